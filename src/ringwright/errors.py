@@ -1,0 +1,84 @@
+"""What can go wrong, as one tree; each error says what, where, and which command comes next.
+
+RingwrightError
+├── UsageError            exit 2   the question cannot be asked like that
+├── InputError            exit 3   nothing usable could be read
+│   ├── SchemaError       exit 3   a capture of a schema this release cannot open
+│   └── StrictError       exit 3   something was lost and ``--strict`` was asked
+├── GateError             exit 1   a gate or check failed: a finding, not a fault
+├── MissingExtra          exit 2   an optional library is not installed
+├── ProgramError          exit 4   a program is not legal
+└── InfeasibleError       exit 5   no answer exists, or none in the time allowed
+"""
+
+from __future__ import annotations
+
+EXIT_GOOD = 0
+EXIT_GATE = 1
+EXIT_USAGE = 2
+EXIT_INPUT = 3
+EXIT_PROGRAM = 4
+EXIT_INFEASIBLE = 5
+EXIT_OUR_BUG = 70
+
+
+class RingwrightError(Exception):
+    """Base of every error a user can meet: ``what``, ``where`` (may be empty), ``remedy`` (a command)."""
+
+    exit_code = EXIT_OUR_BUG
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.where = where
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        parts = [self.what]
+        if self.where:
+            parts.append(f"  at:  {self.where}")
+        if self.remedy:
+            parts.append(f"  try: {self.remedy}")
+        return "\n".join(parts)
+
+
+class UsageError(RingwrightError):
+    """The arguments contradict each other or name something that does not exist."""
+
+    exit_code = EXIT_USAGE
+
+
+class InputError(RingwrightError):
+    """The input holds nothing that could be read."""
+
+    exit_code = EXIT_INPUT
+
+
+class SchemaError(InputError):
+    """A capture was written by a schema that this release does not know."""
+
+
+class StrictError(InputError):
+    """``--strict`` was asked and the ledger refused a line."""
+
+
+class GateError(RingwrightError):
+    """A threshold was crossed; the message ends with one line fit for a CI annotation."""
+
+    exit_code = EXIT_GATE
+
+
+class MissingExtra(UsageError):
+    """An optional library is missing; the remedy is the install command."""
+
+
+class ProgramError(RingwrightError):
+    """A communication program breaks a rule of legality."""
+
+    exit_code = EXIT_PROGRAM
+
+
+class InfeasibleError(RingwrightError):
+    """The question has no answer, or none within the time given."""
+
+    exit_code = EXIT_INFEASIBLE

@@ -1,0 +1,296 @@
+"""The Trace: what happened, as seven versioned tables, whoever produced it.
+
+A log without times, a profiler trace, a simulated run and an executed run share this one schema. All tables are
+defined from the first version on; any may be empty. Polars is imported only when a table is touched.
+
+On disk a Trace is a folder: ``meta.json`` (schema version, writer), one ``<table>.parquet`` per table, and for
+``events`` any number of ``events/part-*.parquet`` so that a writer can stream with bounded memory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import InputError, SchemaError, UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+SCHEMA_VERSION = 1
+META_FILE = "meta.json"
+
+# column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
+EVENTS = {
+    "kind": "str",  # collective, p2p, compute, memory, proxy, step, error
+    "op": "str",  # all-reduce, ...; for kind=error the error class
+    "task": "str",
+    "rank": "i32",  # global rank; null when unknown or when the row stands for several ranks
+    "rank_class": "str",  # name of the class of ranks a folded row stands for
+    "multiplicity": "i64",  # how many equal events this row stands for
+    "records": "i64",  # source records (log lines) behind the row
+    "communicator": "i32",  # id in communicators
+    "comm_rank": "i32",
+    "nranks": "i32",
+    "nnodes": "i32",
+    "sequence": "i64",  # logical operation within its communicator, joined across ranks
+    "op_count": "i64",  # as the source printed it
+    "host": "str",
+    "pid": "i64",
+    "thread": "i64",
+    "device": "i32",
+    "count": "i64",  # elements as the source printed them
+    "datatype": "str",
+    "element_bytes": "i32",
+    "size_bytes": "i64",  # the nccl-tests size column
+    "sent_bytes": "i64",  # what the caller hands in on this rank
+    "received_bytes": "i64",
+    "reduce_op": "str",
+    "root": "i32",
+    "peer": "i32",  # rank in the communicator, for send and receive
+    "algorithm": "str",
+    "protocol": "str",
+    "channels": "i32",
+    "stream": "str",
+    "graph_captured": "bool",
+    "graph_replay": "i64",
+    "iteration": "i64",
+    "phase": "str",
+    "layer": "str",
+    "role": "str",
+    "tokens": "i64",
+    "enqueue_s": "f64",
+    "start_s": "f64",
+    "duration_s": "f64",
+    "clock": "str",  # clock domain of the three times
+    "code": "i32",  # error or completion status
+    "text": "str",
+    "source": "str",  # which reader
+    "file": "str",
+    "line": "i64",
+    "ground": "str",  # read, inferred or assumed
+    "confidence": "f64",
+}
+EDGES = {"src_event": "i64", "dst_event": "i64", "kind": "str"}
+COMMUNICATORS = {
+    "communicator": "i32",
+    "comm_id": "str",
+    "name": "str",
+    "size": "i32",
+    "members": "list_i32",  # global ranks in order of rank in the communicator; -1 where unknown
+    "ranks_seen": "i32",
+    "nnodes": "i32",
+    "role": "str",  # world, tp, dp, pp, ep, embedding, ...
+    "role_evidence": "str",
+    "parent": "i32",
+    "color": "i64",
+    "ground": "str",
+    "confidence": "f64",
+}
+TOPOLOGY = {
+    "kind": "str",  # device, ring, tree, connection, nic, channels
+    "communicator": "i32",
+    "channel": "i32",
+    "src": "i32",  # global rank where known
+    "dst": "i32",
+    "rank": "i32",
+    "host": "str",
+    "pid": "i64",
+    "device": "i32",
+    "bus_id": "str",
+    "transport": "str",
+    "nic": "str",
+    "value": "str",
+    "ground": "str",
+}
+LINKS = {"src": "str", "dst": "str", "link": "str", "bin_start_s": "f64", "bin_s": "f64", "bytes": "f64"}
+CLAIMS = {"field": "str", "value": "str", "source": "str", "ground": "str", "confidence": "f64", "note": "str"}
+LEDGER = {
+    "file": "str",
+    "outcome": "str",  # understood, repaired, refused, other
+    "reason": "str",
+    "lines": "i64",
+    "example_line": "i64",
+    "example": "str",
+}
+TABLES: dict[str, dict[str, str]] = {
+    "events": EVENTS,
+    "edges": EDGES,
+    "communicators": COMMUNICATORS,
+    "topology": TOPOLOGY,
+    "links": LINKS,
+    "claims": CLAIMS,
+    "ledger": LEDGER,
+}
+
+
+def schema(table: str) -> dict[str, Any]:
+    """Return ``column -> Polars type`` of one table."""
+    import polars as pl
+
+    types = {
+        "str": pl.String,
+        "i32": pl.Int32,
+        "i64": pl.Int64,
+        "f64": pl.Float64,
+        "bool": pl.Boolean,
+        "list_i32": pl.List(pl.Int32),
+    }
+    return {name: types[kind] for name, kind in TABLES[table].items()}
+
+
+def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Return ``frame`` with exactly the table's columns, in order and type; absent columns become null."""
+    import polars as pl
+
+    wanted = schema(table)
+    unknown = [name for name in frame.columns if name not in wanted]
+    if unknown:
+        raise UsageError(f"{table} has no column {', '.join(unknown)}")
+    return frame.select(
+        (pl.col(name) if name in frame.columns else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in wanted.items()
+    )
+
+
+def rows(table: str, records: list[dict[str, Any]]) -> pl.DataFrame:
+    """Return a frame of one table from dictionaries; absent keys become null."""
+    import polars as pl
+
+    wanted = schema(table)
+    columns = {name: [record.get(name) for record in records] for name in wanted}
+    return pl.DataFrame(columns, schema=wanted)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Seven tables and a little about their origin. ``meta`` holds plain JSON values."""
+
+    tables: Mapping[str, pl.LazyFrame]
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, frames: Mapping[str, pl.DataFrame], meta: Mapping[str, Any] | None = None) -> Trace:
+        """Return a Trace from frames; tables not given are empty, columns not given are null."""
+        import polars as pl
+
+        stray = [name for name in frames if name not in TABLES]
+        if stray:
+            raise UsageError(f"a Trace has no table {', '.join(stray)}", remedy=f"use one of {', '.join(TABLES)}")
+        tables = {
+            name: (conform(name, frames[name]) if name in frames else pl.DataFrame(schema=schema(name))).lazy()
+            for name in TABLES
+        }
+        return cls(tables, dict(meta or {}))
+
+    def scan(self, table: str) -> pl.LazyFrame:
+        """Return one table unread, for streaming queries."""
+        return self.tables[table]
+
+    def table(self, name: str) -> pl.DataFrame:
+        """Return one table, read."""
+        return self.tables[name].collect()
+
+    @property
+    def df(self) -> pl.DataFrame:
+        """The events, read."""
+        return self.table("events")
+
+    def query(self, sql: str) -> pl.DataFrame:
+        """Return the answer to an SQL query over the seven tables (Polars SQL)."""
+        import polars as pl
+
+        try:
+            answer: pl.DataFrame = pl.SQLContext(dict(self.tables)).execute(sql, eager=True)
+        except pl.exceptions.PolarsError as error:
+            raise UsageError(
+                f"the query could not be answered: {error}",
+                remedy=f'query "select * from events limit 5"; the tables are {", ".join(TABLES)}',
+            ) from error
+        return answer
+
+    def to_pandas(self) -> Any:
+        """Return the events as a pandas frame (needs pandas)."""
+        return self.df.to_pandas()
+
+    def save(self, path: str | Path, *, force: bool = False) -> Path:
+        """Write the Trace as a folder of Parquet files and return it; refuse to overwrite without ``force``."""
+        target = claim_folder(Path(path), force=force)
+        for name, frame in self.tables.items():
+            frame.collect().write_parquet(target / f"{name}.parquet")
+        write_meta(target, self.meta)
+        return target
+
+    @classmethod
+    def open(cls, path: str | Path) -> Trace:
+        """Open a saved Trace, of this or any older schema version."""
+        folder = Path(path)
+        meta = read_meta(folder)
+        return cls({name: _scan_table(folder, name) for name in TABLES}, meta)
+
+    def __repr__(self) -> str:
+        return f"Trace({self.meta.get('source', 'unknown')}, {self.meta.get('summary', 'tables ' + ', '.join(TABLES))})"
+
+
+def is_capture(path: Path) -> bool:
+    """Say whether a folder is a saved Trace."""
+    return path.is_dir() and (path / META_FILE).is_file()
+
+
+def claim_folder(path: Path, *, force: bool) -> Path:
+    """Return an empty folder at ``path``; an existing capture goes only with ``force``, other folders never."""
+    if path.exists():
+        if not force:
+            raise UsageError(f"{path} exists", remedy="add --force to overwrite, or name another output")
+        if path.is_dir() and not is_capture(path) and any(path.iterdir()):
+            raise UsageError(f"{path} is not a capture; it will not be removed", remedy="name another output")
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    path.mkdir(parents=True)
+    return path
+
+
+def write_meta(folder: Path, meta: Mapping[str, Any]) -> None:
+    """Write ``meta.json``; written last, so that its presence means a complete capture."""
+    document = {"format": "ringwright.trace", "schema_version": SCHEMA_VERSION, **meta}
+    (folder / META_FILE).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def read_meta(folder: Path) -> dict[str, Any]:
+    """Return the meta data of a capture; raise InputError or SchemaError with the place."""
+    try:
+        document = json.loads((folder / META_FILE).read_text())
+        version = int(document["schema_version"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError("not a capture", where=str(folder / META_FILE), remedy="ringwright convert LOG -o DIR") from error
+    if not 1 <= version <= SCHEMA_VERSION:
+        raise SchemaError(
+            f"capture of schema {version}, this release reads 1 to {SCHEMA_VERSION}",
+            where=str(folder / META_FILE),
+            remedy="pip install --upgrade ringwright",
+        )
+    return {key: value for key, value in document.items() if key not in ("format", "schema_version")}
+
+
+def _scan_table(folder: Path, name: str) -> pl.LazyFrame:
+    """Scan a table and lift it to today's columns: older captures lack some, which then read as null."""
+    import polars as pl
+
+    parts = sorted((folder / name).glob("part-*.parquet")) if (folder / name).is_dir() else []
+    single = folder / f"{name}.parquet"
+    files = parts or ([single] if single.is_file() else [])
+    wanted = schema(name)
+    if not files:
+        return pl.DataFrame(schema=wanted).lazy()
+    try:
+        frame = pl.scan_parquet(files)
+        present = frame.collect_schema().names()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise InputError(f"table {name} cannot be read: {error}", where=str(files[0])) from error
+    return frame.select(
+        (pl.col(column) if column in present else pl.lit(None)).cast(kind).alias(column)
+        for column, kind in wanted.items()
+    )

@@ -1,0 +1,43 @@
+"""Sizes, rates and times: SI floats inside, the unit in every name, one way to print each.
+
+A size typed by a user is binary (``128M`` = 128 * 2**20), as in nccl-tests; GB/s is decimal.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ringwright.errors import UsageError
+
+_BINARY = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
+_SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
+_STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+
+
+def parse_size(text: str) -> int:
+    """Return bytes for ``8``, ``64K``, ``1.5G`` or ``128MiB`` (binary suffixes); raise UsageError otherwise."""
+    match = _SIZE.fullmatch(text)
+    if match is None:
+        raise UsageError(f"'{text}' is not a size", remedy="give bytes with an optional suffix, for example 128M")
+    return round(float(match[1]) * _BINARY[match[2].upper()])
+
+
+def format_size(size_bytes: float) -> str:
+    """Return a size in the largest binary unit that keeps it at or above one: ``14336`` -> ``14 KiB``."""
+    value = float(size_bytes)
+    step = 0
+    while abs(value) >= 1024 and step < len(_STEPS) - 1:
+        value /= 1024
+        step += 1
+    number = f"{value:.0f}" if value == int(value) else f"{value:.3g}" if value < 100 else f"{value:.0f}"
+    return f"{number} {_STEPS[step]}"
+
+
+def format_rate(bytes_per_s: float) -> str:
+    """Return bytes per second in decimal GB/s, the field's unit."""
+    return f"{bytes_per_s / 1e9:.2f} GB/s"
+
+
+def format_count(count: int) -> str:
+    """Return a count with thousands separated by a thin comma."""
+    return f"{count:,}"
