@@ -1,0 +1,51 @@
+"""What every test shares: hypothesis profiles, and skips that cannot go unnoticed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+import shared_data
+from hypothesis import settings
+
+NO_BROWSER = "chromium is not installed"
+
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100, print_blob=True)
+settings.register_profile("fast", deadline=None, max_examples=25)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "fast"))
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a marked test whose precondition this machine lacks."""
+    if item.get_closest_marker("shared_data") and not shared_data.is_present():
+        pytest.skip(shared_data.REASON)
+    if item.get_closest_marker("browser") and shutil.which("chromium") is None:
+        pytest.skip(NO_BROWSER)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Where the recordings are, a test that needs them may not skip: that would hide a lost file."""
+    report = yield
+    expected_failure = hasattr(report, "wasxfail")
+    if report.skipped and not expected_failure and item.get_closest_marker("shared_data") and shared_data.is_present():
+        report.outcome = "failed"
+        report.longrepr = f"skipped although the recordings are present: {_reason(report)}"
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say aloud how much was not tested."""
+    skipped = [_reason(report) for report in terminalreporter.stats.get("skipped", [])]
+    for reason in (shared_data.REASON, NO_BROWSER):
+        count = sum(reason in text for text in skipped)
+        if count:
+            terminalreporter.section("NOT TESTED", sep="!", red=True, bold=True)
+            terminalreporter.line(f"{count} tests skipped: {reason}", red=True, bold=True)
+
+
+def _reason(report: pytest.TestReport) -> str:
+    return str(report.longrepr[2]) if isinstance(report.longrepr, tuple) else str(report.longrepr)
