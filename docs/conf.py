@@ -1,0 +1,29 @@
+"""Sphinx settings; ``trace_tables`` writes the table reference from the code before the build."""
+
+from __future__ import annotations
+
+import sys
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(HERE.parent / "src"))
+
+import trace_tables  # noqa: E402  the path above comes first
+
+project = "Ringwright"
+author = "The Ringwright maintainers"
+copyright = author
+release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
+
+extensions = ["myst_parser"]
+myst_enable_extensions = ["colon_fence", "deflist"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build", "_generated"]
+html_theme = "furo"
+html_title = "Ringwright"
+html_copy_source = False
+nitpicky = True
+
+trace_tables.write(HERE / "_generated" / "trace-tables.md")
