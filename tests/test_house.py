@@ -150,3 +150,11 @@ def test_scripts_can_be_run(script: str) -> None:
     path = REPOSITORY / script
     assert os.access(path, os.X_OK)
     assert path.read_text().startswith("#!/usr/bin/env ")
+
+
+def test_package_data_ships() -> None:
+    """What is not Python in the package must be known to git, or the wheel leaves it out."""
+    kinds = {".js", ".css", ".j2", ".html", ".gz", ".zst", ".log", ".json", ".toml", ".typed"}
+    data = {path for path in PACKAGE.rglob("*") if path.suffix in kinds and "__pycache__" not in path.parts}
+    assert PACKAGE / "py.typed" in data
+    assert not data - set(tracked_files())

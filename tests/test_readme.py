@@ -1,0 +1,50 @@
+"""The README tells the truth: its commands exist and the sample's output is today's."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+README = (REPOSITORY / "README.md").read_text()
+COMMAND_LINE = re.compile(r"(?:^|`)(scripts/\w+|ringwright)(?: ([a-z]+))?\b", re.MULTILINE)
+PAGES = [README, (REPOSITORY / "docs" / "cli.md").read_text()]
+
+has_cli = pytest.mark.skipif(importlib.util.find_spec("ringwright.cli") is None, reason="there is no command line yet")
+
+
+def commands() -> set[tuple[str, str]]:
+    return {(program, verb or "") for page in PAGES for program, verb in COMMAND_LINE.findall(page)}
+
+
+def test_scripts_named_in_the_readme_exist() -> None:
+    scripts = {program for program, _ in commands() if program.startswith("scripts/")}
+    assert scripts
+    assert not [script for script in scripts if not os.access(REPOSITORY / script, os.X_OK)]
+
+
+@has_cli
+@pytest.mark.parametrize("verb", sorted({verb for program, verb in commands() if "ringwright" in program and verb}))
+def test_verbs_named_in_the_readme_exist(verb: str) -> None:
+    code = "import sys; from ringwright.cli import main; sys.exit(main())"
+    ran = subprocess.run([sys.executable, "-c", code, verb, "--help"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert verb in ran.stdout
+
+
+@has_cli
+def test_sample_output_is_fresh() -> None:
+    ran = subprocess.run([sys.executable, str(REPOSITORY / "scripts" / "readme"), "--check"], check=False)
+    assert ran.returncode == 0
+
+
+def test_links_lead_somewhere() -> None:
+    links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
+    assert links
+    assert not [link for link in links if not (REPOSITORY / link).exists()]
