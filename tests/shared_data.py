@@ -1,8 +1,8 @@
 """The one place that knows where the real recordings are.
 
 They are not part of the repository: public logs, traces and tables, in a folder named by ``RINGWRIGHT_TEST_DATA`` or
-found as ``shared/data`` beside the checkout. Without the folder the tests that need it skip, and the closing summary says
-how many; with the folder such a test must not skip.
+found as ``shared/data`` beside the checkout. Without the folder the tests that need it skip, and the closing summary
+says how many; with the folder such a test must not skip.
 """
 
 from __future__ import annotations
