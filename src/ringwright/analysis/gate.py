@@ -1,0 +1,187 @@
+"""The gate: thresholds against a summary. Limits are per op and size class, so that small calls never judge large ones.
+
+A threshold file is TOML::
+
+    max_refused_share = "1%"     # refused lines over all lines
+    expected_ranks = 64
+    allow_verdict = false        # a verdict (hang, dead peer, ...) fails the gate
+    allow_empty = false          # an input without operations fails the gate
+    allow_truncated = true
+
+    [[limit]]
+    op = "all-reduce"            # left out: every op
+    min_size = "1K"              # size class, both ends included; left out: open
+    max_size = "1M"
+    max_count = 10000            # any of max_count, min_count, max_bytes, min_bytes, max_share (of all bytes)
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from ringwright.errors import UsageError
+from ringwright.units import format_size, parse_size
+
+SCHEMA = "ringwright.check/1"
+DEFAULTS: dict[str, Any] = {
+    "max_refused_share": 0.01,
+    "expected_ranks": None,
+    "allow_verdict": False,
+    "allow_empty": False,
+    "allow_truncated": True,
+    "limit": [],
+}
+_SELECTORS = ("op", "min_size", "max_size")
+_BOUNDS = ("max_count", "min_count", "max_bytes", "min_bytes", "max_share")
+_REMEDY = "see the threshold file in: ringwright check --help"
+
+
+def read_thresholds(path: str | Path | None, **given: Any) -> dict[str, Any]:
+    """Return thresholds: the defaults, then the file, then what is ``given`` and not None; raise UsageError."""
+    loaded: dict[str, Any] = {}
+    if path is not None:
+        try:
+            loaded = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(f"the thresholds cannot be read: {error}", where=str(path), remedy=_REMEDY) from error
+    stray = [key for key in loaded if key not in DEFAULTS]
+    if stray:
+        raise UsageError(f"unknown threshold {', '.join(stray)}", where=str(path), remedy=f"use {', '.join(DEFAULTS)}")
+    merged = {**DEFAULTS, **loaded, **{key: value for key, value in given.items() if value is not None}}
+    return _checked(merged, str(path or "the command line"))
+
+
+def parse_share(value: str | float) -> float:
+    """Return a share 0 to 1 for ``0.01`` or ``1%``; raise UsageError otherwise."""
+    text = str(value).strip()
+    try:
+        share = float(text[:-1]) / 100 if text.endswith("%") else float(text)
+    except ValueError as error:
+        raise UsageError(f"'{value}' is not a share", remedy="give 1% or 0.01") from error
+    if not 0 <= share <= 1:
+        raise UsageError(f"the share {value} is not between 0 and 1", remedy="give 1% or 0.01")
+    return share
+
+
+def check(summary: dict[str, Any], thresholds: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return ``passed``, ``checks`` (check, passed, measured, limit, detail) and ``line``, one line for CI."""
+    limits = thresholds if thresholds is not None else read_thresholds(None)
+    checks = [_operations(summary, limits), _refused(summary, limits), _verdict(summary, limits)]
+    checks += _truncated(summary, limits) + _ranks(summary, limits)
+    checks += [result for limit in limits["limit"] for result in _limit(summary, limit)]
+    failed = [result for result in checks if not result["passed"]]
+    if failed:
+        line = f"FAIL {len(failed)} of {len(checks)} checks: " + "; ".join(result["detail"] for result in failed[:3])
+        line += f"; and {len(failed) - 3} more" if len(failed) > 3 else ""
+    else:
+        line = f"PASS {len(checks)} checks: {summary.get('coverage') or 'coverage not stated'}"
+    return {"schema": SCHEMA, "passed": not failed, "checks": checks, "line": " ".join(line.split())}
+
+
+def _checked(merged: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return thresholds with shares and sizes as numbers."""
+    if not isinstance(merged["limit"], list) or not all(isinstance(entry, dict) for entry in merged["limit"]):
+        raise UsageError("limits are tables", where=where, remedy="write [[limit]] above each")
+    expected = merged["expected_ranks"]
+    if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int)):
+        raise UsageError(f"expected_ranks is not a whole number: {expected!r}", where=where, remedy=_REMEDY)
+    for key in ("allow_verdict", "allow_empty", "allow_truncated"):
+        if not isinstance(merged[key], bool):
+            raise UsageError(f"{key} is neither true nor false: {merged[key]!r}", where=where, remedy=_REMEDY)
+    limits = [_checked_limit(entry, f"{where}, limit {number}") for number, entry in enumerate(merged["limit"], 1)]
+    return {**merged, "max_refused_share": parse_share(merged["max_refused_share"]), "limit": limits}
+
+
+def _checked_limit(entry: dict[str, Any], where: str) -> dict[str, Any]:
+    known = _SELECTORS + _BOUNDS
+    stray = [key for key in entry if key not in known]
+    if stray:
+        raise UsageError(f"unknown key {', '.join(stray)}", where=where, remedy=f"use {', '.join(known)}")
+    if not any(key in entry for key in _BOUNDS):
+        raise UsageError(
+            "a limit without a bound limits nothing", where=where, remedy=f"add one of {', '.join(_BOUNDS)}"
+        )
+    sizes = ("min_size", "max_size", "max_bytes", "min_bytes")
+    limit = {key: parse_size(str(value)) if key in sizes else value for key, value in entry.items()}
+    if "max_share" in limit:
+        limit["max_share"] = parse_share(limit["max_share"])
+    for key in ("max_count", "min_count"):
+        if key in limit and (isinstance(limit[key], bool) or not isinstance(limit[key], int)):
+            raise UsageError(f"{key} is not a whole number: {limit[key]!r}", where=where, remedy=_REMEDY)
+    return limit
+
+
+def _result(name: str, passed: bool, measured: Any, limit: Any, detail: str) -> dict[str, Any]:
+    return {"check": name, "passed": passed, "measured": measured, "limit": limit, "detail": detail}
+
+
+def _operations(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    count = sum(o.get("count") or 0 for o in summary.get("operations") or [])
+    detail = f"{count} operations read" if count else "no operation read, so nothing can be judged"
+    return _result("operations", bool(count) or limits["allow_empty"], count, 0 if limits["allow_empty"] else 1, detail)
+
+
+def _refused(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    ledger = summary.get("ledger") or {}
+    lines = ledger.get("lines") or 0
+    share = (ledger.get("refused") or 0) / lines if lines else 0.0
+    bound = limits["max_refused_share"]
+    return _result("refused", share <= bound, share, bound, f"{share:.2%} of lines refused, at most {bound:.2%}")
+
+
+def _verdict(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+    verdict = summary.get("verdict")
+    if not verdict:
+        return _result("verdict", True, None, None, "no verdict")
+    ranks = ", ".join(str(rank) for rank in (verdict.get("ranks") or [])[:8]) or "unknown"
+    detail = f"verdict {verdict.get('kind')}: ranks {ranks}"
+    return _result("verdict", limits["allow_verdict"], verdict.get("kind"), None, detail)
+
+
+def _truncated(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, Any]]:
+    if limits["allow_truncated"]:
+        return []
+    truncated = bool(summary.get("truncated"))
+    return [_result("complete", not truncated, truncated, False, "input truncated" if truncated else "input complete")]
+
+
+def _ranks(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, Any]]:
+    expected = limits["expected_ranks"]
+    if expected is None:
+        return []
+    seen = summary.get("ranks_seen") or 0
+    return [_result("ranks", seen == expected, seen, expected, f"{seen} ranks seen, {expected} expected")]
+
+
+def _limit(summary: dict[str, Any], limit: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return one result per bound of a limit, over the calls that its op and size class select."""
+    low, high = limit.get("min_size", 0), limit.get("max_size")
+    count = moved = whole = 0
+    for operation in summary.get("operations") or []:
+        for entry in operation.get("size_histogram") or []:
+            size = entry["size_bytes"]
+            whole += size * entry["count"]
+            if limit.get("op") in (None, operation["op"]) and low <= size and (high is None or size <= high):
+                count += entry["count"]
+                moved += size * entry["count"]
+    name = f"{limit.get('op', 'any op')} {format_size(low)} to {format_size(high) if high is not None else 'any size'}"
+    measured = {"count": count, "bytes": moved, "share": moved / whole if whole else 0.0}
+    return [_bounded(name, bound, limit[bound], measured[bound.split("_")[1]]) for bound in _BOUNDS if bound in limit]
+
+
+def _bounded(name: str, bound: str, limit: float, value: float) -> dict[str, Any]:
+    side, quantity = bound.split("_")
+    passed = value <= limit if side == "max" else value >= limit
+    shown = [
+        format_size(v) if quantity == "bytes" else f"{v:.1%}" if quantity == "share" else f"{v} calls"
+        for v in (value, limit)
+    ]
+    return _result(
+        f"{name} {bound}",
+        passed,
+        value,
+        limit,
+        f"{name}: {shown[0]}, {'at most' if side == 'max' else 'at least'} {shown[1]}",
+    )

@@ -1,0 +1,89 @@
+"""The command line: one file per verb, loaded when called; errors in three parts, exit codes as documented."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING
+
+from ringwright.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+VERBS = {
+    "summary": "One screen: operations, sizes, communicators, traffic, findings.",
+    "report": "One self-contained HTML page.",
+    "diff": "What changed between two runs.",
+    "check": "A gate for CI: thresholds per operation and size class.",
+    "convert": "Parquet, CSV or JSON lines; redacted on demand.",
+    "query": "SQL over the tables.",
+}
+STDIN = "<stdin>"
+_INTERRUPTED = 130
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command and return its exit code; ``arguments`` default to those of the process."""
+    given = sys.argv[1:] if arguments is None else arguments
+    try:
+        code = _dispatch(given)
+        sys.stdout.flush()
+    except RingwrightError as error:
+        print(f"ringwright: {error}", file=sys.stderr)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our pipe has seen enough; keep the interpreter from flushing into it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_GOOD
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the one place where a bug becomes a message
+        return _our_bug(error, given)
+    return code
+
+
+def app() -> App:
+    """Return the command line application; a verb's module is imported when the verb is called."""
+    from cyclopts import App, Parameter
+
+    from ringwright import __version__
+
+    application = App(
+        name="ringwright",
+        help="See what your collectives did.",
+        version=__version__,
+        help_format="plaintext",
+        help_epilogue="First steps: ringwright summary --sample",
+        result_action="return_value",
+        default_parameter=Parameter(negative=""),
+    )
+    for order, (verb, sentence) in enumerate(VERBS.items()):
+        application.command(f"ringwright.cli.{verb}:{verb}", name=verb, help=sentence, sort_key=order)
+    return application
+
+
+def _dispatch(arguments: list[str]) -> int:
+    from cyclopts import CycloptsError
+
+    application = app()
+    words = [STDIN if word == "-" else word for word in arguments]  # a lone dash would be taken for an option
+    try:
+        answer = application(words or ["--help"], exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        verb = next((word for word in arguments if word in VERBS), "")
+        print(f"ringwright: {error}\n  try: {f'ringwright {verb}'.rstrip()} --help", file=sys.stderr)
+        return EXIT_USAGE
+    return answer if isinstance(answer, int) else EXIT_GOOD
+
+
+def _our_bug(error: Exception, arguments: list[str]) -> int:
+    if os.environ.get("RINGWRIGHT_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
+    command = shlex.join(["ringwright", *arguments])
+    print(f"ringwright: this is a bug of ours: {cause}\n  try: RINGWRIGHT_DEBUG=1 {command}", file=sys.stderr)
+    return EXIT_OUR_BUG

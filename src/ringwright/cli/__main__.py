@@ -1,0 +1,9 @@
+"""``python -m ringwright.cli``: the same as the installed command."""
+
+from __future__ import annotations
+
+import sys
+
+from ringwright.cli import main
+
+sys.exit(main())

@@ -1,0 +1,52 @@
+"""``ringwright check``: a gate for CI."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from ringwright.cli import reading
+from ringwright.errors import EXIT_GATE, EXIT_GOOD
+
+
+def check(
+    *paths: str,
+    config: Path | None = None,
+    max_refused: str | None = None,
+    ranks: int | None = None,
+    allow_verdict: bool | None = None,
+    allow_empty: bool | None = None,
+    json: bool = False,
+) -> int:
+    """Compare a job with thresholds; exit code 1 when one is crossed.
+
+    Parameters
+    ----------
+    paths
+        Logs, folders or captures; - reads standard input.
+    config
+        Thresholds in TOML: max_refused_share, expected_ranks, allow_verdict, allow_empty, allow_truncated, and any
+        number of [[limit]], each with op, min_size, max_size and a bound: max_count, min_count, max_bytes, min_bytes, max_share.
+    max_refused
+        Share of lines that may be refused, 1% if left out.
+    ranks
+        How many ranks must be seen.
+    allow_verdict
+        Pass even when a verdict (a hang, a dead peer) was reached.
+    allow_empty
+        Pass even when no operation was read.
+    json
+        Print one JSON object instead (schema ringwright.check/1).
+    """
+    from ringwright.analysis import gate
+    from ringwright.reports import checks
+
+    given = {"max_refused_share": max_refused, "expected_ranks": ranks}
+    thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)
+    result = gate.check(reading.summary(reading.inputs(paths)), thresholds)
+    if json:
+        reading.print_json(result)
+    else:
+        checks.write(result, sys.stdout, annotate=bool(os.environ.get("GITHUB_ACTIONS")))
+    return EXIT_GOOD if result["passed"] else EXIT_GATE

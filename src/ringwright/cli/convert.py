@@ -1,0 +1,66 @@
+"""``ringwright convert``: a Trace in another format, redacted on demand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from cyclopts import Parameter
+
+from ringwright.cli import reading
+from ringwright.errors import UsageError
+
+
+def convert(
+    *paths: str,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    format: Literal["parquet", "csv", "jsonl", "log"] = "parquet",  # noqa: A002 - the option's public name
+    redact: bool = False,
+    salt: str = "",
+    force: bool = False,
+    json: bool = False,
+) -> int:
+    """Write what was read as Parquet, CSV or JSON lines, or the log itself with its names redacted.
+
+    Parameters
+    ----------
+    paths
+        Logs, folders or captures; - reads standard input.
+    output
+        The folder (parquet, csv) or file (jsonl, log) to write.
+    format
+        parquet is the capture that every verb reads again; log needs --redact.
+    redact
+        Replace hosts, addresses, paths and user names, each by the same word everywhere.
+    salt
+        Make the replacements equal over several runs with the same salt.
+    force
+        Overwrite the output if it exists.
+    json
+        Print what was written as one JSON object (schema ringwright.convert/1).
+    """
+    if output is None:
+        raise UsageError("no output is named", remedy="ringwright convert LOG -o DIR")
+    written = _write(reading.inputs(paths), output, format, redact, salt, force)
+    if json:
+        reading.print_json({"schema": "ringwright.convert/1", "outputs": [str(path) for path in written]})
+    else:
+        print(
+            f"wrote {output}; next: ringwright summary {output}" if format in ("parquet", "log") else f"wrote {output}"
+        )
+    return 0
+
+
+def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool) -> list[Path]:
+    from ringwright.exports import csv, jsonl, log, parquet
+
+    if form == "log":
+        if not redact:
+            raise UsageError("--format log rewrites a log", remedy="add --redact")
+        return log.log(reading.raw(paths), output, salt=salt, force=force)
+    trace = reading.trace(paths)
+    if redact:
+        from ringwright.exports.redact import redact as redacted
+
+        trace = redacted(trace, salt=salt)
+    return {"parquet": parquet.parquet, "csv": csv.csv, "jsonl": jsonl.jsonl}[form](trace, output, force=force)

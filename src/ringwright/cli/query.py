@@ -1,0 +1,32 @@
+"""``ringwright query``: SQL over the tables of a Trace."""
+
+from __future__ import annotations
+
+import sys
+
+from ringwright.cli import reading
+
+
+def query(sql: str, *paths: str, sample: bool = False, json: bool = False) -> int:
+    """Answer an SQL query over events, communicators, topology, claims and ledger.
+
+    Parameters
+    ----------
+    sql
+        For example: "select op, sum(multiplicity) from events group by op".
+    paths
+        Logs, folders or captures; - reads standard input.
+    sample
+        Read the sample job that ships with ringwright.
+    json
+        Print one JSON object instead (schema ringwright.query/1).
+    """
+    answer = reading.trace(reading.inputs(paths, sample=sample)).query(sql)
+    if json:
+        rows = [list(row) for row in answer.rows()]
+        reading.print_json({"schema": "ringwright.query/1", "columns": answer.columns, "rows": rows})
+        return 0
+    from ringwright.reports.answer import write
+
+    write(answer.columns, answer.rows(), sys.stdout)
+    return 0

@@ -1,0 +1,80 @@
+"""What every verb does first: read the inputs, with a sign of life on stderr when that is a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from ringwright.cli import STDIN
+from ringwright.errors import StrictError, UsageError
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+
+def inputs(paths: tuple[str, ...], *, sample: bool = False) -> list[str]:
+    """Return the inputs named, or the sample job that ships with the package; raise UsageError for neither or both."""
+    if sample and paths:
+        raise UsageError("--sample reads the sample alone", remedy="ringwright summary --sample")
+    if sample:
+        from importlib.resources import files
+
+        return [str(files("ringwright") / "samples" / "job.log.gz")]
+    if not paths:
+        raise UsageError(
+            "no input is named", remedy="ringwright summary --sample, or name a log, a folder or - (stdin)"
+        )
+    return ["-" if path == STDIN else path for path in paths]
+
+
+def trace(paths: list[str]) -> Trace:
+    """Return the Trace of some inputs."""
+    with busy("reading " + ", ".join(paths[:3])):
+        from ringwright.sources import read
+
+        return read(paths)
+
+
+def summary(paths: list[str], *, strict: bool = False) -> dict[str, Any]:
+    """Return the summary of some inputs; with ``strict`` raise StrictError when a line was lost."""
+    source = trace(paths)
+    with busy("summarising"):
+        from ringwright.analysis.summary import summarise
+
+        result = summarise(source)
+    refused = result["ledger"].get("refused", 0)
+    if strict and (refused or result["truncated"]):
+        lost = f"{refused} lines were refused" if refused else "the input is truncated"
+        raise StrictError(lost, where=", ".join(paths[:3]), remedy="leave out --strict to have the part that was read")
+    return result
+
+
+@contextmanager
+def busy(what: str) -> Iterator[None]:
+    """Show a spinner on stderr while the body runs, only when stderr is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True, markup=False).status(what):
+        yield
+
+
+def print_json(document: dict[str, Any]) -> None:
+    """Print one JSON object."""
+    import json
+
+    json.dump(document, sys.stdout, indent=1, default=str)
+    print()
+
+
+def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:
+    """Return what yields the bytes of some logs in whole lines, each time it is called anew."""
+    from ringwright.sources.inputs import chunks, find
+
+    if "-" in paths:
+        raise UsageError("standard input can be read only once", remedy="save it to a file first")
+    return lambda: (chunk.data for source in find(paths) for chunk in chunks(source))

@@ -1,0 +1,48 @@
+"""``ringwright report``: one HTML page to keep or send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import reading
+
+
+def report(
+    *paths: str,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    sample: bool = False,
+    force: bool = False,
+    json: bool = False,
+) -> int:
+    """Write one self-contained HTML page that opens without a network.
+
+    Parameters
+    ----------
+    paths
+        Logs, folders or captures; - reads standard input.
+    output
+        The page to write; named after the first input if left out.
+    sample
+        Read the sample job that ships with ringwright.
+    force
+        Overwrite the output if it exists.
+    json
+        Print what was written as one JSON object (schema ringwright.report/1).
+    """
+    from ringwright.exports.placement import claim_file
+    from ringwright.reports import html
+
+    given = reading.inputs(paths, sample=sample)
+    target = claim_file(output or html.default_name(given[0]), force=force)
+    page = html.page(reading.summary(given))
+    target.write_text(page, encoding="utf-8")
+    if json:
+        reading.print_json(
+            {"schema": "ringwright.report/1", "output": str(target), "size_bytes": target.stat().st_size}
+        )
+    else:
+        print(f"wrote {target}; open it in a browser")
+    return 0

@@ -1,0 +1,38 @@
+"""``ringwright summary``: one screen, coverage first."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+
+from ringwright.cli import reading
+
+
+def summary(
+    *paths: str, sample: bool = False, json: bool = False, strict: bool = False, width: int | None = None
+) -> int:
+    """Show operations, sizes, communicators, traffic and findings on one screen.
+
+    Parameters
+    ----------
+    paths
+        Logs, folders or captures; - reads standard input.
+    sample
+        Read the sample job that ships with ringwright.
+    json
+        Print one JSON object instead (schema ringwright.summary/1).
+    strict
+        Fail with exit code 3 when a line could not be understood.
+    width
+        Columns of the report; the terminal's width if left out.
+    """
+    given = reading.inputs(paths, sample=sample)
+    result = reading.summary(given, strict=strict)
+    if json:
+        reading.print_json(result)
+        return 0
+    from ringwright.reports import terminal
+
+    shown = "" if given == ["-"] else f"ringwright report {shlex.join(given[:4])} -o job.html"
+    terminal.write(result, sys.stdout, width=width, following=shown)
+    return 0

@@ -1,0 +1,1 @@
+"""Exports: one file per output format; a Trace in, files out."""

@@ -1,0 +1,35 @@
+"""A raw log, redacted so that it can be shared and still reads to the same counts."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from ringwright.exports.placement import claim_file
+from ringwright.exports.redact import Redactor
+
+
+def log(pieces: Callable[[], Iterable[bytes]], path: str | Path, *, salt: str = "", force: bool = False) -> list[Path]:
+    """Write a redacted log to ``path`` (compressed when it ends in .gz) and return the file.
+
+    ``pieces`` is called twice, once to learn the names and once to replace them, and yields whole lines each time.
+    Bytes that are no UTF-8 pass through unchanged.
+    """
+    target = claim_file(path, force=force)
+    redactor = Redactor(salt)
+    for piece in pieces():
+        redactor.learn(piece.decode("utf-8", "surrogateescape"))
+    with _writer(target) as out:
+        for piece in pieces():
+            text = redactor.text(piece.decode("utf-8", "surrogateescape"))
+            out.write(text.encode("utf-8", "surrogateescape"))
+    return [target]
+
+
+def _writer(path: Path) -> BinaryIO:
+    """Open for writing; a compressed file carries neither its name nor the time, which are private too."""
+    if path.suffix == ".gz":
+        return cast("BinaryIO", gzip.GzipFile(filename="", fileobj=path.open("wb"), mode="wb", mtime=0))
+    return path.open("wb")

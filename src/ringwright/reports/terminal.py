@@ -1,0 +1,246 @@
+"""The summary on one or two screens of 80 columns, coverage first, every figure with its ground."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ringwright.reports import layout
+from ringwright.reports.completion import absence, complete, operation_rows, size_rows
+from ringwright.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TOP_SIZES = 8
+TOP_COMMUNICATORS = 8
+TOP_PAIRS = 5
+TOP_FINDINGS = 3
+
+
+def write(summary: dict[str, Any], file: TextIO, *, width: int | None = None, following: str = "") -> None:
+    """Write the summary report to ``file``; ``width`` in columns, ``following`` is the next command to suggest."""
+    view = complete(summary)
+    out = layout.console(file, width=width)
+    layout.line(out, f"coverage: {view['coverage']}", style="bold", indent=0)
+    if view["truncated"]:
+        layout.line(out, "the input ends in the middle of a record: counts are lower bounds", style="yellow", indent=0)
+    _verdict(out, view)
+    _operations(out, view)
+    _communicators(out, view)
+    _algorithms(out, view)
+    _traffic(out, view)
+    _provision(out, view)
+    _ledger(out, view)
+    _findings(out, view, following)
+    _notes(out, view)
+
+
+def text(summary: dict[str, Any], *, width: int | None = None, following: str = "") -> str:
+    """Return the summary report as plain text."""
+    import io
+
+    buffer = io.StringIO()
+    write(summary, buffer, width=width, following=following)
+    return buffer.getvalue()
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage that is never shown as zero unless it is."""
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    return f"{100 * share:.1f} %"
+
+
+def _size(size_bytes: float | None) -> str | None:
+    return None if size_bytes is None else format_size(size_bytes)
+
+
+def _verdict(out: Console, view: dict[str, Any]) -> None:
+    verdict = view["verdict"]
+    if verdict:
+        ranks = ", ".join(str(rank) for rank in (verdict.get("ranks") or [])[:8])
+        hosts = ", ".join((verdict.get("hosts") or [])[:4])
+        sure = verdict.get("confidence")
+        layout.heading(out, f"verdict: {verdict.get('kind')}", f"confidence {sure}" if sure is not None else "")
+        layout.line(out, f"ranks {ranks or 'unknown'}; hosts {hosts or 'unknown'}", style="red")
+        evidence = verdict.get("evidence") or []
+        for item in [evidence] if isinstance(evidence, str) else evidence[:3]:
+            layout.line(out, f"because: {item}")
+    for error in view["errors"][:3]:
+        first = "first error" if error.get("first") else "error"
+        rank = error.get("rank")
+        who = f"rank {rank if rank is not None else 'unknown'} on {error.get('host') or 'an unknown host'}"
+        layout.line(out, f"{first}: {who}: {error.get('text')} ({error.get('file')}:{error.get('line')})", style="red")
+
+
+def _operations(out: Console, view: dict[str, Any]) -> None:
+    layout.heading(out, "operations", "count = calls, once per communicator")
+    reason = absence(view)
+    if reason:
+        layout.line(out, reason, style="yellow")
+        return
+    rows = operation_rows(view)
+    layout.table(
+        out,
+        ("op", "min", "median", "max", "count", "records", "bytes", "share"),
+        [
+            (
+                row["op"],
+                *(_size(row[key]) for key in ("min_bytes", "median_bytes", "max_bytes")),
+                format_count(row["count"]),
+                None if row["records"] is None else format_count(row["records"]),
+                format_size(row["bytes"]),
+                percent(row["share"]),
+            )
+            for row in rows
+        ],
+    )
+    sizes = size_rows(view)
+    layout.heading(out, "sizes", "most bytes first")
+    layout.table(
+        out,
+        ("size", "count", "op", "bytes", "share"),
+        [
+            (
+                format_size(r["size_bytes"]),
+                format_count(r["count"]),
+                r["op"],
+                format_size(r["bytes"]),
+                percent(r["share"]),
+            )
+            for r in sizes[:TOP_SIZES]
+        ],
+    )
+    layout.cut(out, TOP_SIZES, len(sizes), "sizes")
+
+
+def _communicators(out: Console, view: dict[str, Any]) -> None:
+    roles = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
+    layout.heading(out, "communicators", f"roles: {roles}" if roles else "roles: none inferred")
+    listed = view["communicator_list"]
+    if not listed:
+        if not view["communicators"]:
+            layout.line(out, "none seen; the INIT subsystem names them: NCCL_DEBUG_SUBSYS=INIT,COLL", style="yellow")
+            return
+        layout.table(
+            out, ("size", "count"), [(c["size"], c["count"]) for c in view["communicators"][:TOP_COMMUNICATORS]]
+        )
+        return
+    kinds: dict[tuple[Any, ...], list[int]] = {}
+    for item in listed:
+        key = (item.get("size"), item.get("role"), item.get("ground"))
+        sums = kinds.setdefault(key, [0, 0, 0])
+        for slot, amount in enumerate((1, item.get("operations") or 0, item.get("bytes") or 0)):
+            sums[slot] += amount
+    ordered = sorted(kinds.items(), key=lambda pair: (-pair[1][2], -(pair[0][0] or 0), str(pair[0])))
+    layout.table(
+        out,
+        ("ranks", "communicators", "role", "calls", "bytes", "ground"),
+        [
+            (size, format_count(many), role or "unknown", format_count(calls), format_size(moved), ground or "-")
+            for (size, role, ground), (many, calls, moved) in ordered[:TOP_COMMUNICATORS]
+        ],
+        left=("role", "ground"),
+    )
+    layout.cut(out, TOP_COMMUNICATORS, len(ordered), "kinds of communicator")
+
+
+def _algorithms(out: Console, view: dict[str, Any]) -> None:
+    rows = sorted(view["algorithms"], key=lambda r: (r["op"], r.get("size_bytes") or 0))
+    if not rows:
+        return
+    layout.heading(out, "algorithms", "as the log states them")
+    layout.table(
+        out,
+        ("size", "count", "op", "algorithm", "protocol", "channels"),
+        [
+            (
+                _size(r.get("size_bytes")),
+                r.get("count"),
+                r["op"],
+                r.get("algorithm"),
+                r.get("protocol"),
+                r.get("channels"),
+            )
+            for r in rows[:TOP_SIZES]
+        ],
+        left=("op", "algorithm", "protocol"),
+    )
+    layout.cut(out, TOP_SIZES, len(rows), "rows")
+
+
+def _traffic(out: Console, view: dict[str, Any]) -> None:
+    pairs, hosts = view["pair_bytes"], view["host_pair_bytes"]
+    ground = ground_of(view)
+    if not pairs and not hosts:
+        return
+    layout.heading(out, "who sends to whom", ground)
+    for name, rows in (("rank", pairs), ("host", hosts)):
+        if not rows:
+            continue
+        top = sorted(rows, key=lambda row: (-row["bytes"], str(row["src"]), str(row["dst"])))[:TOP_PAIRS]
+        layout.table(
+            out,
+            (f"from {name}", f"to {name}", "bytes"),
+            [(row["src"], row["dst"], format_size(row["bytes"])) for row in top],
+            left=(f"from {name}", f"to {name}"),
+        )
+        layout.cut(out, TOP_PAIRS, len(rows), f"{name} pairs")
+
+
+def ground_of(view: dict[str, Any]) -> str:
+    """Return the line that says on what ground the byte matrix stands."""
+    ground = view["pair_ground"]
+    if not ground:
+        return "ground not stated by the analysis"
+    low, high = ground.get("low_bytes"), ground.get("high_bytes")
+    span = f", range {format_size(low)} to {format_size(high)} in all" if low is not None and high is not None else ""
+    kept = "" if ground.get("conserved", True) else ", NOT conserved"
+    return f"{ground.get('algorithm', ground.get('ground', 'assumed'))}{span}{kept}"
+
+
+def _provision(out: Console, view: dict[str, Any]) -> None:
+    need = view["provision"]
+    if not need:
+        return
+    layout.heading(out, "provisioning", need.get("note") or "")
+    steps, per_nic, burst = (need.get(k) for k in ("steps", "bytes_per_step_per_nic", "largest_burst_bytes"))
+    layout.line(out, f"steps: {steps if steps is not None else 'not found'}")
+    layout.line(out, f"bytes per step and NIC: {_size(per_nic) or 'unknown (no NIC or no step was seen)'}")
+    layout.line(out, f"largest burst: {_size(burst) or 'unknown (no times in the input)'}")
+    shares = sorted(need.get("share_per_op") or [], key=lambda row: -row["share"])[:4]
+    if shares:
+        layout.line(out, "share of bytes: " + ", ".join(f"{row['op']} {percent(row['share'])}" for row in shares))
+
+
+def _ledger(out: Console, view: dict[str, Any]) -> None:
+    layout.heading(out, "ledger")
+    counts = view["ledger"]
+    layout.line(out, ", ".join(f"{name} {format_count(count)}" for name, count in counts.items()))
+    for row in [r for r in view["ledger_detail"] if r.get("outcome") == "refused"][:2]:
+        where = f"{row.get('file')}:{row.get('example_line')}"
+        layout.line(out, f"refused: {row.get('reason')}, {format_count(row.get('lines') or 0)} lines, first at {where}")
+
+
+def _findings(out: Console, view: dict[str, Any], following: str) -> None:
+    findings = view["findings"]
+    if findings:
+        layout.heading(out, "findings", f"{min(TOP_FINDINGS, len(findings))} of {len(findings)}")
+    for finding in findings[:TOP_FINDINGS]:
+        style = {"error": "red", "warning": "yellow"}.get(finding.get("severity", ""), "")
+        layout.line(out, f"{finding.get('severity', 'info')}: {finding['title']}", style=style)
+        if finding.get("detail"):
+            layout.line(out, finding["detail"], indent=4)
+        layout.command(out, finding["command"])
+    if following:
+        layout.heading(out, "next")
+        layout.command(out, following)
+
+
+def _notes(out: Console, view: dict[str, Any]) -> None:
+    for title, key in (("warnings", "warnings"), ("what this cannot show", "limits")):
+        if view[key]:
+            layout.heading(out, title)
+        for note in view[key][:6]:
+            layout.line(out, f"- {note}")
+        layout.cut(out, 6, len(view[key]), title)
