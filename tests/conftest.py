@@ -8,8 +8,9 @@ from collections.abc import Generator
 from typing import Any
 
 import pytest
-import shared_data
 from hypothesis import settings
+
+import shared_data
 
 NO_BROWSER = "chromium is not installed"
 
