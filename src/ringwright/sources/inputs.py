@@ -1,0 +1,136 @@
+"""From what a user names (files, folders, globs, ``-``) to chunks of whole lines, with bounded memory.
+
+Compressed files (.gz, .zst) are streamed. A line longer than ``LONGEST_LINE`` is cut there and its rest skipped, and
+an archive that expands more than ``BOMB_RATIO`` times beyond ``BOMB_FLOOR`` is stopped; both are reported, not raised.
+"""
+
+from __future__ import annotations
+
+import glob
+import gzip
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from ringwright.errors import InputError, MissingExtra
+
+CHUNK_BYTES = 8 << 20
+LONGEST_LINE = 1 << 20
+BOMB_RATIO = 500
+BOMB_FLOOR = 1 << 30
+_SKIPPED_SUFFIXES = {".json", ".html", ".parquet", ".xml", ".py", ".png", ".svg", ".et", ".pt", ".csv", ".toml"}
+
+
+@dataclass
+class Source:
+    """One input: its name, how to open it, and what was lost on the way."""
+
+    name: str
+    open: Callable[[], BinaryIO]
+    compressed_bytes: int = 0
+    losses: list[tuple[str, int, str]] = field(default_factory=list)  # reason, line, excerpt
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Whole lines of one source: ``data``, the number of its first line (from 1), and its place in the order."""
+
+    source: str
+    data: bytes
+    first_line: int
+
+
+def find(paths: list[str]) -> list[Source]:
+    """Return the sources that ``paths`` name, sorted; raise InputError when a path names nothing."""
+    sources: list[Source] = []
+    for path in paths:
+        if path == "-":
+            sources.append(Source("<stdin>", lambda: sys.stdin.buffer))
+            continue
+        files = _expand(path)
+        if not files:
+            raise InputError(f"nothing at {path}", where=path, remedy="ringwright summary --sample")
+        sources.extend(_file_source(file) for file in files)
+    return sources
+
+
+def _expand(path: str) -> list[Path]:
+    here = Path(path)
+    if here.is_dir():
+        return sorted(file for file in here.rglob("*") if file.is_file() and _worth_reading(file))
+    if here.is_file() or here.is_fifo():
+        return [here]
+    return [Path(name) for name in sorted(glob.glob(path, recursive=True)) if Path(name).is_file()]
+
+
+def _worth_reading(file: Path) -> bool:
+    return file.suffix.lower() not in _SKIPPED_SUFFIXES and not file.name.startswith((".", "SOURCES"))
+
+
+def _file_source(file: Path) -> Source:
+    suffix = file.suffix.lower()
+    size = file.stat().st_size
+    if suffix == ".gz":
+        return Source(str(file), lambda: gzip.open(file, "rb"), size)  # type: ignore[arg-type,return-value]
+    if suffix in (".zst", ".zstd"):
+        return Source(str(file), lambda: _open_zst(file), size)
+    return Source(str(file), lambda: file.open("rb"))
+
+
+def _open_zst(file: Path) -> BinaryIO:
+    try:
+        import zstandard
+    except ImportError as error:
+        raise MissingExtra(".zst needs zstandard", where=str(file), remedy="pip install zstandard") from error
+    return zstandard.ZstdDecompressor().stream_reader(file.open("rb"), closefd=True, read_across_frames=True)
+
+
+def chunks(source: Source, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
+    """Yield whole lines of one source; memory stays near ``chunk_bytes`` whatever the input holds."""
+    line, rest, total = 1, b"", 0
+    with source.open() as stream:
+        while True:
+            block = _read(source, stream, chunk_bytes, line)
+            total += len(block)
+            if not block:
+                break
+            if source.compressed_bytes and total > max(BOMB_FLOOR, BOMB_RATIO * source.compressed_bytes):
+                source.losses.append(("archive expands beyond all reason, rest not read", line, ""))
+                break
+            cut = block.rfind(b"\n")
+            if cut < 0:
+                rest = _grow(source, rest, block, line)
+                continue
+            data, rest = rest + block[: cut + 1], block[cut + 1 :]
+            yield Chunk(source.name, data, line)
+            line += data.count(b"\n")
+    if rest:
+        yield Chunk(source.name, rest, line)
+
+
+def _read(source: Source, stream: BinaryIO, size: int, line: int) -> bytes:
+    """Read a block; a damaged archive ends the source and keeps what came before."""
+    try:
+        return stream.read(size)
+    except (OSError, EOFError, zlib.error) as error:
+        source.losses.append((f"input damaged, rest not read: {type(error).__name__}", line, str(error)[:120]))
+        return b""
+    except Exception as error:  # zstandard raises its own type, which exists only when it is installed
+        if type(error).__name__ != "ZstdError":
+            raise
+        source.losses.append(("input damaged, rest not read: zstd", line, str(error)[:120]))
+        return b""
+
+
+def _grow(source: Source, rest: bytes, block: bytes, line: int) -> bytes:
+    """Append to an unfinished line, but never beyond the longest line: the surplus is dropped and reported."""
+    if len(rest) >= LONGEST_LINE:
+        return rest
+    grown = rest + block
+    if len(grown) > LONGEST_LINE:
+        source.losses.append((f"line longer than {LONGEST_LINE} bytes, its rest skipped", line, ""))
+        return grown[:LONGEST_LINE]
+    return grown

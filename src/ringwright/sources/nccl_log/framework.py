@@ -1,0 +1,182 @@
+"""Lines that are not NCCL's but say what NCCL cannot: watchdogs, RAS text, launch arguments, iterations.
+
+Shapes: PyTorch ``ProcessGroupNCCL.cpp`` watchdog messages, Megatron-LM and DeepSpeed argument and iteration prints,
+the NCCL RAS client's text (2.24 and later), launchers' obituaries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from ringwright.sources.nccl_log.state import ErrorLine, LogState
+
+Place = tuple[str, int]
+
+_TIMEOUT = re.compile(
+    r"\[(?:PG[^\]]*? )?Rank (?P<rank>\d{1,7})\] Watchdog caught collective operation timeout: WorkNCCL\("
+    r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)(?:, NumelIn=(?P<nin>\d+), NumelOut=(?P<nout>\d+))?"
+    r"[^)]*Timeout\(ms\)=(?P<limit>\d+)\)(?: ran for (?P<ran>\d+) milliseconds)?"
+)
+_PROGRESS = re.compile(
+    r"\[PG (?:ID )?(?P<pg>\S+)(?: PG GUID \S+)? Rank (?P<rank>\d{1,7})\].{0,200}?work: (?P<at>\d+), "
+    r"last enqueued NCCL work: (?P<enqueued>-?\d+), last completed NCCL work: (?P<completed>-?\d+)"
+)
+_KILLED = re.compile(r"(?P<host>[\w.-]+): rank (?P<rank>\d{1,7}) (?:died from|exited because of) signal (?P<signal>\d+)")
+_WORLD = re.compile(r"using world size: (?P<world>\d+)(?P<rest>.*)")
+_DEGREE = re.compile(r"([\w-]+?)[ -](?:model[ -])?parallel[ -]size: (\d+)")
+_ARGUMENT = re.compile(r"^\s*(?P<name>[a-z_]{4,60}) \.{2,} (?P<value>\S+)\s*$")
+_ITERATION = re.compile(r"iteration +(?P<n>\d+)/ *\d+ \|.*?elapsed time per iteration \((?P<unit>ms|s)\): (?P<t>[\d.]+)")
+_ITER_GENERIC = re.compile(r"^(?:iter|step)(?:ation)? (?P<n>\d+):.*?time: (?P<t>[\d.]+) ?(?P<unit>ms|s)\b")
+_TP_PP_RANK = re.compile(r"on \(tensor, pipeline\) model parallel rank \((\d+), (\d+)\)")
+_RAS_COUNT = re.compile(r"(?P<ranks>\d+) ranks? (?:have|has) launched up to operation (?P<op>\d+)")
+_RAS_RANK = re.compile(r"Rank (?P<rank>\d+) -- GPU \d+ managed by process \d+ on node (?P<node>\S+)")
+_RAS_COMM = re.compile(r"#\d+-\d+ \((?P<comm>[0-9a-f]{8,16})\) (?P<what>[A-Z]{4,20})")
+_VERSION = re.compile(r"(?P<kind>R?NCCL)(?: version|\*\*:) ?:? ?(?P<version>2\.\d{1,2}\.\d{1,2})\b")
+
+_DEGREE_NAMES = {
+    "data": "dp",
+    "tensor": "tp",
+    "tensor-model": "tp",
+    "pipeline": "pp",
+    "pipeline-model": "pp",
+    "context": "cp",
+    "expert": "ep",
+    "expert-model": "ep",
+}
+_ARGUMENT_NAMES = {
+    "tensor_model_parallel_size": "tp",
+    "pipeline_model_parallel_size": "pp",
+    "data_parallel_size": "dp",
+    "context_parallel_size": "cp",
+    "expert_model_parallel_size": "ep",
+    "expert_parallel_size": "ep",
+    "moe_expert_parallel_size": "ep",
+    "world_size": "world",
+}
+# Any of these bytes makes a line worth a careful look, though NCCL did not write it or its prefix was cut off.
+NEEDLES = [
+    b"Watchdog caught",
+    b"last enqueued NCCL",
+    b"using world size",
+    b"elapsed time per iteration",
+    b"parallel_size ..",
+    b"world_size ..",
+    b"(tensor, pipeline)",
+    b"launched up to operation",
+    b" managed by process ",
+    b" from signal ",
+    b"iter ",
+    b" MISMATCH",
+    b"via P2P/",
+    b"via NET/",
+    b"via SHM",
+    b"[nranks=",
+    b"opCount ",
+    b"- Init COMPLETE",
+]
+
+
+def read(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    """Take what a non-NCCL line says into ``state``; say whether it said anything."""
+    return any(reader(text, state, place, rank, time_s) for reader in _READERS)
+
+
+def _timeout(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    match = _TIMEOUT.search(text)
+    if match is None:
+        return False
+    data = {key: match[key] for key in ("seq", "op", "nin", "nout", "limit", "ran")}
+    found = ErrorLine("watchdog", "", 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s, data=data)
+    state.error(found)
+    return True
+
+
+def _progress(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    match = _PROGRESS.search(text)
+    if match is None:
+        return False
+    at, enqueued, completed = (int(match[key]) for key in ("at", "enqueued", "completed"))
+    data: dict[str, object] = {"pg": match["pg"].rstrip("]"), "at": at, "enqueued": enqueued}
+    # The completed counter can be uninitialised memory; it cannot exceed what was enqueued.
+    data["completed"] = completed if 0 <= completed <= enqueued else None
+    state.error(ErrorLine("progress", "", 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s, data=data))
+    return True
+
+
+def _killed(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    match = _KILLED.search(text)
+    if match is None:
+        return False
+    found = ErrorLine("killed", match["host"], 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s)
+    found.status = int(match["signal"])
+    state.error(found)
+    return True
+
+
+def _launch(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    where = f"{place[0]}:{place[1]}"
+    world = _WORLD.search(text)
+    if world is not None:
+        state.launch.setdefault("world", (int(world["world"]), where))
+        for name, value in _DEGREE.findall(world["rest"]):
+            if name in _DEGREE_NAMES:
+                state.launch.setdefault(_DEGREE_NAMES[name], (int(value), where))
+        return True
+    argument = _ARGUMENT.match(text)
+    if argument is not None and argument["name"] in _ARGUMENT_NAMES and argument["value"].isdigit():
+        state.launch.setdefault(_ARGUMENT_NAMES[argument["name"]], (int(argument["value"]), where))
+        return True
+    return False
+
+
+def _iteration(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    match = _ITERATION.search(text) or _ITER_GENERIC.match(text)
+    if match is None:
+        return False
+    seconds = float(match["t"]) / (1000 if match["unit"] == "ms" else 1)
+    state.iterations.append((int(match["n"]), seconds))
+    return True
+
+
+def _layout(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    found = _TP_PP_RANK.findall(text)
+    state.layout.extend((int(tp), int(pp)) for tp, pp in found)
+    return bool(found)
+
+
+def _ras(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    count = _RAS_COUNT.search(text)
+    if count is not None:
+        state.ras.setdefault("counts", []).append((int(count["ranks"]), int(count["op"])))
+        state.ras.setdefault("place", f"{place[0]}:{place[1]}")
+        return True
+    listed = _RAS_RANK.search(text)
+    if listed is not None and state.ras.get("counts"):
+        entry = (len(state.ras["counts"]) - 1, int(listed["rank"]), listed["node"])
+        state.ras.setdefault("listed", []).append(entry)
+        return True
+    status = _RAS_COMM.search(text)
+    if status is not None:
+        state.ras.setdefault("status", []).append((status["comm"], status["what"]))
+    return status is not None
+
+
+def _version(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+    found = _VERSION.findall(text)
+    for kind, version in found:
+        state.versions[version] += 1
+        state.rccl = state.rccl or kind == "RCCL"
+    return bool(found)
+
+
+_READERS: tuple[Callable[[str, LogState, Place, int | None, float | None], bool], ...] = (
+    _timeout,
+    _progress,
+    _version,
+    _launch,
+    _iteration,
+    _layout,
+    _ras,
+    _killed,
+)

@@ -1,0 +1,201 @@
+"""What each structured line changes in the state: one small function per rule of the grammar."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ringwright.sources.nccl_log import dialect, grammar
+from ringwright.sources.nccl_log.segments import Segment
+from ringwright.sources.nccl_log.state import ErrorLine, LogState
+
+Place = tuple[str, int]
+
+
+class CollRecord(NamedTuple):
+    """A collective's line, as the scanner's columns hold it."""
+
+    handle: int
+    op: str
+    op_count: int
+    count: int
+    datatype: int
+    redop: int
+    root: int
+    global_rank: int
+    time_s: float
+    line: int
+    stream: int
+    inplace: int
+
+
+def take(segment: Segment, state: LogState, place: Place, stamp_s: float | None) -> CollRecord | str | None:
+    """Take one segment into ``state``: a record for a collective, the rule's name for other lines, None for free text."""
+    if segment.level in ("WARN", "ERROR"):
+        _warning(segment, state, place, stamp_s)
+        return "warning"
+    if segment.level != "INFO":
+        state.calls[segment.text.partition("(")[0][:60]] += 1
+        return segment.level.lower()
+    parsed = grammar.parse(segment.text.rstrip())
+    if parsed is None:
+        return None
+    name, match = parsed
+    if name == "coll":
+        return collective(match, segment, state, place, stamp_s)
+    handler = _HANDLERS.get(name)
+    if handler is not None:
+        handler(match, segment, state, place)
+    return name
+
+
+def collective(match: re.Match[str], segment: Segment, state: LogState, place: Place, stamp_s: float | None) -> CollRecord:
+    """Return the record of a collective's line."""
+    pointer, nranks = int(match["comm"], 16), int(match["nranks"])
+    handle = state.handle(segment.host, segment.pid, segment.device, pointer, nranks, place)
+    time_s = segment.time_s if segment.time_s is not None else stamp_s
+    stream = match["stream"]
+    return CollRecord(
+        handle=handle.index,
+        op=match["op"] or "unknown",
+        op_count=int(match["opcount"], 16),
+        count=min(int(match["count"]), 2**63 - 1),
+        datatype=int(match["datatype"]),
+        redop=max(-32768, min(int(match["redop"]), 32767)),
+        root=int(match["root"]),
+        global_rank=int(match["globalrank"]) if match["globalrank"] else -1,
+        time_s=float("nan") if time_s is None else time_s,
+        line=place[1],
+        stream=int(stream, 16) if stream.startswith("0x") else 0,
+        inplace=int(match["send"] == match["recv"]),
+    )
+
+
+def _init(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    said = grammar.keyed(match["rest"])
+    fields: dict[str, Any] = {
+        "pointer": int(match["comm"], 16),
+        "rank": int(match["rank"]),
+        "nranks": int(match["nranks"]),
+        "comm_id": said.get("commId"),
+        "phase": match["phase"],
+    }
+    thread = (segment.host, segment.pid, segment.tid)
+    if match["what"] != "Init":
+        return
+    handle = state.initialise(thread, segment.device, fields, place)
+    handle.rank = fields["rank"]
+    handle.comm_id = fields["comm_id"] or handle.comm_id
+    handle.device = int(said.get("cudaDev", handle.device))
+    handle.nvml = int(said.get("nvmlDev", handle.nvml))
+    handle.bus_id = said.get("busId", handle.bus_id)
+    handle.call = match["call"] or handle.call
+    handle.parent = int(said["parent"], 16) if said.get("parent", "").startswith("0x") else handle.parent
+    handle.color = int(said["color"]) if re.fullmatch(r"-?\d{1,12}", said.get("color", "")) else handle.color
+    if match["phase"] == "START":
+        handle.started = True
+        state.begin(thread, handle.index)
+    else:
+        handle.completed = True
+        state.finish(thread, handle.index)
+
+
+def _nodes(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    epochs = state.by_pointer.get((segment.host, segment.pid, int(match["comm"], 16), int(match["nranks"])))
+    if epochs:
+        handle = state.handles[epochs[-1]]
+        handle.nnodes = int(match["nodes"])
+        handle.local_ranks = int(match["local"])
+        handle.rank = int(match["rank"]) if handle.rank is None else handle.rank
+
+
+def _connection(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    kind, nic, proxy = grammar.transport(match["via"])
+    data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["way"], kind, nic, proxy)
+    state.fact("connection", (segment.host, segment.pid, segment.tid), data)
+
+
+def _ring(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    ranks = [int(rank) for rank in match["ranks"].split()]
+    data = (int(match["channel"]), ranks, bool(match["more"]))
+    state.fact("ring", (segment.host, segment.pid, segment.tid), data)
+
+
+def _trees(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    state.fact("trees", (segment.host, segment.pid, segment.tid), grammar.trees(match["trees"]))
+
+
+def _channels(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    counts = {key: int(value) for key, value in match.groupdict().items() if value is not None}
+    state.fact("channels", (segment.host, segment.pid, segment.tid), counts)
+
+
+def _tuning(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    channels = int(match["hi"]) - int(match["lo"]) + 1 if match["lo"] else 0
+    op = dialect.operation(match["op"]) if match["op"] else "unknown"
+    key = (op, int(match["bytes"]), dialect.algorithm(match["algo"]), dialect.protocol(match["proto"]), channels)
+    state.tuning[key] += 1
+
+
+def _tuning_kernel(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    path = match["path"].strip().lower().replace(" ", "-")
+    found = re.search(r"n[cC]hannels (\d+)", match["rest"])
+    key = (dialect.operation(match["op"]), int(match["bytes"]), path, "-", int(found[1]) if found else 0)
+    state.tuning[key] += 1
+
+
+def _version(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    state.versions[match["version"]] += 1
+    state.rccl = state.rccl or match[0].startswith("RCCL")
+
+
+def _nics(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    for index, name in grammar.nics(match["list"]):
+        state.nics[segment.host, index] = name
+
+
+def _network(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    state.network[match["name"]] += 1
+
+
+def _environment(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    state.environment[match["name"]][match["value"]] += 1
+
+
+def _chain(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+    data = {"at": match["at"], "thread": match["thread"]}
+    found = ErrorLine("chain", segment.host, segment.pid, segment.device, segment.text, *place, data=data)
+    found.status = int(match["code"])
+    state.error(found)
+
+
+def _warning(segment: Segment, state: LogState, place: Place, stamp_s: float | None) -> None:
+    parsed = grammar.parse(segment.text.rstrip())
+    kind = parsed[0] if parsed and parsed[0] in ("completion", "async") else "warning"
+    found = ErrorLine(kind, segment.host, segment.pid, segment.device, segment.text, *place)
+    found.time_s = segment.time_s if segment.time_s is not None else stamp_s
+    found.data = {"at": segment.place}
+    if parsed and kind == "completion":
+        found.status, found.peer = int(parsed[1]["status"]), parsed[1]["peer"]
+    if parsed and kind == "async":
+        severity = parsed[1]["severity"] or parsed[1]["severity2"] or ""
+        found.data |= {"event": parsed[1]["event"].strip(), "severity": severity.strip(), "port": parsed[1]["device"]}
+    state.error(found)
+
+
+_HANDLERS: dict[str, Callable[[re.Match[str], Segment, LogState, Place], None]] = {
+    "init": _init,
+    "nodes": _nodes,
+    "connection": _connection,
+    "ring": _ring,
+    "trees": _trees,
+    "channels": _channels,
+    "tuning": _tuning,
+    "tuning-kernel": _tuning_kernel,
+    "version": _version,
+    "nics": _nics,
+    "network": _network,
+    "environment": _environment,
+    "chain": _chain,
+}

@@ -1,0 +1,202 @@
+"""Drive the reading: chunks are scanned on all cores, dirty lines go the careful way, records go to the fold."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import InputError
+from ringwright.native import Scanner
+from ringwright.sources.inputs import Chunk, Source, chunks
+from ringwright.sources.nccl_log import framework
+from ringwright.sources.nccl_log.careful import CarefulReader
+from ringwright.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, Fold
+from ringwright.sources.nccl_log.segments import PREFIX
+from ringwright.sources.nccl_log.state import LogState
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+Progress = Callable[[int], None]
+_LONGEST_CAREFUL = 65_536
+
+
+def read_log(sources: list[Source], *, keep_rows: int = ROWS_IN_MEMORY, progress: Progress | None = None) -> Trace:
+    """Return the Trace of NCCL or RCCL logs. Above ``keep_rows`` records the events come folded, weighted rows."""
+    from ringwright.sources.nccl_log.build import build
+
+    reader = LogReader(keep_rows, progress)
+    for source in sources:
+        reader.take(source)
+    if not reader.lines:
+        names = ", ".join(source.name for source in sources[:3])
+        raise InputError("the input is empty", where=names, remedy="ringwright summary --sample")
+    return build(reader.state, reader.fold, reader.ops, [source.name for source in sources])
+
+
+class LogReader:
+    """State of one reading: scanners per thread, the careful reader, the fold."""
+
+    def __init__(self, keep_rows: int = ROWS_IN_MEMORY, progress: Progress | None = None) -> None:
+        self.state = LogState()
+        self.fold = Fold(keep_rows)
+        self.ops: list[str] = []
+        self.files: list[str] = []
+        self.lines = 0
+        self._careful = CarefulReader(self.state)
+        self._local = threading.local()
+        self._maps: dict[int, _ScannerMap] = {}
+        self._progress = progress
+
+    def take(self, source: Source) -> None:
+        """Read one source to its end."""
+        self.files.append(source.name)
+        workers = min(os.cpu_count() or 1, 8)
+        with ThreadPoolExecutor(workers) as pool:
+            for chunk, scanned, scanner in self._scan(pool, chunks(source), workers + 1):
+                self._absorb(chunk, scanned, scanner)
+        for reason, line, excerpt in source.losses:
+            self.state.ledger.add(source.name, "refused", reason, line, excerpt, lines=0)
+            self.state.losses.append(f"{source.name}:{line}: {reason}")
+
+    def _scan(
+        self, pool: ThreadPoolExecutor, incoming: Iterator[Chunk], ahead: int
+    ) -> Iterator[tuple[Chunk, dict[str, Any], Any]]:
+        """Yield scanned chunks in order, a few chunks ahead at most."""
+        waiting: deque[tuple[Chunk, Future[tuple[dict[str, Any], Any]]]] = deque()
+        for chunk in incoming:
+            waiting.append((chunk, pool.submit(self._scan_one, chunk)))
+            if len(waiting) >= ahead:
+                done, future = waiting.popleft()
+                yield done, *future.result()
+        while waiting:
+            done, future = waiting.popleft()
+            yield done, *future.result()
+
+    def _scan_one(self, chunk: Chunk) -> tuple[dict[str, Any], Any]:
+        scanner = getattr(self._local, "scanner", None)
+        if scanner is None:
+            scanner = self._local.scanner = Scanner(framework.NEEDLES)
+        found = scanner.scan(chunk.data, chunk.first_line)
+        return found, scanner
+
+    def _absorb(self, chunk: Chunk, scanned: dict[str, Any], scanner: Any) -> None:
+        ledger, file = self.state.ledger, chunk.source
+        clean = len(scanned["line"])
+        careful = scanned["careful"].tolist()
+        lines = int(scanned["lines"])
+        self.lines += lines
+        if clean:
+            ledger.add(file, "understood", "NCCL line", lines=clean)
+        if int(scanned["blank"]):
+            ledger.add(file, "other", "blank", lines=int(scanned["blank"]))
+        if int(scanned["other"]):
+            ledger.add(file, "other", "not an NCCL line", lines=int(scanned["other"]))
+        for line, offset, length in careful:
+            raw = chunk.data[offset : offset + min(length, _LONGEST_CAREFUL)]
+            self._careful.line(raw.decode("utf-8", "replace").replace("\x00", ""), (file, line))
+        if clean:
+            self._clean(chunk, scanned, scanner)
+        self._dirty()
+        if self._progress:
+            self._progress(len(chunk.data))
+
+    def _clean(self, chunk: Chunk, scanned: dict[str, Any], scanner: Any) -> None:
+        known = self._maps.setdefault(id(scanner), _ScannerMap(scanner, self))
+        handle, op = known.translate(scanned, (chunk.source, chunk.first_line))
+        columns = {name: scanned[name] for name in ROW_COLUMNS if name in scanned}
+        columns |= {"handle": handle, "op": op, "file": _full(len(handle), len(self.files) - 1)}
+        self.fold.add(columns)
+
+    def _dirty(self) -> None:
+        """Hand the careful path's records on."""
+        import numpy as np
+
+        records, self._careful.records = self._careful.records, []
+        if not records:
+            return
+        for record in records:
+            self.fold.know(record.handle, self.state.handles[record.handle].nranks)
+        columns: dict[str, Any] = {
+            name: np.array([getattr(record, name) for record in records], kind)
+            for name, kind in ROW_COLUMNS.items()
+            if name not in ("op", "file", "entry")
+        }
+        columns["op"] = np.array([self.op(record.op) for record in records], np.int32)
+        columns["file"] = _full(len(records), len(self.files) - 1)
+        self.fold.add(columns)
+
+    def op(self, name: str) -> int:
+        """Return the index of a printed operation name."""
+        if name not in self.ops:
+            self.ops.append(name)
+        return self.ops.index(name)
+
+
+class _ScannerMap:
+    """Translates one scanner's handle and operation numbers into the reader's."""
+
+    def __init__(self, scanner: Any, reader: LogReader) -> None:
+        self._scanner = scanner
+        self._reader = reader
+        self._keys: list[tuple[str, int, int, int]] = []
+        self._handles: list[int] = []
+        self._ops: list[int] = []
+
+    def translate(self, scanned: dict[str, Any], since: tuple[str, int]) -> tuple[Any, Any]:
+        import numpy as np
+
+        state, fold = self._reader.state, self._reader.fold
+        for prefix, pointer, nranks in self._scanner.handles()[len(self._handles) :]:
+            host, pid, device = _who(prefix)
+            handle = state.handle(host, pid, device, pointer, nranks, since)
+            fold.know(handle.index, nranks)
+            self._handles.append(handle.index)
+            self._keys.append((host, pid, pointer, nranks))
+        self._ops.extend(self._reader.op(name) for name in self._scanner.ops()[len(self._ops) :])
+        self._count(scanned["handle"])
+        handle = np.asarray(self._handles, np.int32)[scanned["handle"]]
+        return self._epochs(handle, scanned, since), np.asarray(self._ops, np.int32)[scanned["op"]]
+
+    def _count(self, handle: Any) -> None:
+        import numpy as np
+
+        for index, lines in enumerate(np.bincount(handle).tolist()):
+            if lines:
+                host, pid, _, _ = self._keys[index]
+                self._reader.state.lines_of[host, pid] += lines
+
+    def _epochs(self, handle: Any, scanned: dict[str, Any], since: tuple[str, int]) -> Any:
+        """A pointer may be used again: records after the second init line belong to the second communicator."""
+        state = self._reader.state
+        for index, key in enumerate(self._keys):
+            epochs = state.by_pointer[key]
+            if len(epochs) < 2:
+                continue
+            mine = scanned["handle"] == index
+            if not mine.any():
+                continue
+            for epoch in epochs:
+                self._reader.fold.know(epoch, key[3])
+                begun = state.handles[epoch].since
+                if begun[0] == since[0]:
+                    handle[mine & (scanned["line"] >= begun[1])] = epoch
+        return handle
+
+
+def _who(prefix: str) -> tuple[str, int, int]:
+    """Return host, pid and device of a clean line's prefix."""
+    match = PREFIX.match(prefix + " NCCL INFO ")
+    if match is None:
+        raise InputError(f"a scanned prefix is none: {prefix!r}")
+    return match["host"], int(match["pid"]), int(match["dev"] or -1)
+
+
+def _full(length: int, value: int) -> Any:
+    import numpy as np
+
+    return np.full(length, value, np.int32)

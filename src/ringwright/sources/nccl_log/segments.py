@@ -1,0 +1,116 @@
+"""Cut a dirty line into what each process wrote: NCCL's own prefix is searched anywhere, launcher prefixes are peeled.
+
+Ranks, launchers and progress bars write into each other's lines; so a line may hold several prefixes, or the end of one
+that began lines ago. ``split`` returns what stands before the first prefix and one segment per prefix.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+_TIME = r"(?:\[(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?)\] )?"
+_WHO = r"(?P<host>[A-Za-z0-9._-]{1,255}):(?P<pid>\d{1,10}):(?P<tid>\d{1,10}) "
+_WHERE = r"(?:\[(?P<dev>\d{1,4})\] )?(?P<place>(?:[\w./+-]{1,200}:\d{1,7} |[\d.]{1,20} [\w:~<>]{1,120}:\d{1,7} ))?"
+PREFIX = re.compile(_TIME + _WHO + _WHERE + r"NCCL (?P<level>INFO|WARN|TRACE|CALL|VERSION|ABORT|ERROR) ?")
+BARE = re.compile(r"(?:\[(?P<dev>\d{1,4})\] )?(?P<place>[\w./+-]{1,200}:\d{1,7} )?NCCL (?P<level>INFO|WARN|CALL) ?")
+
+_STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+_LAUNCHERS = [
+    re.compile(rf"^(?P<stamp>{_STAMP}) (?:stdout|stderr) [FP] "),  # container runtimes
+    re.compile(rf"^(?P<stamp>{_STAMP}):?\s+"),
+    re.compile(r"^\[\d+,(?P<rank>\d+)\](?:<std(?:out|err|diag)>)?:\s?"),  # mpirun --tag-output
+    re.compile(r"^(?:\[default\d+\]:|\[\d+\] (?=\[rank))"),
+    re.compile(r"^\[rank(?P<rank>\d+)\]:\s?"),  # torchrun
+    re.compile(r"^(?P<rank>\d{1,6}): "),  # srun --label
+    re.compile(r"^\((?:[\w.]+ )?(?:pid=\d+)(?:, ip=[^)]*)?\) "),  # Ray
+    re.compile(r"^\x1b\[[0-9;]*m"),
+    re.compile(r"^(?:[a-z0-9]+(?:-[a-z0-9]+)+|[\w./-]+) \| "),  # compose and stern
+]
+
+
+class Segment(NamedTuple):
+    """What one process wrote on a line. ``ended`` is false when another process's prefix cut it off."""
+
+    host: str
+    pid: int
+    tid: int
+    device: int
+    level: str
+    place: str  # file:line of a warning
+    time_s: float | None
+    text: str
+    ended: bool
+
+
+class Split(NamedTuple):
+    """A line's parts: the launcher's rank and clock if any, the text before the first prefix, the segments."""
+
+    rank: int | None
+    stamp_s: float | None
+    lead: str
+    segments: list[Segment]
+
+
+def split(line: str) -> Split:
+    """Return the parts of one line (without its newline)."""
+    rank, stamp, line = peel(line)
+    found = list(PREFIX.finditer(line))
+    if not found:
+        return Split(rank, stamp, line, [])
+    segments = []
+    for index, match in enumerate(found):
+        last = index + 1 == len(found)
+        end = len(line) if last else found[index + 1].start()
+        segments.append(_segment(match, line[match.end() : end], ended=last))
+    return Split(rank, stamp, line[: found[0].start()], segments)
+
+
+def peel(line: str) -> tuple[int | None, float | None, str]:
+    """Return the rank and time that launcher prefixes carry, and the line without them."""
+    rank: int | None = None
+    stamp: float | None = None
+    for _ in range(4):
+        for pattern in _LAUNCHERS:
+            match = pattern.match(line)
+            if match is None:
+                continue
+            groups = match.groupdict()
+            rank = int(groups["rank"]) if groups.get("rank") else rank
+            stamp = parse_time(groups["stamp"]) if groups.get("stamp") else stamp
+            line = line[match.end() :]
+            break
+        else:
+            break
+    return rank, stamp, line
+
+
+def parse_time(text: str) -> float | None:
+    """Return seconds since the epoch, read as UTC where no zone is printed; None when it is no date."""
+    plain = text.replace(",", ".").replace("Z", "+00:00")
+    head, dot, tail = plain.partition(".")
+    if dot:
+        digits = re.match(r"\d+", tail)
+        width = digits.end() if digits else 0
+        plain = f"{head}.{tail[:width][:6].ljust(6, '0')}{tail[width:]}"
+    try:
+        moment = datetime.fromisoformat(plain)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _segment(match: re.Match[str], text: str, *, ended: bool) -> Segment:
+    dev = match["dev"]
+    return Segment(
+        host=match["host"],
+        pid=int(match["pid"]),
+        tid=int(match["tid"]),
+        device=int(dev) if dev else -1,
+        level=match["level"],
+        place=(match["place"] or "").strip(),
+        time_s=parse_time(match["time"]) if match["time"] else None,
+        text=text.rstrip("\r\n"),
+        ended=ended,
+    )

@@ -1,0 +1,129 @@
+"""Rings, trees, connections and channels of each communicator, from the lines that name none.
+
+A ring list is printed by rank 0 alone and cut at 20 ranks (up to 2.22) or at 128 characters (from 2.23); the rest of a long
+ring is taken from the connection lines, less the edges of the trees, and accepted only as one closed cycle.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from ringwright.sources.nccl_log.identity import Group, Identity
+from ringwright.sources.nccl_log.state import Fact, LogState
+
+RINGS_CUT_AT = 20
+
+
+@dataclass
+class Wiring:
+    """What is known about the paths of one communicator; all ranks are ranks in it."""
+
+    rings: dict[int, list[int]] = field(default_factory=dict)  # channel -> order
+    ring_ground: dict[int, str] = field(default_factory=dict)
+    tree_edges: dict[int, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))  # channel -> (child, parent)
+    connections: dict[tuple[int, int, int], tuple[str, int | None]] = field(default_factory=dict)
+    channels: dict[str, int] = field(default_factory=dict)
+
+
+def wire(state: LogState, identity: Identity) -> list[Wiring]:
+    """Return one Wiring per group of ``identity``, in order."""
+    group_of = {handle: index for index, group in enumerate(identity.groups) for handle in group.all_handles()}
+    _adopt_loose_facts(state, identity)
+    wirings = [Wiring() for _ in identity.groups]
+    lists: list[dict[int, tuple[list[int], bool]]] = [{} for _ in identity.groups]
+    for fact in state.facts:
+        handle = identity.alias.get(fact.handle, fact.handle) if fact.handle is not None else None
+        if handle is None or handle not in group_of:
+            continue
+        index = group_of[handle]
+        _take(fact, state, handle, wirings[index], lists[index], identity.groups[index].size)
+    for group, wiring, found in zip(identity.groups, wirings, lists, strict=True):
+        _close_rings(group, wiring, found)
+    return wirings
+
+
+def _adopt_loose_facts(state: LogState, identity: Identity) -> None:
+    """Facts that no init line claimed (connections made at first use) go to the handle whose rank they name."""
+    by_process: dict[tuple[str, int], list[int]] = defaultdict(list)
+    for group in identity.groups:
+        for handle in group.all_handles():
+            by_process[state.handles[handle].host, state.handles[handle].pid].append(handle)
+    for fact in state.facts:
+        if fact.handle is None:
+            candidates = by_process.get(fact.thread[:2], [])
+            fitting = [index for index in candidates if _may_be(fact, state, index)]
+            fact.handle = fitting[-1] if fitting else None
+
+
+def _may_be(fact: Fact, state: LogState, index: int) -> bool:
+    handle = state.handles[index]
+    if fact.kind == "connection":
+        _, src, dst, way, *_ = fact.data
+        own = dst if way == "receive" else src
+        return max(src, dst) < handle.nranks and handle.rank in (own, None)
+    if fact.kind == "ring":
+        return handle.rank in (0, None) and len(fact.data[1]) <= handle.nranks and max(fact.data[1]) < handle.nranks
+    if fact.kind == "trees":
+        return handle.rank in (None, *(own for _, _, own, _ in fact.data))
+    return True
+
+
+def _take(
+    fact: Fact, state: LogState, handle: int, wiring: Wiring, lists: dict[int, tuple[list[int], bool]], size: int
+) -> None:
+    if fact.kind == "connection":
+        channel, src, dst, _, transport, nic, _ = fact.data
+        if src < size and dst < size:
+            wiring.connections[channel, src, dst] = (transport, nic)
+    elif fact.kind == "ring":
+        channel, ranks, more = fact.data
+        if max(ranks) < size:
+            lists[channel] = (ranks, more)
+    elif fact.kind == "trees":
+        for channel, down, own, up in fact.data:
+            wiring.tree_edges[channel].update((child, own) for child in down if child < size)
+            wiring.tree_edges[channel].update((own, parent) for parent in up if parent < size)
+    else:
+        wiring.channels.update(fact.data)
+
+
+def _close_rings(group: Group, wiring: Wiring, lists: dict[int, tuple[list[int], bool]]) -> None:
+    for channel, (ranks, _) in sorted(lists.items()):
+        if len(ranks) == group.size and len(set(ranks)) == group.size:
+            wiring.rings[channel], wiring.ring_ground[channel] = ranks, "read"
+    listed = set(lists) | {channel for channel, _, _ in wiring.connections}
+    for channel in sorted(listed - set(wiring.rings)):
+        known = lists.get(channel, ([], False))[0]
+        ring = _from_connections(group.size, channel, known, wiring)
+        if ring is not None:
+            wiring.rings[channel], wiring.ring_ground[channel] = ring, "inferred"
+
+
+def _from_connections(size: int, channel: int, known: list[int], wiring: Wiring) -> list[int] | None:
+    """Return the one closed cycle through all ranks that the connections of a channel make, or None."""
+    successors: dict[int, set[int]] = defaultdict(set)
+    for number, src, dst in wiring.connections:
+        if number == channel:
+            successors[src].add(dst)
+    tree = {edge for child, parent in wiring.tree_edges.get(channel, ()) for edge in ((child, parent), (parent, child))}
+    for place in range(len(known) - 1):
+        successors[known[place]] = {known[place + 1]}
+    predecessors = {dst for found in successors.values() if len(found) == 1 for dst in found}
+    for src, found in list(successors.items()):
+        if len(found) > 1:
+            free = {dst for dst in found if (src, dst) not in tree} or {dst for dst in found if dst not in predecessors}
+            successors[src] = free or found
+    return _cycle(size, successors)
+
+
+def _cycle(size: int, successors: dict[int, set[int]]) -> list[int] | None:
+    ring, here, seen = [0], 0, {0}
+    while len(ring) < size:
+        options = [dst for dst in successors.get(here, ()) if dst not in seen]
+        if len(options) != 1:
+            return None
+        here = options[0]
+        ring.append(here)
+        seen.add(here)
+    return ring if size == 1 or ring[0] in successors.get(here, ()) else None
