@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -230,6 +234,28 @@ def test_any_bytes_like_object_is_read(made: Any, wrap: Callable[[bytes], Any]) 
 def test_an_impossible_needle_is_refused(made: Any, needle: bytes) -> None:
     with pytest.raises(ValueError, match="needle"):
         made.Scanner([needle])
+
+
+def test_threads_may_share_a_scanner(made: Any) -> None:
+    chunks = [b"\n".join(CLEAN.replace(b"-1", b"-%d" % ((at + i) % 97)) for i in range(500)) for at in range(8)]
+    scanner = made.Scanner([])
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda chunk: scanner.scan(chunk, 0), chunks))
+    names = [handle[0] for handle in scanner.handles()]
+    for at, result in enumerate(results):
+        assert [names[handle] for handle in result["handle"]] == [
+            f"host-{(at + i) % 97}:314:315 [2]" for i in range(500)
+        ]
+
+
+@pytest.mark.parametrize(("value", "native_wanted"), [("", True), ("1", False)])
+def test_an_environment_variable_chooses_the_twin(value: str, native_wanted: bool) -> None:
+    code = "import ringwright.native as n; print(n.NATIVE, n.Scanner.__module__, n.Joiner.__module__)"
+    environment = {**os.environ, "RINGWRIGHT_PURE_PYTHON": value, "PYTHONPATH": os.pathsep.join(sys.path)}
+    answer = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    serves = native_wanted and native is not None
+    home = "ringwright.native._scan" if serves else "ringwright.native.twin"
+    assert answer.stdout.split() == [str(serves), home, home]
 
 
 def records(rows: Sequence[tuple[int, ...]]) -> list[Any]:

@@ -27,8 +27,8 @@ struct Signature {
     }
 
     uint64_t hash() const {
-        const uint64_t types = static_cast<uint64_t>(static_cast<uint16_t>(datatype)) << 16 | static_cast<uint16_t>(redop);
-        const uint64_t where = static_cast<uint64_t>(static_cast<uint32_t>(group)) << 32 | static_cast<uint32_t>(root);
+        const auto types = uint64_t{static_cast<uint16_t>(datatype)} << 16 | static_cast<uint16_t>(redop);
+        const auto where = uint64_t{static_cast<uint32_t>(group)} << 32 | static_cast<uint32_t>(root);
         return mix(mix(where, count), types << 32 | static_cast<uint32_t>(op));
     }
 };
@@ -108,6 +108,32 @@ struct Repeat {
     uint32_t next_occurrence;
 };
 
+// A copy of everything a Joiner knows, column by column.
+struct JoinTables {
+    std::vector<int32_t> group, op, root;
+    std::vector<uint64_t> count;
+    std::vector<int16_t> datatype, redop;
+
+    std::vector<int32_t> entry_signature, members_seen;
+    std::vector<uint64_t> op_count;
+    std::vector<uint32_t> occurrence;
+
+    std::vector<uint64_t> words;
+    std::vector<int64_t> offsets;
+
+    std::vector<int32_t> total_signature, member;
+    std::vector<int64_t> records;
+    std::vector<uint64_t> first_op_count, last_op_count;
+};
+
+template <class T, class Row, class Get>
+std::vector<T> column_of(const std::vector<Row>& rows, Get get) {
+    std::vector<T> values;
+    values.reserve(rows.size());
+    for (const Row& row : rows) values.push_back(static_cast<T>(get(row)));
+    return values;
+}
+
 class Joiner {
 public:
     // Columns of n records: At is any callable from a row number to a value of the named type.
@@ -134,11 +160,15 @@ public:
         return ids;
     }
 
-    const std::vector<Signature>& signatures() const { return signatures_; }
-    const std::vector<Entry>& entries() const { return entries_; }
-    const std::vector<Total>& totals() const { return totals_; }
-    const uint64_t* words(const Entry& entry) const { return pool_.data(entry.members); }
-    std::mutex& mutex() { return mutex_; }
+    JoinTables tables() const {
+        const std::lock_guard<std::mutex> alone(mutex_);
+        JoinTables out;
+        copy_signatures(out);
+        copy_entries(out);
+        copy_member_bits(out);
+        copy_totals(out);
+        return out;
+    }
 
 private:
     static constexpr size_t kBatch = 32;  // rows whose table slots are fetched from memory together
@@ -164,7 +194,8 @@ private:
     uint32_t entry_id(const Key& of) {
         IdTable::Slot& slot = entry_ids_.locate(of.hash, [&](uint32_t id) {
             const Entry& known = entries_[id];
-            return known.op_count == of.op_count && known.signature == of.signature && known.occurrence == of.occurrence;
+            return known.op_count == of.op_count && known.signature == of.signature &&
+                   known.occurrence == of.occurrence;
         });
         if (!slot.empty()) return slot.id;
         entries_.push_back({of.op_count, of.signature, of.occurrence, Bits{}, 0});
@@ -211,13 +242,47 @@ private:
         total.last_op_count = record.op_count;
     }
 
+    void copy_signatures(JoinTables& out) const {
+        out.group = column_of<int32_t>(signatures_, [](const Signature& row) { return row.group; });
+        out.op = column_of<int32_t>(signatures_, [](const Signature& row) { return row.op; });
+        out.count = column_of<uint64_t>(signatures_, [](const Signature& row) { return row.count; });
+        out.datatype = column_of<int16_t>(signatures_, [](const Signature& row) { return row.datatype; });
+        out.redop = column_of<int16_t>(signatures_, [](const Signature& row) { return row.redop; });
+        out.root = column_of<int32_t>(signatures_, [](const Signature& row) { return row.root; });
+    }
+
+    void copy_entries(JoinTables& out) const {
+        out.entry_signature = column_of<int32_t>(entries_, [](const Entry& row) { return row.signature; });
+        out.op_count = column_of<uint64_t>(entries_, [](const Entry& row) { return row.op_count; });
+        out.occurrence = column_of<uint32_t>(entries_, [](const Entry& row) { return row.occurrence; });
+        out.members_seen = column_of<int32_t>(entries_, [](const Entry& row) { return row.members_seen; });
+    }
+
+    void copy_member_bits(JoinTables& out) const {
+        out.offsets.reserve(entries_.size() + 1);
+        out.offsets.push_back(0);
+        for (const Entry& entry : entries_) {
+            const uint64_t* first = pool_.data(entry.members);
+            out.words.insert(out.words.end(), first, first + entry.members.words);
+            out.offsets.push_back(static_cast<int64_t>(out.words.size()));
+        }
+    }
+
+    void copy_totals(JoinTables& out) const {
+        out.total_signature = column_of<int32_t>(totals_, [](const Total& row) { return row.signature; });
+        out.member = column_of<int32_t>(totals_, [](const Total& row) { return row.member; });
+        out.records = column_of<int64_t>(totals_, [](const Total& row) { return row.records; });
+        out.first_op_count = column_of<uint64_t>(totals_, [](const Total& row) { return row.first_op_count; });
+        out.last_op_count = column_of<uint64_t>(totals_, [](const Total& row) { return row.last_op_count; });
+    }
+
     std::vector<Signature> signatures_;
     std::vector<Entry> entries_;
     std::vector<Repeat> repeats_;
     std::vector<Total> totals_;
     IdTable signature_ids_, entry_ids_, repeat_ids_, total_ids_;
     BitPool pool_;
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
 };
 
 }  // namespace ringwright

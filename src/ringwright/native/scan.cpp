@@ -1,9 +1,7 @@
 // Python bindings of the log scanner and the record joiner. Semantics are those of twin.py, to the bit.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <new>
@@ -24,14 +22,6 @@ nb::object to_numpy(std::vector<T>&& values, size_t columns = 0) {
     const size_t rows = columns ? kept->size() / columns : kept->size();
     const size_t shape[] = {rows, columns};
     return nb::cast(nb::ndarray<nb::numpy, T>(kept->data(), columns ? 2 : 1, shape, owner));
-}
-
-template <class T, class Table, class Get>
-nb::object column(const Table& table, Get get) {
-    std::vector<T> values;
-    values.reserve(table.size());
-    for (const auto& row : table) values.push_back(static_cast<T>(get(row)));
-    return to_numpy(std::move(values));
 }
 
 // Any contiguous bytes-like object; the view is released when it goes out of scope.
@@ -91,8 +81,7 @@ nb::dict scan(Scanner& scanner, nb::handle data, int64_t first_line) {
 nb::list handles(const Scanner& scanner) {
     nb::list out;
     for (const Handle& handle : scanner.handles()) {
-        nb::object prefix = nb::steal(PyUnicode_DecodeLatin1(handle.prefix.data(), static_cast<Py_ssize_t>(handle.prefix.size()), nullptr));
-        out.append(nb::make_tuple(prefix, handle.comm, handle.nranks));
+        out.append(nb::make_tuple(handle.prefix, handle.comm, handle.nranks));  // clean prefixes are ASCII
     }
     return out;
 }
@@ -120,59 +109,40 @@ nb::object add(Joiner& joiner, Input<int32_t> group, Input<int32_t> member, Inpu
     return to_numpy(std::move(ids));
 }
 
-nb::dict signature_columns(const std::vector<Signature>& rows) {
-    nb::dict out;
-    out["group"] = column<int32_t>(rows, [](const Signature& row) { return row.group; });
-    out["op"] = column<int32_t>(rows, [](const Signature& row) { return row.op; });
-    out["count"] = column<uint64_t>(rows, [](const Signature& row) { return row.count; });
-    out["datatype"] = column<int16_t>(rows, [](const Signature& row) { return row.datatype; });
-    out["redop"] = column<int16_t>(rows, [](const Signature& row) { return row.redop; });
-    out["root"] = column<int32_t>(rows, [](const Signature& row) { return row.root; });
+nb::dict to_dict(JoinTables&& tables) {
+    nb::dict signatures, entries, member_bits, totals, out;
+    signatures["group"] = to_numpy(std::move(tables.group));
+    signatures["op"] = to_numpy(std::move(tables.op));
+    signatures["count"] = to_numpy(std::move(tables.count));
+    signatures["datatype"] = to_numpy(std::move(tables.datatype));
+    signatures["redop"] = to_numpy(std::move(tables.redop));
+    signatures["root"] = to_numpy(std::move(tables.root));
+    entries["signature"] = to_numpy(std::move(tables.entry_signature));
+    entries["op_count"] = to_numpy(std::move(tables.op_count));
+    entries["occurrence"] = to_numpy(std::move(tables.occurrence));
+    entries["members_seen"] = to_numpy(std::move(tables.members_seen));
+    member_bits["words"] = to_numpy(std::move(tables.words));
+    member_bits["offsets"] = to_numpy(std::move(tables.offsets));
+    totals["signature"] = to_numpy(std::move(tables.total_signature));
+    totals["member"] = to_numpy(std::move(tables.member));
+    totals["records"] = to_numpy(std::move(tables.records));
+    totals["first_op_count"] = to_numpy(std::move(tables.first_op_count));
+    totals["last_op_count"] = to_numpy(std::move(tables.last_op_count));
+    out["signatures"] = signatures;
+    out["entries"] = entries;
+    out["member_bits"] = member_bits;
+    out["totals"] = totals;
     return out;
 }
 
-nb::dict entry_columns(const std::vector<Entry>& rows) {
-    nb::dict out;
-    out["signature"] = column<int32_t>(rows, [](const Entry& row) { return row.signature; });
-    out["op_count"] = column<uint64_t>(rows, [](const Entry& row) { return row.op_count; });
-    out["occurrence"] = column<uint32_t>(rows, [](const Entry& row) { return row.occurrence; });
-    out["members_seen"] = column<int32_t>(rows, [](const Entry& row) { return row.members_seen; });
-    return out;
-}
-
-nb::dict member_bits(const Joiner& joiner) {
-    std::vector<uint64_t> words;
-    std::vector<int64_t> offsets{0};
-    offsets.reserve(joiner.entries().size() + 1);
-    for (const Entry& entry : joiner.entries()) {
-        const uint64_t* first = joiner.words(entry);
-        words.insert(words.end(), first, first + entry.members.words);
-        offsets.push_back(static_cast<int64_t>(words.size()));
+// Copied without the interpreter lock: a thread that held it while waiting for the joiner could wait for ever.
+nb::dict export_tables(const Joiner& joiner) {
+    JoinTables tables;
+    {
+        nb::gil_scoped_release unlocked;
+        tables = joiner.tables();
     }
-    nb::dict out;
-    out["words"] = to_numpy(std::move(words));
-    out["offsets"] = to_numpy(std::move(offsets));
-    return out;
-}
-
-nb::dict total_columns(const std::vector<Total>& rows) {
-    nb::dict out;
-    out["signature"] = column<int32_t>(rows, [](const Total& row) { return row.signature; });
-    out["member"] = column<int32_t>(rows, [](const Total& row) { return row.member; });
-    out["records"] = column<int64_t>(rows, [](const Total& row) { return row.records; });
-    out["first_op_count"] = column<uint64_t>(rows, [](const Total& row) { return row.first_op_count; });
-    out["last_op_count"] = column<uint64_t>(rows, [](const Total& row) { return row.last_op_count; });
-    return out;
-}
-
-nb::dict export_tables(Joiner& joiner) {
-    const std::lock_guard<std::mutex> alone(joiner.mutex());
-    nb::dict out;
-    out["signatures"] = signature_columns(joiner.signatures());
-    out["entries"] = entry_columns(joiner.entries());
-    out["member_bits"] = member_bits(joiner);
-    out["totals"] = total_columns(joiner.totals());
-    return out;
+    return to_dict(std::move(tables));
 }
 
 template <class Op>

@@ -1,4 +1,4 @@
-// One pass over a chunk of an NCCL log: clean COLL lines become columns, doubtful lines become spans, the rest is counted.
+// One pass over a chunk of an NCCL log: clean COLL lines become columns, doubtful lines spans, the rest is counted.
 #pragma once
 
 #include <cstddef>
@@ -88,10 +88,14 @@ private:
                 return cursor.at;
             }
         }
-        const void* newline = cursor.at == end ? nullptr : std::memchr(cursor.at, '\n', static_cast<size_t>(end - cursor.at));
-        const char* line_end = newline ? static_cast<const char*>(newline) : end;
+        const char* line_end = newline_after(cursor.at, end);
         if (needs_care(at, line_end, out)) out.careful.insert(out.careful.end(), {line, at - data, line_end - at});
         return line_end;
+    }
+
+    static const char* newline_after(const char* at, const char* end) {
+        const void* newline = at == end ? nullptr : std::memchr(at, '\n', static_cast<size_t>(end - at));
+        return newline ? static_cast<const char*>(newline) : end;
     }
 
     bool needs_care(const char* at, const char* line_end, Columns& out) const {
