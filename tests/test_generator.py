@@ -164,9 +164,9 @@ def test_registered_buffers_change_the_tuning_lines() -> None:
         text = write_log(job, release, symmetric=True).text.decode()
         seen[release] = [line.split("NCCL INFO ")[1] for line in text.splitlines() if " Bytes -> " in line]
         assert len(seen[release]) == 4
-    assert re.fullmatch(r"\d+ Bytes -> Algo 1 proto 2 time [\d.]+", seen["2.22"][0])
-    assert re.fullmatch(r"AllReduce: \d+ Bytes -> Algo 1 proto 2 time [\d.]+", seen["2.23"][0])
-    assert seen["2.26"][0] == "AllReduce: 2097152 Bytes -> Algo RING proto LL128 channel{Lo..Hi}={0..0}"
+    assert re.fullmatch(r"\d+ Bytes -> Algo 0 proto 1 time [\d.]+", seen["2.22"][0])
+    assert re.fullmatch(r"AllReduce: \d+ Bytes -> Algo 0 proto 1 time [\d.]+", seen["2.23"][0])
+    assert seen["2.26"][0] == "AllReduce: 2097152 Bytes -> Algo TREE proto LL128 channel{Lo..Hi}={0..0}"
     assert seen["2.27"][1].endswith("nthreads 512")
     assert seen["2.28"][1].endswith("nWorks 1")
     assert seen["2.29"][3] == "AllGather [Copy Engine]: 2097152 Bytes -> cudaMemcpy"

@@ -188,7 +188,7 @@ def _write_digits(matrix: Bytes, columns: Numbers, room: int, values: Numbers, b
 
 # ----------------------------------------------------------------------------------------------------------- the dirt
 def _spoil(block: Bytes, lengths: Numbers, calls: Numbers, dirty: float, draw: random.Random, ledger: _Ledger) -> bytes:
-    """Damage a fraction of the lines: half cut by the next and continued, four tenths prefixed, the rest ended early."""
+    """Damage some lines: half cut by the next and continued, four tenths prefixed, the rest ended early."""
     ledger.lines["logical"] += len(lengths)
     text = block.tobytes()
     ends = np.cumsum(lengths)

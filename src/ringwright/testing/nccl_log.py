@@ -53,8 +53,8 @@ def write_log(
 
     ``subsystems`` as in NCCL_DEBUG_SUBSYS (plus CALL through ``calls``); ``dirty`` is the damaged fraction of lines;
     ``prefix`` a launcher (see ``nccl_dirt.PREFIXES``); ``omit_ranks`` left no log at all; ``symmetric``
-    registers the buffers, so that TUNING names symmetric kernels and copy engines where the release has them; ``finish`` is ``destroy``,
-    ``abort`` or ``running``. Raises UsageError for operations the release does not have.
+    registers the buffers, so that TUNING names symmetric kernels and copy engines where the release has them;
+    ``finish`` is ``destroy``, ``abort`` or ``running``. Raises UsageError for operations the release does not have.
     """
     words = dialect(release, rccl=rccl, timestamps=timestamps)
     truth = Truth(job, words)
