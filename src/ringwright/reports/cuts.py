@@ -1,0 +1,161 @@
+"""What a page may hold: large matrices, maps and time courses brought to a bounded size, each with a note of the cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from ringwright.reports.layout import printable
+
+MOST_RANKS = 256  # ranks drawn one by one; above it the matrix is over hosts
+MOST_VALUES = 20_000  # different byte values kept exactly
+MOST_COMMUNICATORS = 64
+MOST_SEGMENTS = 20_000
+MOST_BINS = 240
+LONGEST_TEXT = 300
+
+
+def short(value: object, longest: int = LONGEST_TEXT) -> str:
+    """Return a printable text of bounded length."""
+    text = printable(str(value)[: longest + 1])
+    return text if len(text) <= longest else text[: longest - 1] + "…"
+
+
+def matrix(view: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the byte matrix for drawing, or None without pairs.
+
+    ``size`` rows and columns, ``labels`` per row, ``values`` (distinct bytes), ``cells`` (src, dst, index into values;
+    flat), ``groups`` (first row of each host), ``unit`` and ``note``.
+    """
+    pairs = view["pair_bytes"]
+    if not pairs:
+        return None
+    top = max(max(int(p["src"]), int(p["dst"])) for p in pairs)
+    hosts = {int(r["rank"]): str(r["host"]) for r in view["ranks"] if r.get("rank") is not None and r.get("host")}
+    if top < MOST_RANKS:
+        labels = [f"rank {r} ({short(hosts[r], 60)})" if r in hosts else f"rank {r}" for r in range(top + 1)]
+        groups = [r for r in range(1, top + 1) if hosts.get(r) != hosts.get(r - 1)]
+        cells = [(int(p["src"]), int(p["dst"]), p["bytes"]) for p in pairs]
+        return _encoded(cells, labels, groups, "rank", "")
+    if len(hosts) > top and len(set(hosts.values())) > 1:
+        return _by_host(pairs, hosts)
+    return _by_block(pairs, top)
+
+
+def _by_host(pairs: list[dict[str, Any]], hosts: dict[int, str]) -> dict[str, Any]:
+    """Sum ranks to hosts in order of first rank; beyond the limit keep the hosts with most bytes."""
+    order = list(dict.fromkeys(hosts[rank] for rank in sorted(hosts)))
+    summed: dict[tuple[str, str], float] = {}
+    for pair in pairs:
+        key = (hosts[int(pair["src"])], hosts[int(pair["dst"])])
+        summed[key] = summed.get(key, 0) + pair["bytes"]
+    note = f"{len(hosts):,} ranks are drawn as {len(order):,} hosts; traffic inside a host is on the diagonal"
+    if len(order) > MOST_RANKS:
+        weight = {name: 0.0 for name in order}
+        for (src, dst), moved in summed.items():
+            weight[src] += moved
+            weight[dst] += moved
+        kept = set(sorted(order, key=lambda name: -weight[name])[:MOST_RANKS])
+        note += f"; the {MOST_RANKS} hosts with most bytes are shown, {len(order) - MOST_RANKS:,} are cut"
+        order = [name for name in order if name in kept]
+    at = {name: row for row, name in enumerate(order)}
+    cells = [(at[s], at[d], moved) for (s, d), moved in summed.items() if s in at and d in at]
+    return _encoded(cells, [short(name, 60) for name in order], [], "host", note)
+
+
+def _by_block(pairs: list[dict[str, Any]], top: int) -> dict[str, Any]:
+    """Sum ranks to blocks of neighbours, for a job whose ranks could not be placed on hosts."""
+    width = -(-(top + 1) // MOST_RANKS)
+    summed: dict[tuple[int, int], float] = {}
+    for pair in pairs:
+        key = (int(pair["src"]) // width, int(pair["dst"]) // width)
+        summed[key] = summed.get(key, 0) + pair["bytes"]
+    labels = [f"ranks {first} to {min(first + width - 1, top)}" for first in range(0, top + 1, width)]
+    note = f"{top + 1:,} ranks are drawn in blocks of {width}, as their hosts are not known"
+    return _encoded([(s, d, moved) for (s, d), moved in summed.items()], labels, [], "block", note)
+
+
+def _encoded(
+    cells: list[tuple[int, int, float]], labels: list[str], groups: list[int], unit: str, note: str
+) -> dict[str, Any]:
+    """Store each distinct value once: an even pattern, the usual case, then costs a few bytes per cell."""
+    amounts = {moved for _, _, moved in cells}
+    if len(amounts) > MOST_VALUES:
+        cells = [(s, d, float(f"{moved:.3g}")) for s, d, moved in cells]
+        amounts = {moved for _, _, moved in cells}
+        note = "; ".join(part for part in (note, "bytes are rounded to three digits") if part)
+    values = sorted(amounts)
+    index = {value: at for at, value in enumerate(values)}
+    flat = [number for s, d, moved in sorted(cells) for number in (s, d, index[moved])]
+    return {
+        "size": len(labels),
+        "labels": labels,
+        "values": [round(value) for value in values],
+        "cells": flat,
+        "groups": groups,
+        "unit": unit,
+        "note": note,
+    }
+
+
+def communicator_map(view: dict[str, Any]) -> dict[str, Any] | None:
+    """Return communicators over ranks for drawing, or None when no member is known.
+
+    ``ranks``, ``rows`` of ``label``, ``role``, ``segments`` (flat start, step, count triples), and ``note``.
+    """
+    listed = [c for c in view["communicator_list"] if any(m >= 0 for m in c.get("members") or [])]
+    if not listed:
+        return None
+    ranks = 1 + max(max(c["members"]) for c in listed)
+    chosen = _representative(listed)
+    chosen.sort(key=lambda c: (-(c.get("size") or 0), c.get("role") or "~", min(m for m in c["members"] if m >= 0)))
+    rows: list[dict[str, Any]] = []
+    spent = 0
+    for item in chosen:
+        parts = segments(sorted(m for m in item["members"] if m >= 0))
+        spent += len(parts) // 3
+        if spent > MOST_SEGMENTS:
+            break
+        role = short(item.get("role") or "unknown", 24)
+        rows.append({"label": f"{item['communicator']} · {item.get('size')} ranks", "role": role, "segments": parts})
+    cut = len(view["communicator_list"]) - len(rows)
+    note = f"{cut:,} of {len(view['communicator_list']):,} communicators are not drawn" if cut else ""
+    return {"ranks": ranks, "rows": rows, "roles": sorted({row["role"] for row in rows}), "note": note}
+
+
+def _representative(listed: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return at most 64 communicators: one of each role and size first, then those with most bytes."""
+    ordered = sorted(listed, key=lambda c: (-(c.get("bytes") or 0), c["communicator"]))
+    first: dict[tuple[Any, Any], int] = {}
+    for at, item in enumerate(ordered):
+        first.setdefault((item.get("role"), item.get("size")), at)
+    picked = list(first.values())[:MOST_COMMUNICATORS]
+    taken = set(picked)
+    picked += [at for at in range(len(ordered)) if at not in taken][: MOST_COMMUNICATORS - len(picked)]
+    return [ordered[at] for at in picked]
+
+
+def segments(members: Sequence[int]) -> list[int]:
+    """Return sorted numbers as flat (start, step, count) triples: ``[0, 8, 16, 24]`` -> ``[0, 8, 4]``."""
+    flat: list[int] = []
+    at = 0
+    while at < len(members):
+        step = members[at + 1] - members[at] if at + 1 < len(members) else 1
+        count = 1
+        while at + count < len(members) and members[at + count] - members[at + count - 1] == step:
+            count += 1
+        flat += [members[at], step, count]
+        at += count
+    return flat
+
+
+def rebinned(values: Sequence[float], bins: int) -> list[float]:
+    """Return values summed into at most ``bins`` equal bins."""
+    width = max(1, -(-len(values) // bins))
+    return [sum(values[at : at + width]) for at in range(0, len(values), width)]
+
+
+def head(rows: Iterable[Any], most: int) -> tuple[list[Any], int]:
+    """Return the first ``most`` rows and how many were left out."""
+    listed = list(rows)
+    return listed[:most], max(0, len(listed) - most)

@@ -1,0 +1,160 @@
+"""One HTML page that opens without a network: styles, script and data inline, every string escaped.
+
+A content security policy allows the page's own script by its digest and nothing else, so that even a hole in the
+escaping could run nothing. Large inputs are cut to a bounded page, and the page says what was cut.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from ringwright.reports import charts, cuts, tables
+from ringwright.reports.completion import absence, complete, no_timeline
+from ringwright.reports.terminal import ground_of, percent
+from ringwright.units import format_count, format_size
+
+_HERE = Path(__file__).parent
+_MOST_NOTES = 50
+# Characters that end a script element or a JavaScript line become JSON escapes of themselves.
+_JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
+
+
+def page(summary: dict[str, Any]) -> str:
+    """Return the page of a ``ringwright.summary/1`` object."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    script = (_HERE / "page.js").read_text(encoding="utf-8")
+    environment = Environment(
+        loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    view = complete(summary)
+    return environment.get_template("page.html.j2").render(
+        **_content(view),
+        style=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
+        script=Markup(script),
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),
+    )
+
+
+def safe_json(value: Any) -> str:
+    """Return JSON that may stand inside a script element."""
+    return json.dumps(value, separators=(",", ":"), default=str).translate(_JSON_ESCAPES)
+
+
+def default_name(first_input: str) -> Path:
+    """Return the page's name for an input: ``job/nccl.log.gz`` -> ``nccl.html``, a folder ``job/`` -> ``job.html``."""
+    if first_input == "-":
+        return Path("stdin.html")
+    name = Path(first_input).resolve().name
+    for suffix in (".gz", ".zst", ".zstd", ".log", ".txt", ".out"):
+        name = name.removesuffix(suffix)
+    return Path(f"{name.strip('.') or 'job'}.html".replace("*", "all"))
+
+
+def _content(view: dict[str, Any]) -> dict[str, Any]:
+    """Return everything that the template shows; nothing is computed there."""
+    from markupsafe import Markup
+
+    palette = charts.colours(view)
+    matrix, members = cuts.matrix(view), cuts.communicator_map(view)
+    return {
+        "title": _title(view),
+        "coverage": cuts.short(view["coverage"], 600),
+        "inputs": [cuts.short(name, 120) for name in view["inputs"][:5]],
+        "truncated": view["truncated"],
+        "figures": _figures(view),
+        "verdict": _verdict(view),
+        "findings": [_finding(f) for f in view["findings"][:_MOST_NOTES]],
+        "absence": absence(view),
+        "tables": tables.all_tables(view),
+        "palette": [{"op": cuts.short(op, 40), "colour": colour} for op, colour in palette.items()],
+        "histograms": [
+            (title, charts.histogram(view, palette, quantity))
+            for title, quantity in (("Calls per size class", "count"), ("Bytes per size class", "bytes"))
+        ],
+        "matrix": matrix,
+        "ground": cuts.short(ground_of(view)),
+        "members": members,
+        "roles": _roles(view),
+        "timeline": charts.timeline(view, palette),
+        "no_timeline": no_timeline(view),
+        "provision": _provision(view),
+        "ledger": {name: format_count(lines) for name, lines in view["ledger"].items()},
+        "warnings": [cuts.short(w, 600) for w in view["warnings"][:_MOST_NOTES]],
+        "limits": [cuts.short(w, 600) for w in view["limits"][:_MOST_NOTES]],
+        "data": Markup(safe_json({"matrix": matrix, "members": members})),
+    }
+
+
+def _title(view: dict[str, Any]) -> str:
+    names = [Path(str(name)).name for name in view["inputs"][:1]]
+    return cuts.short(names[0], 80) if names and names[0] else "job"
+
+
+def _figures(view: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the row of large figures under the title."""
+    expected = view["ranks_expected"]
+    ranks = f"{view['ranks_seen']:,}" + (f" of {expected:,}" if expected is not None else "")
+    calls = sum(o.get("count") or 0 for o in view["operations"])
+    moved = sum(o.get("bytes") or 0 for o in view["operations"])
+    communicators = sum(c["count"] for c in view["communicators"]) or len(view["communicator_list"])
+    return [
+        ("ranks seen", ranks),
+        ("hosts", f"{view['hosts']:,}"),
+        ("calls", format_count(calls) if calls else "none read"),
+        ("bytes in calls", format_size(moved) if calls else "none read"),
+        ("communicators", format_count(communicators) if communicators else "none seen"),
+        ("NCCL", cuts.short(", ".join(view["nccl_versions"]) or "not seen", 24)),
+    ]
+
+
+def _verdict(view: dict[str, Any]) -> dict[str, Any] | None:
+    verdict = view["verdict"]
+    if not verdict:
+        return None
+    evidence = verdict.get("evidence") or []
+    ranks, hosts = verdict.get("ranks") or [], verdict.get("hosts") or []
+    return {
+        "kind": cuts.short(verdict.get("kind")),
+        "ranks": cuts.short(", ".join(str(rank) for rank in ranks[:32]) or "unknown"),
+        "hosts": cuts.short(", ".join(str(host) for host in hosts[:16]) or "unknown"),
+        "confidence": cuts.short(verdict.get("confidence", "not stated"), 24),
+        "evidence": [cuts.short(e, 400) for e in ([evidence] if isinstance(evidence, str) else evidence[:10])],
+    }
+
+
+def _finding(finding: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "severity": finding.get("severity") if finding.get("severity") in ("error", "warning") else "info",
+        "title": cuts.short(finding["title"]),
+        "detail": cuts.short(finding.get("detail") or "", 900),
+        "evidence": [cuts.short(e, 400) for e in (finding.get("evidence") or [])[:8]],
+        "command": cuts.short(finding["command"], 900),
+    }
+
+
+def _roles(view: dict[str, Any]) -> str:
+    found = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
+    return cuts.short(found or "none inferred")
+
+
+def _provision(view: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the lines of the provisioning section; what is unknown says why."""
+    need = view["provision"]
+    if not need:
+        return []
+    per_nic, burst, steps = (need.get(k) for k in ("bytes_per_step_per_nic", "largest_burst_bytes", "steps"))
+    lines = [
+        ("Steps", "not found" if steps is None else format_count(steps)),
+        ("Bytes per step and NIC", "unknown: no NIC or no step was seen" if per_nic is None else format_size(per_nic)),
+        ("Largest burst", "unknown: no times in the input" if burst is None else format_size(burst)),
+    ]
+    shares = sorted(need.get("share_per_op") or [], key=lambda row: -row["share"])[:8]
+    if shares:
+        lines.append(("Share of bytes", ", ".join(f"{cuts.short(s['op'], 40)} {percent(s['share'])}" for s in shares)))
+    return [*lines, ("Ground", cuts.short(need.get("note") or "not stated", 600))]
