@@ -33,18 +33,22 @@ class Contestant:
     failure: str = ""
 
 
+def environment() -> dict[str, str]:
+    """Return the environment in which this checkout's package is found first."""
+    return dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
+
+
 def run(contestant: Contestant, output: Path) -> None:
     """Run once and keep wall time and peak memory of that very process (children included by the kernel's count)."""
-    environment = dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]))
     with output.open("wb") as out, tempfile.TemporaryFile() as errors:
         began = time.perf_counter()
-        process = subprocess.Popen(contestant.command, stdout=out, stderr=errors, env=environment)
+        process = subprocess.Popen(contestant.command, stdout=out, stderr=errors, env=environment())
         _, status, usage = os.wait4(process.pid, 0)
         elapsed_s = time.perf_counter() - began
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
         if process.returncode:
-            text = errors.read().decode(errors="replace").strip().splitlines()
+            text = [line for line in errors.read().decode(errors="replace").splitlines() if line[:1].strip()]
             contestant.failure = text[-1] if text else f"exit {process.returncode}"
     contestant.seconds.append(elapsed_s)
     contestant.peak_bytes = max(contestant.peak_bytes, usage.ru_maxrss * 1024)
@@ -59,14 +63,13 @@ def make_file(arguments: argparse.Namespace) -> tuple[Path, dict[str, object]]:
     path = folder / f"coll-{arguments.gib:g}gib-{arguments.ranks}-{arguments.dirty:g}-{SEED}.log"
     truth_path = path.with_suffix(".truth.json")
     if not (path.exists() and truth_path.exists()):
-        sys.path.insert(0, str(ROOT / "src"))
-        from ringwright.testing import write_coll_log
-
         began = time.perf_counter()
-        truth = write_coll_log(
-            path, round(arguments.gib * 2**30), ranks=arguments.ranks, seed=SEED, dirty=arguments.dirty
-        )
-        truth_path.write_text(json.dumps(truth))
+        # In a process of its own: a child's peak memory starts at its parent's, so this process stays small.
+        size_bytes = round(arguments.gib * 2**30)
+        call = f"write_coll_log({str(path)!r}, {size_bytes}, {arguments.ranks}, {SEED}, {arguments.dirty})"
+        code = f"import json; from ringwright.testing import write_coll_log; print(json.dumps({call}))"
+        done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, env=environment())
+        truth_path.write_bytes(done.stdout)
         print(f"wrote {path} in {time.perf_counter() - began:.1f} s")
     return path, json.loads(truth_path.read_text())
 

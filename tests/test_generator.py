@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from ringwright.testing import (
     Launch,
     deepseek_v3_inference,
     make_job,
+    nccl_dirt,
     training_job,
     write_coll_log,
     write_log,
@@ -180,6 +183,27 @@ def test_what_a_release_lacks_is_refused() -> None:
         write_log(make_job(1, 2), "2.25", timestamps=True)
     with pytest.raises(UsageError, match="does not make"):
         make_job(2, 4, tp=3)
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_cut_lines_can_be_put_together_again(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = _job("2.22")
+    whole = write_log(job, "2.22").text
+    monkeypatch.setattr(nccl_dirt, "_damage", lambda *_: "cut")
+    log = write_log(job, "2.22", dirty=1.0, late_tails=late)
+    assert log.truth["lines"]["cut"] > len(whole.splitlines()) // 5
+    assert Counter(log.text) == Counter(whole)  # every byte is there, in another order
+    assert len(set(log.text.splitlines()) & set(whole.splitlines())) < len(whole.splitlines()) * 0.8
+
+
+def test_neighbouring_bulk_lines_differ_in_a_third_of_their_bytes(tmp_path: Path) -> None:
+    write_coll_log(tmp_path / "x.log", 3_000_000, dirty=0.0)
+    lines = [line.split() for line in (tmp_path / "x.log").read_bytes().splitlines() if b"opCount" in line][:5000]
+    same, new = 0, 0
+    for above, line in pairwise(lines):
+        new += sum(len(word) for word, old in zip(line, above, strict=True) if word != old)
+        same += sum(len(word) for word, old in zip(line, above, strict=True) if word == old)
+    assert new / (new + same) > 0.3
 
 
 def test_bulk_is_deterministic_and_counts_its_records(tmp_path: Path) -> None:

@@ -165,7 +165,7 @@ def _block(
     launch = (first_step + step) * ncalls + plan.call_of[row]
     _write_digits(matrix, plan.places["opCount"][row], _OP_COUNT_ROOM, launch, 16)
     for name in ("sendbuff", "recvbuff"):
-        pointers = 0x7F00_0000_0000 + numbers.integers(0, 2**31, size=len(row)) * 512
+        pointers = 0x7F00_0000_0000 + numbers.integers(0, 2**31, size=len(row)) * 256
         _write_digits(matrix, plan.places[name][row], _POINTER_ROOM, pointers, 16)
     _write_digits(matrix, plan.places["count"][row], _COUNT_ROOM, counts[step, plan.call_of[row]], 10)
     flat = matrix.ravel()

@@ -66,16 +66,20 @@ def progress_bar(draw: random.Random) -> str:
     return f"train: {done * 100 // 3104:3d}%|          | {done}/3104 [00:{done % 60:02d}<00:32, {rate:.2f}it/s]"
 
 
-def write_stream(lines: list[LogLine], *, dirty: float, prefix: str | None, seed: int) -> Written:
+def write_stream(
+    lines: list[LogLine], *, dirty: float, prefix: str | None, seed: int, late_tails: bool = False
+) -> Written:
     """Write one merged stream; ``dirty`` is the fraction of NCCL lines that are damaged.
 
     Of the damaged lines, six in ten are cut by the next rank's line and go on after it, two in ten have a progress
-    bar glued in front, one follows a blank line, one loses its tail for good.
+    bar glued in front, one follows a blank line, one loses its tail for good. With ``late_tails`` up to four lines
+    of others pass before a cut line goes on.
     """
     draw = random.Random(f"dirt {seed}")  # noqa: S311
     out = Written(b"")
     parts: list[str] = []
-    pending: tuple[str, str] | None = None  # launcher prefix and tail of a line that was cut
+    pending: tuple[LogLine, str] | None = None  # a line that was cut, and its tail with the launcher's prefix
+    wait = 0
     for number, line in enumerate(lines):
         lead = prefix_of(prefix, line) if prefix else ""
         out.lines["logical"] += 1
@@ -86,7 +90,8 @@ def write_stream(lines: list[LogLine], *, dirty: float, prefix: str | None, seed
         if damage == "cut" and after is not None and after.process is not line.process and after.kind != "script":
             at = len(lead) + draw.randrange(8, len(line.text))
             parts.append(text[:at])
-            pending = (lead, text[at:])
+            pending = (line, lead + text[at:] + "\n")
+            wait = draw.randrange(1, 5) if late_tails else 1
             out.lines["cut"] += 1
             continue
         if damage == "tail":
@@ -101,8 +106,9 @@ def write_stream(lines: list[LogLine], *, dirty: float, prefix: str | None, seed
             parts.append("\n")
             out.lines["blank"] += 1
         parts.append(text + "\n")
-        if pending is not None:
-            parts.append(pending[0] + pending[1] + "\n")
+        wait -= 1
+        if pending is not None and (wait <= 0 or after is None or after.process is pending[0].process):
+            parts.append(pending[1])
             pending = None
     out.text = "".join(parts).encode()
     out.lines["physical"] = out.text.count(b"\n")

@@ -40,6 +40,7 @@ def write_log(
     subsystems: tuple[str, ...] = SUBSYSTEMS,
     per_process: bool = False,
     dirty: float = 0.0,
+    late_tails: bool = False,
     prefix: str | None = None,
     timestamps: bool = False,
     rccl: bool = False,
@@ -51,7 +52,8 @@ def write_log(
 ) -> GeneratedLog:
     """Write a job as ``release`` would print it.
 
-    ``subsystems`` as in NCCL_DEBUG_SUBSYS (plus CALL through ``calls``); ``dirty`` is the damaged fraction of lines;
+    ``subsystems`` as in NCCL_DEBUG_SUBSYS (plus CALL through ``calls``); ``dirty`` is the damaged fraction of lines
+    (``late_tails``: cut lines may go on only after several lines of others);
     ``prefix`` a launcher (see ``nccl_dirt.PREFIXES``); ``omit_ranks`` left no log at all; ``symmetric``
     registers the buffers, so that TUNING names symmetric kernels and copy engines where the release has them;
     ``finish`` is ``destroy``, ``abort`` or ``running``. Raises UsageError for operations the release does not have.
@@ -66,7 +68,7 @@ def write_log(
     if per_process:
         written = _write_files(lines, files, dirty, job.seed)
     else:
-        written = write_stream(lines, dirty=dirty, prefix=prefix, seed=job.seed)
+        written = write_stream(lines, dirty=dirty, prefix=prefix, seed=job.seed, late_tails=late_tails)
     truth.lines.update(written.lines)
     facts = truth.as_dict()
     _subtract_lost(facts, written.lost)

@@ -93,19 +93,18 @@ def ring_order(job: Job, communicator: int, channel: int) -> list[int]:
         inside = ranks if channel % 2 == 0 else [ranks[0], *reversed(ranks[1:])]
         turn = (channel // 2) % len(inside) if len(by_host) > 1 else 0
         order += inside[turn:] + inside[:turn]
-    return order
+    first = order.index(0)  # a ring has no beginning, and rank 0 prints it from itself on
+    return order[first:] + order[:first]
 
 
 def tree_of(job: Job, communicator: int, channel: int) -> dict[int, tuple[int, list[int]]]:
     """Return (parent, children) per rank: a chain inside each host, a binary tree over the hosts' first ranks."""
     order = ring_order(job, communicator, channel)
     members = job.communicators[communicator].members
-    chains: list[list[int]] = []
+    by_host: dict[int, list[int]] = {}
     for rank in order:
-        if chains and job.host_of(members[chains[-1][-1]]) == job.host_of(members[rank]):
-            chains[-1].append(rank)
-        else:
-            chains.append([rank])
+        by_host.setdefault(job.host_of(members[rank]), []).append(rank)
+    chains = list(by_host.values())
     if channel % 2:
         chains.reverse()
     tree: dict[int, tuple[int, list[int]]] = {rank: (-1, []) for rank in order}
