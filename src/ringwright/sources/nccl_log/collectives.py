@@ -87,13 +87,10 @@ class _Joined:
         self.ops = ops
         self.identity = identity
         found = fold.joiner.export()
-        self.signature = {
-            name: np.asarray(found[name]) for name in ("group", "op", "count", "datatype", "redop", "root")
-        }
-        self.entry_signature = np.asarray(found["entry_signature"])
-        self.words = np.asarray(found["words"])
-        self.offsets = np.asarray(found["offsets"])
-        self.totals = tuple(np.asarray(found[name]) for name in ("total_signature", "total_member", "total_records"))
+        self.signature = found["signatures"]
+        self.entry_signature = found["entries"]["signature"]
+        self.words, self.offsets = found["member_bits"]["words"], found["member_bits"]["offsets"]
+        self.totals = tuple(found["totals"][name] for name in ("signature", "member", "records"))
         self.point = np.array([dialect.operation(op) in dialect.POINT_TO_POINT for op in ops], bool)
         self.counter_drifts = not dialect.sequence_is_printed(state.version)
 

@@ -1,0 +1,1 @@
+"""From a Trace to frames and plain objects; nothing here prints or draws."""

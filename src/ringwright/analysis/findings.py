@@ -1,0 +1,109 @@
+"""What deserves attention, each with evidence and the next command to type; the most severe first."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Finding = dict[str, Any]
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def findings(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
+    """Return findings on a summary under construction."""
+    found: list[Finding] = []
+    for rule in (_verdict, _missing_ranks, _no_collectives, _losses, _refused, _transport, _small, _graphs, _roles):
+        found.extend(rule(summary, claims, losses))
+    return sorted(found, key=lambda item: _ORDER[item["severity"]])
+
+
+def _finding(severity: str, title: str, detail: str, command: str, evidence: list[str] | None = None) -> Finding:
+    return {"severity": severity, "title": title, "detail": detail, "evidence": evidence or [], "command": command}
+
+
+def _input(summary: dict[str, Any]) -> str:
+    names = summary["inputs"]
+    return _quote(names[0]) if len(names) == 1 else "LOGS"
+
+
+def _quote(name: str) -> str:
+    import shlex
+
+    return "-" if name == "<stdin>" else shlex.quote(name)
+
+
+def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    verdict = summary["verdict"]
+    if verdict is None:
+        return []
+    who = ", ".join(map(str, verdict["ranks"][:16])) or ", ".join(verdict["hosts"][:4])
+    title = f"{verdict['kind']}: {'rank ' if verdict['ranks'] else ''}{who}" if who else f"{verdict['kind']}: culprit unknown"
+    command = f"ringwright report {_input(summary)} -o job.html"
+    return [_finding("error", title, f"confidence {verdict['confidence']:.2f}", command, verdict["evidence"])]
+
+
+def _missing_ranks(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    seen, expected = summary["ranks_seen"], summary["ranks_expected"]
+    if expected is None or seen >= expected:
+        return []
+    detail = f"{expected - seen} of {expected} ranks are not in the input; totals are those of the ranks seen"
+    return [_finding("warning", f"{seen} of {expected} ranks seen", detail, "ringwright summary 'nccl.*.log'")]
+
+
+def _no_collectives(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    if summary["operations"]:
+        return []
+    detail = "the log holds no collective lines (subsystem COLL is off by default), so counts and bytes are unknown, not zero"
+    command = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL,GRAPH,NET,TUNING NCCL_DEBUG_FILE=nccl.%h.%p.log"
+    return [_finding("warning", "no collective lines", detail, command)]
+
+
+def _losses(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    if not losses:
+        return []
+    return [_finding("warning", "part of the input was not read", losses[0], f"ls -l {_input(summary)}", losses[:8])]
+
+
+def _refused(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    ledger = summary["ledger"]
+    if not ledger["refused"] or ledger["refused"] * 200 < ledger["understood"]:
+        return []
+    detail = f"{ledger['refused']} of {ledger['lines']} lines could not be used; one file per process avoids cut lines"
+    command = "NCCL_DEBUG_FILE=nccl.%h.%p.log"
+    return [_finding("warning", "lines were lost to interleaving", detail, command)]
+
+
+def _transport(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
+    networks = [claim["value"] for claim in claims if claim["field"] == "network"]
+    if "Socket" not in networks or summary["hosts"] < 2:
+        return []
+    detail = "traffic between hosts goes over TCP sockets; an RDMA NIC, if there is one, is not used"
+    return [_finding("warning", "network is Socket", detail, "NCCL_DEBUG_SUBSYS=INIT,NET (look for NET/IB : No device found)")]
+
+
+def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    tiny = total = 0
+    for operation in summary["operations"]:
+        for line in operation["size_histogram"]:
+            total += line["count"]
+            tiny += line["count"] if (line["size_bytes"] or 0) <= 8192 else 0
+    if total < 1000 or tiny * 2 < total:
+        return []
+    detail = f"{tiny:,} of {total:,} operations move 8 KiB or less: latency, not bandwidth, sets their time"
+    command = f"ringwright query \"select op, size_bytes, sum(multiplicity) n from events group by 1, 2 order by n desc\" {_input(summary)}"
+    return [_finding("info", "most requests are small", detail, command)]
+
+
+def _graphs(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
+    if not summary["operations"]:
+        return []
+    detail = "a CUDA graph prints its collectives when captured, not when replayed: counts are lower bounds if graphs are used"
+    return [_finding("info", "counts are lower bounds", detail, f"ringwright report {_input(summary)} -o job.html")]
+
+
+def _roles(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    degrees = {name.upper(): degree for name, degree in summary["roles"].items() if degree and degree > 1}
+    if not degrees:
+        return []
+    text = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
+    command = f'ringwright query "select communicator, size, role, role_evidence from communicators" {_input(summary)}'
+    return [_finding("info", f"parallelism {text}", "roles come from launch arguments, members and operations", command)]

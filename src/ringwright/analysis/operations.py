@@ -1,0 +1,143 @@
+"""Logical operations: what was asked of the network, once per (communicator, sequence), from folded or single events."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+_KEYS = ("communicator", "op", "size_bytes", "count", "datatype", "reduce_op", "root", "nranks", "phase", "layer")
+
+
+def logical(trace: Trace) -> pl.DataFrame:
+    """Return one row per communicator and kind of operation: ``operations``, ``records``, ``bytes``.
+
+    Collectives count once per sequence; sends and receives once per record. Sends and receives that together reach
+    every peer are one ``all-to-all`` (that is how it is done before NCCL 2.28).
+    """
+    import polars as pl
+
+    events = trace.scan("events")
+    found = pl.concat([_collectives(events), _pointwise(point_to_point(trace))])
+    return found.with_columns((pl.col("size_bytes").fill_null(0) * pl.col("operations")).alias("bytes")).sort(
+        "op", "size_bytes", "communicator", nulls_last=True
+    )
+
+
+def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
+    import polars as pl
+
+    mine = events.filter(pl.col("kind") == "collective")
+    single = mine.filter(pl.col("sequence").is_not_null())
+    once = single.group_by(*_KEYS, "sequence").agg(pl.col("multiplicity").max(), pl.col("records").sum())
+    joined = once.group_by(_KEYS).agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum())
+    folded = mine.filter(pl.col("sequence").is_null()).group_by(_KEYS)
+    weighted = folded.agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum())
+    both = pl.concat([joined, weighted]).group_by(_KEYS).agg(pl.col("operations", "records").sum())
+    return both.collect()
+
+
+def point_to_point(trace: Trace) -> pl.DataFrame:
+    """Return sends, receives and recognised all-to-alls by (communicator, comm_rank, peer) with ``operations``."""
+    import polars as pl
+
+    keys = ("communicator", "comm_rank", "rank", "nranks", "op", "peer", "size_bytes", "count", "datatype", "phase", "layer")
+    grouped = trace.scan("events").filter(pl.col("kind") == "p2p").group_by(keys)
+    frame = grouped.agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum()).collect()
+    return _recognise_all_to_all(frame) if frame.height else frame
+
+
+def _recognise_all_to_all(frame: pl.DataFrame) -> pl.DataFrame:
+    """Take from each rank's sends and receives as many as reach all peers equally: each such set is one all-to-all."""
+    import polars as pl
+
+    keys = ["communicator", "comm_rank", "rank", "nranks", "size_bytes", "count", "datatype", "phase", "layer"]
+    others = pl.col("peer") != pl.col("comm_rank").fill_null(-1)
+    sides = frame.group_by(keys).agg(
+        (pl.col("op").eq("send") & others).sum().alias("to"),
+        (pl.col("op").eq("recv") & others).sum().alias("back"),
+        pl.col("operations").filter(others).min().alias("sets"),
+        (~others).any().alias("itself"),
+    )
+    p = pl.col("nranks")
+    whole = (pl.col("to") >= p - 1) & (pl.col("back") >= p - 1) & ((p > 2) | pl.col("itself")) & (p > 1)
+    whole = whole & pl.col("comm_rank").is_not_null()
+    sets = sides.filter(whole).select(*keys, "sets")
+    if not sets.height:
+        return frame
+    joined = frame.join(sets, on=keys, how="left", nulls_equal=True).with_columns(pl.col("sets").fill_null(0))
+    rest = joined.with_columns((pl.col("operations") - pl.col("sets")).alias("left"))
+    rest = rest.with_columns((pl.col("records") * pl.col("left") // pl.col("operations")).alias("kept"))
+    used = rest.group_by(keys).agg((pl.col("records") - pl.col("kept")).sum().alias("records"))
+    made = sets.join(used, on=keys, nulls_equal=True).with_columns(
+        pl.lit("all-to-all").alias("op"),
+        pl.lit(None, pl.Int32).alias("peer"),
+        (pl.col("size_bytes") * p).alias("size_bytes"),
+        pl.col("sets").alias("operations"),
+    )
+    kept = rest.filter(pl.col("left") > 0).with_columns(pl.col("left").alias("operations"), pl.col("kept").alias("records"))
+    return pl.concat([kept.select(frame.columns), made.select(frame.columns)])
+
+
+def _pointwise(points: pl.DataFrame) -> pl.DataFrame:
+    """Bring point-to-point rows to the logical keys: all-to-all once per communicator, the others once per record."""
+    import polars as pl
+
+    columns = [*_KEYS, "operations", "records"]
+    if not points.height:
+        kinds = {name: pl.Int64 for name in columns} | {name: pl.String for name in ("op", "datatype", "reduce_op", "phase", "layer")}
+        kinds |= {name: pl.Int32 for name in ("communicator", "root", "nranks")}
+        return pl.DataFrame(schema={name: kinds[name] for name in columns})
+    points = points.with_columns(pl.lit(None, pl.String).alias("reduce_op"), pl.lit(None, pl.Int32).alias("root"))
+    meet = pl.col("op") == "all-to-all"
+    once = points.filter(meet).group_by(_KEYS).agg(pl.col("operations").max(), pl.col("records").sum())
+    each = points.filter(~meet).group_by(_KEYS).agg(pl.col("operations", "records").sum())
+    return pl.concat([once.select(columns), each.select(columns)])
+
+
+def by_operation(frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return per op: count, records, bytes and the exact histogram of sizes; largest byte total first."""
+    import polars as pl
+
+    sizes = frame.filter(pl.col("operations") > 0).group_by("op", "size_bytes").agg(pl.col("operations").sum())
+    histogram: dict[str, list[dict[str, int]]] = {}
+    for op, size, count in sizes.sort("op", "size_bytes", nulls_last=True).rows():
+        histogram.setdefault(op, []).append({"size_bytes": size, "count": count})
+    totals = frame.group_by("op").agg(pl.col("operations", "records", "bytes").sum())
+    return [
+        {"op": op, "count": count, "records": records, "bytes": total, "size_histogram": histogram.get(op, [])}
+        for op, count, records, total in totals.sort("bytes", "op", descending=[True, False]).rows()
+    ]
+
+
+def size_classes(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the log2 histogram: a class holds sizes from its low bound up to, not including, its high bound."""
+    classes: dict[tuple[str, int], list[int]] = {}
+    for operation in operations:
+        for line in operation["size_histogram"]:
+            size = line["size_bytes"] or 0
+            low = 1 << (size.bit_length() - 1) if size > 0 else 0
+            found = classes.setdefault((operation["op"], low), [0, 0])
+            found[0] += line["count"]
+            found[1] += line["count"] * size
+    return [
+        {"op": op, "log2_low_bytes": low, "log2_high_bytes": max(2 * low, 1), "count": count, "bytes": total}
+        for (op, low), (count, total) in sorted(classes.items())
+    ]
+
+
+def shares(frame: pl.DataFrame, column: str) -> list[dict[str, Any]]:
+    """Return count and bytes by ``column`` (role, phase) and op; rows without a value are left out."""
+    import polars as pl
+
+    if column not in frame.columns:
+        return []
+    kept = frame.filter(pl.col(column).is_not_null())
+    grouped = kept.group_by(column, "op").agg(pl.col("operations").sum(), pl.col("bytes").sum())
+    return [
+        {column: value, "op": op, "count": count, "bytes": total}
+        for value, op, count, total in grouped.sort("bytes", column, "op", descending=[True, False, False]).rows()
+    ]

@@ -1,0 +1,40 @@
+"""What a network engineer must provide: bytes per step and NIC, the largest burst, the share of each operation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def provision(
+    operations: list[dict[str, Any]],
+    nics: list[dict[str, Any]],
+    hosts: list[dict[str, Any]],
+    timeline: dict[str, Any] | None,
+    steps: int | None,
+) -> dict[str, Any]:
+    """Return the figures, None where the source cannot tell, and a note that says what they rest on."""
+    total = sum(row["bytes"] for row in operations) or 0
+    busiest = max((max(row["sent_bytes"], row["received_bytes"]) for row in nics), default=None)
+    bursts = timeline["bursts"] if timeline else []
+    return {
+        "bytes_per_step_per_nic": round(busiest / steps) if busiest and steps else None,
+        "busiest_nic_bytes": busiest,
+        "between_hosts_bytes": sum(row["bytes"] for row in hosts),
+        "largest_burst_bytes": round(max((row["bytes"] for row in bursts), default=0)) or None,
+        "share_per_op": [{"op": row["op"], "share": row["bytes"] / total} for row in operations if total],
+        "steps": steps,
+        "note": _note(operations, busiest, bursts, steps),
+    }
+
+
+def _note(operations: list[dict[str, Any]], busiest: int | None, bursts: list[Any], steps: int | None) -> str:
+    missing = []
+    if not operations:
+        return "no collective lines: sizes and counts are unknown; set NCCL_DEBUG_SUBSYS=INIT,COLL,GRAPH,NET"
+    if busiest is None:
+        missing.append("no connection line names a NIC (NCCL_DEBUG_SUBSYS=GRAPH,NET)")
+    if steps is None:
+        missing.append("no iteration lines, so nothing is per step")
+    if not bursts:
+        missing.append("no times, so no bursts (NCCL_DEBUG_TIMESTAMP_LEVELS=INFO, NCCL 2.26 and later)")
+    return "; ".join(missing) or "per step: totals divided by the iterations that the log shows"

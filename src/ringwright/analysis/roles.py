@@ -1,0 +1,146 @@
+"""What each communicator is for: tensor, data, pipeline or expert parallel; by launch arguments, members and traffic."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+Degrees = dict[str, int | None]
+
+
+@dataclass
+class Roles:
+    """``of``: communicator -> (role, evidence); ``degrees``: tp, pp, dp, ep."""
+
+    of: dict[int, tuple[str, str]] = field(default_factory=dict)
+    degrees: Degrees = field(default_factory=lambda: dict.fromkeys(("tp", "pp", "dp", "ep")))
+
+
+def infer(communicators: list[dict[str, Any]], launch: dict[str, int], ops: dict[int, set[str]], world: int | None) -> Roles:
+    """Return roles. ``ops`` maps a communicator to the operations seen on it; ``launch`` holds degrees that were printed."""
+    roles = Roles()
+    families = _families(communicators)
+    chain = _chain_stride(families)
+    tp = launch.get("tp") or _tensor_degree(families, ops, world)
+    pp = launch.get("pp") or (_chain_length(families, chain, world) if chain else None)
+    dp = launch.get("dp")
+    if dp is None and world and tp and pp and "cp" not in launch:
+        dp = world // (tp * pp) if world % (tp * pp) == 0 else None
+    for (size, stride), members in families.items():
+        role, evidence = _role(size, stride, members, tp, pp, dp, chain, ops, world)
+        for number in members:
+            if role:
+                roles.of[number] = (role, evidence)
+    if dp is None and any(role == "dp" for role, _ in roles.of.values()):
+        dp = next(size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "dp" for m in members))
+    if pp is None and any(role == "pp" for role, _ in roles.of.values()):
+        pp = next(size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "pp" for m in members))
+    ep = launch.get("ep") or _expert_degree(families, roles)
+    if roles.of and any(role in ("tp", "pp", "dp", "ep") for role, _ in roles.of.values()) and world:
+        tp, pp, dp = _complete(tp, pp, dp, world)
+    roles.degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
+    return roles
+
+
+def _complete(tp: int | None, pp: int | None, dp: int | None, world: int) -> tuple[int | None, int | None, int | None]:
+    """A degree without a communicator is 1 when the others make up the world."""
+    known = 1
+    for degree in (tp, pp, dp):
+        known *= degree or 1
+    return (tp or 1, pp or 1, dp or 1) if known == world else (tp, pp, dp)
+
+
+def _families(communicators: list[dict[str, Any]]) -> dict[tuple[int, int], list[int]]:
+    """Group communicators by (size, stride between members); stride 0 stands for irregular, -1 for unknown."""
+    families: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for comm in communicators:
+        members = comm["members"]
+        if comm["size"] < 2:
+            continue
+        if any(rank < 0 for rank in members):
+            families[comm["size"], -1].append(comm["communicator"])
+            continue
+        steps = {after - before for before, after in zip(members, members[1:], strict=False)}
+        stride = steps.pop() if len(steps) == 1 else 0
+        families[comm["size"], stride].append(comm["communicator"])
+    return dict(families)
+
+
+def _tensor_degree(families: dict[tuple[int, int], list[int]], ops: dict[int, set[str]], world: int | None) -> int | None:
+    """Consecutive ranks in groups that tile the world, which do more than exchange with every peer."""
+    found = []
+    for (size, stride), members in families.items():
+        tiles = world is not None and len(members) >= max(1, world // size) and size < world
+        talk = set().union(*(ops.get(number, set()) for number in members))
+        if stride == 1 and tiles and not _expert_like(talk):
+            found.append(size)
+    return max(found, default=None)
+
+
+def _expert_like(talk: set[str]) -> bool:
+    return "all-to-all" in talk and not talk & {"all-reduce", "reduce-scatter", "all-gather"}
+
+
+def _chain_stride(families: dict[tuple[int, int], list[int]]) -> int | None:
+    """The stride of pairs that many neighbours share: stages of a pipeline exchange in communicators of two."""
+    pairs = {stride: len(members) for (size, stride), members in families.items() if size == 2 and stride > 0}
+    if not pairs:
+        return None
+    stride, count = max(pairs.items(), key=lambda item: (item[1], -item[0]))
+    return stride if count >= 2 and len(pairs) > 1 else None
+
+
+def _chain_length(families: dict[tuple[int, int], list[int]], stride: int, world: int | None) -> int | None:
+    if any(size > 2 and step == stride for size, step in families):
+        return max(size for size, step in families if step == stride and size > 2)
+    return world // stride if world and world % stride == 0 else None
+
+
+def _role(
+    size: int,
+    stride: int,
+    members: list[int],
+    tp: int | None,
+    pp: int | None,
+    dp: int | None,
+    chain: int | None,
+    ops: dict[int, set[str]],
+    world: int | None,
+) -> tuple[str, str]:
+    talk = set().union(*(ops.get(number, set()) for number in members))
+    where = f"{len(members)} of size {size}, stride {stride}" if stride > 0 else f"{len(members)} of size {size}"
+    if size == world:
+        return "world", where
+    if _expert_like(talk):
+        return "ep", f"{where}; only all-to-all"
+    if stride == 1 and size == tp:
+        return "tp", f"{where}: consecutive ranks"
+    if size == 2 and chain is not None and stride == chain:
+        return "pp", f"{where}: neighbours of a pipeline"
+    if size == 2 and chain is not None and stride > chain:
+        return "embedding", f"{where}: first and last stage, tied embeddings"
+    if pp is not None and size == pp and stride > 1 and (chain in (None, stride) or dp in (None, 1)):
+        if talk and not talk & {"send", "recv"} and dp == size and stride == (tp or 1):
+            return "dp", f"{where}: one per tensor rank"
+        return "pp", f"{where}: one rank per stage"
+    return _strided_role(size, stride, talk, tp, where)
+
+
+def _strided_role(size: int, stride: int, talk: set[str], tp: int | None, where: str) -> tuple[str, str]:
+    if talk & {"send", "recv"} and not talk & {"all-reduce", "reduce-scatter", "all-gather"}:
+        return "pp", f"{where}; only send and receive"
+    if stride == (tp or 1) and stride > 0:
+        return "dp", f"{where}: replicas of one tensor rank"
+    if "all-to-all" in talk:
+        return "ep", f"{where}; all-to-all"
+    if stride > (tp or 1) and talk & {"all-reduce", "reduce-scatter"}:
+        return "dp", f"{where}; gradient-like operations"
+    return "", ""
+
+
+def _expert_degree(families: dict[tuple[int, int], list[int]], roles: Roles) -> int | None:
+    sizes = Counter(
+        size for (size, _), members in families.items() for number in members if roles.of.get(number, ("",))[0] == "ep"
+    )
+    return max(sizes, default=None)

@@ -1,0 +1,188 @@
+"""The summary object: everything the reports show, as plain JSON values; schema ``ringwright.summary/1``, additions only."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis import matrix as pairs
+from ringwright.analysis import operations as ops
+from ringwright.analysis import timeline as times
+from ringwright.analysis.findings import findings
+from ringwright.analysis.provision import provision
+from ringwright.analysis.roles import Roles, infer
+from ringwright.analysis.verdict import errors, verdict
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+SCHEMA = "ringwright.summary/1"
+FULL_PAIRS = 1024
+TOP_PAIRS = 10_000
+_ONLY_THE_LOG = [
+    "when a collective ran or how long it took: the line is printed when it is enqueued",
+    "operations replayed from a CUDA graph: only their capture prints lines",
+    "who waited for whom, unless a watchdog or RAS text is in the log",
+]
+
+
+def summarise(trace: Trace) -> dict[str, Any]:
+    """Return the summary of a Trace."""
+    import polars as pl
+
+    logical, points = ops.logical(trace), ops.point_to_point(trace)
+    claims = trace.table("claims").to_dicts()
+    comms = trace.table("communicators").to_dicts()
+    launch = {claim["field"][7:]: int(claim["value"]) for claim in claims if claim["field"].startswith("launch ")}
+    world = trace.meta.get("world")
+    roles = infer(comms, launch, _ops_of(logical), world)
+    logical = logical.with_columns(pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String))
+    devices = pairs.ranks_of(trace)
+    host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
+    faults = errors(trace)
+    ras = next((json.loads(claim["value"]) for claim in claims if claim["field"] == "ras"), None)
+    result: dict[str, Any] = {
+        "schema": SCHEMA,
+        "source": trace.meta.get("source", ""),
+        "inputs": list(trace.meta.get("inputs", [])),
+        "nccl_versions": list(trace.meta.get("nccl_versions", [])),
+        "library": trace.meta.get("library"),
+        "folded": bool(trace.meta.get("folded", False)),
+        "hosts": len({row["host"] for row in devices if row["host"]}),
+        "ranks_seen": _ranks_seen(devices, faults),
+        "ranks_expected": world,
+        "communicators": _sizes(comms),
+        "operations": ops.by_operation(logical),
+        "roles": roles.degrees,
+        "ledger": _ledger(trace),
+        "verdict": verdict(faults, ras, world, host_of),
+        "errors": [_error(row) for row in faults[:500]],
+        "errors_total": len(faults) + int(trace.meta.get("errors_dropped", 0)),
+        "iterations": _iterations(trace),
+        "timeline": times.timeline(trace),
+        "concurrency": times.concurrency(trace),
+        "algorithms": pairs.algorithms(trace),
+        "by_role": ops.shares(logical, "role"),
+        "by_phase": ops.shares(logical, "phase"),
+        "communicator_list": _communicator_list(comms, roles, logical),
+        "ranks": _ranks(devices, trace),
+    }
+    result["size_classes"] = ops.size_classes(result["operations"])
+    _traffic(result, trace, logical, points, host_of)
+    steps = len(result["iterations"]) or None
+    parts = (result["operations"], result["nic_bytes"], result["host_pair_bytes"], result["timeline"], steps)
+    result["provision"] = provision(*parts)
+    losses = list(trace.meta.get("losses", []))
+    result["findings"] = findings(result, claims, losses)
+    result["warnings"] = [item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"]
+    result["claims"] = claims
+    result["ledger_detail"] = trace.table("ledger").to_dicts()
+    result["limits"] = _limits(result)
+    result["coverage"] = _coverage(result)
+    return result
+
+
+def _ops_of(logical: pl.DataFrame) -> dict[int, set[str]]:
+    found: dict[int, set[str]] = defaultdict(set)
+    for number, op in logical.select("communicator", "op").unique().rows():
+        if number is not None:
+            found[number].add(op)
+    return found
+
+
+def _sizes(comms: list[dict[str, Any]]) -> list[dict[str, int]]:
+    counts = Counter(comm["size"] for comm in comms)
+    return [{"size": size, "count": counts[size]} for size in sorted(counts)]
+
+
+def _ranks_seen(devices: list[dict[str, Any]], faults: list[dict[str, Any]]) -> int:
+    """Devices that wrote; without any, the ranks that watchdogs named."""
+    return len(devices) or len({row["rank"] for row in faults if row["rank"] is not None})
+
+
+def _ledger(trace: Trace) -> dict[str, int]:
+    import polars as pl
+
+    counts = dict(trace.scan("ledger").group_by("outcome").agg(pl.col("lines").sum()).collect().rows())
+    found = {name: int(counts.get(name, 0)) for name in ("understood", "repaired", "refused", "other")}
+    return {"lines": sum(found.values()), **found}
+
+
+def _error(row: dict[str, Any]) -> dict[str, Any]:
+    kept = {name: row[name] for name in ("rank", "host", "text", "file", "line", "code", "first")}
+    return kept | {"kind": row["op"]}
+
+
+def _iterations(trace: Trace) -> list[dict[str, Any]]:
+    import polars as pl
+
+    steps = trace.scan("events").filter(pl.col("kind") == "step").select("iteration", "duration_s").collect()
+    return [{"iteration": number, "time_s": seconds} for number, seconds in steps.rows()]
+
+
+def _communicator_list(comms: list[dict[str, Any]], roles: Roles, logical: pl.DataFrame) -> list[dict[str, Any]]:
+    import polars as pl
+
+    grouped = logical.group_by("communicator").agg(pl.col("operations").sum(), pl.col("bytes").sum())
+    totals = {number: (count, amount) for number, count, amount in grouped.rows()}
+    found = []
+    for comm in comms:
+        number = comm["communicator"]
+        role, evidence = roles.of.get(number, (None, None))
+        count, amount = totals.get(number, (0, 0))
+        keep = ("communicator", "comm_id", "size", "members", "ranks_seen", "nnodes", "parent", "ground")
+        row = {name: comm[name] for name in keep}
+        found.append(row | {"role": role, "role_evidence": evidence, "operations": count, "bytes": amount})
+    return found
+
+
+def _ranks(devices: list[dict[str, Any]], trace: Trace) -> list[dict[str, Any]]:
+    import polars as pl
+
+    mine = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("rank").is_not_null())
+    records = dict(mine.group_by("rank").agg(pl.col("records").sum()).collect().rows())
+    return [row | {"records": records.get(row["rank"])} for row in devices]
+
+
+def _traffic(
+    result: dict[str, Any], trace: Trace, logical: pl.DataFrame, points: pl.DataFrame, host_of: dict[int, str]
+) -> None:
+    found = pairs.matrix(trace, logical, points)
+    ordered = sorted(found.pairs.items(), key=lambda item: (-item[1], item[0]))
+    limit = TOP_PAIRS if (result["ranks_expected"] or 0) > FULL_PAIRS else len(ordered)
+    result["pair_bytes"] = [{"src": a, "dst": b, "bytes": round(amount)} for (a, b), amount in ordered[:limit]]
+    result["truncated"] = len(ordered) > limit
+    result["host_pair_bytes"] = pairs.host_pairs(found.pairs, host_of)
+    result["nic_bytes"] = pairs.nic_loads(found, host_of)
+    result["pair_ground"] = {
+        "algorithm": ", ".join(sorted(found.algorithms)) or "none",
+        "ground": "assumed" if found.assumed else "read",
+        "low_bytes": found.low_bytes,
+        "high_bytes": max(found.high_bytes, found.total_bytes),
+        "total_bytes": found.total_bytes,
+        "unplaced_bytes": found.unplaced_bytes,
+        "conserved": found.conserved,
+    }
+
+
+def _limits(result: dict[str, Any]) -> list[str]:
+    limits = list(_ONLY_THE_LOG) if result["source"] == "nccl-log" else []
+    if result["timeline"] is None:
+        limits.append("bursts and time course: the lines carry no time")
+    if not result["algorithms"] and result["operations"]:
+        limits.append("which algorithm ran: no TUNING lines; the byte matrix assumes rings")
+    return limits
+
+
+def _coverage(result: dict[str, Any]) -> str:
+    expected = result["ranks_expected"]
+    ranks = f"{result['ranks_seen']}/{expected if expected is not None else '?'} ranks"
+    hosts = f"{result['hosts']} host{'s' if result['hosts'] != 1 else ''}"
+    name = (result["library"] or "nccl").upper()
+    version = f"{name} {', '.join(result['nccl_versions'])}" if result["nccl_versions"] else f"{name} version unknown"
+    ledger = result["ledger"]
+    counts = f"{ledger['lines']:,} lines: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
+    return f"{ranks} on {hosts} · {version} · {counts}{ledger['refused']:,} refused, {ledger['other']:,} other"

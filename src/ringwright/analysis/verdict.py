@@ -1,0 +1,185 @@
+"""Who is to blame, by the first error and by the watchdogs; or nothing, or a plain "cannot tell".
+
+First error wins: a completion with status 5 (flushed) is the shadow of an earlier one. Status 12 and 13 (retries exceeded)
+accuse the peer or the path to it. For hangs two signals count per group: who enqueued least, who completed least; they
+accuse only a minority, and only when the group's members report the same operation.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+FLUSHED = 5
+RETRY_STATUS = (12, 13)
+_HARMLESS_EVENTS = ("port active", "gid table change", "client reregistration", "lid change", "pkey change", "sm change")
+
+Verdict = dict[str, Any]
+
+
+def errors(trace: Trace) -> list[dict[str, Any]]:
+    """Return the error events in order of time where they carry one, else of the input; ``first`` marks the root."""
+    import polars as pl
+
+    columns = ("op", "rank", "host", "text", "file", "line", "code", "task", "start_s")
+    table = trace.scan("events").filter(pl.col("kind") == "error").select(columns).collect().to_dicts()
+    timed = all(row["start_s"] is not None for row in table)
+    if timed:
+        table.sort(key=lambda row: row["start_s"])
+    root = next((row for row in table if _is_root(row)), None)
+    for row in table:
+        row["first"] = row is root
+        row["data"] = json.loads(row.pop("task") or "{}")
+    return table
+
+
+def _is_root(row: dict[str, Any]) -> bool:
+    if row["op"] == "completion":
+        return bool(row["code"] != FLUSHED)
+    if row["op"] == "async":
+        return not any(word in row["text"].lower() for word in _HARMLESS_EVENTS)
+    return False
+
+
+def verdict(found: list[dict[str, Any]], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]) -> Verdict | None:
+    """Return the strongest verdict of the errors, or None for a healthy job."""
+    for rule in (_network(found), _ras(ras, world), _hang(found, world, host_of), _fatal(found), _killed(found)):
+        if rule is not None:
+            return rule
+    return None
+
+
+def _verdict(kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str]) -> Verdict:
+    return {"kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence[:12]}
+
+
+def _place(row: dict[str, Any]) -> str:
+    return f"{row['file']}:{row['line']}: {row['text'][:160]}"
+
+
+def _network(found: list[dict[str, Any]]) -> Verdict | None:
+    roots = [row for row in found if _is_root(row)]
+    if not roots:
+        return None
+    first = roots[0]
+    if first["op"] == "async":
+        same = [row for row in roots if row["op"] == "async"]
+        hosts = sorted({row["host"] for row in same if row["host"]})
+        ranks = sorted({row["rank"] for row in same if row["rank"] is not None})
+        kind = "port-error" if "port" in first["text"].lower() else "nic-error"
+        later = [row for row in roots if row["op"] == "completion"]
+        return _verdict(kind, ranks, hosts, 0.95 if later else 0.9, [_place(row) for row in (*same[:8], *later[:3])])
+    peers = Counter(_peer_host(row["data"].get("peer")) for row in roots if row["op"] == "completion")
+    peers.pop("", None)
+    evidence = [_place(row) for row in roots[:8]]
+    if first["code"] in RETRY_STATUS and peers:
+        peer, votes = peers.most_common(1)[0]
+        alone = votes / sum(peers.values())
+        evidence.append(f"{votes} of {sum(peers.values())} first errors name peer {peer}: it or the path to it is dead")
+        return _verdict("peer-unreachable", [], [peer], round(0.5 + 0.4 * alone, 2), evidence)
+    rank = [first["rank"]] if first["rank"] is not None else []
+    return _verdict("network-error", rank, [first["host"]] if first["host"] else [], 0.7, evidence)
+
+
+def _peer_host(peer: str | None) -> str:
+    return (peer or "").partition("<")[0]
+
+
+def _ras(ras: dict[str, Any] | None, world: int | None) -> Verdict | None:
+    """RAS lists the smaller set of ranks, ahead or behind; the lag is computed, not copied."""
+    counts = (ras or {}).get("counts", [])
+    if not ras or len({op for _, op in counts}) < 2:
+        return None
+    behind = min(range(len(counts)), key=lambda index: counts[index][1])
+    listed: dict[int, set[int]] = defaultdict(set)
+    for index, rank, _ in ras.get("listed", []):
+        listed[index].add(rank)
+    lag = max(op for _, op in counts) - counts[behind][1]
+    evidence = [f"{ranks} ranks launched up to operation {op}" for ranks, op in counts]
+    evidence.append(f"the slowest set is {lag} operation(s) behind ({ras.get('place', '')})")
+    ranks = sorted(listed[behind])
+    if len(ranks) != counts[behind][0] and world:
+        ahead = set().union(*listed.values()) - listed[behind]
+        ranks = sorted(set(range(world)) - ahead) if len(ahead) + counts[behind][0] == world else ranks
+    return _verdict("ras-mismatch", ranks, [], 0.8 if ranks else 0.3, evidence)
+
+
+def _hang(found: list[dict[str, Any]], world: int | None, host_of: dict[int, str]) -> Verdict | None:
+    waiting: dict[int, tuple[int, str, str]] = {}
+    places: dict[int, str] = {}
+    for row in found:
+        if row["op"] == "watchdog" and row["rank"] is not None and row["rank"] not in waiting:
+            data = row["data"]
+            waiting[row["rank"]] = (int(data["seq"]), data["op"], f"{data['nin']}/{data['nout']}")
+            places[row["rank"]] = _place(row)
+    progress = {row["rank"]: row["data"] for row in reversed(found) if row["op"] == "progress"}
+    if not waiting and not progress:
+        return None
+    evidence = list(places.values()) or [_place(row) for row in found if row["op"] == "progress"][:8]
+    silent = sorted(set(range(world)) - set(waiting) - set(progress)) if world else []
+    ranks, kind, confidence, why = _accuse(waiting, progress, silent, world)
+    hosts = sorted({host_of[rank] for rank in ranks if rank in host_of})
+    evidence = evidence[:9] + why
+    if silent:
+        evidence.append(f"ranks that said nothing: {', '.join(map(str, silent[:20]))}")
+    return _verdict(kind, ranks, hosts, confidence, evidence)
+
+
+def _accuse(
+    waiting: dict[int, tuple[int, str, str]], progress: dict[int, dict[str, Any]], silent: list[int], world: int | None
+) -> tuple[list[int], str, float, list[str]]:
+    seen = Counter(waiting.values())
+    if len({(op, numel) for _, op, numel in seen}) > 1 and len({seq for seq, _, _ in seen}) > 1:
+        text = "; ".join(f"{op} {seq} on ranks {_who(waiting, (seq, op, n))}" for (seq, op, n) in seen)
+        return [], "hang-desynchronised", 0.0, [f"cannot tell who began it: {text}"]
+    if len(seen) > 1 and len({seq for seq, _, _ in seen}) == 1:
+        odd = [rank for rank, what in waiting.items() if what != seen.most_common(1)[0][0]]
+        if len(odd) * 2 < len(waiting):
+            return sorted(odd), "hang-mismatch", 0.8, ["same sequence, another operation or size on a minority"]
+        return [], "hang-mismatch", 0.0, ["cannot tell: no majority does the same operation"]
+    behind = _minority(progress, "enqueued") | _minority(progress, "completed")
+    if behind and not silent:
+        return sorted(behind), "hang", 0.8, ["enqueued or completed less than the rest of their group"]
+    if silent and world and len(silent) * 4 <= world and len(seen) == 1:
+        return silent, "hang", 0.7, ["all others wait in the same operation"]
+    return sorted(behind), "hang", 0.5 if behind else 0.0, [] if behind else ["cannot tell: all that reported wait for the same operation"]
+
+
+def _who(waiting: dict[int, tuple[int, str, str]], what: tuple[int, str, str]) -> str:
+    return ", ".join(str(rank) for rank, seen in sorted(waiting.items()) if seen == what)
+
+
+def _minority(progress: dict[int, dict[str, Any]], counter: str) -> set[int]:
+    """Return the ranks with the lowest counter of their group where they are a strict minority of it."""
+    groups: dict[str, dict[int, int]] = defaultdict(dict)
+    for rank, data in progress.items():
+        if data.get(counter) is not None:
+            groups[data.get("pg", "")][rank] = data[counter]
+    found: set[int] = set()
+    for values in groups.values():
+        lowest = {rank for rank, value in values.items() if value == min(values.values())}
+        if len(lowest) * 2 < len(values):
+            found |= lowest
+    return found
+
+
+def _fatal(found: list[dict[str, Any]]) -> Verdict | None:
+    """A warning followed by a chain of error codes ended the job on that process; the first such chain is the root."""
+    chained = {(row["host"], row["file"]) for row in found if row["op"] == "chain" and row["code"]}
+    first = next((row for row in found if row["op"] == "warning" and (row["host"], row["file"]) in chained), None)
+    if first is None:
+        return None
+    rank = [first["rank"]] if first["rank"] is not None else []
+    return _verdict("error", rank, [first["host"]] if first["host"] else [], 0.5, [_place(first)])
+
+
+def _killed(found: list[dict[str, Any]]) -> Verdict | None:
+    dead = [row for row in found if row["op"] == "killed" and row["code"] not in (15,)]
+    if not dead:
+        return None
+    first = dead[0]
+    return _verdict("killed", [first["rank"]], [first["host"]], 0.6, [_place(row) for row in dead[:8]])
