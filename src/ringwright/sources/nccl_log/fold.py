@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.native import Joiner
+from ringwright.sources.nccl_log.handlers import USER_REDUCE_OP
 
 if TYPE_CHECKING:
     import numpy as np
@@ -73,6 +74,7 @@ class Fold:
         self.records += len(handle)
         group = np.asarray(self.group_of, np.int32)[handle]
         member = np.asarray(self.member_of, np.int32)[handle]
+        columns["redop"] = np.minimum(columns["redop"], USER_REDUCE_OP).astype(np.int16, copy=False)
         signature = [columns[name] for name in ("count", "datatype", "redop", "root")]
         columns["entry"] = self.joiner.add(group, member, columns["op"], columns["op_count"], *signature)
         self._ranks(columns)

@@ -11,6 +11,8 @@ from ringwright.sources.nccl_log.segments import Segment
 from ringwright.sources.nccl_log.state import ErrorLine, LogState
 
 Place = tuple[str, int]
+# User-made reduce operations print a number of their own per rank; one code lets the ranks meet.
+USER_REDUCE_OP = 5
 
 
 class CollRecord(NamedTuple):
@@ -62,7 +64,7 @@ def collective(match: re.Match[str], segment: Segment, state: LogState, place: P
         op_count=int(match["opcount"], 16),
         count=min(int(match["count"]), 2**63 - 1),
         datatype=int(match["datatype"]),
-        redop=max(-32768, min(int(match["redop"]), 32767)),
+        redop=min(int(match["redop"]) % 2**31, USER_REDUCE_OP),
         root=int(match["root"]),
         global_rank=int(match["globalrank"]) if match["globalrank"] else -1,
         time_s=float("nan") if time_s is None else time_s,

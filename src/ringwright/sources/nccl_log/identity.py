@@ -97,14 +97,17 @@ def merge_processes(state: LogState) -> dict[Process, Process]:
 
 
 def _true_name(damaged: Process, same_pid: Iterable[Process], weight: Counter[Process]) -> Process | None:
-    host = damaged[0]
+    """Return the process of the same pid with the most lines whose host's name explains the damaged one."""
+    host, best = damaged[0], None
     for other in same_pid:
         name = other[0]
-        if name == host or weight[other] < weight[damaged] or not name or not host:
+        if name == host or not name or not host or weight[other] < weight[damaged]:
             continue
-        if host.endswith(name) or name.endswith(host):
-            return other
-    return None
+        same_end = host.endswith(name) or name.endswith(host)
+        stray = weight[damaged] <= 2 and weight[other] >= 20  # a cut through the prefix: one's host, the other's pid
+        if (same_end or stray) and (best is None or weight[other] > weight[best]):
+            best = other
+    return best
 
 
 def _glued_name(damaged: Process, hosts: Counter[str], weight: Counter[Process]) -> Process | None:
@@ -267,6 +270,9 @@ def _assume_missing(handles: list[Handle], rank_of: dict[int, int | None], group
     """Where no line tells any rank, number the devices in order of host and device."""
     if any(rank is not None for rank in rank_of.values()):
         return
+    largest = max((handle.nranks for handle in handles), default=0)
+    if len({device_of(handle) for handle in handles}) < largest:
+        return  # ranks are missing: any number would be a guess
     devices = sorted({device_of(handle): handle for handle in handles}.items(), key=lambda item: _place(item[1]))
     number = {device: index for index, (device, _) in enumerate(devices)}
     for handle in handles:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from ringwright.sources.nccl_log.identity import Group, Identity
 from ringwright.sources.nccl_log.state import Fact, LogState
 
-RINGS_CUT_AT = 20
+SEARCH_STEPS = 200_000
 
 
 @dataclass
@@ -102,28 +102,34 @@ def _close_rings(group: Group, wiring: Wiring, lists: dict[int, tuple[list[int],
 
 def _from_connections(size: int, channel: int, known: list[int], wiring: Wiring) -> list[int] | None:
     """Return the one closed cycle through all ranks that the connections of a channel make, or None."""
-    successors: dict[int, set[int]] = defaultdict(set)
-    for number, src, dst in wiring.connections:
-        if number == channel:
-            successors[src].add(dst)
+    successors: dict[int, list[int]] = defaultdict(list)
     tree = {edge for child, parent in wiring.tree_edges.get(channel, ()) for edge in ((child, parent), (parent, child))}
+    edges = {(src, dst) for number, src, dst in wiring.connections if number == channel}
+    for src, dst in sorted(edges, key=lambda edge: (edge in tree, edge)):
+        successors[src].append(dst)  # edges that only a ring can explain come first
     for place in range(len(known) - 1):
-        successors[known[place]] = {known[place + 1]}
-    predecessors = {dst for found in successors.values() if len(found) == 1 for dst in found}
-    for src, found in list(successors.items()):
-        if len(found) > 1:
-            free = {dst for dst in found if (src, dst) not in tree} or {dst for dst in found if dst not in predecessors}
-            successors[src] = free or found
+        successors[known[place]] = [known[place + 1]]
     return _cycle(size, successors)
 
 
-def _cycle(size: int, successors: dict[int, set[int]]) -> list[int] | None:
-    ring, here, seen = [0], 0, {0}
-    while len(ring) < size:
-        options = [dst for dst in successors.get(here, ()) if dst not in seen]
-        if len(options) != 1:
-            return None
-        here = options[0]
-        ring.append(here)
-        seen.add(here)
-    return ring if size == 1 or ring[0] in successors.get(here, ()) else None
+def _cycle(size: int, successors: dict[int, list[int]]) -> list[int] | None:
+    """Depth-first search for a cycle through all ranks, bounded: real wirings leave few choices."""
+    if len(successors) < size:
+        return None
+    ring, seen, steps = [0], {0}, 0
+    choices = [iter(successors[0])]
+    while choices and steps < SEARCH_STEPS:
+        steps += 1
+        if len(ring) == size:
+            if 0 in successors[ring[-1]]:
+                return ring
+        else:
+            dst = next((rank for rank in choices[-1] if rank not in seen), None)
+            if dst is not None:
+                ring.append(dst)
+                seen.add(dst)
+                choices.append(iter(successors[dst]))
+                continue
+        choices.pop()
+        seen.discard(ring.pop())
+    return None
