@@ -59,7 +59,7 @@ def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict
     grouped = placed.group_by("op", "bin").agg(pl.col("bytes").sum())
     series: dict[str, list[float]] = {}
     for op, place, amount in grouped.rows():
-        series.setdefault(op, [0.0] * bins)[place] += amount
+        series.setdefault(op, [0.0] * bins)[min(place, bins - 1)] += amount
     return {"bin_s": width, "start_s": start, "series": [{"op": op, "bytes": series[op]} for op in sorted(series)]}
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from ringwright.sources.nccl_log import framework, grammar, handlers
+from ringwright.sources.nccl_log import dialect, framework, grammar, handlers
 from ringwright.sources.nccl_log.handlers import CollRecord, Place
 from ringwright.sources.nccl_log.segments import BARE, PREFIX, Segment, Split, split
 from ringwright.sources.nccl_log.state import LogState
 
 WAITING = 64
+NEAR = 12  # lines within which the rest of a line that ended early is believed
 _CUT = ("refused", "cut line, its other part not found")
 _JOINED = ("repaired", "cut line put together with its other part")
 
@@ -24,6 +25,7 @@ class _Head:
     raw: str
     place: Place
     counted: tuple[str, str]
+    interrupted: bool  # another process's prefix follows on the same line
 
 
 class CarefulReader:
@@ -33,9 +35,12 @@ class CarefulReader:
         self.state = state
         self.records: list[CollRecord] = []
         self._heads: deque[_Head] = deque(maxlen=WAITING)
+        self._hosts: set[str] = set()
+        self.left_a_head = False  # the last line left a head whose tail may come without any mark
 
     def line(self, text: str, place: Place) -> None:
         """Take one line (no newline); exactly one entry of the ledger results."""
+        self.left_a_head = False
         parts = split(text)
         if parts.segments:
             outcome = self._prefixed(parts, place)
@@ -43,34 +48,58 @@ class CarefulReader:
             outcome = self._bare(parts, place)
         self.state.ledger.add(place[0], outcome[0], outcome[1], place[1], text.strip()[:200])
 
+    def know_host(self, host: str) -> None:
+        """Remember a host that clean lines name, so that cut text glued in front of it can be told apart."""
+        self._hosts.add(host)
+
+    def unmarked(self, text: str, place: Place) -> None:
+        """Take a line that nothing marks as NCCL's, right after a head: it may be the tail."""
+        if text.strip() and self._orphan(text, place, None):
+            self.state.ledger.move(place[0], ("other", "not an NCCL line"), _JOINED, place[1], text.strip())
+
     def _prefixed(self, parts: Split, place: Place) -> tuple[str, str]:
-        lead, segments = self._mend_host(parts.lead, parts.segments)
+        lead, segments = self._mend_hosts(parts.lead, parts.segments)
         outcome = ("understood", "NCCL line")
         if lead.strip():
-            joined = self._orphan(lead, place, parts.stamp_s)
-            said = not joined and framework.read(lead, self.state, place, parts.rank, parts.stamp_s)
-            if not joined and not said and ":" in lead:
-                self._wait(lead, place, ("repaired", "other text before the prefix"))
-            outcome = _JOINED if joined else ("repaired", "other text before the prefix")
+            outcome = self._lead(lead, place, parts)
         for segment in segments:
             found = self._segment(segment, place, parts)
             if found is not None:
                 outcome = found if outcome[0] == "understood" or found[0] == "refused" else outcome
         if len(segments) > 1 and outcome[0] == "understood":
             outcome = ("repaired", "several processes on one line")
+        if outcome[0] == "understood":
+            self._hosts.add(segments[0].host)
         return outcome
 
-    def _mend_host(self, lead: str, segments: list[Segment]) -> tuple[str, list[Segment]]:
-        """Give back to the lead what the greedy host name took from a cut prefix: ``3049526x3200c0`` -> ``x3200c0``."""
-        first = segments[0]
-        known = self.state.lines_of
-        if (first.host, first.pid) in known:
-            return lead, segments
-        for start in range(1, len(first.host)):
-            if (first.host[start:], first.pid) in known:
-                mended = first._replace(host=first.host[start:])
-                return lead + first.host[:start], [mended, *segments[1:]]
-        return lead, segments
+    def _lead(self, lead: str, place: Place, parts: Split) -> tuple[str, str]:
+        """Text before the first prefix: a tail, a framework's line, a head cut inside its prefix, or noise."""
+        if self._orphan(lead, place, parts.stamp_s):
+            return _JOINED
+        outcome = ("repaired", "other text before the prefix")
+        if not framework.read(lead, self.state, place, parts.rank, parts.stamp_s) and len(lead) < 512:
+            self._wait(lead, place, outcome, interrupted=True)
+        return outcome
+
+    def _mend_hosts(self, lead: str, segments: list[Segment]) -> tuple[str, list[Segment]]:
+        """Give back what greedy host names took from a cut text before them: ``0x55c7node002`` is ``0x55c7`` and a host."""
+        mended: list[Segment] = []
+        for segment in segments:
+            cut = self._glued(segment.host)
+            if cut:
+                taken, segment = segment.host[:cut], segment._replace(host=segment.host[cut:])
+                if mended:
+                    mended[-1] = mended[-1]._replace(text=mended[-1].text + taken)
+                else:
+                    lead += taken
+            mended.append(segment)
+        return lead, mended
+
+    def _glued(self, host: str) -> int:
+        """Return where a known host begins inside ``host``; 0 where it is known itself or ends in none."""
+        if host in self._hosts:
+            return 0
+        return next((start for start in range(1, len(host)) if host[start:] in self._hosts), 0)
 
     def _segment(self, segment: Segment, place: Place, parts: Split) -> tuple[str, str] | None:
         """Take a segment; None when it was whole and understood, else the line's outcome."""
@@ -78,7 +107,8 @@ class CarefulReader:
         if bare is not None and segment.level == "INFO" and bare.start() > 0:
             tail = segment.text[bare.start() :]
             segment = segment._replace(text=segment.text[: bare.start()].rstrip(), ended=False)
-            self._orphan(" " + tail, place, parts.stamp_s)
+            if not self._orphan(" " + tail, place, parts.stamp_s):
+                self._orphan(tail, place, parts.stamp_s)
         self._process(segment, parts.rank)
         taken = handlers.take(segment, self.state, place, parts.stamp_s)
         if isinstance(taken, CollRecord):
@@ -88,10 +118,10 @@ class CarefulReader:
             return None
         if not grammar.STRUCTURED.match(segment.text) and (segment.ended or segment.text):
             if not segment.ended:
-                self._wait(_raw(segment), place, ("repaired", "several processes on one line"))
+                self._wait(_raw(segment), place, ("repaired", "several processes on one line"), interrupted=True)
                 return ("repaired", "several processes on one line")
             return None
-        self._wait(_raw(segment), place, _CUT)
+        self._wait(_raw(segment), place, _CUT, interrupted=not segment.ended)
         return _CUT
 
     def _process(self, segment: Segment, rank: int | None) -> None:
@@ -131,15 +161,18 @@ class CarefulReader:
             return ("refused", "NCCL text without the process that wrote it")
         return ("other", "NCCL text without a prefix")
 
-    def _wait(self, raw: str, place: Place, counted: tuple[str, str]) -> None:
+    def _wait(self, raw: str, place: Place, counted: tuple[str, str], *, interrupted: bool) -> None:
         if len(raw) <= 4096:
-            self._heads.append(_Head(raw, place, counted))
+            self._heads.append(_Head(raw, place, counted, interrupted))
+            self.left_a_head = True
 
     def _orphan(self, text: str, place: Place, stamp_s: float | None) -> bool:
-        """Try ``text`` as the tail of a waiting head, the latest first; say whether one became whole."""
-        if len(text) > 4096:
+        """Try ``text`` as the tail of a waiting head, interrupted and late ones first; say whether one became whole."""
+        if len(text) > 4096 or not self._heads:
             return False
-        for head in reversed(self._heads):
+        for head in sorted(reversed(self._heads), key=lambda head: not head.interrupted):
+            if not head.interrupted and (head.place[0] != place[0] or place[1] - head.place[1] > NEAR):
+                continue
             whole = PREFIX.match(head.raw + text)
             if whole is None:
                 continue
@@ -151,14 +184,17 @@ class CarefulReader:
             taken = handlers.take(segment, self.state, head.place, stamp_s)
             if isinstance(taken, CollRecord):
                 self.records.append(taken)
-            if head.counted != _JOINED:
+            if head.place != place:
                 self.state.ledger.move(head.place[0], head.counted, _JOINED, head.place[1], head.raw)
             return True
         return False
 
     def _fits(self, head: _Head, segment: Segment) -> bool:
         """A whole line fits the grammar; if the cut went through the prefix, a whole prefix of a known process will do."""
-        if grammar.parse(segment.text.rstrip()) is not None:
+        parsed = grammar.parse(segment.text.rstrip())
+        if parsed is not None and parsed[0] == "coll":
+            return (parsed[1]["op"] or "").lower() in dialect.OPERATIONS
+        if parsed is not None:
             return True
         return PREFIX.match(head.raw) is None and (segment.host, segment.pid) in self.state.lines_of
 

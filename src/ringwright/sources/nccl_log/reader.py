@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[int], None]
 _LONGEST_CAREFUL = 65_536
+_PEEK_LINES = 6
 
 
 def read_log(sources: list[Source], *, keep_rows: int = ROWS_IN_MEMORY, progress: Progress | None = None) -> Trace:
@@ -50,6 +51,7 @@ class LogReader:
         self._careful = CarefulReader(self.state)
         self._local = threading.local()
         self._maps: dict[int, _ScannerMap] = {}
+        self._hosts_known: dict[int, int] = {}
         self._progress = progress
 
     def take(self, source: Source) -> None:
@@ -96,14 +98,30 @@ class LogReader:
             ledger.add(file, "other", "blank", lines=int(scanned["blank"]))
         if int(scanned["other"]):
             ledger.add(file, "other", "not an NCCL line", lines=int(scanned["other"]))
+        for prefix, _, _ in scanner.handles()[self._hosts_known.get(id(scanner), 0) :]:
+            self._careful.know_host(prefix.partition(":")[0])
+        self._hosts_known[id(scanner)] = len(scanner.handles())
         for line, offset, length in careful:
-            raw = chunk.data[offset : offset + min(length, _LONGEST_CAREFUL)]
-            self._careful.line(raw.decode("utf-8", "replace").replace("\x00", ""), (file, line))
+            self._careful.line(_text(chunk.data, offset, length), (file, line))
+            if self._careful.left_a_head:
+                self._peek(chunk, offset + length + 1, line + 1)
         if clean:
             self._clean(chunk, scanned, scanner)
         self._dirty()
         if self._progress:
             self._progress(len(chunk.data))
+
+    def _peek(self, chunk: Chunk, offset: int, line: int) -> None:
+        """Look at the lines after a cut one: a tail may hold nothing that marks it as NCCL's."""
+        for ahead in range(_PEEK_LINES):
+            end = chunk.data.find(b"\n", offset)
+            length = (end if end >= 0 else len(chunk.data)) - offset
+            if length > 2048 or (end < 0 and not length):
+                return
+            raw = chunk.data[offset : offset + length]
+            if b"NCCL" not in raw and not any(needle in raw for needle in framework.NEEDLES):
+                self._careful.unmarked(_text(raw, 0, length), (chunk.source, line + ahead))
+            offset += length + 1
 
     def _clean(self, chunk: Chunk, scanned: dict[str, Any], scanner: Any) -> None:
         known = self._maps.setdefault(id(scanner), _ScannerMap(scanner, self))
@@ -194,6 +212,11 @@ def _who(prefix: str) -> tuple[str, int, int]:
     if match is None:
         raise InputError(f"a scanned prefix is none: {prefix!r}")
     return match["host"], int(match["pid"]), int(match["dev"] or -1)
+
+
+def _text(data: bytes, offset: int, length: int) -> str:
+    raw = data[offset : offset + min(length, _LONGEST_CAREFUL)]
+    return raw.decode("utf-8", "replace").replace("\x00", "")
 
 
 def _full(length: int, value: int) -> Any:
