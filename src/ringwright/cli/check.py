@@ -27,7 +27,8 @@ def check(
         Logs, folders or captures; - reads standard input.
     config
         Thresholds in TOML: max_refused_share, expected_ranks, allow_verdict, allow_empty, allow_truncated, and any
-        number of [[limit]], each with op, min_size, max_size and a bound: max_count, min_count, max_bytes, min_bytes, max_share.
+        number of [[limit]], each with op, min_size, max_size and a bound: max_count, min_count, max_bytes, min_bytes,
+        max_share.
     max_refused
         Share of lines that may be refused, 1% if left out.
     ranks

@@ -31,10 +31,10 @@ def inputs(paths: tuple[str, ...], *, sample: bool = False) -> list[str]:
 
 def trace(paths: list[str]) -> Trace:
     """Return the Trace of some inputs."""
-    with busy("reading " + ", ".join(paths[:3])):
-        from ringwright.sources import read
+    from ringwright.sources import read
 
-        return read(paths)
+    with counter("reading") as advance:
+        return read(paths, progress=advance)
 
 
 def summary(paths: list[str], *, strict: bool = False) -> dict[str, Any]:
@@ -49,6 +49,28 @@ def summary(paths: list[str], *, strict: bool = False) -> dict[str, Any]:
         lost = f"{refused} lines were refused" if refused else "the input is truncated"
         raise StrictError(lost, where=", ".join(paths[:3]), remedy="leave out --strict to have the part that was read")
     return result
+
+
+@contextmanager
+def counter(what: str) -> Iterator[Callable[[int], None] | None]:
+    """Give a callable that counts bytes read on stderr, with the rate; None when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        DownloadColumn,
+        Progress,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TransferSpeedColumn,
+    )
+
+    columns = (SpinnerColumn(), TextColumn(what), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda size_bytes: bar.advance(task, size_bytes)
 
 
 @contextmanager
@@ -77,4 +99,5 @@ def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:
 
     if "-" in paths:
         raise UsageError("standard input can be read only once", remedy="save it to a file first")
-    return lambda: (chunk.data for source in find(paths) for chunk in chunks(source))
+    pieces = lambda: (chunk.data for source in find(paths) for chunk in chunks(source))  # noqa: E731
+    return lambda: (piece if piece.endswith(b"\n") else piece + b"\n" for piece in pieces())

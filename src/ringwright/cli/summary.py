@@ -33,6 +33,7 @@ def summary(
         return 0
     from ringwright.reports import terminal
 
-    shown = "" if given == ["-"] else f"ringwright report {shlex.join(given[:4])} -o job.html"
+    names = "--sample" if sample else shlex.join(given[:4])
+    shown = "" if "-" in given else f"ringwright report {names} -o job.html"
     terminal.write(result, sys.stdout, width=width, following=shown)
     return 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import IO
 
 from ringwright.exports.placement import claim_file
 from ringwright.exports.redact import Redactor
@@ -28,8 +29,12 @@ def log(pieces: Callable[[], Iterable[bytes]], path: str | Path, *, salt: str = 
     return [target]
 
 
-def _writer(path: Path) -> BinaryIO:
+@contextmanager
+def _writer(path: Path) -> Iterator[IO[bytes]]:
     """Open for writing; a compressed file carries neither its name nor the time, which are private too."""
-    if path.suffix == ".gz":
-        return cast("BinaryIO", gzip.GzipFile(filename="", fileobj=path.open("wb"), mode="wb", mtime=0))
-    return path.open("wb")
+    with path.open("wb") as plain:
+        if path.suffix != ".gz":
+            yield plain
+            return
+        with gzip.GzipFile(filename="", fileobj=plain, mode="wb", mtime=0) as packed:
+            yield packed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 from ringwright.reports import cuts
@@ -68,13 +69,15 @@ def timeline(view: dict[str, Any], palette: dict[str, int]) -> dict[str, Any] | 
     binned = {series["op"]: cuts.rebinned(series["bytes"], cuts.MOST_BINS) for series in course["series"]}
     slots = -(-longest // width)
     stacks = [{op: row[at] for op, row in binned.items() if at < len(row) and row[at]} for at in range(slots)]
-    begin = course.get("start_s") or 0.0
+    zero_s = cuts.time_origin_s(course)
+    begin = (course.get("start_s") or 0.0) - zero_s
     titles = [f"{begin + at * bin_s:.4g} s to {begin + (at + 1) * bin_s:.4g} s" for at in range(slots)]
     chart = _stacked(stacks, palette, titles, format_size)
     chart["labels"] = [f"{begin + longest * course['bin_s'] * part / 4:.4g} s" for part in range(5)]
     chart["note"] = f"{width} bins of {course['bin_s']:.4g} s are drawn as one" if width > 1 else ""
     chart["bin"] = f"{bin_s:.4g} s"
     chart["clock"] = cuts.short(course.get("clock") or "not stated")
+    chart["origin"] = datetime.fromtimestamp(zero_s, UTC).isoformat(" ", "seconds") if zero_s else ""
     return chart
 
 

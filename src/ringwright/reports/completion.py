@@ -56,6 +56,8 @@ def complete(summary: dict[str, Any]) -> dict[str, Any]:
     full["ledger"] = {key: int(full["ledger"].get(key) or 0) for key in LEDGER_KEYS}
     full["coverage"] = full["coverage"] or _coverage(full)
     full["findings"] = sorted(full["findings"], key=lambda finding: _SEVERITY.get(finding.get("severity", ""), 3))
+    told = {f"{finding['title']}: {finding.get('detail')}" for finding in full["findings"]}
+    full["warnings"] = [warning for warning in full["warnings"] if warning not in told]
     return {**summary, **full}
 
 

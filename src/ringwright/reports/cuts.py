@@ -1,4 +1,4 @@
-"""What a page may hold: large matrices, maps and time courses brought to a bounded size, each with a note of the cut."""
+"""What a page may hold: large matrices, maps and time courses brought to a bounded size, each with a note."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ MOST_COMMUNICATORS = 64
 MOST_SEGMENTS = 20_000
 MOST_BINS = 240
 LONGEST_TEXT = 300
+_EPOCH_LIKE_S = 1e8  # no job runs three years; a larger start is a calendar time
 
 
 def short(value: object, longest: int = LONGEST_TEXT) -> str:
@@ -51,7 +52,7 @@ def _by_host(pairs: list[dict[str, Any]], hosts: dict[int, str]) -> dict[str, An
         summed[key] = summed.get(key, 0) + pair["bytes"]
     note = f"{len(hosts):,} ranks are drawn as {len(order):,} hosts; traffic inside a host is on the diagonal"
     if len(order) > MOST_RANKS:
-        weight = {name: 0.0 for name in order}
+        weight = dict.fromkeys(order, 0.0)
         for (src, dst), moved in summed.items():
             weight[src] += moved
             weight[dst] += moved
@@ -147,6 +148,12 @@ def segments(members: Sequence[int]) -> list[int]:
         flat += [members[at], step, count]
         at += count
     return flat
+
+
+def time_origin_s(timeline: dict[str, Any] | None) -> float:
+    """Return what to subtract from times: a clock that counts from 1970 is shown from the first bin on."""
+    start_s = float((timeline or {}).get("start_s") or 0.0)
+    return start_s if start_s >= _EPOCH_LIKE_S else 0.0
 
 
 def rebinned(values: Sequence[float], bins: int) -> list[float]:

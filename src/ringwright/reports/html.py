@@ -131,7 +131,7 @@ def _verdict(view: dict[str, Any]) -> dict[str, Any] | None:
 def _finding(finding: dict[str, Any]) -> dict[str, Any]:
     return {
         "severity": finding.get("severity") if finding.get("severity") in ("error", "warning") else "info",
-        "title": cuts.short(finding["title"]),
+        "title": cuts.short(finding["title"][:1].upper() + finding["title"][1:]),
         "detail": cuts.short(finding.get("detail") or "", 900),
         "evidence": [cuts.short(e, 400) for e in (finding.get("evidence") or [])[:8]],
         "command": cuts.short(finding["command"], 900),

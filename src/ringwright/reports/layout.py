@@ -52,10 +52,12 @@ def heading(out: Console, text: str, aside: str = "") -> None:
 
 def line(out: Console, text: str, *, style: str = "", indent: int = 2) -> None:
     """Print wrapped text under an indent."""
-    from rich.padding import Padding
     from rich.text import Text
 
-    out.print(Padding(Text(printable(text), style=style), (0, 0, 0, indent), expand=False))
+    for piece in Text(printable(text), style=style).wrap(out, max(20, out.width - indent)):
+        piece.rstrip()
+        piece.pad_left(indent)
+        out.print(piece, soft_wrap=True)
 
 
 def command(out: Console, text: str) -> None:

@@ -105,7 +105,7 @@ def _grouped(rows: list[dict[str, Any]], name: str) -> list[list[Cell]]:
 def _traffic(view: dict[str, Any]) -> list[dict[str, Any]]:
     tables = []
     for name, title, key in (("pairs", "Rank pairs", "pair_bytes"), ("hosts", "Host pairs", "host_pair_bytes")):
-        ordered = sorted(view[key], key=lambda r: (-r["bytes"], str(r["src"]), str(r["dst"])))
+        ordered = sorted(view[key], key=lambda r: (-r["bytes"], r["src"], r["dst"]))
         total = sum(r["bytes"] for r in ordered) or 1
         kind = number if key == "pair_bytes" else text
         rows = [[kind(r["src"]), kind(r["dst"]), size(r["bytes"]), share(r["bytes"] / total)] for r in ordered]
@@ -161,8 +161,14 @@ def _communicators(view: dict[str, Any]) -> list[dict[str, Any]]:
 def _time(view: dict[str, Any]) -> list[dict[str, Any]]:
     found = (view["timeline"] or {}).get("bursts") or []
     ordered = sorted(found, key=lambda b: -(b.get("bytes") or 0))
+    zero_s = cuts.time_origin_s(view["timeline"])
     rows = [
-        [number(b["start_s"], _seconds), number(b["duration_s"], _seconds), count(b.get("count")), size(b.get("bytes"))]
+        [
+            number(b["start_s"] - zero_s, _seconds),
+            number(b["duration_s"], _seconds),
+            count(b.get("count")),
+            size(b.get("bytes")),
+        ]
         for b in ordered
     ]
     return [table("bursts", "Bursts, most bytes first", ["start", "duration", "calls", "bytes"], rows, 50)]
@@ -217,4 +223,4 @@ def _confidence(value: float) -> str:
 
 
 def _place(file: Any, line: Any) -> str | None:
-    return f"{file}:{line}" if file and line is not None else file
+    return f"{file}:{line}" if file and line else file

@@ -178,7 +178,7 @@ def _traffic(out: Console, view: dict[str, Any]) -> None:
     for name, rows in (("rank", pairs), ("host", hosts)):
         if not rows:
             continue
-        top = sorted(rows, key=lambda row: (-row["bytes"], str(row["src"]), str(row["dst"])))[:TOP_PAIRS]
+        top = sorted(rows, key=lambda row: (-row["bytes"], row["src"], row["dst"]))[:TOP_PAIRS]
         layout.table(
             out,
             (f"from {name}", f"to {name}", "bytes"),
