@@ -31,16 +31,15 @@ class Source:
     name: str
     open: Callable[[], BinaryIO]
     compressed_bytes: int = 0
-    losses: list[tuple[str, int, str]] = field(default_factory=list)  # reason, line, excerpt
+    losses: list[tuple[str, int]] = field(default_factory=list)  # reason, byte offset
 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Whole lines of one source: ``data``, the number of its first line (from 1), and its place in the order."""
+    """Whole lines of one source."""
 
     source: str
     data: bytes
-    first_line: int
 
 
 def find(paths: list[str]) -> list[Source]:
@@ -90,47 +89,47 @@ def _open_zst(file: Path) -> BinaryIO:
 
 def chunks(source: Source, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
     """Yield whole lines of one source; memory stays near ``chunk_bytes`` whatever the input holds."""
-    line, rest, total = 1, b"", 0
+    rest, total = b"", 0
     with source.open() as stream:
         while True:
-            block = _read(source, stream, chunk_bytes, line)
-            total += len(block)
+            block = _read(source, stream, chunk_bytes, total)
             if not block:
                 break
+            total += len(block)
             if source.compressed_bytes and total > max(BOMB_FLOOR, BOMB_RATIO * source.compressed_bytes):
-                source.losses.append(("archive expands beyond all reason, rest not read", line, ""))
+                source.losses.append(("archive expands beyond all reason, rest not read", total))
                 break
-            cut = block.rfind(b"\n")
-            if cut < 0:
-                rest = _grow(source, rest, block, line)
+            cut = block.rfind(b"\n") + 1
+            if not cut:
+                rest = _grow(source, rest, block, total)
                 continue
-            data, rest = rest + block[: cut + 1], block[cut + 1 :]
-            yield Chunk(source.name, data, line)
-            line += data.count(b"\n")
+            data = b"".join((rest, memoryview(block)[:cut]))
+            rest = block[cut:]
+            yield Chunk(source.name, data)
     if rest:
-        yield Chunk(source.name, rest, line)
+        yield Chunk(source.name, rest)
 
 
-def _read(source: Source, stream: BinaryIO, size: int, line: int) -> bytes:
+def _read(source: Source, stream: BinaryIO, size: int, at: int) -> bytes:
     """Read a block; a damaged archive ends the source and keeps what came before."""
     try:
         return stream.read(size)
     except (OSError, EOFError, zlib.error) as error:
-        source.losses.append((f"input damaged, rest not read: {type(error).__name__}", line, str(error)[:120]))
+        source.losses.append((f"input damaged, rest not read: {type(error).__name__}", at))
         return b""
     except Exception as error:  # zstandard raises its own type, which exists only when it is installed
         if type(error).__name__ != "ZstdError":
             raise
-        source.losses.append(("input damaged, rest not read: zstd", line, str(error)[:120]))
+        source.losses.append(("input damaged, rest not read: zstd", at))
         return b""
 
 
-def _grow(source: Source, rest: bytes, block: bytes, line: int) -> bytes:
+def _grow(source: Source, rest: bytes, block: bytes, at: int) -> bytes:
     """Append to an unfinished line, but never beyond the longest line: the surplus is dropped and reported."""
     if len(rest) >= LONGEST_LINE:
         return rest
     grown = rest + block
     if len(grown) > LONGEST_LINE:
-        source.losses.append((f"line longer than {LONGEST_LINE} bytes, its rest skipped", line, ""))
+        source.losses.append((f"line longer than {LONGEST_LINE} bytes, its rest skipped", at))
         return grown[:LONGEST_LINE]
     return grown

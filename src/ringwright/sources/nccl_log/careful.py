@@ -7,11 +7,12 @@ here (the last ``WAITING``) until a tail makes a whole line of it, one that fits
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ringwright.sources.nccl_log import dialect, framework, grammar, handlers
 from ringwright.sources.nccl_log.handlers import CollRecord, Place
-from ringwright.sources.nccl_log.segments import BARE, PREFIX, Segment, Split, split
+from ringwright.sources.nccl_log.segments import BARE, PREFIX, Segment, Split, segment_of, split
 from ringwright.sources.nccl_log.state import LogState
 
 WAITING = 64
@@ -20,7 +21,7 @@ _CUT = ("refused", "cut line, its other part not found")
 _JOINED = ("repaired", "cut line put together with its other part")
 
 
-@dataclass
+@dataclass(eq=False)
 class _Head:
     raw: str
     place: Place
@@ -103,7 +104,7 @@ class CarefulReader:
 
     def _segment(self, segment: Segment, place: Place, parts: Split) -> tuple[str, str] | None:
         """Take a segment; None when it was whole and understood, else the line's outcome."""
-        bare = BARE.search(segment.text)
+        bare = BARE.search(segment.text) if "NCCL " in segment.text else None
         if bare is not None and segment.level == "INFO" and bare.start() > 0:
             tail = segment.text[bare.start() :]
             segment = segment._replace(text=segment.text[: bare.start()].rstrip(), ended=False)
@@ -139,7 +140,7 @@ class CarefulReader:
             return ("other", "blank")
         if framework.read(text, self.state, place, parts.rank, parts.stamp_s):
             return ("understood", "framework line")
-        if self._orphan(text, place, parts.stamp_s):
+        if self._heads and self._orphan(text, place, parts.stamp_s):
             return _JOINED
         return self._without_prefix(text, place, parts)
 
@@ -170,24 +171,31 @@ class CarefulReader:
         """Try ``text`` as the tail of a waiting head, interrupted and late ones first; say whether one became whole."""
         if len(text) > 4096 or not self._heads:
             return False
-        for head in sorted(reversed(self._heads), key=lambda head: not head.interrupted):
-            if not head.interrupted and (head.place[0] != place[0] or place[1] - head.place[1] > NEAR):
-                continue
+        for head in self._candidates(place):
             whole = PREFIX.match(head.raw + text)
             if whole is None:
                 continue
-            segment = split(head.raw + text).segments[0]
-            if not self._fits(head, segment):
+            joined = segment_of(whole, (head.raw + text)[whole.end() :], ended=True)
+            if not self._fits(head, joined):
                 continue
             self._heads.remove(head)
-            self._process(segment, None)
-            taken = handlers.take(segment, self.state, head.place, stamp_s)
+            self._process(joined, None)
+            taken = handlers.take(joined, self.state, head.place, stamp_s)
             if isinstance(taken, CollRecord):
                 self.records.append(taken)
             if head.place != place:
                 self.state.ledger.move(head.place[0], head.counted, _JOINED, head.place[1], head.raw)
             return True
         return False
+
+    def _candidates(self, place: Place) -> Iterator[_Head]:
+        """Heads that the text at ``place`` may complete: interrupted ones, latest first, then lines that ended early."""
+        for head in reversed(tuple(self._heads)):
+            if head.interrupted:
+                yield head
+        for head in reversed(tuple(self._heads)):
+            if not head.interrupted and head.place[0] == place[0] and 0 < place[1] - head.place[1] <= NEAR:
+                yield head
 
     def _fits(self, head: _Head, segment: Segment) -> bool:
         """A whole line fits the grammar; if the cut went through the prefix, a whole prefix of a known process will do."""

@@ -34,6 +34,11 @@ _RAS_RANK = re.compile(r"Rank (?P<rank>\d+) -- GPU \d+ managed by process \d+ on
 _RAS_COMM = re.compile(r"#\d+-\d+ \((?P<comm>[0-9a-f]{8,16})\) (?P<what>[A-Z]{4,20})")
 _VERSION = re.compile(r"(?P<kind>R?NCCL)(?: version|\*\*:) ?:? ?(?P<version>2\.\d{1,2}\.\d{1,2})\b")
 
+# One search that no line of any reader below gets past unnoticed.
+_MARKS = re.compile(
+    r"Watchdog caught|last enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|launched up to|"
+    r"managed by process|#\d+-\d+ \(|NCCL(?: version|\*\*)"
+)
 _DEGREE_NAMES = {
     "data": "dp",
     "tensor": "tp",
@@ -79,6 +84,8 @@ NEEDLES = [
 
 def read(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
     """Take what a non-NCCL line says into ``state``; say whether it said anything."""
+    if _MARKS.search(text) is None:
+        return False
     return any(reader(text, state, place, rank, time_s) for reader in _READERS)
 
 

@@ -53,17 +53,20 @@ class LogReader:
         self._maps: dict[int, _ScannerMap] = {}
         self._hosts_known: dict[int, int] = {}
         self._progress = progress
+        self._first_line = 1
+        self._folder = ThreadPoolExecutor(1)
+        self._folding: Future[None] | None = None
 
     def take(self, source: Source) -> None:
         """Read one source to its end."""
         self.files.append(source.name)
+        self._first_line = 1
         workers = min(os.cpu_count() or 1, 8)
         with ThreadPoolExecutor(workers) as pool:
             for chunk, scanned, scanner in self._scan(pool, chunks(source), workers + 1):
                 self._absorb(chunk, scanned, scanner)
-        for reason, line, excerpt in source.losses:
-            self.state.ledger.add(source.name, "refused", reason, line, excerpt, lines=0)
-            self.state.losses.append(f"{source.name}:{line}: {reason}")
+        self._finish_fold()
+        self.state.losses.extend(f"{source.name}: byte {at}: {reason}" for reason, at in source.losses)
 
     def _scan(
         self, pool: ThreadPoolExecutor, incoming: Iterator[Chunk], ahead: int
@@ -83,14 +86,17 @@ class LogReader:
         scanner = getattr(self._local, "scanner", None)
         if scanner is None:
             scanner = self._local.scanner = Scanner(framework.NEEDLES)
-        found = scanner.scan(chunk.data, chunk.first_line)
+        found = scanner.scan(chunk.data, 0)
         return found, scanner
 
     def _absorb(self, chunk: Chunk, scanned: dict[str, Any], scanner: Any) -> None:
         ledger, file = self.state.ledger, chunk.source
         clean = len(scanned["line"])
-        careful = scanned["careful"].tolist()
         lines = int(scanned["lines"])
+        first, self._first_line = self._first_line, self._first_line + lines
+        scanned["line"] += first
+        scanned["careful"][:, 0] += first
+        careful = scanned["careful"].tolist()
         self.lines += lines
         if clean:
             ledger.add(file, "understood", "NCCL line", lines=clean)
@@ -106,7 +112,7 @@ class LogReader:
             if self._careful.left_a_head:
                 self._peek(chunk, offset + length + 1, line + 1)
         if clean:
-            self._clean(chunk, scanned, scanner)
+            self._clean(file, first, scanned, scanner)
         self._dirty()
         if self._progress:
             self._progress(len(chunk.data))
@@ -123,12 +129,12 @@ class LogReader:
                 self._careful.unmarked(_text(raw, 0, length), (chunk.source, line + ahead))
             offset += length + 1
 
-    def _clean(self, chunk: Chunk, scanned: dict[str, Any], scanner: Any) -> None:
+    def _clean(self, file: str, first: int, scanned: dict[str, Any], scanner: Any) -> None:
         known = self._maps.setdefault(id(scanner), _ScannerMap(scanner, self))
-        handle, op = known.translate(scanned, (chunk.source, chunk.first_line))
+        handle, op = known.translate(scanned, (file, first))
         columns = {name: scanned[name] for name in ROW_COLUMNS if name in scanned}
         columns |= {"handle": handle, "op": op, "file": _full(len(handle), len(self.files) - 1)}
-        self.fold.add(columns)
+        self._fold(columns)
 
     def _dirty(self) -> None:
         """Hand the careful path's records on."""
@@ -146,7 +152,17 @@ class LogReader:
         }
         columns["op"] = np.array([self.op(record.op) for record in records], np.int32)
         columns["file"] = _full(len(records), len(self.files) - 1)
-        self.fold.add(columns)
+        self._fold(columns)
+
+    def _fold(self, columns: dict[str, Any]) -> None:
+        """Join records on a thread of its own, one block behind at most: the joiner needs no interpreter."""
+        self._finish_fold()
+        self._folding = self._folder.submit(self.fold.add, columns)
+
+    def _finish_fold(self) -> None:
+        if self._folding is not None:
+            self._folding.result()
+            self._folding = None
 
     def op(self, name: str) -> int:
         """Return the index of a printed operation name."""

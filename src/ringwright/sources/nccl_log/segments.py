@@ -28,6 +28,7 @@ _LAUNCHERS = [
     re.compile(r"^\x1b\[[0-9;]*m"),
     re.compile(r"^(?:[a-z0-9]+(?:-[a-z0-9]+)+|[\w./-]+) \| "),  # compose and stern
 ]
+_LAUNCHER_STARTS = frozenset("0123456789[(\x1b")
 
 
 class Segment(NamedTuple):
@@ -56,21 +57,51 @@ class Split(NamedTuple):
 def split(line: str) -> Split:
     """Return the parts of one line (without its newline)."""
     rank, stamp, line = peel(line)
-    found = list(PREFIX.finditer(line))
+    found = _prefixes(line)
     if not found:
         return Split(rank, stamp, line, [])
     segments = []
     for index, match in enumerate(found):
         last = index + 1 == len(found)
         end = len(line) if last else found[index + 1].start()
-        segments.append(_segment(match, line[match.end() : end], ended=last))
+        segments.append(segment_of(match, line[match.end() : end], ended=last))
     return Split(rank, stamp, line[: found[0].start()], segments)
+
+
+def _prefixes(line: str) -> list[re.Match[str]]:
+    """Return all prefixes of a line. Each ``NCCL`` is looked at from where its prefix would start; a search of every
+    place, ten times slower, is left for the shapes that this does not hit."""
+    found: list[re.Match[str]] = []
+    at = line.find(" NCCL ")
+    while at >= 0:
+        match = _prefix_before(line, at, found[-1].end() if found else 0)
+        if match is None:
+            return list(PREFIX.finditer(line))
+        found.append(match)
+        at = line.find(" NCCL ", match.end())
+    return found
+
+
+def _prefix_before(line: str, at: int, floor: int) -> re.Match[str] | None:
+    """Return the prefix whose ``NCCL`` stands after ``at``, by the blanks before it: ``who [device] NCCL``."""
+    device = line.rfind(" ", floor, at)
+    who = line.rfind(" ", floor, device) + 1 if device >= 0 else floor
+    start = max(who, floor)
+    if start >= 22 and line[start - 2 : start] == "] ":
+        stamp = line.rfind("[", max(floor, start - 40), start)
+        match = PREFIX.match(line, stamp) if stamp >= 0 else None
+        if match is not None and match.start("level") == at + 6:
+            return match
+    match = PREFIX.match(line, start)
+    return match if match is not None and match.start("level") == at + 6 else None
 
 
 def peel(line: str) -> tuple[int | None, float | None, str]:
     """Return the rank and time that launcher prefixes carry, and the line without them."""
     rank: int | None = None
     stamp: float | None = None
+    if line[:1] not in _LAUNCHER_STARTS and " | " not in line[:100]:
+        return rank, stamp, line
     for _ in range(4):
         for pattern in _LAUNCHERS:
             match = pattern.match(line)
@@ -101,7 +132,8 @@ def parse_time(text: str) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def _segment(match: re.Match[str], text: str, *, ended: bool) -> Segment:
+def segment_of(match: re.Match[str], text: str, *, ended: bool) -> Segment:
+    """Return the segment of a prefix and the text that follows it."""
     dev = match["dev"]
     return Segment(
         host=match["host"],
