@@ -99,5 +99,10 @@ def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:
 
     if "-" in paths:
         raise UsageError("standard input can be read only once", remedy="save it to a file first")
-    pieces = lambda: (chunk.data for source in find(paths) for chunk in chunks(source))  # noqa: E731
-    return lambda: (piece if piece.endswith(b"\n") else piece + b"\n" for piece in pieces())
+
+    def pieces() -> Iterator[bytes]:
+        for source in find(paths):
+            for chunk in chunks(source):
+                yield chunk.data if chunk.data.endswith(b"\n") else chunk.data + b"\n"
+
+    return pieces

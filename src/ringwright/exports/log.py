@@ -30,7 +30,7 @@ def log(pieces: Callable[[], Iterable[bytes]], path: str | Path, *, salt: str = 
 
 
 @contextmanager
-def _writer(path: Path) -> Iterator[IO[bytes]]:
+def _writer(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """Open for writing; a compressed file carries neither its name nor the time, which are private too."""
     with path.open("wb") as plain:
         if path.suffix != ".gz":

@@ -30,9 +30,12 @@ _SCAN = re.compile(
     r"|(?P<address>(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+)"
     r"|(?P<six>(?<!\w)[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f]{0,4}){1,7}(?::\d{1,3}(?:\.\d{1,3}){3})?(?![\w:]))"
     r"|(?P<four>(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?!\w|\.\d))"
-    r"|(?P<word>[A-Za-z0-9_][\w.-]*)"
+    # Pointers and whole numbers, most of a log's words, are passed over without a look.
+    r"|(?P<word>(?<!\w)(?!0x[0-9a-fA-F]+\b|[0-9]+(?![\w.-]))[A-Za-z0-9_][\w.-]*)"
 )
 _WORD = re.compile(r"[A-Za-z0-9_][\w.-]*")
+_LETTERS = re.compile(r"[A-Za-z]{2}")
+_MOST_CACHED = 1_000_000
 _PUBLIC_ROOTS = ("/dev/", "/proc/", "/sys/", "/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 # A host of such a name is no secret, and replacing the word would break the log's grammar.
 _GRAMMAR = frozenset("nccl info warn rank nranks comm localhost channel ring via root user init".split())
@@ -55,7 +58,8 @@ class Redactor:
         }
         self._hosts: Counter[str] = Counter()
         self._glued: dict[str, tuple[str, str]] | None = None
-        self._words: dict[str, str] = {}
+        self._seen: dict[str, str] = {}
+        self._longest_first: list[tuple[str, str]] = []
 
     def learn(self, text: str) -> None:
         """Learn the hosts and users that a piece of a log names."""
@@ -86,7 +90,23 @@ class Redactor:
         """Return a text with everything known and everything recognisable replaced."""
         if self._glued is None:
             self._glued = self._find_glued()
-        return _SCAN.sub(self._piece, text)
+            names = [(name, "host") for name in self._hosts if name not in self._glued]
+            names += [(name, "user") for name in self._given["user"]]
+            self._longest_first = sorted(
+                (n for n in names if len(n[0]) >= _SHORTEST_FRAGMENT), key=lambda n: -len(n[0])
+            )
+        seen = self._seen
+        if len(seen) > _MOST_CACHED:
+            seen.clear()
+
+        def piece(match: re.Match[str]) -> str:
+            found = match[0]
+            known = seen.get(found)
+            if known is None:
+                known = seen[found] = self._piece(match.lastgroup or "", found)
+            return known
+
+        return _SCAN.sub(piece, text)
 
     def counts(self) -> dict[str, int]:
         """Return how many different values of each kind were replaced."""
@@ -97,21 +117,19 @@ class Redactor:
 
     def _forget(self) -> None:
         self._glued = None
-        self._words = {}
+        self._seen = {}
 
     def _find_glued(self) -> dict[str, tuple[str, str]]:
         """Return rare prefixes that are another writer's text glued to a frequent host: token -> (text, host)."""
         glued = {}
-        common = [host for host, seen in self._hosts.items() if len(host) >= _SHORTEST_FRAGMENT and seen > 1]
         for token, seen in self._hosts.items():
-            ends = [h for h in common if token.endswith(h) and token != h and self._hosts[h] >= 10 * seen]
-            if ends:
-                host = max(ends, key=len)
+            ends = (token[at:] for at in range(1, len(token) - _SHORTEST_FRAGMENT + 1))  # the longest first
+            host = next((end for end in ends if self._hosts.get(end, 0) >= 10 * seen), None)
+            if host:
                 glued[token] = (token[: -len(host)], host)
         return glued
 
-    def _piece(self, match: re.Match[str]) -> str:
-        kind, found = match.lastgroup, match[0]
+    def _piece(self, kind: str, found: str) -> str:
         if kind == "word":
             return self._word(found)
         if kind == "path":
@@ -120,16 +138,9 @@ class Redactor:
             if found in self._hosts:
                 return self._word(found)
             return self.replace("ip", found) if _is_address(found) else _WORD.sub(lambda m: self._word(m[0]), found)
-        return self.replace(str(kind), found)
+        return self.replace(kind, found)
 
     def _word(self, token: str) -> str:
-        if token not in self._words:
-            if len(self._words) > 1_000_000:  # pointers are all different: keep memory bounded
-                self._words.clear()
-            self._words[token] = self._new_word(token)
-        return self._words[token]
-
-    def _new_word(self, token: str) -> str:
         bare = token.rstrip(".-")
         rest = token[len(bare) :]
         if bare.lower() in _GRAMMAR:
@@ -148,12 +159,11 @@ class Redactor:
 
     def _inside(self, token: str) -> str:
         """Replace hosts and users inside a compound such as ``node1_rank0``; pointers and numbers have none."""
-        if token.startswith("0x") or not re.search(r"[._-]", token) or not re.search(r"[A-Za-z]", token):
+        if not any(mark in token for mark in "._-") or not _LETTERS.search(token):
             return token
-        for kind, names in (("host", list(self._hosts)), ("user", list(self._given["user"]))):
-            for name in sorted(names, key=len, reverse=True):
-                if len(name) >= _SHORTEST_FRAGMENT and name in token:
-                    return token.replace(name, self.replace(kind, name))
+        for name, kind in self._longest_first:
+            if name in token:
+                return token.replace(name, self.replace(kind, name))
         return token
 
 
