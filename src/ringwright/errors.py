@@ -6,7 +6,7 @@ RingwrightError
 │   ├── SchemaError       exit 3   a capture of a schema this release cannot open
 │   └── StrictError       exit 3   something was lost and ``--strict`` was asked
 ├── GateError             exit 1   a gate or check failed: a finding, not a fault
-├── MissingExtra          exit 2   an optional library is not installed
+├── MissingExtraError     exit 2   an optional library is not installed
 ├── ProgramError          exit 4   a program is not legal
 └── InfeasibleError       exit 5   no answer exists, or none in the time allowed
 """
@@ -68,7 +68,7 @@ class GateError(RingwrightError):
     exit_code = EXIT_GATE
 
 
-class MissingExtra(UsageError):
+class MissingExtraError(UsageError):
     """An optional library is missing; the remedy is the install command."""
 
 

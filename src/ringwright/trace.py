@@ -265,7 +265,9 @@ def read_meta(folder: Path) -> dict[str, Any]:
         document = json.loads((folder / META_FILE).read_text())
         version = int(document["schema_version"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError("not a capture", where=str(folder / META_FILE), remedy="ringwright convert LOG -o DIR") from error
+        raise InputError(
+            "not a capture", where=str(folder / META_FILE), remedy="ringwright convert LOG -o DIR"
+        ) from error
     if not 1 <= version <= SCHEMA_VERSION:
         raise SchemaError(
             f"capture of schema {version}, this release reads 1 to {SCHEMA_VERSION}",

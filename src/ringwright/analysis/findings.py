@@ -36,7 +36,11 @@ def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
     if verdict is None:
         return []
     who = ", ".join(map(str, verdict["ranks"][:16])) or ", ".join(verdict["hosts"][:4])
-    title = f"{verdict['kind']}: {'rank ' if verdict['ranks'] else ''}{who}" if who else f"{verdict['kind']}: culprit unknown"
+    title = (
+        f"{verdict['kind']}: {'rank ' if verdict['ranks'] else ''}{who}"
+        if who
+        else f"{verdict['kind']}: culprit unknown"
+    )
     command = f"ringwright report {_input(summary)} -o job.html"
     return [_finding("error", title, f"confidence {verdict['confidence']:.2f}", command, verdict["evidence"])]
 
@@ -77,7 +81,11 @@ def _transport(summary: dict[str, Any], claims: list[dict[str, Any]], losses: li
     if "Socket" not in networks or summary["hosts"] < 2:
         return []
     detail = "traffic between hosts goes over TCP sockets; an RDMA NIC, if there is one, is not used"
-    return [_finding("warning", "network is Socket", detail, "NCCL_DEBUG_SUBSYS=INIT,NET (look for NET/IB : No device found)")]
+    return [
+        _finding(
+            "warning", "network is Socket", detail, "NCCL_DEBUG_SUBSYS=INIT,NET (look for NET/IB : No device found)"
+        )
+    ]
 
 
 def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
@@ -89,7 +97,8 @@ def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> lis
     if total < 1000 or tiny * 2 < total:
         return []
     detail = f"{tiny:,} of {total:,} operations move 8 KiB or less: latency, not bandwidth, sets their time"
-    command = f"ringwright query \"select op, size_bytes, sum(multiplicity) n from events group by 1, 2 order by n desc\" {_input(summary)}"
+    sql = "select op, size_bytes, sum(multiplicity) n from events group by op, size_bytes order by n desc"
+    command = f'ringwright query "{sql}" {_input(summary)}'
     return [_finding("info", "most requests are small", detail, command)]
 
 
@@ -106,4 +115,6 @@ def _roles(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> lis
         return []
     text = " x ".join(f"{name} {degree}" for name, degree in degrees.items())
     command = f'ringwright query "select communicator, size, role, role_evidence from communicators" {_input(summary)}'
-    return [_finding("info", f"parallelism {text}", "roles come from launch arguments, members and operations", command)]
+    return [
+        _finding("info", f"parallelism {text}", "roles come from launch arguments, members and operations", command)
+    ]

@@ -44,7 +44,19 @@ def point_to_point(trace: Trace) -> pl.DataFrame:
     """Return sends, receives and recognised all-to-alls by (communicator, comm_rank, peer) with ``operations``."""
     import polars as pl
 
-    keys = ("communicator", "comm_rank", "rank", "nranks", "op", "peer", "size_bytes", "count", "datatype", "phase", "layer")
+    keys = (
+        "communicator",
+        "comm_rank",
+        "rank",
+        "nranks",
+        "op",
+        "peer",
+        "size_bytes",
+        "count",
+        "datatype",
+        "phase",
+        "layer",
+    )
     grouped = trace.scan("events").filter(pl.col("kind") == "p2p").group_by(keys)
     frame = grouped.agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum()).collect()
     return _recognise_all_to_all(frame) if frame.height else frame
@@ -78,7 +90,9 @@ def _recognise_all_to_all(frame: pl.DataFrame) -> pl.DataFrame:
         (pl.col("size_bytes") * p).alias("size_bytes"),
         pl.col("sets").alias("operations"),
     )
-    kept = rest.filter(pl.col("left") > 0).with_columns(pl.col("left").alias("operations"), pl.col("kept").alias("records"))
+    kept = rest.filter(pl.col("left") > 0).with_columns(
+        pl.col("left").alias("operations"), pl.col("kept").alias("records")
+    )
     return pl.concat([kept.select(frame.columns), made.select(frame.columns)])
 
 
@@ -88,8 +102,9 @@ def _pointwise(points: pl.DataFrame) -> pl.DataFrame:
 
     columns = [*_KEYS, "operations", "records"]
     if not points.height:
-        kinds = {name: pl.Int64 for name in columns} | {name: pl.String for name in ("op", "datatype", "reduce_op", "phase", "layer")}
-        kinds |= {name: pl.Int32 for name in ("communicator", "root", "nranks")}
+        kinds: dict[str, Any] = dict.fromkeys(columns, pl.Int64)
+        kinds |= dict.fromkeys(("op", "datatype", "reduce_op", "phase", "layer"), pl.String)
+        kinds |= dict.fromkeys(("communicator", "root", "nranks"), pl.Int32)
         return pl.DataFrame(schema={name: kinds[name] for name in columns})
     points = points.with_columns(pl.lit(None, pl.String).alias("reduce_op"), pl.lit(None, pl.Int32).alias("root"))
     meet = pl.col("op") == "all-to-all"

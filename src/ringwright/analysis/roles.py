@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,9 @@ class Roles:
     degrees: Degrees = field(default_factory=lambda: dict.fromkeys(("tp", "pp", "dp", "ep")))
 
 
-def infer(communicators: list[dict[str, Any]], launch: dict[str, int], ops: dict[int, set[str]], world: int | None) -> Roles:
+def infer(
+    communicators: list[dict[str, Any]], launch: dict[str, int], ops: dict[int, set[str]], world: int | None
+) -> Roles:
     """Return roles. ``ops`` maps a communicator to the operations seen on it; ``launch`` holds degrees that were printed."""
     roles = Roles()
     families = _families(communicators)
@@ -33,9 +36,13 @@ def infer(communicators: list[dict[str, Any]], launch: dict[str, int], ops: dict
             if role:
                 roles.of[number] = (role, evidence)
     if dp is None and any(role == "dp" for role, _ in roles.of.values()):
-        dp = next(size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "dp" for m in members))
+        dp = next(
+            size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "dp" for m in members)
+        )
     if pp is None and any(role == "pp" for role, _ in roles.of.values()):
-        pp = next(size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "pp" for m in members))
+        pp = next(
+            size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "pp" for m in members)
+        )
     ep = launch.get("ep") or _expert_degree(families, roles)
     if roles.of and any(role in ("tp", "pp", "dp", "ep") for role, _ in roles.of.values()) and world:
         tp, pp, dp = _complete(tp, pp, dp, world)
@@ -61,13 +68,15 @@ def _families(communicators: list[dict[str, Any]]) -> dict[tuple[int, int], list
         if any(rank < 0 for rank in members):
             families[comm["size"], -1].append(comm["communicator"])
             continue
-        steps = {after - before for before, after in zip(members, members[1:], strict=False)}
+        steps = {after - before for before, after in itertools.pairwise(members)}
         stride = steps.pop() if len(steps) == 1 else 0
         families[comm["size"], stride].append(comm["communicator"])
     return dict(families)
 
 
-def _tensor_degree(families: dict[tuple[int, int], list[int]], ops: dict[int, set[str]], world: int | None) -> int | None:
+def _tensor_degree(
+    families: dict[tuple[int, int], list[int]], ops: dict[int, set[str]], world: int | None
+) -> int | None:
     """Consecutive ranks in groups that tile the world, which do more than exchange with every peer."""
     found = []
     for (size, stride), members in families.items():

@@ -39,7 +39,9 @@ def summarise(trace: Trace) -> dict[str, Any]:
     launch = {claim["field"][7:]: int(claim["value"]) for claim in claims if claim["field"].startswith("launch ")}
     world = trace.meta.get("world")
     roles = infer(comms, launch, _ops_of(logical), world)
-    logical = logical.with_columns(pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String))
+    logical = logical.with_columns(
+        pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String)
+    )
     devices = pairs.ranks_of(trace)
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
     faults = errors(trace)
@@ -77,7 +79,9 @@ def summarise(trace: Trace) -> dict[str, Any]:
     result["provision"] = provision(*parts)
     losses = list(trace.meta.get("losses", []))
     result["findings"] = findings(result, claims, losses)
-    result["warnings"] = [item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"]
+    result["warnings"] = [
+        item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"
+    ]
     result["claims"] = claims
     result["ledger_detail"] = trace.table("ledger").to_dicts()
     result["limits"] = _limits(result)

@@ -18,7 +18,9 @@ def timeline(trace: Trace) -> dict[str, Any] | None:
     """Return bytes per bin and operation, and bursts; bytes are per rank's request, once per record over its ranks."""
     import polars as pl
 
-    events = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null())
+    events = trace.scan("events").filter(
+        pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null()
+    )
     share = pl.col("size_bytes").fill_null(0) / pl.col("nranks").fill_null(1).clip(1)
     frame = events.select("enqueue_s", "op", (share * pl.col("records")).alias("bytes"), "communicator").collect()
     if frame.height:
@@ -90,6 +92,8 @@ def concurrency(trace: Trace) -> list[dict[str, Any]]:
     events = trace.scan("events").filter(pl.col("enqueue_s").is_not_null() & pl.col("communicator").is_not_null())
     seen = events.select("rank", pl.col("enqueue_s").floor().alias("second"), "communicator").unique()
     pairs = seen.join(seen, on=["rank", "second"]).filter(pl.col("communicator") < pl.col("communicator_right"))
-    grouped = pairs.group_by("communicator", "communicator_right").agg(pl.struct("rank", "second").n_unique().alias("n"))
+    grouped = pairs.group_by("communicator", "communicator_right").agg(
+        pl.struct("rank", "second").n_unique().alias("n")
+    )
     found = grouped.sort("n", descending=True).head(100).collect().rows()
     return [{"communicator_a": a, "communicator_b": b, "overlaps": n} for a, b, n in found]

@@ -16,7 +16,14 @@ if TYPE_CHECKING:
 
 FLUSHED = 5
 RETRY_STATUS = (12, 13)
-_HARMLESS_EVENTS = ("port active", "gid table change", "client reregistration", "lid change", "pkey change", "sm change")
+_HARMLESS_EVENTS = (
+    "port active",
+    "gid table change",
+    "client reregistration",
+    "lid change",
+    "pkey change",
+    "sm change",
+)
 
 Verdict = dict[str, Any]
 
@@ -45,7 +52,9 @@ def _is_root(row: dict[str, Any]) -> bool:
     return False
 
 
-def verdict(found: list[dict[str, Any]], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]) -> Verdict | None:
+def verdict(
+    found: list[dict[str, Any]], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
+) -> Verdict | None:
     """Return the strongest verdict of the errors, or None for a healthy job."""
     for rule in (_network(found), _ras(ras, world), _hang(found, world, host_of), _fatal(found), _killed(found)):
         if rule is not None:
@@ -146,7 +155,12 @@ def _accuse(
         return sorted(behind), "hang", 0.8, ["enqueued or completed less than the rest of their group"]
     if silent and world and len(silent) * 4 <= world and len(seen) == 1:
         return silent, "hang", 0.7, ["all others wait in the same operation"]
-    return sorted(behind), "hang", 0.5 if behind else 0.0, [] if behind else ["cannot tell: all that reported wait for the same operation"]
+    return (
+        sorted(behind),
+        "hang",
+        0.5 if behind else 0.0,
+        [] if behind else ["cannot tell: all that reported wait for the same operation"],
+    )
 
 
 def _who(waiting: dict[int, tuple[int, str, str]], what: tuple[int, str, str]) -> str:
@@ -178,7 +192,7 @@ def _fatal(found: list[dict[str, Any]]) -> Verdict | None:
 
 
 def _killed(found: list[dict[str, Any]]) -> Verdict | None:
-    dead = [row for row in found if row["op"] == "killed" and row["code"] not in (15,)]
+    dead = [row for row in found if row["op"] == "killed" and row["code"] != 15]
     if not dead:
         return None
     first = dead[0]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from ringwright.errors import InputError, MissingExtra
+from ringwright.errors import InputError, MissingExtraError
 
 CHUNK_BYTES = 8 << 20
 LONGEST_LINE = 1 << 20
@@ -62,7 +62,8 @@ def _expand(path: str) -> list[Path]:
         return sorted(file for file in here.rglob("*") if file.is_file() and _worth_reading(file))
     if here.is_file() or here.is_fifo():
         return [here]
-    return [Path(name) for name in sorted(glob.glob(path, recursive=True)) if Path(name).is_file()]
+    names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib takes no absolute patterns
+    return [Path(name) for name in names if Path(name).is_file()]
 
 
 def _worth_reading(file: Path) -> bool:
@@ -83,7 +84,7 @@ def _open_zst(file: Path) -> BinaryIO:
     try:
         import zstandard
     except ImportError as error:
-        raise MissingExtra(".zst needs zstandard", where=str(file), remedy="pip install zstandard") from error
+        raise MissingExtraError(".zst needs zstandard", where=str(file), remedy="pip install zstandard") from error
     return zstandard.ZstdDecompressor().stream_reader(file.open("rb"), closefd=True, read_across_frames=True)
 
 

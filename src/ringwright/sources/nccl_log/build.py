@@ -12,8 +12,6 @@ from ringwright.sources.nccl_log.state import LogState
 from ringwright.sources.nccl_log.wiring import Wiring, wire
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from ringwright.trace import Trace
 
 SOURCE = "nccl-log"
@@ -126,7 +124,9 @@ def _devices(state: LogState, identity: Identity) -> list[dict[str, Any]]:
         if handle.index in identity.alias:
             continue
         key = (handle.host, handle.pid, str(handle.bus_id or handle.device))
-        row = seen.setdefault(key, {"kind": "device", "host": handle.host, "pid": handle.pid, "ground": identity.rank_ground})
+        row = seen.setdefault(
+            key, {"kind": "device", "host": handle.host, "pid": handle.pid, "ground": identity.rank_ground}
+        )
         row["rank"] = identity.rank_of.get(handle.index) if row.get("rank") is None else row["rank"]
         row["device"] = handle.device
         row["bus_id"] = handle.bus_id or row.get("bus_id")
@@ -193,9 +193,17 @@ def _claims(state: LogState, identity: Identity, fold: Fold) -> list[dict[str, A
     for version in sorted(state.versions, key=dialect.parse_version):
         claim("nccl_version", version, "read")
     if not state.versions:
-        claim("nccl_version", "unknown", "assumed", "no version line: counts are read as elements of the printed datatype", 0.5)
+        claim(
+            "nccl_version",
+            "unknown",
+            "assumed",
+            "no version line: counts are read as elements of the printed datatype",
+            0.5,
+        )
     if dialect.counts_bytes("all-gather", state.version):
-        claim("count unit of all-gather and broadcast", "bytes", "inferred", f"NCCL {state.versions.most_common(1)[0][0]}")
+        claim(
+            "count unit of all-gather and broadcast", "bytes", "inferred", f"NCCL {state.versions.most_common(1)[0][0]}"
+        )
     claim("global rank", identity.rank_ground, identity.rank_ground, _RANK_NOTES[identity.rank_ground])
     for name, (value, place) in state.launch.items():
         claim(f"launch {name}", value, "read", place)
@@ -204,7 +212,9 @@ def _claims(state: LogState, identity: Identity, fold: Fold) -> list[dict[str, A
     for name, _ in state.network.most_common(3):
         claim("network", name, "read")
     if fold.records:
-        claim("operation counts", "lower bound", "inferred", "a replayed CUDA graph prints no line; captures count once")
+        claim(
+            "operation counts", "lower bound", "inferred", "a replayed CUDA graph prints no line; captures count once"
+        )
     if state.ras:
         claim("ras", _json(state.ras), "read", str(state.ras.get("place", "")))
     return found

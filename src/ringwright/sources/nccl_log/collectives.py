@@ -36,13 +36,17 @@ def event_rows(state: LogState, fold: Fold, ops: list[str], identity: Identity, 
         pl.when(pl.col("op").is_in(sorted(dialect.ROOTED))).then(pl.col("root")).alias("root"),
         pl.lit("nccl-log").alias("source"),
         pl.lit("read").alias("ground"),
-        (pl.when(timed).then(pl.lit("log")) if "enqueue_s" in frame.columns else pl.lit(None, pl.String)).alias("clock"),
+        (pl.when(timed).then(pl.lit("log")) if "enqueue_s" in frame.columns else pl.lit(None, pl.String)).alias(
+            "clock"
+        ),
     )
     if "enqueue_s" in frame.columns:
         frame = frame.with_columns(pl.col("enqueue_s").fill_nan(None))
     if "file" in frame.columns:
         names = pl.Series(files)
-        frame = frame.with_columns(pl.col("file").map_elements(lambda i: names[i], return_dtype=pl.String).alias("file"))
+        frame = frame.with_columns(
+            pl.col("file").map_elements(lambda i: names[i], return_dtype=pl.String).alias("file")
+        )
     drop = [name for name in ("handle", "datatype_id", "redop", "inplace", "entry") if name in frame.columns]
     return conform("events", frame.drop(drop))
 
@@ -50,20 +54,20 @@ def event_rows(state: LogState, fold: Fold, ops: list[str], identity: Identity, 
 def _handle_frame(state: LogState, identity: Identity) -> pl.DataFrame:
     import polars as pl
 
-    place: dict[int, tuple[int, int | None]] = {}
+    place: dict[int, tuple[int | None, int | None]] = {}
     for number, group in enumerate(identity.groups):
         for rank, found in group.handles.items():
-            place |= {index: (number, rank) for index in found}
-        place |= {index: (number, None) for index in group.spare}
+            place.update((index, (number, rank)) for index in found)
+        place.update((index, (number, None)) for index in group.spare)
     records = []
     for handle in state.handles:
         true = state.handles[identity.alias.get(handle.index, handle.index)]
-        number, rank = place.get(true.index, (None, None))
+        where = place.get(true.index, (None, None))
         records.append(
             {
                 "handle": handle.index,
-                "communicator": number,
-                "comm_rank": rank,
+                "communicator": where[0],
+                "comm_rank": where[1],
                 "rank": identity.rank_of.get(true.index),
                 "host": true.host,
                 "pid": true.pid,
@@ -103,7 +107,8 @@ class _Joined:
             alias.setdefault(true, []).append(shadow)
         handles = [index for true in group.all_handles() for index in (true, *alias.get(true, ()))]
         return np.array(
-            [self.fold.member_of[index] for index in handles if self.fold.group_of[index : index + 1] == [group.size]], int
+            [self.fold.member_of[index] for index in handles if self.fold.group_of[index : index + 1] == [group.size]],
+            int,
         )
 
     def _entries(self, size: int) -> Any:
@@ -124,7 +129,7 @@ class _Joined:
         import numpy as np
         import polars as pl
 
-        signature, member, count = self.totals
+        signature, member, _count = self.totals
         blocks: list[dict[str, Any]] = []
         for size in sorted({group.size for group in self.identity.groups}):
             entries, bits = self._entries(size)
@@ -139,7 +144,13 @@ class _Joined:
                 blocks.extend(self._collectives(number, members, entries, bits, ours))
                 blocks.extend(self._points(number, size, members, ours))
         kinds = {"communicator": pl.Int32, "op_id": pl.Int32, "count": pl.UInt64, "datatype_id": pl.Int16}
-        kinds |= {"redop": pl.Int16, "root": pl.Int32, "nranks": pl.Int32, "multiplicity": pl.Int64, "records": pl.Int64}
+        kinds |= {
+            "redop": pl.Int16,
+            "root": pl.Int32,
+            "nranks": pl.Int32,
+            "multiplicity": pl.Int64,
+            "records": pl.Int64,
+        }
         return pl.DataFrame(blocks, schema=kinds | {"comm_rank": pl.Int32, "rank": pl.Int32})
 
     def _collectives(self, number: int, members: Any, entries: Any, bits: Any, ours: Any) -> list[dict[str, Any]]:
@@ -176,7 +187,9 @@ class _Joined:
         return rows
 
     def _row(self, number: int, sig: int, logical: int, records: int) -> dict[str, Any]:
-        values = {name: int(self.signature[name][sig]) for name in ("op", "count", "datatype", "redop", "root", "group")}
+        values = {
+            name: int(self.signature[name][sig]) for name in ("op", "count", "datatype", "redop", "root", "group")
+        }
         return {
             "communicator": number,
             "op_id": values["op"],
@@ -201,13 +214,17 @@ class _Joined:
         drifting = self._drifting(frame)
         occurrence = pl.int_range(pl.len()).over("handle", "op", "count", "datatype", "redop", "root")
         signature = pl.struct("op", "count", "datatype", "redop", "root", occurrence.alias("n"))
-        key = pl.when(pl.col("number").is_in(drifting)).then(signature.hash()).otherwise(pl.col("entry").cast(pl.UInt64))
+        key = (
+            pl.when(pl.col("number").is_in(drifting)).then(signature.hash()).otherwise(pl.col("entry").cast(pl.UInt64))
+        )
         point = pl.col("op").is_in(np.flatnonzero(self.point).tolist())
         key = pl.when(point).then(pl.int_range(pl.len(), dtype=pl.UInt64) + 2**63).otherwise(key)
         frame = frame.with_columns(key.alias("key"), pl.int_range(pl.len()).alias("order"))
         first = frame.group_by("number", "key").agg(pl.col("order").min())
         first = first.with_columns((pl.col("order").rank("dense").over("number") - 1).cast(pl.Int64).alias("sequence"))
-        frame = frame.join(first.drop("order"), on=["number", "key"], how="left", maintain_order="left", nulls_equal=True)
+        frame = frame.join(
+            first.drop("order"), on=["number", "key"], how="left", maintain_order="left", nulls_equal=True
+        )
         return frame.select(
             "handle",
             "sequence",
@@ -259,22 +276,26 @@ def _with_sizes(frame: pl.DataFrame, state: LogState, ops: list[str]) -> pl.Data
         name, unit = dialect.element(op, datatype, state.version)
         row = {"op_id": op_id, "datatype_id": datatype, "op": op, "datatype": name, "element_bytes": unit}
         table.append(row | {"per_rank": op in dialect.PER_RANK_COUNT})
-    kinds = {"op_id": frame.schema["op_id"], "datatype_id": frame.schema["datatype_id"], "op": pl.String}
+    kinds: dict[str, Any] = {"op_id": frame.schema["op_id"], "datatype_id": frame.schema["datatype_id"], "op": pl.String}
     kinds |= {"datatype": pl.String, "element_bytes": pl.Int32, "per_rank": pl.Boolean}
-    frame = frame.join(pl.DataFrame(table, schema=kinds), on=["op_id", "datatype_id"], how="left", maintain_order="left")
+    frame = frame.join(
+        pl.DataFrame(table, schema=kinds), on=["op_id", "datatype_id"], how="left", maintain_order="left"
+    )
     sane = pl.when(pl.col("count") < _HUGE).then(pl.col("count").cast(pl.Int64))
     printed = sane * pl.col("element_bytes")
     size = printed * pl.when("per_rank").then(pl.col("nranks").clip(1)).otherwise(1)
     share = pl.when(pl.col("op").is_in(["all-gather", "gather"])).then(printed).otherwise(size)
     got = pl.when(pl.col("op").is_in(["reduce-scatter", "scatter"])).then(printed).otherwise(size)
     reduces = pl.col("op").is_in(sorted(dialect.REDUCING))
-    names = {code: name for code, name in dialect.REDUCE_OPS.items()}
+    names = dict(dialect.REDUCE_OPS.items())
     return frame.with_columns(
         size.alias("size_bytes"),
         share.alias("sent_bytes"),
         got.alias("received_bytes"),
         sane.alias("count"),
-        pl.when(reduces).then(pl.col("redop").replace_strict(names, default="user", return_dtype=pl.String)).alias("reduce_op"),
+        pl.when(reduces)
+        .then(pl.col("redop").replace_strict(names, default="user", return_dtype=pl.String))
+        .alias("reduce_op"),
     ).drop("op_id", "per_rank")
 
 

@@ -13,10 +13,9 @@ from ringwright.native import Joiner
 from ringwright.sources.nccl_log.handlers import USER_REDUCE_OP
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
-    Column = npt.NDArray[np.generic]
+    Column = npt.NDArray[Any]
 
 ROW_COLUMNS = {
     "handle": "int32",
@@ -75,8 +74,16 @@ class Fold:
         group = np.asarray(self.group_of, np.int32)[handle]
         member = np.asarray(self.member_of, np.int32)[handle]
         columns["redop"] = np.minimum(columns["redop"], USER_REDUCE_OP).astype(np.int16, copy=False)
-        signature = [columns[name] for name in ("count", "datatype", "redop", "root")]
-        columns["entry"] = self.joiner.add(group, member, columns["op"], columns["op_count"], *signature)
+        columns["entry"] = self.joiner.add(
+            group,
+            member,
+            columns["op"],
+            columns["op_count"],
+            columns["count"],
+            columns["datatype"],
+            columns["redop"],
+            columns["root"],
+        )
         self._ranks(columns)
         self._times(columns, group)
         self._keep(columns)

@@ -13,6 +13,8 @@ _HEX = r"(?:0x)?[0-9a-fA-F]+"
 
 
 class Rule(NamedTuple):
+    """A kind of line and the shape of its text."""
+
     name: str
     pattern: re.Pattern[str]
 
@@ -35,7 +37,10 @@ RULES = (
         r"(?:Ring|Channel) (?P<channel>\d{1,4})(?:/(?P<conn>\d{1,4}))? : (?P<src>\d{1,7})(?:\[(?P<srcid>\w{1,18})\])? -> "
         r"(?P<dst>\d{1,7})(?:\[(?P<dstid>\w{1,18})\])?(?: \[(?P<way>send|receive)\])? via (?P<via>[A-Z]\S.*)$",
     ),
-    _rule("ring", r"Channel (?P<channel>\d{1,4})(?:/(?P<of>\d{1,4}))? : *(?P<ranks>\d{1,7}(?: +\d{1,7})*)(?P<more> *\.{3})?$"),
+    _rule(
+        "ring",
+        r"Channel (?P<channel>\d{1,4})(?:/(?P<of>\d{1,4}))? : *(?P<ranks>\d{1,7}(?: +\d{1,7})*)(?P<more> *\.{3})?$",
+    ),
     _rule("trees", r"Trees (?P<trees>\[\d{1,4}\] -?\d.*->-?\d+(?:/-?\d+)*(?:\|.*)?)$"),
     _rule(
         "init",
@@ -67,8 +72,14 @@ RULES = (
     _rule("bootstrap", r"Bootstrap *: Using (?:\[0\])?(?P<interface>[\w.-]{1,40}):(?P<address>\S+).*$"),
     _rule("environment", r"(?P<name>NCCL_\w{1,80}) set (?:by \w+ )?to (?P<value>.{0,200}?)\.?$"),
     _rule("version", r"(?:NCCL version|RCCL version *:?) ?(?P<version>\d+\.\d+(?:\.\d+)?)(?P<build>\S*).*$"),
-    _rule("completion", r"(?P<net>NET/\S+) *: Got completion (?:from peer (?P<peer>\S+) )?with (?:error|status=) ?(?P<status>\d+).*$"),
-    _rule("async", r"(?P<net>NET/\S+) *:(?: (?P<device>\S+))? *Got (?P<severity>[\w-]+ )?async (?P<severity2>\w+ )?event *: *(?P<event>.+)$"),
+    _rule(
+        "completion",
+        r"(?P<net>NET/\S+) *: Got completion (?:from peer (?P<peer>\S+) )?with (?:error|status=) ?(?P<status>\d+).*$",
+    ),
+    _rule(
+        "async",
+        r"(?P<net>NET/\S+) *:(?: (?P<device>\S+))? *Got (?P<severity>[\w-]+ )?async (?P<severity2>\w+ )?event *: *(?P<event>.+)$",
+    ),
     _rule("chain", r"(?P<at>[\w./-]+:\d+) -> (?P<code>\d{1,3})(?: \[(?P<thread>[^\]]*)\])?$"),
     _rule("closed", r"\[Service thread\] Connection closed by localRank (?P<localrank>\d+)$"),
     _rule("kernel-trace", r"## \[.*?\].*KL HWID.*$"),
@@ -102,7 +113,8 @@ def keyed(text: str) -> dict[str, str]:
 def trees(text: str) -> list[tuple[int, list[int], int, list[int]]]:
     """Return ``(channel, down, self, up)`` per channel; -1 stands for none. Releases 2.5 to 2.7 print a second half."""
     return [
-        (int(channel), _ranks(down), int(own), _ranks(up)) for channel, down, own, up in _TREE.findall(_first_halves(text))
+        (int(channel), _ranks(down), int(own), _ranks(up))
+        for channel, down, own, up in _TREE.findall(_first_halves(text))
     ]
 
 
@@ -122,7 +134,7 @@ def nics(text: str) -> list[tuple[int, str]]:
 def transport(via: str) -> tuple[str, int | None, int | None]:
     """Return the transport, the NIC index and the proxy rank of ``NET/IB/0(4)/GDRDMA`` or ``P2P/IPC``."""
     if not via.startswith("NET/"):
-        return via.split()[0][:40], None, None
+        return via.split(maxsplit=1)[0][:40], None, None
     match = _PROXY_RANK.search(via, 4)
     if match is None:
         return via[:40], None, None

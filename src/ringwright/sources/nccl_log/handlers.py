@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 from ringwright.sources.nccl_log import dialect, grammar
 from ringwright.sources.nccl_log.segments import Segment
@@ -15,7 +16,8 @@ Place = tuple[str, int]
 USER_REDUCE_OP = 5
 
 
-class CollRecord(NamedTuple):
+@dataclass(slots=True)
+class CollRecord:
     """A collective's line, as the scanner's columns hold it."""
 
     handle: int
@@ -52,7 +54,9 @@ def take(segment: Segment, state: LogState, place: Place, stamp_s: float | None)
     return name
 
 
-def collective(match: re.Match[str], segment: Segment, state: LogState, place: Place, stamp_s: float | None) -> CollRecord:
+def collective(
+    match: re.Match[str], segment: Segment, state: LogState, place: Place, stamp_s: float | None
+) -> CollRecord:
     """Return the record of a collective's line."""
     pointer, nranks = int(match["comm"], 16), int(match["nranks"])
     handle = state.handle(segment.host, segment.pid, segment.device, pointer, nranks, place)

@@ -48,7 +48,9 @@ def identify(state: LogState, said_ranks: dict[int, int]) -> Identity:
     """Return communicators and global ranks; ``said_ranks`` maps handles to ranks that collectives' lines gave."""
     before = [(handle.host, handle.pid) for handle in state.handles]
     merge_processes(state)
-    damaged = {handle.index for handle, was in zip(state.handles, before, strict=True) if was != (handle.host, handle.pid)}
+    damaged = {
+        handle.index for handle, was in zip(state.handles, before, strict=True) if was != (handle.host, handle.pid)
+    }
     alias = _aliases(state, damaged)
     handles = [handle for handle in state.handles if handle.index not in alias]
     groups: list[Group] = []
@@ -261,8 +263,9 @@ def _match_rankless(size: int, handles: list[Handle]) -> list[Group]:
     groups: list[Group] = []
     for layer in _layers(handles, by_rank=False):
         layer.sort(key=lambda handle: (handle.host, handle.device, handle.pid))
-        for start in range(0, len(layer), size):
-            groups.append(_group(layer[start : start + size], "assumed", 0.6 if len(layer) <= size else 0.3))
+        confidence = 0.6 if len(layer) <= size else 0.3
+        parts = [layer[start : start + size] for start in range(0, len(layer), size)]
+        groups.extend(_group(part, "assumed", confidence) for part in parts)
     return groups
 
 

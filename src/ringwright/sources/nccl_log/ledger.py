@@ -34,4 +34,6 @@ class Ledger:
             for (file, outcome, reason), (n, line, example) in self._rows.items()
             if n
         ]
-        return sorted(found, key=lambda row: (OUTCOMES.index(row["outcome"]), -row["lines"], row["file"], row["reason"]))
+        return sorted(
+            found, key=lambda row: (OUTCOMES.index(row["outcome"]), -row["lines"], row["file"], row["reason"])
+        )

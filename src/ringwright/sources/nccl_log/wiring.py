@@ -21,7 +21,9 @@ class Wiring:
 
     rings: dict[int, list[int]] = field(default_factory=dict)  # channel -> order
     ring_ground: dict[int, str] = field(default_factory=dict)
-    tree_edges: dict[int, set[tuple[int, int]]] = field(default_factory=lambda: defaultdict(set))  # channel -> (child, parent)
+    tree_edges: dict[int, set[tuple[int, int]]] = field(
+        default_factory=lambda: defaultdict(set)
+    )  # channel -> (child, parent)
     connections: dict[tuple[int, int, int], tuple[str, int | None]] = field(default_factory=dict)
     channels: dict[str, int] = field(default_factory=dict)
 
