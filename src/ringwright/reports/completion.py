@@ -97,6 +97,12 @@ def no_timeline(summary: dict[str, Any]) -> str:
     )
 
 
+def short_place(file: Any, line: Any) -> str:
+    """Return where something stands, without the folders, which are long and always the same."""
+    name = str(file or "").rstrip("/").rpartition("/")[2]
+    return f"{name}:{line}" if name and line else name
+
+
 def size_rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
     """Return every (op, size) with ``count``, ``bytes`` and ``share`` of all bytes, most bytes first."""
     rows = [

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ringwright.reports import cuts
-from ringwright.reports.completion import operation_rows, size_rows
+from ringwright.reports.completion import operation_rows, short_place, size_rows
 from ringwright.reports.terminal import percent
 from ringwright.units import format_count, format_size
 
@@ -33,6 +33,11 @@ def size(value: float | None) -> Cell:
 def count(value: int | None) -> Cell:
     """Return a cell of a count."""
     return number(value, format_count)
+
+
+def place(file: Any, line: Any) -> Cell:
+    """Return a cell of file name and line; the tooltip has the whole path."""
+    return {**text(short_place(file, line)), "hint": cuts.short(file or "")}
 
 
 def share(value: float) -> Cell:
@@ -195,18 +200,18 @@ def _ground(view: dict[str, Any]) -> list[dict[str, Any]]:
             text(r.get("outcome")),
             text(r.get("reason")),
             count(r.get("lines")),
-            text(_place(r.get("file"), r.get("example_line"))),
+            place(r.get("file"), r.get("example_line")),
             {**text(r.get("example")), "code": True},
         ]
         for r in sorted(view["ledger_detail"], key=lambda r: -(r.get("lines") or 0))
     ]
     errors = [
         [
-            text("first" if e.get("first") else "later"),
+            text("first" if e.get("first") else None),
             number(e.get("rank")),
             text(e.get("host")),
             text(e.get("text")),
-            text(_place(e.get("file"), e.get("line"))),
+            place(e.get("file"), e.get("line")),
             number(e.get("code")),
         ]
         for e in sorted(view["errors"], key=lambda e: not e.get("first"))
@@ -220,7 +225,3 @@ def _ground(view: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _confidence(value: float) -> str:
     return f"{value:.2f}"
-
-
-def _place(file: Any, line: Any) -> str | None:
-    return f"{file}:{line}" if file and line else file

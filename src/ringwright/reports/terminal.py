@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import layout
-from ringwright.reports.completion import absence, complete, operation_rows, size_rows
+from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ TOP_SIZES = 8
 TOP_COMMUNICATORS = 8
 TOP_PAIRS = 5
 TOP_FINDINGS = 3
+TOP_ERRORS = 3
 
 
 def write(summary: dict[str, Any], file: TextIO, *, width: int | None = None, following: str = "") -> None:
@@ -66,11 +67,19 @@ def _verdict(out: Console, view: dict[str, Any]) -> None:
         evidence = verdict.get("evidence") or []
         for item in [evidence] if isinstance(evidence, str) else evidence[:3]:
             layout.line(out, f"because: {item}")
-    for error in view["errors"][:3]:
+    told: set[Any] = set()
+    for error in sorted(view["errors"], key=lambda e: not e.get("first")):
+        if error.get("text") in told or len(told) == TOP_ERRORS:
+            continue
+        told.add(error.get("text"))
         first = "first error" if error.get("first") else "error"
         rank = error.get("rank")
         who = f"rank {rank if rank is not None else 'unknown'} on {error.get('host') or 'an unknown host'}"
-        layout.line(out, f"{first}: {who}: {error.get('text')} ({error.get('file')}:{error.get('line')})", style="red")
+        layout.line(
+            out,
+            f"{first}: {who}: {error.get('text')} ({short_place(error.get('file'), error.get('line'))})",
+            style="red",
+        )
 
 
 def _operations(out: Console, view: dict[str, Any]) -> None:
@@ -218,7 +227,7 @@ def _ledger(out: Console, view: dict[str, Any]) -> None:
     counts = view["ledger"]
     layout.line(out, ", ".join(f"{name} {format_count(count)}" for name, count in counts.items()))
     for row in [r for r in view["ledger_detail"] if r.get("outcome") == "refused"][:2]:
-        where = f"{row.get('file')}:{row.get('example_line')}"
+        where = short_place(row.get("file"), row.get("example_line"))
         layout.line(out, f"refused: {row.get('reason')}, {format_count(row.get('lines') or 0)} lines, first at {where}")
 
 
