@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 Finding = dict[str, Any]
+_SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -22,6 +24,8 @@ def _finding(severity: str, title: str, detail: str, command: str, evidence: lis
 
 def _input(summary: dict[str, Any]) -> str:
     names = summary["inputs"]
+    if len(names) == 1 and Path(names[0]).parent == _SAMPLES:
+        return "--sample"
     return _quote(names[0]) if len(names) == 1 else "LOGS"
 
 

@@ -78,7 +78,6 @@ def _load(found: Matrix, paths: Paths, op: str, root: int, algorithm: str, amoun
     p = paths.size
     if p < 2 or p > MAX_ASSUMED_RANKS:
         return
-    low, high = traffic.legal_range(op, amount, p)
     if op in DIRECT_OPS:
         edges = traffic.pairwise_edges(op, amount, p, root)
         found.algorithms.add("direct")
@@ -89,8 +88,10 @@ def _load(found: Matrix, paths: Paths, op: str, root: int, algorithm: str, amoun
         edges = traffic.ring_edges(op, amount, paths.rings or [list(range(p))], root)
         found.algorithms.add("ring" if algorithm == "ring" and paths.rings else "assumed: ring")
         found.assumed = found.assumed or algorithm != "ring" or not paths.rings
-    found.declared_bytes += traffic.sent_total(op, amount, p)
-    found.low_bytes += amount * (p - 1) if algorithm in ("ring", "tree") and op == "all-reduce" else low
+    total = traffic.sent_total(op, amount, p)
+    found.declared_bytes += total
+    low, high = (total, total) if algorithm or op in DIRECT_OPS else traffic.legal_range(op, amount, p)
+    found.low_bytes += low
     found.high_bytes += high
     _place(found, paths, edges)
 

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
 MAX_BINS = 240
 MAX_BURSTS = 200
+COARSE_TICK_S = 0.5
 _STEPS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 
 
@@ -66,7 +67,7 @@ def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict
 
 
 def _bursts(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Requests closer than a gap belong to one burst; the gap is ten times the median, at least a clock's tick."""
+    """Requests closer than a gap belong to one burst; the gap is ten times the median, or a coarse clock's tick."""
     import polars as pl
 
     ordered = frame.select("enqueue_s", "bytes").sort("enqueue_s")
@@ -74,7 +75,9 @@ def _bursts(frame: pl.DataFrame) -> list[dict[str, Any]]:
     positive = gaps.filter(gaps > 0)
     if not positive.len():
         return []
-    gap = max(10 * _float(gaps.median()), 1.5 * _float(positive.min()))
+    tick = _float(positive.min())
+    # Most requests at the very same instant: the clock is coarse, and one tick is all that can be told apart.
+    gap = 0.5 * tick if _float(gaps.median()) == 0 and tick >= COARSE_TICK_S else max(10 * _float(gaps.median()), 1.5 * tick)
     numbered = ordered.with_columns((pl.col("enqueue_s").diff().fill_null(0) > gap).cum_sum().alias("burst"))
     grouped = numbered.group_by("burst").agg(
         pl.col("enqueue_s").min().alias("start_s"),
