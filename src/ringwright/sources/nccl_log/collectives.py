@@ -12,7 +12,7 @@ from ringwright.sources.nccl_log.state import LogState
 if TYPE_CHECKING:
     import polars as pl
 
-_HUGE = 1 << 40  # elements; beyond it a count is damage, not data
+_HUGE_BYTES = 1 << 50  # beyond it a size is damage, not data
 
 
 def event_rows(state: LogState, fold: Fold, ops: list[str], identity: Identity, files: list[str]) -> pl.DataFrame:
@@ -210,7 +210,7 @@ class _Joined:
         parts = self.fold.rows or []
         frame = pl.DataFrame({name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
         group = pl.Series("communicator", self._communicator_of())
-        frame = frame.with_columns(group.gather(frame["handle"]).alias("number"))
+        frame = frame.with_columns(group.gather(frame["handle"]).alias("number")).filter(pl.col("number") >= 0)
         drifting = self._drifting(frame)
         occurrence = pl.int_range(pl.len()).over("handle", "op", "count", "datatype", "redop", "root")
         signature = pl.struct("op", "count", "datatype", "redop", "root", occurrence.alias("n"))
@@ -228,7 +228,7 @@ class _Joined:
         return frame.select(
             "handle",
             "sequence",
-            "op_count",
+            pl.col("op_count").cast(pl.Int64, strict=False),
             "count",
             "redop",
             "root",
@@ -276,13 +276,17 @@ def _with_sizes(frame: pl.DataFrame, state: LogState, ops: list[str]) -> pl.Data
         name, unit = dialect.element(op, datatype, state.version)
         row = {"op_id": op_id, "datatype_id": datatype, "op": op, "datatype": name, "element_bytes": unit}
         table.append(row | {"per_rank": op in dialect.PER_RANK_COUNT})
-    kinds: dict[str, Any] = {"op_id": frame.schema["op_id"], "datatype_id": frame.schema["datatype_id"], "op": pl.String}
+    kinds: dict[str, Any] = {
+        "op_id": frame.schema["op_id"],
+        "datatype_id": frame.schema["datatype_id"],
+        "op": pl.String,
+    }
     kinds |= {"datatype": pl.String, "element_bytes": pl.Int32, "per_rank": pl.Boolean}
     frame = frame.join(
         pl.DataFrame(table, schema=kinds), on=["op_id", "datatype_id"], how="left", maintain_order="left"
     )
-    sane = pl.when(pl.col("count") < _HUGE).then(pl.col("count").cast(pl.Int64))
-    printed = sane * pl.col("element_bytes")
+    frame = _possible(frame, state)
+    printed = pl.col("count").cast(pl.Int64) * pl.col("element_bytes")
     size = printed * pl.when("per_rank").then(pl.col("nranks").clip(1)).otherwise(1)
     share = pl.when(pl.col("op").is_in(["all-gather", "gather"])).then(printed).otherwise(size)
     got = pl.when(pl.col("op").is_in(["reduce-scatter", "scatter"])).then(printed).otherwise(size)
@@ -292,11 +296,23 @@ def _with_sizes(frame: pl.DataFrame, state: LogState, ops: list[str]) -> pl.Data
         size.alias("size_bytes"),
         share.alias("sent_bytes"),
         got.alias("received_bytes"),
-        sane.alias("count"),
+        pl.col("count").cast(pl.Int64),
         pl.when(reduces)
         .then(pl.col("redop").replace_strict(names, default="user", return_dtype=pl.String))
         .alias("reduce_op"),
     ).drop("op_id", "per_rank")
+
+
+def _possible(frame: pl.DataFrame, state: LogState) -> pl.DataFrame:
+    """Leave out records whose printed numbers no operation can have, and say how many."""
+    import polars as pl
+
+    amount = pl.col("count").cast(pl.Float64) * pl.col("element_bytes") * pl.col("nranks").clip(1)
+    kept = frame.filter(amount < _HUGE_BYTES)
+    lost = int(frame["records"].sum()) - int(kept["records"].sum())
+    if lost:
+        state.losses.append(f"{lost} records of impossible size left out")
+    return kept
 
 
 def time_bins(state: LogState, fold: Fold, ops: list[str]) -> list[dict[str, Any]]:

@@ -52,6 +52,10 @@ _BYTES_FROM: Version = (2, 4, 2)
 _BYTES_BELOW: Version = (2, 22, 0)
 
 
+# No job has more ranks; a larger number is damage, and nothing is sized by it.
+MAX_RANKS = 1 << 20
+
+
 def operation(printed: str) -> str:
     """Return the field's spelling of a printed operation name: ``AllReduce`` -> ``all-reduce``."""
     return OPERATIONS.get(printed.lower(), printed.lower())
@@ -86,14 +90,14 @@ def size_bytes(op: str, count: int, unit_bytes: int, nranks: int) -> int:
 
 def algorithm(printed: str) -> str:
     """Return the algorithm's slug from a printed name or number."""
-    if printed.isdigit():
+    if printed.isdecimal():
         return ALGORITHMS[int(printed)] if int(printed) < len(ALGORITHMS) else f"algorithm-{printed}"
     return printed.lower().replace("_", "-")
 
 
 def protocol(printed: str) -> str:
     """Return the protocol's slug from a printed name or number."""
-    if printed.isdigit():
+    if printed.isdecimal():
         return PROTOCOLS[int(printed)] if int(printed) < len(PROTOCOLS) else f"protocol-{printed}"
     return printed.lower()
 

@@ -15,21 +15,27 @@ Place = tuple[str, int]
 
 _TIMEOUT = re.compile(
     r"\[(?:PG[^\]]*? )?Rank (?P<rank>\d{1,7})\] Watchdog caught collective operation timeout: WorkNCCL\("
-    r"SeqNum=(?P<seq>\d+), OpType=(?P<op>\w+)(?:, NumelIn=(?P<nin>\d+), NumelOut=(?P<nout>\d+))?"
+    r"SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>\w+)(?:, NumelIn=(?P<nin>\d{1,20}), NumelOut=(?P<nout>\d{1,20}))?"
     r"[^)]*Timeout\(ms\)=(?P<limit>\d+)\)(?: ran for (?P<ran>\d+) milliseconds)?"
 )
 _PROGRESS = re.compile(
-    r"\[PG (?:ID )?(?P<pg>\S+)(?: PG GUID \S+)? Rank (?P<rank>\d{1,7})\].{0,200}?work: (?P<at>\d+), "
-    r"last enqueued NCCL work: (?P<enqueued>-?\d+), last completed NCCL work: (?P<completed>-?\d+)"
+    r"\[PG (?:ID )?(?P<pg>\S+)(?: PG GUID \S+)? Rank (?P<rank>\d{1,7})\].{0,200}?work: (?P<at>\d{1,20}), "
+    r"last enqueued NCCL work: (?P<enqueued>-?\d{1,20}), last completed NCCL work: (?P<completed>-?\d{1,20})"
 )
-_KILLED = re.compile(r"(?P<host>[\w.-]+): rank (?P<rank>\d{1,7}) (?:died from|exited because of) signal (?P<signal>\d+)")
-_WORLD = re.compile(r"using world size: (?P<world>\d+)(?P<rest>.*)")
-_DEGREE = re.compile(r"([\w-]+?)[ -](?:model[ -])?parallel[ -]size: (\d+)")
+_KILLED = re.compile(
+    r"(?P<host>[\w.-]+): rank (?P<rank>\d{1,7}) (?:died from|exited because of) signal (?P<signal>\d{1,3})\b"
+)
+_WORLD = re.compile(r"using world size: (?P<world>\d{1,7})\b(?P<rest>.*)")
+_DEGREE = re.compile(r"([\w-]+?)[ -](?:model[ -])?parallel[ -]size: (\d{1,7})\b")
 _ARGUMENT = re.compile(r"^\s*(?P<name>[a-z_]{4,60}) \.{2,} (?P<value>\S+)\s*$")
-_ITERATION = re.compile(r"iteration +(?P<n>\d+)/ *\d+ \|.*?elapsed time per iteration \((?P<unit>ms|s)\): (?P<t>[\d.]+)")
-_ITER_GENERIC = re.compile(r"^(?:iter|step)(?:ation)? (?P<n>\d+):.*?time: (?P<t>[\d.]+) ?(?P<unit>ms|s)\b")
-_TP_PP_RANK = re.compile(r"on \(tensor, pipeline\) model parallel rank \((\d+), (\d+)\)")
-_RAS_COUNT = re.compile(r"(?P<ranks>\d+) ranks? (?:have|has) launched up to operation (?P<op>\d+)")
+_ITERATION = re.compile(
+    r"iteration +(?P<n>\d{1,15})/ *\d+ \|.*?elapsed time per iteration \((?P<unit>ms|s)\): (?P<t>\d{1,15}(?:\.\d{1,15})?)"
+)
+_ITER_GENERIC = re.compile(
+    r"^(?:iter|step)(?:ation)? (?P<n>\d{1,15}):.*?time: (?P<t>\d{1,15}(?:\.\d{1,15})?) ?(?P<unit>ms|s)\b"
+)
+_TP_PP_RANK = re.compile(r"on \(tensor, pipeline\) model parallel rank \((\d{1,7}), (\d{1,7})\)")
+_RAS_COUNT = re.compile(r"\b(?P<ranks>\d{1,7}) ranks? (?:have|has) launched up to operation (?P<op>\d{1,18})\b")
 _RAS_RANK = re.compile(r"Rank (?P<rank>\d+) -- GPU \d+ managed by process \d+ on node (?P<node>\S+)")
 _RAS_COMM = re.compile(r"#\d+-\d+ \((?P<comm>[0-9a-f]{8,16})\) (?P<what>[A-Z]{4,20})")
 _VERSION = re.compile(r"(?P<kind>R?NCCL)(?: version|\*\*:) ?:? ?(?P<version>2\.\d{1,2}\.\d{1,2})\b")
@@ -131,7 +137,7 @@ def _launch(text: str, state: LogState, place: Place, rank: int | None, time_s: 
                 state.launch.setdefault(_DEGREE_NAMES[name], (int(value), where))
         return True
     argument = _ARGUMENT.match(text)
-    if argument is not None and argument["name"] in _ARGUMENT_NAMES and argument["value"].isdigit():
+    if argument is not None and argument["name"] in _ARGUMENT_NAMES and re.fullmatch(r"\d{1,7}", argument["value"]):
         state.launch.setdefault(_ARGUMENT_NAMES[argument["name"]], (int(argument["value"]), where))
         return True
     return False

@@ -59,22 +59,24 @@ RULES = (
     ),
     _rule(
         "tuning",
-        r"(?:(?P<op>\w+): *)?(?P<bytes>\d{1,20}) Bytes -> Algo (?P<algo>\w+) +proto (?P<proto>\w+) *"
-        r"(?:time (?P<time>[\d.eE+-]+))? *(?:channel\{Lo\.\.Hi\}=\{(?P<lo>\d+)\.\.(?P<hi>\d+)\})?(?P<rest>.*)$",
+        r"(?:(?P<op>\w+): *)?(?P<bytes>\d{1,18}) Bytes -> Algo (?P<algo>\w{1,40}) +proto (?P<proto>\w{1,40}) *"
+        r"(?:time (?P<time>[\d.eE+-]+))? *(?:channel\{Lo\.\.Hi\}=\{(?P<lo>\d{1,6})\.\.(?P<hi>\d{1,6})\})?(?P<rest>.*)$",
     ),
     _rule(
         "tuning-kernel",
-        r"(?P<op>\w+):? *\[(?P<path>[A-Za-z ]+)\]:? *(?P<bytes>\d{1,20}) Bytes -> *(?P<rest>\S.*)$",
+        r"(?P<op>\w+):? *\[(?P<path>[A-Za-z ]+)\]:? *(?P<bytes>\d{1,18}) Bytes -> *(?P<rest>\S.*)$",
     ),
     _rule("network", r"Using network (?P<name>.{1,80})$"),
     _rule("nics", r"NET/(?P<net>IB|Socket) *: Using (?P<list>\[0\].*)$"),
     _rule("ofi", r"NET/OFI Selected Provider is (?P<provider>[\w;.-]{1,60})(?: \(found (?P<nics>\d+) nics\))?.*$"),
     _rule("bootstrap", r"Bootstrap *: Using (?:\[0\])?(?P<interface>[\w.-]{1,40}):(?P<address>\S+).*$"),
     _rule("environment", r"(?P<name>NCCL_\w{1,80}) set (?:by \w+ )?to (?P<value>.{0,200}?)\.?$"),
-    _rule("version", r"(?:NCCL version|RCCL version *:?) ?(?P<version>\d+\.\d+(?:\.\d+)?)(?P<build>\S*).*$"),
+    _rule(
+        "version", r"(?:NCCL version|RCCL version *:?) ?(?P<version>\d{1,3}\.\d{1,3}(?:\.\d{1,5})?\b)(?P<build>\S*).*$"
+    ),
     _rule(
         "completion",
-        r"(?P<net>NET/\S+) *: Got completion (?:from peer (?P<peer>\S+) )?with (?:error|status=) ?(?P<status>\d+).*$",
+        r"(?P<net>NET/\S+) *: Got completion (?:from peer (?P<peer>\S+) )?with (?:error|status=) ?(?P<status>\d{1,9})\b.*$",
     ),
     _rule(
         "async",
@@ -91,9 +93,10 @@ STRUCTURED = re.compile(
 )
 # A launch (group) counter of an API call; nothing in it that the collective's own line does not say.
 _KEYED = re.compile(r"(\w+) (\S+)")
-_TREE = re.compile(r"\[(\d{1,4})\] (-?\d+(?:/-?\d+)*)->(-?\d+)->(-?\d+(?:/-?\d+)*)")
-_NIC = re.compile(r"\[(\d+)\]([\w.-]+)(?::(\d+))?(?:/(\w+))?")
-_PROXY_RANK = re.compile(r"/(\d{1,4})(?:\((\d+)\))?")
+_NODE = r"-?\d{1,7}"
+_TREE = re.compile(rf"\[(\d{{1,4}})\] ({_NODE}(?:/{_NODE})*)->({_NODE})->({_NODE}(?:/{_NODE})*)(?!\d)")
+_NIC = re.compile(r"\[(\d{1,6})\]([\w.-]+)(?::(\d+))?(?:/(\w+))?")
+_PROXY_RANK = re.compile(r"/(\d{1,4})(?:\((\d{1,7})\))?")
 
 
 def parse(text: str) -> tuple[str, re.Match[str]] | None:

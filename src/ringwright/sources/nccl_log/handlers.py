@@ -14,6 +14,7 @@ from ringwright.sources.nccl_log.state import ErrorLine, LogState
 Place = tuple[str, int]
 # User-made reduce operations print a number of their own per rank; one code lets the ranks meet.
 USER_REDUCE_OP = 5
+_POINTER = re.compile(r"0x[0-9a-fA-F]{1,16}")
 
 
 @dataclass(slots=True)
@@ -88,16 +89,16 @@ def _init(match: re.Match[str], segment: Segment, state: LogState, place: Place)
         "phase": match["phase"],
     }
     thread = (segment.host, segment.pid, segment.tid)
-    if match["what"] != "Init":
-        return
+    if match["what"] != "Init" or fields["rank"] >= fields["nranks"]:
+        return  # the end of a communicator; or a rank that cannot be
     handle = state.initialise(thread, segment.device, fields, place)
     handle.rank = fields["rank"]
     handle.comm_id = fields["comm_id"] or handle.comm_id
-    handle.device = int(said.get("cudaDev", handle.device))
-    handle.nvml = int(said.get("nvmlDev", handle.nvml))
+    handle.device = _small(said.get("cudaDev"), handle.device)
+    handle.nvml = _small(said.get("nvmlDev"), handle.nvml)
     handle.bus_id = said.get("busId", handle.bus_id)
     handle.call = match["call"] or handle.call
-    handle.parent = int(said["parent"], 16) if said.get("parent", "").startswith("0x") else handle.parent
+    handle.parent = int(said["parent"], 16) if _POINTER.fullmatch(said.get("parent", "")) else handle.parent
     handle.color = int(said["color"]) if re.fullmatch(r"-?\d{1,12}", said.get("color", "")) else handle.color
     if match["phase"] == "START":
         handle.started = True
@@ -105,6 +106,11 @@ def _init(match: re.Match[str], segment: Segment, state: LogState, place: Place)
     else:
         handle.completed = True
         state.finish(thread, handle.index)
+
+
+def _small(text: str | None, otherwise: int) -> int:
+    """Return a device number, or what was known before where the text is none."""
+    return int(text) if text is not None and re.fullmatch(r"-?\d{1,5}", text) else otherwise
 
 
 def _nodes(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
@@ -146,7 +152,7 @@ def _tuning(match: re.Match[str], segment: Segment, state: LogState, place: Plac
 
 def _tuning_kernel(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
     path = match["path"].strip().lower().replace(" ", "-")
-    found = re.search(r"n[cC]hannels (\d+)", match["rest"])
+    found = re.search(r"n[cC]hannels (\d{1,6})\b", match["rest"])
     key = (dialect.operation(match["op"]), int(match["bytes"]), path, "-", int(found[1]) if found else 0)
     state.tuning[key] += 1
 

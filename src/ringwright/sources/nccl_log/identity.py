@@ -11,6 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from ringwright.sources.nccl_log import dialect
 from ringwright.sources.nccl_log.state import Handle, LogState
 
 Process = tuple[str, int]
@@ -52,7 +53,11 @@ def identify(state: LogState, said_ranks: dict[int, int]) -> Identity:
         handle.index for handle, was in zip(state.handles, before, strict=True) if was != (handle.host, handle.pid)
     }
     alias = _aliases(state, damaged)
-    handles = [handle for handle in state.handles if handle.index not in alias]
+    handles = [
+        handle
+        for handle in state.handles
+        if handle.index not in alias and 0 < handle.nranks <= dialect.MAX_RANKS  # else the line was damaged
+    ]
     groups: list[Group] = []
     unnamed: list[Handle] = []
     by_name: dict[tuple[str, int], list[Handle]] = defaultdict(list)
@@ -288,6 +293,7 @@ def _place(handle: Handle) -> tuple[str, int, int]:
 
 def _world(state: LogState, groups: list[Group]) -> int | None:
     """Return how many ranks the job has, by its launch arguments or its largest communicator."""
-    if "world" in state.launch:
-        return state.launch["world"][0]
+    said = state.launch.get("world", (0, ""))[0]
+    if 0 < said <= dialect.MAX_RANKS:
+        return said
     return max((group.size for group in groups), default=None)

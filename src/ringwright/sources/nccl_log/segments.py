@@ -20,9 +20,9 @@ _STAMP = r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
 _LAUNCHERS = [
     re.compile(rf"^(?P<stamp>{_STAMP}) (?:stdout|stderr) [FP] "),  # container runtimes
     re.compile(rf"^(?P<stamp>{_STAMP}):?\s+"),
-    re.compile(r"^\[\d+,(?P<rank>\d+)\](?:<std(?:out|err|diag)>)?:\s?"),  # mpirun --tag-output
+    re.compile(r"^\[\d+,(?P<rank>\d{1,7})\](?:<std(?:out|err|diag)>)?:\s?"),  # mpirun --tag-output
     re.compile(r"^(?:\[default\d+\]:|\[\d+\] (?=\[rank))"),
-    re.compile(r"^\[rank(?P<rank>\d+)\]:\s?"),  # torchrun
+    re.compile(r"^\[rank(?P<rank>\d{1,7})\]:\s?"),  # torchrun
     re.compile(r"^(?P<rank>\d{1,6}): "),  # srun --label
     re.compile(r"^\((?:[\w.]+ )?(?:pid=\d+)(?:, ip=[^)]*)?\) "),  # Ray
     re.compile(r"^\x1b\[[0-9;]*m"),

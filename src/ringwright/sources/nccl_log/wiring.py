@@ -84,6 +84,8 @@ def _take(
             lists[channel] = (ranks, more)
     elif fact.kind == "trees":
         for channel, down, own, up in fact.data:
+            if not 0 <= own < size:
+                continue
             wiring.tree_edges[channel].update((child, own) for child in down if child < size)
             wiring.tree_edges[channel].update((own, parent) for parent in up if parent < size)
     else:
