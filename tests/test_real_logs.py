@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 import pytest
+from tests.shared_data import needs_shared_data, real
 
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
-from tests.shared_data import needs_shared_data, real
 
 pytestmark = needs_shared_data
 
@@ -32,7 +32,18 @@ LOGS = {
     "rccl": "real/nccl-logs/rccl_replayer_readme_excerpt.log",
     "tuning": "real/nccl-logs/eunomia_p3-allgather-reducescatter-sweep.md",
 }
-HEALTHY = ("megatron", "bench64", "bench16", "bench4", "vae-healthy", "resnet50", "tensorflow", "titan", "ray", "tuning")
+HEALTHY = (
+    "megatron",
+    "bench64",
+    "bench16",
+    "bench4",
+    "vae-healthy",
+    "resnet50",
+    "tensorflow",
+    "titan",
+    "ray",
+    "tuning",
+)
 
 
 @cache
@@ -145,7 +156,10 @@ def test_missing_ranks_are_stated_not_guessed() -> None:
     assert found["pair_bytes"] == []
     operation = found["operations"][0]
     assert (operation["count"], operation["records"]) == (2, 4)
-    assert operation["size_histogram"] == [{"size_bytes": 28_266_288, "count": 1}, {"size_bytes": 29_528_912, "count": 1}]
+    assert operation["size_histogram"] == [
+        {"size_bytes": 28_266_288, "count": 1},
+        {"size_bytes": 29_528_912, "count": 1},
+    ]
     assert any("3 of 128 ranks" in text for text in found["warnings"])
 
 
