@@ -172,6 +172,7 @@ class Trace:
 
     tables: Mapping[str, pl.LazyFrame]
     meta: Mapping[str, Any] = field(default_factory=dict)
+    held: Any = field(default=None, repr=False, compare=False)  # keeps a temporary folder of events alive
 
     @classmethod
     def of(cls, frames: Mapping[str, pl.DataFrame], meta: Mapping[str, Any] | None = None) -> Trace:
@@ -221,7 +222,7 @@ class Trace:
         """Write the Trace as a folder of Parquet files and return it; refuse to overwrite without ``force``."""
         target = claim_folder(Path(path), force=force)
         for name, frame in self.tables.items():
-            frame.collect().write_parquet(target / f"{name}.parquet")
+            frame.sink_parquet(target / f"{name}.parquet")
         write_meta(target, self.meta)
         return target
 

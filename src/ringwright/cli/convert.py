@@ -58,7 +58,7 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
         if not redact:
             raise UsageError("--format log rewrites a log", remedy="add --redact")
         return log.log(reading.raw(paths), output, salt=salt, force=force)
-    trace = reading.trace(paths)
+    trace = reading.trace(paths, events="all")
     if redact:
         from ringwright.exports.redact import redact as redacted
 

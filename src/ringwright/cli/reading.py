@@ -29,12 +29,12 @@ def inputs(paths: tuple[str, ...], *, sample: bool = False) -> list[str]:
     return ["-" if path == STDIN else path for path in paths]
 
 
-def trace(paths: list[str]) -> Trace:
-    """Return the Trace of some inputs."""
+def trace(paths: list[str], *, events: str = "auto") -> Trace:
+    """Return the Trace of some inputs; ``events`` as in ``ringwright.read``."""
     from ringwright.sources import read
 
     with counter("reading") as advance:
-        return read(paths, progress=advance)
+        return read(paths, events=events, progress=advance)
 
 
 def summary(paths: list[str], *, strict: bool = False) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.nccl_log import dialect
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 SOURCE = "nccl-log"
 
 
-def build(state: LogState, fold: Fold, ops: list[str], names: list[str]) -> Trace:
+def build(state: LogState, fold: Fold, ops: list[str], names: list[str], held: Any = None) -> Trace:
     """Return the Trace; nothing is guessed without a row in ``claims`` that says so."""
     import polars as pl
 
@@ -25,16 +26,16 @@ def build(state: LogState, fold: Fold, ops: list[str], names: list[str]) -> Trac
 
     identity = identify(state, fold.global_rank)
     wirings = wire(state, identity)
-    events = [event_rows(state, fold, ops, identity, names), rows("events", _other_events(state, identity))]
+    events = [event_rows(state, fold, ops, identity, names), rows("events", _other_events(state, identity)).lazy()]
     frames = {
-        "events": pl.concat(events),
         "communicators": rows("communicators", _communicators(state, identity)),
         "topology": rows("topology", _topology(state, identity, wirings)),
         "links": rows("links", time_bins(state, fold, ops)),
         "claims": rows("claims", _claims(state, identity, fold)),
         "ledger": rows("ledger", state.ledger.rows()),
     }
-    return Trace.of(frames, _meta(state, fold, identity, names))
+    trace = Trace.of(frames, _meta(state, fold, identity, names))
+    return replace(trace, tables={**trace.tables, "events": pl.concat(events)}, held=held)
 
 
 def _meta(state: LogState, fold: Fold, identity: Identity, names: list[str]) -> dict[str, Any]:
@@ -44,7 +45,7 @@ def _meta(state: LogState, fold: Fold, identity: Identity, names: list[str]) -> 
         "nccl_versions": sorted(state.versions, key=dialect.parse_version),
         "library": "rccl" if state.rccl else "nccl",
         "world": identity.world,
-        "folded": fold.rows is None,
+        "folded": fold.rows is None and not fold.parts,
         "records": fold.records,
         "losses": state.losses,
         "errors_dropped": state.errors_dropped,

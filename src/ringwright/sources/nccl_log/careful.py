@@ -18,7 +18,7 @@ from ringwright.sources.nccl_log.state import LogState
 WAITING = 64
 NEAR = 12  # lines within which the rest of a line that ended early is believed
 _CUT = ("refused", "cut line, its other part not found")
-_JOINED = ("repaired", "cut line put together with its other part")
+JOINED = ("repaired", "cut line put together with its other part")
 
 
 @dataclass(eq=False)
@@ -56,7 +56,7 @@ class CarefulReader:
     def unmarked(self, text: str, place: Place) -> None:
         """Take a line that nothing marks as NCCL's, right after a head: it may be the tail."""
         if text.strip() and self._orphan(text, place, None):
-            self.state.ledger.move(place[0], ("other", "not an NCCL line"), _JOINED, place[1], text.strip())
+            self.state.ledger.move(place[0], ("other", "not an NCCL line"), JOINED, place[1], text.strip())
 
     def _prefixed(self, parts: Split, place: Place) -> tuple[str, str]:
         lead, segments = self._mend_hosts(parts.lead, parts.segments)
@@ -76,7 +76,7 @@ class CarefulReader:
     def _lead(self, lead: str, place: Place, parts: Split) -> tuple[str, str]:
         """Text before the first prefix: a tail, a framework's line, a head cut inside its prefix, or noise."""
         if self._orphan(lead, place, parts.stamp_s):
-            return _JOINED
+            return JOINED
         outcome = ("repaired", "other text before the prefix")
         if not framework.read(lead, self.state, place, parts.rank, parts.stamp_s) and len(lead) < 512:
             self._wait(lead, place, outcome, interrupted=True)
@@ -141,7 +141,7 @@ class CarefulReader:
         if framework.read(text, self.state, place, parts.rank, parts.stamp_s):
             return ("understood", "framework line")
         if self._heads and self._orphan(text, place, parts.stamp_s):
-            return _JOINED
+            return JOINED
         return self._without_prefix(text, place, parts)
 
     def _without_prefix(self, text: str, place: Place, parts: Split) -> tuple[str, str]:
@@ -184,7 +184,7 @@ class CarefulReader:
             if isinstance(taken, CollRecord):
                 self.records.append(taken)
             if head.place != place:
-                self.state.ledger.move(head.place[0], head.counted, _JOINED, head.place[1], head.raw)
+                self.state.ledger.move(head.place[0], head.counted, JOINED, head.place[1], head.raw)
             return True
         return False
 

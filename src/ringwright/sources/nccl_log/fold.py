@@ -7,6 +7,7 @@ their entries. Rows are kept beside that as long as there are few.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.native import Joiner
@@ -39,7 +40,7 @@ ROWS_IN_MEMORY = 1_000_000
 class Fold:
     """Takes columns of records; ends as entries per group of equal size, totals per handle, and perhaps rows."""
 
-    def __init__(self, keep_rows: int = ROWS_IN_MEMORY) -> None:
+    def __init__(self, keep_rows: int = ROWS_IN_MEMORY, spill: Path | None = None) -> None:
         self.joiner = Joiner()
         self.records = 0
         self.group_of: list[int] = []  # handle -> its number of ranks
@@ -50,7 +51,9 @@ class Fold:
         self.first_time_s = float("inf")
         self.last_time_s = float("-inf")
         self.rows: list[dict[str, Column]] | None = []
+        self.parts: list[Path] = []
         self._keep_rows = keep_rows
+        self._spill = spill
 
     def know(self, handle: int, nranks: int) -> None:
         """Register a handle; indices come in order."""
@@ -112,9 +115,22 @@ class Fold:
             self.time_bins[bin_key] = self.time_bins.get(bin_key, 0) + count
 
     def _keep(self, columns: dict[str, Column]) -> None:
-        if self.rows is None:
+        if self.rows is not None:
+            self.rows.append(columns)
+            if self.records <= self._keep_rows:
+                return
+            # Too many to hold: they go to disk if every row is wanted, else the fold answers instead.
+            held, self.rows = self.rows, None
+            for block in held if self._spill is not None else ():
+                self._write(block)
+        elif self._spill is not None:
+            self._write(columns)
+
+    def _write(self, columns: dict[str, Column]) -> None:
+        import polars as pl
+
+        if self._spill is None:
             return
-        if self.records > self._keep_rows:
-            self.rows = None  # too many to hold: the fold answers instead
-            return
-        self.rows.append(columns)
+        part = self._spill / f"part-{len(self.parts):06d}.parquet"
+        pl.DataFrame(columns).write_parquet(part, compression="lz4")
+        self.parts.append(part)

@@ -7,44 +7,57 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.native import Scanner
 from ringwright.sources.inputs import Chunk, Source, chunks
 from ringwright.sources.nccl_log import framework
-from ringwright.sources.nccl_log.careful import CarefulReader
+from ringwright.sources.nccl_log.careful import JOINED, CarefulReader
 from ringwright.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, Fold
 from ringwright.sources.nccl_log.segments import PREFIX
 from ringwright.sources.nccl_log.state import LogState
+from ringwright.sources.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 Progress = Callable[[int], None]
+Process = tuple[str, int]
 _LONGEST_CAREFUL = 65_536
 _PEEK_LINES = 6
 
 
-def read_log(sources: list[Source], *, keep_rows: int = ROWS_IN_MEMORY, progress: Progress | None = None) -> Trace:
-    """Return the Trace of NCCL or RCCL logs. Above ``keep_rows`` records the events come folded, weighted rows."""
+def read_log(
+    sources: list[Source],
+    *,
+    keep_rows: int = ROWS_IN_MEMORY,
+    every_row: bool = False,
+    progress: Progress | None = None,
+) -> Trace:
+    """Return the Trace of NCCL or RCCL logs. Above ``keep_rows`` records the events come folded, weighted rows; with
+    ``every_row`` they go through a temporary folder instead and stay one row each."""
     from ringwright.sources.nccl_log.build import build
 
-    reader = LogReader(keep_rows, progress)
+    held = TemporaryFolder() if every_row else None
+    reader = LogReader(keep_rows, progress, held.path if held else None)
     for source in sources:
         reader.take(source)
     if not reader.lines:
         names = ", ".join(source.name for source in sources[:3])
         raise InputError("the input is empty", where=names, remedy="ringwright summary --sample")
-    return build(reader.state, reader.fold, reader.ops, [source.name for source in sources])
+    return build(reader.state, reader.fold, reader.ops, [source.name for source in sources], held)
 
 
 class LogReader:
     """State of one reading: scanners per thread, the careful reader, the fold."""
 
-    def __init__(self, keep_rows: int = ROWS_IN_MEMORY, progress: Progress | None = None) -> None:
+    def __init__(
+        self, keep_rows: int = ROWS_IN_MEMORY, progress: Progress | None = None, spill: Path | None = None
+    ) -> None:
         self.state = LogState()
-        self.fold = Fold(keep_rows)
+        self.fold = Fold(keep_rows, spill)
         self.ops: list[str] = []
         self.files: list[str] = []
         self.lines = 0
@@ -91,7 +104,8 @@ class LogReader:
 
     def _absorb(self, chunk: Chunk, scanned: dict[str, Any], scanner: Any) -> None:
         ledger, file = self.state.ledger, chunk.source
-        clean = len(scanned["line"])
+        records, repaired = len(scanned["line"]), len(scanned["repaired"])
+        clean = records - repaired
         lines = int(scanned["lines"])
         first, self._first_line = self._first_line, self._first_line + lines
         scanned["line"] += first
@@ -100,19 +114,28 @@ class LogReader:
         self.lines += lines
         if clean:
             ledger.add(file, "understood", "NCCL line", lines=clean)
+        if repaired:
+            line, offset, length = scanned["repaired"][0].tolist()
+            example = _text(chunk.data, offset, length).strip()[:200]
+            ledger.add(file, *JOINED, first + line, example, lines=repaired)
         if int(scanned["blank"]):
             ledger.add(file, "other", "blank", lines=int(scanned["blank"]))
         if int(scanned["other"]):
             ledger.add(file, "other", "not an NCCL line", lines=int(scanned["other"]))
-        for prefix, _, _ in scanner.handles()[self._hosts_known.get(id(scanner), 0) :]:
+        handles = scanner.handles()
+        for prefix, _, _ in handles[self._hosts_known.get(id(scanner), 0) :]:
             self._careful.know_host(prefix.partition(":")[0])
-        self._hosts_known[id(scanner)] = len(scanner.handles())
+        self._hosts_known[id(scanner)] = len(handles)
+        known = self._map(scanner)
+        launched = known.launched(scanned)
         for line, offset, length in careful:
+            self._launch(launched, line)
             self._careful.line(_text(chunk.data, offset, length), (file, line))
             if self._careful.left_a_head:
                 self._peek(chunk, offset + length + 1, line + 1)
-        if clean:
-            self._clean(file, first, scanned, scanner)
+        self._launch(launched)
+        if records:
+            self._clean(file, first, scanned, known)
         self._dirty()
         if self._progress:
             self._progress(len(chunk.data))
@@ -129,8 +152,16 @@ class LogReader:
                 self._careful.unmarked(_text(raw, 0, length), (chunk.source, line + ahead))
             offset += length + 1
 
-    def _clean(self, file: str, first: int, scanned: dict[str, Any], scanner: Any) -> None:
-        known = self._maps.setdefault(id(scanner), _ScannerMap(scanner, self))
+    def _launch(self, launched: deque[tuple[int, Process, int]], before: int | None = None) -> None:
+        """Believe the first rank that a launcher gives a process, in the order of the lines."""
+        while launched and (before is None or launched[0][0] < before):
+            _, process, rank = launched.popleft()
+            self.state.process_rank.setdefault(process, rank)
+
+    def _map(self, scanner: Any) -> _ScannerMap:
+        return self._maps.setdefault(id(scanner), _ScannerMap(scanner, self))
+
+    def _clean(self, file: str, first: int, scanned: dict[str, Any], known: _ScannerMap) -> None:
         handle, op = known.translate(scanned, (file, first))
         columns = {name: scanned[name] for name in ROW_COLUMNS if name in scanned}
         columns |= {"handle": handle, "op": op, "file": _full(len(handle), len(self.files) - 1)}
@@ -195,6 +226,21 @@ class _ScannerMap:
         self._count(scanned["handle"])
         handle = np.asarray(self._handles, np.int32)[scanned["handle"]]
         return self._epochs(handle, scanned, since), np.asarray(self._ops, np.int32)[scanned["op"]]
+
+    def launched(self, scanned: dict[str, Any]) -> deque[tuple[int, Process, int]]:
+        """Return (line, process, rank) where a launcher first names a handle's rank, in the order of the lines."""
+        import numpy as np
+
+        rows = np.flatnonzero(scanned["launch_rank"] >= 0)
+        if not len(rows):
+            return deque()
+        handles = self._scanner.handles()
+        numbers, first = np.unique(scanned["handle"][rows], return_index=True)
+        found: list[tuple[int, Process, int]] = []
+        for number, row in zip(numbers.tolist(), rows[first].tolist(), strict=True):
+            host, pid, _ = _who(handles[number][0])
+            found.append((int(scanned["line"][row]), (host, pid), int(scanned["launch_rank"][row])))
+        return deque(sorted(found))
 
     def _count(self, handle: Any) -> None:
         import numpy as np
