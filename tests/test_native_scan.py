@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.native import twin
+from ringwright.native import twin, twin_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -67,7 +67,7 @@ def test_a_clean_line_becomes_a_row(made: Any) -> None:
     row = {name: result[name].tolist()[0] for name, _ in twin._COLUMNS}
     assert math.isnan(row.pop("time_s"))
     assert row == {
-        "handle": 0, "op": 0, "op_count": 26, "count": 25, "datatype": 7, "redop": 0, "root": 3, "global_rank": -1,
+        "handle": 0, "op": 0, "op_count": 26, "count": 25, "datatype": 7, "redop": 0, "root": 3, "global_rank": -1, "launch_rank": -1,
         "line": 101, "stream": 254, "inplace": 1,
     }  # fmt: skip
     assert (result["lines"], result["blank"], result["other"]) == (2, 1, 0)
@@ -195,7 +195,7 @@ def test_careful_spans_point_into_the_chunk(made: Any) -> None:
 
 
 def test_a_very_long_line_is_careful_whatever_it_holds(made: Any) -> None:
-    longest = CLEAN + b" " * (twin.LONGEST_LINE_BYTES - len(CLEAN))
+    longest = CLEAN + b" " * (twin_lines.LONGEST_LINE_BYTES - len(CLEAN))
     data = b"\n".join([longest, longest + b" ", b" " * 65537, b"-" * 65537, b"-" * 65536])
     _, result = scan(made, data)
     assert result["line"].tolist() == [1]

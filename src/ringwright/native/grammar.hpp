@@ -18,7 +18,7 @@ struct Collective {
     std::string_view op;
     uint64_t op_count = 0, sendbuff = 0, recvbuff = 0, count = 0, comm = 0, stream = 0;
     uint64_t datatype = 0, redop = 0, root = 0, nranks = 0;
-    int64_t global_rank = -1;
+    int64_t global_rank = -1, launch_rank = -1;
     double time_s = std::numeric_limits<double>::quiet_NaN();
 };
 

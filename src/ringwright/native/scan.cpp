@@ -57,11 +57,13 @@ nb::dict scan_columns(Columns&& found) {
     out["redop"] = to_numpy(std::move(found.redop));
     out["root"] = to_numpy(std::move(found.root));
     out["global_rank"] = to_numpy(std::move(found.global_rank));
+    out["launch_rank"] = to_numpy(std::move(found.launch_rank));
     out["time_s"] = to_numpy(std::move(found.time_s));
     out["line"] = to_numpy(std::move(found.line));
     out["stream"] = to_numpy(std::move(found.stream));
     out["inplace"] = to_numpy(std::move(found.inplace));
     out["careful"] = to_numpy(std::move(found.careful), 3);
+    out["repaired"] = to_numpy(std::move(found.repaired), 3);
     out["lines"] = found.lines;
     out["blank"] = found.blank;
     out["other"] = found.other;

@@ -1,8 +1,10 @@
 """The meaning of the native scanner and joiner, in plain Python: the same results, some thirty times slower.
 
-``Scanner`` reads chunks of an NCCL debug log. A *clean* COLL line obeys the grammar ``_CLEAN`` to the byte and becomes
-one row of columns; a *careful* line is returned as a span for a patient reader; blank and other lines are only counted,
-so that ``lines == rows + careful + blank + other`` always holds.
+``Scanner`` reads chunks of an NCCL debug log. A *clean* COLL line obeys the grammar of ``twin_lines`` to the byte, behind
+launcher prefixes or not, and becomes one row of columns. Two *repaired* lines, one that begins one clean line and ends
+with all of another's, and one soon after that goes on with the first, become two rows. A *careful* line is returned as a
+span for a patient reader; blank and other lines are only counted, so that ``lines == rows + careful + blank + other``
+always holds.
 
 ``Joiner`` joins records of many members into logical operations. A *signature* is (group, op, count, datatype, redop,
 root); an *entry* is one (signature, op_count, occurrence), where occurrence says how often the same member had shown
@@ -12,8 +14,6 @@ contents.
 
 from __future__ import annotations
 
-import datetime as dt
-import math
 import re
 import threading
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -21,37 +21,29 @@ from typing import TYPE_CHECKING, Any, TypedDict
 import numpy as np
 import numpy.typing as npt
 
+from ringwright.native import twin_lines
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from typing_extensions import Buffer
 
-LONGEST_LINE_BYTES = 65536
+    from ringwright.native.twin_lines import Clean
+
 MOST_OPS = 256
 MOST_MEMBERS = 1 << 20
 
-_POINTER = rb"(0x[0-9a-fA-F]{1,16}|0|\(nil\))"
-_CLEAN = re.compile(
-    rb"(?:\[([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?\] )?"
-    rb"([A-Za-z0-9._-]{1,255}:([0-9]{1,10}):([0-9]{1,10}) \[([0-9]{1,10})\])"
-    rb" NCCL INFO ([A-Za-z]{1,32}): opCount ([0-9a-fA-F]{1,16})"
-    rb" sendbuff %(pointer)b recvbuff %(pointer)b count ([0-9]{1,20})"
-    rb" datatype ([0-9]{1,5}) op ([0-9]{1,5}) root ([0-9]{1,10})"
-    rb" comm %(pointer)b \[nranks=([0-9]{1,10})\] stream %(pointer)b"
-    rb"(?: task ([0-9]{1,10}) globalrank ([0-9]{1,10}))?[ \r]*" % {b"pointer": _POINTER}
-)
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_INT16_MAX = 2**15 - 1
-_INT32_MAX = 2**31 - 1
-_UINT64_MAX = 2**64 - 1
+_LONGEST_CUT = 4096
+_FARTHEST_TAIL = 6
+_BEFORE_NCCL = re.compile(rb"([A-Za-z0-9._-]+):[0-9]+:[0-9]+ \[[0-9]+\]\Z")
 
 
 class ScanResult(TypedDict):
-    """One chunk: twelve columns of n clean lines, the k careful spans, and the counts of all lines.
+    """One chunk: thirteen columns of n records, the k careful and m repaired spans, and the counts of all lines.
 
     ``time_s`` is in seconds since 1970 as if the log's clock were UTC (NaN: no time stamp), ``global_rank`` is -1 where
-    RCCL did not print it, ``line`` is absolute. ``careful`` is (k, 3): absolute line, offset in the chunk, length in
-    bytes without the newline.
+    RCCL did not print it and ``launch_rank`` where no launcher did, ``line`` is absolute. ``careful`` is (k, 3) and
+    ``repaired`` (m, 3): absolute line, offset in the chunk, length in bytes without the newline.
     """
 
     handle: npt.NDArray[np.int32]
@@ -62,11 +54,13 @@ class ScanResult(TypedDict):
     redop: npt.NDArray[np.int16]
     root: npt.NDArray[np.int32]
     global_rank: npt.NDArray[np.int32]
+    launch_rank: npt.NDArray[np.int32]
     time_s: npt.NDArray[np.float64]
     line: npt.NDArray[np.int64]
     stream: npt.NDArray[np.uint64]
     inplace: npt.NDArray[np.uint8]
     careful: npt.NDArray[np.int64]
+    repaired: npt.NDArray[np.int64]
     lines: int
     blank: int
     other: int
@@ -95,6 +89,7 @@ _COLUMNS: _Names = (
     ("redop", np.int16),
     ("root", np.int32),
     ("global_rank", np.int32),
+    ("launch_rank", np.int32),
     ("time_s", np.float64),
     ("line", np.int64),
     ("stream", np.uint64),
@@ -126,26 +121,8 @@ class Scanner:
         lines = text.split(b"\n")
         if not lines[-1]:
             lines.pop()
-        rows: list[tuple[Any, ...]] = []
-        careful: list[tuple[int, int, int]] = []
-        blank = other = offset = 0
-        for number, line in enumerate(lines, first_line):
-            with self._alone:
-                row = self._row(line, number)
-            if row is not None:
-                rows.append(row)
-            elif len(line) > LONGEST_LINE_BYTES:
-                careful.append((number, offset, len(line)))
-            elif not line.strip(b" \r"):
-                blank += 1
-            elif self._needles.search(line):
-                careful.append((number, offset, len(line)))
-            else:
-                other += 1
-            offset += len(line) + 1
-        result: dict[str, Any] = _columns(rows, _COLUMNS)
-        result["careful"] = np.array(careful, dtype=np.int64).reshape(-1, 3)
-        return ScanResult(**{**result, "lines": len(lines), "blank": blank, "other": other})  # type: ignore[typeddict-item]
+        with self._alone:
+            return self._scan(lines, first_line)
 
     def handles(self) -> list[tuple[str, int, int]]:
         """Return (``HOST:PID:TID [DEV]``, communicator pointer, ranks) of every handle so far, by number."""
@@ -155,43 +132,84 @@ class Scanner:
         """Return the operation names seen so far, by number."""
         return [name.decode("latin-1") for name in self._ops]
 
-    def _row(self, line: bytes, number: int) -> tuple[Any, ...] | None:
-        if len(line) > LONGEST_LINE_BYTES or (match := _CLEAN.fullmatch(line)) is None:
+    def _scan(self, lines: list[bytes], first_line: int) -> ScanResult:
+        rows: list[tuple[Any, ...]] = []
+        spans: dict[str, list[tuple[int, int, int]]] = {"careful": [], "repaired": []}
+        counts = {"lines": len(lines), "blank": 0, "other": 0}
+        offset, tail = 0, -1
+        for index, line in enumerate(lines):
+            kind, farther = ("repaired", tail) if index == tail else self._take(lines, index, first_line + index, rows)
+            tail = farther if kind == "repaired" else tail
+            if kind in spans:
+                spans[kind].append((first_line + index, offset, len(line)))
+            elif kind in counts:
+                counts[kind] += 1
+            offset += len(line) + 1
+        result: dict[str, Any] = _columns(rows, _COLUMNS)
+        result |= {kind: np.array(found, dtype=np.int64).reshape(-1, 3) for kind, found in spans.items()}
+        return ScanResult(**{**result, **counts})  # type: ignore[typeddict-item]
+
+    def _take(self, lines: list[bytes], index: int, number: int, rows: list[tuple[Any, ...]]) -> tuple[str, int]:
+        """Add the rows of one line; return what kind of line it is and, of a repaired one, where its rest stands."""
+        line = lines[index]
+        found = twin_lines.parse_row(line)
+        if found is not None and (found.op in self._ops or len(self._ops) < MOST_OPS):
+            self._ops.setdefault(found.op, len(self._ops))
+            self._handles.setdefault((found.prefix, found.comm, found.nranks), len(self._handles))
+            rows.append(self._row(found, number))
+            return "row", -1
+        mended = self._mend(lines, index)
+        if mended is not None:
+            rows.extend(self._row(each, number) for each in mended[:2])
+            return "repaired", mended[2]
+        if len(line) > twin_lines.LONGEST_LINE_BYTES:
+            return "careful", -1
+        if not line.strip(b" \r"):
+            return "blank", -1
+        return "careful" if self._needles.search(line) else "other", -1
+
+    def _row(self, found: Clean, number: int) -> tuple[Any, ...]:
+        handle = self._handles[found.prefix, found.comm, found.nranks]
+        what = (found.op_count, found.count, found.datatype, found.redop, found.root, found.global_rank)
+        when = (found.launch_rank, found.time_s, number)
+        return handle, self._ops[found.op], *what, *when, found.stream, found.inplace
+
+    def _known(self, found: Clean) -> bool:
+        return found.op in self._ops and (found.prefix, found.comm, found.nranks) in self._handles
+
+    def _mend(self, lines: list[bytes], index: int) -> tuple[Clean, Clean, int] | None:
+        """Take apart a line that begins one clean line and ends with all of another's; find where the first goes on.
+
+        Only handles and operations known already will do: what is made of pieces must introduce nothing.
+        """
+        line = lines[index]
+        cut = self._find_whole(line) if len(line) <= _LONGEST_CUT else None
+        if cut is None or not cut[0] or twin_lines.parse(line[: cut[0]]):
             return None
-        fields = match.groups()
-        time_s = _time_s(fields[:6], fields[6]) if fields[0] is not None else math.nan
-        prefix, pid, tid, device, name, op_count, send, receive, count, datatype, redop, root = fields[7:19]
-        comm, nranks, stream, task, rank = fields[19:]
-        narrow = [int(datatype), int(redop)]
-        wide = [int(each) for each in (pid, tid, device, root, nranks, task or b"0", rank or b"0")]
-        if max(narrow) > _INT16_MAX or max(wide) > _INT32_MAX or int(count) > _UINT64_MAX or time_s is None:
-            return None
-        if (op := self._op(name)) is None:
-            return None
-        key = (prefix, _address(comm), int(nranks))
-        handle = self._handles.setdefault(key, len(self._handles))
-        global_rank = -1 if rank is None else int(rank)
-        head = (handle, op, int(op_count, 16), int(count), *narrow, int(root), global_rank, time_s, number)
-        return *head, _address(stream), int(_address(send) == _address(receive))
-
-    def _op(self, name: bytes) -> int | None:
-        if name not in self._ops and len(self._ops) == MOST_OPS:
-            return None
-        return self._ops.setdefault(name, len(self._ops))
-
-
-def _address(text: bytes) -> int:
-    return int(text, 16) if text.startswith(b"0x") else 0
-
-
-def _time_s(parts: tuple[bytes, ...], fraction: bytes | None) -> float | None:
-    try:
-        year, month, day, hour, minute, second = map(int, parts)
-        since = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC) - _EPOCH
-    except ValueError:
+        for at in range(index + 1, min(index + 1 + _FARTHEST_TAIL, len(lines))):
+            tail = lines[at]
+            if twin_lines.parse_row(tail) is not None:
+                continue
+            joined = twin_lines.parse(line[: cut[0]] + tail) if len(tail) <= _LONGEST_CUT else None
+            if joined is not None and self._known(joined):
+                return cut[1], joined, at
+            if len(tail) > _LONGEST_CUT or self._needles.search(tail):
+                return None
         return None
-    whole_s = float(since.days * 86400 + since.seconds)
-    return whole_s + (int(fraction) / 10 ** len(fraction) if fraction else 0.0)
+
+    def _find_whole(self, line: bytes) -> tuple[int, Clean] | None:
+        """Return where the whole line begins that ends this one; its host may have run into the cut text before it."""
+        mark = line.rfind(b" NCCL INFO ")
+        match = _BEFORE_NCCL.search(line[:mark]) if mark >= 0 else None
+        found = twin_lines.parse(line[match.end(1) - 1 :]) if match else None
+        if match is None or found is None:
+            return None
+        for start in range(max(match.start(1), match.end(1) - 255), match.end(1)):
+            whole = found._replace(prefix=line[start:mark])
+            if self._known(whole):
+                stamp = twin_lines.stamp_before(line[:start])
+                return (start, whole) if stamp is None else (stamp[0], whole._replace(time_s=stamp[1]))
+        return None
 
 
 def _columns(rows: Sequence[tuple[Any, ...]], names: _Names) -> dict[str, npt.NDArray[Any]]:
