@@ -38,12 +38,12 @@ _TP_PP_RANK = re.compile(r"on \(tensor, pipeline\) model parallel rank \((\d{1,7
 _RAS_COUNT = re.compile(r"\b(?P<ranks>\d{1,7}) ranks? (?:have|has) launched up to operation (?P<op>\d{1,18})\b")
 _RAS_RANK = re.compile(r"Rank (?P<rank>\d+) -- GPU \d+ managed by process \d+ on node (?P<node>\S+)")
 _RAS_COMM = re.compile(r"#\d+-\d+ \((?P<comm>[0-9a-f]{8,16})\) (?P<what>[A-Z]{4,20})")
-_VERSION = re.compile(r"(?P<kind>R?NCCL)(?: version|\*\*:) ?:? ?(?P<version>2\.\d{1,2}\.\d{1,2})\b")
+_VERSION = re.compile(r"(?P<kind>[NR]CCL)(?: version|\*\*:) ?:? ?(?P<version>2\.\d{1,2}\.\d{1,2})\b")
 
 # One search that no line of any reader below gets past unnoticed.
 _MARKS = re.compile(
     r"Watchdog caught|last enqueued|signal \d|using world size|\.\. |^(?:iter|step)|iteration |parallel rank|launched up to|"
-    r"managed by process|#\d+-\d+ \(|NCCL(?: version|\*\*)"
+    r"managed by process|#\d+-\d+ \(|[NR]CCL(?: version|\*\*)"
 )
 _DEGREE_NAMES = {
     "data": "dp",
@@ -84,6 +84,7 @@ NEEDLES = [
     b"via SHM",
     b"[nranks=",
     b"opCount ",
+    b"RCCL version",
     b"- Init COMPLETE",
 ]
 
