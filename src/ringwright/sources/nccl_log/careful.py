@@ -37,6 +37,7 @@ class CarefulReader:
         self.records: list[CollRecord] = []
         self._heads: deque[_Head] = deque(maxlen=WAITING)
         self._hosts: set[str] = set()
+        self._tails: deque[Place] = deque(maxlen=WAITING)  # unmarked lines taken: several heads may look at one
         self.left_a_head = False  # the last line left a head whose tail may come without any mark
 
     def line(self, text: str, place: Place) -> None:
@@ -55,7 +56,8 @@ class CarefulReader:
 
     def unmarked(self, text: str, place: Place) -> None:
         """Take a line that nothing marks as NCCL's, right after a head: it may be the tail."""
-        if text.strip() and self._orphan(text, place, None):
+        if place not in self._tails and text.strip() and self._orphan(text, place, None):
+            self._tails.append(place)
             self.state.ledger.move(place[0], ("other", "not an NCCL line"), JOINED, place[1], text.strip())
 
     def _prefixed(self, parts: Split, place: Place) -> tuple[str, str]:
