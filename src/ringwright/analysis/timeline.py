@@ -98,5 +98,6 @@ def concurrency(trace: Trace) -> list[dict[str, Any]]:
     grouped = pairs.group_by("communicator", "communicator_right").agg(
         pl.struct("rank", "second").n_unique().alias("n")
     )
-    found = grouped.sort("n", descending=True).head(100).collect().rows()
+    ordered = grouped.sort("n", "communicator", "communicator_right", descending=[True, False, False])
+    found = ordered.head(100).collect().rows()
     return [{"communicator_a": a, "communicator_b": b, "overlaps": n} for a, b, n in found]
