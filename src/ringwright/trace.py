@@ -26,7 +26,7 @@ META_FILE = "meta.json"
 
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
 EVENTS = {
-    "kind": "str",  # collective, p2p, compute, memory, proxy, step, error
+    "kind": "str",  # collective, p2p, compute, memory, proxy, step, error, tuning (a choice of algorithm, not a call)
     "op": "str",  # all-reduce, ...; for kind=error the error class
     "task": "str",
     "rank": "i32",  # global rank; null when unknown or when the row stands for several ranks
@@ -95,7 +95,7 @@ TOPOLOGY = {
     "kind": "str",  # device, ring, tree, connection, nic, channels
     "communicator": "i32",
     "channel": "i32",
-    "src": "i32",  # global rank where known
+    "src": "i32",  # rank in the communicator
     "dst": "i32",
     "rank": "i32",
     "host": "str",

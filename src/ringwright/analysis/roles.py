@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,31 +23,35 @@ def infer(
 ) -> Roles:
     """Return roles. ``ops`` maps a communicator to the operations seen on it; ``launch`` holds degrees that were printed."""
     roles = Roles()
-    families = _families(communicators)
-    chain = _chain_stride(families)
-    tp = launch.get("tp") or _tensor_degree(families, ops, world)
+    experts = {comm["communicator"]: comm["size"] for comm in communicators if _is_expert(comm, ops, world)}
+    roles.of |= dict.fromkeys(experts, ("ep", "only all-to-all"))
+    families = _families([comm for comm in communicators if comm["communicator"] not in experts])
+    chain = _chain_stride(families, ops)
+    tp = launch.get("tp") or _tensor_degree(families, world)
     pp = launch.get("pp") or (_chain_length(families, chain, world) if chain else None)
     dp = launch.get("dp")
     if dp is None and world and tp and pp and "cp" not in launch:
         dp = world // (tp * pp) if world % (tp * pp) == 0 else None
     for (size, stride), members in families.items():
         role, evidence = _role(size, stride, members, tp, pp, dp, chain, ops, world)
-        for number in members:
-            if role:
-                roles.of[number] = (role, evidence)
-    if dp is None and any(role == "dp" for role, _ in roles.of.values()):
-        dp = next(
-            size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "dp" for m in members)
-        )
-    if pp is None and any(role == "pp" for role, _ in roles.of.values()):
-        pp = next(
-            size for (size, _), members in families.items() if any(roles.of.get(m, ("",))[0] == "pp" for m in members)
-        )
-    ep = launch.get("ep") or _expert_degree(families, roles)
-    if roles.of and any(role in ("tp", "pp", "dp", "ep") for role, _ in roles.of.values()) and world:
+        if role:
+            roles.of |= dict.fromkeys(members, (role, evidence))
+    sizes = {comm["communicator"]: comm["size"] for comm in communicators}
+    dp = dp or _degree("dp", roles, sizes)
+    pp = pp or _degree("pp", roles, sizes)
+    if any(role in ("tp", "pp", "dp", "ep") for role, _ in roles.of.values()) and world:
         tp, pp, dp = _complete(tp, pp, dp, world)
-    roles.degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
+    roles.degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": launch.get("ep") or _degree("ep", roles, sizes)}
     return roles
+
+
+def _is_expert(comm: dict[str, Any], ops: dict[int, set[str]], world: int | None) -> bool:
+    return comm["size"] > 1 and comm["size"] != world and _expert_like(ops.get(comm["communicator"], set()))
+
+
+def _degree(role: str, roles: Roles, sizes: dict[int, int]) -> int | None:
+    """Return the size of the communicators of a role, the largest where they differ."""
+    return max((sizes[number] for number, (found, _) in roles.of.items() if found == role), default=None)
 
 
 def _complete(tp: int | None, pp: int | None, dp: int | None, world: int) -> tuple[int | None, int | None, int | None]:
@@ -74,16 +78,13 @@ def _families(communicators: list[dict[str, Any]]) -> dict[tuple[int, int], list
     return dict(families)
 
 
-def _tensor_degree(
-    families: dict[tuple[int, int], list[int]], ops: dict[int, set[str]], world: int | None
-) -> int | None:
-    """Consecutive ranks in groups that tile the world, which do more than exchange with every peer."""
-    found = []
-    for (size, stride), members in families.items():
-        tiles = world is not None and len(members) >= max(1, world // size) and size < world
-        talk = set().union(*(ops.get(number, set()) for number in members))
-        if stride == 1 and tiles and not _expert_like(talk):
-            found.append(size)
+def _tensor_degree(families: dict[tuple[int, int], list[int]], world: int | None) -> int | None:
+    """Consecutive ranks in groups that tile the world."""
+    found = [
+        size
+        for (size, stride), members in families.items()
+        if stride == 1 and world is not None and size < world and len(members) >= max(1, world // size)
+    ]
     return max(found, default=None)
 
 
@@ -91,8 +92,13 @@ def _expert_like(talk: set[str]) -> bool:
     return "all-to-all" in talk and not talk & {"all-reduce", "reduce-scatter", "all-gather"}
 
 
-def _chain_stride(families: dict[tuple[int, int], list[int]]) -> int | None:
-    """The stride of pairs that many neighbours share: stages of a pipeline exchange in communicators of two."""
+def _chain_stride(families: dict[tuple[int, int], list[int]], ops: dict[int, set[str]]) -> int | None:
+    """The stride of pairs that only send and receive; else of the pairs that are most, as neighbours in a pipeline are."""
+    for (size, stride), members in families.items():
+        if size == 2 and stride > 0 and len(members) > 1:
+            talk = set[str]().union(*(ops.get(number, set()) for number in members))
+            if talk and talk <= {"send", "recv"}:
+                return stride
     pairs = {stride: len(members) for (size, stride), members in families.items() if size == 2 and stride > 0}
     if not pairs:
         return None
@@ -121,13 +127,11 @@ def _role(
     where = f"{len(members)} of size {size}, stride {stride}" if stride > 0 else f"{len(members)} of size {size}"
     if size == world:
         return "world", where
-    if _expert_like(talk):
-        return "ep", f"{where}; only all-to-all"
     if stride == 1 and size == tp:
         return "tp", f"{where}: consecutive ranks"
     if size == 2 and chain is not None and stride == chain:
         return "pp", f"{where}: neighbours of a pipeline"
-    if size == 2 and chain is not None and stride > chain:
+    if size == 2 and chain is not None and stride > chain and (pp is None or stride == chain * (pp - 1)):
         return "embedding", f"{where}: first and last stage, tied embeddings"
     if pp is not None and size == pp and stride > 1 and (chain in (None, stride) or dp in (None, 1)):
         if talk and not talk & {"send", "recv"} and dp == size and stride == (tp or 1):
@@ -146,10 +150,3 @@ def _strided_role(size: int, stride: int, talk: set[str], tp: int | None, where:
     if stride > (tp or 1) and talk & {"all-reduce", "reduce-scatter"}:
         return "dp", f"{where}; gradient-like operations"
     return "", ""
-
-
-def _expert_degree(families: dict[tuple[int, int], list[int]], roles: Roles) -> int | None:
-    sizes = Counter(
-        size for (size, _), members in families.items() for number in members if roles.of.get(number, ("",))[0] == "ep"
-    )
-    return max(sizes, default=None)

@@ -52,6 +52,7 @@ class Fact:
     thread: Thread
     data: Any
     handle: int | None = None
+    among: tuple[int, ...] = ()  # the communicators that the thread was setting up at that time
 
 
 @dataclass
@@ -85,7 +86,7 @@ class LogState:
         self.handles: list[Handle] = []
         self.by_pointer: dict[tuple[str, int, int, int], list[int]] = {}
         self.open_facts: dict[Thread, list[Fact]] = defaultdict(list)
-        self.building: dict[Thread, int] = {}
+        self.building: dict[Thread, list[int]] = defaultdict(list)
         self.facts: list[Fact] = []
         self.tuning: Counter[tuple[str, int, str, str, int]] = Counter()
         self.errors: list[ErrorLine] = []
@@ -143,21 +144,23 @@ class LogState:
         """Keep a fact for the communicator that ``thread`` is setting up, or until one turns up."""
         if len(self.facts) >= MAX_FACTS:
             return
-        found = Fact(kind, thread, data, self.building.get(thread))
+        building = self.building.get(thread, ())
+        found = Fact(kind, thread, data, building[0] if len(building) == 1 else None, tuple(building))
         self.facts.append(found)
-        if found.handle is None:
+        if not building:
             self.open_facts[thread].append(found)
 
     def begin(self, thread: Thread, handle: int) -> None:
         """A thread starts setting up a communicator: older loose facts are not part of it."""
         self.open_facts.pop(thread, None)
-        self.building[thread] = handle
+        self.building[thread].append(handle)
 
     def finish(self, thread: Thread, handle: int) -> None:
         """A communicator is complete: the loose facts of its thread were about it."""
         for found in self.open_facts.pop(thread, []):
             found.handle = handle
-        self.building.pop(thread, None)
+        if handle in self.building.get(thread, ()):
+            self.building[thread].remove(handle)
 
     def error(self, found: ErrorLine) -> None:
         """Keep an error, up to a bound; more are counted."""

@@ -42,6 +42,7 @@ def wire(state: LogState, identity: Identity) -> list[Wiring]:
         _take(fact, state, handle, wirings[index], lists[index], identity.groups[index].size)
     for group, wiring, found in zip(identity.groups, wirings, lists, strict=True):
         _close_rings(group, wiring, found)
+        _keep_whole_trees(group, wiring)
     return wirings
 
 
@@ -52,10 +53,12 @@ def _adopt_loose_facts(state: LogState, identity: Identity) -> None:
         for handle in group.all_handles():
             by_process[state.handles[handle].host, state.handles[handle].pid].append(handle)
     for fact in state.facts:
-        if fact.handle is None:
-            candidates = by_process.get(fact.thread[:2], [])
-            fitting = [index for index in candidates if _may_be(fact, state, index)]
-            fact.handle = fitting[-1] if fitting else None
+        if fact.handle is not None:
+            continue
+        candidates = list(fact.among) or by_process.get(fact.thread[:2], [])
+        fitting = [index for index in candidates if _may_be(fact, state, index)]
+        if len(fitting) == 1 or (fitting and not fact.among):
+            fact.handle = fitting[-1]  # of several under construction that fit, none is taken: a wrong tree is worse
 
 
 def _may_be(fact: Fact, state: LogState, index: int) -> bool:
@@ -90,6 +93,15 @@ def _take(
             wiring.tree_edges[channel].update((own, parent) for parent in up if parent < size)
     else:
         wiring.channels.update(fact.data)
+
+
+def _keep_whole_trees(group: Group, wiring: Wiring) -> None:
+    """Drop channels whose edges do not make one tree over all ranks: a rank's line is missing or misplaced."""
+    for channel, edges in list(wiring.tree_edges.items()):
+        children = {child for child, _ in edges}
+        spans = len({rank for edge in edges for rank in edge}) == group.size
+        if len(edges) != group.size - 1 or len(children) != len(edges) or not spans:
+            del wiring.tree_edges[channel]
 
 
 def _close_rings(group: Group, wiring: Wiring, lists: dict[int, tuple[list[int], bool]]) -> None:
