@@ -326,6 +326,63 @@ def test_the_joiner_takes_views_and_byte_ops(made: Any) -> None:
     assert made.Joiner().add(*views).tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
 
 
+LAUNCHED = [
+    (b"[1,12]<stdout>:", 12, None),
+    (b"[1,12]: ", 12, None),
+    (b"12: ", 12, None),
+    (b"[rank3]:", 3, None),
+    (b"[3] [rank3]:", 3, None),
+    (b"[default3]:[rank3]: ", 3, None),
+    (b"(RayTrainWorker pid=615, ip=10.0.0.1) ", -1, None),
+    (b"worker-0 | ", -1, None),
+    (b"\x1b[36m", -1, None),
+    (b"2025-06-30T12:00:00.123456789Z stdout F ", -1, 1751284800.123456),
+    (b"2025-06-30 14:00:00,5+0200: ", -1, 1751284800.5),
+    (b"2025-06-30T12:00:00 [1,4]<stderr>:", 4, 1751284800.0),
+]
+
+
+@pytest.mark.parametrize(("prefix", "rank", "time_s"), LAUNCHED)
+def test_launcher_prefixes_are_peeled(made: Any, prefix: bytes, rank: int, time_s: float | None) -> None:
+    from ringwright.sources.nccl_log.segments import peel
+
+    _, result = scan(made, prefix + CLEAN)
+    assert result["launch_rank"].tolist() == [rank]
+    assert [None if math.isnan(each) else each for each in result["time_s"].tolist()] == [time_s]
+    patient = peel((prefix + CLEAN).decode())
+    assert patient == (rank if rank >= 0 else None, time_s, CLEAN.decode())
+
+
+OTHER = CLEAN.replace(b"host-1:314:315", b"host-2:7:7")
+
+
+@pytest.mark.parametrize("between", [b"", OTHER + b"\n", b"words\n\n" + OTHER + b"\n"])
+def test_cut_lines_are_put_together(made: Any, between: bytes) -> None:
+    for cut in range(1, len(CLEAN) - 3):
+        scanner, result = scan(made, b"\n".join([CLEAN, OTHER, CLEAN[:cut] + OTHER, between + CLEAN[cut:]]) + b"\n")
+        if cut <= len(b"host-1"):  # a host of that name may exist
+            continue
+        assert result["repaired"][:, 0].tolist() == [3, 4 + between.count(b"\n")]
+        assert sorted(result["handle"].tolist()) == [0, 0] + [1] * (2 + between.count(b"INFO"))
+        assert len(scanner.handles()) == 2
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [CLEAN, CLEAN[:90] + OTHER, CLEAN[90:]],  # the other is not known yet
+        [OTHER, CLEAN[:90] + OTHER, CLEAN[90:]],  # the cut one is not
+        [CLEAN, OTHER, CLEAN[:90] + OTHER, b"x NCCL", CLEAN[90:]],  # another doubtful line comes first
+        [CLEAN, OTHER, CLEAN[:90] + OTHER, *[CLEAN] * 6, CLEAN[90:]],  # too far
+        [CLEAN, OTHER, CLEAN[:-1] + OTHER, CLEAN[-1:]],  # whole without its end
+    ],
+)
+def test_doubtful_cuts_ask_for_care(made: Any, lines: list[bytes]) -> None:
+    _, result = scan(made, b"\n".join(lines))
+    assert len(result["repaired"]) == 0
+    assert len(result["careful"]) >= 1
+
+
 # --- both implementations against each other ---
 
 _DAMAGE = [b"", b" ", b"\r", b"\n", b"\0", b"\xff", b"NCCL ", b"0", b"9", b"x", b"[", b":", b"(nil)", b"-1", b"nranks="]
@@ -355,8 +412,23 @@ def coll_lines(draw: st.DrawFn) -> bytes:
     return line
 
 
+@st.composite
+def cut_lines(draw: st.DrawFn) -> bytes:
+    """A launcher's prefix, or a line cut by another whose rest comes soon."""
+    if draw(st.booleans()):
+        return draw(st.sampled_from([prefix for prefix, _, _ in LAUNCHED])) + draw(
+            st.sampled_from([CLEAN, b"x", OTHER])
+        )
+    cut = draw(st.integers(0, len(CLEAN)))
+    stamp = draw(_STAMPS)
+    between = draw(st.sampled_from([b"", b"", OTHER + b"\n", b"words\n", b"NCCL\n"]))
+    return b"\n".join([CLEAN, OTHER, CLEAN[:cut] + stamp + OTHER, between + CLEAN[cut:]])
+
+
 _LINES = st.lists(
-    st.one_of(coll_lines(), st.binary(max_size=30), st.sampled_from([CLEAN, b"", b"  \r", b"NCC", b"RANK_"]))
+    st.one_of(
+        coll_lines(), cut_lines(), st.binary(max_size=30), st.sampled_from([CLEAN, b"", b"  \r", b"NCC", b"RANK_"])
+    )
 )
 _NEEDLES = st.lists(st.binary(min_size=1, max_size=6).filter(lambda needle: b"\n" not in needle), max_size=12)
 

@@ -8,6 +8,15 @@
 #include <limits>
 #include <string_view>
 
+// The one hot call of the parser is worth all of its code in place; every other caller shares a copy.
+#if defined(__GNUC__)
+#define RINGWRIGHT_HOT [[gnu::always_inline]] inline
+#define RINGWRIGHT_COLD [[gnu::noinline]]
+#else
+#define RINGWRIGHT_HOT inline
+#define RINGWRIGHT_COLD
+#endif
+
 namespace ringwright {
 
 constexpr uint64_t kInt16Max = 0x7fff;
@@ -49,25 +58,25 @@ struct Cursor {
     const char* end;
 
     template <size_t N>
-    bool literal(const char (&text)[N]) {
+    RINGWRIGHT_HOT bool literal(const char (&text)[N]) {
         if (static_cast<size_t>(end - at) < N - 1 || std::memcmp(at, text, N - 1) != 0) return false;
         at += N - 1;
         return true;
     }
 
-    bool one(char byte) {
+    RINGWRIGHT_HOT bool one(char byte) {
         if (at == end || *at != byte) return false;
         ++at;
         return true;
     }
 
-    bool run_of(uint8_t wanted, ptrdiff_t longest) {
+    RINGWRIGHT_HOT bool run_of(uint8_t wanted, ptrdiff_t longest) {
         const char* start = at;
         while (at != end && (kByteClass[static_cast<unsigned char>(*at)] & wanted)) ++at;
         return at != start && at - start <= longest;
     }
 
-    bool decimal(uint64_t& value, ptrdiff_t longest, uint64_t largest) {
+    RINGWRIGHT_HOT bool decimal(uint64_t& value, ptrdiff_t longest, uint64_t largest) {
         constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
         const char* start = at;
         value = 0;
@@ -80,7 +89,7 @@ struct Cursor {
         return at != start && at - start <= longest && value <= largest;
     }
 
-    bool hex(uint64_t& value) {
+    RINGWRIGHT_HOT bool hex(uint64_t& value) {
         const char* start = at;
         value = 0;
         for (; at != end; ++at) {
@@ -91,13 +100,13 @@ struct Cursor {
         return at != start && at - start <= 16;
     }
 
-    bool pointer(uint64_t& value) {
+    RINGWRIGHT_HOT bool pointer(uint64_t& value) {
         if (literal("0x")) return hex(value);
         value = 0;
         return one('0') || literal("(nil)");
     }
 
-    bool digits(int count, int& value) {
+    RINGWRIGHT_HOT bool digits(int count, int& value) {
         value = 0;
         for (; count > 0; --count, ++at) {
             if (at == end || static_cast<unsigned char>(*at - '0') > 9) return false;
@@ -106,11 +115,11 @@ struct Cursor {
         return true;
     }
 
-    void trailing_blanks() {
+    RINGWRIGHT_HOT void trailing_blanks() {
         while (at != end && (*at == ' ' || *at == '\r')) ++at;
     }
 
-    bool line_end() const { return at == end || *at == '\n'; }
+    RINGWRIGHT_HOT bool line_end() const { return at == end || *at == '\n'; }
 };
 
 struct Calendar {
@@ -157,7 +166,7 @@ inline bool parse_timestamp(Cursor& cursor, double& time_s) {
     return true;
 }
 
-inline bool parse_prefix(Cursor& cursor, std::string_view& prefix) {
+RINGWRIGHT_HOT bool parse_prefix(Cursor& cursor, std::string_view& prefix) {
     const char* start = cursor.at;
     uint64_t ignored = 0;
     if (!(cursor.run_of(kHostByte, 255) && cursor.one(':') && cursor.decimal(ignored, 10, kInt32Max) &&
@@ -168,14 +177,14 @@ inline bool parse_prefix(Cursor& cursor, std::string_view& prefix) {
     return true;
 }
 
-inline bool parse_op(Cursor& cursor, std::string_view& op) {
+RINGWRIGHT_HOT bool parse_op(Cursor& cursor, std::string_view& op) {
     const char* start = cursor.at;
     if (!cursor.run_of(kLetter, 32)) return false;
     op = std::string_view(start, static_cast<size_t>(cursor.at - start));
     return true;
 }
 
-inline bool parse_fields(Cursor& cursor, Collective& line) {
+RINGWRIGHT_HOT bool parse_fields(Cursor& cursor, Collective& line) {
     constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
     return cursor.literal(": opCount ") && cursor.hex(line.op_count) &&
            cursor.literal(" sendbuff ") && cursor.pointer(line.sendbuff) &&
@@ -190,7 +199,7 @@ inline bool parse_fields(Cursor& cursor, Collective& line) {
 }
 
 // RCCL adds ` task N globalrank N`.
-inline bool parse_rccl(Cursor& cursor, int64_t& global_rank) {
+RINGWRIGHT_HOT bool parse_rccl(Cursor& cursor, int64_t& global_rank) {
     if (!cursor.literal(" task ")) return true;
     uint64_t task = 0, rank = 0;
     if (!(cursor.decimal(task, 10, kInt32Max) && cursor.literal(" globalrank ") && cursor.decimal(rank, 10, kInt32Max)))
@@ -200,7 +209,7 @@ inline bool parse_rccl(Cursor& cursor, int64_t& global_rank) {
 }
 
 // True when the cursor stood at a clean COLL line; it then stands at its newline or at the end of the data.
-inline bool parse_collective(Cursor& cursor, Collective& line) {
+RINGWRIGHT_HOT bool parse_collective(Cursor& cursor, Collective& line) {
     if (cursor.at != cursor.end && *cursor.at == '[' && !parse_timestamp(cursor, line.time_s)) return false;
     if (!(parse_prefix(cursor, line.prefix) && cursor.literal(" NCCL INFO ") && parse_op(cursor, line.op) &&
           parse_fields(cursor, line) && parse_rccl(cursor, line.global_rank)))
@@ -208,5 +217,7 @@ inline bool parse_collective(Cursor& cursor, Collective& line) {
     cursor.trailing_blanks();
     return cursor.line_end();
 }
+
+RINGWRIGHT_COLD inline bool parse_again(Cursor& cursor, Collective& line) { return parse_collective(cursor, line); }
 
 }  // namespace ringwright

@@ -158,13 +158,13 @@ inline bool peel_one(Cursor& cursor, Launch& launch) {
 }
 
 // True when a launcher's prefixes stand before a clean COLL line; its own time stamp goes before the launcher's.
-inline bool parse_launched(Cursor& cursor, Collective& line) {
+RINGWRIGHT_COLD inline bool parse_launched(Cursor& cursor, Collective& line) {
     Launch launch;
     int peeled = 0;
     while (peeled < kMostLaunchers && peel_one(cursor, launch)) ++peeled;
     if (peeled == 0) return false;
     line = Collective{};
-    if (!parse_collective(cursor, line)) return false;
+    if (!parse_again(cursor, line)) return false;
     line.launch_rank = launch.rank;
     if (line.time_s != line.time_s) line.time_s = launch.time_s;
     return true;

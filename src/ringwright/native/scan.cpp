@@ -80,9 +80,15 @@ nb::dict scan(Scanner& scanner, nb::handle data, int64_t first_line) {
     return scan_columns(std::move(found));
 }
 
-nb::list handles(const Scanner& scanner) {
+// The scanner's lock is waited for without the interpreter's: another thread may be in the middle of a scan.
+nb::list handles(const Scanner& scanner, size_t first) {
+    std::vector<Handle> found;
+    {
+        nb::gil_scoped_release unlocked;
+        found = scanner.handles(first);
+    }
     nb::list out;
-    for (const Handle& handle : scanner.handles()) {
+    for (const Handle& handle : found) {
         out.append(nb::make_tuple(handle.prefix, handle.comm, handle.nranks));  // clean prefixes are ASCII
     }
     return out;
@@ -162,8 +168,8 @@ NB_MODULE(_scan, module) {
     nb::class_<Scanner>(module, "Scanner")
         .def("__init__", &make_scanner, nb::arg("needles"))
         .def("scan", &scan, nb::arg("data"), nb::arg("first_line"))
-        .def("handles", &handles)
-        .def("ops", &Scanner::ops);
+        .def("handles", &handles, nb::arg("first") = 0)
+        .def("ops", &Scanner::ops, nb::call_guard<nb::gil_scoped_release>());
 
     nb::class_<Joiner> joiner(module, "Joiner");
     joiner.def(nb::init<>());

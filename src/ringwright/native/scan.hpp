@@ -66,9 +66,10 @@ public:
         return out;
     }
 
-    std::vector<Handle> handles() const {
+    std::vector<Handle> handles(size_t first) const {
         const std::lock_guard<std::mutex> alone(mutex_);
-        return handles_;
+        if (first >= handles_.size()) return {};
+        return {handles_.begin() + static_cast<ptrdiff_t>(first), handles_.end()};
     }
 
     std::vector<std::string> ops() const {
@@ -83,18 +84,29 @@ private:
     static constexpr size_t kMostOps = 256;  // the op column is one byte
 
     // Reads the line at `at`; returns its newline, or `end`.
-    const char* scan_line(const char* data, const char* at, const char* end, int64_t line, Columns& out) {
+    RINGWRIGHT_HOT const char* scan_line(const char* data, const char* at, const char* end, int64_t line, Columns& out) {
         Cursor cursor{at, end};
         Collective found;
-        if (at != tail_ && parse_row(cursor, found)) {
+        if (at != tail_ && parse_collective(cursor, found) && cursor.at - at <= kLongestLine) {
             const int op = op_id(found.op);
             if (op >= 0) {
                 out.append(found, handle_id(found), static_cast<uint8_t>(op), line);
                 return cursor.at;
             }
         }
-        const char* line_end = newline_after(cursor.at, end);
-        if (at == tail_ || mend(at, line_end, end, line, out))
+        return scan_stray(data, at, newline_after(cursor.at, end), end, line, out);
+    }
+
+    // Reads a line that is not plainly clean.
+    RINGWRIGHT_COLD const char* scan_stray(const char* data, const char* at, const char* line_end, const char* end,
+                                           int64_t line, Columns& out) {
+        Cursor cursor{at, end};
+        Collective found;
+        const bool launched = at != tail_ && line_end - at <= kLongestLine && parse_launched(cursor, found);
+        const int op = launched ? op_id(found.op) : -1;
+        if (op >= 0)
+            out.append(found, handle_id(found), static_cast<uint8_t>(op), line);
+        else if (at == tail_ || mend(at, line_end, end, line, out))
             out.repaired.insert(out.repaired.end(), {line, at - data, line_end - at});
         else if (needs_care(at, line_end, out))
             out.careful.insert(out.careful.end(), {line, at - data, line_end - at});
@@ -102,9 +114,9 @@ private:
     }
 
     // A clean line, with or without a launcher's prefixes. The cursor stays inside the line.
-    static bool parse_row(Cursor& cursor, Collective& found) {
+    RINGWRIGHT_COLD static bool parse_row(Cursor& cursor, Collective& found) {
         const char* at = cursor.at;
-        if (parse_collective(cursor, found)) return cursor.at - at <= kLongestLine;
+        if (parse_again(cursor, found)) return cursor.at - at <= kLongestLine;
         Cursor launched{at, cursor.end};
         if (!parse_launched(launched, found)) return false;
         cursor = launched;
@@ -120,7 +132,7 @@ private:
         const int op = seam == nullptr || seam == at ? -1 : find_op(whole.op);
         if (op < 0) return false;
         Cursor head{at, seam};
-        if (parse_collective(head, joined)) return false;  // nothing says that it was cut
+        if (parse_again(head, joined)) return false;  // nothing says that it was cut
         std::string text(at, seam);
         const char* tail = find_tail(text, line_end, end, joined);
         if (tail == nullptr) return false;
@@ -138,7 +150,7 @@ private:
         const char* name_end = before_prefix_numbers(at, at + mark);
         if (name_end == nullptr) return nullptr;
         Cursor cursor{name_end - 1, line_end};
-        if (!parse_collective(cursor, whole)) return nullptr;
+        if (!parse_again(cursor, whole)) return nullptr;
         const char* prefix_end = at + mark;
         const char* start = name_end;
         while (start != at && name_end - start < 255 && (kByteClass[static_cast<unsigned char>(start[-1])] & kHostByte))
@@ -193,7 +205,7 @@ private:
             text.append(at, line_end);
             Cursor whole{text.data(), text.data() + text.size()};
             joined = Collective{};
-            if (parse_collective(whole, joined) && find_op(joined.op) >= 0 && find_handle(joined) >= 0) return at;
+            if (parse_again(whole, joined) && find_op(joined.op) >= 0 && find_handle(joined) >= 0) return at;
             if (needles_.found_in(at, static_cast<size_t>(line_end - at))) return nullptr;
         }
         return nullptr;

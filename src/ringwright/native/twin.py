@@ -124,9 +124,9 @@ class Scanner:
         with self._alone:
             return self._scan(lines, first_line)
 
-    def handles(self) -> list[tuple[str, int, int]]:
-        """Return (``HOST:PID:TID [DEV]``, communicator pointer, ranks) of every handle so far, by number."""
-        return [(prefix.decode("latin-1"), comm, nranks) for prefix, comm, nranks in self._handles]
+    def handles(self, first: int = 0) -> list[tuple[str, int, int]]:
+        """Return (``HOST:PID:TID [DEV]``, communicator pointer, ranks) of every handle from number ``first`` on."""
+        return [(prefix.decode("latin-1"), comm, nranks) for prefix, comm, nranks in list(self._handles)[first:]]
 
     def ops(self) -> list[str]:
         """Return the operation names seen so far, by number."""
@@ -170,7 +170,7 @@ class Scanner:
 
     def _row(self, found: Clean, number: int) -> tuple[Any, ...]:
         handle = self._handles[found.prefix, found.comm, found.nranks]
-        what = (found.op_count, found.count, found.datatype, found.redop, found.root, found.global_rank)
+        what = (found.op_count, found.elements, found.datatype, found.redop, found.root, found.global_rank)
         when = (found.launch_rank, found.time_s, number)
         return handle, self._ops[found.op], *what, *when, found.stream, found.inplace
 

@@ -53,7 +53,7 @@ class Clean(NamedTuple):
     comm: int
     nranks: int
     op_count: int
-    count: int
+    elements: int
     datatype: int
     redop: int
     root: int

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringwright.errors import InputError
 from ringwright.native import Scanner
@@ -63,8 +63,6 @@ class LogReader:
         self.lines = 0
         self._careful = CarefulReader(self.state)
         self._local = threading.local()
-        self._maps: dict[int, _ScannerMap] = {}
-        self._hosts_known: dict[int, int] = {}
         self._progress = progress
         self._first_line = 1
         self._folder = ThreadPoolExecutor(1)
@@ -76,34 +74,37 @@ class LogReader:
         self._first_line = 1
         workers = min(os.cpu_count() or 1, 8)
         with ThreadPoolExecutor(workers) as pool:
-            for chunk, scanned, scanner in self._scan(pool, chunks(source), workers + 1):
-                self._absorb(chunk, scanned, scanner)
+            for chunk, found in self._scan(pool, chunks(source), workers + 1):
+                self._absorb(chunk, found)
         self._finish_fold()
         self.state.losses.extend(f"{source.name}: byte {at}: {reason}" for reason, at in source.losses)
 
     def _scan(
         self, pool: ThreadPoolExecutor, incoming: Iterator[Chunk], ahead: int
-    ) -> Iterator[tuple[Chunk, dict[str, Any], Any]]:
+    ) -> Iterator[tuple[Chunk, _Scanned]]:
         """Yield scanned chunks in order, a few chunks ahead at most."""
-        waiting: deque[tuple[Chunk, Future[tuple[dict[str, Any], Any]]]] = deque()
+        waiting: deque[tuple[Chunk, Future[_Scanned]]] = deque()
         for chunk in incoming:
             waiting.append((chunk, pool.submit(self._scan_one, chunk)))
             if len(waiting) >= ahead:
                 done, future = waiting.popleft()
-                yield done, *future.result()
+                yield done, future.result()
         while waiting:
             done, future = waiting.popleft()
-            yield done, *future.result()
+            yield done, future.result()
 
-    def _scan_one(self, chunk: Chunk) -> tuple[dict[str, Any], Any]:
-        scanner = getattr(self._local, "scanner", None)
-        if scanner is None:
-            scanner = self._local.scanner = Scanner(framework.NEEDLES)
-        found = scanner.scan(chunk.data, 0)
-        return found, scanner
+    def _scan_one(self, chunk: Chunk) -> _Scanned:
+        """Scan on a worker. Its scanner is asked here for its new names: elsewhere that would wait for the next scan."""
+        known = getattr(self._local, "known", None)
+        if known is None:
+            known = self._local.known = _ScannerMap(Scanner(framework.NEEDLES), self)
+        columns = known.scanner.scan(chunk.data, 0)
+        handles = known.scanner.handles(known.told)
+        known.told += len(handles)
+        return _Scanned(columns, known, handles, known.scanner.ops())
 
-    def _absorb(self, chunk: Chunk, scanned: dict[str, Any], scanner: Any) -> None:
-        ledger, file = self.state.ledger, chunk.source
+    def _absorb(self, chunk: Chunk, found: _Scanned) -> None:
+        ledger, file, scanned, known = self.state.ledger, chunk.source, found.columns, found.known
         records, repaired = len(scanned["line"]), len(scanned["repaired"])
         clean = records - repaired
         lines = int(scanned["lines"])
@@ -122,11 +123,9 @@ class LogReader:
             ledger.add(file, "other", "blank", lines=int(scanned["blank"]))
         if int(scanned["other"]):
             ledger.add(file, "other", "not an NCCL line", lines=int(scanned["other"]))
-        handles = scanner.handles()
-        for prefix, _, _ in handles[self._hosts_known.get(id(scanner), 0) :]:
+        known.learn(found)
+        for prefix, _, _ in found.handles:
             self._careful.know_host(prefix.partition(":")[0])
-        self._hosts_known[id(scanner)] = len(handles)
-        known = self._map(scanner)
         launched = known.launched(scanned)
         for line, offset, length in careful:
             self._launch(launched, line)
@@ -157,9 +156,6 @@ class LogReader:
         while launched and (before is None or launched[0][0] < before):
             _, process, rank = launched.popleft()
             self.state.process_rank.setdefault(process, rank)
-
-    def _map(self, scanner: Any) -> _ScannerMap:
-        return self._maps.setdefault(id(scanner), _ScannerMap(scanner, self))
 
     def _clean(self, file: str, first: int, scanned: dict[str, Any], known: _ScannerMap) -> None:
         handle, op = known.translate(scanned, (file, first))
@@ -202,27 +198,43 @@ class LogReader:
         return self.ops.index(name)
 
 
+class _Scanned(NamedTuple):
+    """What a worker found in one chunk: the columns, and the names that its scanner met first."""
+
+    columns: dict[str, Any]
+    known: _ScannerMap
+    handles: list[tuple[str, int, int]]
+    ops: list[str]
+
+
 class _ScannerMap:
-    """Translates one scanner's handle and operation numbers into the reader's."""
+    """One worker's scanner, and what its handle and operation numbers are to the reader."""
 
     def __init__(self, scanner: Any, reader: LogReader) -> None:
-        self._scanner = scanner
+        self.scanner = scanner
+        self.told = 0  # handles that scans have reported; the worker's
         self._reader = reader
+        self._names: list[tuple[str, int, int]] = []
         self._keys: list[tuple[str, int, int, int]] = []
         self._handles: list[int] = []
         self._ops: list[int] = []
 
+    def learn(self, found: _Scanned) -> None:
+        """Take the names that a scan met first."""
+        self._names.extend(found.handles)
+        self._ops.extend(self._reader.op(name) for name in found.ops[len(self._ops) :])
+
     def translate(self, scanned: dict[str, Any], since: tuple[str, int]) -> tuple[Any, Any]:
+        """Return the reader's handle and operation of each row."""
         import numpy as np
 
         state, fold = self._reader.state, self._reader.fold
-        for prefix, pointer, nranks in self._scanner.handles()[len(self._handles) :]:
+        for prefix, pointer, nranks in self._names[len(self._handles) :]:
             host, pid, device = _who(prefix)
             handle = state.handle(host, pid, device, pointer, nranks, since)
             fold.know(handle.index, nranks)
             self._handles.append(handle.index)
             self._keys.append((host, pid, pointer, nranks))
-        self._ops.extend(self._reader.op(name) for name in self._scanner.ops()[len(self._ops) :])
         self._count(scanned["handle"])
         handle = np.asarray(self._handles, np.int32)[scanned["handle"]]
         return self._epochs(handle, scanned, since), np.asarray(self._ops, np.int32)[scanned["op"]]
@@ -234,11 +246,10 @@ class _ScannerMap:
         rows = np.flatnonzero(scanned["launch_rank"] >= 0)
         if not len(rows):
             return deque()
-        handles = self._scanner.handles()
         numbers, first = np.unique(scanned["handle"][rows], return_index=True)
         found: list[tuple[int, Process, int]] = []
         for number, row in zip(numbers.tolist(), rows[first].tolist(), strict=True):
-            host, pid, _ = _who(handles[number][0])
+            host, pid, _ = _who(self._names[number][0])
             found.append((int(scanned["line"][row]), (host, pid), int(scanned["launch_rank"][row])))
         return deque(sorted(found))
 
