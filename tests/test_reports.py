@@ -316,7 +316,7 @@ def test_an_empty_input_fails_the_gate_unless_told() -> None:
 def test_ranks_verdict_and_loss_are_judged() -> None:
     summary = job_summary()
     summary["verdict"] = {"kind": "hang", "ranks": [3], "hosts": ["node00"], "confidence": 0.9, "evidence": ["x"]}
-    summary["truncated"] = True
+    summary["losses"] = ["job.log.gz: byte 10: input damaged, rest not read: EOFError"]
     summary["ledger"]["refused"] = 2000
     thresholds = gate.read_thresholds(None, expected_ranks=32, allow_truncated=False)
     failed = {check["check"] for check in gate.check(summary, thresholds)["checks"] if not check["passed"]}

@@ -134,8 +134,8 @@ def _ground_notes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     """Say where the two inputs differ in what they can show."""
     notes = []
     for side, name in ((before, "first"), (after, "second")):
-        if side.get("truncated"):
-            notes.append(f"the {name} input is truncated: its counts are lower bounds")
+        if side.get("losses"):
+            notes.append(f"the {name} input was not read whole: its counts are lower bounds")
         if not side.get("operations"):
             notes.append(f"the {name} input holds no operation")
     for key, what in (("nccl_versions", "NCCL versions"), ("ranks_seen", "ranks seen"), ("hosts", "hosts")):

@@ -143,8 +143,8 @@ def _verdict(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
 def _truncated(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, Any]]:
     if limits["allow_truncated"]:
         return []
-    truncated = bool(summary.get("truncated"))
-    return [_result("complete", not truncated, truncated, False, "input truncated" if truncated else "input complete")]
+    truncated = bool(summary.get("losses"))
+    return [_result("complete", not truncated, truncated, False, "part of the input was not read" if truncated else "input complete")]
 
 
 def _ranks(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, Any]]:

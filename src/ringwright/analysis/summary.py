@@ -77,7 +77,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     steps = len(result["iterations"]) or None
     parts = (result["operations"], result["nic_bytes"], result["host_pair_bytes"], result["timeline"], steps)
     result["provision"] = provision(*parts)
-    losses = list(trace.meta.get("losses", []))
+    losses = result["losses"] = list(trace.meta.get("losses", []))
     result["findings"] = findings(result, claims, losses)
     result["warnings"] = [
         item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"

@@ -45,8 +45,8 @@ def summary(paths: list[str], *, strict: bool = False) -> dict[str, Any]:
 
         result = summarise(source)
     refused = result["ledger"].get("refused", 0)
-    if strict and (refused or result["truncated"]):
-        lost = f"{refused} lines were refused" if refused else "the input is truncated"
+    if strict and (refused or result["losses"]):
+        lost = f"{refused} lines were refused" if refused else result["losses"][0]
         raise StrictError(lost, where=", ".join(paths[:3]), remedy="leave out --strict to have the part that was read")
     return result
 

@@ -20,6 +20,7 @@ _EMPTY: dict[str, Any] = {
     "roles": {},
     "pair_bytes": [],
     "truncated": False,
+    "losses": [],
     "ledger": {},
     "verdict": None,
     "warnings": [],

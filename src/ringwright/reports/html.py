@@ -66,7 +66,7 @@ def _content(view: dict[str, Any]) -> dict[str, Any]:
         "title": _title(view),
         "coverage": cuts.short(view["coverage"], 600),
         "inputs": [cuts.short(name, 120) for name in view["inputs"][:5]],
-        "truncated": view["truncated"],
+        "losses": view["losses"][:3],
         "figures": _figures(view),
         "verdict": _verdict(view),
         "findings": [_finding(f) for f in view["findings"][:_MOST_NOTES]],

@@ -23,8 +23,8 @@ def write(summary: dict[str, Any], file: TextIO, *, width: int | None = None, fo
     view = complete(summary)
     out = layout.console(file, width=width)
     layout.line(out, f"coverage: {view['coverage']}", style="bold", indent=0)
-    if view["truncated"]:
-        layout.line(out, "the input ends in the middle of a record: counts are lower bounds", style="yellow", indent=0)
+    for loss in view["losses"][:3]:
+        layout.line(out, f"not all was read, counts are lower bounds: {loss}", style="yellow", indent=0)
     _verdict(out, view)
     _operations(out, view)
     _communicators(out, view)
