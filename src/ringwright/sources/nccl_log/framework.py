@@ -14,7 +14,7 @@ from ringwright.sources.nccl_log.state import ErrorLine, LogState
 Place = tuple[str, int]
 
 _TIMEOUT = re.compile(
-    r"\[(?:PG[^\]]*? )?Rank (?P<rank>\d{1,7})\] Watchdog caught collective operation timeout: WorkNCCL\("
+    r"\[(?:PG[^\]]{0,200}? )?Rank (?P<rank>\d{1,7})\] Watchdog caught collective operation timeout: WorkNCCL\("
     r"SeqNum=(?P<seq>\d{1,18}), OpType=(?P<op>\w+)(?:, NumelIn=(?P<nin>\d{1,20}), NumelOut=(?P<nout>\d{1,20}))?"
     r"[^)]*Timeout\(ms\)=(?P<limit>\d+)\)(?: ran for (?P<ran>\d+) milliseconds)?"
 )
@@ -23,10 +23,10 @@ _PROGRESS = re.compile(
     r"last enqueued NCCL work: (?P<enqueued>-?\d{1,20}), last completed NCCL work: (?P<completed>-?\d{1,20})"
 )
 _KILLED = re.compile(
-    r"(?P<host>[\w.-]+): rank (?P<rank>\d{1,7}) (?:died from|exited because of) signal (?P<signal>\d{1,3})\b"
+    r"(?P<host>[\w.-]{1,255}): rank (?P<rank>\d{1,7}) (?:died from|exited because of) signal (?P<signal>\d{1,3})\b"
 )
 _WORLD = re.compile(r"using world size: (?P<world>\d{1,7})\b(?P<rest>.*)")
-_DEGREE = re.compile(r"([\w-]+?)[ -](?:model[ -])?parallel[ -]size: (\d{1,7})\b")
+_DEGREE = re.compile(r"([\w-]{1,40}?)[ -](?:model[ -])?parallel[ -]size: (\d{1,7})\b")
 _ARGUMENT = re.compile(r"^\s*(?P<name>[a-z_]{4,60}) \.{2,} (?P<value>\S+)\s*$")
 _ITERATION = re.compile(
     r"iteration +(?P<n>\d{1,15})/ *\d+ \|.*?elapsed time per iteration \((?P<unit>ms|s)\): (?P<t>\d{1,15}(?:\.\d{1,15})?)"

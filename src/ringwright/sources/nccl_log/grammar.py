@@ -24,7 +24,7 @@ def _rule(name: str, pattern: str) -> Rule:
 
 
 COLLECTIVE = re.compile(
-    r"(?:(?P<op>\w+): )?opCount (?P<opcount>[0-9a-fA-F]{1,16}) sendbuff (?P<send>\S+) recvbuff (?P<recv>\S+) "
+    r"(?:(?P<op>\w{1,40}): )?opCount (?P<opcount>[0-9a-fA-F]{1,16}) sendbuff (?P<send>\S+) recvbuff (?P<recv>\S+) "
     r"(?:count|size) (?P<count>\d{1,20}) datatype (?P<datatype>\d{1,4}) op (?P<redop>-?\d{1,10}) "
     r"root (?P<root>-?\d{1,9}) comm (?P<comm>0x[0-9a-fA-F]{1,16}) \[nranks=(?P<nranks>\d{1,7})\] "
     r"stream (?P<stream>0x[0-9a-fA-F]{1,16}|\(nil\)|0)(?: task (?P<task>\d+) globalrank (?P<globalrank>\d{1,7}))?$"
