@@ -18,6 +18,7 @@ from typing import BinaryIO
 from ringwright.errors import InputError, MissingExtraError
 
 CHUNK_BYTES = 8 << 20
+PIECE_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more than this
 LONGEST_LINE = 1 << 20
 BOMB_RATIO = 500
 BOMB_FLOOR = 1 << 30
@@ -32,6 +33,8 @@ class Source:
     open: Callable[[], BinaryIO]
     compressed_bytes: int = 0
     losses: list[tuple[str, int]] = field(default_factory=list)  # reason, byte offset
+    is_over: bool = False
+    is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ def _file_source(file: Path) -> Source:
     if suffix == ".gz":
         return Source(str(file), lambda: gzip.open(file, "rb"), size)  # type: ignore[arg-type,return-value]
     if suffix in (".zst", ".zstd"):
-        return Source(str(file), lambda: _open_zst(file), size)
+        return Source(str(file), lambda: _open_zst(file), size, is_whole=lambda: _zst_is_whole(file))
     return Source(str(file), lambda: file.open("rb"))
 
 
@@ -107,22 +110,58 @@ def chunks(source: Source, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
             data = b"".join((rest, memoryview(block)[:cut]))
             rest = block[cut:]
             yield Chunk(source.name, data)
+    if not any("not read" in reason for reason, _ in source.losses) and not source.is_whole():
+        source.losses.append(("archive cut short, rest not read", total))
     if rest:
         yield Chunk(source.name, rest)
 
 
 def _read(source: Source, stream: BinaryIO, size: int, at: int) -> bytes:
-    """Read a block; a damaged archive ends the source and keeps what came before."""
-    try:
+    """Read a block; a damaged archive ends the source and keeps what came before, to the byte."""
+    if not source.compressed_bytes:
         return stream.read(size)
-    except (OSError, EOFError, zlib.error) as error:
-        source.losses.append((f"input damaged, rest not read: {type(error).__name__}", at))
-        return b""
-    except Exception as error:  # zstandard raises its own type, which exists only when it is installed
-        if type(error).__name__ != "ZstdError":
-            raise
-        source.losses.append(("input damaged, rest not read: zstd", at))
-        return b""
+    pieces: list[bytes] = []
+    read1: Callable[[int], bytes] = getattr(stream, "read1", stream.read)
+    while size > 0 and not source.is_over:
+        try:
+            pieces.append(read1(min(PIECE_BYTES, size)))
+        except Exception as error:
+            # zstandard raises its own type, which exists only when it is installed
+            if not isinstance(error, OSError | EOFError | zlib.error) and type(error).__name__ != "ZstdError":
+                raise
+            source.losses.append((f"input damaged, rest not read: {type(error).__name__}", at))
+            source.is_over = True
+            break
+        size -= len(pieces[-1])
+        source.is_over = not pieces[-1]
+    return b"".join(pieces)
+
+
+def _zst_is_whole(file: Path) -> bool:
+    """Say whether every frame ends; the decompressor passes over a missing end in silence. Layout: RFC 8878, 3.1."""
+    with file.open("rb") as stream:
+        size = file.stat().st_size
+        while stream.tell() < size:
+            magic = int.from_bytes(stream.read(4), "little")
+            if magic >> 4 == 0x184D2A5:  # a frame to be skipped
+                stream.seek(int.from_bytes(stream.read(4), "little"), 1)
+                continue
+            if magic != 0xFD2FB528:
+                return False
+            flags = int.from_bytes(stream.read(1), "little")
+            single = flags >> 5 & 1
+            content = 1 if single and not flags >> 6 else (0, 2, 4, 8)[flags >> 6]
+            stream.seek((1 - single) + (0, 1, 2, 4)[flags & 3] + content, 1)
+            is_last = False
+            while not is_last:
+                header = stream.read(3)
+                if len(header) < 3:
+                    return False
+                block = int.from_bytes(header, "little")
+                is_last = bool(block & 1)
+                stream.seek(1 if block >> 1 & 3 == 1 else block >> 3, 1)  # a run holds one byte
+            stream.seek(4 * (flags >> 2 & 1), 1)
+        return stream.tell() == size
 
 
 def _grow(source: Source, rest: bytes, block: bytes, at: int) -> bytes:
