@@ -144,7 +144,15 @@ def _truncated(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str
     if limits["allow_truncated"]:
         return []
     truncated = bool(summary.get("losses"))
-    return [_result("complete", not truncated, truncated, False, "part of the input was not read" if truncated else "input complete")]
+    return [
+        _result(
+            "complete",
+            not truncated,
+            truncated,
+            False,
+            "part of the input was not read" if truncated else "input complete",
+        )
+    ]
 
 
 def _ranks(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, Any]]:

@@ -77,7 +77,11 @@ def _bursts(frame: pl.DataFrame) -> list[dict[str, Any]]:
         return []
     tick = _float(positive.min())
     # Most requests at the very same instant: the clock is coarse, and one tick is all that can be told apart.
-    gap = 0.5 * tick if _float(gaps.median()) == 0 and tick >= COARSE_TICK_S else max(10 * _float(gaps.median()), 1.5 * tick)
+    gap = (
+        0.5 * tick
+        if _float(gaps.median()) == 0 and tick >= COARSE_TICK_S
+        else max(10 * _float(gaps.median()), 1.5 * tick)
+    )
     numbered = ordered.with_columns((pl.col("enqueue_s").diff().fill_null(0) > gap).cum_sum().alias("burst"))
     grouped = numbered.group_by("burst").agg(
         pl.col("enqueue_s").min().alias("start_s"),

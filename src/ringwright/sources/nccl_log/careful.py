@@ -44,10 +44,7 @@ class CarefulReader:
         """Take one line (no newline); exactly one entry of the ledger results."""
         self.left_a_head = False
         parts = split(text)
-        if parts.segments:
-            outcome = self._prefixed(parts, place)
-        else:
-            outcome = self._bare(parts, place)
+        outcome = self._prefixed(parts, place) if parts.segments else self._bare(parts, place)
         self.state.ledger.add(place[0], outcome[0], outcome[1], place[1], text.strip()[:200])
 
     def know_host(self, host: str) -> None:
@@ -89,13 +86,12 @@ class CarefulReader:
         mended: list[Segment] = []
         for segment in segments:
             cut = self._glued(segment.host)
-            if cut:
-                taken, segment = segment.host[:cut], segment._replace(host=segment.host[cut:])
-                if mended:
-                    mended[-1] = mended[-1]._replace(text=mended[-1].text + taken)
-                else:
-                    lead += taken
-            mended.append(segment)
+            taken = segment.host[:cut]
+            if mended:
+                mended[-1] = mended[-1]._replace(text=mended[-1].text + taken)
+            else:
+                lead += taken
+            mended.append(segment._replace(host=segment.host[cut:]) if cut else segment)
         return lead, mended
 
     def _glued(self, host: str) -> int:

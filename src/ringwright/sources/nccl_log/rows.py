@@ -53,7 +53,7 @@ class RowMaker:
                 "op_id": part["op"],
                 "datatype_id": part["datatype"],
                 "enqueue_s": part["time_s"],
-                "stream": pl.Series(part["stream"]).replace_strict(streams, return_dtype=pl.String),
+                "stream": pl.Series([streams[stream] for stream in part["stream"].tolist()], dtype=pl.String),
                 "multiplicity": pl.Series(np.ones(count, np.int64)),
                 "records": pl.Series(np.ones(count, np.int64)),
             }
