@@ -34,7 +34,7 @@ def process(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run the command line in its own process."""
     return subprocess.run(
-        [sys.executable, "-m", "ringwright.cli", *arguments],
+        [sys.executable, "-m", "ringwright", *arguments],
         input=stdin,
         capture_output=True,
         check=False,
@@ -123,7 +123,7 @@ def test_strict_refuses_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_closed_pipe_is_quiet() -> None:
-    command = f"{sys.executable} -m ringwright.cli query 'select * from events' --sample | head -n 1"
+    command = f"{sys.executable} -m ringwright query 'select * from events' --sample | head -n 1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
         capture_output=True, check=False, timeout=120, env={**os.environ, "PYTHONPATH": str(SOURCE)},

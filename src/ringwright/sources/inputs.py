@@ -17,7 +17,8 @@ from typing import BinaryIO
 
 from ringwright.errors import InputError, MissingExtraError
 
-CHUNK_BYTES = 8 << 20
+# Measured: halving it costs a third more time (thread hand-overs), doubling it too (fresh pages from 32 MiB on).
+CHUNK_BYTES = 16 << 20
 PIECE_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more than this
 LONGEST_LINE = 1 << 20
 BOMB_RATIO = 500

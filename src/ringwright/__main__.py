@@ -1,4 +1,4 @@
-"""``python -m ringwright.cli``: the same as the installed command."""
+"""``python -m ringwright``: the same as the installed command."""
 
 from __future__ import annotations
 
