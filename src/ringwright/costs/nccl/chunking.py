@@ -108,9 +108,7 @@ def _parts(system: System, algorithm: str) -> int:
     return max(1, system.graphs.collnet_direct.channels) if algorithm == "collnet_direct" else 1
 
 
-def _halvings(
-    held: Constants, system: System, op: str, algorithm: str, protocol: str
-) -> tuple[tuple[float, int], ...]:
+def _halvings(held: Constants, system: System, op: str, algorithm: str, protocol: str) -> tuple[tuple[float, int], ...]:
     """Return (chunks per channel, bytes): halve while there are fewer chunks and the chunk is larger."""
     nodes = nodes_seen(held, system)
     levels = nodes.bit_length() - 1
