@@ -171,9 +171,7 @@ def _ratio(constants: Constants, op: str, algorithm: str, nodes: int, ranks: int
 def _ll_max(constants: Constants, system: System) -> float:
     """Return the most that LL reaches: by GPU on one node, by the maker of the CPU on several."""
     nodes = nodes_seen(constants, system)
-    amd = system.cpu_vendor == "amd" or (
-        system.cpu_vendor == "mixed" and constants.rules.mixed_vendor_counts_as_amd
-    )
+    amd = system.cpu_vendor == "amd" or (system.cpu_vendor == "mixed" and constants.rules.mixed_vendor_counts_as_amd)
     kind = generation(constants, system) if nodes == 1 else "ampere" if amd else "volta"
     return cap(constants.ll_max_bw_gbs, kind, nodes)
 

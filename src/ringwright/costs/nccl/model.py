@@ -90,9 +90,7 @@ def predict_us(
     return time_us * 1024 if fp8_last else time_us
 
 
-def _correction(
-    held: Constants, system: System, op: str, algorithm: str, protocol: str, size_bytes: int
-) -> float:
+def _correction(held: Constants, system: System, op: str, algorithm: str, protocol: str, size_bytes: int) -> float:
     """Return the share of a tree's bandwidth that medium sizes reach, by powers of two from 64 bytes."""
     steps = size_bytes >> 6
     place = max(0, steps.bit_length() - 1)

@@ -51,9 +51,7 @@ def costs(
     return found
 
 
-def choose(
-    op: str, size_bytes: int, system: System, release: str, *, pipelined: int = 1, fp8: bool = False
-) -> Choice:
+def choose(op: str, size_bytes: int, system: System, release: str, *, pipelined: int = 1, fp8: bool = False) -> Choice:
     """Return what NCCL ``release`` would run for ``op`` of ``size_bytes`` (nccl-tests size column) on ``system``.
 
     Raises UsageError for a release, operation or size that the model does not know, and InfeasibleError if no

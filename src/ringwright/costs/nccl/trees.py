@@ -57,9 +57,7 @@ def double_tree(nodes: int, *, mirror: bool = True) -> tuple[Tree, Tree]:
     return first, _renamed(first, [(node - 1) % nodes for node in range(nodes)])
 
 
-def rank_trees(
-    nodes: int, per_node: int, pattern: int = BALANCED_TREE, *, mirror: bool = True
-) -> tuple[Tree, Tree]:
+def rank_trees(nodes: int, per_node: int, pattern: int = BALANCED_TREE, *, mirror: bool = True) -> tuple[Tree, Tree]:
     """Return both trees over ranks, numbered node by node; the GPUs of a node form a chain from the first one.
 
     The first GPU talks to the parent. ``pattern`` says which one talks to other nodes below: in the plain tree (3) the
@@ -67,7 +65,9 @@ def rank_trees(
     one (2) the second to both. One GPU per node is plain.
     """
     if per_node < 1 or pattern not in _CHILD_HOSTS:
-        raise UsageError(f"{per_node} ranks per node, pattern {pattern}", remedy="give at least one; patterns are 1 to 3")
+        raise UsageError(
+            f"{per_node} ranks per node, pattern {pattern}", remedy="give at least one; patterns are 1 to 3"
+        )
     hosts = _CHILD_HOSTS[pattern if per_node > 1 else TREE]
     first, second = (_with_chains(tree, per_node, hosts) for tree in double_tree(nodes, mirror=mirror))
     return first, second
