@@ -1,0 +1,1 @@
+"""Algorithms: ``(collective, topology, **knobs) -> Program``. The folder listing is the registry."""

@@ -1,0 +1,1 @@
+"""Whole libraries: they choose among the blocks by their own rules."""
