@@ -198,7 +198,9 @@ def test_pat_comes_with_2_23(release: str, factor: float) -> None:
 
 def test_nvls_comes_with_2_17_and_trees_of_it_with_2_18() -> None:
     h100 = box("dgx-h100", 2, collnet=True)
-    known = {release: {key[1] for key, value in tables(h100, release).latency_us.items() if value} for release in releases()}
+    known = {
+        release: {key[1] for key, value in tables(h100, release).latency_us.items() if value} for release in releases()
+    }
     assert not [release for release in ("2.5.7", "2.16.5") if "nvls" in known[release]]
     assert "nvls" in known["2.17.1"]
     assert "nvls_tree" not in known["2.17.1"]
@@ -208,7 +210,10 @@ def test_nvls_comes_with_2_17_and_trees_of_it_with_2_18() -> None:
 def test_plateau_of_a_ring() -> None:
     """1.9 up to 2.17 by bytes per rank, 1.4 from 2.18 by bytes per channel and rank, never on one node."""
     a100 = box("dgx-a100", 2)
-    for release, factor, small, large in (("2.10.3", 1.9, 65535, 65536), ("2.21.5", 1.4, 16 * 16 * 64 - 1, 16 * 16 * 64)):
+    for release, factor, small, large in (
+        ("2.10.3", 1.9, 65535, 65536),
+        ("2.21.5", 1.4, 16 * 16 * 64 - 1, 16 * 16 * 64),
+    ):
         lat = latency(a100, release, "ring", "simple")
         speed = tables(a100, release).bandwidth_gbs["all-reduce", "ring", "simple"]
         for size, times in ((small, 1.0), (large, factor)):
@@ -227,7 +232,13 @@ def test_plateau_of_a_ring() -> None:
 
 def test_a_release_stands_for_its_neighbours() -> None:
     told = {asked: constants(asked).release for asked in ("2.5.6", "2.6.4", "2.20", "v2.21.5-1", "2.30.7+cuda13")}
-    assert told == {"2.5.6": "2.5.7", "2.6.4": "2.7.8", "2.20": "2.20.5", "v2.21.5-1": "2.21.5", "2.30.7+cuda13": "2.30.7"}
+    assert told == {
+        "2.5.6": "2.5.7",
+        "2.6.4": "2.7.8",
+        "2.20": "2.20.5",
+        "v2.21.5-1": "2.21.5",
+        "2.30.7+cuda13": "2.30.7",
+    }
     assert [constants(release).release for release in releases()] == list(releases())
 
 
@@ -241,7 +252,7 @@ def test_release_2_4_has_a_threshold() -> None:
     assert tree_threshold_bytes(1, 8, 6, nvlink=True) == 0
     assert tree_threshold_bytes(2, 16, 6, nvlink=True) == ALWAYS_TREE
     limit = tree_threshold_bytes(16, 128, 6, nvlink=True)
-    assert limit == int(90000 * (6 * 127 - 15 * 4 - 4 * 7))
+    assert limit == 90000 * (6 * 127 - 15 * 4 - 4 * 7)
     assert [algorithm_2_4("all-reduce", size, limit) for size in (limit, limit + 1)] == ["tree", "ring"]
     assert algorithm_2_4("broadcast", 8, limit) == "ring"
     with pytest.raises(UsageError):
@@ -388,7 +399,39 @@ def told(system: System, release: str, op: str = "all-reduce") -> str:
     return " ".join(f"{pair}:{size}" for pair, size in runs)
 
 
-GOLDEN: dict[tuple[str, int, str, str], str] = {}
+# Frozen, not measured: a change here must be a change of a constant, of a rule, or of a box.
+GOLDEN = {
+    ("dgx1", 4, "2.7.8", "all-reduce"): "tree/ll:65536 tree/ll128:2097152 ring/ll128:67108864 ring/simple:1073741824",
+    ("dgx-a100", 1, "2.10.3", "all-reduce"): "ring/ll:1048576 ring/ll128:16777216 ring/simple:1073741824",
+    (
+        "dgx-a100",
+        16,
+        "2.10.3",
+        "all-reduce",
+    ): "tree/ll:131072 tree/ll128:134217728 ring/ll128:536870912 ring/simple:1073741824",
+    (
+        "dgx-a100",
+        16,
+        "2.21.5",
+        "all-reduce",
+    ): "tree/ll:131072 tree/ll128:134217728 ring/ll128:536870912 ring/simple:1073741824",
+    ("dgx-h100", 1, "2.21.5", "all-reduce"): "ring/ll:1048576 nvls/simple:1073741824",
+    ("dgx-h100", 2, "2.21.5", "all-reduce"): "tree/ll:131072 tree/ll128:524288 nvls_tree/simple:1073741824",
+    ("dgx-h100", 16, "2.23.4", "all-reduce"): "tree/ll:131072 tree/ll128:8388608 nvls_tree/simple:1073741824",
+    ("dgx-h100", 16, "2.30.7", "all-reduce"): "tree/ll:131072 tree/ll128:16777216 nvls_tree/simple:1073741824",
+    ("dgx-h100", 16, "2.30.7", "all-gather"): "ring/ll:2097152 ring/ll128:268435456 ring/simple:1073741824",
+    ("dgx-h100", 16, "2.30.7", "broadcast"): "ring/ll:2097152 ring/ll128:1073741824",
+    ("p4d", 4, "2.20.5", "all-reduce"): "tree/ll:65536 tree/ll128:8388608 ring/ll128:67108864 ring/simple:1073741824",
+    ("gb200-nvl72", 18, "2.30.7", "all-reduce"): "nvls/simple:1073741824",
+    ("pcie", 2, "2.16.5", "all-reduce"): "tree/ll:16384 ring/ll:262144 ring/simple:1073741824",
+    ("pcie", 1, "2.16.5", "all-gather"): "ring/ll:131072 ring/simple:1073741824",
+}
+
+
+@pytest.mark.parametrize("asked", GOLDEN, ids=lambda asked: "-".join(map(str, asked)))
+def test_choices_stay(asked: tuple[str, int, str, str]) -> None:
+    name, nodes, release, op = asked
+    assert told(box(name, nodes), release, op) == GOLDEN[asked]
 
 
 def test_latency_ratio_of_3072_nodes() -> None:
