@@ -270,7 +270,7 @@ def systems() -> Iterator[System]:
 
 @pytest.mark.parametrize("release", releases())
 def test_times_grow_with_size_and_tables_are_sane(release: str) -> None:
-    """Ring and tree times never fall with size, but where the correction of trees rises by a step of its table."""
+    """A ring's time never falls with size (a tree's may, where its correction rises by a step), and a bandwidth of 0 has a reason."""
     for system in systems():
         found = tables(system, release)
         assert all(value >= 0 for value in (*found.latency_us.values(), *found.bandwidth_gbs.values()))
