@@ -49,10 +49,10 @@ def knobs(name: str) -> dict[str, object]:
     signature = inspect.signature(family(name))
     return {
         each.name: each.default for each in signature.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY
-    } | _network(signature)
+    } | _options(signature)
 
 
-def _network(signature: inspect.Signature) -> dict[str, object]:
+def _options(signature: inspect.Signature) -> dict[str, object]:
     from ringwright.fabrics._network import Network
 
     has_rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
