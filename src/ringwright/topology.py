@@ -132,7 +132,7 @@ class Topology:
         here, there = nodes[:, :-1].reshape(-1), nodes[:, 1:].reshape(-1)
         steps = (there >= 0) & (here >= 0)
         links = self.link_ids(here[steps], there[steps])
-        lengths = steps.reshape(len(src), -1).sum(axis=1)
+        lengths = steps.reshape(len(src), nodes.shape[1] - 1).sum(axis=1)
         if (links < 0).any() or ((lengths == 0) & (src != dst)).any():
             self._no_route(src, dst, lengths)
         return np.concatenate(([0], np.cumsum(lengths))), links

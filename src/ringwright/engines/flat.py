@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.engines.hazards import Edges, hazards
+from ringwright.engines import loops
+from ringwright.engines.hazards import Edges
 from ringwright.errors import InfeasibleError
 from ringwright.program import ADDING, Op
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.engines.hazards import Order
     from ringwright.engines.machine import Machine
     from ringwright.program import Program
 
@@ -72,26 +74,21 @@ def flatten(program: Program, machine: Machine) -> Flat:
     """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
     pieces = gather(program)
     if program.lanes is None:
-        edges = hazards(pieces.message, pieces.step[pieces.message], pieces.reads, pieces.writes, len(pieces.src))
+        order = loops.order(pieces)
     else:
-        edges = Edges(*program.lanes.edges())
-    return assemble(program, machine, pieces, edges)
+        order = Edges(*program.lanes.edges()).order(len(pieces.src))
+    place = places(program)
+    return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
 
 
-def assemble(program: Program, machine: Machine, pieces: Pieces, edges: Edges) -> Flat:
-    """Put messages on their ways."""
+def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, dst: np.ndarray) -> Flat:
+    """Put messages between topology nodes on their ways."""
     import numpy as np
 
-    place = places(program)
-    src, dst = place[pieces.src], place[pieces.dst]
     hop_starts, hops = ways(machine, src, dst, pieces.adds)
-    n = len(src) + edges.joins
-    after = np.argsort(edges.before, kind="stable")
-    next_starts = np.searchsorted(edges.before[after], np.arange(n + 1))
-    delay = _delays(machine, hop_starts, hops)
     return Flat(
-        src, dst, pieces.size_bytes, pieces.adds, pieces.step, hop_starts, hops.astype(np.int32), next_starts,
-        edges.after[after].astype(np.int32), np.bincount(edges.after, minlength=n).astype(np.int32), delay,
+        src, dst, pieces.size_bytes, pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
+        order.next_starts, order.nexts, order.waits, _delays(machine, hop_starts, hops),
     )  # fmt: skip
 
 
