@@ -1,0 +1,1 @@
+"""Ways to do a collective: building blocks, published algorithms, whole libraries."""
