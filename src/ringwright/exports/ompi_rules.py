@@ -59,11 +59,11 @@ def _check_ranks(op: str, groups: Sequence[RanksRule]) -> None:
 
 
 def _check_sizes(op: str, group: RanksRule) -> None:
+    if not group.rules or group.rules[0].size_min_bytes != 0:
+        raise UsageError(f"{op}: the rules for {group.ranks_min} ranks do not begin at size 0", remedy=_REMEDY)
     for rule, after in zip(group.rules, [*group.rules[1:], None], strict=True):
         if rule.size_max_bytes != (None if after is None else after.size_min_bytes - 1):
             raise UsageError(f"{op}: the rule from {rule.size_min_bytes} B stops short of the next", remedy=_REMEDY)
-    if not group.rules or group.rules[0].size_min_bytes != 0:
-        raise UsageError(f"{op}: the rules for {group.ranks_min} ranks do not begin at size 0", remedy=_REMEDY)
 
 
 # --------------------------------------------------------------------------------------------------------------- JSON
