@@ -1,1 +1,1 @@
-"""Ways to do a collective: building blocks, published algorithms, whole libraries."""
+"""Algorithms: ``(collective, topology, **knobs) -> Program``. The folder listing is the registry."""

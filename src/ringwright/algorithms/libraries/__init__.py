@@ -1,1 +1,1 @@
-"""Whole libraries: they choose by their own rules and delegate to the building blocks."""
+"""Whole libraries: they choose among the blocks by their own rules."""

@@ -1,0 +1,1 @@
+"""Building blocks: the classic algorithms, one a file, from which the others are made."""

@@ -1,0 +1,84 @@
+"""Programs made of programs: a small one run in every row of a mesh, on any group, one after or beside the other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringwright.program import Affine, Block, Step
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+
+Algorithm = Callable[..., "Program"]
+# One further axis of a mesh: its size, what a step along it adds to the rank, and to the chunk.
+Axis = tuple[int, int, int]
+
+
+def beside(*phases: Iterable[Step]) -> Iterator[Step]:
+    """Yield the steps of several programs side by side: their first steps together, then their second, ..."""
+    for steps in zip_longest(*phases):
+        present = [step for step in steps if step is not None]
+        yield Step(tuple(block for step in present for block in step.blocks), present[0].label)
+
+
+def lift(
+    steps: Iterable[Step], rank_weight: int, chunk_weight: int, axes: Sequence[Axis], label: str = "", channel: int = 0
+) -> Iterator[Step]:
+    """Run steps of a small group in every row of a mesh at once.
+
+    Rank i of the group becomes ``i * rank_weight`` and chunk c the ``chunk_weight`` chunks from ``c * chunk_weight`` on; each
+    further axis adds to both.
+    """
+    for step in steps:
+        blocks = tuple(_lift(block, rank_weight, chunk_weight, axes, channel) for block in step.blocks)
+        yield Step(blocks, label or step.label)
+
+
+def _lift(block: Block, rank_weight: int, chunk_weight: int, axes: Sequence[Axis], channel: int) -> Block:
+    def index(value: Affine | np.ndarray, weight: int, place: int) -> Affine | np.ndarray:
+        if isinstance(value, Affine):
+            further = ((1 if axis[place] else 0, 0, axis[0], axis[place]) for axis in axes)
+            return value.scaled(weight).over(len(block.shape), *further)
+        grown = value * weight
+        for axis in axes:
+            grown = (grown[:, None] + np.arange(axis[0]) * axis[place]).reshape(-1)
+        return grown
+
+    return Block(
+        block.op,
+        (*block.shape, *(axis[0] for axis in axes)),
+        index(block.src, rank_weight, 1),
+        index(block.dst, rank_weight, 1),
+        index(block.chunk, chunk_weight, 2),
+        None if block.to is None else index(block.to, chunk_weight, 2),
+        block.span * chunk_weight,
+        block.channel + channel,
+    )
+
+
+def embed(
+    steps: Iterable[Step], ranks: Sequence[int], slots: Sequence[int] | None = None, label: str = "", channel: int = 0
+) -> Iterator[Step]:
+    """Run steps of a small group on any ranks: rank i becomes ``ranks[i]``, slot c becomes ``slots[c]``."""
+    who = np.asarray(ranks, np.int64)
+    where = None if slots is None else np.asarray(slots, np.int64)
+    for step in steps:
+        yield Step(tuple(_embed(block, who, where, channel) for block in step.blocks), label or step.label)
+
+
+def _embed(block: Block, who: np.ndarray, where: np.ndarray | None, channel: int) -> Block:
+    src, dst, chunk, to = block.arrays()
+    span = block.span
+    if where is not None:
+        if span > 1:
+            further = np.arange(span)
+            chunk, to = ((start[:, None] + further).reshape(-1) for start in (chunk, to))
+            src, dst, span = np.repeat(src, span), np.repeat(dst, span), 1
+        chunk, to = where[chunk], where[to]
+    fields: dict[str, Any] = {"shape": (len(src),), "src": who[src], "dst": who[dst], "chunk": chunk, "to": to}
+    return dataclasses.replace(block, **fields, span=span, channel=block.channel + channel)

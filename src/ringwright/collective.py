@@ -1,0 +1,190 @@
+"""The Collective: which operation a group of ranks does, on how many bytes, cut how.
+
+Sizes follow the size column of nccl-tests: the larger of the two buffers of one rank. All-gather and gather count the
+gathered result, reduce-scatter and scatter what is scattered, all-to-all what one rank sends to all ranks (itself
+included); all others the one buffer. Data are named by *blocks*: the parts that belong to a rank, or to a pair of ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+OPS = (
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all-to-all",
+    "barrier",
+    "send-recv",
+)
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+REDUCING = ("all-reduce", "reduce-scatter", "reduce", "barrier")
+PER_RANK = ("reduce-scatter", "all-gather", "gather", "scatter")  # one block a rank
+DTYPE_BYTES = {
+    "int8": 1, "uint8": 1, "float8": 1, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4,
+    "int64": 8, "uint64": 8, "float64": 8,
+}  # fmt: skip
+REDUCE_OPS = ("sum", "prod", "max", "min", "avg")
+
+# What algbw is multiplied with to give busbw (nccl-tests, doc/PERFORMANCE.md); p ranks.
+_BUS_FACTOR = {
+    "all-reduce": 2.0,
+    "reduce-scatter": 1.0,
+    "all-gather": 1.0,
+    "all-to-all": 1.0,
+    "gather": 1.0,
+    "scatter": 1.0,
+}
+
+
+def split(total: int, parts: int, unit: int = 1) -> np.ndarray:
+    """Cut ``total`` bytes into ``parts`` pieces of whole units, the longer ones first; a rest below one unit goes last.
+
+    Returns int64 of shape (parts,), whose sum is ``total``.
+    """
+    import numpy as np
+
+    units, rest = divmod(total, unit)
+    sizes = np.full(parts, units // parts, np.int64)
+    sizes[: units % parts] += 1
+    sizes *= unit
+    if parts:
+        sizes[-1] += rest
+    return sizes
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective operation.
+
+    ``group`` holds the global ranks in group order (all other numbers here are places in it); ``counts`` are bytes per
+    rank (all-gather, reduce-scatter, gather, scatter) or rows of bytes per pair (all-to-all) and replace the even cut.
+    ``commutative=False`` asks that contributions meet in the order of the ranks.
+    """
+
+    op: str
+    group: Sequence[int]
+    size_bytes: int
+    dtype: str = "float32"
+    reduce_op: str = "sum"
+    root: int = 0
+    in_place: bool = False
+    counts: tuple[int, ...] | tuple[tuple[int, ...], ...] | None = None
+    commutative: bool = True
+
+    def __post_init__(self) -> None:
+        """Raise UsageError where the arguments contradict each other."""
+        if self.op not in OPS:
+            raise UsageError(f"'{self.op}' is not a collective", remedy=f"one of: {', '.join(OPS)}")
+        if not len(self.group):
+            raise UsageError(f"{self.op} over an empty group")
+        if self.size_bytes < 0:
+            raise UsageError(f"negative size: {self.size_bytes} B", remedy="a size is 0 or more")
+        if self.dtype not in DTYPE_BYTES:
+            raise UsageError(f"'{self.dtype}' is not a data type", remedy=f"one of: {', '.join(DTYPE_BYTES)}")
+        if self.reduce_op not in REDUCE_OPS:
+            raise UsageError(f"'{self.reduce_op}' is not a reduction", remedy=f"one of: {', '.join(REDUCE_OPS)}")
+        if not 0 <= self.root < self.p:
+            raise UsageError(f"root {self.root} is not in a group of {self.p}", remedy=f"0 to {self.p - 1}")
+        self._check_group()
+        self._check_counts()
+
+    def _check_group(self) -> None:
+        if isinstance(self.group, range):
+            return
+        if len(set(self.group)) != len(self.group) or min(self.group) < 0:
+            raise UsageError("a group names each rank once, from 0 on", where=f"group {list(self.group)[:8]}")
+
+    def _check_counts(self) -> None:
+        if self.counts is None:
+            return
+        rows = self.counts
+        if self.op in PER_RANK:
+            flat = [count for count in rows if isinstance(count, int)]
+            if len(flat) != self.p or min(flat) < 0 or sum(flat) != self.size_bytes:
+                raise UsageError(
+                    f"{self.op} of {self.size_bytes} B over {self.p} ranks: counts must add up to its size"
+                )
+        elif self.op == "all-to-all":
+            square = [row for row in rows if isinstance(row, tuple) and len(row) == self.p and min(row) >= 0]
+            if len(square) != self.p:
+                raise UsageError(f"all-to-all counts are {self.p} rows of {self.p} sizes of 0 or more")
+        else:
+            raise UsageError(f"{self.op} takes no counts")
+
+    @property
+    def p(self) -> int:
+        """Ranks in the group."""
+        return len(self.group)
+
+    @property
+    def unit_bytes(self) -> int:
+        """Bytes that a cut never splits: one element, or one byte where the size is not whole elements."""
+        unit = DTYPE_BYTES[self.dtype]
+        return unit if self.size_bytes % unit == 0 else 1
+
+    @property
+    def reduces(self) -> bool:
+        """Whether contributions are combined."""
+        return self.op in REDUCING
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks: 1 where all ranks hold the same buffer, p where each owns a part, p*p (source*p + target) between pairs."""
+        if self.op == "all-to-all":
+            return self.p * self.p
+        return self.p if self.op in PER_RANK or self.op == "send-recv" else 1
+
+    @cached_property
+    def block_bytes(self) -> np.ndarray:
+        """Bytes of each block, int64; all-to-all returns one row of p where every rank's row is the same."""
+        import numpy as np
+
+        if self.counts is not None:
+            return np.array(self.counts, np.int64).reshape(-1)
+        if self.op == "send-recv":
+            return np.full(self.p, self.size_bytes, np.int64)
+        if self.n_blocks == 1:
+            return np.array([self.size_bytes], np.int64)
+        return split(self.size_bytes, self.p, self.unit_bytes)
+
+    def initial(self, rank: int) -> Sequence[int]:
+        """Return the blocks that place ``rank`` holds before: its own contribution, or what it has to give."""
+        p = self.p
+        if self.op in ("all-gather", "gather", "send-recv"):
+            return (rank,)
+        if self.op == "all-to-all":
+            return range(rank * p, rank * p + p)
+        if self.op in ("broadcast", "scatter"):
+            return range(self.n_blocks) if rank == self.root else ()
+        return range(self.n_blocks)
+
+    def final(self, rank: int) -> Sequence[int]:
+        """Return the blocks that place ``rank`` must hold afterwards, whole (all contributions, where it reduces)."""
+        p = self.p
+        if self.op in ("reduce-scatter", "scatter"):
+            return (rank,)
+        if self.op == "all-to-all":
+            return range(rank, p * p, p)
+        if self.op == "send-recv":
+            return ((rank - 1) % p,)
+        if self.op in ("reduce", "gather"):
+            return range(self.n_blocks) if rank == self.root else ()
+        return range(self.n_blocks)
+
+    @property
+    def bus_factor(self) -> float:
+        """Return busbw / algbw as nccl-tests defines it; 0 where one rank has nobody to talk to."""
+        return _BUS_FACTOR[self.op] * (self.p - 1) / self.p if self.op in _BUS_FACTOR else 1.0

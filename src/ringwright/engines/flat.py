@@ -1,0 +1,215 @@
+"""A Program laid out for an engine: messages, their ways, and what each waits for, as arrays.
+
+Pieces of one step with the same source, target and channel are one message. The order follows from the data (see
+``hazards``) or, for declared programs, from their lanes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.engines.hazards import Edges, hazards
+from ringwright.errors import InfeasibleError
+from ringwright.program import ADDING, Op
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.engines.machine import Machine
+    from ringwright.program import Program
+
+MOST_PIECES = 60_000_000
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Messages 0..m-1 in program order, then joins (no way, no bytes) that only gather dependencies.
+
+    ``hop_starts`` (m+1) cuts ``hops``, the resources of each message in order; ``next_starts`` (n+1) cuts ``nexts``, who waits
+    for it; ``waits`` counts what each waits for. ``delay`` is the software cost in ps before the first hop.
+    """
+
+    src: np.ndarray  # topology nodes
+    dst: np.ndarray
+    size_bytes: np.ndarray
+    adds: np.ndarray
+    step: np.ndarray
+    hop_starts: np.ndarray
+    hops: np.ndarray
+    next_starts: np.ndarray
+    nexts: np.ndarray
+    waits: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray | None = None  # how many equal messages each stands for, where folded
+
+    @property
+    def n_messages(self) -> int:
+        """Messages, joins not counted."""
+        return len(self.src)
+
+    @property
+    def n_hops(self) -> int:
+        """Events that an event engine handles."""
+        return len(self.hops)
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """All pieces of a program: the message each belongs to, and the slots it reads and writes (spans unfolded)."""
+
+    message: np.ndarray
+    step: np.ndarray  # of each message
+    src: np.ndarray  # program nodes, of each message
+    dst: np.ndarray
+    size_bytes: np.ndarray
+    adds: np.ndarray
+    reads: np.ndarray  # node * slots + slot, of each piece
+    writes: np.ndarray
+
+
+def flatten(program: Program, machine: Machine) -> Flat:
+    """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
+    pieces = gather(program)
+    if program.lanes is None:
+        edges = hazards(pieces.message, pieces.step[pieces.message], pieces.reads, pieces.writes, len(pieces.src))
+    else:
+        edges = Edges(*program.lanes.edges())
+    return assemble(program, machine, pieces, edges)
+
+
+def assemble(program: Program, machine: Machine, pieces: Pieces, edges: Edges) -> Flat:
+    """Put messages on their ways."""
+    import numpy as np
+
+    place = places(program)
+    src, dst = place[pieces.src], place[pieces.dst]
+    hop_starts, hops = ways(machine, src, dst, pieces.adds)
+    n = len(src) + edges.joins
+    after = np.argsort(edges.before, kind="stable")
+    next_starts = np.searchsorted(edges.before[after], np.arange(n + 1))
+    delay = _delays(machine, hop_starts, hops)
+    return Flat(
+        src, dst, pieces.size_bytes, pieces.adds, pieces.step, hop_starts, hops.astype(np.int32), next_starts,
+        edges.after[after].astype(np.int32), np.bincount(edges.after, minlength=n).astype(np.int32), delay,
+    )  # fmt: skip
+
+
+def places(program: Program) -> np.ndarray:
+    """Return the topology node of each program node."""
+    import numpy as np
+
+    return np.concatenate((np.asarray(program.collective.group, np.int64), np.array(program.aggregators, np.int64)))
+
+
+def gather(program: Program) -> Pieces:
+    """Return all pieces, messages numbered in program order."""
+    import numpy as np
+
+    rows: list[tuple[np.ndarray, ...]] = []
+    step_of: list[np.ndarray] = []
+    total = messages = 0
+    for number, step in enumerate(program.steps()):
+        if not step.count:
+            continue
+        src, dst, size, adds, owner, reads, writes = _step_pieces(program, step.blocks)
+        rows.append((src, dst, size, adds, owner + messages, reads, writes))
+        step_of.append(np.full(len(src), number, np.int32))
+        messages += len(src)
+        total += len(owner)
+        if total > MOST_PIECES:
+            raise InfeasibleError(
+                f"{program.name} on {program.p} ranks is more than {MOST_PIECES:,} moves",
+                remedy="--engine closed-form, or a fabric on which it folds",
+            )
+    columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 7
+    src, dst, size, adds, owner, reads, writes = columns
+    steps = np.concatenate(step_of) if step_of else np.zeros(0, np.int32)
+    return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes)
+
+
+def _step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
+    """Return one step's messages (src, dst, bytes, adds) and pieces (message, reads, writes)."""
+    import numpy as np
+
+    parts = [_block_pieces(program, block) for block in blocks]
+    src, dst, channel, adds, size, reads, writes = (np.concatenate(column) for column in zip(*parts, strict=True))
+    key = (channel * program.n_nodes + src) * program.n_nodes + dst
+    _, first, owner = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first, kind="stable")  # messages in the order in which the program names them
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    owner, first = rank[owner], first[order]
+    sums = np.bincount(owner, weights=size, minlength=len(first)).astype(np.int64)
+    added = np.bincount(owner, weights=adds, minlength=len(first)) > 0
+    return src[first], dst[first], sums, added, owner, reads, writes
+
+
+def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
+    import numpy as np
+
+    from ringwright.program import Block
+
+    assert isinstance(block, Block)  # noqa: S101 - a wrong type here is ours, not the user's
+    src, dst, chunk, to = block.arrays()
+    slots, span = program.layout.slots, block.span
+    if span > 1:
+        further = np.arange(span)
+        chunk, to = ((start[:, None] + further).reshape(-1) for start in (chunk, to))
+        src, dst = np.repeat(src, span), np.repeat(dst, span)
+    size = program.layout.bytes_of(chunk)
+    n = len(src)
+    adds = np.full(n, block.op in ADDING)
+    channel = np.full(n, block.channel if block.op is not Op.COPY else -1)
+    return [src, dst, channel, adds, size, src * slots + chunk, dst * slots + to]
+
+
+def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the resources of each message in order: links, each followed by the capacities it draws on, then the adder."""
+    import numpy as np
+
+    top = machine.topology
+    keys = src * top.n_nodes + dst
+    pairs, which = np.unique(keys, return_inverse=True)
+    starts, links = top.routes(pairs // top.n_nodes, pairs % top.n_nodes)
+    if top.groups:
+        starts, links = _with_groups(machine, starts, links)
+    lengths = np.diff(starts)[which]
+    extra = adds & (src != dst) if machine.adder >= 0 else np.zeros(len(src), bool)
+    ends = np.concatenate(([0], np.cumsum(lengths + extra)))
+    hops = np.empty(ends[-1], np.int64)
+    inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    hops[np.repeat(ends[:-1], lengths) + inner] = links[np.repeat(starts[which], lengths) + inner]
+    hops[ends[1:][extra] - 1] = machine.adder + dst[extra]
+    return ends, hops
+
+
+def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Put behind each link the shared capacities it draws on."""
+    import numpy as np
+
+    top = machine.topology
+    bounds, owners = top.memberships
+    extra = bounds[links + 1] - bounds[links]
+    place = np.arange(len(links)) + np.cumsum(extra) - extra
+    out = np.empty(len(links) + extra.sum(), np.int64)
+    out[place] = links
+    inner = np.arange(extra.sum()) - np.repeat(np.cumsum(extra) - extra, extra)
+    out[np.repeat(place + 1, extra) + inner] = top.n_links + owners[np.repeat(bounds[links], extra) + inner]
+    total = np.concatenate(([0], np.cumsum(extra + 1)))
+    return total[starts], out
+
+
+def _delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
+    """Return each message's software cost in ps: that of the dearest class on its way."""
+    import numpy as np
+
+    top = machine.topology
+    if not top.message_s or not len(hops):
+        return np.zeros(len(starts) - 1, np.int64)
+    cost = np.array([round(top.message_s.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
+    per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)], -1)]
+    full = np.flatnonzero(np.diff(starts))
+    delay = np.zeros(len(starts) - 1, np.int64)
+    delay[full] = np.maximum.reduceat(per_hop, starts[:-1][full])
+    return delay

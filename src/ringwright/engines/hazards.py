@@ -1,0 +1,121 @@
+"""What waits for what, from the slots that messages read and write.
+
+Reading a slot waits for the last step before that wrote it; writing it (adding included) waits for that too, and for all
+who have read it since. Within one step nothing waits: all read before any writes. Where many wait for many, a *join*
+stands between them, so that the number of edges stays near the number of accesses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Edges:
+    """``after[i]`` waits for ``before[i]``; numbers from the count of messages on are joins."""
+
+    before: np.ndarray
+    after: np.ndarray
+    joins: int = 0
+
+
+def hazards(message: np.ndarray, step: np.ndarray, reads: np.ndarray, writes: np.ndarray, n_messages: int) -> Edges:
+    """Return the edges for pieces that each belong to a message, happen in a step, read one place and write one place."""
+    import numpy as np
+
+    n = len(message)
+    if not n:
+        return Edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
+    place = np.concatenate((reads, writes))
+    times = np.concatenate((step, step)).astype(np.int64) * 2
+    times[n:] += 1  # in one step reads come before writes
+    owner = np.concatenate((message, message))
+    order = np.lexsort((times, place))
+    place, times, owner = place[order], times[order], owner[order]
+    fresh = np.ones(2 * n, bool)
+    fresh[1:] = (place[1:] != place[:-1]) | (times[1:] != times[:-1])
+    starts = np.flatnonzero(fresh)
+    pairs = _group_pairs(place[starts], times[starts])
+    sizes = np.diff(np.append(starts, 2 * n))
+    return _expand(pairs, starts, sizes, owner, n_messages)
+
+
+def _group_pairs(place: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which group of accesses (same place, step and kind) waits for which."""
+    import numpy as np
+
+    n = len(place)
+    here = np.arange(n)
+    writes, step = times % 2 == 1, times // 2
+    first = np.searchsorted(place, place)  # sorted by place
+    last_write = np.maximum.accumulate(np.where(writes, here, -1))
+    earlier = np.concatenate(([-1], last_write[:-1]))  # last writing group before this one
+    has = earlier >= first
+    previous = np.where(has, earlier, -1)
+    # Readers since that write, those of its own step included, those of this step not.
+    begin = np.where(has, previous + 1, first)
+    same_step = has & (previous > first) & ~writes[previous - 1] & (step[previous - 1] == step[previous])
+    own = writes & (here > 0) & (here - 1 >= begin) & (step[here - 1] == step) & ~writes[here - 1]
+    end = np.where(own, here - 1, here)
+    between = np.where(writes, np.maximum(end - begin, 0), 0)
+    index = np.repeat(here, between)
+    inner = np.arange(between.sum()) - np.repeat(np.cumsum(between) - between, between)
+    readers = np.repeat(begin, between) + inner
+    implied = writes & (between > 0)  # readers already wait for the last write
+    direct = has & ~implied
+    also = writes & same_step
+    before = np.concatenate((previous[direct], readers, previous[also] - 1))
+    after = np.concatenate((here[direct], index, here[also]))
+    return before, after
+
+
+def _expand(
+    pairs: tuple[np.ndarray, np.ndarray], starts: np.ndarray, sizes: np.ndarray, owner: np.ndarray, n_messages: int
+) -> Edges:
+    """Return edges between messages, through joins where both groups have several."""
+    import numpy as np
+
+    left, right = pairs
+    many = (sizes[left] > 1) & (sizes[right] > 1)
+    before, after = _product(left[~many], right[~many], starts, sizes, owner)
+    joined, which = np.unique(left[many], return_inverse=True)
+    joins = np.arange(len(joined)) + n_messages
+    into = _members(joined, starts, sizes, owner)
+    out_of = _members(right[many], starts, sizes, owner)
+    before = np.concatenate((before, into, np.repeat(joins[which], sizes[right[many]])))
+    after = np.concatenate((after, np.repeat(joins, sizes[joined]), out_of))
+    keep = before != after
+    total = n_messages + len(joined)
+    keys = np.unique(before[keep].astype(np.int64) * total + after[keep])
+    return Edges(keys // total, keys % total, len(joined))
+
+
+def _members(groups: np.ndarray, starts: np.ndarray, sizes: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    lengths = sizes[groups]
+    inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    members: np.ndarray = owner[np.repeat(starts[groups], lengths) + inner]
+    return members
+
+
+def _product(
+    left: np.ndarray, right: np.ndarray, starts: np.ndarray, sizes: np.ndarray, owner: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return all pairs of members, where one side has one member."""
+    import numpy as np
+
+    before = np.repeat(_members(left, starts, sizes, owner), np.repeat(sizes[right], sizes[left]))
+    # One of the two has a single member, so repeating each member in order gives all pairs.
+    after_sizes = sizes[right]
+    single = sizes[left] == 1
+    one = _members(right[single], starts, sizes, owner)
+    rest = np.repeat(_members(right[~single], starts, sizes, owner), sizes[left[~single]])
+    after = np.empty(len(before), owner.dtype)
+    mask = np.repeat(single, sizes[left] * after_sizes)
+    after[mask], after[~mask] = one, rest
+    return before, after

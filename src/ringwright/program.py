@@ -1,0 +1,293 @@
+"""The Program: how one collective is done, as steps of moves over chunks, never one object per move.
+
+Ranks are numbered 0..p-1 in the order of the collective's group; aggregating nodes follow as p, p+1, ... A *chunk* is a
+part of a block of the collective; a *slot* is a place for a chunk at a node (slot i of the first ``n_chunks`` is the place of
+chunk i; further slots are scratch). All moves of a step read before any of them writes. Moves of a step with the same
+source, target and channel travel as one message. What waits for what follows from the data: a move waits for the earlier
+steps that wrote what it reads, or read or wrote what it writes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import TYPE_CHECKING
+
+from ringwright.collective import Collective, split
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.lanes import Lanes
+
+Digit = tuple[int, int, int, int]  # slope, offset, modulus, weight
+
+
+class Op(IntEnum):
+    """What a move does to its target slot; the last four happen at aggregating nodes."""
+
+    SEND = 0  # target := source
+    REDUCE = 1  # target := target + source
+    COPY = 2  # as SEND, within one node
+    CONTRIBUTE = 3  # as REDUCE, into an aggregating node (its first contribution sets the slot)
+    COMBINE = 4  # one aggregating node's partial result into another's
+    EMIT = 5  # an aggregating node's result to one member, to its parent, or to a multicast set
+    DELIVER = 6  # the result into the rank's own buffer
+
+
+ADDING = (Op.REDUCE, Op.CONTRIBUTE, Op.COMBINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Numbers that follow a pattern over a range of several axes, one digit per axis.
+
+    value(i, j, ...) = base + sum over axes of weight * ((slope * i + offset) mod modulus).
+    """
+
+    digits: tuple[Digit, ...]
+    base: int = 0
+
+    def values(self, shape: tuple[int, ...]) -> np.ndarray:
+        """Return all values, int64 of length prod(shape), the last axis running fastest."""
+        import numpy as np
+
+        total = np.full(shape, self.base, np.int64)
+        for axis, (slope, offset, modulus, weight) in enumerate(self.digits):
+            line = weight * ((slope * np.arange(shape[axis], dtype=np.int64) + offset) % modulus)
+            total += line.reshape(-1, *[1] * (len(shape) - axis - 1))
+        return total.reshape(-1)
+
+    def scaled(self, factor: int, offset: int = 0) -> Affine:
+        """Return ``factor * value + offset``."""
+        digits = tuple((slope, shift, modulus, weight * factor) for slope, shift, modulus, weight in self.digits)
+        return Affine(digits, self.base * factor + offset)
+
+    def over(self, axes: int, *further: Digit) -> Affine:
+        """Return the same numbers over a range with ``further`` axes behind the first ``axes``."""
+        blank = ((0, 0, 1, 0),) * (axes - len(self.digits))
+        return Affine((*self.digits, *blank, *further), self.base)
+
+
+Index = "Affine | np.ndarray"
+
+
+def turn(p: int, by: int = 0, weight: int = 1) -> Affine:
+    """Return (i + by) mod p, times ``weight``: each rank's neighbour at a distance, or its rank (by=0)."""
+    return Affine(((1, by % p, p, weight),))
+
+
+def constant(value: int) -> Affine:
+    """Return the same number for every move of a block."""
+    return Affine((), value)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Moves of one kind: src, dst and slots over a range; ``span`` consecutive slots go with each.
+
+    ``chunk`` is the slot at the source, ``to`` the slot at the target (the same, where None). ``shape`` is the range; explicit
+    arrays have the length of its product. With ``multicast`` all moves from one source slot are one packet stream that
+    the network copies.
+    """
+
+    op: Op
+    shape: tuple[int, ...]
+    src: Affine | np.ndarray
+    dst: Affine | np.ndarray
+    chunk: Affine | np.ndarray
+    to: Affine | np.ndarray | None = None
+    span: int = 1
+    channel: int = 0
+    multicast: bool = False
+
+    @property
+    def count(self) -> int:
+        """Moves in the block."""
+        return math.prod(self.shape)
+
+    def arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Return src, dst, chunk and to of every move, int64 each of length ``count``."""
+        src, dst, chunk = (_values(index, self.shape) for index in (self.src, self.dst, self.chunk))
+        return src, dst, chunk, chunk if self.to is None else _values(self.to, self.shape)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether every field follows a pattern."""
+        return all(isinstance(index, Affine) for index in (self.src, self.dst, self.chunk, self.to or self.chunk))
+
+
+def _values(index: Affine | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    return index.values(shape) if isinstance(index, Affine) else index
+
+
+def explicit(
+    op: Op, src: object, dst: object, chunk: object, to: object = None, *, span: int = 1, channel: int = 0
+) -> Block:
+    """Return a block of listed moves; numbers are spread over the length of the longest list."""
+    import numpy as np
+
+    fields = [np.asarray(field, np.int64) for field in (src, dst, chunk, chunk if to is None else to)]
+    lists = [np.ascontiguousarray(array) for array in np.broadcast_arrays(*[np.atleast_1d(array) for array in fields])]
+    return Block(op, (len(lists[0]),), lists[0], lists[1], lists[2], None if to is None else lists[3], span, channel)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Moves that may all happen at once; ``label`` names the phase for pictures."""
+
+    blocks: tuple[Block, ...]
+    label: str = ""
+
+    @property
+    def count(self) -> int:
+        """Moves in the step."""
+        return sum(block.count for block in self.blocks)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How blocks are cut into chunks, and which slots each node has.
+
+    Chunk c is part ``c % parts`` of block ``c // parts`` and has ``chunk_bytes[c % len(chunk_bytes)]`` bytes. Slot s has the
+    size of chunk ``template[s]``, or of chunk ``s % n_chunks``. ``before`` and ``after`` (imported programs) give per rank the
+    slots and the chunks in them; else chunk c lies in slot c.
+    """
+
+    n_chunks: int
+    chunk_bytes: np.ndarray
+    parts: int = 1
+    n_slots: int = 0
+    template: np.ndarray | None = None
+    before: tuple[tuple[np.ndarray, np.ndarray], ...] | None = None
+    after: tuple[tuple[np.ndarray, np.ndarray], ...] | None = None
+
+    @property
+    def slots(self) -> int:
+        """Slots per node."""
+        return max(self.n_slots, self.n_chunks)
+
+    def bytes_of(self, slots: np.ndarray) -> np.ndarray:
+        """Return the bytes of each slot, int64."""
+        chunks = slots % max(self.n_chunks, 1) if self.template is None else self.template[slots]
+        sizes: np.ndarray = self.chunk_bytes[chunks % len(self.chunk_bytes)]
+        return sizes
+
+    def message_bytes(self, slots: np.ndarray, span: int) -> np.ndarray:
+        """Return the bytes of ``span`` consecutive slots from each of ``slots`` on."""
+        import numpy as np
+
+        if span == 1:
+            return self.bytes_of(slots)
+        ends = np.concatenate(([0], np.cumsum(self.bytes_of(np.arange(self.slots)))))
+        sizes: np.ndarray = ends[slots + span] - ends[slots]
+        return sizes
+
+
+def cut(collective: Collective, parts: int = 1, *, copies: int = 1, shares: np.ndarray | None = None) -> Layout:
+    """Return the layout that cuts every block into ``parts`` equal chunks (``shares``: bytes of each chunk instead).
+
+    ``copies`` is how many whole sets of slots each node has; all but the first are scratch.
+    """
+    import numpy as np
+
+    blocks = collective.block_bytes
+    if shares is None:
+        pieces = (
+            [split(int(size), parts, collective.unit_bytes) for size in _few(blocks)] if parts > 1 else [_few(blocks)]
+        )
+        sizes = np.concatenate(pieces)
+    else:
+        sizes = np.asarray(shares, np.int64)
+    n_chunks = collective.n_blocks * parts
+    return Layout(n_chunks, sizes, parts, n_chunks * copies)
+
+
+def _few(blocks: np.ndarray) -> np.ndarray:
+    """Return one block where all are equal, else all."""
+    return blocks[:1] if len(blocks) > 1 and bool((blocks == blocks[0]).all()) else blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One part of the critical path: ``messages`` one after the other, ``size_bytes`` over one link of ``level`` in all."""
+
+    messages: float
+    size_bytes: float
+    level: str = ""  # a link class, or empty: any
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What a program declares of itself: its critical path, all bytes that ranks send, and bytes reduced on the path.
+
+    Where ``is_even`` is false the figures are those of an even cut, and each moved chunk may be one element off.
+    """
+
+    terms: tuple[Term, ...]
+    sent_bytes: float
+    reduced_bytes: float = 0.0
+    is_even: bool = True
+
+    @property
+    def messages(self) -> float:
+        """Messages on the critical path, all levels."""
+        return sum(term.messages for term in self.terms)
+
+    @property
+    def path_bytes(self) -> float:
+        """Bytes on the critical path, all levels."""
+        return sum(term.size_bytes for term in self.terms)
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """How an aggregating node is used: slots times versions in flight, number format, and what happens on loss."""
+
+    node: int
+    slots: int
+    versions: int = 1
+    window: int = 0  # packets a sender may have in flight; 0 = as many as slots
+    payload_bytes: int = 1024
+    codec: str = "native"
+    loss: str = "reliable"  # reliable, host-timer, resend-to-server
+    fallback: int | None = None  # node that finishes what this one could not
+
+
+@dataclass(frozen=True)
+class Program:
+    """One collective, done one way. ``steps()`` makes the steps anew at each call; they are never all in memory."""
+
+    name: str
+    collective: Collective
+    layout: Layout
+    make_steps: Callable[[], Iterable[Step]] = field(repr=False)
+    n_steps: int
+    cost: Cost
+    aggregators: tuple[int, ...] = ()  # topology nodes behind p, p+1, ...
+    streams: tuple[Stream, ...] = ()
+    lanes: Lanes | None = field(default=None, repr=False)  # declared order; None: order follows from the data
+    protocol: str = ""
+    channels: int = 1
+    knobs: Mapping[str, object] = field(default_factory=dict)
+
+    def steps(self) -> Iterator[Step]:
+        """Yield the steps in order."""
+        return iter(self.make_steps())
+
+    @property
+    def p(self) -> int:
+        """Ranks."""
+        return self.collective.p
+
+    @property
+    def n_nodes(self) -> int:
+        """Ranks and aggregating nodes."""
+        return self.collective.p + len(self.aggregators)
+
+
+def nothing(name: str, collective: Collective, **knobs: object) -> Program:
+    """Return the program of a group of one: no step, no cost."""
+    return Program(name, collective, cut(collective), tuple, 0, Cost((), 0.0), knobs=knobs)

@@ -1,0 +1,247 @@
+"""The Topology: nodes, directed links with rate and latency, capacities that links share, routes, faults over time.
+
+Nodes 0..n_ranks-1 are the ranks; switches, NICs and aggregators follow. Everything is arrays, so that a fabric of 100,000
+ranks is a few megabytes. Rates are bytes per second, times seconds.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ringwright.errors import InfeasibleError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+RANK, NIC, SWITCH, AGGREGATOR = range(4)
+KINDS = ("rank", "nic", "switch", "aggregator")
+FAULT_FIELDS = ("rate_factor", "latency_s", "loss", "compute_factor")
+UNREACHED = -1
+
+# Nodes on the way from each src to each dst: int64 of shape (pairs, longest + 1), padded with -1 behind the target.
+Paths = Callable[["np.ndarray", "np.ndarray"], "np.ndarray"]
+
+
+@dataclass(frozen=True)
+class Capability:
+    """What an aggregating node can do (element types and operations, fan-in, memory, rate, copies)."""
+
+    ops: tuple[str, ...] = ("sum",)
+    dtypes: tuple[str, ...] = ("float32", "int32")
+    fanin_max: int = 64
+    memory_bytes: int = 1 << 20
+    reduce_rate: float = float("inf")  # bytes/s over all ports
+    multicast: bool = True
+    latency_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """A capacity that several links share: an NVSwitch plane, a PCIe switch, a NIC's two directions."""
+
+    name: str
+    rate: float
+    links: np.ndarray
+
+
+@dataclass(frozen=True)
+class Fault:
+    """From ``time_s`` on, ``target`` (kind and number) has another value of ``field``; factors are of the healthy value."""
+
+    time_s: float
+    kind: str  # link, rank
+    target: int
+    field: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A machine. Links are directed and given by arrays of one length; ``link_class`` indexes ``classes``.
+
+    ``axes`` name the mesh of the ranks (the first runs fastest), along which the fabric looks the same from every rank
+    where ``is_symmetric``; engines check that before they use it.
+    """
+
+    name: str
+    n_ranks: int
+    kinds: np.ndarray  # uint8 per node
+    src: np.ndarray
+    dst: np.ndarray
+    rate: np.ndarray
+    latency_s: np.ndarray
+    link_class: np.ndarray
+    classes: tuple[str, ...]
+    groups: tuple[Group, ...] = ()
+    axes: tuple[tuple[str, int], ...] = ()
+    hosts: np.ndarray | None = None  # host number of each rank
+    names: Sequence[str] | None = None
+    paths: Paths | None = field(default=None, repr=False)
+    loss: np.ndarray | None = None
+    message_s: Mapping[str, float] = field(
+        default_factory=dict
+    )  # software cost of a message, per class of its slowest link
+    reduce_rate: float = float("inf")  # bytes/s that a rank can add up
+    aggregators: Mapping[int, Capability] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    is_symmetric: bool = False
+    provenance: str = ""  # where rates and latencies come from
+
+    def __repr__(self) -> str:
+        return f"Topology({self.name}: {self.n_ranks} ranks, {self.n_nodes} nodes, {len(self.src)} links)"
+
+    @property
+    def n_nodes(self) -> int:
+        """Ranks and everything else."""
+        return len(self.kinds)
+
+    @property
+    def n_links(self) -> int:
+        """Directed links."""
+        return len(self.src)
+
+    @cached_property
+    def _link_keys(self) -> tuple[np.ndarray, np.ndarray]:
+        import numpy as np
+
+        keys = self.src.astype(np.int64) * self.n_nodes + self.dst
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
+
+    def link_ids(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return the link from each src to each dst, or -1 (the first, where several are parallel)."""
+        import numpy as np
+
+        keys, order = self._link_keys
+        wanted = np.asarray(src, np.int64) * self.n_nodes + dst
+        place = np.searchsorted(keys, wanted)
+        found = place < len(keys)
+        found[found] = keys[place[found]] == wanted[found]
+        return np.where(found, order[np.minimum(place, max(len(keys) - 1, 0))] if len(keys) else -1, UNREACHED)
+
+    def routes(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the links from each src to each dst as (starts of length n+1, links); equal ends give no link."""
+        import numpy as np
+
+        src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        nodes = (self.paths or self._search.paths)(src, dst)
+        here, there = nodes[:, :-1].reshape(-1), nodes[:, 1:].reshape(-1)
+        steps = (there >= 0) & (here >= 0)
+        links = self.link_ids(here[steps], there[steps])
+        lengths = steps.reshape(len(src), -1).sum(axis=1)
+        if (links < 0).any() or ((lengths == 0) & (src != dst)).any():
+            self._no_route(src, dst, lengths)
+        return np.concatenate(([0], np.cumsum(lengths))), links
+
+    def _no_route(self, src: np.ndarray, dst: np.ndarray, lengths: np.ndarray) -> None:
+        import numpy as np
+
+        lost = np.flatnonzero((lengths == 0) & (src != dst))
+        pair = int(lost[0]) if len(lost) else 0
+        raise InfeasibleError(
+            f"{self.name} is disconnected: no way from {self.label(int(src[pair]))} to {self.label(int(dst[pair]))}",
+            where=f"{len(lost) or 1} of {len(src)} pairs",
+            remedy="ringwright bound all-reduce --topology FILE",
+        )
+
+    @cached_property
+    def _search(self) -> ShortestPaths:
+        return ShortestPaths(self)
+
+    def label(self, node: int) -> str:
+        """Return the name of a node, such as ``node3/nic2``."""
+        if self.names is not None:
+            return self.names[node]
+        return f"{KINDS[int(self.kinds[node])]}{node}"
+
+    def find(self, name: str) -> int:
+        """Return the node of that name; raise UsageError where none has it."""
+        nodes = (node for node in range(self.n_nodes) if self.label(node) == name)
+        found = next(nodes, UNREACHED)
+        if found < 0:
+            some = ", ".join(self.label(node) for node in range(min(self.n_nodes, 6)))
+            raise UsageError(f"{self.name} has no '{name}'", remedy=f"names look like: {some}")
+        return found
+
+    @cached_property
+    def memberships(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return for each link the shared capacities it draws on, as (starts of length links+1, group numbers)."""
+        import numpy as np
+
+        links = np.concatenate([group.links for group in self.groups]) if self.groups else np.zeros(0, np.int64)
+        owner = np.repeat(np.arange(len(self.groups)), [len(group.links) for group in self.groups])
+        order = np.argsort(links, kind="stable")
+        starts = np.searchsorted(links[order], np.arange(self.n_links + 1))
+        return starts, owner[order]
+
+    def at(self, time_s: float) -> Topology:
+        """Return the machine as the faults have made it at that time."""
+        rate, latency = self.rate.copy(), self.latency_s.copy()
+        loss = self.rate * 0.0 if self.loss is None else self.loss.copy()
+        for fault in self.faults:
+            if fault.time_s > time_s or fault.kind != "link":
+                continue
+            if fault.field == "rate_factor":
+                rate[fault.target] = self.rate[fault.target] * fault.value
+            elif fault.field == "latency_s":
+                latency[fault.target] = fault.value
+            else:
+                loss[fault.target] = fault.value
+        return dataclasses.replace(self, rate=rate, latency_s=latency, loss=loss, faults=())
+
+
+class ShortestPaths:
+    """Shortest paths in hops over links that work, ties to the widest, then to the first link; searched per source."""
+
+    def __init__(self, topology: Topology) -> None:
+        import numpy as np
+
+        order = np.lexsort((np.arange(topology.n_links), -topology.rate, topology.src))
+        order = order[topology.rate[order] > 0]
+        self._links = order
+        self._starts = np.searchsorted(topology.src[order], np.arange(topology.n_nodes + 1))
+        self._topology = topology
+        self._found: dict[int, np.ndarray] = {}
+
+    def paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return the nodes on the way, padded with -1; a pair without a way is all -1 behind its source."""
+        import numpy as np
+
+        walked = [self._walk(int(here), int(there)) for here, there in zip(src, dst, strict=True)]
+        nodes = np.full((len(walked), max(map(len, walked), default=1)), UNREACHED, np.int64)
+        for row, path in enumerate(walked):
+            nodes[row, : len(path)] = path
+        return nodes
+
+    def _walk(self, src: int, dst: int) -> list[int]:
+        before = self._found.get(src)
+        if before is None:
+            before = self._found[src] = self._tree(src)
+        path = [dst]
+        while path[-1] != src:
+            previous = int(before[path[-1]])
+            if previous < 0:
+                return [src]
+            path.append(previous)
+        return path[::-1]
+
+    def _tree(self, src: int) -> np.ndarray:
+        """Breadth first, a whole front at once: ranks do not forward unless a link ends there."""
+        import numpy as np
+
+        before = np.full(self._topology.n_nodes, UNREACHED, np.int64)
+        before[src] = src
+        front = np.array([src])
+        while len(front):
+            spans = [np.arange(self._starts[node], self._starts[node + 1]) for node in front]
+            links = self._links[np.concatenate(spans)]
+            there, here = self._topology.dst[links], self._topology.src[links]
+            fresh = before[there] < 0
+            there, first = np.unique(there[fresh], return_index=True)
+            before[there] = here[fresh][first]
+            front = there
+        return before

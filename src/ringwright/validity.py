@@ -1,0 +1,289 @@
+"""What makes a Program legal: a table of rules, each of which names the rank, step and chunk where it is broken.
+
+Data are followed as fingerprints: each rank's contribution to each chunk is a random 64-bit number, sums are sums, and a
+result is right if it is the sum of exactly the right contributions (a wrong one passes once in 2**64). What fails is
+followed again contribution by contribution, to say which one is missing or counted twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.errors import InfeasibleError, ProgramError
+from ringwright.program import ADDING, Op
+
+if TYPE_CHECKING:
+    from ringwright.program import Block, Program, Step
+
+RULES = {
+    "range": "every rank and slot that a move names exists",
+    "self": "a send goes to another node, a copy stays at its own",
+    "aggregator": "only an aggregating node is contributed to, combines or emits",
+    "undefined": "a move reads only what is there",
+    "conflict": "in one step a slot is written once, or only added to",
+    "double": "each contribution is counted once",
+    "order": "where the operation does not commute, neighbours in rank order are combined",
+    "result": "every rank ends with every chunk that the collective promises it, whole",
+    "steps": "the declared number of steps is the number of steps",
+    "cost": "the bytes sent are the bytes declared",
+    "deadlock": "a declared order can be run to its end with the FIFO depth it declares",
+    "match": "both ends of a connection agree on what passes, in order",
+    "race": "a declared order covers every hazard of the data",
+}
+MOST_STATE = 1 << 27
+MOST_TRACED = 4_000_000
+_AT_AGGREGATORS = {Op.CONTRIBUTE: "dst", Op.COMBINE: "both", Op.EMIT: "src"}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken rule and its place; -1 where a number does not apply."""
+
+    rule: str
+    message: str
+    rank: int = -1
+    step: int = -1
+    chunk: int = -1
+
+    def __str__(self) -> str:
+        place = [f"{name} {number}" for name, number in self.place() if number >= 0]
+        return f"{self.rule}: {self.message}" + (f" ({', '.join(place)})" if place else "")
+
+    def place(self) -> tuple[tuple[str, int], ...]:
+        """Return rank, step and chunk by name."""
+        return ("rank", self.rank), ("step", self.step), ("chunk", self.chunk)
+
+
+def require(program: Program) -> Program:
+    """Return the program; raise ProgramError naming the first broken rule."""
+    found = check(program)
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        first = found[0]
+        where = ", ".join(f"{name} {number}" for name, number in first.place() if number >= 0)
+        raise ProgramError(f"{program.name} is not legal: {first.rule}: {first.message}{more}", where=where)
+    return program
+
+
+def check(program: Program, most: int = 20) -> list[Violation]:
+    """Return the broken rules of a program, ``most`` of them at the most; an empty list means legal."""
+    state_size = program.n_nodes * program.layout.slots
+    if state_size > MOST_STATE:
+        raise InfeasibleError(
+            f"{program.name} on {program.p} ranks has {state_size:,} slots; at most {MOST_STATE:,} can be checked",
+            remedy="check the same algorithm on fewer ranks",
+        )
+    found = _Follower(program, most).follow()
+    if program.collective.reduces and (found or not program.collective.commutative):
+        found = _trace(program, most) or found
+    return found[:most]
+
+
+class _Follower:
+    """Follow fingerprints through the steps."""
+
+    def __init__(self, program: Program, most: int) -> None:
+        self.program, self.most = program, most
+        self.slots = program.layout.slots
+        self.value = np.zeros(program.n_nodes * self.slots, np.uint64)
+        self.there = np.zeros(program.n_nodes * self.slots, bool)
+        self.found: list[Violation] = []
+        self.sent = self.moved = 0
+        self.last_write = np.full(program.n_nodes * self.slots, -1, np.int32)
+
+    def follow(self) -> list[Violation]:
+        """Return what is broken."""
+        for rank in range(self.program.p):
+            slots, chunks = placed(self.program, rank, after=False)
+            self.value[rank * self.slots + slots] = self._contribution(rank, chunks)
+            self.there[rank * self.slots + slots] = True
+        number = -1
+        for number, step in enumerate(self.program.steps()):
+            self._step(step, number)
+            if len(self.found) >= self.most:
+                return self.found
+        self._results()
+        if number + 1 != self.program.n_steps:
+            self._add("steps", f"{number + 1} steps, declared {self.program.n_steps}")
+        cost = self.program.cost
+        slack = 0.5 if cost.is_even else self.program.collective.unit_bytes * self.moved + 0.5
+        if not self.found and abs(self.sent - cost.sent_bytes) > slack:
+            self._add("cost", f"{self.sent} B sent, declared {cost.sent_bytes:.0f} B")
+        return self.found
+
+    def _contribution(self, rank: int, chunks: np.ndarray) -> np.ndarray:
+        """Return the fingerprints of a rank's data: of the chunk alone, where nothing is reduced."""
+        who = rank if self.program.collective.reduces else 0
+        return _hash(chunks.astype(np.uint64) * np.uint64(0x1_0000_0001) + np.uint64(who))
+
+    def _wanted(self, chunks: np.ndarray) -> np.ndarray:
+        if not self.program.collective.reduces:
+            return self._contribution(0, chunks)
+        total = np.zeros(len(chunks), np.uint64)
+        for rank in range(self.program.p):
+            total += self._contribution(rank, chunks)
+        return total
+
+    def _add(self, rule: str, message: str, rank: int = -1, step: int = -1, chunk: int = -1) -> None:
+        self.found.append(Violation(rule, message, rank, step, chunk))
+
+    def _step(self, step: Step, number: int) -> None:
+        writes, values, adds = [], [], []
+        for block in step.blocks:
+            legal = self._shape(block, number)
+            if legal is None:
+                return
+            src, dst, chunk, to = legal
+            read = src * self.slots + chunk
+            for at in np.flatnonzero(~self.there[read])[:1]:
+                self._add("undefined", "reads what is not there", int(src[at]), number, int(chunk[at]))
+            if block.op is not Op.COPY:
+                self.sent += int(self.program.layout.bytes_of(chunk).sum())
+                self.moved += len(chunk)
+            writes.append(dst * self.slots + to)
+            values.append(self.value[read])
+            adds.append(np.full(len(src), block.op in ADDING))
+        if writes:
+            self._write(np.concatenate(writes), np.concatenate(values), np.concatenate(adds), number)
+
+    def _write(self, place: np.ndarray, values: np.ndarray, adds: np.ndarray, number: int) -> None:
+        sets = place[~adds]
+        unique, counts = np.unique(sets, return_counts=True)
+        clash = np.concatenate((unique[counts > 1], np.intersect1d(unique, place[adds])))
+        for at in clash[:1]:
+            self._add("conflict", "written twice in one step", int(at // self.slots), number, int(at % self.slots))
+        self.value[sets] = values[~adds]
+        np.add.at(self.value, place[adds], values[adds])
+        self.there[place] = True
+        self.last_write[place] = number
+
+    def _shape(self, block: Block, number: int) -> tuple[np.ndarray, ...] | None:
+        """Return the unfolded moves of a block, or None where one of them is impossible."""
+        src, dst, chunk, to = unfold(block)
+        nodes = self.program.n_nodes
+        for name, values, limit in (
+            ("rank", src, nodes),
+            ("rank", dst, nodes),
+            ("chunk", chunk, self.slots),
+            ("chunk", to, self.slots),
+        ):
+            wrong = np.flatnonzero((values < 0) | (values >= limit))
+            if len(wrong):
+                at = int(wrong[0])
+                self._add("range", f"{name} {values[at]} of {limit}", int(src[at]), number, int(chunk[at]))
+                return None
+        wrong = np.flatnonzero((src != dst) if block.op is Op.COPY else (src == dst))
+        if len(wrong):
+            at = int(wrong[0])
+            self._add("self", f"{block.op.name.lower()} to rank {dst[at]}", int(src[at]), number, int(chunk[at]))
+            return None
+        ends = _AT_AGGREGATORS.get(block.op)
+        places = {"dst": dst, "src": src, "both": np.minimum(src, dst)}[ends] if ends else np.zeros(0, np.int64)
+        wrong = np.flatnonzero(places < self.program.p) if ends else np.zeros(0, np.int64)
+        if len(wrong):
+            at = int(wrong[0])
+            self._add("aggregator", f"{block.op.name.lower()} at a rank", int(src[at]), number, int(chunk[at]))
+            return None
+        return src, dst, chunk, to
+
+    def _results(self) -> None:
+        every = self._wanted(np.arange(self.program.layout.n_chunks))
+        for rank in range(self.program.p):
+            slots, chunks = placed(self.program, rank, after=True)
+            at = rank * self.slots + slots
+            wrong = np.flatnonzero(~self.there[at] | (self.value[at] != every[chunks]))
+            for bad in wrong[: max(self.most - len(self.found), 0)]:
+                what = "never arrives" if not self.there[at[bad]] else "is not what it should be"
+                step = int(self.last_write[at[bad]])
+                self._add("result", f"chunk {chunks[bad]} {what}", rank, step, int(chunks[bad]))
+
+
+def unfold(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Return src, dst, slot and target slot of every single slot moved."""
+    src, dst, chunk, to = block.arrays()
+    if block.span == 1:
+        return src, dst, chunk, to
+    further = np.arange(block.span)
+    chunk, to = ((start[:, None] + further).reshape(-1) for start in (chunk, to))
+    return np.repeat(src, block.span), np.repeat(dst, block.span), chunk, to
+
+
+def placed(program: Program, rank: int, *, after: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the slots and chunks that a rank holds before, or must hold after."""
+    layout, collective = program.layout, program.collective
+    given = layout.after if after else layout.before
+    if given is not None:
+        return given[rank]
+    blocks = np.asarray(collective.final(rank) if after else collective.initial(rank), np.int64)
+    chunks = (blocks[:, None] * layout.parts + np.arange(layout.parts)).reshape(-1)
+    return chunks, chunks
+
+
+def _hash(keys: np.ndarray) -> np.ndarray:
+    """Mix 64 bits (the finaliser of splitmix64)."""
+    keys = keys + np.uint64(0x9E3779B97F4A7C15)
+    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    mixed: np.ndarray = keys ^ (keys >> np.uint64(31))
+    return mixed
+
+
+# ------------------------------------------------------------------------------------- contribution by contribution
+def _trace(program: Program, most: int) -> list[Violation]:
+    """Follow who contributed what; say who is missing, counted twice or out of order."""
+    if sum(step.count for step in program.steps()) > MOST_TRACED:
+        return []
+    held: dict[tuple[int, int], Counter[tuple[int, int]]] = {}
+    for rank in range(program.p):
+        slots, chunks = placed(program, rank, after=False)
+        held |= {(rank, int(slot)): Counter({(rank, int(chunk)): 1}) for slot, chunk in zip(slots, chunks, strict=True)}
+    found: list[Violation] = []
+    for number, step in enumerate(program.steps()):
+        found += _trace_step(program, held, step, number)
+        if len(found) >= most:
+            return found
+    return found + list(_missing(program, held))
+
+
+def _trace_step(
+    program: Program, held: dict[tuple[int, int], Counter[tuple[int, int]]], step: Step, number: int
+) -> Iterator[Violation]:
+    arriving = []
+    for block in step.blocks:
+        for src, dst, chunk, to in zip(*(column.tolist() for column in unfold(block)), strict=True):
+            if (src, chunk) in held:
+                arriving.append(((dst, to), block.op in ADDING, held[src, chunk]))
+    for (rank, slot), adds, values in arriving:
+        present = held.get((rank, slot)) if adds else None
+        if present is None:
+            held[rank, slot] = values
+            continue
+        twice = next(iter((present & values).elements()), None)
+        if twice is not None:
+            yield Violation("double", f"rank {twice[0]}'s chunk {twice[1]} counted twice", rank, number, twice[1])
+        elif not program.collective.commutative and not _adjacent(present, values):
+            yield Violation("order", "combines ranks that are not neighbours", rank, number, slot)
+        held[rank, slot] = present + values
+
+
+def _adjacent(left: Counter[tuple[int, int]], right: Counter[tuple[int, int]]) -> bool:
+    ours, theirs = {rank for rank, _ in left}, {rank for rank, _ in right}
+    return max(ours) + 1 == min(theirs) or max(theirs) + 1 == min(ours)
+
+
+def _missing(program: Program, held: dict[tuple[int, int], Counter[tuple[int, int]]]) -> Iterator[Violation]:
+    for rank in range(program.p):
+        for slot, chunk in zip(*(column.tolist() for column in placed(program, rank, after=True)), strict=True):
+            have = held.get((rank, slot), Counter())
+            lacking = [other for other in range(program.p) if not have[other, chunk]]
+            foreign = sorted({found for _, found in have} - {chunk})
+            if lacking:
+                message = f"chunk {chunk} lacks the contribution of rank {', '.join(map(str, lacking[:5]))}"
+                yield Violation("result", message, rank, -1, chunk)
+            elif foreign:
+                yield Violation("result", f"chunk {chunk} is mixed with chunk {foreign[0]}", rank, -1, chunk)
