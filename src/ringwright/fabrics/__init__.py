@@ -72,7 +72,9 @@ def fabric(spec: str, **given: Any) -> Topology:
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
-            raise UsageError(f"'{option}' in '{spec}' is no knob=value", remedy=f"{name}:N,{next(iter(allowed), 'rate')}=...")
+            raise UsageError(
+                f"'{option}' in '{spec}' is no knob=value", remedy=f"{name}:N,{next(iter(allowed), 'rate')}=..."
+            )
         chosen[key.strip().replace("-", "_")] = _value(key.strip(), value.strip())
     unknown = sorted(set(chosen) - set(allowed))
     if unknown:
