@@ -72,6 +72,7 @@ class Pieces:
 
 def flatten(program: Program, machine: Machine) -> Flat:
     """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
+    machine = machine.carrying(program)
     pieces = gather(program)
     if program.lanes is None:
         order = loops.order(pieces)
@@ -87,7 +88,7 @@ def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, ds
 
     hop_starts, hops = ways(machine, src, dst, pieces.adds)
     return Flat(
-        src, dst, _on_the_wire(program, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
+        src, dst, _on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
         order.next_starts, order.nexts, order.waits, _delays(machine, hop_starts, hops),
     )  # fmt: skip
 
@@ -197,27 +198,23 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
     return total[starts], out
 
 
-def _on_the_wire(program: Program, size_bytes: np.ndarray) -> np.ndarray:
+def _on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
     """Return the bytes that links carry: the data, and the flags that go with it."""
     import numpy as np
 
-    if program.wire_factor == 1.0:
+    if machine.wire_factor == 1.0:
         return size_bytes
-    return np.ceil(size_bytes * program.wire_factor).astype(np.int64)
+    return np.ceil(size_bytes * machine.wire_factor).astype(np.int64)
 
 
-def _delays(program: Program, machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Return each message's software cost in ps: that of the dearest class on its way.
-
-    What was measured on the machine comes before what a library's own tables say.
-    """
+def _delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
+    """Return each message's software cost in ps: that of the dearest class on its way."""
     import numpy as np
 
     top = machine.topology
-    software = {**program.overheads, **top.message_s}
-    if not software or not len(hops):
+    if not machine.software or not len(hops):
         return np.zeros(len(starts) - 1, np.int64)
-    cost = np.array([round(software.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
+    cost = np.array([round(machine.software.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
     per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)], -1)]
     full = np.flatnonzero(np.diff(starts))
     delay = np.zeros(len(starts) - 1, np.int64)
