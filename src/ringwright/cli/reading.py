@@ -95,6 +95,13 @@ def print_json(document: dict[str, Any]) -> None:
     print()
 
 
+def command_line() -> str:
+    """Return the command that was given, for a page that can be made again."""
+    import shlex
+
+    return shlex.join(["ringwright", *sys.argv[1:]])
+
+
 def write_page(target: Path, page: str, *, force: bool = False) -> None:
     """Write one HTML page and say so; raise UsageError where it exists and ``force`` was not given."""
     from ringwright.exports.placement import claim_file

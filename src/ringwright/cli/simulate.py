@@ -91,5 +91,8 @@ def simulate(
 
     simulated.write(result, sys.stdout)
     if output:
-        reading.write_page(output, simulated.page(result, question, algorithm.split(",")), force=force)
+        from ringwright.reports.simulated_page import page
+
+        details = [study.detail(question, name, wanted[-1]) for name in algorithm.split(",")]
+        reading.write_page(output, page(result, details, reading.command_line()), force=force)
     return 0

@@ -56,7 +56,7 @@ def _options(signature: inspect.Signature) -> dict[str, object]:
     from ringwright.fabrics._network import Network
 
     has_rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
-    return {name: value for name, value in vars(Network()).items()} if has_rest else {}
+    return dict(vars(Network())) if has_rest else {}
 
 
 def fabric(spec: str, **given: Any) -> Topology:

@@ -149,6 +149,26 @@ def bounds(collective: Collective, topology: Topology) -> tuple[Bound, Bound | N
     return plain, bound(collective, topology, in_network=True, certificate=False) if topology.aggregators else None
 
 
+@dataclass(frozen=True)
+class Detail:
+    """One run in full, for pictures: its program, the load of links (name, share of the time busy, bytes), the critical path."""
+
+    name: str
+    program: Program
+    load: list[tuple[str, float, float]]
+    path: str
+
+
+def detail(question: Question, spelling: str, size_bytes: int) -> Detail:
+    """Return the run of one algorithm at one size."""
+    from ringwright.engines.choose import simulate
+
+    _, make, knobs = algorithm(spelling)
+    program = make(question.collective(size_bytes), question.topology, **knobs)
+    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
+    return Detail(spelling, program, run.load(), run.path())
+
+
 def _choice(program: Program) -> str:
     """Return what a library chose, for the table: ``tree/ll128 x16``."""
     chosen = program.knobs.get("algorithm")
