@@ -30,7 +30,9 @@ def parse_rate(text: str) -> float:
     match = _RATE.fullmatch(text)
     value = _number(match[1]) if match else None
     if match is None or value is None:
-        raise UsageError(f"'{text}' is not a rate", remedy="give bytes or bits per second, for example 50GB/s or 400Gb/s")
+        raise UsageError(
+            f"'{text}' is not a rate", remedy="give bytes or bits per second, for example 50GB/s or 400Gb/s"
+        )
     power = " kMGT".index(match[2] or " ")
     scale = 1024.0**power if match[3] else 1000.0**power
     return value * scale / (8 if match[4] == "b" else 1)
@@ -41,7 +43,9 @@ def parse_time(text: str) -> float:
     match = _TIME.fullmatch(text)
     value = _number(match[1]) if match else None
     if match is None or value is None:
-        raise UsageError(f"'{text}' is not a time", remedy="give a number with ps, ns, us, ms, s, min or h, such as 100ms")
+        raise UsageError(
+            f"'{text}' is not a time", remedy="give a number with ps, ns, us, ms, s, min or h, such as 100ms"
+        )
     # Dividing gives the nearest float to what was written, where multiplying by 1e-3 does not.
     scale = _SECONDS[match[2]]
     return value * scale if scale >= 1 else value / round(1 / scale)

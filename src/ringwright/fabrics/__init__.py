@@ -12,6 +12,7 @@ What stands behind the colon counts ranks for plain networks and boxes for produ
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -56,7 +57,7 @@ def _options(signature: inspect.Signature) -> dict[str, object]:
     from ringwright.fabrics._network import Network
 
     has_rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
-    return {name: value for name, value in vars(Network()).items()} if has_rest else {}
+    return dict(vars(Network())) if has_rest else {}
 
 
 def fabric(spec: str, **given: Any) -> Topology:
@@ -72,13 +73,16 @@ def fabric(spec: str, **given: Any) -> Topology:
     for option in options:
         key, equals, value = option.partition("=")
         if not equals:
-            raise UsageError(f"'{option}' in '{spec}' is no knob=value", remedy=f"{name}:N,{next(iter(allowed), 'rate')}=...")
+            raise UsageError(
+                f"'{option}' in '{spec}' is no knob=value", remedy=f"{name}:N,{next(iter(allowed), 'rate')}=..."
+            )
         chosen[key.strip().replace("-", "_")] = _value(key.strip(), value.strip())
     unknown = sorted(set(chosen) - set(allowed))
     if unknown:
         raise UsageError(f"{name} has no knob '{unknown[0]}'", remedy=f"one of: {', '.join(allowed)}")
+    title = ",".join([spec, *(f"{key}={value}" for key, value in given.items())])
     try:
-        return build(*_sizes(spec, text), **chosen)
+        return dataclasses.replace(build(*_sizes(spec, text), **chosen), name=title)
     except TypeError as error:
         needed = [each.name for each in inspect.signature(build).parameters.values() if each.name not in allowed]
         raise UsageError(f"'{spec}' cannot be built: {error}", remedy=f"{name}:{'x'.join(needed)}") from error

@@ -30,9 +30,7 @@ class EndpointPaths:
         return packed(nodes)
 
 
-def switches_of(
-    network: Clos, options: Network, n: int
-) -> tuple[np.ndarray, Names, dict[int, Capability]]:
+def switches_of(network: Clos, options: Network, n: int) -> tuple[np.ndarray, Names, dict[int, Capability]]:
     """Return kinds, names and aggregators of n ranks followed by the switches."""
     import numpy as np
 
