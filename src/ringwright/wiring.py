@@ -218,7 +218,7 @@ def lattice(
     kinds = np.full(base, SWITCH, np.uint8)
     kinds[:n] = RANK
     aggregators: Mapping[int, Capability] = {} if aggregator is None else dict.fromkeys(range(n, base), aggregator)
-    names = [("rank{}", (n,))]
+    names: list[tuple[str, tuple[int, ...]]] = [("rank{}", (n,))]
     if base > n:
         names.append(("switch", ()) if base == n + 1 else ("switch{}", (base - n,)))
     default: dict[str, Any] = {

@@ -12,6 +12,7 @@ What stands behind the colon counts ranks for plain networks and boxes for produ
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -79,8 +80,9 @@ def fabric(spec: str, **given: Any) -> Topology:
     unknown = sorted(set(chosen) - set(allowed))
     if unknown:
         raise UsageError(f"{name} has no knob '{unknown[0]}'", remedy=f"one of: {', '.join(allowed)}")
+    title = ",".join([spec, *(f"{key}={value}" for key, value in given.items())])
     try:
-        return build(*_sizes(spec, text), **chosen)
+        return dataclasses.replace(build(*_sizes(spec, text), **chosen), name=title)
     except TypeError as error:
         needed = [each.name for each in inspect.signature(build).parameters.values() if each.name not in allowed]
         raise UsageError(f"'{spec}' cannot be built: {error}", remedy=f"{name}:{'x'.join(needed)}") from error

@@ -103,7 +103,8 @@ class Clos:
 
     def leaf(self, endpoint: np.ndarray) -> np.ndarray:
         """Return the leaf of each endpoint."""
-        return self.first + endpoint // self.rails // self.per_leaf * self.rails + endpoint % self.rails
+        found: np.ndarray = self.first + endpoint // self.rails // self.per_leaf * self.rails + endpoint % self.rails
+        return found
 
     def between(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
         """Return (pairs, 3): leaf, spine, leaf; the latter two are -1 below one leaf."""
@@ -138,18 +139,15 @@ def clos(endpoints: int, rails: int, layout: str, options: Network, first: int, 
     if layout == "switch":
         rails, members = 1, endpoints
         return Clos(endpoints, 1, members, 0, options.routing, options.seed, first)
-    per_leaf = options.per_leaf or default_leaf(members, per_box)
+    per_leaf = options.per_leaf or per_box * default_leaf(members // per_box, LEAF_PORTS // per_box, layout != "rails")
     per_leaf = min(per_leaf, members)
     spines = options.spines or max(1, round(per_leaf / options.oversubscription))
     lonely = -(-members // per_leaf) * rails == 1
     return Clos(endpoints, rails, per_leaf, 0 if lonely else spines, options.routing, options.seed, first)
 
 
-def default_leaf(members: int, per_box: int) -> int:
-    """Return the largest number up to 32 that divides the members evenly into two leaves or more, whole boxes each."""
-    boxes = members // per_box
-    most = max(1, LEAF_PORTS // per_box)
-    for count in range(min(most, boxes // 2 or 1), 1, -1):
-        if boxes % count == 0 and 2 * count > min(most, boxes // 2):
-            return count * per_box
-    return min(most, max(1, boxes // 2)) * per_box
+def default_leaf(members: int, most: int, cuts: bool) -> int:
+    """Return members to a leaf: at most ``most``, an even cut where one is near, two leaves or more where it ``cuts``."""
+    most = max(1, min(most, members // 2 if cuts else members))
+    even = (count for count in range(most, most // 2, -1) if members % count == 0)
+    return next(even, most)
