@@ -158,7 +158,7 @@ def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
     size = program.layout.bytes_of(chunk)
     n = len(src)
     adds = np.full(n, block.op in ADDING)
-    channel = np.full(n, block.channel if block.op is not Op.COPY else -1)
+    channel = np.full(n, block.channel if block.op is not Op.COPY else -1 - block.channel)
     return [src, dst, channel, adds, size, src * slots + chunk, dst * slots + to]
 
 
@@ -173,7 +173,7 @@ def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -
     if top.groups:
         starts, links = _with_groups(machine, starts, links)
     lengths = np.diff(starts)[which]
-    extra = adds & (src != dst) if machine.adder >= 0 else np.zeros(len(src), bool)
+    extra = adds if machine.adder >= 0 else np.zeros(len(src), bool)
     ends = np.concatenate(([0], np.cumsum(lengths + extra)))
     hops = np.empty(ends[-1], np.int64)
     inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
