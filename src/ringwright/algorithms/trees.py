@@ -119,6 +119,7 @@ def in_order_binary(p: int) -> Tree:
 # --------------------------------------------------------------------------------------------------------- the program
 def tree_program(name: str, collective: Collective, tree: Tree, segments: int = 1, **knobs: object) -> Program:
     """Return broadcast or reduce over a tree, or an all-reduce (barrier) that goes up one and down the same."""
+    knobs["segments"] = segments
     if collective.p == 1:
         return nothing(name, collective, **knobs)
     if not tree.in_order:
