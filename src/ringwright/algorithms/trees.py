@@ -33,7 +33,7 @@ class Tree:
 
     def schedule(self, segments: int) -> tuple[np.ndarray, ...]:
         """Return step, parent, child and segment of every hand-over, in the order of the steps (from 0)."""
-        has = {self.top: range(segments)}
+        has: dict[int, Sequence[int]] = {self.top: [0] * segments}
         rows: list[tuple[int, int, int, int]] = []
         front = [self.top]
         while front:
@@ -41,9 +41,8 @@ class Tree:
             now, arrivals = -1, has.pop(parent)
             times: dict[int, list[int]] = {child: [] for child in self.children[parent]}
             for segment in range(segments):
-                here = arrivals[segment] if parent != self.top else 0
                 for child in self.children[parent]:
-                    now = max(here, now + 1)
+                    now = max(arrivals[segment], now + 1)
                     rows.append((now, parent, child, segment))
                     times[child].append(now + 1)
             has |= times
@@ -119,6 +118,7 @@ def in_order_binary(p: int) -> Tree:
 # --------------------------------------------------------------------------------------------------------- the program
 def tree_program(name: str, collective: Collective, tree: Tree, segments: int = 1, **knobs: object) -> Program:
     """Return broadcast or reduce over a tree, or an all-reduce (barrier) that goes up one and down the same."""
+    knobs["segments"] = segments
     if collective.p == 1:
         return nothing(name, collective, **knobs)
     if not tree.in_order:

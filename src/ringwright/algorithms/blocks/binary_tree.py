@@ -33,4 +33,4 @@ def binary_tree(
     require_radix("binary_tree", fanout, 2)
     segments = segments_of(collective, segment_bytes)
     tree = level_tree(collective.p, fanout)
-    return tree_program("binary_tree", collective, tree, segments, fanout=fanout, segments=segments)
+    return tree_program("binary_tree", collective, tree, segments, fanout=fanout)

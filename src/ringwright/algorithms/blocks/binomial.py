@@ -37,7 +37,7 @@ def binomial(collective: Collective, topology: Topology | None = None, *, segmen
         return _blocks_program(collective)
     segments = segments_of(collective, segment_bytes)
     tree = trees.knomial(collective.p, 2)
-    return trees.tree_program("binomial", collective, tree, segments, segments=segments)
+    return trees.tree_program("binomial", collective, tree, segments)
 
 
 # --------------------------------------------------------------------------------------------------- gather and scatter

@@ -34,4 +34,4 @@ def chain(
     require_radix("chain", fanout, 1)
     segments = segments_of(collective, segment_bytes)
     tree = chains(collective.p, fanout)
-    return tree_program("chain", collective, tree, segments, fanout=fanout, segments=segments)
+    return tree_program("chain", collective, tree, segments, fanout=fanout)

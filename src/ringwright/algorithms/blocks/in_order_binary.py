@@ -31,4 +31,4 @@ def in_order_binary(collective: Collective, topology: Topology | None = None, *,
     require_op("in_order_binary", collective, OPS)
     segments = segments_of(collective, segment_bytes)
     tree = trees.in_order_binary(collective.p)
-    return trees.tree_program("in_order_binary", collective, tree, segments, segments=segments)
+    return trees.tree_program("in_order_binary", collective, tree, segments)

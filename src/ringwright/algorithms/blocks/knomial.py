@@ -33,4 +33,4 @@ def knomial(
     trees.require_radix("knomial", radix, 2)
     segments = segments_of(collective, segment_bytes)
     tree = trees.knomial(collective.p, radix)
-    return trees.tree_program("knomial", collective, tree, segments, radix=radix, segments=segments)
+    return trees.tree_program("knomial", collective, tree, segments, radix=radix)

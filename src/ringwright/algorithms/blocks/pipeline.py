@@ -31,7 +31,7 @@ def pipeline(collective: Collective, topology: Topology | None = None, *, segmen
     del topology
     require_op("pipeline", collective, OPS)
     segments = segments_of(collective, segment_bytes)
-    return tree_program("pipeline", collective, chains(collective.p, 1), segments, segments=segments)
+    return tree_program("pipeline", collective, chains(collective.p, 1), segments)
 
 
 def best_segments(p: int, size_bytes: float, alpha_s: float, beta_s: float) -> int:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import is_even, require_op
 from ringwright.algorithms.powers import Fold, doubling
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -82,19 +82,29 @@ def _gather_cost(collective: Collective, fold: Fold) -> Cost:
 
 # ----------------------------------------------------------------------------------------------------- reduce-scatter
 def _scatter(collective: Collective, fold: Fold) -> Iterator[Step]:
-    """In round k a rank sends its sums of everything but the blocks of its own 2**k ranks: those its partner has no use for."""
+    """In round k a rank sends its sums of all but the blocks of its own 2**k ranks: those its partner has no use for.
+
+    Of the blocks of the partner's 2**k ranks the partner adds up its own and drops the others.
+    """
     yield from fold.enter(collective.p)
     for digit in range(fold.digits):
         partner = fold.number({digit: 1})
         weights = [0 if low < digit else 2**low for low in range(fold.digits)]
-        blocks: list[Block] = []
-        for mask in range(1, fold.size >> digit):
-            turns = {digit + bit: 1 for bit in range(fold.digits - digit) if mask >> bit & 1}
-            blocks += fold.ranges(Op.REDUCE, partner, fold.number(turns, weights), 2**digit, fold.starts)
+        blocks = list(fold.ranges(Op.REDUCE, partner, partner, 1, fold.starts))
+        for mask in range(1, 1 << digit):
+            blocks += fold.ranges(Op.SEND, partner, fold.number(_flips(mask, 0) | {digit: 1}), 1, fold.starts)
+        for mask in range(2, fold.size >> digit):
+            position = fold.number(_flips(mask, digit), weights)
+            blocks += fold.ranges(Op.REDUCE, partner, position, 2**digit, fold.starts)
         yield Step(tuple(blocks), "exchange")
     ranks, acting = fold.others()
     if len(ranks):
         yield Step((explicit(Op.SEND, acting, ranks, ranks),), "unfold")
+
+
+def _flips(mask: int, first: int) -> dict[int, int]:
+    """Return the digits, from ``first`` on, in which two ranks differ whose numbers differ by ``mask``."""
+    return {first + bit: 1 for bit in range(mask.bit_length()) if mask >> bit & 1}
 
 
 def _scatter_cost(collective: Collective, fold: Fold) -> Cost:

@@ -16,10 +16,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import Fold
 from ringwright.algorithms.trees import require_radix
-from ringwright.program import Cost, Op, Program, Step, Term, cut, nothing
+from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -41,7 +43,7 @@ def recursive_multiplying(collective: Collective, topology: Topology | None = No
     if folded:
         terms.append(Term(2, 2 * fold.deepest * n))
     return Program(
-        "recursive_multiplying", collective, cut(collective), lambda: _steps(fold), fold.digits + 2 * (folded > 0),
+        "recursive_multiplying", collective, cut(collective), lambda: _steps(collective, fold), fold.digits + 2 * (folded > 0),
         Cost(
             tuple(terms), n * (fold.size * fold.digits * (radix - 1) + 2 * folded),
             n * (fold.digits * (radix - 1) + fold.deepest),
@@ -50,10 +52,26 @@ def recursive_multiplying(collective: Collective, topology: Topology | None = No
     )  # fmt: skip
 
 
-def _steps(fold: Fold) -> Iterator[Step]:
+def _steps(collective: Collective, fold: Fold) -> Iterator[Step]:
     yield from fold.enter(1)
     everything = fold.number(None, [0] * fold.digits)
     for digit in range(fold.digits):
-        blocks = [fold.block(Op.REDUCE, fold.number({digit: by}), everything) for by in range(1, fold.radix)]
+        if collective.commutative or fold.radix == 2:
+            blocks = [fold.block(Op.REDUCE, fold.number({digit: by}), everything) for by in range(1, fold.radix)]
+        else:
+            blocks = _outwards(fold, digit)
         yield Step(tuple(blocks), "exchange")
     yield from fold.leave(1)
+
+
+def _outwards(fold: Fold, digit: int) -> list[Block]:
+    """Return the moves of a round such that each rank adds up its neighbours below, nearest first, and then those above."""
+    acting, weight = fold.starts[1:] - 1, fold.radix**digit
+    number = np.arange(fold.size)
+    blocks: list[Block] = []
+    for towards in (1, -1):
+        for away in range(1, fold.radix):
+            place = number // weight % fold.radix + towards * away
+            src = number[(place >= 0) & (place < fold.radix)]
+            blocks.append(explicit(Op.REDUCE, acting[src], acting[src + towards * away * weight], 0))
+    return blocks

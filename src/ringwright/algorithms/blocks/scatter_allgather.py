@@ -65,7 +65,7 @@ def _sizes(chunk_bytes: np.ndarray, parts: int) -> list[int]:
 
 def _steps(collective: Collective, core: int, gather: str) -> Iterator[Step]:
     p, root = collective.p, collective.root
-    whom = (np.arange(core) + root) % p
+    whom = [(part + root) % p for part in range(core)]
     yield from embed(_scatter(core), whom)
     shared = (
         _ring(core) if gather == "ring" else doubling(Fold(core), range(Fold(core).digits)[::-1], np.arange(core + 1))

@@ -42,20 +42,19 @@ def split_binary_tree(collective: Collective, topology: Topology | None = None, 
     layout = cut(collective, 2 * segments)
     turn = float(layout.chunk_bytes.max(initial=0))
     halves = [float(layout.chunk_bytes[:segments].sum()), float(layout.chunk_bytes[segments:].sum())]
-    down = halves[0] * (p // 2) + halves[1] * ((p - 1) // 2)
 
     def steps() -> Iterator[Step]:
         chunk = segment + segments * (child % 2 == 0)  # the left side is odd and takes the first half
         for now in range(rounds):
             here = step == now
-            ends = ((side[here] + collective.root) % p for side in (parent, child))
-            yield Step((explicit(Op.SEND, *ends, chunk[here]),), "down")
+            src, dst = ((side[here] + collective.root) % p for side in (parent, child))
+            yield Step((explicit(Op.SEND, src, dst, chunk[here]),), "down")
         yield _swap(collective, segments)
 
     return Program(
         "split_binary_tree", collective, layout, steps, rounds + 1,
         Cost(
-            (Term(rounds, rounds * turn), Term(1, max(halves))), down + n * (p - 1) - down,
+            (Term(rounds, rounds * turn), Term(1, max(halves))), n * (p - 1),
             is_even=collective.size_bytes % (2 * segments * collective.unit_bytes) == 0,
         ),
         knobs={"segments": segments},
