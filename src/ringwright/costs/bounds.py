@@ -23,8 +23,6 @@ from ringwright.costs.demands import Demand, demand
 from ringwright.errors import InfeasibleError, UsageError
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 

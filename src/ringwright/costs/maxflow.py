@@ -33,10 +33,11 @@ class Flow:
         self.arcs: list[list[int]] = [[] for _ in range(n_nodes)]
         self.whole: list[int] = []
         for here, there in {(min(pair), max(pair)) for pair in capacities}:
-            self._add(here, there, capacities.get((here, there), 0), capacities.get((there, here), 0))
+            self.join(here, there, capacities.get((here, there), 0), capacities.get((there, here), 0))
         self.left = list(self.whole)
 
-    def _add(self, here: int, there: int, out: int, back: int) -> None:
+    def join(self, here: int, there: int, out: int, back: int) -> None:
+        """Add an arc with its reverse."""
         self.arcs[here].append(len(self.to))
         self.arcs[there].append(len(self.to) + 1)
         self.to += [there, here]
@@ -83,7 +84,7 @@ class Flow:
         sent, path, node = 0, [], source
         while True:
             if node == sink:
-                least = min(wanted - sent, min(left[arc] for arc in path))
+                least = min(wanted - sent, *(left[arc] for arc in path))
                 sent += least
                 keep = len(path)
                 for place, arc in enumerate(path):
@@ -127,8 +128,8 @@ def tightest(
     supply = {node: each // scale for node, each in weights.items() if each}
     best = Cut(start.value * unit / scale, start.nodes)
     for node in supply:  # the super source, behind all nodes
-        network._add(n_nodes, node, 0, 0)  # noqa: SLF001
-    entry = {node: arc for node, arc in zip(supply, network.arcs[n_nodes], strict=True)}
+        network.join(n_nodes, node, 0, 0)
+    entry = dict(zip(supply, network.arcs[n_nodes], strict=True))
     before = -1  # the sink at which all flow ends, -1 where there is no flow yet
     for sink in sinks:
         while True:
