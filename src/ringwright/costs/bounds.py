@@ -189,15 +189,19 @@ def _cells(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterato
                 float(needed[cell]), float(capacity[cell]), "the tightest of the cuts tried",
             )  # fmt: skip
     if wanted.op == "all-reduce" and not (in_network and _adds_outside(partition)):
-        held = np.unique(partition.labels[wanted.ranks])
-        cells = held[held >= 0]
-        if len(cells) < len(held) or len(cells) < 2:
-            return
-        needed, capacity = 2.0 * (len(cells) - 1) * wanted.size_bytes, float(partition.entering[cells].sum())
-        yield Bound(
-            needed / capacity if capacity else math.inf, wanted.size_bytes, "parts", (), "into", needed, capacity,
-            f"2 (m-1) n bytes into {len(cells)} parts, each a {partition.kind}",
-        )  # fmt: skip
+        yield from _parts(wanted, partition)
+
+
+def _parts(wanted: Demand, partition: Partition) -> Iterator[Bound]:
+    import numpy as np
+
+    cells = np.unique(partition.labels[wanted.ranks])
+    if cells[0] < 0 or len(cells) < 2:
+        return
+    needed, capacity = 2.0 * (len(cells) - 1) * wanted.size_bytes, float(partition.entering[cells].sum())
+    ground = f"2 (m-1) n bytes into {len(cells)} parts, each a {partition.kind}"
+    time_s = needed / capacity if capacity else math.inf
+    yield Bound(time_s, wanted.size_bytes, "parts", (), "into", needed, capacity, ground)
 
 
 def _adds_outside(partition: Partition) -> bool:

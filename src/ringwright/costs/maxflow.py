@@ -81,7 +81,8 @@ class Flow:
         """Push along arcs that go one level on until none is left."""
         to, left, arcs = self.to, self.left, self.arcs
         after = [0] * len(arcs)
-        sent, path, node = 0, [], source
+        sent, node = 0, source
+        path: list[int] = []
         while True:
             if node == sink:
                 least = min(wanted - sent, *(left[arc] for arc in path))
@@ -118,7 +119,7 @@ def tightest(
     sinks: Sequence[int],
     start: Cut,
 ) -> Cut:
-    """Return the set that proves the largest w(S) / c(S) over sets that leave out a sink; value inf is none: see raises.
+    """Return the set that proves the largest w(S) / c(S) over sets that leave out a sink.
 
     ``start`` is any such set with its ratio; the better it is, the faster. Raises ZeroDivisionError where a set with
     weight has no way out.
