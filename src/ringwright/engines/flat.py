@@ -88,7 +88,7 @@ def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, ds
     hop_starts, hops = ways(machine, src, dst, pieces.adds)
     return Flat(
         src, dst, pieces.size_bytes, pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
-        order.next_starts, order.nexts, order.waits, _delays(machine, hop_starts, hops),
+        order.next_starts, order.nexts, order.waits, delays(machine, hop_starts, hops),
     )  # fmt: skip
 
 
@@ -109,7 +109,7 @@ def gather(program: Program) -> Pieces:
     for number, step in enumerate(program.steps()):
         if not step.count:
             continue
-        src, dst, size, adds, owner, reads, writes = _step_pieces(program, step.blocks)
+        src, dst, size, adds, owner, reads, writes = step_pieces(program, step.blocks)
         rows.append((src, dst, size, adds, owner + messages, reads, writes))
         step_of.append(np.full(len(src), number, np.int32))
         messages += len(src)
@@ -125,7 +125,7 @@ def gather(program: Program) -> Pieces:
     return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes)
 
 
-def _step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
+def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
     """Return one step's messages (src, dst, bytes, adds) and pieces (message, reads, writes)."""
     import numpy as np
 
@@ -197,7 +197,7 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
     return total[starts], out
 
 
-def _delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
+def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
     """Return each message's software cost in ps: that of the dearest class on its way."""
     import numpy as np
 

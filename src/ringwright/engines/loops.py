@@ -22,6 +22,15 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     return engine.events(*_way(flat), *_resources(machine))
 
 
+def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return start and end of every message and join (see flows.simulate_flows)."""
+    from ringwright.engines.flows import classes, simulate_flows
+
+    if engine is None:
+        return simulate_flows(flat, machine)
+    return engine.flows(*_way(flat), *_resources(machine), *classes(flat))
+
+
 def order(pieces: Pieces) -> Order:
     """Return what waits for what (see hazards.hazards)."""
     step = pieces.step[pieces.message]
