@@ -160,12 +160,11 @@ class Topology:
 
     def find(self, name: str) -> int:
         """Return the node of that name; raise UsageError where none has it."""
-        nodes = (node for node in range(self.n_nodes) if self.label(node) == name)
-        found = next(nodes, UNREACHED)
-        if found < 0:
+        try:
+            return (self.names or [self.label(node) for node in range(self.n_nodes)]).index(name)
+        except ValueError:
             some = ", ".join(self.label(node) for node in range(min(self.n_nodes, 6)))
-            raise UsageError(f"{self.name} has no '{name}'", remedy=f"names look like: {some}")
-        return found
+            raise UsageError(f"{self.name} has no '{name}'", remedy=f"names look like: {some}") from None
 
     @cached_property
     def memberships(self) -> tuple[np.ndarray, np.ndarray]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines import closed_form, events, flows, recurrence
 from ringwright.engines.flat import flatten
 from ringwright.engines.fold import Folded, fold
-from ringwright.engines.machine import Machine, machine
+from ringwright.engines.machine import PS, Machine, machine
 from ringwright.engines.result import Run, loads
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 
@@ -38,10 +38,29 @@ def simulate(
         raise UsageError(f"'{engine}' is no engine", remedy=f"one of: {', '.join(ENGINES)}")
     if engine == "closed-form":
         return closed_form.run(program, topology)
-    made = machine(topology, alpha)
+    made = _later(machine(topology, alpha), program)
+    return _delayed(_simulate(program, made, engine, wanted=fold_symmetry, native=native), program)
+
+
+def _later(made: Machine, program: Program) -> Machine:
+    """Return the machine with its faults on the clock of the first message."""
+    base = round(program.base_s * PS)
+    changes = tuple((resource, time - base, pace) for resource, time, pace in made.changes)
+    return replace(made, changes=changes) if base else made
+
+
+def _delayed(run: Run, program: Program) -> Run:
+    """Put the software before the first message back in front."""
+    base = round(program.base_s * PS)
+    if not base or not run.events:
+        return run
+    return replace(run, start_ps=run.start_ps + base, end_ps=run.end_ps + base, time_ps=run.time_ps + base)
+
+
+def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, native: bool) -> Run:
     if engine == "recurrence":
         return recurrence.run(program, made)
-    folded, reason = _folded(program, made, wanted=fold_symmetry)
+    folded, reason = _folded(program, made, wanted=wanted)
     if folded is not None:
         return _run_folded(folded, made, engine, native=native)
     if engine == "auto" and sum(move.count * move.span for step in program.steps() for move in step.blocks) > MOST_LAID_OUT:
@@ -65,7 +84,8 @@ def _run_folded(folded: Folded, made: Machine, engine: str, *, native: bool) -> 
     found = chosen.run(folded.flat, folded.machine, native=native)
     small = loads(folded.flat, folded.machine.n)
     carried = np.where(folded.classes >= 0, small[folded.classes], 0) if len(small) else np.zeros(made.n, np.int64)
-    return replace(found, parts=folded.parts, flat=folded.flat).with_loads(made, carried)
+    shown = replace(folded.flat, hops=folded.first[folded.flat.hops])  # under the names of the whole machine
+    return replace(found, parts=folded.parts, flat=shown).with_loads(made, carried)
 
 
 def _run_whole(program: Program, made: Machine, engine: str, *, native: bool) -> Run:

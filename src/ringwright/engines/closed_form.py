@@ -61,15 +61,15 @@ def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.nda
     if whole == 0 and (sizes > 0).any():
         raise UsageError("a program of 0 B says nothing of other sizes", remedy="make the program at a size above 0")
     scale = sizes / whole if whole else np.zeros_like(sizes)
-    made = machine(topology.at(0.0))
+    made = machine(topology.at(0.0)).carrying(program)
     cost = program.cost
     total = np.zeros_like(sizes)
     for term in cost.terms:
         level = price(program, made, term.level)
-        total += term.messages * level.alpha_s + term.size_bytes * scale / level.rate
+        total += term.messages * level.alpha_s + term.size_bytes * scale * made.wire_factor / level.rate
     if math.isfinite(topology.reduce_rate):
-        total += cost.reduced_bytes * scale / topology.reduce_rate
-    return total
+        total += cost.reduced_bytes * scale * made.wire_factor / topology.reduce_rate
+    return total + program.base_s if cost.terms else total
 
 
 def price(program: Program, made: Machine, level: str) -> Level:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.engines.events import LEFT_OUT, Paces
-from ringwright.engines.flat import delays, places, step_pieces, ways
+from ringwright.engines.flat import delays, on_the_wire, places, step_pieces, ways
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, InfeasibleError
@@ -59,7 +59,7 @@ class _State:
     def __init__(self, program: Program, machine: Machine) -> None:
         import numpy as np
 
-        self.program, self.machine = program, machine
+        self.program, self.machine = program, machine.carrying(program)
         self.place = places(program)
         self.written = np.zeros(program.n_nodes * program.layout.slots, np.int64)
         self.read = np.zeros_like(self.written)
@@ -77,8 +77,9 @@ class _State:
         import numpy as np
 
         src, dst, size, adds, owner, reads, writes = step_pieces(self.program, step.blocks)
-        if step.blocks[0].multicast or any(block.multicast for block in step.blocks):
+        if any(block.multicast for block in step.blocks):
             raise DeclinedError("it sends to many at once")
+        size = on_the_wire(self.machine, size)
         way = self._find(step, src, dst, adds)
         pieces = np.maximum(self.written[reads], np.maximum(self.written[writes], self.read[writes]))
         time = np.zeros(len(src), np.int64)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from ringwright.engines.critical import Path
     from ringwright.engines.flat import Flat
     from ringwright.engines.machine import Machine
 
@@ -40,6 +42,51 @@ class Run:
     def time_s(self) -> float:
         """Seconds from the first start to the last end."""
         return self.time_ps / 1e12
+
+    @property
+    def folded(self) -> bool:
+        """Whether each message stands for several."""
+        return self.parts > 1
+
+    @property
+    def bottleneck(self) -> str:
+        """Name of the busiest resource, or nothing."""
+        busiest = self.load(1)
+        return busiest[0][0] if busiest else ""
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the time that the busiest resource is busy."""
+        busiest = self.load(1)
+        return busiest[0][1] if busiest else 0.0
+
+    @property
+    def waited(self) -> float:
+        """Share of the critical path spent before busy resources."""
+        path = self._critical
+        return sum(path.waiting_ps.values()) / max(path.total_ps, 1) if path else 0.0
+
+    def load(self, most: int = 1000) -> list[tuple[str, float, float]]:
+        """Return (name, share of the time busy, bytes) of the resources that carried anything, the busiest first."""
+        if self.machine is None or not self.time_ps:
+            return []
+        used = np.flatnonzero(self.bytes > 0)
+        order = used[np.lexsort((used, -self.busy_ps[used]))][:most]
+        return [
+            (self.machine.label(at), float(self.busy_ps[at]) / self.time_ps, float(self.bytes[at])) for at in order.tolist()
+        ]
+
+    def path(self) -> str:
+        """Return what the time was spent on, in words."""
+        return self._critical.sentence() if self._critical else f"the {self.engine} engine follows no single message"
+
+    @cached_property
+    def _critical(self) -> Path | None:
+        from ringwright.engines.critical import critical
+
+        if self.flat is None or self.machine is None:
+            return None
+        return critical(self.flat, self.machine, self)
 
     def with_loads(self, machine: Machine, carried: np.ndarray) -> Run:
         """Return the run with what each resource of the whole machine carried."""
