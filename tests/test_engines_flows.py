@@ -27,7 +27,10 @@ def flow_sets(draw: st.DrawFn) -> tuple[dict[int, list[int]], list[float]]:
     resources = int(rng.integers(1, 12))
     capacity = rng.choice([1.0, 2.0, 3.5, 10.0], resources).tolist()
     count = int(rng.integers(1, 30))
-    ways = {i: rng.choice(resources, int(rng.integers(1, min(resources, 4) + 1)), replace=False).tolist() for i in range(count)}
+    ways = {
+        i: rng.choice(resources, int(rng.integers(1, min(resources, 4) + 1)), replace=False).tolist()
+        for i in range(count)
+    }
     return ways, capacity
 
 

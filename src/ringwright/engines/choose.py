@@ -17,6 +17,8 @@ from ringwright.engines.result import Run, loads
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -63,7 +65,10 @@ def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, nat
     folded, reason = _folded(program, made, wanted=wanted)
     if folded is not None:
         return _run_folded(folded, made, engine, native=native)
-    if engine == "auto" and sum(move.count * move.span for step in program.steps() for move in step.blocks) > MOST_LAID_OUT:
+    if (
+        engine == "auto"
+        and sum(move.count * move.span for step in program.steps() for move in step.blocks) > MOST_LAID_OUT
+    ):
         return replace(_large(program, made, native=native), unfolded_because=reason)
     return replace(_run_whole(program, made, engine, native=native), unfolded_because=reason)
 
@@ -80,18 +85,20 @@ def _folded(program: Program, made: Machine, *, wanted: bool) -> tuple[Folded | 
 def _run_folded(folded: Folded, made: Machine, engine: str, *, native: bool) -> Run:
     import numpy as np
 
-    chosen = flows if engine == "flows" else events
-    found = chosen.run(folded.flat, folded.machine, native=native)
+    found = _loop(engine)(folded.flat, folded.machine, native=native)
     small = loads(folded.flat, folded.machine.n)
     carried = np.where(folded.classes >= 0, small[folded.classes], 0) if len(small) else np.zeros(made.n, np.int64)
     shown = replace(folded.flat, hops=folded.first[folded.flat.hops])  # under the names of the whole machine
     return replace(found, parts=folded.parts, flat=shown).with_loads(made, carried)
 
 
+def _loop(engine: str) -> Callable[..., Run]:
+    return flows.run if engine == "flows" else events.run
+
+
 def _run_whole(program: Program, made: Machine, engine: str, *, native: bool) -> Run:
     flat = flatten(program, made)
-    chosen = flows if engine == "flows" else events
-    found = chosen.run(flat, made, native=native)
+    found = _loop(engine)(flat, made, native=native)
     return replace(found, flat=flat).with_loads(made, loads(flat, made.n))
 
 

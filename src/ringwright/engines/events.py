@@ -41,6 +41,7 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
 
 
 def report_stuck(flat: Flat, machine: Machine, end: np.ndarray) -> None:
+    """Raise InfeasibleError that names the first message without an end."""
     import numpy as np
 
     late = np.flatnonzero(end[: flat.n_messages] >= FOREVER)

@@ -27,7 +27,9 @@ def fair_rates(
     rates: dict[int, float] = {}
     while len(rates) < len(ways):
         level = min(left[resource] / users[resource] for resource in left if users[resource])
-        full = {resource for resource in left if users[resource] and left[resource] / users[resource] <= level * TOGETHER}
+        full = {
+            resource for resource in left if users[resource] and left[resource] / users[resource] <= level * TOGETHER
+        }
         taken: dict[int, int] = {}
         for number, way in ways.items():
             if number in rates or full.isdisjoint(way):

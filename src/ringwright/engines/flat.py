@@ -74,10 +74,8 @@ def flatten(program: Program, machine: Machine) -> Flat:
     """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
     machine = machine.carrying(program)
     pieces = gather(program)
-    if program.lanes is None:
-        order = loops.order(pieces)
-    else:
-        order = Edges(*program.lanes.edges()).order(len(pieces.src))
+    lanes = program.lanes
+    order = loops.order(pieces) if lanes is None else Edges(*lanes.edges()).order(len(pieces.src))
     place = places(program)
     return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
 

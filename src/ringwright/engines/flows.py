@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ringwright.engines.events import report_stuck
@@ -87,7 +88,7 @@ class _Class:
         """Return when the next of its messages is done, FOREVER where none moves."""
         if not self.targets or self.rate <= 0:
             return FOREVER
-        wait = math.ceil(max(self.targets[0][0] - self.served, 0.0) / self.rate) if self.rate > 0 else math.inf
+        wait = math.ceil(max(self.targets[0][0] - self.served, 0.0) / self.rate)
         return self.at + wait if wait < FOREVER else FOREVER
 
 
@@ -97,7 +98,7 @@ class _Loop:
         owner, starts, resources = classes(flat)
         self.owner: list[int] = owner.tolist()
         bounds, ways = starts.tolist(), resources.tolist()
-        self.classes = [_Class(ways[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+        self.classes = [_Class(ways[a:b]) for a, b in pairwise(bounds)]
         self.delays = [sum(machine.latency[each.way].tolist()) for each in self.classes]
         self.users: list[dict[int, None]] = [{} for _ in range(machine.n)]  # ordered sets
         self.capacity = [_capacity(pace) for pace in machine.pace.tolist()]

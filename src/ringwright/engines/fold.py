@@ -68,9 +68,7 @@ def fold(program: Program, machine: Machine) -> Folded:
     raise reason
 
 
-def _quotient(
-    program: Program, group: Mesh, families: list[Family], orbits: Orbits, place: np.ndarray
-) -> Folded:
+def _quotient(program: Program, group: Mesh, families: list[Family], orbits: Orbits, place: np.ndarray) -> Folded:
     import numpy as np
 
     rows = [_Rows(program, group, family) for family in families]
@@ -81,7 +79,9 @@ def _quotient(
     flat = assemble(orbits.machine, pieces, loops.order(pieces), place[src], place[dst])
     hops = orbits.of[flat.hops]
     weight = np.full(len(src), group.order, np.int64)
-    return Folded(replace(flat, hops=hops, weight=weight), small, group.order, orbits.of, np.array(orbits.first, np.int64))
+    return Folded(
+        replace(flat, hops=hops, weight=weight), small, group.order, orbits.of, np.array(orbits.first, np.int64)
+    )
 
 
 def _machine(orbits: Orbits) -> Machine:
@@ -146,7 +146,9 @@ def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.
     where = gather([spread(each.table[:, 1:2], each) for each in rows])
     order = np.lexsort((where, step))
     nodes = program.n_nodes
-    pair = gather([spread((each.family.channel + 1) * nodes * nodes + each.here * nodes + each.there, each) for each in rows])
+    pair = gather(
+        [spread((each.family.channel + 1) * nodes * nodes + each.here * nodes + each.there, each) for each in rows]
+    )
     pairs, pair = np.unique(pair, return_inverse=True)
     _, first, owner = np.unique((step * len(pairs) + pair)[order], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -159,7 +161,9 @@ def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.
     ends = [gather([spread(getattr(each, name), each) for each in rows])[first] for name in ("src", "dst")]
     message = len(first)
     reads, writes = (gather([getattr(each, name).reshape(-1) for each in rows])[order] for name in ("reads", "writes"))
-    owners, reads, writes = _spans(gather([spread(np.array(each.span), each) for each in rows])[order], owner, reads, writes)
+    owners, reads, writes = _spans(
+        gather([spread(np.array(each.span), each) for each in rows])[order], owner, reads, writes
+    )
     pieces = Pieces(
         owners, step[first].astype(np.int32), ends[0], ends[1],
         np.bincount(owner, weights=size, minlength=message).astype(np.int64),

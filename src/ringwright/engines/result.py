@@ -73,7 +73,8 @@ class Run:
         used = np.flatnonzero(self.bytes > 0)
         order = used[np.lexsort((used, -self.busy_ps[used]))][:most]
         return [
-            (self.machine.label(at), float(self.busy_ps[at]) / self.time_ps, float(self.bytes[at])) for at in order.tolist()
+            (self.machine.label(at), float(self.busy_ps[at]) / self.time_ps, float(self.bytes[at]))
+            for at in order.tolist()
         ]
 
     def path(self) -> str:
