@@ -48,3 +48,13 @@ def is_hierarchical(nodes: Sequence[Sequence[int]] | None) -> bool:
 def is_consecutive(nodes: Sequence[Sequence[int]]) -> bool:
     """Return whether the places run host by host."""
     return [place for node in nodes for place in node] == list(range(sum(len(node) for node in nodes)))
+
+
+def by_host(collective: Collective, topology: Topology | None) -> list[list[int]]:
+    """Return the places by host; all are on one where nothing tells."""
+    return members(collective, topology) or [list(range(collective.p))]
+
+
+def is_regular(nodes: Sequence[Sequence[int]]) -> bool:
+    """Return whether every host has as many places, numbered host by host."""
+    return is_consecutive(nodes) and len({len(node) for node in nodes}) == 1
