@@ -38,6 +38,8 @@ from ringwright.algorithms.powers import Fold
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
+    from ringwright.program import Program
+    from ringwright.topology import Topology
 
 Maker = Callable[[Decision], Algorithm]
 
@@ -68,6 +70,24 @@ def _segmented_ring(decision: Decision) -> Algorithm:
     return partial(segmented_ring, segment_bytes=decision.segment_bytes) if decision.segment_bytes else ring
 
 
+def _own_two(decision: Decision) -> Algorithm:
+    """Reduce and broadcast as the library itself would choose them."""
+    from ringwright.algorithms.libraries.open_mpi import open_mpi  # it is made of this menu
+
+    return partial(nonoverlapping, inner=open_mpi, outer=open_mpi)
+
+
+def _own_reduce(decision: Decision) -> Algorithm:
+    """Reduce as the library would choose it, whole, since a scatter follows."""
+    from ringwright.algorithms.libraries.open_mpi import open_mpi  # it is made of this menu
+
+    def whole(collective: Collective, topology: Topology | None = None) -> Program:
+        program = open_mpi(collective, topology)
+        return program if program.layout.n_chunks == 1 else binomial(collective, topology)
+
+    return partial(nonoverlapping, inner=whole, outer=linear)
+
+
 _EXCHANGE, _LINEAR, _BRUCK = _plain(recursive_doubling), _plain(linear), _plain(bruck)
 _RING, _NEIGHBOR, _SPARBIT = _plain(ring), _plain(neighbor_exchange), _plain(sparbit)
 
@@ -77,7 +97,7 @@ MENU: dict[str, tuple[Maker, ...]] = {
     "all-gather-v": (_LINEAR, _BRUCK, _RING, _NEIGHBOR, _EXCHANGE, _SPARBIT),
     "all-reduce": (
         _LINEAR,
-        _plain(nonoverlapping),
+        _own_two,
         _EXCHANGE,
         _RING,
         _segmented_ring,
@@ -109,7 +129,7 @@ MENU: dict[str, tuple[Maker, ...]] = {
         _plain(rabenseifner),
         _fanned(knomial, "radix"),
     ),
-    "reduce-scatter": (_plain(nonoverlapping), _plain(recursive_halving), _RING, _plain(butterfly)),
+    "reduce-scatter": (_own_reduce, _plain(recursive_halving), _RING, _plain(butterfly)),
     "reduce-scatter-block": (_LINEAR, _EXCHANGE, _plain(recursive_halving), _plain(butterfly)),
     "scatter": (_LINEAR, _plain(binomial), _LINEAR),
 }
