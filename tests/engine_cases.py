@@ -142,13 +142,7 @@ def random_fabric(rng: np.random.Generator, p: int) -> Topology:
         for i in range(int(rng.integers(3)))
     )
     faults = tuple(
-        Fault(
-            float(rng.integers(20)) * 1e-6,
-            "link",
-            int(rng.integers(n)),
-            "rate_factor",
-            float(rng.choice([0, 0.3, 1, 2])),
-        )
+        Fault(float(rng.integers(20)) * 1e-6, "link", int(rng.integers(n)), "rate_factor", float(rng.choice([0, 0.3, 1, 2])))
         for _ in range(int(rng.integers(4)))
     )
     return Topology(
@@ -172,9 +166,7 @@ def random_program(rng: np.random.Generator, p: int) -> Program:
             op = Op(int(rng.integers(3)))
             span = int(rng.integers(1, slots + 1))
             chunk, to = rng.integers(slots - span + 1, size=(2, n))
-            blocks.append(
-                explicit(op, src, src if op is Op.COPY else dst, chunk, to, span=span, channel=int(rng.integers(2)))
-            )
+            blocks.append(explicit(op, src, src if op is Op.COPY else dst, chunk, to, span=span, channel=int(rng.integers(2))))
         steps.append(Step(tuple(blocks)))
     collective = Collective("all-reduce", range(p), int(sizes.sum()))
     layout = Layout(slots, sizes, slots, slots)
@@ -186,6 +178,9 @@ def direct_all_to_all(p: int, size_bytes: int) -> Program:
     collective = Collective("all-to-all", range(p), size_bytes)
     each = collective.block_bytes[:1]
     # Rank r finds what it sends to its d-th successor in slot d, and puts what it gets in slot p + d.
-    blocks = tuple(Block(Op.SEND, (p,), turn(p), turn(p, by), constant(by), constant(p + by)) for by in range(1, p))
+    blocks = tuple(
+        Block(Op.SEND, (p,), turn(p), turn(p, by), constant(by), constant(p + by)) for by in range(1, p)
+    )
     sent = float(each[0]) * p * (p - 1)
     return Program("direct", collective, Layout(2 * p, each, 1, 2 * p), lambda: [Step(blocks)], 1, Cost((), sent))
+
