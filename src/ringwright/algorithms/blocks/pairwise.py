@@ -15,12 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from ringwright.algorithms.blocks.direct import exchange_cost, towards
 from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.powers import Fold
 from ringwright.errors import UsageError
-from ringwright.program import Block, Op, Program, Step, cut, explicit, nothing
+from ringwright.program import Block, Op, Program, Step, cut, nothing
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -53,8 +52,11 @@ def _steps(collective: Collective, xor: bool) -> Iterator[Step]:
 
 def _partners(collective: Collective, mask: int) -> Block:
     """Return what every rank sends to the rank whose number differs in the bits of ``mask``."""
-    src = np.arange(collective.p)
-    dst = src ^ mask
-    if collective.op == "all-to-all":
-        return explicit(Op.SEND, src, dst, src * collective.p + dst)
-    return explicit(Op.REDUCE if collective.reduces else Op.SEND, src, dst, dst if collective.reduces else src)
+    p, fold = collective.p, Fold(collective.p)
+    dst = fold.number({bit: 1 for bit in range(fold.digits) if mask >> bit & 1})
+    if collective.op != "all-to-all":
+        op = Op.REDUCE if collective.reduces else Op.SEND
+        return fold.block(op, dst, dst if collective.reduces else fold.number())
+    # Block s p + (s XOR mask), bit by bit: a bit that turns adds p - 1 where it is set and 1 where it is not.
+    weights = [(p - 1 if mask >> bit & 1 else p + 1) << bit for bit in range(fold.digits)]
+    return fold.block(Op.SEND, dst, fold.number(None, weights, mask))
