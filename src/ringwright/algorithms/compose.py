@@ -62,7 +62,11 @@ def _lift(block: Block, rank_weight: int, chunk_weight: int, axes: Sequence[Axis
 
 
 def embed(
-    steps: Iterable[Step], ranks: Sequence[int], slots: Sequence[int] | None = None, label: str = "", channel: int = 0
+    steps: Iterable[Step],
+    ranks: Sequence[int] | np.ndarray,
+    slots: Sequence[int] | np.ndarray | None = None,
+    label: str = "",
+    channel: int = 0,
 ) -> Iterator[Step]:
     """Run steps of a small group on any ranks: rank i becomes ``ranks[i]``, slot c becomes ``slots[c]``."""
     who = np.asarray(ranks, np.int64)

@@ -91,9 +91,12 @@ def pairwise(chosen: Iterable[System], seed: int, group_sizes: Sequence[int] = G
                 yield Case(system.slug, op, p, size, fabric, generator.randrange(p) if op in ROOTED else 0)
 
 
-def check(case: Case, topology: Topology) -> Outcome:
-    """Run every check of a case on a topology of ``case.p`` ranks."""
+def check(case: Case) -> Outcome:
+    """Run every check of a case on its fabric."""
+    from ringwright.fabrics import fabric
+
     outcome = Outcome(case)
+    topology = fabric(f"{case.fabric}:{case.p}")
     try:
         program = find(case.slug).load()(case.collective(), topology)
     except UsageError as error:

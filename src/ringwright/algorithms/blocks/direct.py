@@ -1,13 +1,12 @@
-"""Direct exchange.
+"""Direct.
 
-Idea: every rank sends each other rank its part at once: reduce-scatter in one step, all-gather in another. Right where all pairs
-    have a way of their own: NVLink through a switch, or the few hosts of a rack.
-Cost: all-reduce 2 alpha + 2(p-1)/p n beta + (p-1)/p n gamma; half of it for reduce-scatter and all-gather.
-Knobs: none.
-Holds: bytes per rank are those of a ring; in every round of messages each rank sends to another one.
+Idea: every rank sends each of the others what is meant for it, straight, many at a time.
+Cost: all-gather, reduce-scatter, all-to-all ceil((p-1)/w) rounds of w messages: alpha each round, (p-1)/p n beta in all.
+Knobs: window=0 messages at once (all; Open MPI's linear_sync and MPICH's scattered limit them, to 32 in MPICH).
+Holds: no byte travels further than once; every rank starts with its next neighbour, so that no target is hit by all.
 Figure: none; a building block.
-Source: the sharded aggregation of parameter servers; NCCL and ACCL inside a node with NVSwitch.
-Declines: all but all-reduce, reduce-scatter and all-gather.
+Source: open-mpi/ompi coll/tuned algorithms 1 and 4 of alltoall, 8 of allgather; pmodels/mpich ``scattered``.
+Declines: reductions that keep the order of the ranks.
 """
 
 from __future__ import annotations
@@ -15,39 +14,60 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.errors import UsageError
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
+from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing, turn
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-OPS = ("all-reduce", "reduce-scatter", "all-gather")
+OPS = ("all-gather", "reduce-scatter", "all-to-all")
 
 
-def direct(collective: Collective, topology: Topology | None = None) -> Program:
-    """Return the program of one exchange per phase, all pairs at once."""
+def direct(collective: Collective, topology: Topology | None = None, *, window: int = 0) -> Program:
+    """Return the program in which all pairs talk to each other, ``window`` targets of a rank at a time (0: all)."""
     del topology
-    if collective.op not in OPS:
-        raise UsageError(f"direct does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
-    p = collective.p
-    if p == 1:
-        return nothing("direct", collective)
-    layout = cut(collective, p if collective.op == "all-reduce" else 1)
-    phases = 2 if collective.op == "all-reduce" else 1
-    path = float(layout.chunk_bytes.max(initial=0)) * (p - 1)
+    require_op("direct", collective, OPS)
+    require_commutative("direct", collective, "linear, butterfly or recursive_doubling")
+    if window < 0:
+        raise UsageError(f"a window of {window} messages", remedy="0 sends all at once")
+    if collective.p == 1:
+        return nothing("direct", collective, window=window)
+    peers = collective.p - 1
+    rounds = -(-peers // (window or peers))
     return Program(
-        "direct", collective, layout, lambda: _steps(collective), phases,
-        Cost((Term(phases, phases * path),), float(collective.size_bytes) * (p - 1) * phases,
-             path if collective.reduces else 0.0),
+        "direct", collective, cut(collective), lambda: _steps(collective, window or peers), rounds,
+        exchange_cost(collective, rounds), knobs={"window": window},
     )  # fmt: skip
 
 
-def _steps(collective: Collective) -> Iterator[Step]:
+def exchange_cost(collective: Collective, rounds: int) -> Cost:
+    """Return what it costs when every pair talks once, in so many rounds."""
     p = collective.p
-    if collective.op != "all-gather":
-        to_owner = (Block(Op.REDUCE, (p,), turn(p), turn(p, away), turn(p, away)) for away in range(1, p))
-        yield Step(tuple(to_owner), "reduce-scatter")
-    if collective.op != "reduce-scatter":
-        from_owner = (Block(Op.SEND, (p,), turn(p), turn(p, away), turn(p)) for away in range(1, p))
-        yield Step(tuple(from_owner), "all-gather")
+    share = collective.size_bytes * (p - 1) / p
+    sent = float(collective.size_bytes) * (p - 1)
+    if collective.op == "all-to-all":
+        pairs = np.broadcast_to(collective.block_bytes.reshape(-1, p), (p, p))
+        sent = float(pairs.sum() - np.trace(pairs))
+    return Cost((Term(rounds, share),), sent, share if collective.reduces else 0.0, is_even=is_even(collective, 1))
+
+
+def _steps(collective: Collective, window: int) -> Iterator[Step]:
+    for first in range(1, collective.p, window):
+        ways = range(first, min(first + window, collective.p))
+        yield Step(tuple(towards(collective, by) for by in ways), collective.op)
+
+
+def towards(collective: Collective, by: int) -> Block:
+    """Return what every rank sends to the rank ``by`` behind it."""
+    p = collective.p
+    if collective.op == "all-gather":
+        return Block(Op.SEND, (p,), turn(p), turn(p, by), turn(p))
+    if collective.op == "reduce-scatter":
+        return Block(Op.REDUCE, (p,), turn(p), turn(p, by), turn(p, by))
+    src = np.arange(p)
+    dst = (src + by) % p
+    return explicit(Op.SEND, src, dst, src * p + dst)

@@ -20,7 +20,8 @@ from ringwright.costs.nccl.selection import (
     sweep,
     tree_threshold_bytes,
 )
-from ringwright.costs.nccl.trees import binary_tree, double_tree, rank_trees
+from ringwright.costs.nccl.trees import Tree, binary_tree, double_tree, rank_trees
+from ringwright.costs.nccl.tuner import TunerRule, first_match, rules_from_choices
 
 __all__ = [
     "ALGORITHMS",
@@ -34,6 +35,8 @@ __all__ = [
     "Graphs",
     "System",
     "Tables",
+    "Tree",
+    "TunerRule",
     "algorithm_2_4",
     "binary_tree",
     "box",
@@ -43,9 +46,11 @@ __all__ = [
     "costs",
     "cut",
     "double_tree",
+    "first_match",
     "predict_us",
     "rank_trees",
     "releases",
+    "rules_from_choices",
     "search",
     "sweep",
     "tables",

@@ -185,25 +185,34 @@ def _twice(graph: Graph, kind: Box) -> Graph:
 
 
 def _faster_inside(graph: Graph, kind: Box, nodes: int) -> Graph:
-    """Return a tree whose speed inside the node is raised as far as its GPUs and twice the network allow."""
+    """Return a tree whose speed inside the node is raised while its GPUs and twice the network's speed allow it."""
     if nodes < 2:
         return graph
     inside = graph.bw_intra_gbs
     for speed in reversed([found for found in speeds(kind, nodes) if found > inside]):
-        if inside >= 2 * graph.bw_inter_gbs or graph.channels * speed > kind.gpu_gbs or speed > kind.path_gbs:
+        full = graph.channels * speed > kind.gpu_gbs or speed > kind.path_gbs
+        if inside >= 2 * graph.bw_inter_gbs or (full and kind.gpus > 1):
             break
         inside = speed
     return replace(graph, bw_intra_gbs=inside)
 
 
 def _nvls(kind: Box, nodes: int) -> Graph:
-    """Return one channel per GPU that is a head; a multicast takes its speed from every GPU."""
+    """Return one channel per GPU that is a head; a multicast takes its speed from every GPU.
+
+    The speed between nodes is raised while the cards allow it, up to twice that inside: on one node nothing stops it.
+    """
     if not kind.nvswitch or kind.capability < 90 or kind.gpus < 2:
         return ABSENT
     heads = min(HEADS_MAX, kind.gpus)
-    speed = _heads_speed(kind, nodes, heads)
+    speed = outside = _heads_speed(kind, nodes, heads)
+    for faster in reversed([found for found in speeds(kind, nodes) if found > speed]):
+        short = nodes > 1 and faster > min(kind.card_gbs * kind.cards / heads, kind.pcie_gbs)
+        if outside >= 2 * speed or short:
+            break
+        outside = faster
     between = kind.type_inter if nodes > 1 else "PIX"
-    return Graph(NVLS, heads, speed, speed, "NVL", between, same_channels=False)
+    return Graph(NVLS, heads, speed, outside, "NVL", between, same_channels=False)
 
 
 def _heads_speed(kind: Box, nodes: int, heads: int) -> float:

@@ -136,9 +136,9 @@ def _nvls_chunk(system: System, algorithm: str, size_bytes: int, channels: int, 
     chunk = min(chunk, NVLS_CHUNK_BYTES)
     if algorithm == "nvls_tree" and system.nodes >= 4:
         chunk = min(chunk, 65536)
-    limits = ((64, 65536), (8, 32768), (2, 16384))
+    limits: tuple[tuple[int, int], ...] = ((64, 65536), (8, 32768), (2, 16384))
     if algorithm == "nvls_tree":
-        limits = ((32, 262144), (16, 131072), (4, 65536), (1, 32768))  # type: ignore[assignment]
+        limits = ((32, 262144), (16, 131072), (4, 65536), (1, 32768))
     for wanted, smaller in limits:
         if size_bytes < wanted * channels * heads * chunk and chunk > smaller:
             chunk = smaller

@@ -5,7 +5,7 @@ A question about 2.20.5 is answered by the entry that stands for it (the last on
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -107,6 +107,7 @@ def releases() -> tuple[str, ...]:
     return tuple(_entries())
 
 
+@lru_cache(maxsize=128)
 def constants(release: str) -> Constants:
     """Return the constants that hold for ``release`` ("2.20.5", "2.20", "v2.20.5-1"); raise UsageError if unknown."""
     wanted = _numbers(release)

@@ -8,26 +8,45 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.costs.nccl import BOXES, Box, System, box, search
+from ringwright.errors import UsageError
 from ringwright.topology import NIC
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 NVLINK_GBS = 20.0  # one link of the estimated box
-_BOX_OF = {"dgx-1": "dgx1", "ndv2": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
+SPELLINGS = {"dgx-1": "dgx1", "ndv2": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
 
 
 def system_of(topology: Topology | None, hosts: list[list[int]]) -> System:
     """Return the system of a group that lies on ``hosts``."""
     p = sum(map(len, hosts))
     family = topology.name.partition(":")[0] if topology is not None else ""
-    name = _BOX_OF.get(family, family)
-    if name in BOXES and len(hosts[0]) <= BOXES[name].gpus:
-        system = box(name, len(hosts)) if BOXES[name].domain == 1 else box(name, 1)
-    else:
-        system = _estimated(topology, hosts)
+    name = SPELLINGS.get(family, family)
+    known = name in BOXES and len(hosts[0]) <= BOXES[name].gpus * BOXES[name].domain
+    system = shaped(name, len(hosts), p) if known else _estimated(topology, hosts)
     nvls = system.nvls and topology is not None and bool(topology.aggregators)
-    return dataclasses.replace(system, nodes=len(hosts), ranks=p, nvls=nvls)
+    return dataclasses.replace(system, nvls=nvls)
+
+
+def shaped(name: str, nodes: int, ranks: int) -> System:
+    """Return a known box as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
+
+    Fewer ranks per node than the box has GPUs take their share of its network cards.
+    """
+    kind = BOXES[name]
+    per_node = -(-ranks // nodes)
+    joined = min(nodes, kind.domain)
+    if per_node > kind.gpus and (nodes > 1 or per_node > kind.gpus * kind.domain):
+        raise UsageError(
+            f"{ranks} ranks on {nodes} nodes: {name} has {kind.gpus} GPUs", remedy=f"--nodes {-(-ranks // kind.gpus)}"
+        )
+    if per_node < kind.gpus:
+        kind = dataclasses.replace(kind, gpus=per_node, cards=max(1, kind.cards * per_node // kind.gpus))
+    kind = dataclasses.replace(kind, gpus=kind.gpus * joined, cards=kind.cards * joined)
+    groups = -(-nodes // joined)
+    system = box(name, 1)
+    return dataclasses.replace(system, graphs=search(kind, groups), nodes=groups, ranks=ranks, mnnvl=joined > 1)
 
 
 def _estimated(topology: Topology | None, hosts: list[list[int]]) -> System:

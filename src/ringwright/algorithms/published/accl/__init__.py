@@ -5,7 +5,7 @@ Idea: use every interconnect of a server at once. Inside a node reduce-scatter o
     link; all-gather inside. In pieces, so that NVLink and NICs work at the same time.
 Cost: 2 alpha_1 + 2(g-1)/g n/C beta_1 + 2 lg N alpha_2 + 2(N-1)/N n/g beta_2 for C pieces, where the NICs are the slower part.
 Knobs: pieces (of 4 MiB, 16 at the most); paths, the rates of parallel ways: path i carries r_i / sum r on channels of its own;
-    mapping=hdrm (rank; random:SEED); inner=direct, outer=halving-doubling.
+    mapping=hdrm (rank; random:SEED); inner=direct, outer=rabenseifner.
 Holds: on a BiGraph of powers of two, each directed link has at most one flow a step; paths end within 1 % of n / sum r.
 Figure: linear scaling on EFLOPS clusters (abstract; no number given).
 Source: Dong et al., IEEE Micro 41(5), 2021, doi 10.1109/MM.2021.3091475; EFLOPS, HPCA 2020.
@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.blocks.direct import direct
-from ringwright.algorithms.blocks.halving_doubling import halving_doubling
 from ringwright.algorithms.blocks.levels import Levels
+from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.compose import Algorithm, beside, embed, shift
 from ringwright.algorithms.hosts import by_host
 from ringwright.algorithms.published.accl.mapping import node_order
@@ -47,7 +47,7 @@ def accl(
     paths: Sequence[float] = (1.0,),
     mapping: str = "hdrm",
     inner: Algorithm = direct,
-    outer: Algorithm = halving_doubling,
+    outer: Algorithm = rabenseifner,
 ) -> Program:
     """Return the hybrid program over the nodes of the topology; without nodes, every rank is one."""
     if collective.op not in OPS:
@@ -55,14 +55,13 @@ def accl(
     if collective.p == 1:
         return nothing("accl", collective)
     nodes = _nodes(collective, topology)
-    sizes = [size for size in (len(nodes[0]), len(nodes)) if size > 1]
-    if len(sizes) == 1:
+    g, n = len(nodes[0]), len(nodes)
+    if g == 1 or n == 1:
         pieces = pieces or 1  # one network: nothing to overlap
     count = pieces or max(1, min(MOST_PIECES, collective.size_bytes // PIECE_BYTES))
     shares = path_shares(collective.size_bytes, paths, collective.unit_bytes)
-    chosen = [inner, outer] if len(sizes) == 2 else [inner if len(nodes) == 1 else outer]
     strips = [split(int(share), count, collective.unit_bytes) for share in shares]
-    plan = _Strips(collective, strips, sizes, chosen)
+    plan = _Strips(collective, strips, [g, n] if g > 1 else [n], [inner, outer] if g > 1 else [outer])
     made = dataclasses.replace(plan.program(), knobs={"pieces": count, "mapping": mapping, "nodes": len(nodes)})
     table = _table(collective, topology, nodes, mapping)
     if table == list(range(collective.p)):
@@ -121,8 +120,8 @@ class _Strips:
         each = [self.small[int(size)] for path in self.strips for size in path]
         unit = self.collective.unit_bytes
         shares = np.concatenate([split(program.collective.size_bytes, self.total, unit) for program in each])
-        first, last = each[0].cost.terms, each[0].cost.terms[-1].level
-        between = f"level{max(int(term.level[5:]) for term in first)}" if first else last
+        first = each[0].cost.terms
+        between = first[-1].level if len(self.strips[0]) == 1 else "level1"
         terms = [
             dataclasses.replace(
                 term, size_bytes=sum(program.cost.terms[i].size_bytes for program in each)
