@@ -120,22 +120,20 @@ class _Strips:
         each = [self.small[int(size)] for path in self.strips for size in path]
         unit = self.collective.unit_bytes
         shares = np.concatenate([split(program.collective.size_bytes, self.total, unit) for program in each])
-        first = each[0].cost.terms
-        between = first[-1].level if len(self.strips[0]) == 1 else "level1"
-        terms = [
-            dataclasses.replace(
-                term, size_bytes=sum(program.cost.terms[i].size_bytes for program in each)
-            ) if term.level == between else term
-            for i, term in enumerate(first)
-        ]  # fmt: skip
+        # The NICs carry all pieces; of what is inside a node, only the first and the last piece are not hidden.
+        first = [self.small[int(path[0])] for path in self.strips]
+        terms = tuple(
+            dataclasses.replace(term, size_bytes=sum(one.cost.terms[i].size_bytes for one in _path(term, first, each)))
+            for i, term in enumerate(first[0].cost.terms)
+        )
         return Program(
             "accl", self.collective, cut(self.collective, len(shares), shares=shares), self.steps,
             each[0].n_steps * len(self.strips[0]),
             Cost(
-                tuple[Term, ...](terms), sum(program.cost.sent_bytes for program in each),
+                terms, sum(program.cost.sent_bytes for program in each),
                 sum(program.cost.reduced_bytes for program in each), is_even=all(one.cost.is_even for one in each),
             ),
-            channels=sum(1 for _ in self.strips),
+            channels=len(self.strips),
         )  # fmt: skip
 
     def steps(self) -> Iterator[Step]:
@@ -148,3 +146,8 @@ class _Strips:
                     for number, path in enumerate(self.strips)
                 )
             )
+
+
+def _path(term: Term, first: list[Program], each: list[Program]) -> list[Program]:
+    """Return the strips whose bytes are on the critical path at the level of a term."""
+    return each if term.level == "level1" else first
