@@ -86,3 +86,22 @@ def _embed(block: Block, who: np.ndarray, where: np.ndarray | None, channel: int
         chunk, to = where[chunk], where[to]
     fields: dict[str, Any] = {"shape": (len(src),), "src": who[src], "dst": who[dst], "chunk": chunk, "to": to}
     return dataclasses.replace(block, **fields, span=span, channel=block.channel + channel)
+
+
+def shift(steps: Iterable[Step], slots: int, channel: int = 0) -> Iterator[Step]:
+    """Run steps on other slots, ``slots`` further on, and other channels; patterns stay patterns."""
+
+    def later(value: Affine | np.ndarray) -> Affine | np.ndarray:
+        return value.scaled(1, slots) if isinstance(value, Affine) else value + slots
+
+    for step in steps:
+        moved = (
+            dataclasses.replace(
+                block,
+                chunk=later(block.chunk),
+                to=None if block.to is None else later(block.to),
+                channel=block.channel + channel,
+            )
+            for block in step.blocks
+        )
+        yield Step(tuple(moved), step.label)
