@@ -175,7 +175,9 @@ def _price(topology: Topology | None, collective: Collective, pair: tuple[int, i
         return ALPHA_S, BETA_S
     src, dst = (np.array([collective.group[place]]) for place in pair)
     links = topology.routes(src, dst)[1]
-    software = max((topology.message_s.get(topology.classes[topology.link_class[link]], 0.0) for link in links), default=0)
+    software = max(
+        (topology.message_s.get(topology.classes[topology.link_class[link]], 0.0) for link in links), default=0
+    )
     rate = float(topology.rate[links].min(initial=np.inf))
     return float(topology.latency_s[links].sum()) + software, 1 / rate
 

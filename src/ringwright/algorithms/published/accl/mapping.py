@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 UPPER, LOWER = 0, 1
 
 
-def node_order(collective: Collective, topology: Topology | None, places: list[int], mapping: str = "hdrm") -> list[int]:
+def node_order(
+    collective: Collective, topology: Topology | None, places: list[int], mapping: str = "hdrm"
+) -> list[int]:
     """Return which of ``places`` takes each rank of the halving-doubling between them."""
     n = len(places)
     kind, _, seed = mapping.partition(":")
