@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
 MOST_SEGMENTS = 16
 SEGMENT_BYTES = 128 << 10
+WINDOW = 2  # segments in the switch at once: a rank starts the next when an earlier one has left
 
 
 def nvls(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
@@ -70,18 +71,23 @@ def _steps(collective: Collective, pieces: int) -> Iterator[Step]:
 def _add(p: int, pieces: int, segment: int, up: list[Block], down: list[Block]) -> None:
     """Every rank gives its part of every head's chunk; each head takes the sum of its own."""
     switch, rank = constant(p), Affine(((1, 0, p, 1), (0, 0, 1, 0)))
-    chunk = Affine(((0, 0, 1, 0), (1, 0, p, pieces)), segment)
-    up.append(Block(Op.CONTRIBUTE, (p, p), rank, switch, chunk))
-    down.append(Block(Op.EMIT, (p,), switch, turn(p), Affine(((1, 0, p, pieces),), segment)))
+    chunk, there = (Affine(((0, 0, 1, 0), (1, 0, p, pieces)), at) for at in (segment, segment % WINDOW))
+    up.append(Block(Op.CONTRIBUTE, (p, p), rank, switch, chunk, there))
+    taken, mine = (Affine(((1, 0, p, pieces),), at) for at in (segment % WINDOW, segment))
+    down.append(Block(Op.EMIT, (p,), switch, turn(p), taken, mine))
 
 
 def _spread(p: int, pieces: int, segment: int, up: list[Block], down: list[Block]) -> None:
-    """Each head gives its result into the second set of slots, and the switch copies it to all."""
-    switch, second = constant(p), p * pieces
-    mine = Affine(((1, 0, p, pieces),), segment)
-    up.append(Block(Op.CONTRIBUTE, (p,), turn(p), switch, mine, mine.scaled(1, second)))
-    rank, chunk = Affine(((1, 0, p, 1), (0, 0, 1, 0))), Affine(((0, 0, 1, 0), (1, 0, p, pieces)), segment)
-    down.append(Block(Op.EMIT, (p, p), switch, rank, chunk.scaled(1, second), chunk, multicast=True))
+    """Each head gives its result into the second set of slots, and the switch copies it to all.
+
+    On a channel of its own: a message that also held the next segment's contributions would wait for both.
+    """
+    switch, second = constant(p), p * pieces + segment % WINDOW
+    mine, there = (Affine(((1, 0, p, pieces),), at) for at in (segment, second))
+    up.append(Block(Op.CONTRIBUTE, (p,), turn(p), switch, mine, there, channel=1))
+    rank, digits = Affine(((1, 0, p, 1), (0, 0, 1, 0))), ((0, 0, 1, 0), (1, 0, p, pieces))
+    held, chunk = Affine(digits, second), Affine(digits, segment)
+    down.append(Block(Op.EMIT, (p, p), switch, rank, held, chunk, channel=1, multicast=True))
 
 
 def switch_domains(collective: Collective, topology: Topology | None) -> list[tuple[int, list[int]]]:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 OPS = ("all-reduce",)
 MOST_SEGMENTS = 8
 SEGMENT_BYTES = 128 << 10
+RESULTS = 2  # channel of results: a message must not wait for contributions that follow
 
 
 def nvls_tree(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
@@ -120,11 +121,13 @@ class _Plan:
         if op is Op.CONTRIBUTE:
             return explicit(op, members, node, chunks)
         block = explicit(op, node, members, chunks + self.chunks, chunks)
-        return Block(op, block.shape, block.src, block.dst, block.chunk, block.to, multicast=True)
+        return Block(op, block.shape, block.src, block.dst, block.chunk, block.to, channel=RESULTS, multicast=True)
 
     def _heads(self, op: Op, domain: int, chunk: np.ndarray) -> Block:
         """Every head with the switch, its own chunks."""
         node, head = self.collective.p + domain, np.array(self.members[domain])[chunk // self.per_head]
         return (
-            explicit(op, node, head, chunk) if op is Op.EMIT else explicit(op, head, node, chunk, chunk + self.chunks)
+            explicit(op, node, head, chunk)
+            if op is Op.EMIT
+            else explicit(op, head, node, chunk, chunk + self.chunks, channel=RESULTS)
         )
