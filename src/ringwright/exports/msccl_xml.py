@@ -23,7 +23,7 @@ from ringwright.lanes.msccl import (
     MOST_THREADBLOCKS,
     TYPES,
 )
-from ringwright.lanes.table import LETTERS, Lanes
+from ringwright.lanes.table import LETTERS, Kind, Lanes
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -134,7 +134,7 @@ def _step(lanes: Lanes, row: int) -> dict[str, object]:
     code, dep = lanes.code, int(lanes.code.dep[row])
     _, threadblock, step = lanes.place(dep) if dep >= 0 else (-1, -1, -1)
     return {
-        "s": int(code.step[row]), "type": _NAMES[int(code.kind[row])],
+        "s": int(code.step[row]), "type": _NAMES[Kind(int(code.kind[row]))],
         "srcbuf": LETTERS[code.src_buffer[row]], "srcoff": int(code.src[row]),
         "dstbuf": LETTERS[code.dst_buffer[row]], "dstoff": int(code.dst[row]),
         "cnt": int(code.count[row]), "depid": threadblock, "deps": step, "hasdep": int(code.has_dep[row]),

@@ -50,7 +50,8 @@ def check_carried(program: Program) -> None:
         if any(block.op not in (Op.SEND, Op.REDUCE, Op.COPY) for block in step.blocks):
             raise ProgramError(f"{name} aggregates in the network", where=f"step {number}")
     sizes = program.layout.chunk_bytes
-    if len(sizes) and int(sizes.max()) - int(sizes.min()) > collective.unit_bytes or collective.counts is not None:
+    uneven = len(sizes) > 0 and int(sizes.max()) - int(sizes.min()) > collective.unit_bytes
+    if uneven or collective.counts is not None:
         raise ProgramError(f"{name} cuts its data into unequal chunks", remedy="choose an even cut")
 
 

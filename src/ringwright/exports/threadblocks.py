@@ -126,13 +126,13 @@ def _runs(homes: list[Homes], block: object) -> Iterator[tuple[int, int, Place, 
     run: tuple[int, int, Place, Place, int] | None = None
     for src, dst, chunk, to in rows:
         here, there = homes[src].home(chunk), homes[dst].home(to)
-        if run is not None and run[:2] == (src, dst) and run[4] < MOST_COUNT and _next(run[2], run[4], here):
-            if _next(run[3], run[4], there):
-                run = (*run[:4], run[4] + 1)
-                continue
-        if run is not None:
+        if run is None or run[:2] != (src, dst) or run[4] >= MOST_COUNT:
+            joins = False
+        else:
+            joins = _next(run[2], run[4], here) and _next(run[3], run[4], there)
+        if run is not None and not joins:
             yield run
-        run = (src, dst, here, there, 1)
+        run = (*run[:4], run[4] + 1) if run is not None and joins else (src, dst, here, there, 1)
     if run is not None:
         yield run
 
