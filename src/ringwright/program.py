@@ -271,6 +271,9 @@ class Program:
     lanes: Lanes | None = field(default=None, repr=False)  # declared order; None: order follows from the data
     protocol: str = ""
     channels: int = 1
+    wire_factor: float = 1.0  # bytes on the wire per byte of data, where the protocol carries flags
+    overheads: Mapping[str, float] = field(default_factory=dict)  # seconds of software per message, by link class
+    base_s: float = 0.0  # software before the first message
     knobs: Mapping[str, object] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:

@@ -132,7 +132,7 @@ class Topology:
         here, there = nodes[:, :-1].reshape(-1), nodes[:, 1:].reshape(-1)
         steps = (there >= 0) & (here >= 0)
         links = self.link_ids(here[steps], there[steps])
-        lengths = steps.reshape(len(src), -1).sum(axis=1)
+        lengths = steps.reshape(len(src), nodes.shape[1] - 1).sum(axis=1)
         if (links < 0).any() or ((lengths == 0) & (src != dst)).any():
             self._no_route(src, dst, lengths)
         return np.concatenate(([0], np.cumsum(lengths))), links
@@ -160,12 +160,11 @@ class Topology:
 
     def find(self, name: str) -> int:
         """Return the node of that name; raise UsageError where none has it."""
-        nodes = (node for node in range(self.n_nodes) if self.label(node) == name)
-        found = next(nodes, UNREACHED)
-        if found < 0:
+        try:
+            return (self.names or [self.label(node) for node in range(self.n_nodes)]).index(name)
+        except ValueError:
             some = ", ".join(self.label(node) for node in range(min(self.n_nodes, 6)))
-            raise UsageError(f"{self.name} has no '{name}'", remedy=f"names look like: {some}")
-        return found
+            raise UsageError(f"{self.name} has no '{name}'", remedy=f"names look like: {some}") from None
 
     @cached_property
     def memberships(self) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,9 @@ from ringwright.errors import UsageError
 
 _BINARY = {"": 1, "B": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORECASE)
+_RATE = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(?:([kMGT]?)(i?)(b|B)(?:/s|ps))?\s*")
+_TIME = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(ps|ns|us|µs|ms|s|min|h|)\s*")
+_SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
 _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
@@ -20,6 +23,39 @@ def parse_size(text: str) -> int:
     if match is None:
         raise UsageError(f"'{text}' is not a size", remedy="give bytes with an optional suffix, for example 128M")
     return round(float(match[1]) * _BINARY[match[2].upper()])
+
+
+def parse_rate(text: str) -> float:
+    """Return bytes per second for ``50GB/s``, ``400Gb/s`` (bits), ``50GiB/s`` or a plain number; raise UsageError otherwise."""
+    match = _RATE.fullmatch(text)
+    value = _number(match[1]) if match else None
+    if match is None or value is None:
+        raise UsageError(
+            f"'{text}' is not a rate", remedy="give bytes or bits per second, for example 50GB/s or 400Gb/s"
+        )
+    power = " kMGT".index(match[2] or " ")
+    scale = 1024.0**power if match[3] else 1000.0**power
+    return value * scale / (8 if match[4] == "b" else 1)
+
+
+def parse_time(text: str) -> float:
+    """Return seconds for ``1.5us``, ``100ms``, ``2s`` or a plain number of seconds; raise UsageError otherwise."""
+    match = _TIME.fullmatch(text)
+    value = _number(match[1]) if match else None
+    if match is None or value is None:
+        raise UsageError(
+            f"'{text}' is not a time", remedy="give a number with ps, ns, us, ms, s, min or h, such as 100ms"
+        )
+    # Dividing gives the nearest float to what was written, where multiplying by 1e-3 does not.
+    scale = _SECONDS[match[2]]
+    return value * scale if scale >= 1 else value / round(1 / scale)
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 def format_size(size_bytes: float) -> str:

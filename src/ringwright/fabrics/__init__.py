@@ -1,0 +1,110 @@
+"""Fabrics: one file per family of machines, each with one function of the same name that returns a Topology.
+
+The folder listing is the registry; a family appears here by having a file. ``fabric`` reads one line::
+
+    fabric("switch:4096")
+    fabric("torus:8x8,rate=50GiB/s,latency_s=0.5us")
+    fabric("dgx-h100:16")                          # 16 boxes of 8
+    fabric("leaf-spine:512,oversubscription=4", routing="ecmp", seed=7)
+
+What stands behind the colon counts ranks for plain networks and boxes for products; several sizes are joined by ``x``.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from ringwright.errors import UsageError
+from ringwright.topology import Topology
+from ringwright.units import parse_rate, parse_time
+
+_NO_FAMILY = ("__init__", "faults")
+
+
+def families() -> tuple[str, ...]:
+    """Return the names of all families."""
+    files = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    return tuple(sorted(stem.replace("_", "-") for stem in files if stem not in _NO_FAMILY and stem[0] != "_"))
+
+
+def family(name: str) -> Callable[..., Topology]:
+    """Return the function of a family; raise UsageError where there is none of that name."""
+    known = families()
+    if name not in known:
+        near = get_close_matches(name, known, 3)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        raise UsageError(f"no fabric is named '{name}'", remedy=f"{hint}one of: {', '.join(known)}")
+    slug = name.replace("-", "_")
+    found: Callable[..., Topology] = getattr(import_module(f"{__name__}.{slug}"), slug)
+    return found
+
+
+def knobs(name: str) -> dict[str, object]:
+    """Return the knobs of a family and their defaults (``None``: worked out from the size)."""
+    signature = inspect.signature(family(name))
+    return {
+        each.name: each.default for each in signature.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY
+    } | _options(signature)
+
+
+def _options(signature: inspect.Signature) -> dict[str, object]:
+    from ringwright.fabrics._network import Network
+
+    has_rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
+    return dict(vars(Network())) if has_rest else {}
+
+
+def fabric(spec: str, **given: Any) -> Topology:
+    """Return the machine that ``family:sizes,knob=value,...`` names; ``given`` are further knobs.
+
+    Rates take units (``50GB/s``, ``400Gb/s``), times too (``0.5us``). Raises UsageError for unknown families and knobs,
+    and for values that make no sense.
+    """
+    head, *options = spec.split(",")
+    name, _, text = head.partition(":")
+    build, allowed = family(name.strip()), knobs(name.strip())
+    chosen = dict(given)
+    for option in options:
+        key, equals, value = option.partition("=")
+        if not equals:
+            raise UsageError(
+                f"'{option}' in '{spec}' is no knob=value", remedy=f"{name}:N,{next(iter(allowed), 'rate')}=..."
+            )
+        chosen[key.strip().replace("-", "_")] = _value(key.strip(), value.strip())
+    unknown = sorted(set(chosen) - set(allowed))
+    if unknown:
+        raise UsageError(f"{name} has no knob '{unknown[0]}'", remedy=f"one of: {', '.join(allowed)}")
+    title = ",".join([spec, *(f"{key}={value}" for key, value in given.items())])
+    try:
+        return dataclasses.replace(build(*_sizes(spec, text), **chosen), name=title)
+    except TypeError as error:
+        needed = [each.name for each in inspect.signature(build).parameters.values() if each.name not in allowed]
+        raise UsageError(f"'{spec}' cannot be built: {error}", remedy=f"{name}:{'x'.join(needed)}") from error
+
+
+def _sizes(spec: str, text: str) -> list[int]:
+    parts = text.split("x") if text else []
+    if not all(part.isdecimal() and len(part) < 10 for part in parts):
+        raise UsageError(f"'{text}' in '{spec}' is no size", remedy="numbers joined by x, for example torus:8x8")
+    return [int(part) for part in parts]
+
+
+def _value(key: str, text: str) -> object:
+    if key.endswith("rate") or key == "backplane":
+        return parse_rate(text)
+    if key.endswith(("_s", "-s")):
+        return parse_time(text)
+    if text.lower() in ("true", "yes", "on", "false", "no", "off"):
+        return text.lower() in ("true", "yes", "on")
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text

@@ -1,0 +1,153 @@
+"""The network between endpoints: leaves and spines, by rail or by neighbourhood, with static or hashed routes.
+
+Endpoint e is member ``e // rails`` of rail ``e % rails``: with one rail, neighbours share a leaf; with eight, the NICs of
+the same number do (rail-optimised). Every leaf takes ``per_leaf`` members and has ``spines`` uplinks, one to each spine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import UsageError
+from ringwright.topology import UNREACHED
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.wiring import Wires
+
+LAYOUTS = ("rails", "leaf-spine", "switch")
+ROUTINGS = ("d-mod-k", "ecmp")
+LEAF_PORTS = 32  # towards the ranks: half of a switch with 64 ports (Quantum-2, Tomahawk 4 and 5)
+HOP_S = 0.2e-6  # leaf to spine: about 130 ns through a switch (Quantum data sheets) and a few metres of cable
+
+
+@dataclass(frozen=True)
+class Network:
+    """What joins boxes. ``layout`` None: what the product comes with; ``per_leaf`` and ``spines`` None: from the size.
+
+    ``oversubscription`` divides the sum of a leaf's uplinks; ``pxn``: a message changes the rail inside its box (over
+    NVLink, as NCCL does since 2.12) instead of in the spine; ``sharp``: leaves and spines can add and multicast.
+    """
+
+    layout: str | None = None
+    per_leaf: int | None = None
+    spines: int | None = None
+    oversubscription: float = 1.0
+    routing: str = "d-mod-k"
+    seed: int = 0
+    spine_latency_s: float = HOP_S
+    pxn: bool = True
+    sharp: bool = False
+
+
+def network(**given: Any) -> Network:
+    """Return the options, checked; raise UsageError where one makes no sense."""
+    try:
+        found = Network(**given)
+    except TypeError as error:
+        raise UsageError(str(error).replace("Network.__init__()", "the network")) from error
+    if found.layout not in (None, *LAYOUTS):
+        raise UsageError(f"'{found.layout}' is no layout of a network", remedy=f"one of: {', '.join(LAYOUTS)}")
+    if found.routing not in ROUTINGS:
+        raise UsageError(f"'{found.routing}' is no routing", remedy=f"one of: {', '.join(ROUTINGS)}")
+    if not found.oversubscription > 0:
+        raise UsageError(f"oversubscription {found.oversubscription:g} is not above 0")
+    for name in ("per_leaf", "spines"):
+        value = getattr(found, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise UsageError(f"{name} {value} is not 1 or more")
+    return found
+
+
+def spread(src: np.ndarray, dst: np.ndarray, seed: int, ways: int) -> np.ndarray:
+    """Return which of equal ways each pair takes, by a seeded hash (splitmix64), as ECMP switches choose by flow."""
+    import numpy as np
+
+    mixed = src.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + dst.astype(np.uint64) + np.uint64(seed % (1 << 63))
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    mixed ^= mixed >> np.uint64(31)
+    return (mixed % np.uint64(ways)).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Clos:
+    """Leaves and spines over endpoints; nodes are numbered from ``first`` on, leaves before spines."""
+
+    endpoints: int
+    rails: int
+    per_leaf: int
+    spines: int  # 0 where one leaf is all
+    routing: str
+    seed: int
+    first: int
+
+    @property
+    def units(self) -> int:
+        """Groups of members that share leaves."""
+        return -(-(self.endpoints // self.rails) // self.per_leaf)
+
+    @property
+    def leaves(self) -> int:
+        """Leaf switches."""
+        return self.units * self.rails
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether members, units and rails may be turned round without a difference."""
+        full = self.endpoints == self.leaves * self.per_leaf
+        ways = self.spines <= 1 or (self.routing == "d-mod-k" and self.per_leaf % self.spines == 0)
+        return full and ways
+
+    def leaf(self, endpoint: np.ndarray) -> np.ndarray:
+        """Return the leaf of each endpoint."""
+        found: np.ndarray = self.first + endpoint // self.rails // self.per_leaf * self.rails + endpoint % self.rails
+        return found
+
+    def between(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return (pairs, 3): leaf, spine, leaf; the latter two are -1 below one leaf."""
+        import numpy as np
+
+        up, down = self.leaf(src), self.leaf(dst)
+        if not self.spines:
+            return up[:, None]
+        if self.routing == "ecmp":
+            spine = spread(src, dst, self.seed, self.spines)
+        else:
+            spine = dst // self.rails % self.per_leaf % self.spines
+        far = up != down
+        spine = np.where(far, self.first + self.leaves + spine, UNREACHED)
+        return np.stack((up, spine, np.where(far, down, UNREACHED)), axis=1)
+
+    def wire(self, wires: Wires, nodes: np.ndarray, rate: float, latency_s: float, options: Network) -> None:
+        """Join the endpoints' nodes to leaves (class ``nic``) and leaves to spines (class ``spine``)."""
+        import numpy as np
+
+        wires.both_ways(nodes, self.leaf(np.arange(self.endpoints)), rate, latency_s, "nic")
+        if self.spines:
+            leaf, spine = np.divmod(np.arange(self.leaves * self.spines), self.spines)
+            up_rate = self.per_leaf * rate / (options.oversubscription * self.spines)
+            ends = (self.first + leaf, self.first + self.leaves + spine)
+            wires.both_ways(*ends, up_rate, options.spine_latency_s, "spine")
+
+
+def clos(endpoints: int, rails: int, layout: str, options: Network, first: int, per_box: int = 1) -> Clos:
+    """Return the network of a layout; with ``leaf-spine``, the ``per_box`` endpoints of a box stay below one leaf."""
+    members = endpoints // rails
+    if layout == "switch":
+        rails, members = 1, endpoints
+        return Clos(endpoints, 1, members, 0, options.routing, options.seed, first)
+    per_leaf = options.per_leaf or per_box * default_leaf(members // per_box, LEAF_PORTS // per_box, layout != "rails")
+    per_leaf = min(per_leaf, members)
+    spines = options.spines or max(1, round(per_leaf / options.oversubscription))
+    lonely = -(-members // per_leaf) * rails == 1
+    return Clos(endpoints, rails, per_leaf, 0 if lonely else spines, options.routing, options.seed, first)
+
+
+def default_leaf(members: int, most: int, cuts: bool) -> int:
+    """Return members to a leaf: at most ``most``, an even cut where one is near, two leaves or more where it ``cuts``."""
+    most = max(1, min(most, members // 2 if cuts else members))
+    even = (count for count in range(most, most // 2, -1) if members % count == 0)
+    return next(even, most)

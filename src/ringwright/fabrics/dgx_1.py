@@ -1,0 +1,29 @@
+"""DGX-1V: 8 V100 in a hybrid cube mesh of NVLinks, four 100 Gb/s NICs, one below each PCIe switch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._cube import cube
+from ringwright.topology import Topology
+
+
+def dgx_1(
+    boxes: int = 1, *, nvlink_rate: float = 25e9, nvlink_latency_s: float = 2 * NVLINK_S,
+    pcie_rate: float = PCIE_RATE[3], pcie_latency_s: float = PCIE_S, nic_rate: float = 12.5e9,
+    nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return boxes on one non-blocking switch (layout=switch).
+
+    Rates in bytes/s each way: 25 GB/s an NVLink (pairs have one or two), PCIe Gen3 x16, EDR 100 Gb/s a NIC
+    (NVIDIA DGX-1 white paper). GPUs without a link between them go through a third GPU. Further knobs: those of
+    the network (layout, per_leaf, spines, oversubscription, routing, seed, sharp).
+    """
+    box = cube(
+        (0, 1, 2, 3), nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s,
+    )  # fmt: skip
+    return join(
+        "dgx-1", box, boxes, options, layout="switch", provenance="NVIDIA DGX-1 white paper; times of the TE-CCL inputs"
+    )

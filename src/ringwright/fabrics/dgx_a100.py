@@ -1,0 +1,25 @@
+"""DGX A100: 8 GPUs on NVSwitch, one 200 Gb/s NIC per GPU over PCIe Gen4."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._switched import switched
+from ringwright.topology import Topology
+
+
+def dgx_a100(
+    boxes: int = 1, *, nvlink_rate: float = 300e9, nvlink_latency_s: float = NVLINK_S, pcie_rate: float = PCIE_RATE[4],
+    pcie_latency_s: float = PCIE_S, nic_rate: float = 25e9, nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return boxes on a rail-optimised network (layout=rails): NIC k of every box below the same leaves, 32 boxes each.
+
+    Rates in bytes/s each way per GPU: NVLink3 12 x 25 GB/s, PCIe Gen4 x16, ConnectX-6 HDR 200 Gb/s (NVIDIA DGX A100 data
+    sheet). Further knobs: those of the network (layout, per_leaf, spines, oversubscription, routing, seed, pxn, sharp).
+    """
+    box = switched(
+        8, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s,
+    )  # fmt: skip
+    return join("dgx-a100", box, boxes, options, provenance="NVIDIA DGX A100 data sheet; times of the TE-CCL inputs")

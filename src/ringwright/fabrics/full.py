@@ -1,0 +1,14 @@
+"""Fully connected: a link of its own between every two ranks, in each direction."""
+
+from __future__ import annotations
+
+from ringwright.fabrics._lattices import LATENCY_S, RATE, grid
+from ringwright.topology import Topology
+
+
+def full(n: int, *, rate: float = RATE, latency_s: float = LATENCY_S) -> Topology:
+    """Return n ranks with n(n-1) links; bytes/s and seconds of each.
+
+    Defaults: 50 GiB/s, 0.5 us (the homogeneous grids of the TACOS examples). Raises UsageError beyond 8,192 ranks.
+    """
+    return grid("full", "full", (n,), rate, latency_s)

@@ -1,0 +1,33 @@
+"""GB200 NVL72: racks of 72 GPUs in one NVLink domain with NVLink SHARP, 18 trays of 4, one 400 Gb/s NIC per GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._switched import switched
+from ringwright.topology import Topology
+
+
+def gb200_nvl72(
+    boxes: int = 1, *, nvlink_rate: float = 900e9, nvlink_latency_s: float = NVLINK_S, pcie_rate: float = PCIE_RATE[5],
+    pcie_latency_s: float = PCIE_S, nic_rate: float = 50e9, nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return racks on a rail-optimised network (layout=rails): NIC k of every rack below the same leaf, spines above.
+
+    Rates in bytes/s each way per GPU: NVLink5 18 x 50 GB/s, PCIe Gen5 x16, ConnectX-7 NDR 400 Gb/s (NVIDIA GB200 NVL72
+    data sheet). A host is a tray of 4 GPUs; names are rack0/gpu5. Further knobs: those of the network.
+    """
+    box = switched(
+        72, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, adds=True,
+    )  # fmt: skip
+    return join(
+        "gb200-nvl72",
+        box,
+        boxes,
+        options,
+        host="rack",
+        gpus_per_host=4,
+        provenance="NVIDIA GB200 NVL72 data sheet; times of the TE-CCL inputs",
+    )

@@ -1,0 +1,36 @@
+"""A box of 8 MI250 modules: 16 dies (GCDs) joined by Infinity Fabric (xGMI) links, one 200 Gb/s NIC per module."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Box, Link, join
+from ringwright.topology import Topology
+
+# xGMI links between each pair of dies: four within a module (RCCL's topology models, box with 16 dies).
+XGMI = {
+    (0, 1): 4, (0, 4): 2, (0, 8): 1, (1, 5): 1, (1, 9): 1, (1, 10): 1, (2, 3): 4, (2, 6): 1, (2, 9): 1, (2, 10): 1,
+    (3, 7): 2, (3, 11): 1, (4, 5): 4, (4, 6): 1, (5, 6): 1, (5, 7): 1, (6, 7): 4, (8, 9): 4, (8, 12): 2, (9, 13): 1,
+    (10, 11): 4, (10, 14): 1, (11, 15): 2, (12, 13): 4, (12, 14): 1, (13, 14): 1, (13, 15): 1, (14, 15): 4,
+}  # fmt: skip
+DIES = 16
+
+
+def mi250(
+    boxes: int = 1, *, xgmi_rate: float = 50e9, xgmi_latency_s: float = 2 * NVLINK_S, pcie_rate: float = PCIE_RATE[4],
+    pcie_latency_s: float = PCIE_S, nic_rate: float = 25e9, nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return boxes of 16 ranks (one a die) on a rail-optimised network (layout=rails), one rail a module.
+
+    Rates in bytes/s each way: 50 GB/s an xGMI link (AMD MI250 data sheet: 100 GB/s both ways), PCIe Gen4 x16, HDR 200 Gb/s
+    a NIC, shared by the two dies of a module. Dies without a link between them go through others. Further knobs: those
+    of the network; pxn is off unless asked for.
+    """
+    links: list[Link] = [(*pair, count * xgmi_rate, xgmi_latency_s, "xgmi") for pair, count in XGMI.items()]
+    switch = DIES + DIES // 2
+    links += [(die, switch + die // 2, pcie_rate, pcie_latency_s, "pcie") for die in range(DIES)]
+    links += [(DIES + nic, switch + nic, pcie_rate, pcie_latency_s, "pcie") for nic in range(DIES // 2)]
+    rest = tuple(f"pcie{number}" for number in range(DIES // 2))
+    box = Box(DIES, tuple(die // 2 for die in range(DIES)), rest, tuple(links), nic_rate, nic_latency_s)
+    options = {"pxn": False, **options}
+    return join("mi250", box, boxes, options, provenance="AMD MI250 data sheet and RCCL's models; TE-CCL times")

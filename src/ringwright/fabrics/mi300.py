@@ -1,0 +1,26 @@
+"""MI300X platform: 8 GPUs, every two joined by an Infinity Fabric (xGMI) link, one 400 Gb/s NIC per GPU."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Box, Link, join
+from ringwright.topology import Topology
+
+GPUS = 8
+
+
+def mi300(
+    boxes: int = 1, *, xgmi_rate: float = 64e9, xgmi_latency_s: float = 2 * NVLINK_S, pcie_rate: float = PCIE_RATE[5],
+    pcie_latency_s: float = PCIE_S, nic_rate: float = 50e9, nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return boxes on a rail-optimised network (layout=rails): NIC k of every box below the same leaves, 32 boxes each.
+
+    Rates in bytes/s each way: 64 GB/s a link (AMD MI300X platform data sheet: seven links of 128 GB/s both ways), PCIe Gen5
+    x16, 400 Gb/s a NIC. Further knobs: those of the network (layout, per_leaf, spines, oversubscription, routing, ...).
+    """
+    links: list[Link] = [(*pair, xgmi_rate, xgmi_latency_s, "xgmi") for pair in combinations(range(GPUS), 2)]
+    links += [(gpu, GPUS + gpu, pcie_rate, pcie_latency_s, "pcie") for gpu in range(GPUS)]
+    box = Box(GPUS, tuple(range(GPUS)), (), tuple(links), nic_rate, nic_latency_s, is_symmetric=True)
+    return join("mi300", box, boxes, options, provenance="AMD MI300X platform data sheet; times of the TE-CCL inputs")

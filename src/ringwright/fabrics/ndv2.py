@@ -1,0 +1,34 @@
+"""Azure NDv2: 8 V100 in a hybrid cube mesh of NVLinks, one 100 Gb/s NIC on the PCIe switch of GPUs 0 and 1."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._cube import cube
+from ringwright.topology import Topology
+
+
+def ndv2(
+    boxes: int = 1, *, nvlink_rate: float = 25e9, nvlink_latency_s: float = 2 * NVLINK_S,
+    pcie_rate: float = PCIE_RATE[3], pcie_latency_s: float = PCIE_S, nic_rate: float = 12.5e9,
+    nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return boxes on one non-blocking switch (layout=switch).
+
+    Rates in bytes/s each way: 25 GB/s an NVLink (pairs have one or two), PCIe Gen3 x16, EDR 100 Gb/s a NIC (Azure NDv2
+    page; the NIC is placed where TACCL's profiling found it). GPUs without a link between them go through a third GPU, and
+    so does who is far from the NIC. Further knobs: those of the network (layout, per_leaf, spines, routing, seed, ...).
+    """
+    box = cube(
+        (0,), nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s,
+    )  # fmt: skip
+    return join(
+        "ndv2",
+        box,
+        boxes,
+        options,
+        layout="switch",
+        provenance="Azure NDv2 page; NIC placed as TACCL found by profiling; times of the TE-CCL inputs",
+    )

@@ -1,0 +1,27 @@
+"""AWS p4d.24xlarge: 8 A100 on NVSwitch, two GPUs and one 100 Gb/s EFA adapter below each PCIe switch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._switched import switched
+from ringwright.topology import Topology
+
+
+def p4d(
+    boxes: int = 1, *, nvlink_rate: float = 300e9, nvlink_latency_s: float = NVLINK_S, pcie_rate: float = PCIE_RATE[4],
+    pcie_latency_s: float = PCIE_S, nic_rate: float = 12.5e9, nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return instances on one non-blocking switch (layout=switch), as an EC2 UltraCluster promises.
+
+    Rates in bytes/s each way: NVLink3 12 x 25 GB/s a GPU, PCIe Gen4 x16, EFA 4 x 100 Gb/s an instance (AWS p4d page and
+    the topology file of aws-ofi-nccl). Further knobs: those of the network (layout, per_leaf, spines, routing, ...).
+    """
+    box = switched(
+        8, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, per_nic=2,
+    )  # fmt: skip
+    return join(
+        "p4d", box, boxes, options, layout="switch", provenance="AWS p4d instance page; times of the TE-CCL inputs"
+    )

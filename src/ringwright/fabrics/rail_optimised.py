@@ -1,0 +1,26 @@
+"""Rail-optimised: boxes of GPUs on a switch of their own, NIC k of every box below the leaves of rail k."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._switched import switched
+from ringwright.topology import Topology
+
+
+def rail_optimised(
+    boxes: int, *, gpus: int = 8, nvlink_rate: float = 450e9, nvlink_latency_s: float = NVLINK_S,
+    pcie_rate: float = PCIE_RATE[5], pcie_latency_s: float = PCIE_S, nic_rate: float = 50e9,
+    nic_latency_s: float = NIC_S, adds: bool = False, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return boxes of ``gpus`` GPUs and as many NICs; ``adds``: the switch within a box adds and multicasts.
+
+    Rates in bytes/s each way per GPU, times in seconds a link; the defaults are those of dgx-h100. Further knobs: those of
+    the network (per_leaf=32 boxes, spines, oversubscription, routing, seed, pxn, sharp).
+    """
+    box = switched(
+        gpus, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, adds=adds,
+    )  # fmt: skip
+    return join("rail-optimised", box, boxes, options, provenance="rates of the DGX H100 data sheet unless given")

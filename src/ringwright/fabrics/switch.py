@@ -1,0 +1,25 @@
+"""One switch that all ranks hang on, non-blocking unless a backplane is given."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from ringwright.fabrics._capabilities import SHARP
+from ringwright.fabrics._lattices import LATENCY_S, ORIGIN, RATE
+from ringwright.topology import Topology
+from ringwright.wiring import Dimension, lattice, shared
+
+
+def switch(
+    n: int, *, rate: float = RATE, latency_s: float = LATENCY_S, backplane: float | None = None, sharp: bool = False
+) -> Topology:
+    """Return n ranks on one switch; a message takes two links of ``latency_s`` seconds and ``rate`` bytes/s each.
+
+    ``backplane``: bytes/s through the switch in all, for switches that block. ``sharp``: the switch can add and multicast.
+    Defaults: 50 GiB/s, 0.5 us a hop, as ASTRA-sim's Switch counts them.
+    """
+    dimension = Dimension("switch", n, rate, latency_s, "rank")
+    found = lattice(f"switch:{n}", [dimension], aggregator=SHARP if sharp else None, provenance=ORIGIN)
+    if backplane is None:
+        return found
+    return dataclasses.replace(found, groups=(shared("switch backplane", backplane, range(n)),))
