@@ -137,7 +137,7 @@ def test_open_mpi_follows_rules_and_placement() -> None:
     assert open_mpi(given, machine(range(6))).knobs["algorithm"] == "basic_linear"  # disjoint: below 1 MiB
     assert open_mpi(given, machine(range(6)), disjoint=False).knobs["algorithm"] == "binary_tree"
     assert open_mpi(given, algorithm="chain", fanout=3).knobs["fanout"] == 3
-    assert open_mpi(collective("all-to-all", 9, 4), algorithm="linear_sync", max_requests=2).n_steps == 4
+    assert open_mpi(collective("all-to-all", 9, 4), algorithm="linear_sync", max_requests=2).cost.messages == 4
 
 
 @pytest.mark.parametrize("op", ["all-reduce", "reduce", "reduce-scatter"])
