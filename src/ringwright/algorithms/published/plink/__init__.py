@@ -1,6 +1,6 @@
 """PLink: find the racks that a cloud hides, aggregate inside them first, and adapt when the network changes.
 
-Idea: probe every pair of hosts, embed and cluster them into locality groups, and give every group a sharded reduction: a host adds
+Idea: probe every pair of hosts, embed and cluster them into locality groups, and reduce in each group by shards: a host adds
     up its shards for the group, owners of the same shard add up across groups, and results flow back the same way. Watch
     the time of every round; when it stays above the prediction, probe again and swap hosts between groups.
 Cost: 2 [(m-1) alpha_1 + (m-1)/m n beta_1 + (k-1) alpha_2 + (k-1)/k n/m beta_2] for k groups of m hosts.
@@ -15,6 +15,7 @@ Declines: all but all-reduce.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_commutative, require_op
@@ -66,7 +67,7 @@ def even_groups(p: int, count: int) -> list[list[int]]:
     if not 1 <= count <= p:
         raise UsageError(f"{p} hosts do not make {count} groups", remedy=f"groups=1 to groups={p}")
     edges = [i * p // count for i in range(count + 1)]
-    return [list(range(first, last)) for first, last in zip(edges[:-1], edges[1:], strict=True)]
+    return [list(range(first, last)) for first, last in pairwise(edges)]
 
 
 def _require_partition(groups: list[list[int]], p: int) -> None:

@@ -60,9 +60,7 @@ def adapt(
     return swap_hosts(groups, fresh, size_bytes), fresh
 
 
-def refresh(
-    old: Probes, topology: Topology, ranks: Sequence[int], *, noise: float, seed: int, sample: float
-) -> Probes:
+def refresh(old: Probes, topology: Topology, ranks: Sequence[int], *, noise: float, seed: int, sample: float) -> Probes:
     """Measure some rounds again; where a host's pairs have all changed, scale its other pairs alike."""
     total = len(rounds(len(ranks)))
     count = min(total, max(1, round(sample * total)))

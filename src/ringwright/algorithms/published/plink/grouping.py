@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,8 +50,8 @@ def coordinates(distance: np.ndarray) -> np.ndarray:
 def _clusters(points: np.ndarray, k: int, generator: np.random.Generator, *, flat: bool) -> list[list[int]]:
     p = len(points)
     if k in (1, p) or flat:
-        edges = np.arange(k + 1) * p // k
-        return [list(range(first, last)) for first, last in zip(edges[:-1], edges[1:], strict=True)]
+        edges = [i * p // k for i in range(k + 1)]
+        return [list(range(first, last)) for first, last in pairwise(edges)]
     tried = [_balanced_means(points, k, generator) for _ in range(RESTARTS)]
     label = min(tried, key=lambda found: found[0])[1]
     groups = [[int(host) for host in np.flatnonzero(label == cluster)] for cluster in range(k)]
