@@ -9,6 +9,7 @@ two flows of a step have the same two switches.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -49,7 +50,7 @@ def edge_switches(topology: Topology, ranks: list[int]) -> list[int]:
     there = np.roll(np.asarray(ranks, np.int64), -1)
     starts, links = topology.routes(np.asarray(ranks, np.int64), there)
     found = []
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in pairwise(starts.tolist()):
         nodes = topology.dst[links[first:last]]
         kinds = topology.kinds[nodes]
         nic = np.flatnonzero(kinds == NIC)
