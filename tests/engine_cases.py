@@ -54,10 +54,12 @@ def torus(a: int, b: int, rate: float = 50e9, latency_s: float = 500 * NS, **mor
         way, far = walk(src % a, dst % a, a)
         up, high = walk(src // a, dst // a, b)
         rows = [src]
-        for step in range(1, a // 2 + 1):
-            rows.append(np.where(step <= far, (src % a + way * step) % a + a * (src // a), -1))
-        for step in range(1, b // 2 + 1):
-            rows.append(np.where(step <= high, dst % a + a * ((src // a + up * step) % b), -1))
+        rows += [
+            np.where(step <= far, (src % a + way * step) % a + a * (src // a), -1) for step in range(1, a // 2 + 1)
+        ]
+        rows += [
+            np.where(step <= high, dst % a + a * ((src // a + up * step) % b), -1) for step in range(1, b // 2 + 1)
+        ]
         nodes = np.stack(rows, axis=1)
         order = np.argsort(nodes < 0, axis=1, kind="stable")  # gaps go behind the target
         return np.take_along_axis(nodes, order, axis=1)
@@ -142,7 +144,13 @@ def random_fabric(rng: np.random.Generator, p: int) -> Topology:
         for i in range(int(rng.integers(3)))
     )
     faults = tuple(
-        Fault(float(rng.integers(20)) * 1e-6, "link", int(rng.integers(n)), "rate_factor", float(rng.choice([0, 0.3, 1, 2])))
+        Fault(
+            float(rng.integers(20)) * 1e-6,
+            "link",
+            int(rng.integers(n)),
+            "rate_factor",
+            float(rng.choice([0, 0.3, 1, 2])),
+        )
         for _ in range(int(rng.integers(4)))
     )
     return Topology(
@@ -166,7 +174,9 @@ def random_program(rng: np.random.Generator, p: int) -> Program:
             op = Op(int(rng.integers(3)))
             span = int(rng.integers(1, slots + 1))
             chunk, to = rng.integers(slots - span + 1, size=(2, n))
-            blocks.append(explicit(op, src, src if op is Op.COPY else dst, chunk, to, span=span, channel=int(rng.integers(2))))
+            blocks.append(
+                explicit(op, src, src if op is Op.COPY else dst, chunk, to, span=span, channel=int(rng.integers(2)))
+            )
         steps.append(Step(tuple(blocks)))
     collective = Collective("all-reduce", range(p), int(sizes.sum()))
     layout = Layout(slots, sizes, slots, slots)
@@ -178,9 +188,6 @@ def direct_all_to_all(p: int, size_bytes: int) -> Program:
     collective = Collective("all-to-all", range(p), size_bytes)
     each = collective.block_bytes[:1]
     # Rank r finds what it sends to its d-th successor in slot d, and puts what it gets in slot p + d.
-    blocks = tuple(
-        Block(Op.SEND, (p,), turn(p), turn(p, by), constant(by), constant(p + by)) for by in range(1, p)
-    )
+    blocks = tuple(Block(Op.SEND, (p,), turn(p), turn(p, by), constant(by), constant(p + by)) for by in range(1, p))
     sent = float(each[0]) * p * (p - 1)
     return Program("direct", collective, Layout(2 * p, each, 1, 2 * p), lambda: [Step(blocks)], 1, Cost((), sent))
-

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.events import Run
     from ringwright.engines.flat import Flat
     from ringwright.engines.machine import Machine
+    from ringwright.engines.result import Run
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,10 @@ def collect(program: Program) -> list[Family]:
             chunk, to = block.chunk, block.chunk if block.to is None else block.to
             src, dst = block.src, block.dst
             if not (
-                isinstance(src, Affine) and isinstance(dst, Affine) and isinstance(chunk, Affine) and isinstance(to, Affine)
+                isinstance(src, Affine)
+                and isinstance(dst, Affine)
+                and isinstance(chunk, Affine)
+                and isinstance(to, Affine)
             ):
                 raise DeclinedError(f"step {number} lists its moves one by one")
             key = (

@@ -74,10 +74,8 @@ def flatten(program: Program, machine: Machine) -> Flat:
     """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
     machine = machine.carrying(program)
     pieces = gather(program)
-    if program.lanes is None:
-        order = loops.order(pieces)
-    else:
-        order = Edges(*program.lanes.edges()).order(len(pieces.src))
+    lanes = program.lanes
+    order = loops.order(pieces) if lanes is None else Edges(*lanes.edges()).order(len(pieces.src))
     place = places(program)
     return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
 
@@ -88,8 +86,8 @@ def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, ds
 
     hop_starts, hops = ways(machine, src, dst, pieces.adds)
     return Flat(
-        src, dst, _on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
-        order.next_starts, order.nexts, order.waits, _delays(machine, hop_starts, hops),
+        src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
+        order.next_starts, order.nexts, order.waits, delays(machine, hop_starts, hops),
     )  # fmt: skip
 
 
@@ -110,7 +108,7 @@ def gather(program: Program) -> Pieces:
     for number, step in enumerate(program.steps()):
         if not step.count:
             continue
-        src, dst, size, adds, owner, reads, writes = _step_pieces(program, step.blocks)
+        src, dst, size, adds, owner, reads, writes = step_pieces(program, step.blocks)
         rows.append((src, dst, size, adds, owner + messages, reads, writes))
         step_of.append(np.full(len(src), number, np.int32))
         messages += len(src)
@@ -126,7 +124,7 @@ def gather(program: Program) -> Pieces:
     return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes)
 
 
-def _step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
+def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
     """Return one step's messages (src, dst, bytes, adds) and pieces (message, reads, writes)."""
     import numpy as np
 
@@ -198,7 +196,7 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
     return total[starts], out
 
 
-def _on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
+def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
     """Return the bytes that links carry: the data, and the flags that go with it."""
     import numpy as np
 
@@ -207,7 +205,7 @@ def _on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
     return np.ceil(size_bytes * machine.wire_factor).astype(np.int64)
 
 
-def _delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
+def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
     """Return each message's software cost in ps: that of the dearest class on its way."""
     import numpy as np
 

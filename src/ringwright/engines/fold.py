@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines import loops
 from ringwright.engines.families import Family, collect
 from ringwright.engines.flat import Flat, Pieces, assemble, places
-from ringwright.engines.mesh import Mesh, View, candidates, mesh, rank_digits
+from ringwright.engines.mesh import Mesh, View, candidates, evaluate, mesh, rank_digits
 from ringwright.engines.orbits import Orbits
 from ringwright.engines.slots import Starts, require_equal_bytes
 from ringwright.errors import DeclinedError
@@ -33,17 +33,20 @@ MOST_PIECES = 24_000_000
 class Folded:
     """A program's quotient: every message stands for ``parts`` equal ones, every resource for its class.
 
-    ``classes`` gives for each resource of the whole machine its resource in ``machine``, or -1 where nobody uses it.
+    ``classes`` gives for each resource of the whole machine its resource in ``machine``, or -1 where nobody uses it;
+    ``first`` one resource of the whole machine for each in ``machine``.
     """
 
     flat: Flat
     machine: Machine
     parts: int
     classes: np.ndarray
+    first: np.ndarray
 
 
 def fold(program: Program, machine: Machine) -> Folded:
     """Return the quotient of a program on a machine; raise DeclinedError with the reason where there is none."""
+    machine = machine.carrying(program)
     if program.lanes is not None:
         raise DeclinedError("its order is declared lane by lane")
     families = collect(program)
@@ -65,9 +68,7 @@ def fold(program: Program, machine: Machine) -> Folded:
     raise reason
 
 
-def _quotient(
-    program: Program, group: Mesh, families: list[Family], orbits: Orbits, place: np.ndarray
-) -> Folded:
+def _quotient(program: Program, group: Mesh, families: list[Family], orbits: Orbits, place: np.ndarray) -> Folded:
     import numpy as np
 
     rows = [_Rows(program, group, family) for family in families]
@@ -78,7 +79,9 @@ def _quotient(
     flat = assemble(orbits.machine, pieces, loops.order(pieces), place[src], place[dst])
     hops = orbits.of[flat.hops]
     weight = np.full(len(src), group.order, np.int64)
-    return Folded(replace(flat, hops=hops, weight=weight), small, group.order, orbits.of)
+    return Folded(
+        replace(flat, hops=hops, weight=weight), small, group.order, orbits.of, np.array(orbits.first, np.int64)
+    )
 
 
 def _machine(orbits: Orbits) -> Machine:
@@ -101,7 +104,7 @@ class _Rows:
         at = view.representatives()
         span, slots = family.block.span, program.layout.slots
         self.family, self.span = family, span
-        self.src, self.dst = _ends(family, at)
+        self.src, self.dst = evaluate(family.src, at), evaluate(family.dst, at)
         chunk, to = family.starts
         read, write = Starts(view, family.chunk, chunk, at), Starts(view, family.to, to, at)
         for each in (read, write):
@@ -111,8 +114,6 @@ class _Rows:
         self.reads, self.writes = here * slots + read.relative(turns), there * slots + write.relative(others)
         self.chunk = read.absolute()
         # Messages are told apart by source and target up to symmetry.
-        taken = sum((turns[:, i] * axis.step * axis.weight for i, axis in enumerate(group.axes)), start=here * 0)
-        del taken
         self.here, self.there = here, _against(group, self.dst, turns)
         self.pieces = self.reads.size * span
 
@@ -120,12 +121,6 @@ class _Rows:
     def table(self) -> np.ndarray:
         """Return the family's rows."""
         return self.family.table
-
-
-def _ends(family: Family, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    from ringwright.engines.mesh import evaluate
-
-    return evaluate(family.src, at), evaluate(family.dst, at)
 
 
 def _against(group: Mesh, ranks: np.ndarray, turns: np.ndarray) -> np.ndarray:
@@ -151,7 +146,9 @@ def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.
     where = gather([spread(each.table[:, 1:2], each) for each in rows])
     order = np.lexsort((where, step))
     nodes = program.n_nodes
-    pair = gather([spread((each.family.channel + 1) * nodes * nodes + each.here * nodes + each.there, each) for each in rows])
+    pair = gather(
+        [spread((each.family.channel + 1) * nodes * nodes + each.here * nodes + each.there, each) for each in rows]
+    )
     pairs, pair = np.unique(pair, return_inverse=True)
     _, first, owner = np.unique((step * len(pairs) + pair)[order], return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
@@ -164,7 +161,9 @@ def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.
     ends = [gather([spread(getattr(each, name), each) for each in rows])[first] for name in ("src", "dst")]
     message = len(first)
     reads, writes = (gather([getattr(each, name).reshape(-1) for each in rows])[order] for name in ("reads", "writes"))
-    owners, reads, writes = _spans(gather([spread(np.array(each.span), each) for each in rows])[order], owner, reads, writes)
+    owners, reads, writes = _spans(
+        gather([spread(np.array(each.span), each) for each in rows])[order], owner, reads, writes
+    )
     pieces = Pieces(
         owners, step[first].astype(np.int32), ends[0], ends[1],
         np.bincount(owner, weights=size, minlength=message).astype(np.int64),

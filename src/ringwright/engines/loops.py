@@ -19,7 +19,18 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see events.simulate_events)."""
     if engine is None:
         return simulate_events(flat, machine)
-    return engine.events(*_way(flat), *_resources(machine))
+    start, end = engine.events(*_way(flat), *_resources(machine))
+    return start, end
+
+
+def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return start and end of every message and join (see flows.simulate_flows)."""
+    from ringwright.engines.flows import classes, simulate_flows
+
+    if engine is None:
+        return simulate_flows(flat, machine)
+    start, end = engine.flows(*_way(flat), *_resources(machine), *classes(flat))
+    return start, end
 
 
 def order(pieces: Pieces) -> Order:

@@ -159,7 +159,8 @@ class View:
 
     def arranged(self, values: np.ndarray) -> np.ndarray:
         """Return a value per move as (orbits in program order, images by the group's elements)."""
-        shape, order = [], []
+        shape: list[int] = []
+        order: list[tuple[int, int]] = []
         for place, count in enumerate(self.family.block.shape):
             number = self.group_axis.get(place)
             if number is not None:

@@ -137,7 +137,7 @@ class Orbits:
         like = np.array(self.first, np.int64)[self.of[used]]
         machine, top = self.machine, self.machine.topology
         columns = [machine.pace, machine.latency, machine.whole]
-        if top.message_s:
+        if machine.software:
             columns.append(np.concatenate((top.link_class, np.full(machine.n - top.n_links, -1))))
         for column in columns:
             differs = np.flatnonzero(column[used] != column[like])

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.mesh import evaluate
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.families import Family
-    from ringwright.engines.mesh import Mesh, SlotDigit, View
+    from ringwright.engines.mesh import Mesh, View
     from ringwright.program import Affine, Layout
 
 

@@ -6,6 +6,7 @@ the k-th received, and send k finds room when receive k - depth is done.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -34,6 +35,7 @@ class Counted(NamedTuple):
     instruction: int
     least: int
     posts: np.ndarray
+    mark: int
 
 
 @dataclass(frozen=True)
@@ -157,6 +159,7 @@ def _marks(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], 
     starts = np.searchsorted(code.mark[posts], np.arange(len(lanes.initial) + 1))
     needed = dict.fromkeys(range(len(lanes.initial)), 0)
     waiting_lane: dict[int, int] = {}
+    known: dict[int, _Posts] = {}
     before: list[int] = []
     after: list[int] = []
     counted: list[Counted] = []
@@ -169,12 +172,13 @@ def _marks(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], 
             waiting_lane[mark] = int(code.lane[wait])
         if least <= 0:
             continue
-        mine = posts[starts[mark] : starts[mark + 1]]
-        sources = _certain_posts(lanes, mine, least)
+        if mark not in known:
+            known[mark] = _Posts(lanes, posts[starts[mark] : starts[mark + 1]])
+        sources = known[mark].certain(least)
         before += sources
         after += [wait] * len(sources)
         if not sources:
-            counted.append(Counted(wait, least, mine))
+            counted.append(Counted(wait, least, known[mark].rows, mark))
     return (np.array(before, np.int64), np.array(after, np.int64)), counted, faults
 
 
@@ -183,33 +187,33 @@ def _marked(lanes: Lanes, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
     return rows, lanes.code.mark[rows]
 
 
-def _certain_posts(lanes: Lanes, posts: np.ndarray, least: int) -> list[int]:
-    """Return the posts that surely come before a wait for ``least`` of them; none, where that depends on the run."""
-    if least > len(posts):
-        return []
-    lane = lanes.code.lane[posts]
-    if (lane == lane[0]).all():
-        return [int(posts[least - 1])]
-    if least == len(posts):
-        last = np.append(lane[1:] != lane[:-1], True)
-        return [int(post) for post in posts[last]]
-    return []
+class _Posts:
+    """All instructions that raise one mark."""
+
+    def __init__(self, lanes: Lanes, rows: np.ndarray) -> None:
+        self.rows = rows
+        lane = lanes.code.lane[rows]
+        self.last = rows[np.append(lane[1:] != lane[:-1], True)] if len(rows) else rows
+
+    def certain(self, least: int) -> list[int]:
+        """Return those that surely come before a wait for ``least`` of them; none, where that depends on the run."""
+        if least > len(self.rows):
+            return []
+        if len(self.last) == 1:
+            return [int(self.rows[least - 1])]
+        return self.last.tolist() if least == len(self.rows) else []
 
 
 def _packets(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
     """Pair writers and readers of packets: a reader waits for the flags in the very slots it reads."""
     code = lanes.code
-    src, dst = lanes.slots
-    far = np.where(code.kind == Kind.PUT, code.peer, lanes.rank)
+    src = lanes.slots[0]
     writer: dict[tuple[int, int], int] = {}
     faults: list[Fault] = []
     for row in np.flatnonzero(code.packet & WRITES_PACKETS).tolist():
-        for slot in range(int(dst[row]), int(dst[row] + code.count[row])):
-            other = writer.setdefault((int(far[row]), slot), row)
-            if other != row:
-                text = f"writes packets where {lanes.where(other)} does"
-                faults.append(Fault("match", text, row))
-                break
+        others = {writer.setdefault(cell, row) for cell in _written(lanes, row)} - {row}
+        if others:
+            faults.append(Fault("match", f"writes packets where {lanes.where(min(others))} does", row))
     before, after = [], []
     for row in np.flatnonzero(code.packet & READS_PACKETS).tolist():
         slots = range(int(src[row]), int(src[row] + code.count[row]))
@@ -220,6 +224,19 @@ def _packets(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
             before.append(source)
             after.append(row)
     return (np.array(before, np.int64), np.array(after, np.int64)), faults
+
+
+def _written(lanes: Lanes, row: int) -> Iterator[tuple[int, int]]:
+    """Yield the (rank, slot) that an instruction writes packets to."""
+    code, here = lanes.code, int(lanes.rank[row])
+    peer, dst, count = int(code.peer[row]), int(lanes.slots[1][row]), int(code.count[row])
+    ranks = [(peer if code.kind[row] == Kind.PUT else here, dst)]
+    if code.kind[row] == Kind.STORE:
+        members, buffer = lanes.groups[peer]
+        ranks = [(member, int(lanes.bases[member, buffer] + code.dst[row])) for member in members]
+    for rank, first in ranks:
+        for slot in range(first, first + count):
+            yield rank, slot
 
 
 # --------------------------------------------------------------------------------------------------------- the run
@@ -238,7 +255,10 @@ def waves(lanes: Lanes, depth: int) -> np.ndarray:
     left = np.bincount(after, minlength=n)
     for counted in order.counted:
         left[counted.instruction] += 1
-    pending = list(order.counted)
+    pending: dict[int, list[Counted]] = {}
+    for counted in sorted(order.counted, key=lambda each: -each.least):
+        pending.setdefault(counted.mark, []).append(counted)
+    raised = dict.fromkeys(pending, 0)
     wave = np.full(n, STUCK, np.int64)
     front, number = np.flatnonzero(left == 0), 0
     while len(front):
@@ -247,11 +267,21 @@ def waves(lanes: Lanes, depth: int) -> np.ndarray:
         inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         reached = nexts[np.repeat(starts[front], lengths) + inner]
         np.subtract.at(left, reached, 1)
-        for done in [each for each in pending if (wave[each.posts] != STUCK).sum() >= each.least]:
-            pending.remove(done)
-            left[done.instruction] -= 1
-            reached = np.append(reached, done.instruction)
-        front = np.unique(reached)
+        released = _released(lanes, front, pending, raised) if pending else []
+        np.subtract.at(left, np.array(released, np.int64), 1)
+        front = np.unique(np.append(reached, released).astype(np.int64))
         front = front[left[front] == 0]
         number += 1
     return wave
+
+
+def _released(lanes: Lanes, front: np.ndarray, pending: dict[int, list[Counted]], raised: dict[int, int]) -> list[int]:
+    """Return the waits that the signals of a wave end; ``pending`` has the next one last."""
+    ended: list[int] = []
+    code = lanes.code
+    for mark in code.mark[front[code.kind[front] == Kind.SIGNAL]].tolist():
+        if mark in raised:
+            raised[mark] += 1
+            while pending[mark] and pending[mark][-1].least <= raised[mark]:
+                ended.append(pending[mark].pop().instruction)
+    return ended

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from typing import TYPE_CHECKING
 
@@ -21,15 +22,11 @@ if TYPE_CHECKING:
 else:
     Joiner, Scanner, NATIVE, engine = twin.Joiner, twin.Scanner, False, None
     if not os.environ.get("RINGWRIGHT_PURE_PYTHON"):
-        try:
+        with contextlib.suppress(ImportError):
             from ringwright.native._scan import Joiner, Scanner
 
             NATIVE = True
-        except ImportError:
-            pass
-        try:
+        with contextlib.suppress(ImportError):
             from ringwright.native import _engine as engine
-        except ImportError:
-            pass
 
 __all__ = ["NATIVE", "Joiner", "Scanner", "engine"]

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "engine_events.hpp"
+#include "engine_flows.hpp"
 #include "engine_hazards.hpp"
 #include "places.hpp"
 
@@ -63,6 +64,20 @@ void check(const Flat& flat, const Resources& resources) {
     require(resources.change_time.size == changes && resources.change_pace.size == changes, "changes");
 }
 
+template <class Loop, class... More>
+nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... more) {
+    std::vector<int64_t> start, end;
+    {
+        nb::gil_scoped_release unlocked;
+        check(flat, resources);
+        Loop loop(flat, resources, more...);
+        loop.run();
+        start = std::move(loop.start);
+        end = std::move(loop.end);
+    }
+    return nb::make_tuple(to_numpy(std::move(start)), to_numpy(std::move(end)));
+}
+
 nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
                  Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
                  Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
@@ -71,16 +86,38 @@ nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> 
                     view(waits),      view(size_bytes), view(delay)};
     const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
                               view(change_resource), view(change_time), view(change_pace)};
-    std::vector<int64_t> start, end;
+    return simulate<EventLoop>(flat, resources);
+}
+
+nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
+                Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
+                Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
+                Input<int64_t> change_time, Input<double> change_pace, Input<int32_t> owner, Input<int64_t> starts,
+                Input<int32_t> ways) {
+    const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
+                    view(waits),      view(size_bytes), view(delay)};
+    const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
+                              view(change_resource), view(change_time), view(change_pace)};
+    const Classes classes{view(owner), view(starts), view(ways)};
+    require(classes.starts.size > 0 && classes.owner.size == flat.size_bytes.size, "classes");
+    require_cuts(classes.starts, classes.starts.size - 1, classes.ways.size, "classes");
+    require_below(classes.owner, classes.starts.size - 1, "classes");
+    require_below(classes.ways, resources.pace.size, "classes");
+    return simulate<FlowLoop>(flat, resources, classes);
+}
+
+// Rates of flows that each use some resources; for one solve, without time.
+nb::object fair_rates(Input<int64_t> starts, Input<int32_t> ways, Input<double> capacity) {
+    require(starts.shape(0) > 0, "starts");
+    const size_t flows = starts.shape(0) - 1, resources = capacity.shape(0);
+    require_cuts(view(starts), flows, ways.shape(0), "starts");
+    require_below(view(ways), resources, "ways");
+    std::vector<double> rates(flows);
     {
         nb::gil_scoped_release unlocked;
-        check(flat, resources);
-        EventLoop loop(flat, resources);
-        loop.run();
-        start = std::move(loop.start);
-        end = std::move(loop.end);
+        solve_once(view(starts), view(ways), view(capacity), rates);
     }
-    return nb::make_tuple(to_numpy(std::move(start)), to_numpy(std::move(end)));
+    return to_numpy(std::move(rates));
 }
 
 // `message` and `step` per piece, pieces in the order of their steps.
@@ -114,6 +151,11 @@ NB_MODULE(_engine, module) {
                nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
                nb::arg("change_pace"));
+    module.def("flows", &flows, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
+               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
+               nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
+               nb::arg("change_pace"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
+    module.def("fair_rates", &fair_rates, nb::arg("starts"), nb::arg("ways"), nb::arg("capacity"));
     module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),
                nb::arg("messages"));
 }

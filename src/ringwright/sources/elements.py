@@ -13,8 +13,8 @@ from ringwright.errors import InputError
 if TYPE_CHECKING:
     from ringwright.sources.findings import Findings
 
-MOST_BYTES = 64 << 20
-MOST_ELEMENTS = 2_000_000
+MOST_BYTES = 32 << 20
+MOST_ELEMENTS = 400_000
 MOST_ATTRIBUTES = 64
 MOST_TEXT = 4096  # characters of an attribute
 _PIECE = 1 << 16

@@ -9,6 +9,10 @@ from ringwright.errors import ProgramError
 from ringwright.validity import Violation
 
 MOST = 100
+# A file may not ask for more than this: slots over all ranks, and chunks that all its instructions touch together.
+MOST_SLOTS = 1 << 23
+MOST_TOUCHED = 1 << 24
+MOST_RANKS = 1 << 14
 # Rules that are checked while a file is read; the rest are in validity.RULES.
 READING_RULES = {
     "xml": "the file is well-formed XML with one root, without a document type, of bounded size and depth",
@@ -33,12 +37,13 @@ class Finding:
 
 
 class Findings:
-    """The findings of one file, at the most ``MOST`` of them kept."""
+    """The findings of one file, at the most ``MOST`` errors and as many warnings of them kept."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
         self.found: list[Finding] = []
         self.dropped = 0
+        self._counts: dict[str, int] = {}
 
     def add(
         self,
@@ -52,15 +57,20 @@ class Findings:
         severity: str = "error",
     ) -> None:
         """Note a broken rule."""
-        if len(self.found) >= MOST:
+        self._keep(Finding(Violation(rule, message, rank, step, chunk, severity), line))
+
+    def _keep(self, finding: Finding) -> None:
+        severity = finding.violation.severity
+        self._counts[severity] = self._counts.get(severity, 0) + 1
+        if self._counts[severity] <= MOST:
+            self.found.append(finding)
+        elif severity == "error":
             self.dropped += 1
-        else:
-            self.found.append(Finding(Violation(rule, message, rank, step, chunk, severity), line))
 
     def extend(self, violations: list[Violation]) -> None:
         """Note what ``validity`` found."""
-        for violation in violations[: MOST - len(self.found)]:
-            self.found.append(Finding(violation, 0))
+        for violation in violations:
+            self._keep(Finding(violation, 0))
 
     @property
     def errors(self) -> list[Finding]:

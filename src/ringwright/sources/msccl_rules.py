@@ -20,7 +20,7 @@ from ringwright.sources.elements import Element
 from ringwright.sources.findings import Findings
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
-HUGE = 1 << 40
+HUGE = 1 << 60
 Note = Callable[[str, str, int], None]  # rule, message, chunk
 
 

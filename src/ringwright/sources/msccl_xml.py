@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.errors import ProgramError, UsageError
-from ringwright.lanes import Blocks, Code, Lanes, arrange, declared
+from ringwright.lanes import Blocks, Code, Kind, Lanes, arrange, declared
 from ringwright.lanes.buffers import OPS, OTHERS
 from ringwright.lanes.msccl import DEPTH, DIALECT, LARGEST
 from ringwright.sources.elements import Element, read_elements
-from ringwright.sources.findings import Findings
+from ringwright.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, Findings
 from ringwright.sources.msccl_rules import Dependencies, check_gpu, check_step, check_threadblock, number
 
 if TYPE_CHECKING:
     from ringwright.program import Program
-
-MOST_SLOTS = 1 << 26  # over all ranks
 
 
 def read_msccl_xml(
@@ -119,6 +117,8 @@ class _Reader:
         threads = number(self.root, "nthreads", self.findings, default=32, least=32)
         if threads % 32:
             self.findings.add("attribute", f"nthreads is {threads}, not a multiple of 32", line)
+        if self.p > MOST_RANKS:
+            self.findings.add("limits", f"ngpus is {self.p}, more than {MOST_RANKS}", line)
         if self.coll in OTHERS:
             self.findings.add("result", f"coll '{self.coll}': its result is not checked", line, severity="warning")
         if OPS.get(self.coll) in ("all-gather", "reduce-scatter", "all-to-all") and self.loop % max(self.p, 1):
@@ -162,6 +162,9 @@ class _Reader:
         whole = self.loop if op else self.p * max(int(sizes[:, :2].max()), 1)
         if (int(sizes.sum(axis=1).max()) + 2 * self.loop) * self.p > MOST_SLOTS:
             self.findings.add("limits", f"more than {MOST_SLOTS:,} chunks in all buffers", self.root.line)
+        if sum(row[7] for row in self.rows if row[2] != Kind.NOP) > MOST_TOUCHED:
+            self.findings.add("limits", f"more than {MOST_TOUCHED:,} chunks moved in all", self.root.line)
+        if self.findings.errors:
             return None
         size = call_size(whole, size_bytes, int(attributes.get("minBytes", "0")) if op else 0)
         placed = arrange(op, sizes, self.loop, in_place=in_place, size_bytes=size, dtype=dtype)

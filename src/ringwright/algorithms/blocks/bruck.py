@@ -110,10 +110,14 @@ def _exchange(collective: Collective, radix: int) -> Iterator[Step]:
 
 def _exchange_cost(collective: Collective, radix: int) -> Cost:
     p = collective.p
-    hops = [_nonzero_digits(away, radix) for away in range(p)]
-    pairs = np.broadcast_to(collective.block_bytes.reshape(-1, p), (p, p))
-    sent = sum(int(pairs[rank, (rank + away) % p]) * hops[away] for rank in range(p) for away in range(p))
-    share = collective.size_bytes / p * sum(hops)
+    hops = np.array([_nonzero_digits(away, radix) for away in range(p)])
+    pairs = collective.block_bytes.reshape(-1, p)
+    if len(pairs) == 1:  # every rank has the same row, so that each block goes every distance once
+        sent = int(pairs.sum()) * int(hops.sum())
+    else:
+        rank = np.arange(p)
+        sent = int((pairs * hops[(rank - rank[:, None]) % p]).sum())
+    share = collective.size_bytes / p * float(hops.sum())
     return Cost((Term(_messages(p, radix), share),), float(sent), is_even=is_even(collective, 1))
 
 

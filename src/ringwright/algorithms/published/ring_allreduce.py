@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.ring import OPS, ring
 from ringwright.algorithms.compose import embed
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.errors import UsageError
 from ringwright.program import Program, Step
 
@@ -40,8 +41,8 @@ def ring_allreduce(
     loops: int = 1,
 ) -> Program:
     """Return the program of a ring laid on the machine."""
-    if collective.op not in OPS:
-        raise UsageError(f"ring-allreduce does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("ring-allreduce", collective, OPS)
+    require_commutative("ring-allreduce", collective)
     places = ring_order(collective, topology, order)
     plain = ring(collective, channels=channels * loops)
     knobs = {"order": order, "channels": channels, "loops": loops}

@@ -1,0 +1,231 @@
+"""Lower bounds: no program on this machine can be faster, whatever it does, and which part of the machine says so.
+
+latency    every contribution has to reach whoever needs it: the longest of the shortest ways, in seconds of link latency;
+           and with k ports that are busy while a message is under way, ceil(log_(k+1) p) rounds of the least latency.
+bandwidth  what must cross a set of nodes, over what its links carry. Exact over all sets where the machine is small (see
+           ``maxflow``), else over the sets that its structure suggests, and then the bound may be too low.
+sharing    all-reduce without aggregation in the network: over m parts of the machine 2 (m-1) n bytes must arrive in all
+           (gossip takes 2m - 2 calls), (Patarasuk and Yuan, JPDC 2009, for equal ranks); all-to-all: bytes times hops over
+           the capacity of all links.
+adding     (p-1) n bytes are added at ranks that add up ``reduce_rate`` bytes/s each.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.costs.cuts import Partition, distances, goodput, partitions
+from ringwright.costs.demands import Demand, demand
+from ringwright.errors import InfeasibleError, UsageError
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.topology import Topology
+
+ALPHAS = ("pipelined", "busy")
+MOST_DISTANCES = 1 << 22  # sources times links that are searched at once
+ROOT_FIRST = ("broadcast", "scatter")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A time below which nothing is possible.
+
+    ``kind``: distance, rounds, cut (exact), rank, host, ..., parts, volume, adding. ``certificate`` names the nodes of the
+    set that proves it; ``crossing`` says whether ``demand_bytes`` have to get ``out of`` it or ``into`` it at ``capacity``
+    bytes/s. ``ground`` says what the bound rests on, in words.
+    """
+
+    time_s: float
+    size_bytes: int
+    kind: str
+    certificate: tuple[str, ...] = ()
+    crossing: str = ""
+    demand_bytes: float = 0.0
+    capacity: float = 0.0
+    ground: str = ""
+
+    @property
+    def algbw(self) -> float:
+        """Bytes/s that no program can exceed: size over time; inf where the bound is 0 s."""
+        return self.size_bytes / self.time_s if self.time_s else math.inf
+
+
+def bound(
+    collective: Collective, topology: Topology, *, in_network: bool = False, alpha: str = "pipelined", exact: bool | None = None
+) -> Bound:  # fmt: skip
+    """Return the highest lower bound of ``bounds``."""
+    return bounds(collective, topology, in_network=in_network, alpha=alpha, exact=exact)[0]
+
+
+def bounds(
+    collective: Collective, topology: Topology, *, in_network: bool = False, alpha: str = "pipelined", exact: bool | None = None
+) -> list[Bound]:  # fmt: skip
+    """Return lower bounds of each kind, the highest first.
+
+    ``in_network``: programs may let aggregating nodes add and multicast. ``alpha``: ``busy`` links are taken during their
+    latency, so that rounds count. ``exact`` forces (True) or forbids (False) the search over all cuts; None: where it takes
+    a fraction of a second. Raises InfeasibleError where data cannot get where it must.
+    """
+    if alpha not in ALPHAS:
+        raise UsageError(f"'{alpha}' is no latency model", remedy=f"one of: {', '.join(ALPHAS)}")
+    wanted = demand(collective, topology)
+    size = collective.size_bytes
+    if collective.p == 1:
+        return [Bound(0.0, size, "distance", ground="one rank has all it needs")]
+    found = [_distance(collective, topology, wanted)]
+    if alpha == "busy" and not in_network:
+        found.append(_rounds(collective, topology))
+    if size:
+        found += _bandwidth(wanted, topology, in_network=in_network, exact=exact)
+        if collective.op == "all-to-all":
+            found += _volume(wanted, topology)
+        if wanted.added_bytes and not in_network and math.isfinite(topology.reduce_rate):
+            time_s = wanted.added_bytes / (collective.p * topology.reduce_rate)
+            found.append(Bound(time_s, size, "adding", ground=f"ranks add {topology.reduce_rate / 1e9:.4g} GB/s"))
+    lost = next((each for each in found if not math.isfinite(each.time_s)), None)
+    if lost is not None:
+        place = " to ".join(lost.certificate) if lost.kind == "distance" else ", ".join(lost.certificate[:6])
+        raise InfeasibleError(
+            f"{topology.name} is disconnected: no {collective.op} over these ranks",
+            where=f"{lost.crossing} {place}".strip(), remedy="ringwright bound all-reduce --topology FILE",
+        )  # fmt: skip
+    return sorted(found, key=lambda each: -each.time_s)
+
+
+def forest_s(collective: Collective, topology: Topology) -> float:
+    """Return the seconds that a best forest takes in the limit of large data: what a synthesiser can hope for.
+
+    All-gather and reduce-scatter attain their exact cut (ForestColl, theorem 1); all-reduce does one after the other, which
+    is no lower bound but a time that can be had. Raises UsageError for other operations.
+    """
+    if collective.op not in ("all-gather", "reduce-scatter", "all-reduce"):
+        raise UsageError(f"no forests for {collective.op}", remedy="all-gather, reduce-scatter or all-reduce")
+    ops = ("all-gather", "reduce-scatter") if collective.op == "all-reduce" else (collective.op,)
+    total_s = 0.0
+    for op in ops:
+        part = dataclasses.replace(collective, op=op)
+        cut = demand(part, topology).exact(topology) if collective.p > 1 and collective.size_bytes else None
+        total_s += cut[0] if cut else 0.0
+    return total_s
+
+
+def _distance(collective: Collective, topology: Topology, wanted: Demand) -> Bound:
+    """The longest of the shortest ways: from or to the root, or between any two ranks."""
+    import numpy as np
+
+    group = wanted.ranks
+    to_root = collective.op in ("reduce", "gather")
+    is_same = topology.is_symmetric and len(group) == topology.n_ranks
+    sources = group[[collective.root]] if collective.op in (*ROOT_FIRST, "reduce", "gather") else group
+    left_out = not is_same and len(sources) * topology.n_links > MOST_DISTANCES
+    if is_same or left_out:
+        sources = sources[: 1 if is_same else max(1, MOST_DISTANCES // topology.n_links)]
+    searched = wanted.reversed_topology if to_root else topology
+    far = distances(searched, sources, topology.latency_s)[:, group]
+    row, column = np.unravel_index(int(far.argmax()), far.shape)
+    ends = (topology.label(int(sources[row])), topology.label(int(group[column])))
+    ground = f"from {len(sources)} of {len(group)} ranks" if left_out else "the longest of the shortest ways"
+    return Bound(float(far.max()), collective.size_bytes, "distance", ends[::-1] if to_root else ends, ground=ground)
+
+
+def _rounds(collective: Collective, topology: Topology) -> Bound:
+    """Who knows something after a latency is at most each one who knew it, and one more for each of its ports."""
+    import numpy as np
+
+    n = topology.n_ranks
+    of_ranks = (topology.src < n) | (topology.dst < n)
+    ends = [np.bincount(end[end < n], minlength=1).max() for end in (topology.src, topology.dst)]
+    ports = max(1, *map(int, ends))
+    rounds = 1 if collective.op == "send-recv" else next(k for k in range(64) if (ports + 1) ** k >= collective.p)
+    least = float(topology.latency_s[of_ranks].min(initial=math.inf))
+    time_s = rounds * least if math.isfinite(least) else 0.0
+    return Bound(time_s, collective.size_bytes, "rounds", ground=f"{rounds} rounds with {ports} ports")
+
+
+def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, exact: bool | None) -> list[Bound]:
+    """Return the best bound of each kind of cell, then the exact cut."""
+    best: dict[str, Bound] = {}
+    structure = list(partitions(topology))
+    for partition in structure:
+        for each in _cells(wanted, partition, in_network=in_network):
+            if each.kind not in best or best[each.kind].time_s < each.time_s:
+                best[each.kind] = each
+    found = sorted(best.values(), key=lambda each: -each.time_s)
+    if exact or (exact is None and wanted.is_small(topology)):
+        cut = wanted.exact(topology)
+        if cut is not None:
+            return [_exact(wanted.size_bytes, topology, *cut), *found]
+    return found
+
+
+def _exact(
+    size: int, topology: Topology, time_s: float, nodes: frozenset[int], crossing: str, needed: float, capacity: float
+) -> Bound:
+    """The tightest cut, told by its smaller side."""
+    if 2 * len(nodes) > topology.n_nodes:
+        nodes = frozenset(range(topology.n_nodes)) - nodes
+        crossing = "into" if crossing == "out of" else "out of"
+    names = tuple(topology.label(node) for node in sorted(nodes))
+    ground = "the tightest of all cuts" + (", shared capacities left out" if topology.groups else "")
+    return Bound(time_s, size, "cut", names, crossing, needed, capacity, ground)
+
+
+def _cells(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterator[Bound]:
+    import numpy as np
+
+    out, into = wanted.across(partition.labels[wanted.ranks], partition.cells)
+    for crossing, needed, capacity in (("out of", out, partition.leaving), ("into", into, partition.entering)):
+        with np.errstate(divide="ignore", invalid="ignore"):
+            time_s = np.where(needed > 0, needed / capacity, 0.0)
+        if len(time_s) and time_s.max() > 0:
+            cell = int(time_s.argmax())
+            yield Bound(
+                float(time_s[cell]), wanted.size_bytes, partition.kind, partition.members(cell), crossing,
+                float(needed[cell]), float(capacity[cell]), "the tightest of the cuts tried",
+            )  # fmt: skip
+    if wanted.op == "all-reduce" and not (in_network and _adds_outside(partition)):
+        yield from _parts(wanted, partition)
+
+
+def _parts(wanted: Demand, partition: Partition) -> Iterator[Bound]:
+    import numpy as np
+
+    cells = np.unique(partition.labels[wanted.ranks])
+    if cells[0] < 0 or len(cells) < 2:
+        return
+    needed, capacity = 2.0 * (len(cells) - 1) * wanted.size_bytes, float(partition.entering[cells].sum())
+    ground = f"2 (m-1) n bytes into {len(cells)} parts, each a {partition.kind}"
+    time_s = needed / capacity if capacity else math.inf
+    yield Bound(time_s, wanted.size_bytes, "parts", (), "into", needed, capacity, ground)
+
+
+def _adds_outside(partition: Partition) -> bool:
+    return any(partition.labels[node] < 0 for node in partition.topology.aggregators)
+
+
+def _volume(wanted: Demand, topology: Topology) -> list[Bound]:
+    """Bytes times hops over the capacity of all links, and of the links of each class."""
+    import numpy as np
+
+    if wanted.pairs is None and len(wanted.ranks) * topology.n_links > MOST_DISTANCES and not topology.is_symmetric:
+        return []
+    is_same = topology.is_symmetric and wanted.pairs is None and len(wanted.ranks) == topology.n_ranks
+    sources = wanted.ranks[:1] if is_same else wanted.ranks
+    if len(sources) * topology.n_links > MOST_DISTANCES:
+        return []
+    found = []
+    classes = [*enumerate(topology.classes)] if len(topology.classes) > 1 else []
+    for number, name in ((-1, "any class"), *classes):
+        lengths = (topology.link_class == number).astype(float) if number >= 0 else np.ones(topology.n_links)
+        far = distances(topology, sources, lengths)[:, wanted.ranks]
+        needed = float((far * wanted.between(len(sources))).sum()) * (len(wanted.ranks) if is_same else 1)
+        capacity = float((goodput(topology) * lengths).sum())
+        if needed:
+            ground = f"bytes times links of {name}, over what all of them carry"
+            found.append(Bound(needed / capacity, wanted.size_bytes, "volume", (), "", needed, capacity, ground))
+    return sorted(found, key=lambda each: -each.time_s)[:1]

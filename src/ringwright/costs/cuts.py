@@ -1,0 +1,174 @@
+"""Cuts that a machine's structure suggests: each rank, each host, what hangs on each switch, halves of each axis.
+
+A *partition* puts every node into a cell, or in none (-1). Ranks are put by hand; what lies between follows the ranks:
+a node belongs to a cell when all ranks nearest to it do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.topology import Topology
+
+NOBODY = -1
+MIXED = -2
+MOST_ROUNDS = 64
+FEW_LINKS = 1 << 18  # sources times links that are relaxed all at once
+PREFIXES = 64  # up to so many ranks all runs 0..k are tried as well
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Cells over all nodes; ``kind`` says what a cell is."""
+
+    kind: str
+    labels: np.ndarray  # cell of each node, -1 for none
+    topology: Topology
+
+    @cached_property
+    def cells(self) -> int:
+        """Number of cells."""
+        return int(self.labels.max(initial=-1)) + 1
+
+    @cached_property
+    def leaving(self) -> np.ndarray:
+        """Bytes/s out of each cell."""
+        return self._crossing(self.topology.src, self.topology.dst)
+
+    @cached_property
+    def entering(self) -> np.ndarray:
+        """Bytes/s into each cell."""
+        return self._crossing(self.topology.dst, self.topology.src)
+
+    def _crossing(self, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
+        import numpy as np
+
+        here, there = self.labels[inner], self.labels[outer]
+        cross = (here >= 0) & (here != there)
+        rate = goodput(self.topology)
+        total = np.bincount(here[cross], weights=rate[cross], minlength=self.cells)
+        for group in self.topology.groups:
+            links = group.links[cross[group.links]]
+            drawn = np.bincount(here[links], weights=rate[links], minlength=self.cells)
+            total -= np.maximum(0.0, drawn - group.rate)
+        return total
+
+    def members(self, cell: int) -> tuple[str, ...]:
+        """Return the names of a cell's nodes."""
+        import numpy as np
+
+        return tuple(self.topology.label(int(node)) for node in np.flatnonzero(self.labels == cell))
+
+
+def goodput(topology: Topology) -> np.ndarray:
+    """Return bytes/s of each link, less what it loses."""
+    return topology.rate if topology.loss is None else topology.rate * (1.0 - topology.loss)
+
+
+def partitions(topology: Topology) -> Iterator[Partition]:
+    """Yield the partitions worth a try, finest first."""
+    import numpy as np
+
+    p = topology.n_ranks
+    ranks = np.arange(p)
+    alone = spread(topology, ranks)
+    yield Partition("rank", alone, topology)
+    if topology.hosts is not None and 1 < len(np.unique(topology.hosts)) < p:
+        yield Partition("host", spread(topology, np.unique(topology.hosts, return_inverse=True)[1]), topology)
+    stride = 1
+    for axis, size in topology.axes:
+        if 1 < stride < p:
+            yield Partition(f"block below axis {axis}", spread(topology, ranks // stride), topology)
+        if size > 1 and stride * size <= p:
+            half = ranks // stride % size >= (size + 1) // 2
+            yield Partition(f"half of axis {axis}", spread(topology, half.astype(np.int64)), topology)
+        stride *= size
+    yield from _by_switch(topology, alone)
+    if p <= PREFIXES:
+        for end in range(2, p - 1):
+            yield Partition("run of ranks", spread(topology, (ranks >= end).astype(np.int64)), topology)
+
+
+def _by_switch(topology: Topology, labels: np.ndarray) -> Iterator[Partition]:
+    """Merge cells that have no way out but one and the same node, as ranks below one leaf have."""
+    import numpy as np
+
+    for _ in range(4):
+        here, there = labels[topology.src], labels[topology.dst]
+        out = (here >= 0) & (there != here)
+        cells = int(labels.max(initial=-1)) + 1
+        if not out.any() or (there[out] >= 0).any() or cells < 2:
+            return
+        least, most = np.full(cells, topology.n_nodes), np.full(cells, -1)
+        np.minimum.at(least, here[out], topology.dst[out])
+        np.maximum.at(most, here[out], topology.dst[out])
+        if (least != most).any() or len(np.unique(least)) < 2:
+            return
+        labels = spread(topology, np.unique(least, return_inverse=True)[1][labels[: topology.n_ranks]])
+        yield Partition("switch", labels, topology)
+
+
+def spread(topology: Topology, ranks: np.ndarray) -> np.ndarray:
+    """Return a cell for every node from those of the ranks: outwards hop by hop, none where cells meet."""
+    import numpy as np
+
+    labels = np.full(topology.n_nodes, NOBODY, np.int64)
+    labels[: topology.n_ranks] = ranks
+    ends = np.concatenate((topology.src, topology.dst)), np.concatenate((topology.dst, topology.src))
+    for _ in range(MOST_ROUNDS):
+        news = (labels[ends[0]] != NOBODY) & (labels[ends[1]] == NOBODY)
+        if not news.any():
+            break
+        said, at = labels[ends[0][news]], ends[1][news]
+        least, most = np.full(topology.n_nodes, np.iinfo(np.int64).max), np.full(topology.n_nodes, MIXED)
+        np.minimum.at(least, at, said)
+        np.maximum.at(most, at, said)
+        labels[at] = np.where(least[at] == most[at], most[at], MIXED)
+    return np.maximum(labels, NOBODY)
+
+
+def distances(topology: Topology, sources: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return the shortest way from each source to each node over links that work; inf where there is none.
+
+    ``lengths`` are per link and not negative.
+    """
+    import numpy as np
+
+    works = np.flatnonzero(topology.rate > 0)
+    if len(sources) * len(works) > FEW_LINKS:
+        return np.stack([_from_one(topology, int(source), lengths, works) for source in sources])
+    order = works[np.argsort(topology.dst[works], kind="stable")]
+    src, cost = topology.src[order], lengths[order]
+    ends, starts = np.unique(topology.dst[order], return_index=True)
+    found = np.full((len(sources), topology.n_nodes), np.inf)
+    found[np.arange(len(sources)), sources] = 0.0
+    while len(order):
+        offered = np.minimum(found[:, ends], np.minimum.reduceat(found[:, src] + cost, starts, axis=1))
+        if (offered == found[:, ends]).all():
+            break
+        found[:, ends] = offered
+    return found
+
+
+def _from_one(topology: Topology, source: int, lengths: np.ndarray, works: np.ndarray) -> np.ndarray:
+    """Relax only the links of nodes that came nearer."""
+    import numpy as np
+
+    order = works[np.argsort(topology.src[works], kind="stable")]
+    starts = np.searchsorted(topology.src[order], np.arange(topology.n_nodes + 1))
+    far, cost, found = topology.dst[order], lengths[order], np.full(topology.n_nodes, np.inf)
+    found[source], front = 0.0, np.array([source])
+    while len(front):
+        count = starts[front + 1] - starts[front]
+        links = np.arange(count.sum()) + np.repeat(starts[front] - np.cumsum(count) + count, count)
+        offered, there = np.repeat(found[front], count) + cost[links], far[links]
+        nearer = offered < found[there]
+        np.minimum.at(found, there[nearer], offered[nearer])
+        front = np.unique(there[nearer])
+    return found

@@ -1,0 +1,202 @@
+"""What a collective must carry across any cut, and the cut of a machine that makes it slowest.
+
+For a set S with k of p ranks: all-gather must carry out of S what S holds, and into it what others hold; reduce-scatter the
+other way round; all-reduce n both ways; broadcast n away from the root, reduce n towards it; gather, scatter and
+all-to-all what is addressed across.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from ringwright.costs.cuts import goodput
+from ringwright.costs.maxflow import Cut, tightest, weakest
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.collective import Collective
+    from ringwright.topology import Topology
+
+MOST_WORK = 500_000  # flows times links: half a second
+ENDLESS = 1 << 100
+SPREADING = ("all-gather", "gather")  # blocks leave their owners
+COLLECTING = ("reduce-scatter", "scatter")  # blocks go to their owners: the same on the reversed machine
+WHOLE = ("all-reduce", "broadcast", "reduce")
+
+Capacities = dict[tuple[int, int], int]
+
+
+@dataclass(frozen=True)
+class Demand:
+    """An operation over ``ranks`` (topology nodes, in group order); ``blocks`` are bytes per rank where it has such."""
+
+    op: str
+    ranks: np.ndarray
+    size_bytes: int
+    blocks: np.ndarray
+    pairs: np.ndarray | None  # all-to-all counts, (p, p)
+    root: int  # place in the group
+    added_bytes: float
+    topology: Topology
+
+    @cached_property
+    def reversed_topology(self) -> Topology:
+        """The machine with every link turned round."""
+        return dataclasses.replace(self.topology, src=self.topology.dst, dst=self.topology.src)
+
+    def across(self, cell: np.ndarray, cells: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bytes that must leave and enter each cell, given the cell of each rank (-1: none)."""
+        import numpy as np
+
+        held = np.where(cell < 0, cells, cell)
+        count = np.bincount(held, minlength=cells + 1)[:cells]
+        if self.op == "all-to-all":
+            return self._exchanged(held, cells, count)
+        if self.op == "send-recv":
+            after = np.roll(held, -1)
+            leaves = held != after
+            out = np.bincount(held[leaves], minlength=cells + 1) * float(self.size_bytes)
+            into = np.bincount(after[leaves], minlength=cells + 1) * float(self.size_bytes)
+            return out[:cells], into[:cells]
+        part = (count > 0) & (count < len(cell))
+        has_root = np.arange(cells) == held[self.root]
+        if self.op in WHOLE:
+            whole = np.where(part, float(self.size_bytes), 0.0)
+            if self.op == "all-reduce":
+                return whole, whole
+            away, towards = np.where(has_root, whole, 0.0), np.where(has_root, 0.0, whole)
+            return (away, towards) if self.op == "broadcast" else (towards, away)
+        own = np.bincount(held, weights=self.blocks, minlength=cells + 1)[:cells]
+        own, others = np.where(part, own, 0.0), np.where(part, self.blocks.sum() - own, 0.0)
+        if self.op in ("gather", "scatter"):
+            own, others = np.where(has_root, 0.0, own), np.where(has_root, others, 0.0)
+        return (own, others) if self.op in SPREADING else (others, own)
+
+    def _exchanged(self, held: np.ndarray, cells: int, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        import numpy as np
+
+        if self.pairs is None:
+            out = count * (len(held) - count) * (self.size_bytes / len(held))
+            return out, out
+        rows, columns = np.broadcast_arrays(held[:, None], held[None, :])
+        crossing = np.where(rows != columns, self.pairs, 0)
+        out = np.bincount(rows.reshape(-1), weights=crossing.reshape(-1), minlength=cells + 1)[:cells]
+        return out, np.bincount(columns.reshape(-1), weights=crossing.reshape(-1), minlength=cells + 1)[:cells]
+
+    def between(self, sources: int) -> np.ndarray | float:
+        """Return the bytes from each of the first ranks to each rank (all-to-all)."""
+        import numpy as np
+
+        if self.pairs is not None:
+            return self.pairs[:sources]
+        return np.full((sources, len(self.ranks)), self.size_bytes / len(self.ranks))
+
+    @cached_property
+    def is_alike(self) -> bool:
+        """Whether all ranks are in the same position, so that one of them may stand for all."""
+        is_even = len(self.blocks) < 2 or bool((self.blocks == self.blocks[0]).all())
+        return self.topology.is_symmetric and len(self.ranks) == self.topology.n_ranks and is_even
+
+    @property
+    def sinks(self) -> list[int]:
+        """The ranks of which a cut must leave out one."""
+        if self.op in ("gather", "scatter"):
+            return [int(self.ranks[self.root])]
+        found: list[int] = self.ranks[:1].tolist() if self.is_alike else self.ranks.tolist()
+        return found
+
+    def is_small(self, topology: Topology) -> bool:
+        """Say whether the search over all cuts takes a fraction of a second."""
+        flows = len(self.ranks) if self.op in WHOLE else len(self.sinks)
+        return flows * topology.n_links <= MOST_WORK
+
+    def exact(self, topology: Topology) -> tuple[float, frozenset[int], str, float, float] | None:
+        """Return (seconds, nodes, crossing, bytes, bytes/s) of the tightest of all cuts; None where no search exists.
+
+        Rates count as whole bytes per second; capacities that links share are not seen.
+        """
+        if self.op not in (*SPREADING, *COLLECTING, *WHOLE):
+            return None
+        turned = self.op in COLLECTING or self.op == "reduce"
+        capacities = _capacities(topology, turned=turned)
+        cut = self._whole(topology, capacities) if self.op in WHOLE else self._blocks(topology, capacities)
+        carried = sum(
+            rate for (here, there), rate in capacities.items() if here in cut.nodes and there not in cut.nodes
+        )
+        needed = self.size_bytes if self.op in WHOLE else self._held(cut.nodes)
+        time_s = needed / carried if carried else float("inf")
+        return time_s, cut.nodes, "into" if turned else "out of", float(needed), float(carried)
+
+    def _held(self, nodes: frozenset[int]) -> int:
+        return sum(int(block) for rank, block in zip(self.ranks.tolist(), self.blocks, strict=True) if rank in nodes)
+
+    def _blocks(self, topology: Topology, capacities: Capacities) -> Cut:
+        weights = {int(rank): int(block) for rank, block in zip(self.ranks, self.blocks, strict=True)}
+        first = self._first(topology, capacities, weights)
+        if first.value.denominator == 1 and first.value >= ENDLESS:
+            return first
+        try:
+            return tightest(topology.n_nodes, capacities, weights, self.sinks, first)
+        except ZeroDivisionError:
+            return Cut(Fraction(ENDLESS), frozenset(weights))
+
+    def _first(self, topology: Topology, capacities: Capacities, weights: dict[int, int]) -> Cut:
+        """Start from the best set of all nodes but one rank, or of one rank."""
+        out, into = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
+        for (here, there), rate in capacities.items():
+            if here in out:
+                out[here] += rate
+            if there in into:
+                into[there] += rate
+        total, every = sum(weights.values()), frozenset(range(topology.n_nodes))
+        found = [Cut(_ratio(total - weights[sink], into[sink]), every - {sink}) for sink in self.sinks]
+        free = [rank for rank in weights if self.sinks != [rank]]
+        found += [Cut(_ratio(weights[rank], out[rank]), frozenset((rank,))) for rank in free]
+        return max(found, key=lambda cut: cut.value)
+
+    def _whole(self, topology: Topology, capacities: Capacities) -> Cut:
+        root = int(self.ranks[self.root])
+        others = [int(rank) for rank in self.ranks if rank != root]
+        pairs = [(root, rank) for rank in others]
+        if self.op == "all-reduce" and not self.is_alike:  # where all are alike, a cut may be turned to hold the root
+            pairs += [(rank, root) for rank in others]
+        total = sum(capacities.values()) + 1
+        return weakest(topology.n_nodes, capacities, pairs, Cut(Fraction(total), frozenset()))
+
+
+def _ratio(above: int, below: int) -> Fraction:
+    return Fraction(above, below) if below else Fraction(ENDLESS if above else 0)
+
+
+def _capacities(topology: Topology, *, turned: bool) -> Capacities:
+    found: Capacities = {}
+    ends = (topology.dst, topology.src) if turned else (topology.src, topology.dst)
+    for here, there, rate in zip(ends[0].tolist(), ends[1].tolist(), goodput(topology).tolist(), strict=True):
+        if rate > 0:
+            whole = round(min(rate, 1e18))
+            found[here, there] = found.get((here, there), 0) + whole
+    return found
+
+
+def demand(collective: Collective, topology: Topology) -> Demand:
+    """Return what the collective asks of a machine; raise UsageError where its group is not on it."""
+    import numpy as np
+
+    from ringwright.errors import UsageError
+
+    ranks = np.asarray(collective.group, np.int64)
+    if ranks.max() >= topology.n_ranks:
+        raise UsageError(f"{topology.name} has no rank {int(ranks.max())}", remedy=f"0 to {topology.n_ranks - 1}")
+    is_pairs = collective.op == "all-to-all" and collective.counts is not None
+    n, p = collective.size_bytes, collective.p
+    by_rank = collective.op in ("all-gather", "reduce-scatter", "gather", "scatter")
+    return Demand(
+        collective.op, ranks, n, collective.block_bytes if by_rank else np.zeros(p),
+        collective.block_bytes.reshape(p, p) if is_pairs else None, collective.root,
+        float((p - 1) * n) if collective.reduces else 0.0, topology,
+    )  # fmt: skip

@@ -1,0 +1,243 @@
+"""Reading lines of faults: from words to effects on links and ranks (the language is told in ``faults``)."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import random
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import translate
+
+from ringwright.errors import UsageError
+from ringwright.topology import NIC, RANK, SWITCH, Topology
+from ringwright.units import parse_time
+
+MOST_ROWS = 5_000_000
+MOST_NEAR = 20_000  # names among which near ones are sought
+HELP = "link node3/nic2 flap 100ms every 2s; link a>b rate 50% from 1ms to 3ms; nic N dead at 5ms; rank 7 slow 2x"
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One field of some targets has another value during [start_s, end_s)."""
+
+    kind: str  # link, rank
+    targets: tuple[int, ...]
+    field: str
+    value: float
+    start_s: float = 0.0
+    end_s: float = math.inf
+    everywhere: bool = False  # a pattern that names all links
+
+
+def effects(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[Effect]:
+    """Return what the lines say, one effect per line, or per outage of a flapping link."""
+    found: list[Effect] = []
+    for number, line in enumerate(lines):
+        text = line.partition("#")[0].strip()
+        if text:
+            draw = random.Random(f"{seed} {number} {text}")  # noqa: S311 (a lottery, not a secret)
+            found += _Line(topology, text, draw).effects(horizon_s)
+    return found
+
+
+class _Line:
+    """A line being read, word by word."""
+
+    def __init__(self, topology: Topology, text: str, draw: random.Random) -> None:
+        self.topology, self.text, self.draw = topology, text, draw
+        self.words = text.split()
+
+    def wrong(self, what: str, remedy: str = HELP) -> UsageError:
+        return UsageError(what, where=f"fault '{self.text}'", remedy=remedy)
+
+    def word(self, what: str) -> str:
+        if not self.words:
+            raise self.wrong(f"{what} is missing")
+        return self.words.pop(0)
+
+    def effects(self, horizon_s: float) -> list[Effect]:
+        kind = self.word("a target")
+        if kind not in ("link", "nic", "switch", "rank"):
+            raise self.wrong(f"'{kind}' is no target", "link, nic, switch or rank")
+        name, how = self.word("a name"), self.word("an effect")
+        if how == "flap":
+            return self._flapping(kind, name, horizon_s)
+        field, value = self._effect(kind, how)
+        start_s, end_s = self._times()
+        self._no_more()
+        return [self._on(kind, name, field, value, start_s, end_s)]
+
+    def _effect(self, kind: str, how: str) -> tuple[str, float]:
+        if how == "dead":
+            return "rate_factor", 0.0
+        if how == "slow":
+            if kind != "rank":
+                raise self.wrong("only a rank is slow", "link NAME rate 50%")
+            factor = self._number("x")
+            if factor <= 0:
+                raise self.wrong("a rank cannot be slower than for ever", "rank 7 slow 2x")
+            return "compute_factor", 1.0 / factor
+        if how in ("rate", "loss"):
+            share = self._number("%") / 100.0
+            if share < 0 or (how == "loss" and share > 1):
+                raise self.wrong(f"{how} of {share:.0%} is not possible", "0% to 100%")
+            return ("rate_factor", share) if how == "rate" else ("loss", share)
+        if how == "latency":
+            text = self.word("a time")
+            return ("added_latency_s" if text[0] == "+" else "latency_s"), self._time(text.lstrip("+"))
+        raise self.wrong(f"'{how}' is no effect", "dead, rate P%, loss P%, latency T, slow Fx or flap T every T")
+
+    def _flapping(self, kind: str, name: str, horizon_s: float) -> list[Effect]:
+        down_s = self._time(self.word("how long"))
+        if self.word("'every'") != "every":
+            raise self.wrong("'every' is missing", "link node3/nic2 flap 100ms every 2s")
+        every_s = self._time(self.word("how often"))
+        timed = bool(self.words)
+        start_s, end_s = self._times()
+        self._no_more()
+        if not 0 < down_s < every_s:
+            raise self.wrong("the outage has to be shorter than its period")
+        if not timed:
+            start_s = self.draw.uniform(0.0, every_s - down_s)
+        count = math.ceil((min(end_s, horizon_s) - start_s) / every_s)
+        one = self._on(kind, name, "rate_factor", 0.0, 0.0, math.inf)
+        if max(0, count) * len(one.targets) * 2 > MOST_ROWS:
+            raise self.wrong(
+                f"{count * len(one.targets):,} outages are too many", "a shorter horizon or a longer period"
+            )
+        begins = [start_s + turn * every_s for turn in range(count)]
+        return [
+            dataclasses.replace(one, start_s=begin, end_s=min(begin + down_s, end_s), everywhere=False)
+            for begin in begins
+        ]
+
+    def _on(self, kind: str, name: str, field: str, value: float, start_s: float, end_s: float) -> Effect:
+        if kind == "rank" and field == "compute_factor":
+            return Effect("rank", tuple(self._nodes("rank", name)), field, value, start_s, end_s)
+        links = self._links(name) if kind == "link" else self._links_at(self._nodes(kind, name))
+        everywhere = len(links) == self.topology.n_links and any(mark in name for mark in "*?[")
+        return Effect("link", tuple(links), field, value, start_s, end_s, everywhere)
+
+    def _times(self) -> tuple[float, float]:
+        start_s, end_s = 0.0, math.inf
+        if self.words and self.words[0] in ("at", "from"):
+            self.words.pop(0)
+            start_s = self._time(self.word("a time"))
+        if self.words and self.words[0] in ("to", "until", "for"):
+            word = self.words.pop(0)
+            end_s = self._time(self.word("a time")) + (start_s if word == "for" else 0.0)
+        if end_s <= start_s:
+            raise self.wrong("it ends before it begins")
+        return start_s, end_s
+
+    def _no_more(self) -> None:
+        if self.words:
+            raise self.wrong(f"'{' '.join(self.words)}' is not understood")
+
+    def _time(self, text: str) -> float:
+        try:
+            return parse_time(text)
+        except UsageError as error:
+            raise self.wrong(error.what, error.remedy) from error
+
+    def _number(self, unit: str) -> float:
+        text = self.word(f"a number with {unit}")
+        try:
+            value = float(text.removesuffix(unit))
+        except ValueError:
+            value = math.nan
+        if not text.endswith(unit) or not math.isfinite(value):
+            raise self.wrong(f"'{text}' is no number with {unit}")
+        return value
+
+    def _links(self, name: str) -> list[int]:
+        top = self.topology
+        for mark in ("--", ">"):
+            if mark in name:
+                here, _, there = name.partition(mark)
+                return self._between(self._named(here), self._named(there), both=mark == "--")
+        if name == "*":
+            return list(range(top.n_links))
+        if name.startswith("random:"):
+            return self._some_cables(self._how_many(name))
+        return self._links_at(self._named(name))
+
+    def _links_at(self, nodes: list[int]) -> list[int]:
+        import numpy as np
+
+        at = np.zeros(self.topology.n_nodes, bool)
+        at[nodes] = True
+        found: list[int] = np.flatnonzero(at[self.topology.src] | at[self.topology.dst]).tolist()
+        return found
+
+    def _between(self, here: list[int], there: list[int], *, both: bool) -> list[int]:
+        import numpy as np
+
+        top = self.topology
+        starts, ends = np.zeros(top.n_nodes, bool), np.zeros(top.n_nodes, bool)
+        starts[here], ends[there] = True, True
+        on = starts[top.src] & ends[top.dst]
+        if both:
+            on |= ends[top.src] & starts[top.dst]
+        if not on.any():
+            neighbours = top.dst[starts[top.src]][:6]
+            some = ", ".join(top.label(int(node)) for node in neighbours)
+            raise self.wrong(
+                f"no link goes from {top.label(here[0])} to {top.label(there[0])}", f"it has links to: {some}"
+            )
+        found: list[int] = np.flatnonzero(on).tolist()
+        return found
+
+    def _some_cables(self, count: int) -> list[int]:
+        top = self.topology
+        cables: dict[tuple[int, int], list[int]] = {}
+        for link, (here, there) in enumerate(zip(top.src.tolist(), top.dst.tolist(), strict=True)):
+            cables.setdefault((min(here, there), max(here, there)), []).append(link)
+        if count > len(cables):
+            raise self.wrong(f"there are only {len(cables)} cables")
+        chosen = self.draw.sample(sorted(cables), count)
+        return sorted(link for cable in chosen for link in cables[cable])
+
+    def _how_many(self, name: str) -> int:
+        text = name.removeprefix("random:")
+        if not text.isdecimal() or len(text) > 9 or not int(text):
+            raise self.wrong(f"'{name}' is not random:K")
+        return int(text)
+
+    def _nodes(self, kind: str, name: str) -> list[int]:
+        import numpy as np
+
+        top, wanted = self.topology, {"nic": NIC, "switch": SWITCH, "rank": RANK}[kind]
+        if name.startswith("random:"):
+            choices: list[int] = np.flatnonzero(top.kinds == wanted).tolist()
+            if self._how_many(name) > len(choices):
+                raise self.wrong(f"there are only {len(choices)} of kind {kind}")
+            return sorted(self.draw.sample(choices, self._how_many(name)))
+        if kind == "rank" and name.isdecimal() and len(name) < 10:
+            if int(name) >= top.n_ranks:
+                raise self.wrong(f"{top.name} has no rank {name}", f"0 to {top.n_ranks - 1}")
+            return [int(name)]
+        found = [node for node in self._named(name) if top.kinds[node] == wanted]
+        if not found:
+            raise self.wrong(f"'{name}' is no {kind}", f"link {name} ... takes any node")
+        return found
+
+    def _named(self, name: str) -> list[int]:
+        top = self.topology
+        if any(mark in name for mark in "*?["):
+            is_match = re.compile(translate(name)).match
+            found = [node for node in range(top.n_nodes) if is_match(top.label(node))]
+            if found:
+                return found
+        else:
+            try:
+                return [top.find(name)]
+            except UsageError:
+                pass
+        some = [top.label(node) for node in range(min(top.n_nodes, MOST_NEAR))]
+        near = get_close_matches(name, some, 3) or some[:3] + some[-1:]
+        raise self.wrong(f"{top.name} has no '{name}'", f"names near it: {', '.join(near)}")
