@@ -235,4 +235,3 @@ class _Loop:
                     seen.update(dict.fromkeys(fresh))
                     front += fresh
         return list(found)
-

@@ -31,7 +31,9 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
     if far is not None and calibration.outside is not None:
         way = _way(topology, far)
         classes = set(topology.link_class[way].tolist())
-        _scale(topology, rate, latency_s, message_s, way, classes - kept or classes, calibration.outside, _ways(topology))
+        _scale(
+            topology, rate, latency_s, message_s, way, classes - kept or classes, calibration.outside, _ways(topology)
+        )
     return dataclasses.replace(
         topology, rate=rate, latency_s=latency_s, message_s=message_s, provenance=calibration.provenance
     )

@@ -67,9 +67,7 @@ def times_s(calibration: Calibration, measured: Measured) -> np.ndarray:
     import numpy as np
 
     links = (calibration.inside, calibration.outside)
-    numbers = [
-        (link.latency_s, link.message_s, link.rate_bytes_per_s) if link else (0.0, 0.0, 1e18) for link in links
-    ]
+    numbers = [(link.latency_s, link.message_s, link.rate_bytes_per_s) if link else (0.0, 0.0, 1e18) for link in links]
     machine = _machines(np.log(np.maximum(np.array([numbers[0] + numbers[1]]), 1e-18)))
     return _design([measured]).predicted_s(machine)[:, 0]
 
