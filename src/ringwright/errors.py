@@ -9,6 +9,7 @@ RingwrightError
 ├── MissingExtraError     exit 2   an optional library is not installed
 ├── ProgramError          exit 4   a program is not legal
 └── InfeasibleError       exit 5   no answer exists, or none in the time allowed
+    └── DeclinedError     exit 5   this engine cannot answer exactly; another one may
 """
 
 from __future__ import annotations
@@ -82,3 +83,7 @@ class InfeasibleError(RingwrightError):
     """The question has no answer, or none within the time given."""
 
     exit_code = EXIT_INFEASIBLE
+
+
+class DeclinedError(InfeasibleError):
+    """An engine, or a way to shorten its work, does not apply to this program on this machine; ``what`` is the reason."""

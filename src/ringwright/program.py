@@ -33,7 +33,7 @@ class Op(IntEnum):
     COPY = 2  # as SEND, within one node
     CONTRIBUTE = 3  # as REDUCE, into an aggregating node (its first contribution sets the slot)
     COMBINE = 4  # one aggregating node's partial result into another's
-    EMIT = 5  # an aggregating node's result to one member, to its parent, or to a multicast set
+    EMIT = 5  # an aggregating node's result to a member, its parent, or a multicast set; the slot is free afterwards
     DELIVER = 6  # the result into the rank's own buffer
 
 
@@ -271,6 +271,9 @@ class Program:
     lanes: Lanes | None = field(default=None, repr=False)  # declared order; None: order follows from the data
     protocol: str = ""
     channels: int = 1
+    wire_factor: float = 1.0  # bytes on the wire per byte of data, where the protocol carries flags
+    overheads: Mapping[str, float] = field(default_factory=dict)  # seconds of software per message, by link class
+    base_s: float = 0.0  # software before the first message
     knobs: Mapping[str, object] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:

@@ -19,11 +19,18 @@ Algorithm = Callable[..., "Program"]
 Axis = tuple[int, int, int]
 
 
+def later(steps: Iterable[Step], by: int) -> Iterator[Step]:
+    """Yield ``by`` steps in which nothing moves, then the given ones."""
+    yield from (Step(()) for _ in range(by))
+    yield from steps
+
+
 def beside(*phases: Iterable[Step]) -> Iterator[Step]:
     """Yield the steps of several programs side by side: their first steps together, then their second, ..."""
     for steps in zip_longest(*phases):
         present = [step for step in steps if step is not None]
-        yield Step(tuple(block for step in present for block in step.blocks), present[0].label)
+        label = next((step.label for step in present if step.blocks), present[0].label)
+        yield Step(tuple(block for step in present for block in step.blocks), label)
 
 
 def lift(
@@ -62,7 +69,11 @@ def _lift(block: Block, rank_weight: int, chunk_weight: int, axes: Sequence[Axis
 
 
 def embed(
-    steps: Iterable[Step], ranks: Sequence[int], slots: Sequence[int] | None = None, label: str = "", channel: int = 0
+    steps: Iterable[Step],
+    ranks: Sequence[int] | np.ndarray,
+    slots: Sequence[int] | np.ndarray | None = None,
+    label: str = "",
+    channel: int = 0,
 ) -> Iterator[Step]:
     """Run steps of a small group on any ranks: rank i becomes ``ranks[i]``, slot c becomes ``slots[c]``."""
     who = np.asarray(ranks, np.int64)
@@ -82,3 +93,22 @@ def _embed(block: Block, who: np.ndarray, where: np.ndarray | None, channel: int
         chunk, to = where[chunk], where[to]
     fields: dict[str, Any] = {"shape": (len(src),), "src": who[src], "dst": who[dst], "chunk": chunk, "to": to}
     return dataclasses.replace(block, **fields, span=span, channel=block.channel + channel)
+
+
+def shift(steps: Iterable[Step], slots: int, channel: int = 0) -> Iterator[Step]:
+    """Run steps on other slots, ``slots`` further on, and other channels; patterns stay patterns."""
+
+    def later(value: Affine | np.ndarray) -> Affine | np.ndarray:
+        return value.scaled(1, slots) if isinstance(value, Affine) else value + slots
+
+    for step in steps:
+        moved = (
+            dataclasses.replace(
+                block,
+                chunk=later(block.chunk),
+                to=None if block.to is None else later(block.to),
+                channel=block.channel + channel,
+            )
+            for block in step.blocks
+        )
+        yield Step(tuple(moved), step.label)

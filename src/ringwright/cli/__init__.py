@@ -19,6 +19,11 @@ VERBS = {
     "check": "A gate for CI: thresholds per operation and size class.",
     "convert": "Parquet, CSV or JSON lines; redacted on demand.",
     "query": "SQL over the tables.",
+    "simulate": "What a collective takes on a fabric, by each algorithm, with faults.",
+    "bound": "What no algorithm can beat, and the cut that proves it.",
+    "library": "What a library would choose, size by size.",
+    "systems": "Every algorithm and library, and what it has shown.",
+    "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }
 STDIN = "<stdin>"
 _INTERRUPTED = 130

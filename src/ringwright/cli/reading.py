@@ -11,6 +11,8 @@ from ringwright.cli import STDIN
 from ringwright.errors import StrictError, UsageError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from ringwright.trace import Trace
 
 
@@ -91,6 +93,21 @@ def print_json(document: dict[str, Any]) -> None:
 
     json.dump(document, sys.stdout, indent=1, default=str)
     print()
+
+
+def command_line() -> str:
+    """Return the command that was given, for a page that can be made again."""
+    import shlex
+
+    return shlex.join(["ringwright", *sys.argv[1:]])
+
+
+def write_page(target: Path, page: str, *, force: bool = False) -> None:
+    """Write one HTML page and say so; raise UsageError where it exists and ``force`` was not given."""
+    from ringwright.exports.placement import claim_file
+
+    claim_file(target, force=force).write_text(page, encoding="utf-8")
+    print(f"wrote {target}; open it in a browser")
 
 
 def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import heapq
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.engines.machine import FOREVER
+from ringwright.engines.result import Run
 from ringwright.errors import InfeasibleError
 
 if TYPE_CHECKING:
@@ -27,17 +27,6 @@ if TYPE_CHECKING:
 LEFT_OUT = ("packets and congestion control", "switch buffers and back-pressure", "memory copies within a rank")
 
 
-@dataclass(frozen=True)
-class Run:
-    """What an engine found: start and end of each message in ps (joins left out), events handled, time of the last end."""
-
-    start_ps: np.ndarray
-    end_ps: np.ndarray
-    time_ps: int
-    events: int
-    engine: str
-
-
 def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
     from ringwright.engines import loops
@@ -47,11 +36,12 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     n = flat.n_messages
     stuck = int((end[:n] >= FOREVER).sum())
     if stuck:
-        _report_stuck(flat, machine, end)
-    return Run(start[:n], end[:n], int(end[:n].max(initial=0)), flat.n_hops, "events")
+        report_stuck(flat, machine, end)
+    return Run(start[:n], end[:n], int(end[:n].max(initial=0)), flat.n_hops, "events", LEFT_OUT)
 
 
-def _report_stuck(flat: Flat, machine: Machine, end: np.ndarray) -> None:
+def report_stuck(flat: Flat, machine: Machine, end: np.ndarray) -> None:
+    """Raise InfeasibleError that names the first message without an end."""
     import numpy as np
 
     late = np.flatnonzero(end[: flat.n_messages] >= FOREVER)

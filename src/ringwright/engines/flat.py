@@ -9,13 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.engines.hazards import Edges, hazards
+from ringwright.engines import loops
+from ringwright.engines.hazards import Edges
 from ringwright.errors import InfeasibleError
 from ringwright.program import ADDING, Op
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.engines.hazards import Order
     from ringwright.engines.machine import Machine
     from ringwright.program import Program
 
@@ -70,28 +72,22 @@ class Pieces:
 
 def flatten(program: Program, machine: Machine) -> Flat:
     """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
+    machine = machine.carrying(program)
     pieces = gather(program)
-    if program.lanes is None:
-        edges = hazards(pieces.message, pieces.step[pieces.message], pieces.reads, pieces.writes, len(pieces.src))
-    else:
-        edges = Edges(*program.lanes.edges())
-    return assemble(program, machine, pieces, edges)
+    lanes = program.lanes
+    order = loops.order(pieces) if lanes is None else Edges(*lanes.edges()).order(len(pieces.src))
+    place = places(program)
+    return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
 
 
-def assemble(program: Program, machine: Machine, pieces: Pieces, edges: Edges) -> Flat:
-    """Put messages on their ways."""
+def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, dst: np.ndarray) -> Flat:
+    """Put messages between topology nodes on their ways."""
     import numpy as np
 
-    place = places(program)
-    src, dst = place[pieces.src], place[pieces.dst]
     hop_starts, hops = ways(machine, src, dst, pieces.adds)
-    n = len(src) + edges.joins
-    after = np.argsort(edges.before, kind="stable")
-    next_starts = np.searchsorted(edges.before[after], np.arange(n + 1))
-    delay = _delays(machine, hop_starts, hops)
     return Flat(
-        src, dst, pieces.size_bytes, pieces.adds, pieces.step, hop_starts, hops.astype(np.int32), next_starts,
-        edges.after[after].astype(np.int32), np.bincount(edges.after, minlength=n).astype(np.int32), delay,
+        src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
+        order.next_starts, order.nexts, order.waits, delays(machine, hop_starts, hops),
     )  # fmt: skip
 
 
@@ -112,7 +108,7 @@ def gather(program: Program) -> Pieces:
     for number, step in enumerate(program.steps()):
         if not step.count:
             continue
-        src, dst, size, adds, owner, reads, writes = _step_pieces(program, step.blocks)
+        src, dst, size, adds, owner, reads, writes = step_pieces(program, step.blocks)
         rows.append((src, dst, size, adds, owner + messages, reads, writes))
         step_of.append(np.full(len(src), number, np.int32))
         messages += len(src)
@@ -128,7 +124,7 @@ def gather(program: Program) -> Pieces:
     return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes)
 
 
-def _step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
+def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
     """Return one step's messages (src, dst, bytes, adds) and pieces (message, reads, writes)."""
     import numpy as np
 
@@ -160,7 +156,7 @@ def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
     size = program.layout.bytes_of(chunk)
     n = len(src)
     adds = np.full(n, block.op in ADDING)
-    channel = np.full(n, block.channel if block.op is not Op.COPY else -1)
+    channel = np.full(n, block.channel if block.op is not Op.COPY else -1 - block.channel)
     return [src, dst, channel, adds, size, src * slots + chunk, dst * slots + to]
 
 
@@ -175,7 +171,7 @@ def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -
     if top.groups:
         starts, links = _with_groups(machine, starts, links)
     lengths = np.diff(starts)[which]
-    extra = adds & (src != dst) if machine.adder >= 0 else np.zeros(len(src), bool)
+    extra = adds if machine.adder >= 0 else np.zeros(len(src), bool)
     ends = np.concatenate(([0], np.cumsum(lengths + extra)))
     hops = np.empty(ends[-1], np.int64)
     inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -200,14 +196,23 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
     return total[starts], out
 
 
-def _delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
+def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
+    """Return the bytes that links carry: the data, and the flags that go with it."""
+    import numpy as np
+
+    if machine.wire_factor == 1.0:
+        return size_bytes
+    return np.ceil(size_bytes * machine.wire_factor).astype(np.int64)
+
+
+def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
     """Return each message's software cost in ps: that of the dearest class on its way."""
     import numpy as np
 
     top = machine.topology
-    if not top.message_s or not len(hops):
+    if not machine.software or not len(hops):
         return np.zeros(len(starts) - 1, np.int64)
-    cost = np.array([round(top.message_s.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
+    cost = np.array([round(machine.software.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
     per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)], -1)]
     full = np.flatnonzero(np.diff(starts))
     delay = np.zeros(len(starts) - 1, np.int64)

@@ -22,6 +22,25 @@ class Edges:
     after: np.ndarray
     joins: int = 0
 
+    def order(self, n_messages: int) -> Order:
+        """Return the same edges, cut by the message that is waited for."""
+        import numpy as np
+
+        n = n_messages + self.joins
+        after = np.argsort(self.before, kind="stable")
+        starts = np.searchsorted(self.before[after], np.arange(n + 1)).astype(np.int64)
+        waits = np.bincount(self.after, minlength=n).astype(np.int32)
+        return Order(starts, self.after[after].astype(np.int32), waits)
+
+
+@dataclass(frozen=True)
+class Order:
+    """``next_starts`` cuts ``nexts``, who waits for each message and join; ``waits`` counts what each waits for."""
+
+    next_starts: np.ndarray
+    nexts: np.ndarray
+    waits: np.ndarray
+
 
 def hazards(message: np.ndarray, step: np.ndarray, reads: np.ndarray, writes: np.ndarray, n_messages: int) -> Edges:
     """Return the edges for pieces that each belong to a message, happen in a step, read one place and write one place."""

@@ -5,14 +5,63 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.engines.events import simulate_events
+from ringwright.engines.hazards import Order, hazards
+from ringwright.native import engine
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.flat import Flat
+    from ringwright.engines.flat import Flat, Pieces
     from ringwright.engines.machine import Machine
 
 
 def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see events.simulate_events)."""
-    return simulate_events(flat, machine)
+    if engine is None:
+        return simulate_events(flat, machine)
+    start, end = engine.events(*_way(flat), *_resources(machine))
+    return start, end
+
+
+def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return start and end of every message and join (see flows.simulate_flows)."""
+    from ringwright.engines.flows import classes, simulate_flows
+
+    if engine is None:
+        return simulate_flows(flat, machine)
+    start, end = engine.flows(*_way(flat), *_resources(machine), *classes(flat))
+    return start, end
+
+
+def order(pieces: Pieces) -> Order:
+    """Return what waits for what (see hazards.hazards)."""
+    step = pieces.step[pieces.message]
+    n = len(pieces.src)
+    if engine is None:
+        return hazards(pieces.message, step, pieces.reads, pieces.writes, n).order(n)
+    import numpy as np
+
+    columns = (pieces.message.astype(np.int32), step.astype(np.int32), pieces.reads, pieces.writes)
+    return Order(*engine.order(*map(np.ascontiguousarray, columns), n))
+
+
+def _way(flat: Flat) -> tuple[np.ndarray, ...]:
+    import numpy as np
+
+    kinds = (np.int64, np.int32, np.int64, np.int32, np.int32, np.int64, np.int64)
+    columns = (flat.hop_starts, flat.hops, flat.next_starts, flat.nexts, flat.waits, flat.size_bytes, flat.delay)
+    return tuple(np.ascontiguousarray(column, kind) for column, kind in zip(columns, kinds, strict=True))
+
+
+def _resources(machine: Machine) -> tuple[object, ...]:
+    import numpy as np
+
+    changes = tuple(
+        np.array(column, kind)
+        for column, kind in zip(
+            zip(*machine.changes, strict=True) if machine.changes else ((), (), ()),
+            (np.int64, np.int64, np.float64),
+            strict=True,
+        )
+    )
+    return machine.pace, machine.latency, machine.whole.view(np.uint8), machine.holds_latency, *changes

@@ -6,7 +6,9 @@ speed is picoseconds per byte. ``whole`` resources take a message only when its 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
@@ -14,6 +16,7 @@ from ringwright.errors import UsageError
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.program import Program
     from ringwright.topology import Topology
 
 PS = 1e12
@@ -36,6 +39,13 @@ class Machine:
     adder: int  # first adder, or -1
     holds_latency: bool
     changes: tuple[tuple[int, int, float], ...] = ()
+    software: Mapping[str, float] = field(default_factory=dict)  # seconds per message, by class of link
+    wire_factor: float = 1.0  # bytes on a link per byte of data
+
+    def carrying(self, program: Program) -> Machine:
+        """Return the machine as this program uses it: what was measured on it comes before a library's own tables."""
+        software = {**program.overheads, **self.topology.message_s}
+        return dataclasses.replace(self, software=software, wire_factor=program.wire_factor)
 
     @property
     def n(self) -> int:

@@ -25,6 +25,11 @@ _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 def page(summary: dict[str, Any]) -> str:
     """Return the page of a ``ringwright.summary/1`` object."""
+    return render("page.html.j2", **_content(complete(summary)))
+
+
+def render(template: str, **content: Any) -> str:
+    """Return a page of this room's templates with styles and script inline; every string is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
     from markupsafe import Markup
 
@@ -32,9 +37,8 @@ def page(summary: dict[str, Any]) -> str:
     environment = Environment(
         loader=FileSystemLoader(_HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    view = complete(summary)
-    return environment.get_template("page.html.j2").render(
-        **_content(view),
+    return environment.get_template(template).render(
+        **content,
         style=Markup((_HERE / "page.css").read_text(encoding="utf-8")),
         script=Markup(script),
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii"),

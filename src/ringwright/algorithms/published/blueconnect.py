@@ -4,7 +4,8 @@ Idea: write p as a product that follows the network's levels, fastest first; red
     on what the level before has left, and gather back in reverse. Slow levels carry little, and no rank ever idles.
 Cost: sum over levels i of 2(p_i-1) alpha_i + 2(p_i-1)/p_i n_i beta_i + (p_i-1)/p_i n_i gamma, n_i = n / (p_0 ... p_(i-1)), with
     rings; the bytes telescope to those of one ring, 2(p-1)/p n.
-Knobs: factors (the topology's axes, else p alone); inner=ring per level, outer=inner for the last level; parts=1.
+Knobs: factors (the topology's axes, else p alone); inner=ring per level, outer=inner for the last level;
+    pieces=1, strips of the vector whose phases overlap (with inner=direct, best; all-reduce only).
 Holds: bytes sent equal a flat ring's; all p/p_i groups of a level work at once.
 Figure: 87 % less communication time on 192 GPUs (4 x 6 x 8), ResNet-50 (abstract).
 Source: Cho, Finkler, Kung, Hunter: BlueConnect, MLSys 2019.
@@ -13,23 +14,19 @@ Declines: broadcast, reduce, gather, scatter, all-to-all (the paper decomposes a
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
+from ringwright.algorithms.blocks.levels import OPS, Levels, factorise
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.algorithms.compose import Algorithm, Axis, lift
-from ringwright.collective import Collective
-from ringwright.errors import UsageError
-from ringwright.program import Cost, Layout, Program, Step, cut, nothing
+from ringwright.algorithms.compose import Algorithm
+from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.strips import Strips
+from ringwright.collective import Collective, split
+from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
-
-OPS = ("all-reduce", "reduce-scatter", "all-gather")
 
 
 def blueconnect(
@@ -39,87 +36,18 @@ def blueconnect(
     factors: Sequence[int] | None = None,
     inner: Algorithm | Sequence[Algorithm] = ring,
     outer: Algorithm | None = None,
+    pieces: int = 1,
 ) -> Program:
     """Return the program that decomposes a collective over the levels of the network."""
-    if collective.op not in OPS:
-        raise UsageError(f"blueconnect does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
-    sizes = levels(collective.p, topology, factors)
+    require_op("blueconnect", collective, OPS)
+    require_commutative("blueconnect", collective)
+    sizes = factorise(collective.p, topology, factors)
     if not sizes:
         return nothing("blueconnect", collective)
     chosen = list(inner) if isinstance(inner, Sequence) else [inner] * len(sizes)
     if outer is not None:
         chosen[-1] = outer
-    return _Levels(collective, sizes, chosen).program("blueconnect")
-
-
-def levels(p: int, topology: Topology | None, factors: Sequence[int] | None) -> list[int]:
-    """Return the factors of p above 1, fastest level first: as given, else the topology's axes, else p alone."""
-    if factors is None and topology is not None and topology.axes and math.prod(size for _, size in topology.axes) == p:
-        factors = [size for _, size in topology.axes]
-    sizes = [p] if factors is None else list(factors)
-    if math.prod(sizes) != p or min(sizes) < 1:
-        raise UsageError(f"factors {'x'.join(map(str, sizes))} do not make {p} ranks")
-    return [size for size in sizes if size > 1]
-
-
-class _Levels:
-    """The phases. Rank = x_0 + p_0 (x_1 + p_1 (...)); data are cut by x_0 first, so that what is left is always one range."""
-
-    def __init__(self, collective: Collective, sizes: list[int], chosen: list[Algorithm]) -> None:
-        self.collective, self.sizes = collective, sizes
-        self.below = [math.prod(sizes[:i]) for i in range(len(sizes) + 1)]
-        last = len(sizes) - 1
-        phases = {
-            "all-reduce": [*((i, "reduce-scatter") for i in range(last)), (last, "all-reduce")],
-            "reduce-scatter": [(i, "reduce-scatter") for i in range(len(sizes))],
-            "all-gather": [(last, "all-gather")],
-        }[collective.op]
-        if collective.op != "reduce-scatter":
-            phases += [(i, "all-gather") for i in reversed(range(last))]
-        self.phases = [(level, self._small(level, op, chosen[level])) for level, op in phases]
-        # Chunks in all, so that every level's own cut falls between two of them.
-        self.total = math.lcm(self.below[-1], *(self.below[i] * each.layout.n_chunks for i, each in self.phases))
-
-    def _small(self, level: int, op: str, algorithm: Algorithm) -> Program:
-        size = self.collective.size_bytes // self.below[level]
-        return algorithm(Collective(op, range(self.sizes[level]), size, self.collective.dtype))
-
-    def program(self, name: str) -> Program:
-        collective, p = self.collective, self.collective.p
-        terms = [
-            dataclasses.replace(term, level=f"level{level}") for level, each in self.phases for term in each.cost.terms
-        ]
-        sent = sum(each.cost.sent_bytes * p / self.sizes[level] for level, each in self.phases)
-        reduced = sum(each.cost.reduced_bytes for _, each in self.phases)
-        even = collective.size_bytes % (self.total * collective.unit_bytes) == 0
-        return Program(
-            name, collective, self._layout(), self._steps, sum(each.n_steps for _, each in self.phases),
-            Cost(tuple(terms), sent, reduced, is_even=even and all(each.cost.is_even for _, each in self.phases)),
-            channels=max(each.channels for _, each in self.phases), knobs={"factors": tuple(self.sizes)},
-        )  # fmt: skip
-
-    def _layout(self) -> Layout:
-        collective = self.collective
-        if collective.op == "all-reduce":
-            return cut(collective, self.total)
-        parts = self.total // collective.p
-        plain = cut(collective, parts)
-        # Slots follow the digits from x_0 on, blocks follow the ranks: the owner of slot range j is a permutation.
-        owner = np.arange(collective.p).reshape(self.sizes[::-1]).transpose().reshape(-1)
-        chunk = (owner[:, None] * parts + np.arange(parts)).reshape(-1)
-        slot = np.arange(self.total)
-        mine = [slot[np.flatnonzero(owner == rank)[0] * parts :][:parts] for rank in range(collective.p)]
-        own = tuple((mine[rank], chunk[mine[rank]]) for rank in range(collective.p))
-        full = ((slot, chunk),) * collective.p
-        before, after = (full, own) if collective.op == "reduce-scatter" else (own, full)
-        return dataclasses.replace(plain, template=chunk, before=before, after=after)
-
-    def _steps(self) -> Iterator[Step]:
-        for level, each in self.phases:
-            axes: list[Axis] = [
-                (size, self.below[i], self.total // self.below[i + 1] if i < level else 0)
-                for i, size in enumerate(self.sizes)
-                if i != level
-            ]
-            weight = self.total // self.below[level] // each.layout.n_chunks
-            yield from lift(each.steps(), self.below[level], weight, axes)
+    if pieces > 1 and collective.op == "all-reduce":
+        strips = [split(collective.size_bytes, pieces, collective.unit_bytes)]
+        return Strips("blueconnect", collective, strips, sizes, chosen).program()
+    return Levels(collective, sizes, chosen).program("blueconnect")

@@ -1,90 +1,21 @@
-"""What makes a Program legal: a table of rules, each of which names the rank, step and chunk where it is broken.
-
-Data are followed as fingerprints: each rank's contribution to each chunk is a random 64-bit number, sums are sums, and a
-result is right if it is the sum of exactly the right contributions (a wrong one passes once in 2**64). What fails is
-followed again contribution by contribution, to say which one is missing or counted twice.
-"""
+"""Follow data through the steps as fingerprints, and see where they go wrong."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.errors import InfeasibleError, ProgramError
 from ringwright.program import ADDING, Op
+from ringwright.validity.rules import Violation
 
 if TYPE_CHECKING:
     from ringwright.program import Block, Program, Step
 
-RULES = {
-    "range": "every rank and slot that a move names exists",
-    "self": "a send goes to another node, a copy stays at its own",
-    "aggregator": "only an aggregating node is contributed to, combines or emits",
-    "undefined": "a move reads only what is there",
-    "conflict": "in one step a slot is written once, or only added to",
-    "double": "each contribution is counted once",
-    "order": "where the operation does not commute, neighbours in rank order are combined",
-    "result": "every rank ends with every chunk that the collective promises it, whole",
-    "steps": "the declared number of steps is the number of steps",
-    "cost": "the bytes sent are the bytes declared",
-    "deadlock": "a declared order can be run to its end with the FIFO depth it declares",
-    "match": "both ends of a connection agree on what passes, in order",
-    "race": "a declared order covers every hazard of the data",
-}
-MOST_STATE = 1 << 27
-MOST_TRACED = 4_000_000
 _AT_AGGREGATORS = {Op.CONTRIBUTE: "dst", Op.COMBINE: "both", Op.EMIT: "src"}
 
 
-@dataclass(frozen=True)
-class Violation:
-    """A broken rule and its place; -1 where a number does not apply."""
-
-    rule: str
-    message: str
-    rank: int = -1
-    step: int = -1
-    chunk: int = -1
-
-    def __str__(self) -> str:
-        place = [f"{name} {number}" for name, number in self.place() if number >= 0]
-        return f"{self.rule}: {self.message}" + (f" ({', '.join(place)})" if place else "")
-
-    def place(self) -> tuple[tuple[str, int], ...]:
-        """Return rank, step and chunk by name."""
-        return ("rank", self.rank), ("step", self.step), ("chunk", self.chunk)
-
-
-def require(program: Program) -> Program:
-    """Return the program; raise ProgramError naming the first broken rule."""
-    found = check(program)
-    if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        first = found[0]
-        where = ", ".join(f"{name} {number}" for name, number in first.place() if number >= 0)
-        raise ProgramError(f"{program.name} is not legal: {first.rule}: {first.message}{more}", where=where)
-    return program
-
-
-def check(program: Program, most: int = 20) -> list[Violation]:
-    """Return the broken rules of a program, ``most`` of them at the most; an empty list means legal."""
-    state_size = program.n_nodes * program.layout.slots
-    if state_size > MOST_STATE:
-        raise InfeasibleError(
-            f"{program.name} on {program.p} ranks has {state_size:,} slots; at most {MOST_STATE:,} can be checked",
-            remedy="check the same algorithm on fewer ranks",
-        )
-    found = _Follower(program, most).follow()
-    if program.collective.reduces and (found or not program.collective.commutative):
-        found = _trace(program, most) or found
-    return found[:most]
-
-
-class _Follower:
+class Follower:
     """Follow fingerprints through the steps."""
 
     def __init__(self, program: Program, most: int) -> None:
@@ -133,7 +64,7 @@ class _Follower:
         self.found.append(Violation(rule, message, rank, step, chunk))
 
     def _step(self, step: Step, number: int) -> None:
-        writes, values, adds = [], [], []
+        writes, values, adds, sent_out = [], [], [], []
         for block in step.blocks:
             legal = self._shape(block, number)
             if legal is None:
@@ -143,11 +74,16 @@ class _Follower:
             for at in np.flatnonzero(~self.there[read])[:1]:
                 self._add("undefined", "reads what is not there", int(src[at]), number, int(chunk[at]))
             if block.op is not Op.COPY:
-                self.sent += int(self.program.layout.bytes_of(chunk).sum())
-                self.moved += len(chunk)
+                away = chunk[src != dst]
+                self.sent += int(self.program.layout.bytes_of(away).sum())
+                self.moved += len(away)
             writes.append(dst * self.slots + to)
             values.append(self.value[read])
+            if block.op is Op.EMIT:
+                sent_out.append(read)
             adds.append(np.full(len(src), block.op in ADDING))
+        for read in sent_out:  # a switch's slots are free again once they are sent out
+            self.value[read], self.there[read] = 0, False
         if writes:
             self._write(np.concatenate(writes), np.concatenate(values), np.concatenate(adds), number)
 
@@ -177,7 +113,8 @@ class _Follower:
                 at = int(wrong[0])
                 self._add("range", f"{name} {values[at]} of {limit}", int(src[at]), number, int(chunk[at]))
                 return None
-        wrong = np.flatnonzero((src != dst) if block.op is Op.COPY else (src == dst))
+        misplaced = {Op.COPY: src != dst, Op.REDUCE: np.zeros(0, bool)}.get(block.op, src == dst)
+        wrong = np.flatnonzero(misplaced)
         if len(wrong):
             at = int(wrong[0])
             self._add("self", f"{block.op.name.lower()} to rank {dst[at]}", int(src[at]), number, int(chunk[at]))
@@ -231,59 +168,3 @@ def _hash(keys: np.ndarray) -> np.ndarray:
     keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     mixed: np.ndarray = keys ^ (keys >> np.uint64(31))
     return mixed
-
-
-# ------------------------------------------------------------------------------------- contribution by contribution
-def _trace(program: Program, most: int) -> list[Violation]:
-    """Follow who contributed what; say who is missing, counted twice or out of order."""
-    if sum(step.count for step in program.steps()) > MOST_TRACED:
-        return []
-    held: dict[tuple[int, int], Counter[tuple[int, int]]] = {}
-    for rank in range(program.p):
-        slots, chunks = placed(program, rank, after=False)
-        held |= {(rank, int(slot)): Counter({(rank, int(chunk)): 1}) for slot, chunk in zip(slots, chunks, strict=True)}
-    found: list[Violation] = []
-    for number, step in enumerate(program.steps()):
-        found += _trace_step(program, held, step, number)
-        if len(found) >= most:
-            return found
-    return found + list(_missing(program, held))
-
-
-def _trace_step(
-    program: Program, held: dict[tuple[int, int], Counter[tuple[int, int]]], step: Step, number: int
-) -> Iterator[Violation]:
-    arriving = []
-    for block in step.blocks:
-        for src, dst, chunk, to in zip(*(column.tolist() for column in unfold(block)), strict=True):
-            if (src, chunk) in held:
-                arriving.append(((dst, to), block.op in ADDING, held[src, chunk]))
-    for (rank, slot), adds, values in arriving:
-        present = held.get((rank, slot)) if adds else None
-        if present is None:
-            held[rank, slot] = values
-            continue
-        twice = next(iter((present & values).elements()), None)
-        if twice is not None:
-            yield Violation("double", f"rank {twice[0]}'s chunk {twice[1]} counted twice", rank, number, twice[1])
-        elif not program.collective.commutative and not _adjacent(present, values):
-            yield Violation("order", "combines ranks that are not neighbours", rank, number, slot)
-        held[rank, slot] = present + values
-
-
-def _adjacent(left: Counter[tuple[int, int]], right: Counter[tuple[int, int]]) -> bool:
-    ours, theirs = {rank for rank, _ in left}, {rank for rank, _ in right}
-    return max(ours) + 1 == min(theirs) or max(theirs) + 1 == min(ours)
-
-
-def _missing(program: Program, held: dict[tuple[int, int], Counter[tuple[int, int]]]) -> Iterator[Violation]:
-    for rank in range(program.p):
-        for slot, chunk in zip(*(column.tolist() for column in placed(program, rank, after=True)), strict=True):
-            have = held.get((rank, slot), Counter())
-            lacking = [other for other in range(program.p) if not have[other, chunk]]
-            foreign = sorted({found for _, found in have} - {chunk})
-            if lacking:
-                message = f"chunk {chunk} lacks the contribution of rank {', '.join(map(str, lacking[:5]))}"
-                yield Violation("result", message, rank, -1, chunk)
-            elif foreign:
-                yield Violation("result", f"chunk {chunk} is mixed with chunk {foreign[0]}", rank, -1, chunk)

@@ -1,0 +1,57 @@
+"""Parallel aggregated trees (PAT).
+
+Idea: Bruck's all-gather with its distances from far to near: each rank first sends its own block far away, and more and more
+    blocks to nearer ranks, so that the largest messages travel least. The reduce-scatter is the same, run backwards.
+Cost: ceil(lg p) alpha + (p-1)/p n beta, any p.
+Knobs: none; the bounded buffers of the real thing (aggregation factor, linear phase) are left out.
+Holds: every block reaches every rank once; ranks need no power of two.
+Figure: logarithmic steps at small sizes (abstract); none in numbers.
+Source: Jeaugey: PAT, arXiv 2506.20252; NCCL 2.23.
+Declines: all but all-gather and reduce-scatter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ringwright.collective import Collective
+from ringwright.errors import UsageError
+from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
+
+if TYPE_CHECKING:
+    from ringwright.topology import Topology
+
+OPS = ("all-gather", "reduce-scatter")
+
+
+def pat(collective: Collective, topology: Topology | None = None) -> Program:
+    """Return the program of an all-gather or reduce-scatter over trees from far to near."""
+    del topology
+    if collective.op not in OPS:
+        raise UsageError(f"pat does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    p = collective.p
+    if p == 1:
+        return nothing("pat", collective)
+    steps = list(_gather(p) if collective.op == "all-gather" else _scatter(p))
+    block = float(collective.block_bytes.max(initial=0))
+    reduced = block * (p - 1) if collective.reduces else 0.0
+    cost = Cost((Term(len(steps), block * (p - 1)),), float(collective.size_bytes) * (p - 1), reduced)
+    return Program("pat", collective, cut(collective), lambda: steps, len(steps), cost)
+
+
+def _gather(p: int) -> Iterator[Step]:
+    """At distance d every rank holds the blocks of those 0, 2d, 4d, ... before it, and sends on what is still missing."""
+    distance = 1 << (p - 1).bit_length() - 1
+    while distance:
+        held = range(0, p - distance, 2 * distance)
+        blocks = (Block(Op.SEND, (p,), turn(p), turn(p, distance), turn(p, -back)) for back in held)
+        yield Step(tuple(blocks), "all-gather")
+        distance //= 2
+
+
+def _scatter(p: int) -> Iterator[Step]:
+    """The same moves backwards: from near to far, each adding what it brings."""
+    for step in reversed(list(_gather(p))):
+        blocks = (Block(Op.REDUCE, block.shape, block.dst, block.src, block.chunk) for block in step.blocks)
+        yield Step(tuple(blocks), "reduce-scatter")

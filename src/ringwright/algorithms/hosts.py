@@ -1,0 +1,60 @@
+"""Which ranks of a group share a host, and how the group lies on them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.topology import Topology
+
+
+def members(
+    collective: Collective, topology: Topology | None, hosts: Sequence[int] | None = None
+) -> list[list[int]] | None:
+    """Return the places in the group by host, hosts in the order of their first member; None where nothing tells.
+
+    ``hosts`` gives the host of each place and stands before what the topology says.
+    """
+    if hosts is None:
+        if topology is None or topology.hosts is None:
+            return None
+        hosts = [int(topology.hosts[rank]) for rank in collective.group]
+    if len(hosts) != collective.p:
+        raise UsageError(f"{len(hosts)} hosts for {collective.p} ranks", remedy="name the host of every rank")
+    found: dict[int, list[int]] = {}
+    for place, host in enumerate(hosts):
+        found.setdefault(host, []).append(place)
+    return list(found.values())
+
+
+def distribution(nodes: Sequence[Sequence[int]] | None) -> str:
+    """Return ``single-node``, ``one-per-node`` or, for anything else, ``any``."""
+    if nodes is not None and len(nodes) == 1:
+        return "single-node"
+    if nodes is not None and all(len(node) == 1 for node in nodes):
+        return "one-per-node"
+    return "any"
+
+
+def is_hierarchical(nodes: Sequence[Sequence[int]] | None) -> bool:
+    """Return whether there are several hosts and several ranks on one of them."""
+    return nodes is not None and len(nodes) > 1 and max(len(node) for node in nodes) > 1
+
+
+def is_consecutive(nodes: Sequence[Sequence[int]]) -> bool:
+    """Return whether the places run host by host."""
+    return [place for node in nodes for place in node] == list(range(sum(len(node) for node in nodes)))
+
+
+def by_host(collective: Collective, topology: Topology | None) -> list[list[int]]:
+    """Return the places by host; all are on one where nothing tells."""
+    return members(collective, topology) or [list(range(collective.p))]
+
+
+def is_regular(nodes: Sequence[Sequence[int]]) -> bool:
+    """Return whether every host has as many places, numbered host by host."""
+    return is_consecutive(nodes) and len({len(node) for node in nodes}) == 1

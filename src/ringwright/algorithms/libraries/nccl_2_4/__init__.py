@@ -1,0 +1,158 @@
+"""NCCL: double binary trees since 2.4, and its choice of algorithm, protocol and channels in every release since.
+
+Idea: predict the time of every algorithm (Ring, Tree, CollNet, NVLS, NVLS-Tree, PAT) with every protocol (LL, LL128, Simple) from
+    fixed tables and the speeds of the topology search, take the least, and cut it over channels.
+Cost: that of the algorithm chosen; the prediction itself is in ``costs.nccl``.
+Knobs: release=2.30 (``nccl-2-4@2.27``); algorithm, protocol and channels force the choice; tuning=True puts NCCL's own hop
+    latencies and flag bytes into the program.
+Holds: an operation without a model (all-to-all, gather, scatter, send-recv) is grouped sends and receives.
+Figure: up to 180 times lower latency than rings at 24,576 GPUs (announcement of 2.4; unconfirmed).
+Source: NVIDIA/nccl, tags 2.4 to 2.30: src/graph/{trees,search,tuning,connect}.cc, src/enqueue.cc.
+Declines: CollNet on fabrics without aggregating switches in the network.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from ringwright.algorithms.blocks.double_binary_tree import over_trees
+from ringwright.algorithms.blocks.nvls import nvls
+from ringwright.algorithms.blocks.nvls_tree import nvls_tree
+from ringwright.algorithms.blocks.pat import pat
+from ringwright.algorithms.hosts import by_host, is_regular
+from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
+from ringwright.algorithms.libraries.nccl_2_4.rings import chains, rings
+from ringwright.algorithms.libraries.nccl_2_4.system import system_of
+from ringwright.algorithms.libraries.nccl_2_4.tuning import tuned
+from ringwright.costs.nccl import OPS as MODELLED
+from ringwright.costs.nccl import (
+    Choice,
+    System,
+    algorithm_2_4,
+    choose,
+    double_tree,
+    rank_trees,
+    tree_threshold_bytes,
+)
+from ringwright.errors import UsageError
+from ringwright.program import Program, nothing
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.topology import Topology
+
+OPS = (
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "broadcast",
+    "reduce",
+    "all-to-all",
+    "gather",
+    "scatter",
+    "send-recv",
+)
+NEWEST = "2.30"
+LL_THRESHOLD_2_4 = 16 << 10  # NCCL_LL_THRESHOLD
+
+
+def nccl_2_4(
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    release: str | float = NEWEST,
+    algorithm: str | None = None,
+    protocol: str | None = None,
+    channels: int | None = None,
+    tuning: bool = True,
+) -> Program:
+    """Return the program that NCCL ``release`` would run on the fabric."""
+    if collective.op not in OPS:
+        raise UsageError(f"nccl-2-4 does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    if collective.p == 1:
+        return nothing("nccl-2-4", collective)
+    if collective.op not in MODELLED:
+        return dataclasses.replace(grouped(collective), name="nccl-2-4")
+    hosts = by_host(collective, topology)
+    system = system_of(topology, hosts)
+    chosen = decide(collective, system, str(release))
+    chosen = dataclasses.replace(
+        chosen,
+        algorithm=algorithm or chosen.algorithm,
+        protocol=protocol or chosen.protocol,
+        channels_used=channels or chosen.channels_used,
+    )
+    made = build(collective, topology, hosts, chosen, system)
+    knobs = {
+        "algorithm": chosen.algorithm,
+        "protocol": chosen.protocol,
+        "channels": chosen.channels_used,
+        "release": str(release),
+    }
+    named = dataclasses.replace(made, name="nccl-2-4", protocol=chosen.protocol, knobs=knobs)
+    return tuned(named, chosen, system) if tuning else named
+
+
+def decide(collective: Collective, system: System, release: str) -> Choice:
+    """Return NCCL's choice; a size of 0 is decided as one element."""
+    size = max(collective.size_bytes, 1)
+    if release.partition(".")[2].partition(".")[0] == "4" and release.startswith("2"):
+        return _decide_2_4(collective.op, size, system)
+    return choose(collective.op, size, system, release)
+
+
+def _decide_2_4(op: str, size_bytes: int, system: System) -> Choice:
+    """Return the choice of 2.4: trees up to a size, LL up to another; its hop latencies are taken from 2.5."""
+    channels = max(1, system.graphs.ring.channels)
+    threshold = tree_threshold_bytes(
+        system.nodes, system.ranks, channels, nvlink=system.graphs.ring.type_intra == "NVL"
+    )
+    protocol = "ll" if size_bytes <= LL_THRESHOLD_2_4 else "simple"
+    picked = algorithm_2_4(op, size_bytes, threshold)
+    return Choice(op, size_bytes, picked, protocol, channels, 512, 0.0, channels, system.nodes, system.ranks, "2.5")
+
+
+def build(
+    collective: Collective, topology: Topology | None, hosts: list[list[int]], chosen: Choice, system: System
+) -> Program:
+    """Return the chosen algorithm as a program; a tree's channels are pairs of trees."""
+    channels = max(1, chosen.channels_used)
+    if chosen.algorithm == "ring":
+        return (chains if collective.op in ("broadcast", "reduce") else rings)(collective, hosts, channels)
+    if chosen.algorithm == "tree":
+        return over_trees("tree", collective, _trees(hosts, max(1, channels // 2), system))
+    if chosen.algorithm == "nvls":
+        return nvls(collective, topology)
+    if chosen.algorithm == "nvls_tree":
+        return nvls_tree(collective, topology)
+    if chosen.algorithm == "pat":
+        return pat(collective, topology)
+    raise UsageError(f"no switch in this network aggregates for {chosen.algorithm}", remedy="algorithm=ring")
+
+
+def _trees(hosts: list[list[int]], pairs: int, system: System) -> list[list[int]]:
+    """Return the parents of both trees per channel pair; each pair enters the hosts at another GPU."""
+    n, g = len(hosts), len(hosts[0])
+    if not is_regular(hosts):
+        return [_uneven(hosts, list(tree.parents)) for tree in double_tree(n)] * pairs
+    found = []
+    for pair in range(pairs):
+        place = [host[(pair + j) % g] for host in hosts for j in range(g)]
+        for tree in rank_trees(n, g, system.graphs.tree.pattern):
+            parents = [-1] * len(place)
+            for child, parent in enumerate(tree.parents):
+                parents[place[child]] = place[parent] if parent >= 0 else -1
+            found.append(parents)
+    return found
+
+
+def _uneven(hosts: list[list[int]], over: list[int]) -> list[int]:
+    """Return parents where hosts differ in size: a chain in each, its first place in the tree over hosts."""
+    parents = [-1] * sum(map(len, hosts))
+    for host, above in zip(hosts, over, strict=True):
+        for parent, child in pairwise(host):
+            parents[child] = parent
+        parents[host[0]] = hosts[above][0] if above >= 0 else -1
+    return parents

@@ -1,0 +1,36 @@
+"""NCCL's choices size by size, for a kind of node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ringwright.algorithms.libraries.nccl_2_4.system import SPELLINGS, shaped
+from ringwright.costs.nccl import BOXES, choose
+from ringwright.errors import UsageError
+
+NEWEST = "2.30"
+DEFAULT_BOX = "dgx-h100"
+
+
+def choices(
+    op: str, ranks: int, nodes: int, sizes: Sequence[int], *, release: str = "", fabric: str | None = None
+) -> list[dict[str, Any]]:
+    """Return size_bytes, algorithm, protocol, channels and predicted time_us for each size."""
+    name = SPELLINGS.get(fabric or DEFAULT_BOX, fabric or DEFAULT_BOX)
+    if name not in BOXES:
+        raise UsageError(f"NCCL's search is not known for '{fabric}'", remedy=f"--fabric {', '.join(sorted(BOXES))}")
+    system = shaped(name, nodes, ranks)
+    rows = []
+    for size in sizes:
+        found = choose(op, max(size, 1), system, release or NEWEST)
+        rows.append(
+            {
+                "size_bytes": size,
+                "algorithm": found.algorithm,
+                "protocol": found.protocol,
+                "channels": found.channels_used,
+                "time_us": found.time_us,
+            }
+        )
+    return rows

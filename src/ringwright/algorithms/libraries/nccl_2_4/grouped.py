@@ -1,0 +1,46 @@
+"""Operations that NCCL has no kernel for: one group of sends and receives, every pair at once, nearest ranks first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, turn
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+
+
+def grouped(collective: Collective) -> Program:
+    """Return the program of an all-to-all, gather, scatter or shift by one as direct messages."""
+    p, op = collective.p, collective.op
+    blocks = collective.block_bytes
+    rounds = 1 if op == "send-recv" else p - 1
+    sizes = np.resize(blocks, collective.n_blocks)
+    if op == "all-to-all":
+        sent = float(sizes.sum() - sizes[:: p + 1].sum())
+    elif op == "send-recv":
+        sent = float(sizes.sum())
+    else:
+        sent = float(sizes.sum() - sizes[collective.root])
+    path = rounds * float(blocks.max(initial=0))
+
+    def steps() -> Iterator[Step]:
+        for by in range(1, rounds + 1):
+            yield Step((_round(collective, by),), "grouped")
+
+    return Program("grouped", collective, cut(collective), steps, rounds, Cost((Term(rounds, path),), sent))
+
+
+def _round(collective: Collective, by: int) -> Block:
+    p, root = collective.p, collective.root
+    if collective.op == "all-to-all":
+        ranks = np.arange(p)
+        return explicit(Op.SEND, ranks, (ranks + by) % p, ranks * p + (ranks + by) % p)
+    if collective.op == "send-recv":
+        return Block(Op.SEND, (p,), turn(p), turn(p, 1), turn(p))
+    other = (root + by) % p
+    ends = (other, root) if collective.op == "gather" else (root, other)
+    return explicit(Op.SEND, *ends, other)

@@ -1,0 +1,65 @@
+"""A fabric as NCCL's model sees it: the box it is made of, or one estimated from the fabric's links."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.costs.nccl import BOXES, Box, System, box, search
+from ringwright.errors import UsageError
+from ringwright.topology import NIC
+
+if TYPE_CHECKING:
+    from ringwright.topology import Topology
+
+NVLINK_GBS = 20.0  # one link of the estimated box
+SPELLINGS = {"dgx-1": "dgx1", "ndv2": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
+
+
+def system_of(topology: Topology | None, hosts: list[list[int]]) -> System:
+    """Return the system of a group that lies on ``hosts``."""
+    p = sum(map(len, hosts))
+    family = topology.name.partition(":")[0] if topology is not None else ""
+    name = SPELLINGS.get(family, family)
+    known = name in BOXES and len(hosts[0]) <= BOXES[name].gpus * BOXES[name].domain
+    system = shaped(name, len(hosts), p) if known else _estimated(topology, hosts)
+    nvls = system.nvls and topology is not None and bool(topology.aggregators)
+    return dataclasses.replace(system, nvls=nvls)
+
+
+def shaped(name: str, nodes: int, ranks: int) -> System:
+    """Return a known box as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
+
+    Fewer ranks per node than the box has GPUs take their share of its network cards.
+    """
+    kind = BOXES[name]
+    per_node = -(-ranks // nodes)
+    joined = min(nodes, kind.domain)
+    if per_node > kind.gpus and (nodes > 1 or per_node > kind.gpus * kind.domain):
+        raise UsageError(
+            f"{ranks} ranks on {nodes} nodes: {name} has {kind.gpus} GPUs", remedy=f"--nodes {-(-ranks // kind.gpus)}"
+        )
+    if per_node < kind.gpus:
+        kind = dataclasses.replace(kind, gpus=per_node, cards=max(1, kind.cards * per_node // kind.gpus))
+    kind = dataclasses.replace(kind, gpus=kind.gpus * joined, cards=kind.cards * joined)
+    groups = -(-nodes // joined)
+    system = box(name, 1)
+    return dataclasses.replace(system, graphs=search(kind, groups), nodes=groups, ranks=ranks, mnnvl=joined > 1)
+
+
+def _estimated(topology: Topology | None, hosts: list[list[int]]) -> System:
+    """Return a box with as much bandwidth per GPU, and per host to the outside, as the fabric's links have."""
+    gpus = max(map(len, hosts))
+    inside, outside, cards = 25.0, 25.0, gpus
+    if topology is not None and topology.n_links:
+        from_ranks = topology.rate[topology.src < topology.n_ranks]
+        inside = float(from_ranks.max(initial=0.0)) / 1e9 or inside
+        nics = np.flatnonzero(topology.kinds == NIC)
+        cards = max(1, round(len(nics) / max(len(hosts), 1))) if len(nics) else gpus
+        out_of_nics = topology.rate[np.isin(topology.src, nics)] if len(nics) else from_ranks
+        outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
+    links = max(1, round(inside / NVLINK_GBS))
+    kind = Box("estimated", gpus, 80, links if gpus > 1 else 0, cards, outside, inside, nvswitch=True)
+    return System(search(kind, len(hosts)), len(hosts), sum(map(len, hosts)), kind.capability, nvswitch=True)

@@ -1,0 +1,58 @@
+"""NCCL's own choice of algorithm, protocol, channels and threads, for releases 2.5 to 2.30.
+
+``choose("all-reduce", 64 << 20, box("dgx-h100", nodes=4), "2.21.5")``. The formulas are in ``latency`` and
+``bandwidth``, the numbers in ``constants.json``; what a box's search would find is estimated in ``boxes``.
+"""
+
+from __future__ import annotations
+
+from ringwright.costs.nccl.boxes import BOXES, Box, box, search
+from ringwright.costs.nccl.chunking import Chunking, chunking
+from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, releases
+from ringwright.costs.nccl.graphs import Graph, Graphs, System
+from ringwright.costs.nccl.model import Tables, predict_us, tables
+from ringwright.costs.nccl.selection import (
+    Choice,
+    algorithm_2_4,
+    choose,
+    costs,
+    cut,
+    sweep,
+    tree_threshold_bytes,
+)
+from ringwright.costs.nccl.trees import Tree, binary_tree, double_tree, rank_trees
+from ringwright.costs.nccl.tuner import TunerRule, first_match, rules_from_choices
+
+__all__ = [
+    "ALGORITHMS",
+    "BOXES",
+    "OPS",
+    "PROTOCOLS",
+    "Box",
+    "Choice",
+    "Chunking",
+    "Graph",
+    "Graphs",
+    "System",
+    "Tables",
+    "Tree",
+    "TunerRule",
+    "algorithm_2_4",
+    "binary_tree",
+    "box",
+    "choose",
+    "chunking",
+    "constants",
+    "costs",
+    "cut",
+    "double_tree",
+    "first_match",
+    "predict_us",
+    "rank_trees",
+    "releases",
+    "rules_from_choices",
+    "search",
+    "sweep",
+    "tables",
+    "tree_threshold_bytes",
+]

@@ -1,0 +1,247 @@
+"""What NCCL's topology search would find on a standard box, computed by its rule from the box's links.
+
+The rule: try speeds from the published list, highest first; count the channels that fit; keep the graph with the most
+channels x speed; stop when that reaches what the busiest GPU can move, or when the next speed is below half of the
+kept one; open fast channels twice at half the speed; then raise the speed inside a node for trees.
+
+Simplified: NCCL walks all paths of the topology, we count capacity: a channel takes its speed once from every GPU's
+NVLink (or PCIe path) and once from one network card. So every box is taken as uniform, a network card as shared by its
+nearest GPUs, a mesh of NVLinks as rings of single links, and nothing is said about which GPU follows which.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ringwright.costs.nccl.graphs import ABSENT, BALANCED_TREE, COLLNET_DIRECT, NVLS, RING, TREE, Graph, Graphs, System
+from ringwright.errors import UsageError
+
+# GB/s of one NVLink by compute capability, as the topology search counts it.
+NVLINK_GBS = {60: 18.0, 70: 20.0, 80: 20.0, 86: 12.0, 90: 20.6, 100: 40.1}
+
+INTRA_SPEEDS = {
+    0: (40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3),
+    90: (60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3),
+    100: (90, 80, 70, 60, 50, 45, 40, 30, 24, 20, 19, 18),
+}
+INTER_SPEEDS = {
+    0: (48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, 0.24, 0.12),
+    90: (48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+    100: (96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, 0.24, 0.12),
+}
+SEARCH_CHANNELS_MAX = 16
+HEADS_MAX = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """One node: GPUs and their links; rates in GB/s.
+
+    ``nvlinks`` per GPU (0 = PCIe only), ``pair_links`` of them at most between two GPUs without a switch, ``pcie_gbs``
+    of a GPU, ``cards`` network cards of ``card_gbs`` each. ``type_inter`` is the path from GPU to card that all
+    channels find, ``domain`` the nodes that one NVLink fabric joins.
+    """
+
+    name: str
+    gpus: int
+    capability: int
+    nvlinks: int
+    cards: int
+    card_gbs: float
+    pcie_gbs: float
+    pair_links: int = 0
+    nvswitch: bool = False
+    type_inter: str = "PXB"
+    cpu_vendor: str = "intel"
+    cpu_arch: str = "x86"
+    domain: int = 1
+
+    @property
+    def nvlink_gbs(self) -> float:
+        """GB/s of all NVLinks of a GPU, one direction."""
+        known = max((key for key in NVLINK_GBS if key <= self.capability), default=60)
+        return self.nvlinks * NVLINK_GBS[known]
+
+    @property
+    def path_gbs(self) -> float:
+        """GB/s that one channel can take between two GPUs."""
+        if not self.nvlinks:
+            return self.pcie_gbs
+        return self.nvlink_gbs if self.nvswitch else self.nvlink_gbs * self.pair_links / self.nvlinks
+
+    @property
+    def gpu_gbs(self) -> float:
+        """GB/s that all channels of a GPU share inside the node."""
+        return self.nvlink_gbs or self.pcie_gbs
+
+
+BOXES = {
+    found.name: found
+    for found in (
+        Box("dgx1", 8, 70, 6, 4, 12.5, 12.0, pair_links=1, type_inter="PIX"),
+        Box("dgx2", 16, 70, 6, 8, 12.5, 12.0, nvswitch=True, type_inter="PIX"),
+        Box("dgx-a100", 8, 80, 12, 8, 25.0, 24.0, nvswitch=True, cpu_vendor="amd"),
+        Box("dgx-h100", 8, 90, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
+        Box("p4d", 8, 80, 12, 4, 12.5, 24.0, nvswitch=True),
+        Box("gb200", 4, 100, 18, 4, 50.0, 48.0, nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm"),
+        Box(
+            "gb200-nvl72", 4, 100, 18, 4, 50.0, 48.0,
+            nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm", domain=18,
+        ),
+        Box("dgx-b200", 8, 100, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
+        Box("polaris", 4, 80, 12, 2, 25.0, 24.0, pair_links=4, type_inter="PHB", cpu_vendor="amd"),
+        Box("pcie", 4, 80, 0, 1, 12.5, 12.0, type_inter="PHB"),
+    )
+}  # fmt: skip
+
+
+def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | None = None) -> System:
+    """Return ``nodes`` boxes of a known kind as a :class:`System`, its graphs searched; raise UsageError if unknown.
+
+    ``collnet`` says that the network reduces (SHARP). Nodes of one NVLink fabric count as one until it is full.
+    """
+    if name not in BOXES:
+        raise UsageError(f"no box is called '{name}'", remedy=f"use one of {', '.join(sorted(BOXES))}")
+    if nodes < 1:
+        raise UsageError(f"{nodes} nodes", remedy="give at least one")
+    kind = BOXES[name]
+    joined = min(nodes, kind.domain)
+    if nodes % joined:
+        raise UsageError(
+            f"{nodes} nodes do not fill NVLink fabrics of {kind.domain}",
+            remedy=f"give up to {kind.domain} nodes, or a multiple of {kind.domain}",
+        )
+    kind = replace(kind, gpus=kind.gpus * joined, cards=kind.cards * joined, domain=1)
+    groups = nodes // joined
+    return System(
+        search(kind, groups, collnet=collnet),
+        nodes=groups,
+        ranks=groups * kind.gpus,
+        capability=kind.capability,
+        cpu_vendor=cpu_vendor or kind.cpu_vendor,
+        cpu_arch=kind.cpu_arch,
+        nvswitch=kind.nvswitch,
+        nvls=kind.nvswitch and kind.capability >= 90,
+        collnet=collnet,
+        mnnvl=joined > 1,
+        name=f"{name}:{nodes}",
+    )
+
+
+def placed(spec: str) -> tuple[Box, System]:
+    """Return the box and the system of ``dgx-a100:2`` (2 boxes) or ``dgx-a100:2x4`` (4 GPUs of each); UsageError if none.
+
+    GPUs that are left out take their share of the network cards with them.
+    """
+    name, _, text = spec.partition(":")
+    sizes = text.split("x") if text else ["1"]
+    if name not in BOXES or len(sizes) > 2 or not all(part.isdecimal() and 0 < int(part) < 1 << 20 for part in sizes):
+        raise UsageError(
+            f"'{spec}' is not a box NCCL's search is known for",
+            remedy=f"write name:nodes or name:nodesxGPUs with one of {', '.join(sorted(BOXES))}",
+        )
+    kind, nodes = BOXES[name], int(sizes[0])
+    if len(sizes) == 1:
+        return kind, box(name, nodes)
+    gpus = int(sizes[1])
+    if gpus > kind.gpus:
+        raise UsageError(f"{name} has {kind.gpus} GPUs, not {gpus}", remedy=f"{name}:{nodes}x{kind.gpus}")
+    system = box(name, 1)
+    kind = replace(kind, gpus=gpus, cards=max(1, kind.cards * gpus // kind.gpus))
+    return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, name=spec)
+
+
+def search(kind: Box, nodes: int, *, collnet: bool = False) -> Graphs:
+    """Return the graphs of ``nodes`` boxes by the rule above."""
+    ring = _twice(_ring(kind, nodes), kind)
+    tree = _faster_inside(replace(ring, pattern=BALANCED_TREE if kind.gpus > 1 else TREE), kind, nodes)
+    nvls = _nvls(kind, nodes)
+    if not collnet or nodes < 2:
+        return Graphs(ring, tree, nvls=nvls)
+    heads = min(HEADS_MAX, kind.gpus, kind.cards)
+    speed = _heads_speed(kind, nodes, heads)
+    direct = replace(ring, pattern=COLLNET_DIRECT, channels=heads, bw_intra_gbs=speed, bw_inter_gbs=speed)
+    chain = _faster_inside(replace(ring, pattern=TREE), kind, nodes)
+    return Graphs(ring, tree, collnet_direct=direct if kind.nvswitch else ABSENT, collnet_chain=chain, nvls=nvls)
+
+
+def speeds(kind: Box, nodes: int) -> tuple[float, ...]:
+    """Return the list of speeds that the search tries, highest first."""
+    table = INTRA_SPEEDS if nodes < 2 else INTER_SPEEDS
+    return table[max(key for key in table if key <= kind.capability)]
+
+
+def _ring(kind: Box, nodes: int) -> Graph:
+    best: tuple[int, float] = (0, 0.0)
+    enough = max(kind.nvlink_gbs, kind.pcie_gbs)
+    for speed in speeds(kind, nodes):
+        channels, kept = best
+        if channels and speed < 0.49 * kept:
+            break
+        fit = _fit(kind, nodes, speed)
+        if fit * speed > channels * kept:
+            best = (fit, speed)
+        if best[0] * best[1] >= enough:
+            break
+    channels, speed = best if best[0] else (1, 0.1)
+    alike = channels == 1 or (nodes < 2 and kind.nvswitch)
+    inside = "NVL" if kind.nvlinks else "SYS"
+    return Graph(RING, channels, speed, speed, inside, kind.type_inter if nodes > 1 else "PIX", same_channels=alike)
+
+
+def _fit(kind: Box, nodes: int, speed: float) -> int:
+    """Return how many channels of ``speed`` the GPUs, their direct paths and the network cards carry at once."""
+    channels = SEARCH_CHANNELS_MAX
+    if kind.gpus > 1:
+        channels = min(channels, int(kind.gpu_gbs / speed) if speed <= kind.path_gbs else 0)
+    if nodes > 1:
+        card_gbs = min(kind.card_gbs, kind.pcie_gbs)
+        channels = min(channels, kind.cards * int(card_gbs / speed))
+    return channels
+
+
+def _twice(graph: Graph, kind: Box) -> Graph:
+    """Return fast channels opened twice at half the speed."""
+    slow = graph.bw_intra_gbs < (50.0 if kind.capability > 80 and graph.channels > 4 else 25.0)
+    if slow or graph.channels * 2 > 2 * SEARCH_CHANNELS_MAX:
+        return graph
+    half = graph.bw_intra_gbs / 2
+    return replace(graph, channels=graph.channels * 2, bw_intra_gbs=half, bw_inter_gbs=half)
+
+
+def _faster_inside(graph: Graph, kind: Box, nodes: int) -> Graph:
+    """Return a tree whose speed inside the node is raised while its GPUs and twice the network's speed allow it."""
+    if nodes < 2:
+        return graph
+    inside = graph.bw_intra_gbs
+    for speed in reversed([found for found in speeds(kind, nodes) if found > inside]):
+        full = graph.channels * speed > kind.gpu_gbs or speed > kind.path_gbs
+        if inside >= 2 * graph.bw_inter_gbs or (full and kind.gpus > 1):
+            break
+        inside = speed
+    return replace(graph, bw_intra_gbs=inside)
+
+
+def _nvls(kind: Box, nodes: int) -> Graph:
+    """Return one channel per GPU that is a head; a multicast takes its speed from every GPU.
+
+    The speed between nodes is raised while the cards allow it, up to twice that inside: on one node nothing stops it.
+    """
+    if not kind.nvswitch or kind.capability < 90 or kind.gpus < 2:
+        return ABSENT
+    heads = min(HEADS_MAX, kind.gpus)
+    speed = outside = _heads_speed(kind, nodes, heads)
+    for faster in reversed([found for found in speeds(kind, nodes) if found > speed]):
+        short = nodes > 1 and faster > min(kind.card_gbs * kind.cards / heads, kind.pcie_gbs)
+        if outside >= 2 * speed or short:
+            break
+        outside = faster
+    between = kind.type_inter if nodes > 1 else "PIX"
+    return Graph(NVLS, heads, speed, outside, "NVL", between, same_channels=False)
+
+
+def _heads_speed(kind: Box, nodes: int, heads: int) -> float:
+    most = kind.gpu_gbs / heads
+    if nodes > 1:
+        most = min(most, kind.card_gbs * kind.cards / heads, kind.pcie_gbs)
+    return next((speed for speed in speeds(kind, nodes) if speed <= most), 0.0)

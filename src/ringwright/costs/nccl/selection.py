@@ -1,0 +1,113 @@
+"""What NCCL would run: the fastest combination that it may use, with its channels, threads and chunks.
+
+Combinations are compared in NCCL's order (Tree, Ring, CollNet-Direct, CollNet-Chain, NVLS, NVLS-Tree, PAT; LL, LL128,
+Simple); the first of equals wins. Release 2.4 had no model: a size limit, NCCL_TREE_THRESHOLD, chose the tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ringwright.costs.nccl.chunking import Chunking, chunking
+from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS, constants
+from ringwright.costs.nccl.graphs import System
+from ringwright.costs.nccl.model import predict_us
+from ringwright.costs.nccl.occupancy import channels_used, occupancy
+from ringwright.errors import InfeasibleError, UsageError
+
+ALWAYS_TREE = 0x7FFFFFFFFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One decision: ``channels`` is what NCCL allows, ``channels_used`` what an operation alone in a launch ends on.
+
+    ``time_us`` is NCCL's own prediction; ``release`` is the one whose constants were used.
+    """
+
+    op: str
+    size_bytes: int
+    algorithm: str
+    protocol: str
+    channels: int
+    threads: int
+    time_us: float
+    channels_used: int
+    nodes: int
+    ranks: int
+    release: str
+
+
+def costs(
+    op: str, size_bytes: int, system: System, release: str, *, pipelined: int = 1, fp8: bool = False
+) -> dict[tuple[str, str], float]:
+    """Return microseconds per (algorithm, protocol) that may be used, in NCCL's order."""
+    found = {}
+    for pair in ((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS):
+        time_us = predict_us(op, *pair, size_bytes, system, release, pipelined=pipelined, fp8=fp8)
+        if time_us is not None:
+            found[pair] = time_us
+    return found
+
+
+def choose(op: str, size_bytes: int, system: System, release: str, *, pipelined: int = 1, fp8: bool = False) -> Choice:
+    """Return what NCCL ``release`` would run for ``op`` of ``size_bytes`` (nccl-tests size column) on ``system``.
+
+    Raises UsageError for a release, operation or size that the model does not know, and InfeasibleError if no
+    combination is left.
+    """
+    held = constants(release)
+    found = costs(op, size_bytes, system, release, pipelined=pipelined, fp8=fp8)
+    if system.ranks == 1:
+        found = {("ring", "simple"): 0.0}
+    if not found:
+        raise InfeasibleError(
+            f"NCCL {held.release} has no algorithm for {op} on this system",
+            remedy="check the graphs: each needs channels and a speed above 0",
+        )
+    (algorithm, protocol), time_us = min(found.items(), key=lambda item: item[1])
+    channels, threads = occupancy(held, system, algorithm, protocol, size_bytes)
+    used = channels_used(held, system, op, protocol, size_bytes, channels)
+    return Choice(
+        op, size_bytes, algorithm, protocol, channels, threads, time_us, used, system.nodes, system.ranks, held.release
+    )
+
+
+def sweep(
+    op: str, sizes: Iterable[int], system: System, release: str, *, pipelined: int = 1, fp8: bool = False
+) -> list[Choice]:
+    """Return the choice for each size."""
+    return [choose(op, size, system, release, pipelined=pipelined, fp8=fp8) for size in sizes]
+
+
+def cut(choice: Choice, system: System) -> Chunking:
+    """Return how a choice is cut into chunks and loops."""
+    used = choice.channels_used
+    return chunking(choice.op, choice.algorithm, choice.protocol, choice.size_bytes, used, system, choice.release)
+
+
+def tree_threshold_bytes(nodes: int, ranks: int, channels: int, *, nvlink: bool) -> int:
+    """Return the size up to which NCCL 2.4 all-reduces over trees: 0 never, :data:`ALWAYS_TREE` for every size.
+
+    Its default for NCCL_TREE_THRESHOLD weighs 6 us per ring hop against 15 us per level and 4 us per GPU of a node,
+    with 5 GB/s per channel and three quarters of it (without NVLink two thirds) for a tree. Source:
+    ``src/init.cc`` of NVIDIA/nccl 2.4.
+    """
+    if not 1 <= nodes <= ranks or channels < 1:
+        raise UsageError(f"{ranks} ranks on {nodes} nodes over {channels} channels", remedy="give at least one of each")
+    ring_bytes_per_us = 5000.0 * (channels if nvlink else 1)
+    tree_bytes_per_us = ring_bytes_per_us * (3 / 4 * (2 if nodes == 2 else 1) if nvlink else 2 / 3)
+    ring_us = 6.0 * (ranks - 1)
+    tree_us = 15.0 * (nodes.bit_length() - 1) + 4.0 * (ranks // nodes - 1)
+    if nodes < 2 or ring_us <= tree_us:
+        return 0
+    if tree_bytes_per_us > ring_bytes_per_us:
+        return ALWAYS_TREE
+    slower = ring_bytes_per_us * tree_bytes_per_us / (ring_bytes_per_us - tree_bytes_per_us)
+    return int(slower * (ring_us - tree_us))
+
+
+def algorithm_2_4(op: str, size_bytes: int, threshold_bytes: int) -> str:
+    """Return what NCCL 2.4 runs: a tree for all-reduce up to the threshold, a ring for all else."""
+    return "tree" if op == "all-reduce" and size_bytes <= threshold_bytes else "ring"

@@ -1,0 +1,112 @@
+"""How long does this program take on this machine? The front door of the engines: choose one, fold where possible.
+
+``auto`` folds and runs the event engine; what cannot fold and is too large to lay out goes through the recurrence. Every
+answer names its engine, what that engine leaves out, and why nothing was folded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ringwright.engines import closed_form, events, flows, recurrence
+from ringwright.engines.flat import flatten
+from ringwright.engines.fold import Folded, fold
+from ringwright.engines.machine import PS, Machine, machine
+from ringwright.engines.result import Run, loads
+from ringwright.errors import DeclinedError, InfeasibleError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+ENGINES = ("auto", "closed-form", "recurrence", "events", "flows")
+MOST_LAID_OUT = 8_000_000  # pieces; above, auto tries the recurrence first
+
+
+def simulate(
+    program: Program,
+    topology: Topology,
+    engine: str = "auto",
+    *,
+    alpha: str = "pipelined",
+    fold_symmetry: bool = True,
+    native: bool = True,
+) -> Run:
+    """Return how a program runs; raise InfeasibleError where a message never arrives or no engine can hold it."""
+    if engine not in ENGINES:
+        raise UsageError(f"'{engine}' is no engine", remedy=f"one of: {', '.join(ENGINES)}")
+    if engine == "closed-form":
+        return closed_form.run(program, topology)
+    made = _later(machine(topology, alpha), program)
+    return _delayed(_simulate(program, made, engine, wanted=fold_symmetry, native=native), program)
+
+
+def _later(made: Machine, program: Program) -> Machine:
+    """Return the machine with its faults on the clock of the first message."""
+    base = round(program.base_s * PS)
+    changes = tuple((resource, time - base, pace) for resource, time, pace in made.changes)
+    return replace(made, changes=changes) if base else made
+
+
+def _delayed(run: Run, program: Program) -> Run:
+    """Put the software before the first message back in front."""
+    base = round(program.base_s * PS)
+    if not base or not run.events:
+        return run
+    return replace(run, start_ps=run.start_ps + base, end_ps=run.end_ps + base, time_ps=run.time_ps + base)
+
+
+def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, native: bool) -> Run:
+    if engine == "recurrence":
+        return recurrence.run(program, made)
+    folded, reason = _folded(program, made, wanted=wanted)
+    if folded is not None:
+        return _run_folded(folded, made, engine, native=native)
+    if (
+        engine == "auto"
+        and sum(move.count * move.span for step in program.steps() for move in step.blocks) > MOST_LAID_OUT
+    ):
+        return replace(_large(program, made, native=native), unfolded_because=reason)
+    return replace(_run_whole(program, made, engine, native=native), unfolded_because=reason)
+
+
+def _folded(program: Program, made: Machine, *, wanted: bool) -> tuple[Folded | None, str]:
+    if not wanted:
+        return None, "not asked for"
+    try:
+        return fold(program, made), ""
+    except DeclinedError as error:
+        return None, error.what
+
+
+def _run_folded(folded: Folded, made: Machine, engine: str, *, native: bool) -> Run:
+    import numpy as np
+
+    found = _loop(engine)(folded.flat, folded.machine, native=native)
+    small = loads(folded.flat, folded.machine.n)
+    carried = np.where(folded.classes >= 0, small[folded.classes], 0) if len(small) else np.zeros(made.n, np.int64)
+    shown = replace(folded.flat, hops=folded.first[folded.flat.hops])  # under the names of the whole machine
+    return replace(found, parts=folded.parts, flat=shown).with_loads(made, carried)
+
+
+def _loop(engine: str) -> Callable[..., Run]:
+    return flows.run if engine == "flows" else events.run
+
+
+def _run_whole(program: Program, made: Machine, engine: str, *, native: bool) -> Run:
+    flat = flatten(program, made)
+    found = _loop(engine)(flat, made, native=native)
+    return replace(found, flat=flat).with_loads(made, loads(flat, made.n))
+
+
+def _large(program: Program, made: Machine, *, native: bool) -> Run:
+    try:
+        return recurrence.run(program, made)
+    except DeclinedError as declined:
+        try:
+            return _run_whole(program, made, "events", native=native)
+        except InfeasibleError as error:
+            raise InfeasibleError(error.what, where=f"recurrence: {declined.what}", remedy=error.remedy) from error

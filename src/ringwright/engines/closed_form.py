@@ -1,0 +1,132 @@
+"""The closed form: the critical path that a program declares, priced at the rates and latencies of a machine.
+
+A term of ``messages`` and ``size_bytes`` over one level costs messages * (latency + software cost) + bytes / rate, with the
+latency and the rate of the way between neighbours on that level: ranks next to each other along the axis that the level
+names (``level1``, or the axis's own name), ways whose slowest link is of the class that it names, and for a level without
+a name the worst way between neighbours in rank order. Additions on the path cost bytes / adding rate.
+
+It assumes that messages of the path follow each other without waiting, that every way carries one message at a time, that
+faults are those present at the start, and that chunks are cut evenly.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.engines.flat import delays, ways
+from ringwright.engines.machine import PS, machine
+from ringwright.engines.result import Run
+from ringwright.errors import DeclinedError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.engines.machine import Machine
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+LEFT_OUT = (
+    "contention between messages",
+    "faults that come or go",
+    "uneven chunks",
+    "everything the declared critical path does not name",
+)
+
+
+@dataclass(frozen=True)
+class Level:
+    """What one message costs on a level: seconds before its first byte, and bytes/s after it."""
+
+    alpha_s: float
+    rate: float
+
+
+def run(program: Program, topology: Topology) -> Run:
+    """Return the closed form as a run without messages."""
+    import numpy as np
+
+    time_s = float(times_s(program, topology, [program.collective.size_bytes])[0])
+    none = np.zeros(0, np.int64)
+    return Run(none, none, round(time_s * PS), 0, "closed-form", LEFT_OUT, unfolded_because="nothing is simulated")
+
+
+def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.ndarray:
+    """Return the time at each size, in seconds: the program's terms grow with the size of its collective."""
+    import numpy as np
+
+    sizes = np.asarray(sizes_bytes, float)
+    whole = program.collective.size_bytes
+    if whole == 0 and (sizes > 0).any():
+        raise UsageError("a program of 0 B says nothing of other sizes", remedy="make the program at a size above 0")
+    scale = sizes / whole if whole else np.zeros_like(sizes)
+    made = machine(topology.at(0.0)).carrying(program)
+    cost = program.cost
+    total = np.zeros_like(sizes)
+    for term in cost.terms:
+        level = price(program, made, term.level)
+        total += term.messages * level.alpha_s + term.size_bytes * scale * made.wire_factor / level.rate
+    if math.isfinite(topology.reduce_rate):
+        total += cost.reduced_bytes * scale * made.wire_factor / topology.reduce_rate
+    return total + program.base_s if cost.terms else total
+
+
+def price(program: Program, made: Machine, level: str) -> Level:
+    """Return what a message costs on a level; raise DeclinedError where its rate is 0."""
+    import numpy as np
+
+    top = made.topology
+    group = np.asarray(program.collective.group, np.int64)
+    src, dst = _neighbours(program, top, level)
+    starts, hops = ways(made, group[src], group[dst], np.zeros(len(src), bool))
+    full = np.flatnonzero(np.diff(starts))
+    if not len(full):
+        return Level(0.0, math.inf)
+    pace = np.maximum.reduceat(made.pace[hops], starts[:-1][full])
+    latency = np.add.reduceat(made.latency[hops], starts[:-1][full]) + delays(made, starts, hops)[full]
+    if level in top.classes:
+        slowest = np.array([_slowest_class(made, hops[starts[way] : starts[way + 1]]) for way in full.tolist()])
+        mine = slowest == top.classes.index(level)
+        if mine.any():
+            pace, latency = pace[mine], latency[mine]
+    worst = float(pace.max())
+    if math.isinf(worst):
+        raise DeclinedError(f"a way of level '{level or 'any'}' is dead")
+    return Level(float(latency.max()) / PS, PS / worst if worst else math.inf)
+
+
+def _slowest_class(made: Machine, hops: np.ndarray) -> int:
+    links = hops[hops < made.topology.n_links]
+    return int(made.topology.link_class[links[made.pace[links].argmax()]])
+
+
+def _neighbours(program: Program, top: Topology, level: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return pairs of ranks that are next to each other on a level (a class may need any distance)."""
+    import numpy as np
+
+    p = program.p
+    rank = np.arange(p)
+    distances = [1 % p]
+    if level in top.classes:
+        distances = [1 << bit for bit in range(max(p - 1, 1).bit_length()) if 1 << bit < p] or [0]
+        rank = rank[:: max(p // 256, 1)]
+    factors, names = _axes(program, top)
+    number = names.index(level) if level in names else -1
+    if number < 0 and level.startswith("level") and level[5:].isdigit() and int(level[5:]) < len(factors):
+        number = int(level[5:])
+    if number < 0:
+        src = np.tile(rank, len(distances))
+        return src, (src + np.repeat(distances, len(rank))) % p
+    weight, size = math.prod(factors[:number]), factors[number]
+    digit = rank // weight % size
+    return rank, rank + weight * ((digit + 1) % size - digit)
+
+
+def _axes(program: Program, top: Topology) -> tuple[list[int], list[str]]:
+    """Return the mesh that levels refer to: the program's own factors, else the machine's axes."""
+    sizes, names = [size for _, size in top.axes], [name for name, _ in top.axes]
+    factors = program.knobs.get("factors")
+    if isinstance(factors, tuple | list) and math.prod(factors) == program.p:
+        return list(factors), names if list(factors) == sizes else []
+    return (sizes, names) if math.prod(sizes) == program.p else ([], [])

@@ -1,0 +1,102 @@
+"""Why it takes this long: the chain of messages behind the last one, and what each link of the chain spent its time on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.engines.flat import Flat
+    from ringwright.engines.machine import Machine
+    from ringwright.engines.result import Run
+
+
+@dataclass(frozen=True)
+class Path:
+    """The critical path: its messages from first to last, and picoseconds of each kind, by class of link.
+
+    ``waiting_ps`` is time that a message on the path stood before a busy resource, by the name of the first one.
+    """
+
+    messages: tuple[int, ...]
+    moving_ps: dict[str, int]
+    waiting_ps: dict[str, int]
+    software_ps: int
+
+    @property
+    def total_ps(self) -> int:
+        """Length of the path."""
+        return sum(self.moving_ps.values()) + sum(self.waiting_ps.values()) + self.software_ps
+
+    def sentence(self) -> str:
+        """Return the parts in words, largest first."""
+        total = max(self.total_ps, 1)
+        parts = [(size, f"on {name} links") for name, size in self.moving_ps.items()]
+        parts += [(size, f"waiting for {name}") for name, size in self.waiting_ps.items()]
+        parts.append((self.software_ps, "in software"))
+        shown = [
+            f"{100 * size / total:.0f} % {words}" for size, words in sorted(parts, reverse=True) if size * 200 > total
+        ]
+        return (
+            f"{len(self.messages)} messages one after the other: {', '.join(shown[:5])}" if shown else "nothing moves"
+        )
+
+
+def critical(flat: Flat, machine: Machine, run: Run) -> Path:
+    """Follow the last message back: each time to the one whose end it waited for."""
+    import numpy as np
+
+    n = flat.n_messages
+    if not n:
+        return Path((), {}, {}, 0)
+    owner = np.repeat(np.arange(len(flat.waits)), np.diff(flat.next_starts))
+    order = np.argsort(flat.nexts, kind="stable")
+    starts = np.searchsorted(flat.nexts[order], np.arange(len(flat.waits) + 1))
+    before = owner[order]
+    chain = [int(np.argmax(run.end_ps))]
+    while True:
+        behind = _messages_behind(chain[-1], before, starts, n)
+        if not behind:
+            break
+        chain.append(max(behind, key=lambda message: int(run.end_ps[message])))
+    return _account(flat, machine, run, chain[::-1])
+
+
+def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: int) -> list[int]:
+    """Return the messages that one waits for, seen through joins."""
+    found: list[int] = []
+    stack = [message]
+    while stack:
+        here = stack.pop()
+        for other in before[starts[here] : starts[here + 1]].tolist():
+            (found if other < n else stack).append(other)
+    return found
+
+
+def _account(flat: Flat, machine: Machine, run: Run, chain: list[int]) -> Path:
+    moving: dict[str, int] = {}
+    waiting: dict[str, int] = {}
+    software, clock = 0, 0
+    for message in chain:
+        start, end, delay = int(run.start_ps[message]), int(run.end_ps[message]), int(flat.delay[message])
+        hops = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
+        software += delay
+        stood = max(0, start - clock - delay)
+        if stood and hops:
+            name = machine.label(hops[0])
+            waiting[name] = waiting.get(name, 0) + stood
+        slowest = _slowest(machine, hops)
+        moving[slowest] = moving.get(slowest, 0) + end - start
+        clock = end
+    return Path(tuple(chain), moving, waiting, software)
+
+
+def _slowest(machine: Machine, hops: list[int]) -> str:
+    """Return the class of the slowest link of a way."""
+    links = [hop for hop in hops if hop < machine.topology.n_links]
+    if not links:
+        return "no"
+    worst = max(links, key=lambda link: float(machine.pace[link]))
+    return machine.topology.classes[int(machine.topology.link_class[worst])]

@@ -1,0 +1,183 @@
+"""Folding: one message of each orbit for all, where program and machine look the same from every rank.
+
+The symmetry comes from the program's patterns; that blocks, bytes, ways, rates, latencies, shared capacities and faults
+respect it is checked, never assumed. All images of a message do the same at the same time, so the quotient, one rank per
+orbit of ranks, takes exactly as long as the whole. Under first come, first served that holds as long as no resource
+serves two images of one message, and ties are broken alike everywhere; both are checked too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ringwright.engines import loops
+from ringwright.engines.families import Family, collect
+from ringwright.engines.flat import Flat, Pieces, assemble, places
+from ringwright.engines.mesh import Mesh, View, candidates, evaluate, mesh, rank_digits
+from ringwright.engines.orbits import Orbits
+from ringwright.engines.slots import Starts, require_equal_bytes
+from ringwright.errors import DeclinedError
+from ringwright.program import ADDING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.engines.machine import Machine
+    from ringwright.program import Program
+
+MOST_PIECES = 24_000_000
+
+
+@dataclass(frozen=True)
+class Folded:
+    """A program's quotient: every message stands for ``parts`` equal ones, every resource for its class.
+
+    ``classes`` gives for each resource of the whole machine its resource in ``machine``, or -1 where nobody uses it;
+    ``first`` one resource of the whole machine for each in ``machine``.
+    """
+
+    flat: Flat
+    machine: Machine
+    parts: int
+    classes: np.ndarray
+    first: np.ndarray
+
+
+def fold(program: Program, machine: Machine) -> Folded:
+    """Return the quotient of a program on a machine; raise DeclinedError with the reason where there is none."""
+    machine = machine.carrying(program)
+    if program.lanes is not None:
+        raise DeclinedError("its order is declared lane by lane")
+    families = collect(program)
+    if any(family.block.multicast for family in families):
+        raise DeclinedError("it sends to many at once")
+    if not families:
+        raise DeclinedError("it has no steps")
+    place = places(program)
+    reason = DeclinedError("no group fits")
+    for axes in candidates(rank_digits(families), machine.topology):
+        try:
+            group = mesh(axes, families)
+            require_equal_bytes(group, program.layout)
+            orbits = Orbits(machine, group)
+            orbits.cover(families, place)
+            return _quotient(program, group, families, orbits, place)
+        except DeclinedError as error:
+            reason = error
+    raise reason
+
+
+def _quotient(program: Program, group: Mesh, families: list[Family], orbits: Orbits, place: np.ndarray) -> Folded:
+    import numpy as np
+
+    rows = [_Rows(program, group, family) for family in families]
+    if sum(each.pieces for each in rows) > MOST_PIECES:
+        raise DeclinedError(f"folded it is still more than {MOST_PIECES:,} moves")
+    pieces, src, dst = _merge(program, rows)
+    small = _machine(orbits)
+    flat = assemble(orbits.machine, pieces, loops.order(pieces), place[src], place[dst])
+    hops = orbits.of[flat.hops]
+    weight = np.full(len(src), group.order, np.int64)
+    return Folded(
+        replace(flat, hops=hops, weight=weight), small, group.order, orbits.of, np.array(orbits.first, np.int64)
+    )
+
+
+def _machine(orbits: Orbits) -> Machine:
+    import numpy as np
+
+    whole = orbits.machine
+    first = np.array(orbits.first, np.int64)
+    number = {resource: at for at, resource in enumerate(orbits.first)}
+    changes = tuple((number[resource], time, pace) for resource, time, pace in whole.changes if resource in number)
+    return replace(
+        whole, pace=whole.pace[first], latency=whole.latency[first], whole=whole.whole[first], changes=changes
+    )
+
+
+class _Rows:
+    """The representatives of one family, a row per block and a column per orbit."""
+
+    def __init__(self, program: Program, group: Mesh, family: Family) -> None:
+        view = View(group.axes, family)
+        at = view.representatives()
+        span, slots = family.block.span, program.layout.slots
+        self.family, self.span = family, span
+        self.src, self.dst = evaluate(family.src, at), evaluate(family.dst, at)
+        chunk, to = family.starts
+        read, write = Starts(view, family.chunk, chunk, at), Starts(view, family.to, to, at)
+        for each in (read, write):
+            each.require_turning(group, span)
+        here, turns = view.relative(family.src, at)
+        there, others = view.relative(family.dst, at)
+        self.reads, self.writes = here * slots + read.relative(turns), there * slots + write.relative(others)
+        self.chunk = read.absolute()
+        # Messages are told apart by source and target up to symmetry.
+        self.here, self.there = here, _against(group, self.dst, turns)
+        self.pieces = self.reads.size * span
+
+    @property
+    def table(self) -> np.ndarray:
+        """Return the family's rows."""
+        return self.family.table
+
+
+def _against(group: Mesh, ranks: np.ndarray, turns: np.ndarray) -> np.ndarray:
+    """Return ranks with the turns of others taken back."""
+    out = ranks.copy()
+    for number, axis in enumerate(group.axes):
+        digit = ranks // axis.weight % axis.size
+        out += axis.weight * ((digit - axis.step * turns[:, number]) % axis.size - digit)
+    return out
+
+
+def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.ndarray]:
+    """Put the families' moves into program order and join those that travel as one message."""
+    import numpy as np
+
+    def spread(value: np.ndarray, each: _Rows) -> np.ndarray:
+        return np.broadcast_to(value, each.reads.shape).reshape(-1)
+
+    def gather(column: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(column)
+
+    step = gather([spread(each.table[:, :1], each) for each in rows])
+    where = gather([spread(each.table[:, 1:2], each) for each in rows])
+    order = np.lexsort((where, step))
+    nodes = program.n_nodes
+    pair = gather(
+        [spread((each.family.channel + 1) * nodes * nodes + each.here * nodes + each.there, each) for each in rows]
+    )
+    pairs, pair = np.unique(pair, return_inverse=True)
+    _, first, owner = np.unique((step * len(pairs) + pair)[order], return_index=True, return_inverse=True)
+    rank = np.empty(len(first), np.int64)
+    by_place = np.argsort(first, kind="stable")
+    rank[by_place] = np.arange(len(first))
+    owner, first = rank[owner], order[first[by_place]]
+
+    size = gather([program.layout.message_bytes(each.chunk.reshape(-1), each.span) for each in rows])[order]
+    adds = gather([spread(np.array(each.family.block.op in ADDING), each) for each in rows])[order]
+    ends = [gather([spread(getattr(each, name), each) for each in rows])[first] for name in ("src", "dst")]
+    message = len(first)
+    reads, writes = (gather([getattr(each, name).reshape(-1) for each in rows])[order] for name in ("reads", "writes"))
+    owners, reads, writes = _spans(
+        gather([spread(np.array(each.span), each) for each in rows])[order], owner, reads, writes
+    )
+    pieces = Pieces(
+        owners, step[first].astype(np.int32), ends[0], ends[1],
+        np.bincount(owner, weights=size, minlength=message).astype(np.int64),
+        np.bincount(owner, weights=adds, minlength=message) > 0, reads, writes,
+    )  # fmt: skip
+    return pieces, ends[0], ends[1]
+
+
+def _spans(span: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Unfold moves of several slots into pieces of one."""
+    import numpy as np
+
+    if not len(span) or span.max() == 1:
+        return columns
+    owner, reads, writes = (np.repeat(column, span) for column in columns)
+    inner = np.arange(len(owner)) - np.repeat(np.cumsum(span) - span, span)
+    return owner, reads + inner, writes + inner

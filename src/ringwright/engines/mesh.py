@@ -1,0 +1,195 @@
+"""The symmetry that a program declares: turning digits of the ranks, and with them digits of the slots.
+
+Ranks are numbers in a mixed radix; turning one digit by ``step`` (modulo its size) maps ranks to ranks. Blocks that run
+over all values of that digit map onto themselves if their chunks turn along. All turns together form a group without
+fixed ranks, so every move has exactly ``order`` images, and so has every place (rank, slot).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise, product
+from typing import TYPE_CHECKING
+
+from ringwright.errors import DeclinedError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    import numpy as np
+
+    from ringwright.engines.families import Family
+    from ringwright.program import Affine
+    from ringwright.topology import Topology
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A digit of the rank, turned by multiples of ``step``."""
+
+    weight: int
+    size: int
+    step: int = 1
+
+    @property
+    def order(self) -> int:
+        """How many turns there are, the one that changes nothing included."""
+        return self.size // self.step
+
+
+@dataclass(frozen=True, slots=True)
+class SlotDigit:
+    """A digit of the slot that turns by ``turn`` when the rank turns once along ``axis``."""
+
+    weight: int
+    size: int
+    axis: int
+    turn: int
+
+
+def rank_digits(families: Sequence[Family]) -> list[Axis]:
+    """Return the digits of the rank over which every block runs; raise DeclinedError where there are none."""
+    used = [set(_turning(family).values()) for family in families]
+    digits = sorted(set().union(*used))
+    for (weight, size), (above, _) in pairwise(digits):
+        if above % (weight * size):
+            raise DeclinedError("its phases see the ranks as different meshes")
+    axes = [Axis(weight, size) for weight, size in digits if all((weight, size) in each for each in used)]
+    if not axes:
+        raise DeclinedError("no step is the same for all ranks")
+    return axes
+
+
+def _turning(family: Family) -> dict[int, tuple[int, int]]:
+    """Return which axes of a block run over a digit (weight, size) of the source rank and of the target alike."""
+    found = {}
+    for axis, (count, here, there) in enumerate(
+        zip(family.block.shape, _padded(family.src, family), _padded(family.dst, family), strict=True)
+    ):
+        slope, _, modulus, weight = here
+        runs = count > 1 and weight > 0 and modulus == count and slope % modulus == 1
+        if runs and there[2:] == here[2:] and there[0] % modulus == 1:
+            found[axis] = (weight, modulus)
+    return found
+
+
+def _padded(index: Affine, family: Family) -> list[tuple[int, int, int, int]]:
+    return [*index.digits, *[(0, 0, 1, 0)] * (len(family.block.shape) - len(index.digits))]
+
+
+def candidates(axes: Sequence[Axis], topology: Topology, most: int = 64) -> Iterator[list[Axis]]:
+    """Yield the groups to try, the largest first: digits turned by one, by whole rows of the fabric, or not at all."""
+    bounds = {math.prod(size for _, size in topology.axes[:axis]) for axis in range(1, len(topology.axes))}
+    choices = []
+    for axis in axes:
+        steps = {bound // axis.weight for bound in bounds if not bound % axis.weight}
+        inner = [step for step in steps if 1 < step < axis.size and not axis.size % step]
+        choices.append([Axis(axis.weight, axis.size, step) for step in sorted({1, axis.size, *inner})])
+    groups = [list(group) for group in product(*choices)]
+    groups.sort(key=lambda group: -math.prod(axis.order for axis in group))
+    for group in groups[:most]:
+        kept = [axis for axis in group if axis.order > 1]
+        if kept:
+            yield kept
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """A group: its axes, and the digits of the slots that turn with them."""
+
+    axes: list[Axis]
+    slots: list[SlotDigit]
+
+    @property
+    def order(self) -> int:
+        """How many equal parts the program has."""
+        return math.prod(axis.order for axis in self.axes)
+
+
+def mesh(axes: list[Axis], families: Sequence[Family]) -> Mesh:
+    """Return the group with what it does to slots; raise DeclinedError where blocks contradict each other."""
+    found: dict[tuple[int, int], SlotDigit] = {}
+    for family in families:
+        view = View(axes, family)
+        for index in (family.chunk, family.to):
+            for digit in view.slot_digits(index).values():
+                if found.setdefault((digit.weight, digit.size), digit) != digit:
+                    raise DeclinedError("chunks turn with the ranks in two ways")
+    digits = [found[key] for key in sorted(found)]
+    for low, high in pairwise(digits):
+        if high.weight % (low.weight * low.size):
+            raise DeclinedError("chunks of different phases overlap")
+    return Mesh(axes, digits)
+
+
+class View:
+    """A family seen through a group: which axes of its range the group turns, and the representatives of its moves."""
+
+    def __init__(self, axes: list[Axis], family: Family) -> None:
+        self.axes, self.family = axes, family
+        where = {digit: axis for axis, digit in _turning(family).items()}
+        self.place = [where[axis.weight, axis.size] for axis in axes]  # axis of the range, per axis of the group
+        self.group_axis = {place: number for number, place in enumerate(self.place)}
+
+    def slot_digits(self, index: Affine) -> dict[int, SlotDigit]:
+        """Return the digits of the slots that turn, by axis of the range."""
+        found = {}
+        for place, (slope, _, modulus, weight) in enumerate(_padded(index, self.family)):
+            number = self.group_axis.get(place)
+            if number is None:
+                continue
+            axis = self.axes[number]
+            turn = slope * axis.step % modulus
+            if weight == 0 or turn == 0:
+                continue
+            if turn * axis.order % modulus or weight < 0:
+                raise DeclinedError("chunks do not turn as often as ranks")
+            found[place] = SlotDigit(weight, modulus, number, turn)
+        return found
+
+    def representatives(self) -> np.ndarray:
+        """Return the range's indices of one move per orbit, a row each, in program order."""
+        import numpy as np
+
+        counts = list(self.family.block.shape)
+        for axis, place in zip(self.axes, self.place, strict=True):
+            counts[place] = axis.step
+        return np.indices(counts, np.int64).reshape(len(counts), math.prod(counts)).T
+
+    def arranged(self, values: np.ndarray) -> np.ndarray:
+        """Return a value per move as (orbits in program order, images by the group's elements)."""
+        shape: list[int] = []
+        order: list[tuple[int, int]] = []
+        for place, count in enumerate(self.family.block.shape):
+            number = self.group_axis.get(place)
+            if number is not None:
+                order.append((number, len(shape)))
+                shape += [self.axes[number].order, self.axes[number].step]
+            else:
+                shape.append(count)
+        turned = [at for _, at in sorted(order)]
+        still = [at for at in range(len(shape)) if at not in turned]
+        images = math.prod(axis.order for axis in self.axes)
+        return values.reshape(shape).transpose(still + turned).reshape(-1, images)
+
+    def relative(self, index: Affine, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rank of each representative with its turns taken back, and those turns (a column per axis)."""
+        import numpy as np
+
+        ranks = evaluate(index, at)
+        turns = np.zeros((len(at), len(self.axes)), np.int64)
+        for number, axis in enumerate(self.axes):
+            turns[:, number] = ranks // axis.weight % axis.size // axis.step
+            ranks = ranks - turns[:, number] * axis.step * axis.weight
+        return ranks, turns
+
+
+def evaluate(index: Affine, at: np.ndarray) -> np.ndarray:
+    """Return a pattern's values at rows of indices."""
+    import numpy as np
+
+    total = np.full(len(at), index.base, np.int64)
+    for place, (slope, offset, modulus, weight) in enumerate(index.digits):
+        total += weight * ((slope * at[:, place] + offset) % modulus)
+    return total

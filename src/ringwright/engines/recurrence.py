@@ -1,0 +1,190 @@
+"""The recurrence engine: times step by step, without queue and without laying the program out.
+
+Each message starts when its slots are ready and each resource serves messages in program order, so times follow from times
+of earlier steps alone. The state is when each slot was last written and read, and when each resource is free. The answer is
+that of the event engine, to the picosecond, or none: where messages would be served in another order than that of the
+program, or one step's messages meet at a resource from different hops, it declines.
+
+Left out: what the event engine leaves out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.engines.events import LEFT_OUT, Paces
+from ringwright.engines.flat import delays, on_the_wire, places, step_pieces, ways
+from ringwright.engines.machine import FOREVER
+from ringwright.engines.result import Run
+from ringwright.errors import DeclinedError, InfeasibleError
+from ringwright.program import Affine
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.engines.machine import Machine
+    from ringwright.program import Program, Step
+
+MOST_PLACES = 1 << 25  # two times each: 512 MiB
+
+
+def run(program: Program, machine: Machine) -> Run:
+    """Run a program step by step; raise DeclinedError where program order is not the order of arrival."""
+    if program.lanes is not None:
+        raise DeclinedError("its order is declared lane by lane, not step by step")
+    found = program.n_nodes * program.layout.slots
+    if found > MOST_PLACES:
+        raise DeclinedError(f"{found:,} slots are more than {MOST_PLACES:,}")
+    state = _State(program, machine)
+    for number, step in enumerate(program.steps()):
+        if step.count:
+            state.step(step, number)
+    return Run(
+        state.carried[:0], state.carried[:0], state.last, state.events, "recurrence", LEFT_OUT,
+        unfolded_because="the recurrence takes every message",
+    ).with_loads(machine, state.carried)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Ways:
+    """Who sends to whom in a step: the same for all steps of a phase."""
+
+    hops: np.ndarray  # a row per message, padded with -1
+    delay: np.ndarray
+    shared: tuple[bool, ...]  # per hop: whether messages of the step meet there
+
+
+class _State:
+    def __init__(self, program: Program, machine: Machine) -> None:
+        import numpy as np
+
+        self.program, self.machine = program, machine.carrying(program)
+        self.place = places(program)
+        self.written = np.zeros(program.n_nodes * program.layout.slots, np.int64)
+        self.read = np.zeros_like(self.written)
+        self.free = np.zeros(machine.n, np.int64)
+        self.arrived = np.full(machine.n, -1, np.int64)
+        self.carried = np.zeros(machine.n, np.int64)
+        self.paces = Paces(machine)
+        self.changing = np.zeros(machine.n, bool)
+        self.changing[[resource for resource, _, _ in machine.changes]] = True
+        self.last = self.events = 0
+        self._ways: dict[object, _Ways] = {}
+
+    def step(self, step: Step, number: int) -> None:
+        """Send all messages of a step."""
+        import numpy as np
+
+        src, dst, size, adds, owner, reads, writes = step_pieces(self.program, step.blocks)
+        if any(block.multicast for block in step.blocks):
+            raise DeclinedError("it sends to many at once")
+        size = on_the_wire(self.machine, size)
+        way = self._find(step, src, dst, adds)
+        pieces = np.maximum(self.written[reads], np.maximum(self.written[writes], self.read[writes]))
+        time = np.zeros(len(src), np.int64)
+        np.maximum.at(time, owner, pieces)
+        end = self._send(way, size, time + way.delay, number)
+        self.last = max(self.last, int(end.max()))
+        ends = end[owner]
+        np.maximum.at(self.read, reads, ends)
+        np.maximum.at(self.written, writes, ends)
+
+    def _find(self, step: Step, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> _Ways:
+        key = None
+        if all(isinstance(block.src, Affine) and isinstance(block.dst, Affine) for block in step.blocks):
+            key = tuple((block.op, block.shape, block.src, block.dst, block.channel) for block in step.blocks)
+        if key is None or key not in self._ways:
+            found = self._lay(src, dst, adds)
+            if key is None:
+                return found
+            self._ways[key] = found
+        return self._ways[key]
+
+    def _lay(self, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> _Ways:
+        import numpy as np
+
+        starts, hops = ways(self.machine, self.place[src], self.place[dst], adds)
+        lengths = np.diff(starts)
+        width = int(lengths.max(initial=0))
+        rows = np.full((len(src), width), -1, np.int64)
+        rows[np.arange(width) < lengths[:, None]] = hops
+        shared, seen = [], np.zeros(self.machine.n, bool)
+        for hop in range(width):
+            column = rows[:, hop][rows[:, hop] >= 0]
+            if seen[column].any():
+                first = int(column[seen[column]][0])
+                raise DeclinedError(f"messages of one step meet at {self.machine.label(first)} from different hops")
+            seen[column] = True
+            shared.append(len(np.unique(column)) < len(column))
+        return _Ways(rows, delays(self.machine, starts, hops), tuple(shared))
+
+    def _send(self, way: _Ways, size: np.ndarray, time: np.ndarray, number: int) -> np.ndarray:
+        """Return when each message has arrived."""
+        import numpy as np
+
+        entry, tail = time, time.copy()
+        for hop, shared in enumerate(way.shared):
+            column = way.hops[:, hop]
+            going = np.flatnonzero(column >= 0)
+            order = going[np.lexsort((going, entry[going], column[going]))] if shared else going
+            begin = np.zeros_like(entry)
+            for turn in _turns(column[order]) if shared else (slice(None),):
+                self._serve(order[turn], column, entry, begin, tail, size, number)
+            self.events += len(going)
+            np.add.at(self.carried, column[going], size[going])
+            if hop + 1 < len(way.shared):
+                latency = self.machine.latency[column]
+                whole = (way.hops[:, hop + 1] >= 0) & self.machine.whole[way.hops[:, hop + 1]]
+                entry = np.where(column >= 0, np.where(whole, tail, begin + latency), entry)
+        return tail
+
+    def _serve(
+        self, who: np.ndarray, column: np.ndarray, entry: np.ndarray, begin: np.ndarray, tail: np.ndarray,
+        size: np.ndarray, number: int,
+    ) -> None:  # fmt: skip
+        """Serve messages that each go over a resource of their own."""
+        import numpy as np
+
+        at = column[who]
+        late = entry[who] < self.arrived[at]
+        if late.any():
+            where = self.machine.label(int(at[late][0]))
+            raise DeclinedError(f"step {number} overtakes an earlier one at {where}")
+        self.arrived[at] = entry[who]
+        starts = np.maximum(entry[who], self.free[at])
+        stop = self._stops(at, starts, size[who], number)
+        latency = self.machine.latency[at]
+        self.free[at] = stop + latency if self.machine.holds_latency else stop
+        begin[who] = starts
+        tail[who] = np.maximum(stop, tail[who]) + latency
+
+    def _stops(self, at: np.ndarray, starts: np.ndarray, size: np.ndarray, number: int) -> np.ndarray:
+        import numpy as np
+
+        with np.errstate(invalid="ignore"):
+            needed = np.ceil(size * self.machine.pace[at])
+        stop = starts + np.where(needed < FOREVER, needed, 0).astype(np.int64)
+        stop[~(needed < FOREVER) | np.isinf(self.machine.pace[at])] = FOREVER
+        for row in np.flatnonzero(self.changing[at]).tolist():
+            stop[row] = min(self.paces.end(int(at[row]), int(starts[row]), int(size[row])), FOREVER)
+        if (stop >= FOREVER).any():
+            dead = self.machine.label(int(at[stop >= FOREVER][0]))
+            raise InfeasibleError(
+                "a message never arrives", where=f"step {number}, {dead}",
+                remedy="end the fault (until 2s), or choose an algorithm that avoids the dead link",
+            )  # fmt: skip
+        return stop
+
+
+def _turns(resources: np.ndarray) -> list[np.ndarray]:
+    """Cut messages sorted by resource into rounds in which each resource serves one."""
+    import numpy as np
+
+    fresh = np.ones(len(resources), bool)
+    fresh[1:] = resources[1:] != resources[:-1]
+    first = np.maximum.accumulate(np.where(fresh, np.arange(len(resources)), 0))
+    turn = np.arange(len(resources)) - first
+    order = np.argsort(turn, kind="stable")
+    bounds = np.searchsorted(turn[order], np.arange(int(turn.max(initial=0)) + 2))
+    return [order[bounds[i] : bounds[i + 1]] for i in range(len(bounds) - 1)]

@@ -1,0 +1,103 @@
+"""What an engine answers: the time, who moved when, what each resource carried, and on what ground."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ringwright.engines.critical import Path
+    from ringwright.engines.flat import Flat
+    from ringwright.engines.machine import Machine
+
+_NONE = np.zeros(0, np.int64)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulated program.
+
+    ``start_ps`` and ``end_ps`` go with the messages of ``flat``, each of which stands for ``parts`` equal ones (1: nothing was
+    folded, and ``unfolded_because`` says why). ``bytes`` and ``busy_ps`` go with the resources of ``machine``: links, shared
+    capacities, adders; busy is what the bytes take at the healthy pace. Engines without messages leave these empty.
+    """
+
+    start_ps: np.ndarray
+    end_ps: np.ndarray
+    time_ps: int
+    events: int
+    engine: str
+    left_out: tuple[str, ...] = ()
+    parts: int = 1
+    unfolded_because: str = ""
+    flat: Flat | None = field(default=None, repr=False)
+    machine: Machine | None = field(default=None, repr=False)
+    bytes: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
+    busy_ps: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
+
+    @property
+    def time_s(self) -> float:
+        """Seconds from the first start to the last end."""
+        return self.time_ps / 1e12
+
+    @property
+    def folded(self) -> bool:
+        """Whether each message stands for several."""
+        return self.parts > 1
+
+    @property
+    def bottleneck(self) -> str:
+        """Name of the busiest resource, or nothing."""
+        busiest = self.load(1)
+        return busiest[0][0] if busiest else ""
+
+    @property
+    def utilisation(self) -> float:
+        """Share of the time that the busiest resource is busy."""
+        busiest = self.load(1)
+        return busiest[0][1] if busiest else 0.0
+
+    @property
+    def waited(self) -> float:
+        """Share of the critical path spent before busy resources."""
+        path = self._critical
+        return sum(path.waiting_ps.values()) / max(path.total_ps, 1) if path else 0.0
+
+    def load(self, most: int = 1000) -> list[tuple[str, float, float]]:
+        """Return (name, share of the time busy, bytes) of the resources that carried anything, the busiest first."""
+        if self.machine is None or not self.time_ps:
+            return []
+        used = np.flatnonzero(self.bytes > 0)
+        order = used[np.lexsort((used, -self.busy_ps[used]))][:most]
+        return [
+            (self.machine.label(at), float(self.busy_ps[at]) / self.time_ps, float(self.bytes[at]))
+            for at in order.tolist()
+        ]
+
+    def path(self) -> str:
+        """Return what the time was spent on, in words."""
+        return self._critical.sentence() if self._critical else f"the {self.engine} engine follows no single message"
+
+    @cached_property
+    def _critical(self) -> Path | None:
+        from ringwright.engines.critical import critical
+
+        if self.flat is None or self.machine is None:
+            return None
+        return critical(self.flat, self.machine, self)
+
+    def with_loads(self, machine: Machine, carried: np.ndarray) -> Run:
+        """Return the run with what each resource of the whole machine carried."""
+        with np.errstate(invalid="ignore"):
+            busy = np.where(carried > 0, carried * machine.pace, 0.0)
+        busy[~np.isfinite(busy)] = 0.0  # a dead link carries nothing, or only after a fault has ended
+        return replace(self, machine=machine, bytes=carried, busy_ps=busy.astype(np.int64))
+
+
+def loads(flat: Flat, resources: int) -> np.ndarray:
+    """Return the bytes over each resource, int64."""
+    sizes = np.repeat(flat.size_bytes, np.diff(flat.hop_starts))
+    return np.bincount(flat.hops, weights=sizes, minlength=resources).astype(np.int64)

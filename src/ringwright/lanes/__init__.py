@@ -1,0 +1,17 @@
+"""Lanes: the declared order of an imported or scheduled program, thread block by thread block.
+
+Each rank runs its thread blocks side by side. A thread block runs its instructions in order; it sends to one peer and
+receives from one peer, on one channel, and at most ``depth`` messages of a connection are under way. A received message
+waits in the FIFO of its connection until the receiving instruction takes it out: FIFOs are scratch slots of the program,
+so that what a declared program means is said by ordinary moves. One-sided instructions write at a peer at once and are
+ordered by signals and semaphores.
+"""
+
+from __future__ import annotations
+
+from ringwright.lanes.buffers import Arrangement, arrange
+from ringwright.lanes.order import Fault, Order
+from ringwright.lanes.program import declared
+from ringwright.lanes.table import LETTERS, Blocks, Code, Kind, Lanes
+
+__all__ = ["LETTERS", "Arrangement", "Blocks", "Code", "Fault", "Kind", "Lanes", "Order", "arrange", "declared"]

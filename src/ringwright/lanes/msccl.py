@@ -1,0 +1,23 @@
+"""Facts of MSCCL's dialect that readers and writers share: names, limits, how deep a FIFO is.
+
+Source: microsoft/msccl (src/graph/topo.cc, src/include/msccl.h, msccl_interpreter.h), Azure/msccl-scheduler (parser.cc).
+"""
+
+from __future__ import annotations
+
+from ringwright.lanes.table import Kind
+
+TYPES = {
+    "s": Kind.S, "r": Kind.R, "rcs": Kind.RCS, "rrc": Kind.RRC, "rrs": Kind.RRS, "rrcs": Kind.RRCS, "cpy": Kind.CPY,
+    "re": Kind.RE, "nop": Kind.NOP,
+}  # fmt: skip
+# Messages under way on a connection: a FIFO has 8 steps; Simple takes 4 a chunk, of which two fit.
+DEPTH = {"Simple": 2, "LL": 8, "LL128": 8}
+MOST_THREADBLOCKS = 216
+MOST_STEPS = 256
+MOST_COUNT = 71  # chunks in one step
+MOST_CHANNELS = 32
+MOST_PER_CHANNEL = 32  # sending, and receiving, thread blocks of a rank on one channel
+MOST_AWAITED = 128  # thread blocks that others may wait for: their number is a signed byte
+LARGEST = 1 << 27  # default of maxBytes
+DIALECT = "msccl-xml"

@@ -1,0 +1,45 @@
+"""A Program of declared lanes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ringwright.lanes.timing import longest_path
+from ringwright.program import ADDING, Cost, Program, Term
+
+if TYPE_CHECKING:
+    from ringwright.lanes.buffers import Arrangement
+    from ringwright.lanes.table import Lanes
+
+
+def declared(
+    name: str,
+    arrangement: Arrangement,
+    lanes: Lanes,
+    *,
+    protocol: str = "",
+    knobs: Mapping[str, object] | None = None,
+) -> Program:
+    """Return the program that runs these lanes; what cannot run is left out of its steps and found by ``validity``.
+
+    Its steps are the waves in which instructions become able to run, its cost the longest chain of the declared order.
+    """
+    import numpy as np
+
+    moves = lanes.moves
+    layout = dataclasses.replace(arrangement.layout, n_slots=max(moves.slots, arrangement.layout.n_chunks))
+    chunk = int(layout.chunk_bytes[0]) if len(layout.chunk_bytes) else 0
+    sizes = moves.span * chunk
+    messages, path = longest_path(lanes, moves, lanes.p + 1, sizes)
+    sent = int(sizes[moves.src != moves.dst].sum())
+    reduced = np.zeros(lanes.p + 1, np.int64)
+    adding = np.isin(moves.op, [int(op) for op in ADDING])
+    np.add.at(reduced, moves.dst[adding], sizes[adding])
+    return Program(
+        name, arrangement.collective, layout, moves.steps, moves.n_steps,
+        Cost((Term(messages, path),), sent, float(reduced.max(initial=0))),
+        aggregators=(lanes.p,) if lanes.groups else (),
+        lanes=lanes, protocol=protocol, channels=int(lanes.blocks.channel.max(initial=0)) + 1, knobs=dict(knobs or {}),
+    )  # fmt: skip

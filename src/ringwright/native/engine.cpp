@@ -1,0 +1,161 @@
+// Python bindings of the engines' hot loops. What they mean is said by engines/events.py, hazards.py and flows.py.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "engine_events.hpp"
+#include "engine_flows.hpp"
+#include "engine_hazards.hpp"
+#include "places.hpp"
+
+namespace nb = nanobind;
+using namespace ringwright;
+
+namespace {
+
+template <class T>
+using Input = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+Span<T> view(const Input<T>& column) {
+    return {column.data(), column.shape(0)};
+}
+
+template <class T>
+nb::object to_numpy(std::vector<T>&& values) {
+    values.reserve(1);  // an empty array still needs an address
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
+    const size_t shape[] = {kept->size()};
+    return nb::cast(nb::ndarray<nb::numpy, T>(kept->data(), 1, shape, owner));
+}
+
+// Starts must rise from 0 to the length of what they cut, and numbers must name something: the loops trust them.
+void require_cuts(const Span<int64_t>& starts, size_t rows, size_t total, const char* name) {
+    bool good = starts.size == rows + 1 && starts[0] == 0 && static_cast<size_t>(starts[rows]) == total;
+    for (size_t i = 0; good && i < rows; ++i) good = starts[i] <= starts[i + 1];
+    if (!good) throw std::invalid_argument(name);
+}
+
+template <class T>
+void require_below(const Span<T>& numbers, size_t limit, const char* name) {
+    for (size_t i = 0; i < numbers.size; ++i) {
+        if (numbers[i] < 0 || static_cast<size_t>(numbers[i]) >= limit) throw std::invalid_argument(name);
+    }
+}
+
+void require(bool good, const char* what) {
+    if (!good) throw std::invalid_argument(what);
+}
+
+void check(const Flat& flat, const Resources& resources) {
+    const size_t messages = flat.size_bytes.size, all = flat.waits.size, servers = resources.pace.size;
+    require(all >= messages && flat.delay.size == messages, "columns of different lengths");
+    require_cuts(flat.hop_starts, messages, flat.hops.size, "hop_starts");
+    require_cuts(flat.next_starts, all, flat.nexts.size, "next_starts");
+    require_below(flat.hops, servers, "hops");
+    require_below(flat.nexts, all, "nexts");
+    require(resources.latency.size == servers && resources.whole.size == servers, "resources of different lengths");
+    require_below(resources.change_resource, servers, "changes");
+    const size_t changes = resources.change_resource.size;
+    require(resources.change_time.size == changes && resources.change_pace.size == changes, "changes");
+}
+
+template <class Loop, class... More>
+nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... more) {
+    std::vector<int64_t> start, end;
+    {
+        nb::gil_scoped_release unlocked;
+        check(flat, resources);
+        Loop loop(flat, resources, more...);
+        loop.run();
+        start = std::move(loop.start);
+        end = std::move(loop.end);
+    }
+    return nb::make_tuple(to_numpy(std::move(start)), to_numpy(std::move(end)));
+}
+
+nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
+                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
+                 Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
+                 Input<int64_t> change_time, Input<double> change_pace) {
+    const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
+                    view(waits),      view(size_bytes), view(delay)};
+    const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
+                              view(change_resource), view(change_time), view(change_pace)};
+    return simulate<EventLoop>(flat, resources);
+}
+
+nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
+                Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
+                Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
+                Input<int64_t> change_time, Input<double> change_pace, Input<int32_t> owner, Input<int64_t> starts,
+                Input<int32_t> ways) {
+    const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
+                    view(waits),      view(size_bytes), view(delay)};
+    const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
+                              view(change_resource), view(change_time), view(change_pace)};
+    const Classes classes{view(owner), view(starts), view(ways)};
+    require(classes.starts.size > 0 && classes.owner.size == flat.size_bytes.size, "classes");
+    require_cuts(classes.starts, classes.starts.size - 1, classes.ways.size, "classes");
+    require_below(classes.owner, classes.starts.size - 1, "classes");
+    require_below(classes.ways, resources.pace.size, "classes");
+    return simulate<FlowLoop>(flat, resources, classes);
+}
+
+// Rates of flows that each use some resources; for one solve, without time.
+nb::object fair_rates(Input<int64_t> starts, Input<int32_t> ways, Input<int64_t> capacity) {
+    require(starts.shape(0) > 0, "starts");
+    const size_t flows = starts.shape(0) - 1, resources = capacity.shape(0);
+    require_cuts(view(starts), flows, ways.shape(0), "starts");
+    require_below(view(ways), resources, "ways");
+    std::vector<int64_t> rates(flows);
+    {
+        nb::gil_scoped_release unlocked;
+        solve_once(view(starts), view(ways), view(capacity), rates);
+    }
+    return to_numpy(std::move(rates));
+}
+
+// `message` and `step` per piece, pieces in the order of their steps.
+nb::tuple order(Input<int32_t> message, Input<int32_t> step, Input<int64_t> reads, Input<int64_t> writes,
+                int32_t messages) {
+    const size_t n = message.shape(0);
+    Order found;
+    {
+        nb::gil_scoped_release unlocked;
+        require(step.shape(0) == n && reads.shape(0) == n && writes.shape(0) == n, "columns of different lengths");
+        require_below(view(reads), SIZE_MAX, "reads");
+        require_below(view(writes), SIZE_MAX, "writes");
+        require_below(view(message), static_cast<size_t>(messages), "message");
+        const Places places(view(reads), view(writes));
+        Hazards hazards(places.count, messages);
+        for (size_t from = 0, to = 0; from < n; from = to) {
+            while (to < n && step.data()[to] == step.data()[from]) ++to;
+            hazards.step(message.data(), places.reads.data(), places.writes.data(), from, to);
+        }
+        found = hazards.order();
+    }
+    return nb::make_tuple(to_numpy(std::move(found.next_starts)), to_numpy(std::move(found.nexts)),
+                          to_numpy(std::move(found.waits)));
+}
+
+}  // namespace
+
+NB_MODULE(_engine, module) {
+    module.doc() = "The hot loops of the engines; ringwright.engines says what they mean.";
+    module.def("events", &events, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
+               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
+               nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
+               nb::arg("change_pace"));
+    module.def("flows", &flows, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
+               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
+               nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
+               nb::arg("change_pace"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
+    module.def("fair_rates", &fair_rates, nb::arg("starts"), nb::arg("ways"), nb::arg("capacity"));
+    module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),
+               nb::arg("messages"));
+}

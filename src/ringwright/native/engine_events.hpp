@@ -1,0 +1,190 @@
+// The event loop; engines/events.py defines what it means, and both agree to the picosecond.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "calendar.hpp"
+
+namespace ringwright {
+
+constexpr int64_t kForever = int64_t{1} << 62;
+
+// A column owned by someone else.
+template <class T>
+struct Span {
+    const T* data;
+    size_t size;
+    const T& operator[](size_t index) const { return data[index]; }
+};
+
+struct Flat {
+    Span<int64_t> hop_starts;
+    Span<int32_t> hops;
+    Span<int64_t> next_starts;
+    Span<int32_t> nexts;
+    Span<int32_t> waits;
+    Span<int64_t> size_bytes;
+    Span<int64_t> delay;
+};
+
+struct Resources {
+    Span<double> pace;
+    Span<int64_t> latency;
+    Span<uint8_t> whole;
+    bool holds_latency;
+    Span<int64_t> change_resource;  // faults, sorted by resource, then time
+    Span<int64_t> change_time;
+    Span<double> change_pace;
+};
+
+class EventLoop {
+public:
+    EventLoop(const Flat& flat, const Resources& resources)
+        : flat_(flat), state_(flat.waits.size), queue_(width(flat, resources)), holds_(resources.holds_latency) {
+        const size_t n = flat.waits.size;
+        start.assign(n, kForever);
+        end.assign(n, 0);
+        for (size_t i = 0; i < n; ++i) state_[i] = flat.waits[i];
+        servers_.reserve(resources.pace.size);
+        for (size_t i = 0; i < resources.pace.size; ++i) {
+            servers_.push_back({resources.pace[i], 0, resources.latency[i], resources.whole[i] != 0, {}});
+        }
+        for (size_t i = 0; i < resources.change_resource.size; ++i) {
+            Server& server = servers_[resources.change_resource[i]];
+            server.changes.push_back({resources.change_time[i], resources.change_pace[i]});
+        }
+    }
+
+    void run() {
+        const size_t n = state_.size();
+        for (size_t message = 0; message < n; ++message) {
+            if (state_[message] == 0) done_.push_back(static_cast<int32_t>(message));
+        }
+        Event event;
+        for (;;) {
+            while (!done_.empty()) {
+                const int32_t message = done_.back();
+                done_.pop_back();
+                release(message);
+            }
+            if (!queue_.pop(event)) break;
+            serve(event);
+        }
+        for (size_t message = 0; message < n; ++message) {
+            if (state_[message] != kFinished) end[message] = kForever;
+        }
+    }
+
+    std::vector<int64_t> start, end;
+
+private:
+    static constexpr int32_t kFinished = -1;
+
+    struct Change {
+        int64_t time;
+        double pace;
+    };
+    struct Server {
+        double pace;
+        int64_t free;
+        int64_t latency;
+        bool whole;
+        std::vector<Change> changes;
+    };
+
+    // A bucket holds about a sixty-fourth of a typical hop.
+    static int64_t width(const Flat& flat, const Resources& resources) {
+        const size_t messages = flat.size_bytes.size;
+        const size_t stride = messages / 1024 + 1;
+        double sum = 0;
+        size_t seen = 0;
+        for (size_t message = 0; message < messages; message += stride) {
+            if (flat.hop_starts[message] == flat.hop_starts[message + 1]) continue;
+            const int32_t hop = flat.hops[flat.hop_starts[message]];
+            const double cost = static_cast<double>(flat.size_bytes[message]) * resources.pace[hop];
+            if (!(cost < 1e18)) continue;
+            sum += cost + static_cast<double>(resources.latency[hop]);
+            ++seen;
+        }
+        return seen ? static_cast<int64_t>(sum / static_cast<double>(seen) / 64) + 1 : 1;
+    }
+
+    // Send a message that waits for nothing any more on its way, or end it where it has none.
+    void release(int32_t message) {
+        const bool joins = static_cast<size_t>(message) >= flat_.size_bytes.size;
+        const int64_t time = end[message] + (joins ? 0 : flat_.delay[message]);
+        start[message] = end[message] = time;
+        if (joins || flat_.hop_starts[message] == flat_.hop_starts[message + 1]) {
+            finish(message, time);
+        } else {
+            queue_.push({time, message, 0});
+        }
+    }
+
+    void finish(int32_t message, int64_t time) {
+        end[message] = time;
+        state_[message] = kFinished;
+        const int64_t stop = flat_.next_starts[message + 1];
+        for (int64_t at = flat_.next_starts[message]; at < stop; ++at) {
+            const int32_t follower = flat_.nexts[at];
+            if (end[follower] < time) end[follower] = time;
+            if (--state_[follower] == 0) done_.push_back(follower);
+        }
+    }
+
+    void serve(const Event& event) {
+        const int32_t message = event.message;
+        const int64_t at = flat_.hop_starts[message] + event.hop;
+        Server& server = servers_[flat_.hops[at]];
+        const int64_t begin = std::max(event.time, server.free);
+        if (event.hop == 0) start[message] = begin;
+        const int64_t stop = leave(server, begin, flat_.size_bytes[message]);
+        if (stop >= kForever) return;  // the link is dead for good, and so is all behind this message
+        server.free = holds_ ? stop + server.latency : stop;
+        const int64_t tail = std::max(stop, end[message]) + server.latency;
+        end[message] = tail;
+        if (at + 1 == flat_.hop_starts[message + 1]) {
+            finish(message, tail);
+        } else {
+            const int64_t entry = servers_[flat_.hops[at + 1]].whole ? tail : begin + server.latency;
+            queue_.push({entry, message, event.hop + 1});
+        }
+    }
+
+    static int64_t after(int64_t begin, double duration) {
+        if (begin >= kForever || !(duration < static_cast<double>(kForever))) return kForever;
+        return begin + static_cast<int64_t>(duration);
+    }
+
+    // When the last of `size` bytes has left, if the first starts at `begin`.
+    static int64_t leave(const Server& server, int64_t begin, int64_t size) {
+        double pace = server.pace;
+        double left = static_cast<double>(size);
+        if (server.changes.empty()) return std::isinf(pace) ? kForever : after(begin, std::ceil(left * pace));
+        int64_t now = begin;
+        for (const Change& change : server.changes) {
+            if (change.time > now) {
+                if (!std::isinf(pace)) {
+                    const int64_t stop = after(now, std::ceil(left * pace));
+                    if (stop <= change.time) return stop;
+                    left -= static_cast<double>(change.time - now) / pace;
+                }
+                now = change.time;
+            }
+            pace = change.pace;
+        }
+        return std::isinf(pace) ? kForever : after(now, std::ceil(left * pace));
+    }
+
+    const Flat& flat_;
+    std::vector<int32_t> state_;  // how many each still waits for, or kFinished
+    std::vector<Server> servers_;
+    std::vector<int32_t> done_;
+    Calendar queue_;
+    bool holds_;
+};
+
+}  // namespace ringwright

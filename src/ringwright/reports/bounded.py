@@ -1,0 +1,31 @@
+"""The bounds of a collective on a fabric, and the cut that proves them."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from ringwright.reports import layout
+from ringwright.units import format_size
+
+MOST_NAMES = 24
+
+
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.bound/1`` for a terminal."""
+    out = layout.console(file, width=width)
+    size = format_size(result["size_bytes"])
+    layout.line(
+        out,
+        f"bound: {result['collective']} of {size} on {result['fabric']}, {result['ranks']} ranks",
+        style="bold",
+        indent=0,
+    )
+    rows = [
+        [row["reduction"], row["kind"], f"{row['time_us']:,.2f}", f"{row['algbw_gbs']:.2f}"] for row in result["bounds"]
+    ]
+    layout.table(out, ["reduction", "kind", "time us", "algbw GB/s"], rows, left=("reduction", "kind"))
+    names = result["certificate"]
+    if names:
+        layout.heading(out, "The cut", "what must leave these nodes cannot leave them faster")
+        more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+        layout.line(out, ", ".join(names[:MOST_NAMES]) + more)

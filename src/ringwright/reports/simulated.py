@@ -1,0 +1,106 @@
+"""What a simulation found: an nccl-tests table, or algorithms side by side; what limits each; what is left out."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ringwright.reports import layout
+from ringwright.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+SLACK = 1.005  # times this close are called equal
+WIDE = 10  # columns of a time
+
+
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.simulate/1`` for a terminal."""
+    out = layout.console(file, width=width)
+    rows = result["rows"]
+    names = list(dict.fromkeys(row["algorithm"] for row in rows))
+    ground = f"{result['collective']} on {result['fabric']}, {format_count(result['ranks'])} ranks"
+    engines = ", ".join(dict.fromkeys(row["engine"] for row in rows))
+    faults = f", {result['faults']} changes by faults" if result["faults"] else ""
+    layout.line(
+        out, f"simulated: {ground}{faults}; engine {engines}, latency {result['latency_model']}", style="bold", indent=0
+    )
+    if result["provenance"]:
+        layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
+    if len(names) == 1:
+        _alone(out, rows)
+    else:
+        _side_by_side(out, rows, names)
+    _limits(out, rows, names)
+    layout.heading(out, "Left out")
+    layout.line(out, "; ".join(result["left_out"]))
+
+
+def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
+    columns = ["size", "time us", "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
+    faulty = rows[0]["worst_us"] is not None
+    layout.heading(out, rows[0]["algorithm"], "bandwidths as in nccl-tests")
+    table = []
+    for row in rows:
+        rates = f"{row['algbw_gbs']:.2f}", f"{row['busbw_gbs']:.2f}"
+        line = [format_size(row["size_bytes"]), time(row["time_us"]), *rates, time(row["bound_us"]), share(row)]
+        table.append([*line, time(row["worst_us"])] if faulty else line)
+    layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
+
+
+def _side_by_side(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
+    letters = _letters(out, names)
+    layout.heading(out, "Time in us", "the fastest of each size is starred")
+    _grid(out, rows, letters, "time_us", bound=True)
+    if any(row["worst_us"] is not None for row in rows):
+        layout.heading(out, "Time in us at the worst moment", "started when a fault sets in or ends")
+        _grid(out, rows, letters, "worst_us", bound=False)
+
+
+def _letters(out: Console, names: list[str]) -> dict[str, str]:
+    """Return the heading of each algorithm: its name where all fit, else a letter, explained above the table."""
+    if sum(max(len(name), WIDE) + 2 for name in names) + 30 <= out.width:
+        return {name: name for name in names}
+    letters = {name: chr(ord("A") + at) if at < 26 else str(at) for at, name in enumerate(names)}
+    layout.heading(out, "Algorithms")
+    for name, letter in letters.items():
+        layout.line(out, f"{letter}  {name}")
+    return letters
+
+
+def _grid(out: Console, rows: list[dict[str, Any]], letters: dict[str, str], field: str, *, bound: bool) -> None:
+    table = []
+    for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
+        found = {row["algorithm"]: row for row in group}
+        winner = min(found.values(), key=lambda row: float(row[field]))
+        cells = [
+            time(found[name][field]) + ("*" if found[name][field] <= winner[field] * SLACK else " ") for name in letters
+        ]
+        line = [format_size(size), *cells]
+        table.append([*line, time(winner["bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
+    columns = ["size", *letters.values(), *(["bound", "busbw GB/s*"] if bound else [])]
+    layout.table(out, columns, table)
+
+
+def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
+    """Say, at the smallest and the largest size, what each algorithm ran as and what it waited for."""
+    layout.heading(out, "What limits it", "busiest link, its share of the time; share spent waiting for links")
+    for name in names:
+        mine = [row for row in rows if row["algorithm"] == name]
+        layout.line(out, f"{name}:")
+        for found in (mine[0], mine[-1]) if len(mine) > 1 else mine:
+            how = found["choice"] or f"{found['messages']:.0f} messages in a row"
+            busy = f"{found['bottleneck'] or 'no link'} busy {100 * found['utilisation']:.0f} %"
+            waiting = f", waiting {100 * found['waited']:.0f} %" if found["waited"] >= 0.005 else ""
+            layout.line(out, f"{format_size(found['size_bytes'])}: {how}; {busy}{waiting}", indent=4)
+
+
+def time(time_us: float) -> str:
+    """Return microseconds with as many digits as matter."""
+    return f"{time_us:,.0f}" if time_us >= 1000 else f"{time_us:.1f}" if time_us >= 10 else f"{time_us:.2f}"
+
+
+def share(row: dict[str, Any]) -> str:
+    """Return how much of the time the bound explains."""
+    return f"{100 * row['bound_us'] / row['time_us']:.0f} %" if row["time_us"] else "-"

@@ -1,0 +1,111 @@
+"""The simulation as one HTML page: curves, what limits each algorithm, the load of links, the steps as a picture."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ringwright.reports import html, pictures, tables
+from ringwright.reports.simulated import time
+from ringwright.units import format_count, format_size
+
+if TYPE_CHECKING:
+    from ringwright.studies.simulate import Detail
+
+
+def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
+    """Return the page of a ``ringwright.simulate/1`` object; ``details`` are the runs at the largest size."""
+    rows = result["rows"]
+    fastest = min((row for row in rows if row["size_bytes"] == rows[-1]["size_bytes"]), key=lambda row: row["time_us"])
+    engines = ", ".join(dict.fromkeys(row["engine"] for row in rows))
+    return html.render(
+        "simulated.html.j2",
+        title=f"{result['collective']} on {result['fabric']}",
+        ground=f"simulated by engine {engines}; latency {result['latency_model']}; {result['faults']} changes by faults",
+        figures=[
+            ("Ranks", format_count(result["ranks"])),
+            ("Algorithms", str(len(details))),
+            ("Largest size", format_size(rows[-1]["size_bytes"])),
+            ("Fastest there", fastest["algorithm"]),
+            ("Its time", f"{time(fastest['time_us'])} us"),
+            ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
+        ],
+        curves=pictures.curves(rows),
+        times=_times(rows),
+        limits=_limits(rows),
+        loads=[_load(detail) for detail in details],
+        pictures=[_picture(detail) for detail in details],
+        provenance=result["provenance"] or "Rates and latencies are those of the file.",
+        left_out=result["left_out"],
+        command=command,
+    )
+
+
+def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    columns = ["Algorithm", "Size", "Time us", "algbw GB/s", "busbw GB/s", "Bound us", "Of bound"]
+    cells = [
+        [
+            tables.text(row["algorithm"]),
+            tables.size(row["size_bytes"]),
+            tables.number(row["time_us"], time),
+            tables.number(row["algbw_gbs"], _two),
+            tables.number(row["busbw_gbs"], _two),
+            tables.number(row["bound_us"], time),
+            tables.share(row["bound_us"] / row["time_us"] if row["time_us"] else 0.0),
+        ]
+        for row in rows
+    ]
+    return tables.table("times", "Every size", columns, cells)
+
+
+def _limits(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    columns = [
+        "Algorithm",
+        "Size",
+        "Ran as",
+        "Engine",
+        "Busiest link",
+        "Busy",
+        "Waiting for links",
+        "Messages in a row",
+        "Events",
+    ]
+    cells = [
+        [
+            tables.text(row["algorithm"]),
+            tables.size(row["size_bytes"]),
+            tables.text(row["choice"]),
+            tables.text(row["engine"]),
+            tables.text(row["bottleneck"]),
+            tables.share(row["utilisation"]),
+            tables.share(row["waited"]),
+            tables.number(row["messages"], _none),
+            tables.count(row["events"]),
+        ]
+        for row in rows
+    ]
+    return tables.table("limits", "Size by size", columns, cells)
+
+
+def _load(detail: Detail) -> dict[str, Any]:
+    return {
+        "algorithm": detail.name,
+        "size": format_size(detail.program.collective.size_bytes),
+        "bars": pictures.load(detail.load),
+        "path": detail.path,
+    }
+
+
+def _picture(detail: Detail) -> dict[str, Any]:
+    picture = pictures.steps(detail.program)
+    note = "too many ranks or messages to draw" if picture is None else ""
+    if picture is not None and picture["shown"] < picture["steps"]:
+        note = f"first {picture['shown']} of {picture['steps']} steps"
+    return {"algorithm": detail.name, "picture": picture, "note": note}
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _none(value: float) -> str:
+    return f"{value:,.0f}"

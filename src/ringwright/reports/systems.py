@@ -1,0 +1,31 @@
+"""The list of systems."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from ringwright.reports import layout
+from ringwright.units import format_count
+
+
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.systems/1`` for a terminal."""
+    out = layout.console(file, width=width)
+    systems = result["systems"]
+    layout.line(out, f"{len(systems)} systems; checks: {result['ground']}", style="bold", indent=0)
+    for kind in dict.fromkeys(system["class"] for system in systems):
+        mine = [system for system in systems if system["class"] == kind]
+        layout.heading(out, kind, mine[0]["family"])
+        rows = [
+            [
+                system["slug"],
+                system["lines"],
+                format_count(system["conformance"]["passed"]),
+                format_count(system["conformance"]["declined"]),
+                system["conformance"].get("failed", 0) or "",
+                system["figure"].rstrip(".")[:90],
+            ]
+            for system in mine
+        ]
+        columns = ["slug", "lines", "passed", "declined", "failed", "the paper's figure"]
+        layout.table(out, columns, rows, left=("slug", "the paper's figure"))

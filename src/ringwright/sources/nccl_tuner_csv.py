@@ -1,0 +1,97 @@
+"""The configuration file of NCCL's example tuner plug-in, read as the plug-in reads it.
+
+The plug-in never refuses a word: an unknown collective is allreduce, an unknown algorithm ring, an unknown protocol
+simple, and -1 channels mean one. The rules returned say what NCCL would do, the warnings what the file meant to say.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS
+from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule
+from ringwright.errors import InputError, UsageError
+
+COLLECTIVES = {
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "allgather": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "allreduce": "all-reduce",
+}
+FILE_BYTES_MAX = 4 << 20
+LINE_MAX = 255
+_FIELDS = (8, 10)
+_REMEDY = "write collective,min_bytes,max_bytes,algorithm,protocol,channels,nNodes,nRanks[,numPipeOps[,regBuff]]"
+
+
+@dataclass(frozen=True, slots=True)
+class TunerFile:
+    """The rules in the order of the file, and what a reader should know about single lines (``name:line: text``)."""
+
+    rules: tuple[TunerRule, ...]
+    warnings: tuple[str, ...]
+
+
+def read_nccl_tuner_csv(path: str | Path) -> TunerFile:
+    """Read a file; raise InputError if it is missing, larger than 4 MiB, or holds no rule."""
+    source = Path(path)
+    try:
+        with source.open("rb") as file:
+            data = file.read(FILE_BYTES_MAX + 1)
+    except OSError as error:
+        raise InputError(f"cannot read the tuner file: {error.strerror}", where=str(source)) from error
+    if len(data) > FILE_BYTES_MAX:
+        raise InputError("the tuner file is larger than 4 MiB", where=str(source), remedy="keep a few thousand rules")
+    return parse_nccl_tuner_csv(data, name=str(source))
+
+
+def parse_nccl_tuner_csv(data: bytes, *, name: str = "tuner.conf") -> TunerFile:
+    """Return the rules of a file's bytes; raise InputError if it holds none."""
+    rules: list[TunerRule] = []
+    warnings: list[str] = []
+    for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        place = f"{name}:{number}"
+        try:
+            rules.append(_rule(line, place, warnings))
+        except (ValueError, UsageError) as error:
+            warnings.append(f"{place}: left out: {str(error).splitlines()[0]}")
+    if not rules:
+        first = f": {warnings[0]}" if warnings else ""
+        raise InputError(f"no tuner rule in the file{first}", where=name, remedy=_REMEDY)
+    return TunerFile(tuple(rules), tuple(warnings))
+
+
+def _rule(line: str, place: str, warnings: list[str]) -> TunerRule:
+    if len(line) > LINE_MAX:
+        warnings.append(f"{place}: longer than {LINE_MAX} characters: the plug-in splits the line")
+        line = line[:LINE_MAX]
+    fields = [field.strip() for field in line.split(",")]
+    if not _FIELDS[0] <= len(fields) <= _FIELDS[1]:
+        raise ValueError(f"{len(fields)} fields, not 8 to 10")
+    op = _word(fields[0], COLLECTIVES, "allreduce", "collective", place, warnings)
+    algorithm = _word(fields[3], {word: word for word in ALGORITHMS}, "ring", "algorithm", place, warnings)
+    protocol = _word(fields[4], {word: word for word in PROTOCOLS}, "simple", "protocol", place, warnings)
+    channels, nodes, ranks, *rest = (_number(field) for field in fields[5:])
+    if channels == ANY:
+        warnings.append(f"{place}: channels -1 leaves the plug-in's default, one channel")
+        channels = 1
+    least, most = _number(fields[1]), min(_number(fields[2]), BYTES_MAX)
+    pipelined, registered = [*rest, ANY, ANY][:2]
+    return TunerRule(op, least, most, algorithm, protocol, channels, nodes, ranks, pipelined, registered)
+
+
+def _word(field: str, known: dict[str, str], otherwise: str, what: str, place: str, warnings: list[str]) -> str:
+    if field not in known:
+        warnings.append(f"{place}: {what} '{field[:32]}' is unknown: the plug-in takes {otherwise}")
+    return known.get(field, known[otherwise])
+
+
+def _number(field: str) -> int:
+    digits = field.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= 20):
+        raise ValueError(f"'{field[:32]}' is not a number")
+    return int(field)

@@ -1,0 +1,133 @@
+"""All systems, by listing the folders they live in: one slug = one module or package = one callable.
+
+Outsiders add theirs through the entry point groups ``ringwright.algorithms`` and ``ringwright.schedulers``.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+
+ROOT = Path(__file__).resolve().parents[1]
+# folder -> (family, class)
+FOLDERS = {
+    "algorithms/blocks": ("building-block", "block"),
+    "algorithms/published": ("collective-library", "published"),
+    "algorithms/libraries": ("collective-library", "library"),
+    "algorithms/synthesis": ("collective-library", "synthesis"),
+    "innetwork/ethernet": ("in-network-aggregation", "ethernet"),
+    "innetwork/infiniband": ("in-network-aggregation", "infiniband"),
+}
+HEADINGS = ("Idea", "Cost", "Knobs", "Holds", "Figure", "Source", "Declines")
+_HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):\s*", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class System:
+    """One system: where it lives, what its docstring says, how long it is."""
+
+    slug: str
+    family: str
+    kind: str
+    module: str
+    lines: int
+    headings: dict[str, str] = field(repr=False)
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """Collectives it offers."""
+        ops: tuple[str, ...] = getattr(import_module(self.module), "OPS", ())
+        return ops
+
+    def load(self) -> Callable[..., Program]:
+        """Import and return the callable."""
+        algorithm: Callable[..., Program] = getattr(import_module(self.module), self.slug.replace("-", "_"))
+        return algorithm
+
+
+@cache
+def systems() -> tuple[System, ...]:
+    """Return every system, in the order of the folders; nothing is imported."""
+    return tuple(found for folder in FOLDERS for found in _list(folder)) + tuple(_outsiders())
+
+
+def _list(folder: str) -> Iterator[System]:
+    here = ROOT / folder
+    if not here.is_dir():
+        return
+    for path in sorted(here.iterdir()):
+        name = path.stem
+        front = path / "__init__.py" if path.is_dir() else path
+        if name.startswith("_") or not front.is_file() or front.suffix != ".py":
+            continue
+        tree = ast.parse(front.read_text())
+        names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        names |= {
+            alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        }
+        if name not in names:
+            continue  # a part that several systems of the room share
+        files = path.rglob("*.py") if path.is_dir() else [path]
+        lines = sum(len(file.read_text().splitlines()) for file in files)
+        module = ".".join(("ringwright", *folder.split("/"), name))
+        yield System(name.replace("_", "-"), *FOLDERS[folder], module, lines, headings(ast.get_docstring(tree) or ""))
+
+
+def _outsiders() -> Iterator[System]:
+    for point in entry_points(group="ringwright.algorithms"):
+        yield System(point.name, "plug-in", "outside", point.value.partition(":")[0], 0, {})
+
+
+def headings(docstring: str) -> dict[str, str]:
+    """Return the sections of a system's docstring by heading, white space folded."""
+    parts = _HEADING.split(docstring)
+    return {name: " ".join(text.split()) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def find(name: str) -> System:
+    """Return the system of that slug; raise UsageError with the nearest names."""
+    found = {system.slug: system for system in systems()}
+    if name in found:
+        return found[name]
+    near = difflib.get_close_matches(name, found, 3) or list(found)[:6]
+    raise UsageError(f"no system is called '{name}'", remedy=f"ringwright systems; perhaps {', '.join(near)}")
+
+
+def algorithm(spelling: str) -> tuple[str, Callable[..., Program], dict[str, Any]]:
+    """Return (slug, callable, knobs) of ``slug``, ``slug@release`` or ``slug:knob=value:knob=value``.
+
+    A release becomes the knob ``release``; values are numbers where they look like numbers, and ``AxB`` a tuple of them.
+    """
+    name, *settings = spelling.split(":")
+    slug, _, release = name.partition("@")
+    knobs: dict[str, Any] = {"release": release} if release else {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise UsageError(f"'{setting}' in '{spelling}' is no knob", remedy=f"{slug}:channels=2")
+        knobs[key.replace("-", "_")] = _value(value)
+    return slug, find(slug).load(), knobs
+
+
+def _value(text: str) -> Any:
+    if re.fullmatch(r"-?\d+", text):
+        return int(text)
+    if re.fullmatch(r"\d+(x\d+)+", text):
+        return tuple(int(part) for part in text.split("x"))
+    if text in ("true", "false"):
+        return text == "true"
+    known = {system.slug: system for system in systems()}
+    return known[text].load() if text in known else text

@@ -1,0 +1,218 @@
+"""Simulate one collective by several algorithms over a range of sizes, each result beside the bounds of physics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from ringwright.collective import Collective
+from ringwright.errors import InfeasibleError, UsageError
+from ringwright.studies.registry import algorithm
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+SCHEMA = "ringwright.simulate/1"
+MOST_SIZES = 200
+MOST_STARTS = 8
+REFERENCE_BYTES = 1 << 20  # per rank, for bounds that grow with the size
+
+
+@dataclass(frozen=True)
+class Row:
+    """One simulated time; bandwidths as nccl-tests defines them, in decimal GB/s."""
+
+    algorithm: str
+    engine: str
+    ranks: int
+    size_bytes: int
+    time_us: float
+    algbw_gbs: float
+    busbw_gbs: float
+    bound_us: float
+    bound_in_network_us: float | None
+    events: int
+    messages: float
+    choice: str
+    bottleneck: str
+    utilisation: float
+    waited: float
+    folded: bool
+    worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
+    worst_start_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of the simulator, all but the algorithms and sizes."""
+
+    op: str
+    topology: Topology
+    engine: str = "auto"
+    alpha: str = "pipelined"
+    group: Sequence[int] | None = None
+    dtype: str = "float32"
+    reduce_op: str = "sum"
+    root: int = 0
+
+    def collective(self, size_bytes: int) -> Collective:
+        """Return the collective at one size."""
+        group = range(self.topology.n_ranks) if self.group is None else self.group
+        beyond = [rank for rank in (group if self.group is not None else ()) if rank >= self.topology.n_ranks]
+        if beyond:
+            raise UsageError(
+                f"rank {beyond[0]} is not on {self.topology.name}", remedy=f"0 to {self.topology.n_ranks - 1}"
+            )
+        return Collective(self.op, group, size_bytes, self.dtype, self.reduce_op, self.root)
+
+
+def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
+    """Return the sizes of a sweep as nccl-tests makes them: times ``factor``, or plus ``step`` where that is given."""
+    if begin < 0 or end < begin:
+        raise UsageError(f"sizes from {begin} to {end} B", remedy="-b 1K -e 1G")
+    if step <= 0 and factor <= 1:
+        raise UsageError(f"sizes cannot grow by a factor of {factor:g}", remedy="-f 2")
+    found = [begin]
+    while len(found) < MOST_SIZES:
+        following = found[-1] + step if step > 0 else max(round(found[-1] * factor), found[-1] + 1)
+        if following > end:
+            break
+        found.append(following)
+    return found
+
+
+def sweep(
+    question: Question,
+    spellings: Iterable[str],
+    wanted: Sequence[int],
+    progress: Callable[[int], None] | None = None,
+) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out."""
+    left_out: dict[str, None] = {}
+    rows: list[Row] = []
+    floors = Floors(question)
+    for spelling in spellings:
+        for row, omitted in _rows(question, spelling, wanted, floors):
+            rows.append(row)
+            left_out |= dict.fromkeys(omitted)
+            if progress:
+                progress(1)
+    top = question.topology
+    return {
+        "schema": SCHEMA,
+        "collective": question.op,
+        "fabric": top.name,
+        "ranks": question.collective(0).p,
+        "latency_model": question.alpha,
+        "faults": len(top.faults),
+        "provenance": top.provenance,
+        "rows": [asdict(row) for row in rows],
+        "left_out": list(left_out),
+    }
+
+
+def _rows(
+    question: Question, spelling: str, wanted: Sequence[int], floors: Floors
+) -> Iterator[tuple[Row, tuple[str, ...]]]:
+    _, make, knobs = algorithm(spelling)
+    for size in wanted:
+        collective = question.collective(size)
+        program = make(collective, question.topology, **knobs)
+        yield measure(question, program, spelling, floors)
+
+
+def measure(question: Question, program: Program, name: str, floors: Floors) -> tuple[Row, tuple[str, ...]]:
+    """Return the row of one program, and the effects that its engine leaves out."""
+    from ringwright.engines.choose import simulate
+
+    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
+    collective, time_s = program.collective, run.time_ps * 1e-12
+    without, within = floors.of(collective)
+    floor = within if program.aggregators and within is not None else without
+    if time_s < floor * (1 - 1e-9):
+        raise InfeasibleError(
+            f"{name}: {time_s * 1e6:.3f} us is below the bound of {floor * 1e6:.3f} us; this result is withheld",
+            where=f"{run.engine} on {question.topology.name}, {collective.size_bytes} B",
+            remedy="report this: a simulator must not beat physics",
+        )
+    algbw = collective.size_bytes / time_s / 1e9 if time_s else 0.0
+    row = Row(
+        name, run.engine, collective.p, collective.size_bytes, time_s * 1e6, algbw, algbw * collective.bus_factor,
+        without * 1e6, None if within is None else within * 1e6, run.events, program.cost.messages,
+        _choice(program), run.bottleneck, run.utilisation, run.waited, run.folded, *_worst(question, program, time_s),
+    )  # fmt: skip
+    return row, run.left_out
+
+
+class Floors:
+    """Bounds of one question, size by size: the search over all cuts is done once, for bandwidth grows with the size."""
+
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._rates: dict[bool, float] = {}
+
+    def of(self, collective: Collective) -> tuple[float, float | None]:
+        """Return seconds without in-network reduction, and with it where the fabric can reduce."""
+        within = self._floor(collective, in_network=True) if self._question.topology.aggregators else None
+        return self._floor(collective, in_network=False), within
+
+    def _floor(self, collective: Collective, *, in_network: bool) -> float:
+        from ringwright.costs.bounds import bound
+
+        topology, alpha = self._question.topology, self._question.alpha
+        found = bound(collective, topology, in_network=in_network, alpha=alpha, exact=False).time_s
+        if collective.size_bytes % (collective.p * collective.unit_bytes):
+            return found  # uneven blocks: what crosses a cut is not in proportion
+        if in_network not in self._rates:
+            even = self._question.collective(REFERENCE_BYTES * collective.p)
+            best = bound(even, topology, in_network=in_network, alpha=alpha)
+            self._rates[in_network] = 0.0 if best.kind in ("distance", "rounds") else best.time_s / even.size_bytes
+        return max(found, self._rates[in_network] * collective.size_bytes)
+
+
+@dataclass(frozen=True)
+class Detail:
+    """One run in full, for pictures: its program, the load of links (name, share of the time busy, bytes), the critical path."""
+
+    name: str
+    program: Program
+    load: list[tuple[str, float, float]]
+    path: str
+
+
+def detail(question: Question, spelling: str, size_bytes: int) -> Detail:
+    """Return the run of one algorithm at one size."""
+    from ringwright.engines.choose import simulate
+
+    _, make, knobs = algorithm(spelling)
+    program = make(question.collective(size_bytes), question.topology, **knobs)
+    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
+    return Detail(spelling, program, run.load(), run.path())
+
+
+def _choice(program: Program) -> str:
+    """Return what a library chose, for the table: ``tree/ll128 x16``."""
+    chosen = program.knobs.get("algorithm")
+    if chosen is None:
+        return ""
+    protocol = f"/{program.protocol}" if program.protocol else ""
+    return f"{chosen}{protocol}" + (f" x{program.channels}" if program.channels > 1 else "")
+
+
+def _worst(question: Question, program: Program, time_s: float) -> tuple[float | None, float | None]:
+    """Return the longest time in us over starts at the faults' own moments, and that start; None without faults."""
+    from ringwright.engines.choose import simulate
+
+    faults = question.topology.faults
+    if not faults:
+        return None, None
+    worst, when = time_s, 0.0
+    moments = sorted({fault.time_s for fault in faults})
+    for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
+        later = question.topology.starting_at(moment)
+        taken = simulate(program, later, engine=question.engine, alpha=question.alpha).time_ps * 1e-12
+        if taken > worst:
+            worst, when = taken, moment
+    return worst * 1e6, when

@@ -1,0 +1,64 @@
+"""What makes a Program legal: a table of rules, each of which names the rank, step and chunk where it is broken.
+
+Data are followed as fingerprints: each rank's contribution to each chunk is a random 64-bit number, sums are sums, and a
+result is right if it is the sum of exactly the right contributions (a wrong one passes once in 2**64). What fails is
+followed again contribution by contribution, to say which one is missing or counted twice.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringwright.errors import InfeasibleError, ProgramError
+from ringwright.validity.declared import check_order, located
+from ringwright.validity.follow import Follower, placed, unfold
+from ringwright.validity.rules import RULES, Violation
+from ringwright.validity.trace import trace
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+
+__all__ = ["RULES", "Violation", "check", "placed", "require", "unfold"]
+MOST_STATE = 1 << 27
+
+
+def require(program: Program) -> Program:
+    """Return the program; raise ProgramError naming the first broken rule."""
+    found = check(program)
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        first = found[0]
+        where = ", ".join(f"{name} {number}" for name, number in first.place() if number >= 0)
+        raise ProgramError(f"{program.name} is not legal: {first.rule}: {first.message}{more}", where=where)
+    return program
+
+
+def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[Violation]:
+    """Return the broken rules of a program, ``most`` of them at the most; an empty list means legal.
+
+    With ``warnings`` also what is doubtful in a declared order. A declared order that cannot run is not followed further.
+    """
+    state_size = program.n_nodes * program.layout.slots
+    if state_size > MOST_STATE:
+        raise InfeasibleError(
+            f"{program.name} on {program.p} ranks has {state_size:,} slots; at most {MOST_STATE:,} can be checked",
+            remedy="check the same algorithm on fewer ranks",
+        )
+    doubts: list[Violation] = []
+    if program.lanes is not None:
+        order = check_order(program.lanes, most)
+        doubts = [each for each in order if each.severity != "error"] if warnings else []
+        found = [each for each in order if each.severity == "error"]
+        if any(each.rule in ("match", "deadlock") for each in found):
+            return [*found, *doubts][:most]
+        found += [located(program.lanes, each) for each in _follow(program, most)]
+    else:
+        found = _follow(program, most)
+    return [*found, *doubts][:most]
+
+
+def _follow(program: Program, most: int) -> list[Violation]:
+    found = Follower(program, most).follow()
+    if program.collective.reduces and (found or not program.collective.commutative):
+        found = trace(program, most) or found
+    return found

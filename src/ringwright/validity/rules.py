@@ -1,0 +1,45 @@
+"""The table of what makes a Program legal, and what a broken rule looks like."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+RULES = {
+    "range": "every rank and slot that a move names exists",
+    "self": "a send goes to another node, a copy stays at its own; a sum is made at either",
+    "aggregator": "only an aggregating node is contributed to, combines or emits",
+    "undefined": "a move reads only what is there",
+    "conflict": "in one step a slot is written once, or only added to",
+    "double": "each contribution is counted once",
+    "order": "where the operation does not commute, neighbours in rank order are combined",
+    "result": "every rank ends with every chunk that the collective promises it, whole",
+    "steps": "the declared number of steps is the number of steps",
+    "cost": "the bytes sent are the bytes declared",
+    "deadlock": "a declared order can be run to its end with the FIFO depth it declares",
+    "match": "both ends of a connection agree on what passes, in order",
+    "race": "a declared order covers every hazard of the data",
+}
+
+
+@dataclass(frozen=True)
+class Violation:
+    """A broken rule and its place; -1 where a number does not apply.
+
+    In a declared program ``step`` counts within the thread block that the message names, and ``chunk`` within the buffer.
+    ``severity`` is ``error`` or ``warning``: what may go wrong on some machine, or was not checked.
+    """
+
+    rule: str
+    message: str
+    rank: int = -1
+    step: int = -1
+    chunk: int = -1
+    severity: str = "error"
+
+    def __str__(self) -> str:
+        place = [f"{name} {number}" for name, number in self.place() if number >= 0]
+        return f"{self.rule}: {self.message}" + (f" ({', '.join(place)})" if place else "")
+
+    def place(self) -> tuple[tuple[str, int], ...]:
+        """Return rank, step and chunk by name."""
+        return ("rank", self.rank), ("step", self.step), ("chunk", self.chunk)
