@@ -9,7 +9,7 @@ Knobs: algorithm=None (a name forces one); paper=False (the published 2048 B of 
 Holds: the choice is that of release 5.1.0a1, flat or on hosts; all-to-all sends 32 messages at once (its throttle).
 Figure: no single number; the thresholds were derived on Myrinet and IBM SP (from memory, unconfirmed).
 Source: Gropp, Lusk, Thakur, EuroPVM/MPI 2005, doi 10.1007/11557265_6; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
-Declines: circ_graph, k_reduce_scatter_allgather, ccl (hands over to another library); collectives between two groups; scan.
+Declines: circ_graph, ccl (hands over to another library); collectives between two groups; scan.
 """
 
 from __future__ import annotations
@@ -77,6 +77,10 @@ def _multiplying(sizes: _Sizes, collective: Collective) -> Algorithm:
     return partial(recursive_multiplying, radix=sizes.radix)
 
 
+def _k_rabenseifner(sizes: _Sizes, collective: Collective) -> Algorithm:
+    return partial(rabenseifner, radix=sizes.radix)
+
+
 def _pairwise(sizes: _Sizes, collective: Collective) -> Algorithm:
     """Partners exchange where the number of ranks allows it; a reduce-scatter always goes round."""
     return partial(pairwise, xor=collective.op == "all-to-all" and collective.p & (collective.p - 1) == 0)
@@ -95,6 +99,7 @@ MENU: dict[tuple[str, str], Maker] = {
     ("all-reduce", "recursive_multiplying"): _multiplying,
     ("all-reduce", "recexch"): _multiplying,
     ("all-reduce", "reduce_scatter_allgather"): _is(rabenseifner),
+    ("all-reduce", "k_reduce_scatter_allgather"): _k_rabenseifner,
     ("all-reduce", "ring"): _is(ring),
     ("all-reduce", "tree"): _tree,
     ("all-gather", "recursive_doubling"): _is(recursive_doubling),
