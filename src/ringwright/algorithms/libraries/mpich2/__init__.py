@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ringwright.algorithms import hosts
 from ringwright.algorithms.blocks.binary_tree import binary_tree
@@ -36,6 +36,7 @@ from ringwright.algorithms.blocks.scatter_allgather import scatter_allgather
 from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.libraries.mpich2 import rules as by_rule
+from ringwright.algorithms.offers import spelled
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def mpich2(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    algorithm: str | None = None,
+    algorithm: str | Algorithm | None = None,
     paper: bool = False,
     rules: Tree | None = None,
     builtin: bool = True,
@@ -146,7 +147,8 @@ def mpich2(
 ) -> Program:
     """Return the program that MPICH would run, and in its knobs which one and who decided."""
     op = mpi_op(collective)
-    choice = _choice(op, collective, topology, algorithm=algorithm, paper=paper, rules=rules, builtin=builtin)
+    name = cast("str | None", spelled(algorithm))
+    choice = _choice(op, collective, topology, algorithm=name, paper=paper, rules=rules, builtin=builtin)
     short = by_rule.short_name(choice.name)
     radix = int(dict(choice.knobs).get("k", radix))
     maker = MENU.get((op.removesuffix("-block"), short))
