@@ -135,10 +135,12 @@ def test_blueconnect_on_48_nodes_of_4() -> None:
     assert 1 - pieces / leaders[1] > 0.18
 
 
-def test_the_search_over_factors_finds_the_machine() -> None:
-    topology = boxes(12, 4, nvlink=40e9, nic=100 * GBIT, nics=1)
-    collective = all_reduce(48, 48 * MB)
-    factors = [(48,), (2, 24), (4, 12), (8, 6), (3, 16), (24, 2), (12, 4)]
+@pytest.mark.parametrize("size_bytes", [1 << 20, 4 << 20, 48 << 20])
+def test_the_search_over_factors_finds_the_machine(size_bytes: int) -> None:
+    """With a port for each GPU. With one port a node, a single ring in host order fills it too, and is as good for large sizes."""
+    topology = boxes(12, 4, nvlink=40e9, nic=100 * GBIT)
+    collective = all_reduce(48, size_bytes)
+    factors = [(48,), (2, 24), (4, 12), (8, 6), (3, 16), (6, 8), (16, 3), (24, 2), (12, 4)]
     times = {each: time_s(blueconnect(collective, topology, factors=each), topology) for each in factors}
     assert min(times, key=times.__getitem__) == (4, 12)
 

@@ -107,12 +107,12 @@ nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> n
 }
 
 // Rates of flows that each use some resources; for one solve, without time.
-nb::object fair_rates(Input<int64_t> starts, Input<int32_t> ways, Input<double> capacity) {
+nb::object fair_rates(Input<int64_t> starts, Input<int32_t> ways, Input<int64_t> capacity) {
     require(starts.shape(0) > 0, "starts");
     const size_t flows = starts.shape(0) - 1, resources = capacity.shape(0);
     require_cuts(view(starts), flows, ways.shape(0), "starts");
     require_below(view(ways), resources, "ways");
-    std::vector<double> rates(flows);
+    std::vector<int64_t> rates(flows);
     {
         nb::gil_scoped_release unlocked;
         solve_once(view(starts), view(ways), view(capacity), rates);
