@@ -64,6 +64,7 @@ def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarra
     sizes = flat.size_bytes.tolist() + [0] * (n - flat.n_messages)
     delay = flat.delay.tolist() + [0] * (n - flat.n_messages)
     whole, links = machine.whole.tolist(), Paces(machine)
+    forks = _forks(flat)
     free = [0] * machine.n
     ready, tail = [0] * n, [0] * n
     start, end = [FOREVER] * n, [FOREVER] * n
@@ -103,6 +104,12 @@ def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarra
             continue  # the link is dead for good, and so is all behind this message
         free[hop] = stop + latency if machine.holds_latency else stop
         tail[message] = max(stop, tail[message]) + latency
+        for child in forks.get((message, at[message] - hop_starts[message]), ()):
+            start[child] = tail[child] = tail[message]
+            if hop_starts[child] == hop_starts[child + 1]:
+                finish(child, tail[child])
+            else:
+                heapq.heappush(queue, (tail[child] if whole[hops[hop_starts[child]]] else begin + latency, child))
         at[message] += 1
         if at[message] == hop_starts[message + 1]:
             finish(message, tail[message])
@@ -110,6 +117,16 @@ def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarra
             entry = tail[message] if whole[hops[at[message]]] else begin + latency
             heapq.heappush(queue, (entry, message))
     return np.array(start, np.int64), np.array(end, np.int64)
+
+
+def _forks(flat: Flat) -> dict[tuple[int, int], list[int]]:
+    """Return which messages branch off behind which hop of which message."""
+    found: dict[tuple[int, int], list[int]] = {}
+    if flat.branches is not None:
+        columns = (flat.branches.parent, flat.branches.hop, flat.branches.child)
+        for parent, hop, child in zip(*(column.tolist() for column in columns), strict=True):
+            found.setdefault((parent, hop), []).append(child)
+    return found
 
 
 class Paces:
