@@ -129,10 +129,10 @@ def gather(program: Program) -> Pieces:
     columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 7
     src, dst, size, adds, owner, reads, writes = columns
     steps = np.concatenate(step_of) if step_of else np.zeros(0, np.int32)
-    stream = np.full(messages, -1, np.int64) if streams else None
+    stream = np.full(messages, -1, np.int64)
     for begin, ids in streams:
         stream[begin : begin + len(ids)] = np.where(ids >= 0, ids + begin, -1)
-    return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes, stream)
+    return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes, stream if streams else None)
 
 
 def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:

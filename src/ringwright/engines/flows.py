@@ -202,7 +202,7 @@ class _Loop:
             part = self._connected(self.touched.popitem()[0])
             if not part:
                 continue
-            free = {}
+            free: dict[int, int] = {}
             for number in part:
                 each = self.classes[number]
                 each.advance(now)
