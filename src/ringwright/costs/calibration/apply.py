@@ -9,6 +9,7 @@ those outside: an oversubscribed spine stays oversubscribed.
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration.record import Calibration, Link
@@ -20,21 +21,48 @@ if TYPE_CHECKING:
 
 def calibrated(topology: Topology, calibration: Calibration) -> Topology:
     """Return the topology with the calibrated numbers; what a calibration does not hold stays as it was."""
-    rate, latency_s = topology.rate.copy(), topology.latency_s.copy()
-    message_s = dict(topology.message_s)
+    changed = _Changed(topology, topology.rate.copy(), topology.latency_s.copy(), dict(topology.message_s))
     near, far = _neighbours(topology)
-    inside = _way(topology, near) if near is not None else None
     kept: set[int] = set()
-    if inside is not None and calibration.inside is not None:
-        kept = set(topology.link_class[inside].tolist())
-        _scale(topology, rate, latency_s, message_s, inside, kept, calibration.inside, 1)
+    if near is not None and calibration.inside is not None:
+        way = _way(topology, near)
+        kept = set(topology.link_class[way].tolist())
+        changed.scale(way, kept, calibration.inside, 1)
     if far is not None and calibration.outside is not None:
         way = _way(topology, far)
         classes = set(topology.link_class[way].tolist())
-        _scale(topology, rate, latency_s, message_s, way, classes - kept or classes, calibration.outside, _ways(topology))
+        changed.scale(way, classes - kept or classes, calibration.outside, _cards(topology))
     return dataclasses.replace(
-        topology, rate=rate, latency_s=latency_s, message_s=message_s, provenance=calibration.provenance
+        topology,
+        rate=changed.rate,
+        latency_s=changed.latency_s,
+        message_s=changed.message_s,
+        provenance=calibration.provenance,
     )
+
+
+@dataclass
+class _Changed:
+    """The arrays of a topology while they are scaled."""
+
+    topology: Topology
+    rate: np.ndarray
+    latency_s: np.ndarray
+    message_s: dict[str, float]
+
+    def scale(self, way: np.ndarray, classes: set[int], link: Link, share: int) -> None:
+        """Give some classes the numbers of a link; ``share`` of them together have its rate."""
+        import numpy as np
+
+        top, numbers = self.topology, sorted(classes)
+        chosen = np.isin(top.link_class, numbers)
+        on_way = way[np.isin(top.link_class[way], numbers)]
+        before_s = float(top.latency_s[on_way].sum())
+        wanted_s = max(link.latency_s - float(top.latency_s[way].sum()) + before_s, 0.0)
+        factor = wanted_s / before_s if before_s else 0.0
+        self.latency_s[chosen] = top.latency_s[chosen] * factor if before_s else wanted_s / len(on_way)
+        self.rate[chosen] = top.rate[chosen] * (link.rate_bytes_per_s / share / float(top.rate[on_way].min()))
+        self.message_s |= {top.classes[number]: link.message_s for number in numbers}
 
 
 def _neighbours(topology: Topology) -> tuple[int | None, int | None]:
@@ -57,31 +85,8 @@ def _way(topology: Topology, rank: int) -> np.ndarray:
     return links
 
 
-def _ways(topology: Topology) -> int:
+def _cards(topology: Topology) -> int:
     """Return the network cards of a node, or its ranks where none are drawn."""
     hosts = 1 if topology.hosts is None else int(topology.hosts.max()) + 1
     cards = int((topology.kinds == NIC).sum())
     return max(1, round((cards or topology.n_ranks) / hosts))
-
-
-def _scale(
-    topology: Topology,
-    rate: np.ndarray,
-    latency_s: np.ndarray,
-    message_s: dict[str, float],
-    way: np.ndarray,
-    classes: set[int],
-    link: Link,
-    share: int,
-) -> None:
-    """Scale the links of some classes in place."""
-    import numpy as np
-
-    chosen = np.isin(topology.link_class, sorted(classes))
-    on_way = way[np.isin(topology.link_class[way], sorted(classes))]
-    others_s = float(topology.latency_s[way].sum() - topology.latency_s[on_way].sum())
-    before_s = float(topology.latency_s[on_way].sum())
-    wanted_s = max(link.latency_s - others_s, 0.0)
-    latency_s[chosen] = latency_s[chosen] * (wanted_s / before_s) if before_s else wanted_s / len(on_way)
-    rate[chosen] *= link.rate_bytes_per_s / share / float(topology.rate[on_way].min())
-    message_s |= {topology.classes[number]: link.message_s for number in sorted(classes)}

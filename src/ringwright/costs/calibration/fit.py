@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations, product
+from itertools import product
 from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration.record import Calibration, Link
+from ringwright.costs.calibration.search import descend
 from ringwright.costs.nccl.boxes import Box, placed
 from ringwright.costs.nccl.timing import COLUMNS, Forced, stages
 from ringwright.errors import UsageError
@@ -43,7 +44,8 @@ class Measured:
 
     def at(self, places: Sequence[int]) -> Measured:
         """Return some of its sizes."""
-        sizes, times = (tuple(column[place] for place in places) for column in (self.sizes_bytes, self.times_s))
+        sizes = tuple(self.sizes_bytes[place] for place in places)
+        times = tuple(self.times_s[place] for place in places)
         return Measured(self.op, self.fabric, self.release, sizes, times, self.forced)
 
 
@@ -67,14 +69,12 @@ def times_s(calibration: Calibration, measured: Measured) -> np.ndarray:
     import numpy as np
 
     links = (calibration.inside, calibration.outside)
-    numbers = [
-        (link.latency_s, link.message_s, link.rate_bytes_per_s) if link else (0.0, 0.0, 1e18) for link in links
-    ]
+    numbers = [(link.latency_s, link.message_s, link.rate_bytes_per_s) if link else (0.0, 0.0, 1e18) for link in links]
     machine = _machines(np.log(np.maximum(np.array([numbers[0] + numbers[1]]), 1e-18)))
     return _design([measured]).predicted_s(machine)[:, 0]
 
 
-def ratio_error(predicted_s: np.ndarray, measured_s: np.ndarray) -> float:
+def ratio_error(predicted_s: np.ndarray | Sequence[float], measured_s: np.ndarray | Sequence[float]) -> float:
     """Return the geometric mean of max(t_sim/t, t/t_sim) less one."""
     import numpy as np
 
@@ -167,27 +167,5 @@ def _search(design: _Design, expected: np.ndarray, high: np.ndarray) -> np.ndarr
     starts = np.array([(a, 1.0, b, c, e, d) for a, b, c, d, e in scales])
     starts = np.clip(expected + np.log(starts), low, high)
     best = np.argsort(loss(starts), kind="stable")[:6]
-    ends = [_downhill(loss, starts[place], low, high) for place in best]
+    ends = [descend(loss, starts[place], low, high) for place in best]
     return min(ends, key=lambda end: float(loss(end[None])[0]))
-
-
-def _downhill(loss: object, start: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
-    """Return the end of a pattern search: the best of all single and paired steps, a smaller step where none helps."""
-    import numpy as np
-
-    unit = np.eye(len(start))
-    pairs = [unit[i] + sign * unit[j] for i, j in combinations(range(len(start)), 2) for sign in (1, -1)]
-    ways = np.array([*unit, *pairs])
-    ways = np.concatenate((ways, -ways))
-    here, value, step = start, float(loss(start[None])[0]), 1.0  # type: ignore[operator]
-    for _ in range(400):
-        candidates = np.clip(here + ways * step, low, high)
-        values = loss(candidates)  # type: ignore[operator]
-        place = int(values.argmin())
-        if values[place] < value - 1e-9:
-            here, value, step = candidates[place], float(values[place]), min(1.0, step * 1.3)
-            continue
-        step *= 0.6
-        if step < 1e-3:
-            break
-    return here

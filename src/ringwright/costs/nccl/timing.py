@@ -16,7 +16,9 @@ What is modelled, and where it comes from in NVIDIA/nccl:
   With cards equally far from all GPUs (PHB or worse) the search finds equal channels: one GPU sends all.
 - Tree: up and down through a chain of GPUs and floor(lg N) levels with one chunk, then a chunk a beat. A node sends twice
   the data (once for two nodes).
-- NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/g)/0.85 of NVLink for g GPUs.
+- NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/g)/0.85 of NVLink
+  for g GPUs.
+- LL and LL128 pass a chunk on line by line within a node; Simple, and every network hop, when it is there.
 - All-to-all: direct messages to all peers, in 128 KiB pieces through the network.
 
 Left out: congestion in the fabric, stragglers, rendezvous thresholds of a transport, loading of kernels at first use.
@@ -256,4 +258,4 @@ def _times(count: float, row: Row) -> Row:
 
 
 def _sum(rows: tuple[Row, ...]) -> Row:
-    return tuple(sum(column) for column in zip(*rows, strict=True))  # type: ignore[return-value]
+    return tuple(sum(column) for column in zip(*rows, strict=True))
