@@ -38,10 +38,10 @@ def star(p: int, rate: float = 1e10, latency_s: float = 1e-6) -> Topology:
     return build(f"star:{p}", p, 1, [(rank, p, rate, latency_s) for rank in range(p)])
 
 
-def tree(ranks: int, parents: Sequence[int], attached: Sequence[int]) -> Topology:
+def tree(ranks: int, parents: Sequence[int], attached: Sequence[int], latency_s: float = 1e-6) -> Topology:
     """Switches in a tree by ``parents`` (the first is the root), rank r below switch ``attached[r]``."""
-    links = [(ranks + child, ranks + parent, 1e10, 1e-6) for child, parent in enumerate(parents) if parent >= 0]
-    links += [(rank, ranks + switch, 1e10, 1e-6) for rank, switch in enumerate(attached)]
+    links = [(ranks + child, ranks + parent, 1e10, latency_s) for child, parent in enumerate(parents) if parent >= 0]
+    links += [(rank, ranks + switch, 1e10, latency_s) for rank, switch in enumerate(attached)]
     return build("tree", ranks, len(parents), links)
 
 
@@ -60,14 +60,14 @@ def racks(
 def boxes(
     n: int, g: int, *, nvlink: float, nic: float, nics: int | None = None, alpha: float = 1e-6, network: float = 2e-6
 ) -> Topology:
-    """``n`` boxes of ``g`` GPUs on an inner switch, with ``nics`` NICs each (g) on one wide switch."""
+    """``n`` boxes of ``g`` GPUs on an inner switch, with ``nics`` NICs each (g), close to as many GPUs, on one wide switch."""
     p, nics = n * g, g if nics is None else nics
     first_nic, inner = p, p + n * nics
     links = [(rank, inner + rank // g, nvlink, alpha) for rank in range(p)]
     for box in range(n):
         ports = [first_nic + box * nics + port for port in range(nics)]
-        if nics == g:
-            links += [(box * g + port, ports[port], nic * 4, alpha / 2) for port in range(g)]
+        if nics > 1:
+            links += [(box * g + gpu, ports[gpu * nics // g], nic * 4, alpha / 2) for gpu in range(g)]
         else:
             links += [(inner + box, port, nic * 4, alpha / 2) for port in ports]
         links += [(port, inner + n, nic, network / 2) for port in ports]

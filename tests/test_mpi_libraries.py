@@ -13,6 +13,7 @@ from tests.test_blocks import assert_right
 
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
+from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.algorithms.libraries.mpich2 import MENU as MPICH_MENU
@@ -25,8 +26,13 @@ from ringwright.algorithms.libraries.open_mpi import rules as ompi_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
 from ringwright.collective import Collective
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
+from ringwright.engines import events
+from ringwright.engines import machine as machines
+from ringwright.engines.flat import flatten
 from ringwright.errors import UsageError
+from ringwright.fabrics.full import full
 from ringwright.sources.mpich_json import parse_mpich_json
+from ringwright.studies import registry
 from ringwright.topology import Topology
 from ringwright.validity import check
 
@@ -132,7 +138,7 @@ def test_open_mpi_follows_rules_and_placement() -> None:
     assert open_mpi(given, machine(range(6))).knobs["algorithm"] == "basic_linear"  # disjoint: below 1 MiB
     assert open_mpi(given, machine(range(6)), disjoint=False).knobs["algorithm"] == "binary_tree"
     assert open_mpi(given, algorithm="chain", fanout=3).knobs["fanout"] == 3
-    assert open_mpi(collective("all-to-all", 9, 4), algorithm="linear_sync", max_requests=2).n_steps == 4
+    assert open_mpi(collective("all-to-all", 9, 4), algorithm="linear_sync", max_requests=2).cost.messages == 4
 
 
 @pytest.mark.parametrize("op", ["all-reduce", "reduce", "reduce-scatter"])
@@ -250,3 +256,79 @@ def test_staging_has_a_best_block_between_the_ends() -> None:
     best = times.index(min(times))
     assert 0 < best < len(times) - 1
     assert abs((1 << (10 + best)) / np.sqrt((1 << 24) * 5e-6 * 20e9) - 1) < 0.5
+
+
+# --------------------------------------------------------------------------------------------------- against the models
+def seconds(program: Any, topology: Topology) -> float:
+    made = machines.machine(topology)
+    return events.run(flatten(program, made), made).time_ps * 1e-12
+
+
+@pytest.mark.parametrize("p", [4, 8, 16])
+def test_crossovers_are_where_the_closed_forms_cross(p: int) -> None:
+    """Times grow with the size along a line; where two lines cross, simulated and declared agree within 1 %."""
+    alpha_s, beta_s = 2e-6, 1e-10
+    ideal = full(p, rate=1 / beta_s, latency_s=alpha_s)
+    lines, declared = [], []
+    for algorithm in (recursive_doubling, rabenseifner, ring):
+        sizes = (4 * p * 64, 4 * p * 6400)
+        programs = [algorithm(Collective("all-reduce", range(p), size)) for size in sizes]
+        times = [seconds(program, ideal) for program in programs]
+        slope = (times[1] - times[0]) / (sizes[1] - sizes[0])
+        lines.append((times[0] - slope * sizes[0], slope))
+        cost = programs[1].cost
+        declared.append((cost.messages * alpha_s, cost.path_bytes * beta_s / sizes[1]))
+    rd, rab, round_trip = lines
+    assert (rab[0] - rd[0]) / (rd[1] - rab[1]) == pytest.approx(
+        (declared[1][0] - declared[0][0]) / (declared[0][1] - declared[1][1]), rel=0.01
+    )
+    assert (round_trip[0] - rd[0]) / (rd[1] - round_trip[1]) == pytest.approx(
+        (declared[2][0] - declared[0][0]) / (declared[0][1] - declared[2][1]), rel=0.01
+    )
+    assert round_trip[1] == pytest.approx(rab[1], rel=0.01)  # the same bytes, so that they never cross
+    assert declared[0] == pytest.approx((np.log2(p) * alpha_s, np.log2(p) * beta_s))
+
+
+def test_many_leaders_pay_off_where_the_paper_says() -> None:
+    """64 nodes of 28 ranks, 100 Gb/s a node: more than twice as fast from 64 KiB to 2 MiB, little at 256 B,
+    where a rank that has to look after several leaders loses what they gain."""
+    hosts = [node for node in range(64) for _ in range(28)]
+    alpha_s, wire_s, copy_s, add_s = 2e-6, 1 / 12.5e9, 1 / 8e9, 1 / 4e9
+
+    def price(size: int, leaders: int) -> float:
+        program = mvapich(Collective("all-reduce", range(64 * 28), size), hosts=hosts, leaders=leaders)
+        inside, between = program.cost.terms[0], program.cost.terms[1:]
+        network_s = sum(term.messages * alpha_s + term.size_bytes * leaders * wire_s for term in between)
+        return 2 * size * copy_s + inside.messages * leaders * 2e-7 + network_s + program.cost.reduced_bytes * add_s
+
+    for size in (1 << 16, 1 << 18, 1 << 21):
+        assert price(size, 1) > 2 * min(price(size, leaders) for leaders in (4, 8, 16))
+    assert price(256, 1) < 1.1 * min(price(256, leaders) for leaders in (4, 8, 16))
+
+
+def test_between_nodes_the_library_sees_one_rank_per_host() -> None:
+    hosts = [0, 0, 1, 1, 2, 2, 3, 3]
+    program = two_level(Collective("broadcast", range(8), 64), machine(hosts), outer=open_mpi)
+    assert_right(program)
+    seen = open_mpi(Collective("broadcast", [0, 2, 4, 6], 64), machine(hosts))
+    assert seen.knobs["algorithm"] == "basic_linear"
+    assert program.n_steps == seen.n_steps + 1
+
+
+@pytest.mark.parametrize(
+    ("spelling", "op"),
+    [
+        ("open-mpi:algorithm=ring", "all-reduce"),
+        ("open-mpi:algorithm=recursive_doubling", "all-reduce"),
+        ("open-mpi:algorithm=recursive-doubling", "all-reduce"),
+        ("open-mpi:algorithm=4", "all-reduce"),
+        ("mpich2:algorithm=ring", "all-reduce"),
+        ("mpich2:paper=true", "all-reduce"),
+        ("mvapich:leaders=2:outer=rabenseifner:hosts=0x0x1x1x2x2", "all-reduce"),
+        ("scatter-allgather:gather=ring", "broadcast"),
+        ("nonoverlapping:inner=knomial:outer=open-mpi", "all-reduce"),
+    ],
+)
+def test_knobs_as_they_come_from_a_command_line(spelling: str, op: str) -> None:
+    _, algorithm, knobs = registry.algorithm(spelling)
+    assert_right(algorithm(Collective(op, range(6), 4 * 36), **knobs))

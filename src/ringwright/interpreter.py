@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.errors import ProgramError
-from ringwright.program import ADDING
+from ringwright.program import ADDING, Op
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
-    from ringwright.program import Program, Step
+    from ringwright.program import Block, Program, Step
 
 Buffers = list[dict[int, np.ndarray]]  # per node: slot -> elements
 
@@ -113,6 +113,17 @@ def _step(program: Program, state: Buffers, step: Step, number: int) -> None:
                         where=f"rank {src}, step {number}, chunk {chunk + further}",
                     )
                 arriving.append((dst, to + further, block.op in ADDING, state[src][chunk + further]))
+    for block in step.blocks:
+        if block.op is Op.EMIT:
+            _release(state, block)
     for dst, slot, adds, values in arriving:
         present = state[dst].get(slot) if adds else None
         state[dst][slot] = values.copy() if present is None else combine(present, values)
+
+
+def _release(state: Buffers, block: Block) -> None:
+    """Empty what a switch has sent out: its slots are for the next."""
+    src, _, chunk, _ = block.arrays()
+    for node, slot in zip(src.tolist(), chunk.tolist(), strict=True):
+        for further in range(block.span):
+            state[node].pop(slot + further, None)

@@ -33,7 +33,7 @@ class Op(IntEnum):
     COPY = 2  # as SEND, within one node
     CONTRIBUTE = 3  # as REDUCE, into an aggregating node (its first contribution sets the slot)
     COMBINE = 4  # one aggregating node's partial result into another's
-    EMIT = 5  # an aggregating node's result to one member, to its parent, or to a multicast set
+    EMIT = 5  # an aggregating node's result to a member, its parent, or a multicast set; the slot is free afterwards
     DELIVER = 6  # the result into the rank's own buffer
 
 

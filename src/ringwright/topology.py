@@ -128,7 +128,7 @@ class Topology:
         import numpy as np
 
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
-        nodes = (self.paths or self._search.paths)(src, dst)
+        nodes = self._ways(src, dst)
         here, there = nodes[:, :-1].reshape(-1), nodes[:, 1:].reshape(-1)
         steps = (there >= 0) & (here >= 0)
         links = self.link_ids(here[steps], there[steps])
@@ -136,6 +136,22 @@ class Topology:
         if (links < 0).any() or ((lengths == 0) & (src != dst)).any():
             self._no_route(src, dst, lengths)
         return np.concatenate(([0], np.cumsum(lengths))), links
+
+    def _ways(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return the nodes on the way of each pair: the fabric's own routes between ranks, a search where a switch is an end."""
+        import numpy as np
+
+        if self.paths is None:
+            return self._search.paths(src, dst)
+        between = (src < self.n_ranks) & (dst < self.n_ranks)
+        if between.all():
+            return self.paths(src, dst)
+        found = self._search.paths(src[~between], dst[~between])
+        ranks = self.paths(src[between], dst[between]) if between.any() else found[:0]
+        nodes = np.full((len(src), max(found.shape[1], ranks.shape[1])), UNREACHED, np.int64)
+        nodes[~between, : found.shape[1]] = found
+        nodes[between, : ranks.shape[1]] = ranks
+        return nodes
 
     def _no_route(self, src: np.ndarray, dst: np.ndarray, lengths: np.ndarray) -> None:
         import numpy as np
@@ -176,6 +192,17 @@ class Topology:
         order = np.argsort(links, kind="stable")
         starts = np.searchsorted(links[order], np.arange(self.n_links + 1))
         return starts, owner[order]
+
+    def starting_at(self, time_s: float) -> Topology:
+        """Return the machine with its clock set to that time: what has happened holds from the start, the rest comes later."""
+        past: dict[tuple[str, int, str], Fault] = {}
+        coming: list[Fault] = []
+        for fault in self.faults:
+            if fault.time_s <= time_s:
+                past[fault.kind, fault.target, fault.field] = dataclasses.replace(fault, time_s=0.0)
+            else:
+                coming.append(dataclasses.replace(fault, time_s=fault.time_s - time_s))
+        return dataclasses.replace(self, faults=(*past.values(), *coming))
 
     def at(self, time_s: float) -> Topology:
         """Return the machine as the faults have made it at that time."""

@@ -19,11 +19,18 @@ Algorithm = Callable[..., "Program"]
 Axis = tuple[int, int, int]
 
 
+def later(steps: Iterable[Step], by: int) -> Iterator[Step]:
+    """Yield ``by`` steps in which nothing moves, then the given ones."""
+    yield from (Step(()) for _ in range(by))
+    yield from steps
+
+
 def beside(*phases: Iterable[Step]) -> Iterator[Step]:
     """Yield the steps of several programs side by side: their first steps together, then their second, ..."""
     for steps in zip_longest(*phases):
         present = [step for step in steps if step is not None]
-        yield Step(tuple(block for step in present for block in step.blocks), present[0].label)
+        label = next((step.label for step in present if step.blocks), present[0].label)
+        yield Step(tuple(block for step in present for block in step.blocks), label)
 
 
 def lift(

@@ -64,7 +64,7 @@ class Follower:
         self.found.append(Violation(rule, message, rank, step, chunk))
 
     def _step(self, step: Step, number: int) -> None:
-        writes, values, adds = [], [], []
+        writes, values, adds, sent_out = [], [], [], []
         for block in step.blocks:
             legal = self._shape(block, number)
             if legal is None:
@@ -79,7 +79,11 @@ class Follower:
                 self.moved += len(away)
             writes.append(dst * self.slots + to)
             values.append(self.value[read])
+            if block.op is Op.EMIT:
+                sent_out.append(read)
             adds.append(np.full(len(src), block.op in ADDING))
+        for read in sent_out:  # a switch's slots are free again once they are sent out
+            self.value[read], self.there[read] = 0, False
         if writes:
             self._write(np.concatenate(writes), np.concatenate(values), np.concatenate(adds), number)
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ringwright.program import ADDING
+from ringwright.program import ADDING, Op
 from ringwright.validity.follow import placed, unfold
 from ringwright.validity.rules import Violation
 
@@ -35,11 +35,15 @@ def trace(program: Program, most: int) -> list[Violation]:
 def _trace_step(
     program: Program, held: dict[tuple[int, int], Counter[tuple[int, int]]], step: Step, number: int
 ) -> Iterator[Violation]:
-    arriving = []
+    arriving, sent_out = [], []
     for block in step.blocks:
         for src, dst, chunk, to in zip(*(column.tolist() for column in unfold(block)), strict=True):
             if (src, chunk) in held:
                 arriving.append(((dst, to), block.op in ADDING, held[src, chunk]))
+                if block.op is Op.EMIT:
+                    sent_out.append((src, chunk))
+    for place in sent_out:
+        held.pop(place, None)
     for (rank, slot), adds, values in arriving:
         present = held.get((rank, slot)) if adds else None
         if present is None:

@@ -3,7 +3,8 @@
 Idea: every rank sends each of the others what is meant for it, straight, many at a time.
 Cost: all-gather, reduce-scatter, all-to-all ceil((p-1)/w) rounds of w messages: alpha each round, (p-1)/p n beta in all.
 Knobs: window=0 messages at once (all; Open MPI's linear_sync and MPICH's scattered limit them, to 32 in MPICH).
-Holds: no byte travels further than once; every rank starts with its next neighbour, so that no target is hit by all.
+Holds: no byte travels further than once; every rank starts with its next neighbour, so that no target is hit by all. With a
+    window a rank has as many places for what comes in, and a message waits until the one before it is put away.
 Figure: none; a building block.
 Source: open-mpi/ompi coll/tuned algorithms 1 and 4 of alltoall, 8 of allgather; pmodels/mpich ``scattered``.
 Declines: reductions that keep the order of the ranks.
@@ -11,14 +12,15 @@ Declines: reductions that keep the order of the ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.errors import UsageError
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing, turn
+from ringwright.program import Block, Cost, Layout, Op, Program, Step, Term, constant, cut, explicit, nothing, turn
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -36,16 +38,34 @@ def direct(collective: Collective, topology: Topology | None = None, *, window: 
         raise UsageError(f"a window of {window} messages", remedy="0 sends all at once")
     if collective.p == 1:
         return nothing("direct", collective, window=window)
+    return in_rounds("direct", collective, lambda by: towards(collective, by), window)
+
+
+# ----------------------------------------------------------------------------------------------------------- in rounds
+def in_rounds(
+    name: str, collective: Collective, towards: Callable[[int], Block], window: int, **knobs: object
+) -> Program:
+    """Return the program of p-1 exchanges ``towards(1)``, ``towards(2)``, ..., ``window`` of them a round (0: all)."""
     peers = collective.p - 1
-    rounds = -(-peers // (window or peers))
+    width = min(window or peers, peers)
+    rounds = -(-peers // width)
+    waits = rounds > 1 and not collective.reduces  # a reduction waits anyway: all add to one block
     return Program(
-        "direct", collective, cut(collective), lambda: _steps(collective, window or peers), rounds,
-        exchange_cost(collective, rounds), knobs={"window": window},
+        name, collective, _places(collective, width) if waits else cut(collective),
+        lambda: _steps(collective, towards, width, waits), rounds + waits, _cost(collective, rounds),
+        knobs={"window": window, **knobs},
     )  # fmt: skip
 
 
-def exchange_cost(collective: Collective, rounds: int) -> Cost:
-    """Return what it costs when every pair talks once, in so many rounds."""
+def _places(collective: Collective, width: int) -> Layout:
+    """Return the layout with ``width`` further slots, each as large as the largest block."""
+    plain = cut(collective)
+    largest = int(np.argmax(plain.chunk_bytes))
+    template = np.concatenate((np.arange(plain.n_chunks), np.full(width, largest)))
+    return replace(plain, n_slots=plain.n_chunks + width, template=template)
+
+
+def _cost(collective: Collective, rounds: int) -> Cost:
     p = collective.p
     share = collective.size_bytes * (p - 1) / p
     sent = float(collective.size_bytes) * (p - 1)
@@ -55,10 +75,23 @@ def exchange_cost(collective: Collective, rounds: int) -> Cost:
     return Cost((Term(rounds, share),), sent, share if collective.reduces else 0.0, is_even=is_even(collective, 1))
 
 
-def _steps(collective: Collective, window: int) -> Iterator[Step]:
-    for first in range(1, collective.p, window):
-        ways = range(first, min(first + window, collective.p))
-        yield Step(tuple(towards(collective, by) for by in ways), collective.op)
+def _steps(collective: Collective, towards: Callable[[int], Block], width: int, waits: bool) -> Iterator[Step]:
+    arrived: list[Block] = []
+    for first in range(1, collective.p, width):
+        blocks = [towards(by) for by in range(first, min(first + width, collective.p))]
+        if not waits:
+            yield Step(tuple(blocks), collective.op)
+            continue
+        slots = [constant(collective.n_blocks + place) for place in range(len(blocks))]
+        coming = [replace(block, to=slot) for block, slot in zip(blocks, slots, strict=True)]
+        yield Step((*arrived, *coming), collective.op)
+        # What has come is put away while the next round is under way.
+        arrived = [
+            Block(Op.COPY, block.shape, block.dst, block.dst, slot, block.chunk)
+            for block, slot in zip(blocks, slots, strict=True)
+        ]
+    if arrived:
+        yield Step(tuple(arrived), "put away")
 
 
 def towards(collective: Collective, by: int) -> Block:

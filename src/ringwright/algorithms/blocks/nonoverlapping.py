@@ -40,7 +40,7 @@ def nonoverlapping(
     require_op("nonoverlapping", collective, OPS)
     if collective.p == 1:
         return nothing("nonoverlapping", collective)
-    ranks, n, dtype = range(collective.p), collective.size_bytes, collective.dtype
+    ranks, n, dtype = collective.group, collective.size_bytes, collective.dtype
     first = inner(
         Collective("reduce", ranks, n, dtype, collective.reduce_op, commutative=collective.commutative), topology
     )

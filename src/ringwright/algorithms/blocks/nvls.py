@@ -3,7 +3,7 @@
 Idea: every rank heads one chunk. It reads the sum of all ranks' chunks through the switch, which adds on the way, and stores it
     through the switch, which copies it to all. Each link carries the data once instead of twice.
 Cost: all-reduce 2 alpha + n (p+1)/p beta on a rank's link; reduce-scatter and all-gather one pass each.
-Knobs: none.
+Knobs: segments (16 at the most, of 128 KiB at the least), so that adding and spreading overlap.
 Holds: a rank sends its data once, and its own chunk's result once.
 Figure: algbw = B p/(p+1) for a link of B (nccl-tests, pull request 239).
 Source: NCCL 2.17 and later, src/device/all_reduce.h; the CUDA multicast objects.
@@ -25,9 +25,12 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
+MOST_SEGMENTS = 16
+SEGMENT_BYTES = 128 << 10
+WINDOW = 2  # segments in the switch at once: a rank starts the next when an earlier one has left
 
 
-def nvls(collective: Collective, topology: Topology | None = None) -> Program:
+def nvls(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
     """Return the program of a collective inside one switch domain."""
     if collective.op not in OPS:
         raise UsageError(f"nvls does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
@@ -37,39 +40,54 @@ def nvls(collective: Collective, topology: Topology | None = None) -> Program:
     domains = switch_domains(collective, topology)
     if len(domains) > 1:
         raise UsageError("nvls works inside one switch domain", remedy="--algorithm nvls-tree")
-    halves = 2 if collective.op == "all-reduce" else 1
-    chunk = float(cut(collective, p if collective.n_blocks == 1 else 1).chunk_bytes.max(initial=0))
     size = float(collective.size_bytes)
+    pieces = segments or max(1, min(MOST_SEGMENTS, int(size // p // SEGMENT_BYTES)))
+    parts = pieces * (p if collective.n_blocks == 1 else 1)
+    layout = cut(collective, parts, copies=2)
+    both = collective.op == "all-reduce"
     # A contribution of everything and a result of one chunk on the way up; the other way round on the way down.
-    sent = {"all-reduce": size * (2 * p + 2), "reduce-scatter": size * (p + 1), "all-gather": size * (p + 1)}[
-        collective.op
-    ]
-    layout = cut(collective, p if collective.n_blocks == 1 else 1, copies=2)
-    path = (Term(halves, chunk * (p + 1)),)
+    sent = size * (2 * p + 2 if both else p + 1)
+    path = float(layout.chunk_bytes.max(initial=0)) * pieces * (p + 1)
     return Program(
-        "nvls",
-        collective,
-        layout,
-        lambda: _steps(collective),
-        2 * halves,
-        Cost(path, sent),
-        aggregators=(domains[0][0],),
-    )
+        "nvls", collective, layout, lambda: _steps(collective, pieces), 2 * (pieces + both),
+        Cost((Term(2 if both else 1, path),), sent), aggregators=(domains[0][0],), knobs={"segments": pieces},
+    )  # fmt: skip
 
 
-def _steps(collective: Collective) -> Iterator[Step]:
-    """Node p is the switch; its second set of slots holds results on their way to all."""
-    p = collective.p
-    here, switch, spread = turn(p), constant(p), Affine(((1, 0, p, 1), (0, 0, 1, 0)))
-    every, second = Affine(((0, 0, 1, 0), (1, 0, p, 1))), Affine(((1, 0, p, 1),), p)
-    if collective.op != "all-gather":
-        yield Step((Block(Op.CONTRIBUTE, (p, p), spread, switch, every),), "reduce")
-        yield Step((Block(Op.EMIT, (p,), switch, here, here),), "reduce")
-    if collective.op != "reduce-scatter":
-        copies = Affine(((1, 0, p, 1),), p)
-        yield Step((Block(Op.CONTRIBUTE, (p,), here, switch, here, second),), "multicast")
-        chunk = Affine(((0, 0, 1, 0), *copies.digits), p)
-        yield Step((Block(Op.EMIT, (p, p), switch, spread, chunk, every, multicast=True),), "multicast")
+def _steps(collective: Collective, pieces: int) -> Iterator[Step]:
+    """Segments follow each other: while one is spread, the next is added. Node p is the switch."""
+    both = collective.op == "all-reduce"
+    for turn_ in range(pieces + both):
+        up, down = [], []
+        if turn_ < pieces and collective.op != "all-gather":
+            _add(collective.p, pieces, turn_, up, down)
+        following = turn_ - both
+        if following >= 0 and collective.op != "reduce-scatter":
+            _spread(collective.p, pieces, following, up, down)
+        yield Step(tuple(up), "to the switch")
+        yield Step(tuple(down), "from the switch")
+
+
+def _add(p: int, pieces: int, segment: int, up: list[Block], down: list[Block]) -> None:
+    """Every rank gives its part of every head's chunk; each head takes the sum of its own."""
+    switch, rank = constant(p), Affine(((1, 0, p, 1), (0, 0, 1, 0)))
+    chunk, there = (Affine(((0, 0, 1, 0), (1, 0, p, pieces)), at) for at in (segment, segment % WINDOW))
+    up.append(Block(Op.CONTRIBUTE, (p, p), rank, switch, chunk, there))
+    taken, mine = (Affine(((1, 0, p, pieces),), at) for at in (segment % WINDOW, segment))
+    down.append(Block(Op.EMIT, (p,), switch, turn(p), taken, mine))
+
+
+def _spread(p: int, pieces: int, segment: int, up: list[Block], down: list[Block]) -> None:
+    """Each head gives its result into the second set of slots, and the switch copies it to all.
+
+    On a channel of its own: a message that also held the next segment's contributions would wait for both.
+    """
+    switch, second = constant(p), p * pieces + segment % WINDOW
+    mine, there = (Affine(((1, 0, p, pieces),), at) for at in (segment, second))
+    up.append(Block(Op.CONTRIBUTE, (p,), turn(p), switch, mine, there, channel=1))
+    rank, digits = Affine(((1, 0, p, 1), (0, 0, 1, 0))), ((0, 0, 1, 0), (1, 0, p, pieces))
+    held, chunk = Affine(digits, second), Affine(digits, segment)
+    down.append(Block(Op.EMIT, (p, p), switch, rank, held, chunk, channel=1, multicast=True))
 
 
 def switch_domains(collective: Collective, topology: Topology | None) -> list[tuple[int, list[int]]]:

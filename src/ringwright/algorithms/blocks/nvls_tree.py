@@ -12,14 +12,14 @@ Declines: all but all-reduce; fabrics without an aggregating switch per host; do
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ringwright.algorithms.blocks.nvls import switch_domains
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
-from ringwright.algorithms.compose import beside, embed
+from ringwright.algorithms.compose import beside, embed, later
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 OPS = ("all-reduce",)
 MOST_SEGMENTS = 8
 SEGMENT_BYTES = 128 << 10
+RESULTS = 2  # channel of results: a message must not wait for contributions that follow
 
 
 def nvls_tree(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
@@ -77,42 +78,56 @@ class _Plan:
     def program(self) -> Program:
         """Return the program of the plan."""
         size, heads, domains = float(self.collective.size_bytes), self.heads, len(self.members)
-        between = max((tree.n_steps(self.pieces) for tree in self.trees), default=0)
-        inside = size * (heads + 1) / heads
-        path = (Term(2, inside, "nvlink"), Term(between, 2 * size / heads, "nic"))
+        between = 2 * self.top + self.pieces - 1 if self.trees else 0
+        path = (Term(2, size * (heads + 1) / heads, "nvlink"), Term(between, 2 * size / heads, "nic"))
         sent = size * (2 * heads + 2) * domains + 2 * (domains - 1) * size
         return Program(
-            "nvls-tree", self.collective, cut(self.collective, self.chunks, copies=2), self._steps, 4 + between,
-            Cost(path, sent, size / heads), aggregators=tuple(self.switches), knobs={"segments": self.pieces},
+            "nvls-tree", self.collective, cut(self.collective, self.chunks, copies=2), self._steps,
+            self.pieces + 3 + 2 * self.top, Cost(path, sent, size / heads), aggregators=tuple(self.switches),
+            knobs={"segments": self.pieces},
         )  # fmt: skip
 
+    @property
+    def top(self) -> int:
+        """Height of the trees between the domains."""
+        return max((tree.top for tree in self.trees), default=0)
+
     def _steps(self) -> Iterator[Step]:
-        everything = np.arange(self.chunks)
-        owner = everything // self.per_head
-        yield Step(tuple(self._all(Op.CONTRIBUTE, domain, everything) for domain in range(len(self.members))), "reduce")
-        yield Step(tuple(self._heads(Op.EMIT, domain, owner) for domain in range(len(self.members))), "reduce")
-        phases = [
-            embed(tree.steps(self.pieces, channel=i), [places[head] for places in self.members],
-                  np.arange(self.pieces) + head * self.per_head + i * self.pieces)
+        """Segment s enters the switches in step s, the trees in step s + 2, and is spread when both trees have it."""
+        trees = [
+            later(embed(tree.steps(self.pieces, channel=i), [places[head] for places in self.members],
+                        np.arange(self.pieces) + head * self.per_head + i * self.pieces), 2)
             for head in range(self.heads) for i, tree in enumerate(self.trees)
         ]  # fmt: skip
-        yield from beside(*phases)
-        yield Step(tuple(self._heads(Op.CONTRIBUTE, domain, owner) for domain in range(len(self.members))), "multicast")
-        yield Step(tuple(self._all(Op.EMIT, domain, everything) for domain in range(len(self.members))), "multicast")
+        back = 2 + 2 * self.top
+        yield from beside(
+            self._stream(self._all, Op.CONTRIBUTE, "reduce"),
+            later(self._stream(self._heads, Op.EMIT, "reduce"), 1),
+            *trees,
+            later(self._stream(self._heads, Op.CONTRIBUTE, "multicast"), back),
+            later(self._stream(self._all, Op.EMIT, "multicast"), back + 1),
+        )
+
+    def _stream(self, moves: Callable[[Op, int, np.ndarray], Block], op: Op, label: str) -> Iterator[Step]:
+        """Yield a step per segment: the same moves in every domain, for that segment's chunks of all heads and trees."""
+        lanes = np.arange(self.heads * max(len(self.trees), 1)) * self.pieces
+        for segment in range(self.pieces):
+            yield Step(tuple(moves(op, domain, lanes + segment) for domain in range(len(self.members))), label)
 
     def _all(self, op: Op, domain: int, chunk: np.ndarray) -> Block:
-        """Every member with the switch, all chunks: contributions, or copies of the results."""
+        """Every member with the switch: contributions, or copies of the results."""
         node = self.collective.p + domain
         members, chunks = (grid.reshape(-1) for grid in np.meshgrid(self.members[domain], chunk, indexing="ij"))
         if op is Op.CONTRIBUTE:
             return explicit(op, members, node, chunks)
         block = explicit(op, node, members, chunks + self.chunks, chunks)
-        return Block(op, block.shape, block.src, block.dst, block.chunk, block.to, multicast=True)
+        return Block(op, block.shape, block.src, block.dst, block.chunk, block.to, channel=RESULTS, multicast=True)
 
-    def _heads(self, op: Op, domain: int, owner: np.ndarray) -> Block:
+    def _heads(self, op: Op, domain: int, chunk: np.ndarray) -> Block:
         """Every head with the switch, its own chunks."""
-        node, head = self.collective.p + domain, np.array(self.members[domain])[owner]
-        chunk = np.arange(self.chunks)
+        node, head = self.collective.p + domain, np.array(self.members[domain])[chunk // self.per_head]
         return (
-            explicit(op, node, head, chunk) if op is Op.EMIT else explicit(op, head, node, chunk, chunk + self.chunks)
+            explicit(op, node, head, chunk)
+            if op is Op.EMIT
+            else explicit(op, head, node, chunk, chunk + self.chunks, channel=RESULTS)
         )

@@ -4,7 +4,7 @@ Idea: in round k every rank sends to the rank k behind it and hears from the ran
     permutation and no port has two messages.
 Cost: (p-1) alpha + (p-1)/p n beta (and gamma for a reduce-scatter), n the bytes one rank sends in all.
 Knobs: xor=False (partners r XOR k, which exchange; p a power of two).
-Holds: one message a rank and round in each direction.
+Holds: one message a rank and round in each direction; a rank takes the next when it has put away the one before.
 Figure: none; a building block.
 Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
 Declines: reductions that keep the order of the ranks.
@@ -12,14 +12,13 @@ Declines: reductions that keep the order of the ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.blocks.direct import exchange_cost, towards
+from ringwright.algorithms.blocks.direct import in_rounds, towards
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.powers import Fold
 from ringwright.errors import UsageError
-from ringwright.program import Block, Op, Program, Step, cut, nothing
+from ringwright.program import Block, Op, Program, nothing
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -38,16 +37,8 @@ def pairwise(collective: Collective, topology: Topology | None = None, *, xor: b
         return nothing("pairwise", collective, xor=xor)
     if xor and p & (p - 1):
         raise UsageError(f"pairwise by XOR on {p} ranks", remedy="take a power of two, or xor=False")
-    return Program(
-        "pairwise", collective, cut(collective), lambda: _steps(collective, xor), p - 1,
-        exchange_cost(collective, p - 1), knobs={"xor": xor},
-    )  # fmt: skip
-
-
-def _steps(collective: Collective, xor: bool) -> Iterator[Step]:
-    for number in range(1, collective.p):
-        block = _partners(collective, number) if xor else towards(collective, number)
-        yield Step((block,), collective.op)
+    exchange = _partners if xor else towards
+    return in_rounds("pairwise", collective, lambda number: exchange(collective, number), 1, xor=xor)
 
 
 def _partners(collective: Collective, mask: int) -> Block:

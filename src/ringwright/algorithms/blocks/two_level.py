@@ -53,34 +53,41 @@ def two_level(
     if collective.reduces and not collective.commutative and not where.is_consecutive(nodes):
         raise UsageError("two_level: ranks of a node are not neighbours, so their order is lost", remedy="linear")
     default: Algorithm = recursive_doubling if collective.op in ("all-reduce", "barrier") else binomial
-    return _Levels(collective, nodes, leaders, segments, outer or default).program()
+    return _Levels(collective, topology, nodes, leaders, segments, outer or default).program()
 
 
 class _Levels:
-    """Part s * leaders + j is segment s of what leader j takes."""
+    """Part j * segments + s is segment s of what leader j takes."""
 
     def __init__(
-        self, collective: Collective, nodes: list[list[int]], leaders: int, segments: int, outer: Algorithm
+        self,
+        collective: Collective,
+        topology: Topology | None,
+        nodes: list[list[int]],
+        leaders: int,
+        segments: int,
+        outer: Algorithm,
     ) -> None:
-        self.collective, self.nodes, self.leaders, self.segments = collective, nodes, leaders, segments
-        self.parts = leaders * segments
+        self.collective, self.topology, self.nodes = collective, topology, nodes
+        self.leaders, self.segments, self.parts = leaders, segments, leaders * segments
         self.home = next(number for number, node in enumerate(nodes) if collective.root in node)
         sizes = cut(collective, self.parts).chunk_bytes
         # All parts are alike but for an element; each is built for its own size, so that its bytes are exact.
-        self.programs = [self._between(outer, int(sizes[part % len(sizes)])) for part in range(self.parts)]
+        self.programs = [self._between(outer, part, int(sizes[part % len(sizes)])) for part in range(self.parts)]
         self.outer = self.programs[0]
         if self.outer.layout.slots > self.outer.layout.n_chunks or self.outer.layout.before is not None:
             raise UsageError(f"two_level: {self.outer.name} needs slots of its own between nodes")
         self.width = self.outer.layout.n_chunks
+        if any(program.layout.n_chunks != self.width for program in self.programs):
+            raise UsageError(f"two_level: {self.outer.name} cuts the leaders' parts differently", remedy="leaders=1")
 
-    def _between(self, outer: Algorithm, size_bytes: int) -> Program:
+    def _between(self, outer: Algorithm, part: int, size_bytes: int) -> Program:
         whole = self.collective
-        ranks = range(len(self.nodes))
-        return outer(
-            Collective(
-                whole.op, ranks, size_bytes, whole.dtype, whole.reduce_op, self.home, commutative=whole.commutative
-            )
+        heads = [whole.group[self.leader(node, part // self.segments)] for node in self.nodes]
+        small = Collective(
+            whole.op, heads, size_bytes, whole.dtype, whole.reduce_op, self.home, commutative=whole.commutative
         )
+        return outer(small, self.topology)
 
     def leader(self, node: list[int], number: int) -> int:
         """Return the rank that leads part ``number`` of its node: the root where it is at home."""
@@ -119,7 +126,7 @@ class _Levels:
 
     def steps(self) -> Iterator[Step]:
         for segment in range(self.segments):
-            parts = range(segment * self.leaders, (segment + 1) * self.leaders)
+            parts = range(segment, self.parts, self.segments)
             if self.collective.reduces:
                 yield from self._inside(Op.REDUCE, parts)
             yield from beside(*[self._among(part) for part in parts])
@@ -131,7 +138,7 @@ class _Levels:
         inner, leader, first = [], [], []
         for part in parts:
             for node in self.nodes:
-                head = self.leader(node, part % self.leaders)
+                head = self.leader(node, part // self.segments)
                 place = node.index(head)
                 others = [*reversed(node[:place]), *node[place + 1 :]]  # outwards, so that neighbours are added up
                 inner += others
@@ -142,6 +149,6 @@ class _Levels:
             yield Step((explicit(op, *ends, first, span=self.width),), "in" if op is Op.REDUCE else "out")
 
     def _among(self, part: int) -> Iterator[Step]:
-        heads = [self.leader(node, part % self.leaders) for node in self.nodes]
+        heads = [self.leader(node, part // self.segments) for node in self.nodes]
         slots = part * self.width + np.arange(self.width)
         yield from embed(self.programs[part].steps(), heads, list(slots), "between")

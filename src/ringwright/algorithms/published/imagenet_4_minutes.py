@@ -23,6 +23,7 @@ from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm, beside, embed, lift
 from ringwright.algorithms.hosts import by_host
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Cost, Program, Step, Term, cut, nothing
@@ -46,8 +47,8 @@ def imagenet_4_minutes(
     outer: Algorithm = ring,
 ) -> Program:
     """Return the hierarchical program, or the ring's, whichever is cheaper for the size."""
-    if collective.op not in OPS:
-        raise UsageError(f"imagenet-4-minutes does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("imagenet-4-minutes", collective, OPS)
+    require_commutative("imagenet-4-minutes", collective)
     if collective.p == 1:
         return nothing("imagenet-4-minutes", collective)
     groups = groups_of(collective, topology, group)
@@ -175,7 +176,9 @@ def _price(topology: Topology | None, collective: Collective, pair: tuple[int, i
         return ALPHA_S, BETA_S
     src, dst = (np.array([collective.group[place]]) for place in pair)
     links = topology.routes(src, dst)[1]
-    software = max((topology.message_s.get(topology.classes[topology.link_class[link]], 0.0) for link in links), default=0)
+    software = max(
+        (topology.message_s.get(topology.classes[topology.link_class[link]], 0.0) for link in links), default=0
+    )
     rate = float(topology.rate[links].min(initial=np.inf))
     return float(topology.latency_s[links].sum()) + software, 1 / rate
 

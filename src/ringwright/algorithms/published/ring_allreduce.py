@@ -3,7 +3,7 @@
 Idea: reduce-scatter and all-gather on a logical ring reach the least bytes that any pairwise all-reduce can send; laid along a
     depth-first walk of a tree network, the ring never puts two messages of a step on one directed link.
 Cost: 2(p-1) alpha + 2(p-1)/p n beta + (p-1)/p n gamma; half of it for reduce-scatter or all-gather.
-Knobs: order=dfs (rank; random:SEED), the ring on the machine; channels=1, rings side by side; loops=1, pieces of every chunk
+Knobs: order=dfs (rank; random-SEED), the ring on the machine; channels=1, rings side by side; loops=1, pieces of every chunk
     that follow one another, so that adding one overlaps sending the next.
 Holds: every rank sends 2(p-1)/p n to the byte; ranks of a host are neighbours, so one message enters and leaves a host a step.
 Figure: beats the native MPI all-reduces of its time for large vectors on Ethernet, InfiniBand and SMP clusters.
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.ring import OPS, ring
 from ringwright.algorithms.compose import embed
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.errors import UsageError
 from ringwright.program import Program, Step
 
@@ -40,8 +41,8 @@ def ring_allreduce(
     loops: int = 1,
 ) -> Program:
     """Return the program of a ring laid on the machine."""
-    if collective.op not in OPS:
-        raise UsageError(f"ring-allreduce does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("ring-allreduce", collective, OPS)
+    require_commutative("ring-allreduce", collective)
     places = ring_order(collective, topology, order)
     plain = ring(collective, channels=channels * loops)
     knobs = {"order": order, "channels": channels, "loops": loops}
@@ -75,11 +76,11 @@ def ring_order(collective: Collective, topology: Topology | None, order: str = "
     """Return the places of a group in the order of the ring, place 0 first."""
     import numpy as np
 
-    kind, _, seed = order.partition(":")
+    kind, _, seed = order.partition("-")
     if kind == "random" and (seed or "0").isdecimal():
         return [int(place) for place in np.random.default_rng(int(seed or 0)).permutation(collective.p)]
     if order not in ("dfs", "rank"):
-        raise UsageError(f"'{order}' is no ring order", remedy="order=dfs, order=rank or order=random:SEED")
+        raise UsageError(f"'{order}' is no ring order", remedy="order=dfs, order=rank or order=random-SEED")
     if order == "rank" or topology is None:
         return list(range(collective.p))
     place_of = {rank: place for place, rank in enumerate(collective.group)}

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.blocks.levels import OPS, Levels, factorise
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.errors import UsageError
 from ringwright.program import Program, nothing
 
@@ -35,8 +36,8 @@ def torus_2d_allreduce(
     outer: Algorithm = ring,
 ) -> Program:
     """Return the program over a grid of ``x`` columns."""
-    if collective.op not in OPS:
-        raise UsageError(f"torus-2d-allreduce does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("torus-2d-allreduce", collective, OPS)
+    require_commutative("torus-2d-allreduce", collective)
     p = collective.p
     columns = x or _columns(p, topology)
     if p % columns:

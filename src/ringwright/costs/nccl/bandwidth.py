@@ -76,7 +76,7 @@ def _efficient_speed(constants: Constants, system: System, graph: Graph, op: str
     intra = graph.bw_intra_gbs * constants.nvls_efficiency.get(kind, 0.0) * (graph.channels - 1) / graph.channels
     intra *= 2.0 if op == "all-reduce" else (system.ranks_per_node - 1) / system.ranks_per_node
     if algorithm == "nvls":
-        return min(intra, graph.bw_inter_gbs)
+        return intra if nodes < 2 else min(intra, graph.bw_inter_gbs)
     most = cap(constants.nvls_tree_channel_max_gbs, kind, nodes)
     return min(intra, graph.bw_inter_gbs * (2 if nodes <= 2 else 1), most)
 

@@ -88,6 +88,8 @@ BOXES = {
             "gb200-nvl72", 4, 100, 18, 4, 50.0, 48.0,
             nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm", domain=18,
         ),
+        Box("dgx-b200", 8, 100, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
+        Box("polaris", 4, 80, 12, 2, 25.0, 24.0, pair_links=4, type_inter="PHB", cpu_vendor="amd"),
         Box("pcie", 4, 80, 0, 1, 12.5, 12.0, type_inter="PHB"),
     )
 }  # fmt: skip
@@ -124,6 +126,29 @@ def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | N
         mnnvl=joined > 1,
         name=f"{name}:{nodes}",
     )
+
+
+def placed(spec: str) -> tuple[Box, System]:
+    """Return the box and the system of ``dgx-a100:2`` (2 boxes) or ``dgx-a100:2x4`` (4 GPUs of each); UsageError if none.
+
+    GPUs that are left out take their share of the network cards with them.
+    """
+    name, _, text = spec.partition(":")
+    sizes = text.split("x") if text else ["1"]
+    if name not in BOXES or len(sizes) > 2 or not all(part.isdecimal() and 0 < int(part) < 1 << 20 for part in sizes):
+        raise UsageError(
+            f"'{spec}' is not a box NCCL's search is known for",
+            remedy=f"write name:nodes or name:nodesxGPUs with one of {', '.join(sorted(BOXES))}",
+        )
+    kind, nodes = BOXES[name], int(sizes[0])
+    if len(sizes) == 1:
+        return kind, box(name, nodes)
+    gpus = int(sizes[1])
+    if gpus > kind.gpus:
+        raise UsageError(f"{name} has {kind.gpus} GPUs, not {gpus}", remedy=f"{name}:{nodes}x{kind.gpus}")
+    system = box(name, 1)
+    kind = replace(kind, gpus=gpus, cards=max(1, kind.cards * gpus // kind.gpus))
+    return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, name=spec)
 
 
 def search(kind: Box, nodes: int, *, collnet: bool = False) -> Graphs:

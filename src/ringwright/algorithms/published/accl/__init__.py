@@ -5,33 +5,35 @@ Idea: use every interconnect of a server at once. Inside a node reduce-scatter o
     link; all-gather inside. In pieces, so that NVLink and NICs work at the same time.
 Cost: 2 alpha_1 + 2(g-1)/g n/C beta_1 + 2 lg N alpha_2 + 2(N-1)/N n/g beta_2 for C pieces, where the NICs are the slower part.
 Knobs: pieces (of 4 MiB, 16 at the most); paths, the rates of parallel ways: path i carries r_i / sum r on channels of its own;
-    mapping=hdrm (rank; random:SEED); inner=direct, outer=rabenseifner.
+    mapping=hdrm (rank; random-SEED); inner=direct, outer=rabenseifner.
 Holds: on a BiGraph of powers of two, each directed link has at most one flow a step; paths end within 1 % of n / sum r.
 Figure: linear scaling on EFLOPS clusters (abstract; no number given).
 Source: Dong et al., IEEE Micro 41(5), 2021, doi 10.1109/MM.2021.3091475; EFLOPS, HPCA 2020.
-Declines: all but all-reduce. Nodes of unequal size are taken rank by rank. The papers give the side of a rank by bit 0; here it is
-    the parity of its bits, which keeps the promise of both papers (partners on opposite sides) in every step.
+Declines: all but all-reduce. Nodes of unequal size are taken rank by rank. A rank's side is the parity of its bits (said to
+    be bit 0 in the papers), which is what puts partners on opposite sides in every step.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ringwright.algorithms.blocks.direct import direct
-from ringwright.algorithms.blocks.levels import Levels
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
-from ringwright.algorithms.compose import Algorithm, beside, embed, shift
+from ringwright.algorithms.compose import Algorithm, embed
 from ringwright.algorithms.hosts import by_host
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.published.accl.mapping import node_order
-from ringwright.collective import Collective, split
+from ringwright.algorithms.strips import Strips
+from ringwright.collective import split
 from ringwright.errors import UsageError
-from ringwright.program import Cost, Program, Step, Term, cut, nothing
+from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
+    from ringwright.collective import Collective
     from ringwright.topology import Topology
 
 OPS = ("all-reduce",)
@@ -50,8 +52,8 @@ def accl(
     outer: Algorithm = rabenseifner,
 ) -> Program:
     """Return the hybrid program over the nodes of the topology; without nodes, every rank is one."""
-    if collective.op not in OPS:
-        raise UsageError(f"accl does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("accl", collective, OPS)
+    require_commutative("accl", collective)
     if collective.p == 1:
         return nothing("accl", collective)
     nodes = _nodes(collective, topology)
@@ -61,7 +63,7 @@ def accl(
     count = pieces or max(1, min(MOST_PIECES, collective.size_bytes // PIECE_BYTES))
     shares = path_shares(collective.size_bytes, paths, collective.unit_bytes)
     strips = [split(int(share), count, collective.unit_bytes) for share in shares]
-    plan = _Strips(collective, strips, [g, n] if g > 1 else [n], [inner, outer] if g > 1 else [outer])
+    plan = Strips("accl", collective, strips, [g, n] if g > 1 else [n], [inner, outer] if g > 1 else [outer])
     made = dataclasses.replace(plan.program(), knobs={"pieces": count, "mapping": mapping, "nodes": len(nodes)})
     table = _table(collective, topology, nodes, mapping)
     if table == list(range(collective.p)):
@@ -93,61 +95,3 @@ def _table(collective: Collective, topology: Topology | None, nodes: list[list[i
     g = len(nodes[0])
     orders = [node_order(collective, topology, [node[j] for node in nodes], mapping) for j in range(g)]
     return [nodes[orders[j][i]][j] for i in range(len(nodes)) for j in range(g)]
-
-
-class _Strips:
-    """The vector in strips, one for each piece of each path; every strip is a small collective over the two levels."""
-
-    def __init__(
-        self, collective: Collective, strips: list[np.ndarray], sizes: list[int], chosen: list[Algorithm]
-    ) -> None:
-        self.collective, self.strips = collective, strips
-        different = {int(size) for path in strips for size in path}
-        self.small = {
-            size: Levels(Collective("all-reduce", range(collective.p), size, collective.dtype), sizes, chosen).program(
-                "strip"
-            )
-            for size in sorted(different)
-        }
-
-    @property
-    def total(self) -> int:
-        """Chunks of a strip."""
-        return next(iter(self.small.values())).layout.n_chunks
-
-    def program(self) -> Program:
-        """Return the program; strips follow one another, and overlap as their data allow."""
-        each = [self.small[int(size)] for path in self.strips for size in path]
-        unit = self.collective.unit_bytes
-        shares = np.concatenate([split(program.collective.size_bytes, self.total, unit) for program in each])
-        # The NICs carry all pieces; of what is inside a node, only the first and the last piece are not hidden.
-        first = [self.small[int(path[0])] for path in self.strips]
-        terms = tuple(
-            dataclasses.replace(term, size_bytes=sum(one.cost.terms[i].size_bytes for one in _path(term, first, each)))
-            for i, term in enumerate(first[0].cost.terms)
-        )
-        return Program(
-            "accl", self.collective, cut(self.collective, len(shares), shares=shares), self.steps,
-            each[0].n_steps * len(self.strips[0]),
-            Cost(
-                terms, sum(program.cost.sent_bytes for program in each),
-                sum(program.cost.reduced_bytes for program in each), is_even=all(one.cost.is_even for one in each),
-            ),
-            channels=len(self.strips),
-        )  # fmt: skip
-
-    def steps(self) -> Iterator[Step]:
-        """Yield piece after piece, the paths side by side."""
-        count = len(self.strips[0])
-        for piece in range(count):
-            yield from beside(
-                *(
-                    shift(self.small[int(path[piece])].steps(), (number * count + piece) * self.total, number)
-                    for number, path in enumerate(self.strips)
-                )
-            )
-
-
-def _path(term: Term, first: list[Program], each: list[Program]) -> list[Program]:
-    """Return the strips whose bytes are on the critical path at the level of a term."""
-    return each if term.level == "level1" else first

@@ -9,6 +9,7 @@ two flows of a step have the same two switches.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,14 +24,16 @@ if TYPE_CHECKING:
 UPPER, LOWER = 0, 1
 
 
-def node_order(collective: Collective, topology: Topology | None, places: list[int], mapping: str = "hdrm") -> list[int]:
+def node_order(
+    collective: Collective, topology: Topology | None, places: list[int], mapping: str = "hdrm"
+) -> list[int]:
     """Return which of ``places`` takes each rank of the halving-doubling between them."""
     n = len(places)
-    kind, _, seed = mapping.partition(":")
+    kind, _, seed = mapping.partition("-")
     if kind == "random" and (seed or "0").isdecimal():
         return [int(node) for node in np.random.default_rng(int(seed or 0)).permutation(n)]
     if mapping not in ("hdrm", "rank"):
-        raise UsageError(f"'{mapping}' is no rank mapping", remedy="mapping=hdrm, mapping=rank or mapping=random:SEED")
+        raise UsageError(f"'{mapping}' is no rank mapping", remedy="mapping=hdrm, mapping=rank or mapping=random-SEED")
     if mapping == "rank" or topology is None or n == 1:
         return list(range(n))
     edge = edge_switches(topology, [collective.group[place] for place in places])
@@ -47,7 +50,7 @@ def edge_switches(topology: Topology, ranks: list[int]) -> list[int]:
     there = np.roll(np.asarray(ranks, np.int64), -1)
     starts, links = topology.routes(np.asarray(ranks, np.int64), there)
     found = []
-    for first, last in zip(starts[:-1], starts[1:], strict=True):
+    for first, last in pairwise(starts.tolist()):
         nodes = topology.dst[links[first:last]]
         kinds = topology.kinds[nodes]
         nic = np.flatnonzero(kinds == NIC)
