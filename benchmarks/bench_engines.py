@@ -55,7 +55,15 @@ def laid_out(name: str) -> tuple[Any, Any]:
 
 def compiled(source: str, folder: Path) -> Path:
     target = folder / Path(source).stem
-    command = [os.environ.get("CXX", "g++"), "-O3", "-std=c++17", "-ffp-contract=off", str(HERE / source), "-o", str(target)]
+    command = [
+        os.environ.get("CXX", "g++"),
+        "-O3",
+        "-std=c++17",
+        "-ffp-contract=off",
+        str(HERE / source),
+        "-o",
+        str(target),
+    ]
     subprocess.run(command, check=True)
     return target
 
@@ -75,7 +83,9 @@ def loops(rounds: int, *, count: bool) -> None:
     from ringwright.engines import loops as chosen
 
     print(f"\nThe event loop, 512 ranks on a switch, laid out ({rounds} rounds, least)")
-    print(f"{'program':18}{'events':>10}{'M events/s':>12}{'by hand':>10}{'ratio':>8}{'instr/event':>13}{'by hand':>9}{'lay out s':>11}")
+    print(
+        f"{'program':18}{'events':>10}{'M events/s':>12}{'by hand':>10}{'ratio':>8}{'instr/event':>13}{'by hand':>9}{'lay out s':>11}"
+    )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         hand, ours = compiled("bucket_loop.cpp", folder), compiled("engine_loop.cpp", folder)
@@ -91,7 +101,9 @@ def loops(rounds: int, *, count: bool) -> None:
                 begin = time.process_time()
                 _, end = chosen.events(flat, made)
                 took.append(time.process_time() - begin)
-            lines = subprocess.run([hand, folder, str(rounds)], check=True, capture_output=True, text=True).stdout.split("\n")
+            lines = subprocess.run(
+                [hand, folder, str(rounds)], check=True, capture_output=True, text=True
+            ).stdout.split("\n")
             answers = [line.split() for line in lines if line]
             if int(answers[0][1]) != int(end.max()):
                 raise SystemExit(f"{program}: the loops disagree: {answers[0][1]} and {end.max()} ps")
@@ -116,7 +128,9 @@ def fairness(rounds: int) -> None:
         begin = time.perf_counter()
         rates = chosen.engine.fair_rates(starts, ways.astype(np.int32), (top.rate * 2**10).astype(np.int64))
         took.append(time.perf_counter() - begin)
-    print(f"\nMax-min rates of 4,096 flows over {top.n_links:,} links: {min(took) * 1e3:.2f} ms, {len(np.unique(rates))} rates")
+    print(
+        f"\nMax-min rates of 4,096 flows over {top.n_links:,} links: {min(took) * 1e3:.2f} ms, {len(np.unique(rates))} rates"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the scale targets
@@ -176,7 +190,9 @@ def targets() -> None:
             print(f"{name:36} {found.stderr.strip().splitlines()[-1]}")
             continue
         got = json.loads(found.stdout)
-        how = f"{got['engine']}, {got['events']:,} events, " + (f"folded {got['parts']:,}" if got["parts"] > 1 else got["why"])
+        how = f"{got['engine']}, {got['events']:,} events, " + (
+            f"folded {got['parts']:,}" if got["parts"] > 1 else got["why"]
+        )
         print(
             f"{name:36}{got['cpu_s']:>7.2f}{most_s:>6}{got['peak_mb']:>7.0f}{most_mb or '-':>6}{got['fabric_s']:>10.2f}"
             f"  {got['time_us']:>13,.1f}  {how}"

@@ -34,7 +34,7 @@ int main(int argc, char** argv) {
         return Span<typename std::decay_t<decltype(data)>::value_type>{data.data(), data.size()};
     };
     const Flat flat{span(hop_starts), span(hops), span(next_starts), span(nexts), span(waits), span(size), span(delay)};
-    const Resources resources{span(pace), span(latency), span(whole), false, {nullptr, 0}, {nullptr, 0}, {nullptr, 0}};
+    const Resources resources{span(pace), span(latency), span(whole), false, {}, {}, {}, {}, {}, {}};
     for (int round = 0; round < rounds; ++round) {
         const std::clock_t begin = std::clock();
         EventLoop loop(flat, resources);

@@ -143,21 +143,20 @@ def random_fabric(rng: np.random.Generator, p: int) -> Topology:
         Group(f"shared{i}", float(rng.choice([1e9, 5e9])), rng.choice(n, 3, replace=False))
         for i in range(int(rng.integers(3)))
     )
-    faults = tuple(
-        Fault(
-            float(rng.integers(20)) * 1e-6,
-            "link",
-            int(rng.integers(n)),
-            "rate_factor",
-            float(rng.choice([0, 0.3, 1, 2])),
-        )
-        for _ in range(int(rng.integers(4)))
-    )
+    faults = tuple(_random_fault(rng, n, p) for _ in range(int(rng.integers(5))))
     return Topology(
         "random", p, kinds, src, dst, rate, latency, np.zeros(n, np.int16), ("link",), groups, faults=faults,
         reduce_rate=float(rng.choice([np.inf, 2e9])), message_s={"link": 2e-7} if rng.random() < 0.5 else {},
         loss=rng.choice([0.0, 0.01], n) if rng.random() < 0.3 else None,
     )  # fmt: skip
+
+
+def _random_fault(rng: np.random.Generator, links: int, p: int) -> Fault:
+    what = str(rng.choice(["rate_factor", "latency_s", "loss", "compute_factor"]))
+    value = rng.choice({"latency_s": [0, 2e-6], "loss": [0.0, 0.5]}.get(what, [0, 0.3, 1, 2]))
+    on_rank = what == "compute_factor"
+    target = int(rng.integers(p if on_rank else links))
+    return Fault(float(rng.integers(20)) * 1e-6, "rank" if on_rank else "link", target, what, float(value))
 
 
 def random_program(rng: np.random.Generator, p: int) -> Program:

@@ -25,6 +25,7 @@ from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import apply
 from ringwright.topology import Group, Topology
 from ringwright.wiring import Wires
 
@@ -245,6 +246,21 @@ def test_loss_adders_and_shared_capacities_count() -> None:
     out = np.flatnonzero(ring.src == 0)
     narrow = dataclasses.replace(ring, groups=(Group("slot", 50e9, out),))
     assert of_kind(bounds(gather(4), narrow, exact=False), "rank").capacity == pytest.approx(50e9)
+
+
+def test_faults_count_at_their_best() -> None:
+    top, whole = fabric("ring:8"), bound(gather(8), fabric("ring:8")).time_s
+    assert bound(gather(8), apply(top, ["link rank0 dead at 1s"])).time_s == whole
+    assert bound(gather(8), apply(top, ["link rank0 dead from 0s to 1s"])).time_s == whole
+    assert bound(gather(8), apply(top, ["link rank0>rank1 dead"])).time_s == pytest.approx(2 * whole)
+    assert bound(gather(8), apply(top, ["link * rate 50% from 0s"])).time_s == pytest.approx(2 * whole)
+    assert bound(gather(8), apply(top, [f"link rank{rank} rate 200% at 1s" for rank in range(8)])).time_s < whole
+    with pytest.raises(InfeasibleError):
+        bound(gather(8), apply(top, ["rank 3 dead"]))
+    far = bound(gather(8, 0), apply(top, ["link * latency +1us at 0s"]))
+    assert far.time_s == pytest.approx(6e-6)
+    costly = dataclasses.replace(top, message_s={"link": 5e-6})
+    assert bound(gather(8, 0), costly).time_s == pytest.approx(7e-6)
 
 
 def test_a_broken_machine_is_infeasible() -> None:

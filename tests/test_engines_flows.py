@@ -51,7 +51,9 @@ def test_rates_are_max_min_fair(case: tuple[dict[int, list[int]], dict[int, int]
 def test_native_rates_are_those_of_the_twin(case: tuple[dict[int, list[int]], dict[int, int]]) -> None:
     ways, capacity = case
     starts = np.cumsum([0] + [len(way) for way in ways.values()])
-    found = loops.engine.fair_rates(starts, np.concatenate([*ways.values()]).astype(np.int32), np.array([*capacity.values()]))
+    found = loops.engine.fair_rates(
+        starts, np.concatenate([*ways.values()]).astype(np.int32), np.array([*capacity.values()])
+    )
     assert found.tolist() == list(dict(sorted(fair_rates(ways, dict.fromkeys(ways, 1), capacity).items())).values())
 
 

@@ -32,6 +32,7 @@ from ringwright.engines.flat import flatten
 from ringwright.errors import UsageError
 from ringwright.fabrics.full import full
 from ringwright.sources.mpich_json import parse_mpich_json
+from ringwright.studies import registry
 from ringwright.topology import Topology
 from ringwright.validity import check
 
@@ -312,3 +313,22 @@ def test_between_nodes_the_library_sees_one_rank_per_host() -> None:
     seen = open_mpi(Collective("broadcast", [0, 2, 4, 6], 64), machine(hosts))
     assert seen.knobs["algorithm"] == "basic_linear"
     assert program.n_steps == seen.n_steps + 1
+
+
+@pytest.mark.parametrize(
+    ("spelling", "op"),
+    [
+        ("open-mpi:algorithm=ring", "all-reduce"),
+        ("open-mpi:algorithm=recursive_doubling", "all-reduce"),
+        ("open-mpi:algorithm=recursive-doubling", "all-reduce"),
+        ("open-mpi:algorithm=4", "all-reduce"),
+        ("mpich2:algorithm=ring", "all-reduce"),
+        ("mpich2:paper=true", "all-reduce"),
+        ("mvapich:leaders=2:outer=rabenseifner:hosts=0x0x1x1x2x2", "all-reduce"),
+        ("scatter-allgather:gather=ring", "broadcast"),
+        ("nonoverlapping:inner=knomial:outer=open-mpi", "all-reduce"),
+    ],
+)
+def test_knobs_as_they_come_from_a_command_line(spelling: str, op: str) -> None:
+    _, algorithm, knobs = registry.algorithm(spelling)
+    assert_right(algorithm(Collective(op, range(6), 4 * 36), **knobs))

@@ -48,7 +48,8 @@ def _later(made: Machine, program: Program) -> Machine:
     """Return the machine with its faults on the clock of the first message."""
     base = round(program.base_s * PS)
     changes = tuple((resource, time - base, pace) for resource, time, pace in made.changes)
-    return replace(made, changes=changes) if base else made
+    delays = tuple((resource, time - base, latency) for resource, time, latency in made.delays)
+    return replace(made, changes=changes, delays=delays) if base else made
 
 
 def _delayed(run: Run, program: Program) -> Run:

@@ -63,7 +63,7 @@ def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarra
     next_starts, nexts, waits = flat.next_starts.tolist(), flat.nexts.tolist(), flat.waits.tolist()
     sizes = flat.size_bytes.tolist() + [0] * (n - flat.n_messages)
     delay = flat.delay.tolist() + [0] * (n - flat.n_messages)
-    latency, whole, links = machine.latency.tolist(), machine.whole.tolist(), Paces(machine)
+    whole, links = machine.whole.tolist(), Paces(machine)
     free = [0] * machine.n
     ready, tail = [0] * n, [0] * n
     start, end = [FOREVER] * n, [FOREVER] * n
@@ -98,28 +98,40 @@ def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarra
         begin = max(time, free[hop])
         if at[message] == hop_starts[message]:
             start[message] = begin
-        stop = links.end(hop, begin, sizes[message])
+        stop, latency = links.end(hop, begin, sizes[message]), links.latency(hop, begin)
         if stop >= FOREVER:
             continue  # the link is dead for good, and so is all behind this message
-        free[hop] = stop + latency[hop] if machine.holds_latency else stop
-        tail[message] = max(stop, tail[message]) + latency[hop]
+        free[hop] = stop + latency if machine.holds_latency else stop
+        tail[message] = max(stop, tail[message]) + latency
         at[message] += 1
         if at[message] == hop_starts[message + 1]:
             finish(message, tail[message])
         else:
-            entry = tail[message] if whole[hops[at[message]]] else begin + latency[hop]
+            entry = tail[message] if whole[hops[at[message]]] else begin + latency
             heapq.heappush(queue, (entry, message))
     return np.array(start, np.int64), np.array(end, np.int64)
 
 
 class Paces:
-    """How long bytes take on each resource, whose pace faults may change."""
+    """How long bytes take on each resource, whose pace and latency faults may change."""
 
     def __init__(self, machine: Machine) -> None:
         self._pace: list[float] = machine.pace.tolist()
         self._changes: dict[int, list[tuple[int, float]]] = {}
         for resource, time, pace in machine.changes:
             self._changes.setdefault(resource, []).append((time, pace))
+        self._latency: list[int] = machine.latency.tolist()
+        self._delays: dict[int, list[tuple[int, int]]] = {}
+        for resource, time, latency in machine.delays:
+            self._delays.setdefault(resource, []).append((time, latency))
+
+    def latency(self, resource: int, begin: int) -> int:
+        """Return the latency for bytes that enter at ``begin``."""
+        now = self._latency[resource]
+        for time, latency in self._delays.get(resource, ()):
+            if time <= begin:
+                now = latency
+        return now
 
     def end(self, resource: int, begin: int, size_bytes: int) -> int:
         """Return when the last of ``size_bytes`` has left, if the first starts at ``begin``; FOREVER, if never."""

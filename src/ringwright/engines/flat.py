@@ -171,12 +171,12 @@ def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -
     if top.groups:
         starts, links = _with_groups(machine, starts, links)
     lengths = np.diff(starts)[which]
-    extra = adds if machine.adder >= 0 else np.zeros(len(src), bool)
+    extra = adds & (machine.adder[dst] >= 0)
     ends = np.concatenate(([0], np.cumsum(lengths + extra)))
     hops = np.empty(ends[-1], np.int64)
     inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     hops[np.repeat(ends[:-1], lengths) + inner] = links[np.repeat(starts[which], lengths) + inner]
-    hops[ends[1:][extra] - 1] = machine.adder + dst[extra]
+    hops[ends[1:][extra] - 1] = machine.adder[dst[extra]]
     return ends, hops
 
 

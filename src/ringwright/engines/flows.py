@@ -16,7 +16,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.events import report_stuck
+from ringwright.engines.events import Paces, report_stuck
 from ringwright.engines.fairness import UNIT, capacity, fair_rates
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
@@ -100,7 +100,7 @@ class _Loop:
         self.owner: list[int] = owner.tolist()
         bounds, ways = starts.tolist(), resources.tolist()
         self.classes = [_Class(ways[a:b]) for a, b in pairwise(bounds)]
-        self.delays = [sum(machine.latency[each.way].tolist()) for each in self.classes]
+        self.paces = Paces(machine)
         self.users: list[dict[int, None]] = [{} for _ in range(machine.n)]  # ordered sets
         self.capacity = [capacity(pace) for pace in machine.pace.tolist()]
         self.load, self.flows = [0] * machine.n, [0] * machine.n  # rates and number of flows on each resource
@@ -138,7 +138,7 @@ class _Loop:
         number = self.owner[message]
         each = self.classes[number]
         if not self.size[message] or not each.way:
-            heapq.heappush(self.queue, (now + self.delays[number], ARRIVAL, message))
+            heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
             return
         if each.targets:
             each.advance(now)
@@ -162,7 +162,7 @@ class _Loop:
         reached = max(each.served, each.targets[0][0])
         while each.targets and each.targets[0][0] <= reached:
             _, message = heapq.heappop(each.targets)
-            heapq.heappush(self.queue, (now + self.delays[number], ARRIVAL, message))
+            heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
             for resource in each.way:
                 self.load[resource] -= each.rate
                 self.flows[resource] -= 1
@@ -170,6 +170,10 @@ class _Loop:
             for resource in each.way:
                 self.users[resource].pop(number, None)
         self.touched.update(dict.fromkeys(each.way))
+
+    def _delay(self, number: int, now: int) -> int:
+        """Return the latency of the way, for a message whose last byte leaves now."""
+        return sum(self.paces.latency(resource, now) for resource in self.classes[number].way)
 
     def _lower(self, rate: int) -> None:
         self.floor = min(self.floor, rate - (rate >> 28))  # levels within rounding of it count as touched
@@ -235,4 +239,3 @@ class _Loop:
                     seen.update(dict.fromkeys(fresh))
                     front += fresh
         return list(found)
-

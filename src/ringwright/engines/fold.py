@@ -90,10 +90,12 @@ def _machine(orbits: Orbits) -> Machine:
     whole = orbits.machine
     first = np.array(orbits.first, np.int64)
     number = {resource: at for at, resource in enumerate(orbits.first)}
-    changes = tuple((number[resource], time, pace) for resource, time, pace in whole.changes if resource in number)
+    changes = tuple((number[resource], *rest) for resource, *rest in whole.changes if resource in number)
+    delays = tuple((number[resource], *rest) for resource, *rest in whole.delays if resource in number)
     return replace(
-        whole, pace=whole.pace[first], latency=whole.latency[first], whole=whole.whole[first], changes=changes
-    )
+        whole, pace=whole.pace[first], latency=whole.latency[first], whole=whole.whole[first],
+        changes=tuple(sorted(changes)), delays=tuple(sorted(delays)),
+    )  # fmt: skip
 
 
 class _Rows:

@@ -9,6 +9,8 @@ from ringwright.engines.hazards import Order, hazards
 from ringwright.native import engine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from ringwright.engines.flat import Flat, Pieces
@@ -56,12 +58,13 @@ def _way(flat: Flat) -> tuple[np.ndarray, ...]:
 def _resources(machine: Machine) -> tuple[object, ...]:
     import numpy as np
 
-    changes = tuple(
-        np.array(column, kind)
-        for column, kind in zip(
-            zip(*machine.changes, strict=True) if machine.changes else ((), (), ()),
-            (np.int64, np.int64, np.float64),
-            strict=True,
-        )
-    )
-    return machine.pace, machine.latency, machine.whole.view(np.uint8), machine.holds_latency, *changes
+    changes = _table(machine.changes, np.float64)
+    delays = _table(machine.delays, np.int64)
+    return machine.pace, machine.latency, machine.whole.view(np.uint8), machine.holds_latency, *changes, *delays
+
+
+def _table(rows: Sequence[tuple[int, int, float]], kind: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    import numpy as np
+
+    resource, time, value = zip(*rows, strict=True) if rows else ((), (), ())
+    return np.array(resource, np.int64), np.array(time, np.int64), np.array(value, kind)

@@ -22,6 +22,9 @@ def events(
     change_resource: Int64,
     change_time: Int64,
     change_pace: Float64,
+    delay_resource: Int64,
+    delay_time: Int64,
+    delay_latency: Int64,
 ) -> tuple[Int64, Int64]: ...
 def order(message: Int32, step: Int32, reads: Int64, writes: Int64, messages: int) -> tuple[Int64, Int32, Int32]: ...
 def flows(
@@ -39,6 +42,9 @@ def flows(
     change_resource: Int64,
     change_time: Int64,
     change_pace: Float64,
+    delay_resource: Int64,
+    delay_time: Int64,
+    delay_latency: Int64,
     owner: Int32,
     starts: Int64,
     ways: Int32,

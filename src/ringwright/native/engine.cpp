@@ -62,6 +62,9 @@ void check(const Flat& flat, const Resources& resources) {
     require_below(resources.change_resource, servers, "changes");
     const size_t changes = resources.change_resource.size;
     require(resources.change_time.size == changes && resources.change_pace.size == changes, "changes");
+    require_below(resources.delay_resource, servers, "delays");
+    const size_t delays = resources.delay_resource.size;
+    require(resources.delay_time.size == delays && resources.delay_latency.size == delays, "delays");
 }
 
 template <class Loop, class... More>
@@ -81,23 +84,27 @@ nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... 
 nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
                  Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
                  Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
-                 Input<int64_t> change_time, Input<double> change_pace) {
+                 Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
+                 Input<int64_t> delay_time, Input<int64_t> delay_latency) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
                     view(waits),      view(size_bytes), view(delay)};
-    const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
-                              view(change_resource), view(change_time), view(change_pace)};
+    const Resources resources{view(pace),           view(latency),     view(whole),
+                              holds_latency,        view(change_resource), view(change_time), view(change_pace),
+                              view(delay_resource), view(delay_time),  view(delay_latency)};
     return simulate<EventLoop>(flat, resources);
 }
 
 nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
                 Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
-                Input<int64_t> change_time, Input<double> change_pace, Input<int32_t> owner, Input<int64_t> starts,
+                Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
+                Input<int64_t> delay_time, Input<int64_t> delay_latency, Input<int32_t> owner, Input<int64_t> starts,
                 Input<int32_t> ways) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
                     view(waits),      view(size_bytes), view(delay)};
-    const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
-                              view(change_resource), view(change_time), view(change_pace)};
+    const Resources resources{view(pace),           view(latency),     view(whole),
+                              holds_latency,        view(change_resource), view(change_time), view(change_pace),
+                              view(delay_resource), view(delay_time),  view(delay_latency)};
     const Classes classes{view(owner), view(starts), view(ways)};
     require(classes.starts.size > 0 && classes.owner.size == flat.size_bytes.size, "classes");
     require_cuts(classes.starts, classes.starts.size - 1, classes.ways.size, "classes");
@@ -150,11 +157,11 @@ NB_MODULE(_engine, module) {
     module.def("events", &events, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
                nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
-               nb::arg("change_pace"));
+               nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"));
     module.def("flows", &flows, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
                nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
-               nb::arg("change_pace"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
+               nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
     module.def("fair_rates", &fair_rates, nb::arg("starts"), nb::arg("ways"), nb::arg("capacity"));
     module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),
                nb::arg("messages"));

@@ -37,6 +37,10 @@ public:
                 owner_[at] = static_cast<int32_t>(number);
             }
         }
+        delays_.resize(resources.delay_resource.size ? capacity_.size() : 0);
+        for (size_t i = 0; i < resources.delay_resource.size; ++i) {
+            delays_[resources.delay_resource[i]].push_back({resources.delay_time[i], resources.delay_latency[i]});
+        }
         for (size_t i = 0; i < resources.change_time.size; ++i) {
             queue_.push({resources.change_time[i], kChange, static_cast<int32_t>(i)});
         }
@@ -102,6 +106,16 @@ private:
     static constexpr double kSlack = 1e-3;
     static constexpr int64_t kHigh = int64_t{1} << 62;
 
+    // Latency of the way of a class, for a message whose last byte leaves now.
+    int64_t delay(int32_t number, int64_t now) const {
+        if (delays_.empty()) return classes_[number].delay;
+        int64_t sum = 0;
+        for (const int32_t resource : way(number)) {
+            sum += latency_at(changes_.latency[resource], delays_[resource], now);
+        }
+        return sum;
+    }
+
     static int64_t rate_of(double pace) {
         return static_cast<int64_t>(std::min(pace > 0 ? 1 / pace : kMostRate, kMostRate) * kUnit);
     }
@@ -128,7 +142,7 @@ private:
         const int32_t number = spec_.owner[message];
         Class& each = classes_[number];
         if (flat_.size_bytes[message] == 0 || spec_.starts[number] == spec_.starts[number + 1]) {
-            queue_.push({now + each.delay, kArrival, message});
+            queue_.push({now + delay(number, now), kArrival, message});
             return;
         }
         if (!each.targets.empty()) {
@@ -158,7 +172,7 @@ private:
         lower(each.rate);
         const double reached = std::max(each.served, each.targets.front().first);
         while (!each.targets.empty() && each.targets.front().first <= reached) {
-            queue_.push({now + each.delay, kArrival, each.targets.front().second});
+            queue_.push({now + delay(number, now), kArrival, each.targets.front().second});
             std::pop_heap(each.targets.begin(), each.targets.end(), std::greater<>());
             each.targets.pop_back();
             for (const int32_t resource : way(number)) {
@@ -312,6 +326,7 @@ private:
     std::vector<int32_t> slot_, owner_;        // per place in `ways`: where it is on its list, whose it is
     std::vector<int64_t> capacity_, load_, flows_;  // per resource: limit, rates in use, flows
     int64_t floor_ = kHigh;
+    std::vector<std::vector<Delay>> delays_;  // per resource, where there are any
     std::vector<char> touched_mark_;
     std::vector<int32_t> touched_, part_, front_;
     std::vector<int64_t> seen_, found_;

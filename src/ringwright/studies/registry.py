@@ -127,6 +127,8 @@ def _value(text: str) -> Any:
         return int(text)
     if re.fullmatch(r"\d+(x\d+)+", text):
         return tuple(int(part) for part in text.split("x"))
+    if re.fullmatch(r"-?\d+(\.\d+)?(e[-+]?\d+)?|inf", text):
+        return float(text)
     if text in ("true", "false"):
         return text == "true"
     known = {system.slug: system for system in systems()}

@@ -56,7 +56,8 @@ def over_trees(
     def steps() -> Iterator[Step]:
         return beside(*(tree.steps(pieces, i * pieces, channel=i) for i, tree in enumerate(trees)))
 
-    path = n_steps * share / pieces * len(trees)
+    # Two ranks use opposite directions in the two trees; more share a port.
+    path = n_steps * share / pieces * (len(trees) if collective.p > 2 else len(trees) / 2)
     sent = 2.0 * (collective.p - 1) * collective.size_bytes
     return Program(
         name, collective, cut(collective, pieces * len(trees)), steps, n_steps,
