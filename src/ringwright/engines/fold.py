@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines import loops
 from ringwright.engines.families import Family, collect
 from ringwright.engines.flat import Flat, Pieces, assemble, places
-from ringwright.engines.mesh import Mesh, View, candidates, evaluate, mesh, rank_digits
+from ringwright.engines.mesh import Mesh, View, candidates, mesh, rank_digits
 from ringwright.engines.orbits import Orbits
 from ringwright.engines.refine import refine
 from ringwright.engines.slots import Starts, require_equal_bytes
@@ -118,11 +118,12 @@ class _Rows:
         at = view.representatives()
         span, slots = family.block.span, program.layout.slots
         self.family, self.span = family, span
-        self.src, self.dst = evaluate(family.src, at), evaluate(family.dst, at)
+        self.src, self.dst = family.src.at(at), family.dst.at(at)
         chunk, to = family.starts
-        read, write = Starts(view, family.chunk, chunk, at), Starts(view, family.to, to, at)
+        read = Starts(view, family.chunk, family.homes[0], chunk, at)
+        write = Starts(view, family.to, family.homes[1], to, at)
         for each in (read, write):
-            each.require_turning(group, span)
+            each.require_turning(group, span, program.layout.n_chunks)
         here, turns = view.relative(family.src, at)
         there, others = view.relative(family.dst, at)
         self.reads, self.writes = here * slots + read.relative(turns), there * slots + write.relative(others)

@@ -47,7 +47,7 @@ class Orbits:
             if key in seen:
                 continue
             seen.add(key)
-            src, dst = place[family.src.values(block.shape)], place[family.dst.values(block.shape)]
+            src, dst = (place[ends] for ends in block.arrays()[:2])
             starts, hops = ways(self.machine, src, dst, np.full(len(src), adds))
             view = View(self.mesh.axes, family)
             self._cover(view, starts, hops)
