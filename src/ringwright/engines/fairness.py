@@ -1,43 +1,43 @@
 """Max-min fair rates: nobody can have more without taking from somebody who has no more.
 
-Progressive filling: all rates rise together until a resource is full; whoever uses it keeps that rate, the others rise
-on. Resources that fill within one part in 10**9 of each other fill together, so that rounding does not split what is alike.
+Progressive filling: all rates rise together until a resource is full; whoever uses it keeps that rate, the others rise on.
+Rates are integers (``UNIT`` is one byte per picosecond) rounded down, so sums depend on no order and no resource is ever
+overdrawn. Resources that fill within one part in 2**30 of each other fill together: rounding does not split what is alike.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-TOGETHER = 1 + 1e-9
+UNIT = 1 << 50
+MOST_RATE = 1024.0  # bytes per picosecond, for what has no limit
 
 
-def fair_rates(
-    ways: Mapping[int, Sequence[int]], counts: Mapping[int, int], capacity: Sequence[float]
-) -> dict[int, float]:
-    """Return the rate of one flow of each class; ``ways``: resources of each class, ``counts``: its flows.
+def capacity(pace: float) -> int:
+    """Return what a resource of so many picoseconds per byte can carry."""
+    return int(min(1 / pace if pace > 0 else MOST_RATE, MOST_RATE) * UNIT)
 
-    A way that names a resource twice uses it twice.
+
+def fair_rates(ways: Mapping[int, Sequence[int]], counts: Mapping[int, int], free: Mapping[int, int]) -> dict[int, int]:
+    """Return the rate of one flow of each class.
+
+    ``ways`` are the resources of each class (twice, if used twice), ``counts`` its flows, ``free`` what resources can carry.
     """
-    left: dict[int, float] = {}
-    users: dict[int, int] = {}
+    left = {resource: free[resource] for way in ways.values() for resource in way}
+    users = dict.fromkeys(left, 0)
     for number, way in ways.items():
         for resource in way:
-            left[resource] = capacity[resource]
-            users[resource] = users.get(resource, 0) + counts[number]
-    rates: dict[int, float] = {}
+            users[resource] += counts[number]
+    rates: dict[int, int] = {}
     while len(rates) < len(ways):
-        level = min(left[resource] / users[resource] for resource in left if users[resource])
-        full = {
-            resource for resource in left if users[resource] and left[resource] / users[resource] <= level * TOGETHER
-        }
-        taken: dict[int, int] = {}
+        shares = {resource: left[resource] // flows for resource, flows in users.items() if flows}
+        level = min(shares.values())
+        full = {resource for resource, share in shares.items() if share <= level + (level >> 30)}
         for number, way in ways.items():
             if number in rates or full.isdisjoint(way):
                 continue
             rates[number] = level
             for resource in way:
-                taken[resource] = taken.get(resource, 0) + counts[number]
-        for resource, flows in taken.items():
-            left[resource] = max(left[resource] - level * flows, 0.0)
-            users[resource] -= flows
+                left[resource] -= level * counts[number]
+                users[resource] -= counts[number]
     return rates

@@ -3,7 +3,8 @@
 A message starts to flow when what it waits for has arrived and its software cost is paid, flows over all resources of its
 way at once, and has arrived one latency of the way after its last byte left. Messages with the same way are one class with
 one rate. At each instant at which something changes, rates are found anew, but only where the change can be felt: among the
-classes connected to it by shared resources. ``native`` has a compiled twin with the same results to the picosecond.
+classes connected to it by shared resources that are not slower than whatever began or ended. (Filling up reaches slower
+ones first and finds them as before.) ``native`` has a compiled twin with the same results to the picosecond.
 
 Left out: packets, congestion control and its slow convergence, buffers, order within a link.
 """
@@ -15,10 +16,11 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.events import report_stuck
-from ringwright.engines.fairness import fair_rates
+from ringwright.engines.events import Paces, report_stuck
+from ringwright.engines.fairness import UNIT, capacity, fair_rates
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
+from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +34,8 @@ LEFT_OUT = (
     "store and forward at adders",
     "memory copies within a rank",
 )
-MOST_RATE = 1e6
+SLACK = 1e-3  # ps: rates are rounded down, and a message is not late for that
+_HIGH = 1 << 62
 CHANGE, DRAINED, START, ARRIVAL = range(4)  # at one instant, in this order
 
 
@@ -40,6 +43,8 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
     from ringwright.engines import loops
 
+    if flat.branches is not None:
+        raise DeclinedError("a multicast shares links: the flow engine copies nothing on the way")
     simulate = loops.flows if native else simulate_flows
     start, end = simulate(flat, machine)
     n = flat.n_messages
@@ -76,19 +81,18 @@ class _Class:
     def __init__(self, way: list[int]) -> None:
         self.way = way
         self.targets: list[tuple[float, int]] = []  # heap of (value of `served` at which it is done, message)
-        self.served = self.rate = 0.0
-        self.at = 0
-        self.due = FOREVER
+        self.served, self.rate, self.at, self.due = 0.0, 0, 0, FOREVER
+        self.is_new = False  # has flows, but no rate yet
 
     def advance(self, now: int) -> None:
-        self.served += self.rate * (now - self.at)
+        self.served += self.rate / UNIT * (now - self.at)
         self.at = now
 
     def plan(self) -> int:
         """Return when the next of its messages is done, FOREVER where none moves."""
-        if not self.targets or self.rate <= 0:
+        if not self.targets or not self.rate:
             return FOREVER
-        wait = math.ceil(max(self.targets[0][0] - self.served, 0.0) / self.rate)
+        wait = math.ceil(max((self.targets[0][0] - self.served) / (self.rate / UNIT) - SLACK, 0.0))
         return self.at + wait if wait < FOREVER else FOREVER
 
 
@@ -99,9 +103,11 @@ class _Loop:
         self.owner: list[int] = owner.tolist()
         bounds, ways = starts.tolist(), resources.tolist()
         self.classes = [_Class(ways[a:b]) for a, b in pairwise(bounds)]
-        self.delays = [sum(machine.latency[each.way].tolist()) for each in self.classes]
+        self.paces = Paces(machine)
         self.users: list[dict[int, None]] = [{} for _ in range(machine.n)]  # ordered sets
-        self.capacity = [_capacity(pace) for pace in machine.pace.tolist()]
+        self.capacity = [capacity(pace) for pace in machine.pace.tolist()]
+        self.load, self.flows = [0] * machine.n, [0] * machine.n  # rates and number of flows on each resource
+        self.floor = _HIGH  # rates below are not touched by what happens at this instant
         self.changes = machine.changes
         self.size: list[int] = flat.size_bytes.tolist()
         self.delay: list[int] = flat.delay.tolist()
@@ -135,15 +141,18 @@ class _Loop:
         number = self.owner[message]
         each = self.classes[number]
         if not self.size[message] or not each.way:
-            heapq.heappush(self.queue, (now + self.delays[number], ARRIVAL, message))
+            heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
             return
         if each.targets:
             each.advance(now)
         else:
-            each.served, each.rate, each.at = 0.0, 0.0, now
+            each.served, each.rate, each.at, each.is_new = 0.0, 0, now, True
         heapq.heappush(each.targets, (each.served + self.size[message], message))
         for resource in each.way:
             self.users[resource][number] = None
+            self.load[resource] += each.rate
+            self.flows[resource] += 1
+        self._lower(min(self.capacity[resource] // self.flows[resource] for resource in each.way))
         self.touched.update(dict.fromkeys(each.way))
 
     def _drained(self, number: int, now: int) -> None:
@@ -152,14 +161,25 @@ class _Loop:
             return  # planned before its rate changed
         each.advance(now)
         each.due = FOREVER
+        self._lower(each.rate)
         reached = max(each.served, each.targets[0][0])
         while each.targets and each.targets[0][0] <= reached:
             _, message = heapq.heappop(each.targets)
-            heapq.heappush(self.queue, (now + self.delays[number], ARRIVAL, message))
+            heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
+            for resource in each.way:
+                self.load[resource] -= each.rate
+                self.flows[resource] -= 1
         if not each.targets:
             for resource in each.way:
                 self.users[resource].pop(number, None)
         self.touched.update(dict.fromkeys(each.way))
+
+    def _delay(self, number: int, now: int) -> int:
+        """Return the latency of the way, for a message whose last byte leaves now."""
+        return sum(self.paces.latency(resource, now) for resource in self.classes[number].way)
+
+    def _lower(self, rate: int) -> None:
+        self.floor = min(self.floor, rate - (rate >> 28))  # levels within rounding of it count as touched
 
     def _arrive(self, message: int, now: int) -> None:
         self.end[message] = now
@@ -172,7 +192,8 @@ class _Loop:
     def _change(self, number: int, now: int) -> None:
         del now
         resource, _, pace = self.changes[number]
-        self.capacity[resource] = _capacity(pace)
+        before, self.capacity[resource] = self.capacity[resource], capacity(pace)
+        self._lower(min(before, self.capacity[resource]) // max(self.flows[resource], 1))
         self.touched[resource] = None
 
     def _solve(self, now: int) -> None:
@@ -181,16 +202,24 @@ class _Loop:
             part = self._connected(self.touched.popitem()[0])
             if not part:
                 continue
+            free: dict[int, int] = {}
             for number in part:
-                self.classes[number].advance(now)
+                each = self.classes[number]
+                each.advance(now)
+                for resource in each.way:
+                    free.setdefault(resource, self.capacity[resource] - self.load[resource])
+                    free[resource] += each.rate * len(each.targets)
             ways = {number: self.classes[number].way for number in part}
             counts = {number: len(self.classes[number].targets) for number in part}
-            for number, rate in fair_rates(ways, counts, self.capacity).items():
+            for number, rate in fair_rates(ways, counts, free).items():
                 self._set_rate(number, rate)
+        self.floor = _HIGH
 
-    def _set_rate(self, number: int, rate: float) -> None:
+    def _set_rate(self, number: int, rate: int) -> None:
         each = self.classes[number]
-        each.rate = rate
+        for resource in each.way:
+            self.load[resource] += (rate - each.rate) * len(each.targets)
+        each.rate, each.is_new = rate, False
         due = each.plan()
         if due != each.due:
             each.due = due
@@ -206,14 +235,10 @@ class _Loop:
             here = front.pop()
             self.touched.pop(here, None)
             for number in self.users[here]:
-                if number not in found:
+                each = self.classes[number]
+                if number not in found and (each.is_new or each.rate >= self.floor):
                     found[number] = None
-                    fresh = [each for each in self.classes[number].way if each not in seen]
+                    fresh = [resource for resource in each.way if resource not in seen]
                     seen.update(dict.fromkeys(fresh))
                     front += fresh
         return list(found)
-
-
-def _capacity(pace: float) -> float:
-    """Return bytes per picosecond; what has no limit gets one that no machine reaches."""
-    return MOST_RATE if pace <= 0 else min(1 / pace, MOST_RATE)

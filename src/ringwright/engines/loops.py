@@ -9,6 +9,8 @@ from ringwright.engines.hazards import Order, hazards
 from ringwright.native import engine
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from ringwright.engines.flat import Flat, Pieces
@@ -19,7 +21,7 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see events.simulate_events)."""
     if engine is None:
         return simulate_events(flat, machine)
-    start, end = engine.events(*_way(flat), *_resources(machine))
+    start, end = engine.events(*_way(flat), *_forks(flat), *_resources(machine))
     return start, end
 
 
@@ -53,15 +55,24 @@ def _way(flat: Flat) -> tuple[np.ndarray, ...]:
     return tuple(np.ascontiguousarray(column, kind) for column, kind in zip(columns, kinds, strict=True))
 
 
+def _forks(flat: Flat) -> tuple[np.ndarray, ...]:
+    import numpy as np
+
+    if flat.branches is None:
+        return (np.zeros(0, np.int32),) * 3
+    return flat.branches.parent, flat.branches.hop, flat.branches.child
+
+
 def _resources(machine: Machine) -> tuple[object, ...]:
     import numpy as np
 
-    changes = tuple(
-        np.array(column, kind)
-        for column, kind in zip(
-            zip(*machine.changes, strict=True) if machine.changes else ((), (), ()),
-            (np.int64, np.int64, np.float64),
-            strict=True,
-        )
-    )
-    return machine.pace, machine.latency, machine.whole.view(np.uint8), machine.holds_latency, *changes
+    changes = _table(machine.changes, np.float64)
+    delays = _table(machine.delays, np.int64)
+    return machine.pace, machine.latency, machine.whole.view(np.uint8), machine.holds_latency, *changes, *delays
+
+
+def _table(rows: Sequence[tuple[int, int, float]], kind: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    import numpy as np
+
+    resource, time, value = zip(*rows, strict=True) if rows else ((), (), ())
+    return np.array(resource, np.int64), np.array(time, np.int64), np.array(value, kind)

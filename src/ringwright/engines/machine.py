@@ -7,6 +7,7 @@ speed is picoseconds per byte. ``whole`` resources take a message only when its 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -26,19 +27,21 @@ FOREVER = 1 << 62
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources: links first, then shared capacities, then (where adding takes time) one adder per rank.
+    """Resources: links first, then shared capacities, then an adder for each node where adding takes time.
 
-    ``pace`` is ps/byte and ``latency`` ps, each of length n. ``changes`` holds what faults do: (resource, ps, new pace), sorted.
-    ``holds_latency`` says that a resource is busy for latency + bytes instead of bytes alone.
+    ``pace`` is ps/byte and ``latency`` ps, each of length n. ``changes`` holds what faults do: (resource, ps, new pace), sorted;
+    ``delays`` likewise (resource, ps, new latency). ``holds_latency`` says that a resource is busy for latency + bytes
+    instead of bytes alone.
     """
 
     topology: Topology
     pace: np.ndarray
     latency: np.ndarray
     whole: np.ndarray
-    adder: int  # first adder, or -1
+    adder: np.ndarray  # resource that adds at each node, or -1
     holds_latency: bool
     changes: tuple[tuple[int, int, float], ...] = ()
+    delays: tuple[tuple[int, int, int], ...] = ()
     software: Mapping[str, float] = field(default_factory=dict)  # seconds per message, by class of link
     wire_factor: float = 1.0  # bytes on a link per byte of data
 
@@ -59,7 +62,7 @@ class Machine:
             return f"{top.label(int(top.src[resource]))} > {top.label(int(top.dst[resource]))}"
         if resource < top.n_links + len(top.groups):
             return top.groups[resource - top.n_links].name
-        return f"adder of {top.label(resource - self.adder)}"
+        return f"adder of {top.label(int((self.adder == resource).argmax()))}"
 
 
 def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
@@ -68,37 +71,61 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
 
     if alpha not in ALPHAS:
         raise UsageError(f"'{alpha}' is no latency model", remedy=f"one of: {', '.join(ALPHAS)}")
-    adds = np.isfinite(topology.reduce_rate)
     lossless = 1.0 if topology.loss is None else 1.0 - topology.loss
+    adders = _adders(topology)
+    plain = topology.n_links + len(topology.groups)
     with np.errstate(divide="ignore"):
-        rates = np.concatenate(
-            (
-                topology.rate * lossless,
-                np.array([group.rate for group in topology.groups]),
-                np.full(topology.n_ranks if adds else 0, topology.reduce_rate),
-            )
-        )
-        pace = PS / rates
+        shared = [group.rate for group in topology.groups]
+        pace = PS / np.concatenate((topology.rate * lossless, shared, [rate for rate, _ in adders.values()]))
     latency = np.zeros(len(pace), np.int64)
     latency[: topology.n_links] = np.rint(topology.latency_s * PS)
+    latency[plain:] = [round(latency_s * PS) for _, latency_s in adders.values()]
     whole = np.zeros(len(pace), bool)
-    adder = topology.n_links + len(topology.groups)
-    whole[adder:] = True
-    return Machine(topology, pace, latency, whole, adder if adds else -1, alpha == "busy", _changes(topology))
+    whole[plain:] = [node < topology.n_ranks for node in adders]  # the network adds packet by packet
+    adder = np.full(topology.n_nodes, -1, np.int64)
+    adder[list(adders)] = np.arange(plain, len(pace))
+    changes, delays = _changes(topology, adder)
+    return Machine(topology, pace, latency, whole, adder, alpha == "busy", changes, delays)
 
 
-def _changes(topology: Topology) -> tuple[tuple[int, int, float], ...]:
-    """Return how paces change over time; a factor of 0 is a dead link."""
-    adder = topology.n_links + len(topology.groups)
-    rows: list[tuple[int, int, float]] = []
-    for fault in topology.faults:
+def _adders(topology: Topology) -> dict[int, tuple[float, float]]:
+    """Return rate and latency of the nodes where adding takes time: ranks, then aggregating nodes."""
+    found = {}
+    if math.isfinite(topology.reduce_rate):
+        found = dict.fromkeys(range(topology.n_ranks), (topology.reduce_rate, 0.0))
+    for node, able in sorted(topology.aggregators.items()):
+        if math.isfinite(able.reduce_rate) or able.latency_s:
+            found[node] = (able.reduce_rate, able.latency_s)
+    return found
+
+
+def _changes(
+    topology: Topology, adder: np.ndarray
+) -> tuple[tuple[tuple[int, int, float], ...], tuple[tuple[int, int, int], ...]]:
+    """Return how paces and latencies change over time; a factor of 0 is a dead link."""
+    paces: list[tuple[int, int, float]] = []
+    delays: list[tuple[int, int, int]] = []
+    state: dict[tuple[str, int], dict[str, float]] = {}
+    for fault in sorted(topology.faults, key=lambda each: each.time_s):
         time_ps = round(fault.time_s * PS)
-        if fault.kind == "link" and fault.field == "rate_factor":
-            rate = float(topology.rate[fault.target]) * fault.value
-            rows.append((fault.target, time_ps, PS / rate if rate > 0 else float("inf")))
-        elif fault.kind == "link" and fault.field == "loss":
-            rate = float(topology.rate[fault.target]) * (1 - fault.value)
-            rows.append((fault.target, time_ps, PS / rate if rate > 0 else float("inf")))
-        elif fault.kind == "rank" and topology.reduce_rate < float("inf"):
-            rows.append((adder + fault.target, time_ps, PS / (topology.reduce_rate * fault.value)))
-    return tuple(sorted(rows))
+        now = state.setdefault((fault.kind, fault.target), {})
+        now[fault.field] = fault.value
+        if fault.kind == "rank":
+            resource = int(adder[fault.target])
+            if resource >= 0 and fault.field == "compute_factor":
+                paces.append((resource, time_ps, _pace(topology.reduce_rate * fault.value)))
+        elif fault.field == "latency_s":
+            delays.append((fault.target, time_ps, round(fault.value * PS)))
+        else:
+            healthy = 0.0 if topology.loss is None else float(topology.loss[fault.target])
+            through = now.get("rate_factor", 1.0) * (1 - now.get("loss", healthy))
+            paces.append((fault.target, time_ps, _pace(float(topology.rate[fault.target]) * through)))
+    return tuple(sorted(paces, key=_moment)), tuple(sorted(delays, key=_moment))
+
+
+def _moment(change: tuple[int, int, float]) -> tuple[int, int]:
+    return change[:2]  # of two at one moment the later line of the table holds
+
+
+def _pace(rate: float) -> float:
+    return PS / rate if rate > 0 else math.inf

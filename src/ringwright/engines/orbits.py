@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines.flat import ways
 from ringwright.engines.mesh import View
 from ringwright.errors import DeclinedError
+from ringwright.program import ADDING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ class Orbits:
         seen = set()
         for family in families:
             block = family.block
-            adds = block.op.name in ("REDUCE", "CONTRIBUTE", "COMBINE") and self.machine.adder >= 0
+            adds = block.op in ADDING
             key = (block.shape, family.src, family.dst, adds)
             if key in seen:
                 continue
@@ -144,8 +145,8 @@ class Orbits:
             if len(differs):
                 raise DeclinedError(f"{machine.label(int(used[differs[0]]))} is not like its images")
         changes: dict[int, list[tuple[int, float]]] = {}
-        for resource, time, pace in machine.changes:
-            changes.setdefault(resource, []).append((time, pace))
+        for resource, time, value in (*machine.changes, *machine.delays):
+            changes.setdefault(resource, []).append((time, value))
         touched = {int(self.of[resource]) for resource in changes if self.of[resource] >= 0}
         for resource in np.flatnonzero(np.isin(self.of, list(touched))).tolist():
             if changes.get(resource) != changes.get(self.first[self.of[resource]]):

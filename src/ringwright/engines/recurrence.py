@@ -69,6 +69,8 @@ class _State:
         self.paces = Paces(machine)
         self.changing = np.zeros(machine.n, bool)
         self.changing[[resource for resource, _, _ in machine.changes]] = True
+        self.delaying = np.zeros(machine.n, bool)
+        self.delaying[[resource for resource, _, _ in machine.delays]] = True
         self.last = self.events = 0
         self._ways: dict[object, _Ways] = {}
 
@@ -128,24 +130,23 @@ class _State:
             column = way.hops[:, hop]
             going = np.flatnonzero(column >= 0)
             order = going[np.lexsort((going, entry[going], column[going]))] if shared else going
-            begin = np.zeros_like(entry)
+            begin, latency = np.zeros_like(entry), np.zeros_like(entry)
             for turn in _turns(column[order]) if shared else (slice(None),):
-                self._serve(order[turn], column, entry, begin, tail, size, number)
+                self._serve(order[turn], column, (entry, begin, latency, tail), size, number)
             self.events += len(going)
             np.add.at(self.carried, column[going], size[going])
             if hop + 1 < len(way.shared):
-                latency = self.machine.latency[column]
                 whole = (way.hops[:, hop + 1] >= 0) & self.machine.whole[way.hops[:, hop + 1]]
                 entry = np.where(column >= 0, np.where(whole, tail, begin + latency), entry)
         return tail
 
     def _serve(
-        self, who: np.ndarray, column: np.ndarray, entry: np.ndarray, begin: np.ndarray, tail: np.ndarray,
-        size: np.ndarray, number: int,
-    ) -> None:  # fmt: skip
+        self, who: np.ndarray, column: np.ndarray, times: tuple[np.ndarray, ...], size: np.ndarray, number: int
+    ) -> None:
         """Serve messages that each go over a resource of their own."""
         import numpy as np
 
+        entry, begin, latency, tail = times
         at = column[who]
         late = entry[who] < self.arrived[at]
         if late.any():
@@ -154,10 +155,12 @@ class _State:
         self.arrived[at] = entry[who]
         starts = np.maximum(entry[who], self.free[at])
         stop = self._stops(at, starts, size[who], number)
-        latency = self.machine.latency[at]
-        self.free[at] = stop + latency if self.machine.holds_latency else stop
-        begin[who] = starts
-        tail[who] = np.maximum(stop, tail[who]) + latency
+        after = self.machine.latency[at]
+        for row in np.flatnonzero(self.delaying[at]).tolist():
+            after[row] = self.paces.latency(int(at[row]), int(starts[row]))
+        self.free[at] = stop + after if self.machine.holds_latency else stop
+        begin[who], latency[who] = starts, after
+        tail[who] = np.maximum(stop, tail[who]) + after
 
     def _stops(self, at: np.ndarray, starts: np.ndarray, size: np.ndarray, number: int) -> np.ndarray:
         import numpy as np

@@ -9,7 +9,7 @@ pieces than a FIFO holds and they wait for each other crosswise: then wider thre
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -51,7 +51,12 @@ class Item:
     lane: Lane = (-1, -1, 0)
 
 
-def schedule(program: Program, *, in_place: bool | None = None, protocol: str = "") -> Program:
+Limits = Callable[[str, Lanes], None]  # name, lanes: raises ProgramError where a runtime has not room for them
+
+
+def schedule(
+    program: Program, *, in_place: bool | None = None, protocol: str = "", limits: Limits | None = None
+) -> Program:
     """Return the same program with a declared order; raise ProgramError where thread blocks cannot carry it.
 
     ``in_place`` is whether output and input share memory (without it: yes, save for all-to-all). The result is checked.
@@ -72,6 +77,8 @@ def schedule(program: Program, *, in_place: bool | None = None, protocol: str = 
             break
     else:
         raise ProgramError(f"{program.name} needs more than {DEPTH[protocol]} messages under way on a connection")
+    if limits is not None:
+        limits(program.name, lanes)
     placed = _arranged(program, sizes, in_place=in_place)
     knobs = {**program.knobs, "in_place": in_place}
     return require(declared(program.name, placed, lanes, protocol=protocol, knobs=knobs))

@@ -15,6 +15,9 @@ def events(
     waits: Int32,
     size_bytes: Int64,
     delay: Int64,
+    parent: Int32,
+    hop: Int32,
+    child: Int32,
     pace: Float64,
     latency: Int64,
     whole: npt.NDArray[np.uint8],
@@ -22,6 +25,9 @@ def events(
     change_resource: Int64,
     change_time: Int64,
     change_pace: Float64,
+    delay_resource: Int64,
+    delay_time: Int64,
+    delay_latency: Int64,
 ) -> tuple[Int64, Int64]: ...
 def order(message: Int32, step: Int32, reads: Int64, writes: Int64, messages: int) -> tuple[Int64, Int32, Int32]: ...
 def flows(
@@ -39,8 +45,11 @@ def flows(
     change_resource: Int64,
     change_time: Int64,
     change_pace: Float64,
+    delay_resource: Int64,
+    delay_time: Int64,
+    delay_latency: Int64,
     owner: Int32,
     starts: Int64,
     ways: Int32,
 ) -> tuple[Int64, Int64]: ...
-def fair_rates(starts: Int64, ways: Int32, capacity: Float64) -> Float64: ...
+def fair_rates(starts: Int64, ways: Int32, capacity: Int64) -> Int64: ...

@@ -5,7 +5,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <queue>
 #include <vector>
 
@@ -59,6 +61,7 @@ public:
 
 private:
     static constexpr int64_t kBuckets = 4096;
+    static constexpr size_t kRuns = 16;
     using Heap = std::priority_queue<Event, std::vector<Event>, std::greater<Event>>;
 
     void put(int64_t slot, const Event& event) {
@@ -85,8 +88,35 @@ private:
         const int64_t at = slot_ & (kBuckets - 1);
         filled_[at >> 6] &= ~(uint64_t{1} << (at & 63));
         current_.swap(buckets_[at]);
-        if (!std::is_sorted(current_.begin(), current_.end())) std::sort(current_.begin(), current_.end());
+        sort();
         return true;
+    }
+
+    // Collectives fill a bucket in a few rising runs (rank p-1 hands over to rank 0): merge those, sort what is wilder.
+    void sort() {
+        runs_.assign(1, 0);
+        for (size_t i = 1; i < current_.size() && runs_.size() <= kRuns; ++i) {
+            if (current_[i] < current_[i - 1]) runs_.push_back(i);
+        }
+        if (runs_.size() == 1) return;
+        if (runs_.size() > kRuns) {
+            std::sort(current_.begin(), current_.end());
+            return;
+        }
+        runs_.push_back(current_.size());
+        while (runs_.size() > 2) {  // merge neighbours
+            merged_.resize(current_.size());
+            size_t kept = 1;
+            for (size_t run = 0; run + 1 < runs_.size(); run += 2) {
+                const auto at = [this](size_t index) { return current_.begin() + static_cast<std::ptrdiff_t>(index); };
+                const size_t middle = runs_[run + 1], stop = run + 2 < runs_.size() ? runs_[run + 2] : middle;
+                std::merge(at(runs_[run]), at(middle), at(middle), at(stop),
+                           merged_.begin() + static_cast<std::ptrdiff_t>(runs_[run]));
+                runs_[kept++] = stop;
+            }
+            runs_.resize(kept);
+            current_.swap(merged_);
+        }
     }
 
     // How many slots from here to the next bucket that holds something, or 0.
@@ -106,7 +136,8 @@ private:
     int shift_ = 0;
     int64_t slot_ = -1;
     size_t next_ = 0;
-    std::vector<Event> current_;
+    std::vector<Event> current_, merged_;
+    std::vector<size_t> runs_;
     std::vector<std::vector<Event>> buckets_;
     std::vector<uint64_t> filled_;
     Heap late_, far_;

@@ -53,6 +53,10 @@ void require(bool good, const char* what) {
 
 void check(const Flat& flat, const Resources& resources) {
     const size_t messages = flat.size_bytes.size, all = flat.waits.size, servers = resources.pace.size;
+    require(flat.hop.size == flat.parent.size && flat.child.size == flat.parent.size, "forks");
+    require_below(flat.parent, messages, "forks");
+    require_below(flat.child, messages, "forks");
+    for (size_t i = 1; i < flat.parent.size; ++i) require(flat.parent[i - 1] <= flat.parent[i], "forks");
     require(all >= messages && flat.delay.size == messages, "columns of different lengths");
     require_cuts(flat.hop_starts, messages, flat.hops.size, "hop_starts");
     require_cuts(flat.next_starts, all, flat.nexts.size, "next_starts");
@@ -62,6 +66,9 @@ void check(const Flat& flat, const Resources& resources) {
     require_below(resources.change_resource, servers, "changes");
     const size_t changes = resources.change_resource.size;
     require(resources.change_time.size == changes && resources.change_pace.size == changes, "changes");
+    require_below(resources.delay_resource, servers, "delays");
+    const size_t delays = resources.delay_resource.size;
+    require(resources.delay_time.size == delays && resources.delay_latency.size == delays, "delays");
 }
 
 template <class Loop, class... More>
@@ -79,25 +86,31 @@ nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... 
 }
 
 nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
-                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
+                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<int32_t> parent,
+                 Input<int32_t> hop, Input<int32_t> child, Input<double> pace,
                  Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
-                 Input<int64_t> change_time, Input<double> change_pace) {
+                 Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
+                 Input<int64_t> delay_time, Input<int64_t> delay_latency) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
-                    view(waits),      view(size_bytes), view(delay)};
-    const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
-                              view(change_resource), view(change_time), view(change_pace)};
+                    view(waits),      view(size_bytes), view(delay),       view(parent),
+                    view(hop),        view(child)};
+    const Resources resources{view(pace),           view(latency),     view(whole),
+                              holds_latency,        view(change_resource), view(change_time), view(change_pace),
+                              view(delay_resource), view(delay_time),  view(delay_latency)};
     return simulate<EventLoop>(flat, resources);
 }
 
 nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
                 Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
-                Input<int64_t> change_time, Input<double> change_pace, Input<int32_t> owner, Input<int64_t> starts,
+                Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
+                Input<int64_t> delay_time, Input<int64_t> delay_latency, Input<int32_t> owner, Input<int64_t> starts,
                 Input<int32_t> ways) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
-                    view(waits),      view(size_bytes), view(delay)};
-    const Resources resources{view(pace),    view(latency),         view(whole),       holds_latency,
-                              view(change_resource), view(change_time), view(change_pace)};
+                    view(waits),      view(size_bytes), view(delay),       {}, {}, {}};
+    const Resources resources{view(pace),           view(latency),     view(whole),
+                              holds_latency,        view(change_resource), view(change_time), view(change_pace),
+                              view(delay_resource), view(delay_time),  view(delay_latency)};
     const Classes classes{view(owner), view(starts), view(ways)};
     require(classes.starts.size > 0 && classes.owner.size == flat.size_bytes.size, "classes");
     require_cuts(classes.starts, classes.starts.size - 1, classes.ways.size, "classes");
@@ -107,12 +120,12 @@ nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> n
 }
 
 // Rates of flows that each use some resources; for one solve, without time.
-nb::object fair_rates(Input<int64_t> starts, Input<int32_t> ways, Input<double> capacity) {
+nb::object fair_rates(Input<int64_t> starts, Input<int32_t> ways, Input<int64_t> capacity) {
     require(starts.shape(0) > 0, "starts");
     const size_t flows = starts.shape(0) - 1, resources = capacity.shape(0);
     require_cuts(view(starts), flows, ways.shape(0), "starts");
     require_below(view(ways), resources, "ways");
-    std::vector<double> rates(flows);
+    std::vector<int64_t> rates(flows);
     {
         nb::gil_scoped_release unlocked;
         solve_once(view(starts), view(ways), view(capacity), rates);
@@ -148,13 +161,13 @@ nb::tuple order(Input<int32_t> message, Input<int32_t> step, Input<int64_t> read
 NB_MODULE(_engine, module) {
     module.doc() = "The hot loops of the engines; ringwright.engines says what they mean.";
     module.def("events", &events, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
-               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
+               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("parent"), nb::arg("hop"), nb::arg("child"), nb::arg("pace"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
-               nb::arg("change_pace"));
+               nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"));
     module.def("flows", &flows, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
                nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
-               nb::arg("change_pace"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
+               nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
     module.def("fair_rates", &fair_rates, nb::arg("starts"), nb::arg("ways"), nb::arg("capacity"));
     module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),
                nb::arg("messages"));

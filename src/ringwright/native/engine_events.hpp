@@ -15,8 +15,8 @@ constexpr int64_t kForever = int64_t{1} << 62;
 // A column owned by someone else.
 template <class T>
 struct Span {
-    const T* data;
-    size_t size;
+    const T* data = nullptr;
+    size_t size = 0;
     const T& operator[](size_t index) const { return data[index]; }
 };
 
@@ -28,6 +28,10 @@ struct Flat {
     Span<int32_t> waits;
     Span<int64_t> size_bytes;
     Span<int64_t> delay;
+    // Where multicasts fork, sorted by parent: `child` leaves `parent` behind that one's hop number `hop`.
+    Span<int32_t> parent;
+    Span<int32_t> hop;
+    Span<int32_t> child;
 };
 
 struct Resources {
@@ -38,7 +42,22 @@ struct Resources {
     Span<int64_t> change_resource;  // faults, sorted by resource, then time
     Span<int64_t> change_time;
     Span<double> change_pace;
+    Span<int64_t> delay_resource;  // likewise, latencies
+    Span<int64_t> delay_time;
+    Span<int64_t> delay_latency;
 };
+
+struct Delay {
+    int64_t time;
+    int64_t latency;
+};
+
+inline int64_t latency_at(int64_t healthy, const std::vector<Delay>& delays, int64_t begin) {
+    for (const Delay& delay : delays) {
+        if (delay.time <= begin) healthy = delay.latency;
+    }
+    return healthy;
+}
 
 class EventLoop {
 public:
@@ -48,13 +67,22 @@ public:
         start.assign(n, kForever);
         end.assign(n, 0);
         for (size_t i = 0; i < n; ++i) state_[i] = flat.waits[i];
+        if (flat.parent.size) {
+            forks_.assign(n + 1, 0);
+            for (size_t i = 0; i < flat.parent.size; ++i) ++forks_[flat.parent[i] + 1];
+            for (size_t i = 0; i < n; ++i) forks_[i + 1] += forks_[i];
+        }
         servers_.reserve(resources.pace.size);
         for (size_t i = 0; i < resources.pace.size; ++i) {
-            servers_.push_back({resources.pace[i], 0, resources.latency[i], resources.whole[i] != 0, {}});
+            servers_.push_back({resources.pace[i], 0, resources.latency[i], resources.whole[i] != 0, {}, {}});
         }
         for (size_t i = 0; i < resources.change_resource.size; ++i) {
             Server& server = servers_[resources.change_resource[i]];
             server.changes.push_back({resources.change_time[i], resources.change_pace[i]});
+        }
+        for (size_t i = 0; i < resources.delay_resource.size; ++i) {
+            Server& server = servers_[resources.delay_resource[i]];
+            server.delays.push_back({resources.delay_time[i], resources.delay_latency[i]});
         }
     }
 
@@ -93,6 +121,7 @@ private:
         int64_t latency;
         bool whole;
         std::vector<Change> changes;
+        std::vector<Delay> delays;
     };
 
     // A bucket holds about a sixty-fourth of a typical hop.
@@ -143,14 +172,32 @@ private:
         if (event.hop == 0) start[message] = begin;
         const int64_t stop = leave(server, begin, flat_.size_bytes[message]);
         if (stop >= kForever) return;  // the link is dead for good, and so is all behind this message
-        server.free = holds_ ? stop + server.latency : stop;
-        const int64_t tail = std::max(stop, end[message]) + server.latency;
+        const int64_t latency =
+            server.delays.empty() ? server.latency : latency_at(server.latency, server.delays, begin);
+        server.free = holds_ ? stop + latency : stop;
+        const int64_t tail = std::max(stop, end[message]) + latency;
         end[message] = tail;
+        if (!forks_.empty()) fork(event, tail, begin + latency);
         if (at + 1 == flat_.hop_starts[message + 1]) {
             finish(message, tail);
         } else {
-            const int64_t entry = servers_[flat_.hops[at + 1]].whole ? tail : begin + server.latency;
+            const int64_t entry = servers_[flat_.hops[at + 1]].whole ? tail : begin + latency;
             queue_.push({entry, message, event.hop + 1});
+        }
+    }
+
+    // Send the branches that leave behind this hop on their ways; a branch without hops of its own has arrived.
+    void fork(const Event& event, int64_t tail, int64_t head) {
+        for (int32_t i = forks_[event.message]; i < forks_[event.message + 1]; ++i) {
+            if (flat_.hop[i] != event.hop) continue;
+            const int32_t child = flat_.child[i];
+            start[child] = end[child] = tail;
+            const int64_t at = flat_.hop_starts[child];
+            if (at == flat_.hop_starts[child + 1]) {
+                finish(child, tail);
+            } else {
+                queue_.push({servers_[flat_.hops[at]].whole ? tail : head, child, 0});
+            }
         }
     }
 
@@ -183,6 +230,7 @@ private:
     std::vector<int32_t> state_;  // how many each still waits for, or kFinished
     std::vector<Server> servers_;
     std::vector<int32_t> done_;
+    std::vector<int32_t> forks_;  // cuts `flat_.child` by parent, where there are any
     Calendar queue_;
     bool holds_;
 };

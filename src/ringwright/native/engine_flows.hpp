@@ -24,7 +24,8 @@ public:
     FlowLoop(const Flat& flat, const Resources& resources, const Classes& classes)
         : flat_(flat), changes_(resources), spec_(classes), waits_(flat.waits.size),
           ready_(flat.waits.size, 0), classes_(classes.starts.size - 1), users_(resources.pace.size),
-          slot_(classes.ways.size, -1), owner_(classes.ways.size, 0), capacity_(resources.pace.size), touched_mark_(resources.pace.size, 0),
+          slot_(classes.ways.size, -1), owner_(classes.ways.size, 0), capacity_(resources.pace.size),
+          load_(resources.pace.size, 0), flows_(resources.pace.size, 0), touched_mark_(resources.pace.size, 0),
           seen_(resources.pace.size, 0), found_(classes_.size(), 0), filling_(resources.pace.size, classes_.size()) {
         start.assign(flat.waits.size, kForever);
         end.assign(flat.waits.size, kForever);
@@ -35,6 +36,10 @@ public:
                 classes_[number].delay += resources.latency[classes.ways[at]];
                 owner_[at] = static_cast<int32_t>(number);
             }
+        }
+        delays_.resize(resources.delay_resource.size ? capacity_.size() : 0);
+        for (size_t i = 0; i < resources.delay_resource.size; ++i) {
+            delays_[resources.delay_resource[i]].push_back({resources.delay_time[i], resources.delay_latency[i]});
         }
         for (size_t i = 0; i < resources.change_time.size; ++i) {
             queue_.push({resources.change_time[i], kChange, static_cast<int32_t>(i)});
@@ -81,8 +86,9 @@ private:
 
     struct Class {
         std::vector<Target> targets;  // heap, least first
-        double served = 0, rate = 0;
-        int64_t at = 0, due = kForever, delay = 0;
+        double served = 0;
+        int64_t rate = 0, at = 0, due = kForever, delay = 0;
+        bool is_new = false;  // has flows, but no rate yet
     };
 
     struct Way {
@@ -95,10 +101,30 @@ private:
         return {spec_.ways.data + spec_.starts[number], spec_.ways.data + spec_.starts[number + 1]};
     }
 
-    static double rate_of(double pace) { return pace <= 0 ? 1e6 : std::min(1 / pace, 1e6); }
+    static constexpr double kUnit = 1125899906842624.0;  // 2^50: one byte per picosecond
+    static constexpr double kMostRate = 1024.0;
+    static constexpr double kSlack = 1e-3;
+    static constexpr int64_t kHigh = int64_t{1} << 62;
+
+    // Latency of the way of a class, for a message whose last byte leaves now.
+    int64_t delay(int32_t number, int64_t now) const {
+        if (delays_.empty()) return classes_[number].delay;
+        int64_t sum = 0;
+        for (const int32_t resource : way(number)) {
+            sum += latency_at(changes_.latency[resource], delays_[resource], now);
+        }
+        return sum;
+    }
+
+    static int64_t rate_of(double pace) {
+        return static_cast<int64_t>(std::min(pace > 0 ? 1 / pace : kMostRate, kMostRate) * kUnit);
+    }
+
+    // Rates below the floor are not touched by what happens at this instant; levels within rounding of it are.
+    void lower(int64_t rate) { floor_ = std::min(floor_, rate - (rate >> 28)); }
 
     static void advance(Class& each, int64_t now) {
-        each.served += each.rate * static_cast<double>(now - each.at);
+        each.served += static_cast<double>(each.rate) / kUnit * static_cast<double>(now - each.at);
         each.at = now;
     }
 
@@ -116,18 +142,25 @@ private:
         const int32_t number = spec_.owner[message];
         Class& each = classes_[number];
         if (flat_.size_bytes[message] == 0 || spec_.starts[number] == spec_.starts[number + 1]) {
-            queue_.push({now + each.delay, kArrival, message});
+            queue_.push({now + delay(number, now), kArrival, message});
             return;
         }
         if (!each.targets.empty()) {
             advance(each, now);
         } else {
-            each.served = each.rate = 0;
+            each.served = 0;
+            each.rate = 0;
             each.at = now;
+            each.is_new = true;
             enter(number);
         }
         each.targets.push_back({each.served + static_cast<double>(flat_.size_bytes[message]), message});
         std::push_heap(each.targets.begin(), each.targets.end(), std::greater<>());
+        for (const int32_t resource : way(number)) {
+            load_[resource] += each.rate;
+            ++flows_[resource];
+        }
+        for (const int32_t resource : way(number)) lower(capacity_[resource] / flows_[resource]);
         touch(number);
     }
 
@@ -136,11 +169,16 @@ private:
         if (each.due != now) return;  // planned before its rate changed
         advance(each, now);
         each.due = kForever;
+        lower(each.rate);
         const double reached = std::max(each.served, each.targets.front().first);
         while (!each.targets.empty() && each.targets.front().first <= reached) {
-            queue_.push({now + each.delay, kArrival, each.targets.front().second});
+            queue_.push({now + delay(number, now), kArrival, each.targets.front().second});
             std::pop_heap(each.targets.begin(), each.targets.end(), std::greater<>());
             each.targets.pop_back();
+            for (const int32_t resource : way(number)) {
+                load_[resource] -= each.rate;
+                --flows_[resource];
+            }
         }
         if (each.targets.empty()) leave(number);
         touch(number);
@@ -157,7 +195,9 @@ private:
 
     void change(int32_t number) {
         const int32_t resource = static_cast<int32_t>(changes_.change_resource[number]);
+        const int64_t before = capacity_[resource];
         capacity_[resource] = rate_of(changes_.change_pace[number]);
+        lower(std::min(before, capacity_[resource]) / std::max<int64_t>(flows_[resource], 1));
         touch_one(resource);
     }
 
@@ -195,18 +235,29 @@ private:
             touched_.pop_back();
             if (!touched_mark_[resource]) continue;  // solved with an earlier part
             connect(resource);
-            for (const int32_t number : part_) advance(classes_[number], now);
+            for (const int32_t number : part_) {
+                Class& each = classes_[number];
+                advance(each, now);
+                const int64_t rates = each.rate * static_cast<int64_t>(each.targets.size());
+                for (const int32_t used : way(number)) load_[used] -= rates;
+                each.rate = 0;  // its old rate is planned anew below
+            }
             filling_.solve(
-                part_, capacity_, [this](int32_t number) { return way(number); },
+                part_, [this](int32_t number) { return way(number); },
                 [this](int32_t number) { return static_cast<int64_t>(classes_[number].targets.size()); },
-                [this](int32_t resource) { return list(resource); },
-                [this](int32_t number, double rate) { set_rate(number, rate); });
+                [this](int32_t used) { return list(used); },
+                [this](int32_t used) { return capacity_[used] - load_[used]; },
+                [this](int32_t number, int64_t rate) { set_rate(number, rate); });
         }
+        floor_ = kHigh;
     }
 
-    void set_rate(int32_t number, double rate) {
+    void set_rate(int32_t number, int64_t rate) {
         Class& each = classes_[number];
+        const int64_t rates = rate * static_cast<int64_t>(each.targets.size());
+        for (const int32_t used : way(number)) load_[used] += rates;
         each.rate = rate;
+        each.is_new = false;
         const int64_t due = plan(each);
         if (due == each.due) return;
         each.due = due;
@@ -214,8 +265,9 @@ private:
     }
 
     static int64_t plan(const Class& each) {
-        if (each.targets.empty() || !(each.rate > 0)) return kForever;
-        const double wait = std::ceil(std::max(each.targets.front().first - each.served, 0.0) / each.rate);
+        if (each.targets.empty() || each.rate == 0) return kForever;
+        const double left = each.targets.front().first - each.served;
+        const double wait = std::ceil(std::max(left / (static_cast<double>(each.rate) / kUnit) - kSlack, 0.0));
         return wait < static_cast<double>(kForever) ? each.at + static_cast<int64_t>(wait) : kForever;
     }
 
@@ -231,7 +283,7 @@ private:
             touched_mark_[here] = 0;
             for (const int64_t at : users_[here]) {
                 const int32_t number = owner_[at];
-                if (found_[number] == round_) continue;
+                if (found_[number] == round_ || !(classes_[number].is_new || classes_[number].rate >= floor_)) continue;
                 found_[number] = round_;
                 part_.push_back(number);
                 for (const int32_t each : way(number)) {
@@ -272,7 +324,9 @@ private:
     std::vector<Class> classes_;
     std::vector<std::vector<int64_t>> users_;  // per resource: places in `ways` of the classes that flow over it
     std::vector<int32_t> slot_, owner_;        // per place in `ways`: where it is on its list, whose it is
-    std::vector<double> capacity_;
+    std::vector<int64_t> capacity_, load_, flows_;  // per resource: limit, rates in use, flows
+    int64_t floor_ = kHigh;
+    std::vector<std::vector<Delay>> delays_;  // per resource, where there are any
     std::vector<char> touched_mark_;
     std::vector<int32_t> touched_, part_, front_;
     std::vector<int64_t> seen_, found_;

@@ -1,7 +1,6 @@
 // Max-min fair rates by progressive filling; engines/fairness.py defines them.
 //
-// A heap finds the next resource to fill. Shares mostly rise while others fill, so an entry is corrected only when it
-// comes up; where rounding lowers a share, a fresh entry is pushed.
+// A heap finds the next resource to fill. Shares never fall while others fill, so an entry is corrected when it comes up.
 #pragma once
 
 #include <algorithm>
@@ -13,22 +12,21 @@
 
 namespace ringwright {
 
-// Scratch space for one machine, reused from solve to solve. `Ways` gives, for a class, its resources (begin, end) and its
-// flows; `Users` gives, for a resource, its classes.
+// Scratch space for one machine, reused from solve to solve. The callables give, for a class, its resources (`way`) and its
+// flows (`count`); for a resource, its classes (`users`, others than the part's may be among them) and what it can carry.
 class Filling {
 public:
     explicit Filling(size_t resources, size_t classes)
-        : left_(resources), users_(resources, 0), taken_(resources, 0), frozen_(classes, 0) {}
+        : left_(resources), users_(resources, 0), taken_(resources, 0), open_(classes, 0) {}
 
-    template <class Way, class Count, class Users, class Give>
-    void solve(const std::vector<int32_t>& part, const std::vector<double>& capacity, Way way, Count count, Users users,
-               Give give) {
+    template <class Way, class Count, class Users, class Free, class Give>
+    void solve(const std::vector<int32_t>& part, Way way, Count count, Users users, Free free, Give give) {
         touched_.clear();
         for (const int32_t number : part) {
-            frozen_[number] = 0;
+            open_[number] = 1;
             for (const int32_t resource : way(number)) {
                 if (users_[resource] == 0) {
-                    left_[resource] = capacity[resource];
+                    left_[resource] = free(resource);
                     touched_.push_back(resource);
                 }
                 users_[resource] += count(number);
@@ -43,14 +41,14 @@ public:
             if (done == 0) break;  // who uses nothing has no rate
             open -= done;
         }
+        for (const int32_t number : part) open_[number] = 0;
         for (const int32_t resource : touched_) users_[resource] = 0;
     }
 
 private:
-    using Entry = std::pair<double, int32_t>;
-    static constexpr double kTogether = 1 + 1e-9;
+    using Entry = std::pair<int64_t, int32_t>;
 
-    double share(int32_t resource) const { return left_[resource] / static_cast<double>(users_[resource]); }
+    int64_t share(int32_t resource) const { return left_[resource] / users_[resource]; }
 
     void push(const Entry& entry) {
         heap_.push_back(entry);
@@ -70,8 +68,8 @@ private:
                 drop();
                 continue;
             }
-            const double now = share(resource);
-            if (now <= key) return true;
+            const int64_t now = share(resource);
+            if (now == key) return true;
             drop();
             push({now, resource});
         }
@@ -81,9 +79,9 @@ private:
     template <class Way, class Count, class Users, class Give>
     size_t fill(Way way, Count count, Users users, Give give) {
         if (!settle()) return 0;
-        const double level = share(heap_.front().second);
+        const int64_t level = heap_.front().first;
         full_.clear();
-        while (settle() && heap_.front().first <= level * kTogether) {
+        while (settle() && heap_.front().first <= level + (level >> 30)) {
             full_.push_back(heap_.front().second);
             drop();
         }
@@ -91,8 +89,8 @@ private:
         size_t done = 0;
         for (const int32_t bottleneck : full_) {
             for (const int32_t number : users(bottleneck)) {
-                if (frozen_[number]) continue;
-                frozen_[number] = 1;
+                if (!open_[number]) continue;
+                open_[number] = 0;
                 ++done;
                 give(number, level);
                 for (const int32_t resource : way(number)) {
@@ -102,25 +100,22 @@ private:
             }
         }
         for (const int32_t resource : changed_) {
-            const double before = share(resource);
-            left_[resource] = std::max(left_[resource] - level * static_cast<double>(taken_[resource]), 0.0);
+            left_[resource] -= level * taken_[resource];
             users_[resource] -= taken_[resource];
             taken_[resource] = 0;
-            if (users_[resource] > 0 && share(resource) < before) push({share(resource), resource});
         }
         return done;
     }
 
-    std::vector<double> left_;
-    std::vector<int64_t> users_, taken_;
-    std::vector<char> frozen_;
+    std::vector<int64_t> left_, users_, taken_;
+    std::vector<char> open_;
     std::vector<int32_t> touched_, full_, changed_;
     std::vector<Entry> heap_;
 };
 
 // One solve, every flow a class of its own; the spans are those of engine_events.hpp.
 template <class Starts, class Ways, class Capacity>
-void solve_once(const Starts& starts, const Ways& ways, const Capacity& capacity, std::vector<double>& rates) {
+void solve_once(const Starts& starts, const Ways& ways, const Capacity& capacity, std::vector<int64_t>& rates) {
     struct Range {
         const int32_t *first, *last;
         const int32_t* begin() const { return first; }
@@ -137,11 +132,11 @@ void solve_once(const Starts& starts, const Ways& ways, const Capacity& capacity
     }
     Filling filling(resources, flows);
     filling.solve(
-        all, std::vector<double>(capacity.data, capacity.data + resources),
+        all,
         [&](int32_t flow) { return Range{ways.data + starts[flow], ways.data + starts[flow + 1]}; },
         [](int32_t) { return int64_t{1}; },
         [&](int32_t resource) { return Range{users.data() + cuts[resource], users.data() + cuts[resource + 1]}; },
-        [&](int32_t flow, double rate) { rates[flow] = rate; });
+        [&](int32_t resource) { return capacity[resource]; }, [&](int32_t flow, int64_t rate) { rates[flow] = rate; });
 }
 
 }  // namespace ringwright
