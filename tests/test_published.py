@@ -27,6 +27,7 @@ from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Program
 from ringwright.studies.registry import find
+from ringwright.validity import check
 from small_fabrics import bigraph, boxes, busiest_link, closed_form_error, racks, star, time_s, tree, wrong
 
 RANKS = [*range(1, 18), 32]
@@ -151,14 +152,18 @@ def test_blueconnect_in_pieces(factors: tuple[int, ...], pieces: int) -> None:
         assert not wrong(blueconnect(all_reduce(p, size_bytes), factors=factors, pieces=pieces))
 
 
-@pytest.mark.parametrize(("x", "y"), [(1, 1), (1, 7), (7, 1), (2, 3), (4, 4), (5, 3), (3, 16), (16, 2), (9, 5)])
+GRIDS = [(1, 1), (1, 7), (7, 1), (2, 3), (4, 4), (5, 3), (3, 16), (16, 2), (9, 5)]
+REST = sorted(set(itertools.product(range(1, 17), repeat=2)) - set(GRIDS))
+
+
+@pytest.mark.parametrize(("x", "y"), GRIDS + [pytest.param(*grid, marks=pytest.mark.slow) for grid in REST])
 def test_torus_steps_and_bytes(x: int, y: int) -> None:
     n = 4 * x * y * 10
     program = torus_2d_allreduce(all_reduce(x * y, n), x=x)
     assert program.n_steps == 2 * (x - 1) + 2 * (y - 1)
     per_rank = 2 * (x - 1) / x * n + 2 * (y - 1) / y * n / x
     assert program.cost.sent_bytes == pytest.approx(per_rank * x * y)
-    assert not wrong(program)
+    assert not (wrong(program) if x * y <= 64 else check(program))
 
 
 # -------------------------------------------------------------------------------------------------- imagenet-4-minutes

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST_DIMENSIONS = 16
 RESTARTS, TURNS = 6, 30
+MANY = 256  # hosts, from which one start must do
 FLAT = 1.02  # farthest over nearest pair: below this there is nothing to cluster
 
 
@@ -52,7 +53,7 @@ def _clusters(points: np.ndarray, k: int, generator: np.random.Generator, *, fla
     if k in (1, p) or flat:
         edges = [i * p // k for i in range(k + 1)]
         return [list(range(first, last)) for first, last in pairwise(edges)]
-    tried = [_balanced_means(points, k, generator) for _ in range(RESTARTS)]
+    tried = [_balanced_means(points, k, generator) for _ in range(RESTARTS if p <= MANY else 1)]
     label = min(tried, key=lambda found: found[0])[1]
     groups = [[int(host) for host in np.flatnonzero(label == cluster)] for cluster in range(k)]
     return sorted(groups)
@@ -62,7 +63,7 @@ def _balanced_means(points: np.ndarray, k: int, generator: np.random.Generator) 
     """Return (sum of squares, cluster of each point) of k-means with clusters of p/k points, one more or less."""
     centres = _spread_out(points, k, generator)
     label = np.full(len(points), -1)
-    for _ in range(TURNS):
+    for _ in range(TURNS if len(points) <= MANY else TURNS // 3):
         square = _squares(points, centres)
         fresh = _assign(square, k)
         if np.array_equal(fresh, label):
@@ -74,8 +75,10 @@ def _balanced_means(points: np.ndarray, k: int, generator: np.random.Generator) 
 
 def _squares(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """Return the squared distance of each point to each centre."""
-    own = (points**2).sum(axis=1)[:, None] + (centres**2).sum(axis=1)
-    return np.asarray(np.maximum(own - 2 * points @ centres.T, 0.0))
+    total = np.zeros((len(points), len(centres)))
+    for axis in range(points.shape[1]):  # not as a product of matrices, whose last digits hang on the number of threads
+        total += (points[:, axis, None] - centres[:, axis]) ** 2
+    return total
 
 
 def _spread_out(points: np.ndarray, k: int, generator: np.random.Generator) -> np.ndarray:
