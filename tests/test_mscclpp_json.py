@@ -22,7 +22,7 @@ from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.mscclpp_json import mscclpp_json
 from ringwright.program import Op
 from ringwright.sources.mscclpp_json import read_mscclpp_json
-from ringwright.sources.program import read_program, verify_file
+from ringwright.sources.programs import read_program, verify_file
 from shared_data import needs_shared_data, real
 
 I0, I1, S0, S1 = ({"type": letter, "index": index, "size": 1} for letter in "is" for index in (0, 1))

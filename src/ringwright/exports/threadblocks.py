@@ -8,6 +8,7 @@ pieces than a FIFO holds and they wait for each other crosswise: then wider thre
 
 from __future__ import annotations
 
+import heapq
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,9 +31,10 @@ from ringwright.program import Op
 from ringwright.validity import require, unfold
 
 if TYPE_CHECKING:
-    from ringwright.program import Program
+    from ringwright.program import Program, Step
 
 Lane = tuple[int, int, int]  # send peer, receive peer, channel
+Cell = tuple[int, int, int]  # rank, buffer, chunk
 
 
 @dataclass(slots=True)
@@ -69,7 +71,6 @@ def schedule(
     protocol = protocol or (program.protocol if program.protocol in DEPTH else "Simple")
     homes = find_homes(program, in_place=in_place)
     items = _items(program, homes)
-    _find_needs(items)
     sizes = buffer_sizes(program, homes, in_place=in_place)
     for paired, fused in ((True, True), (True, False), (False, False)):
         lanes = _Scheduler(program, items, sizes, DEPTH[protocol], in_place).lanes(paired=paired, fused=fused)
@@ -96,56 +97,54 @@ def _arranged(program: Program, sizes: list[list[int]], *, in_place: bool) -> Ar
 
 # ------------------------------------------------------------------------------------------------------- instructions
 def _items(program: Program, homes: list[Homes]) -> list[Item]:
-    """Return all work in the shared order."""
+    """Return all work in the shared order, with what each piece of it needs."""
     items = [item for rank, each in enumerate(homes) for item in _copies(rank, each.first, -1)]
     number = -1
     for number, step in enumerate(program.steps()):
         places: dict[tuple[int, int, int], int] = {}
-        for block in step.blocks:
-            for src, dst, slot, to, count in _runs(homes, block):
-                place = places.get((src, dst, block.channel), 0)
-                places[src, dst, block.channel] = place + 1
-                items += _pair(block.op, (number, place), src, dst, block.channel, slot, to, count)
+        for src, dst, channel, op, slot, to, count in _runs(homes, step):
+            place = places.get((src, dst, channel), 0)
+            places[src, dst, channel] = place + 1
+            items += _pair(op, (number, place), src, dst, channel, slot, to, count)
     items += [item for rank, each in enumerate(homes) for item in _copies(rank, each.last, number + 1)]
-    return sorted(items, key=lambda item: item.key)
+    items.sort(key=lambda item: item.key)
+    held = {(rank, *place) for rank, each in enumerate(homes) for place in each.held}
+    _find_needs(items, held)
+    return _ordered(items)
 
 
 def _copies(rank: int, pairs: list[tuple[Place, Place]], number: int) -> Iterator[Item]:
     """Yield the copies before or after all steps, neighbours together."""
-    runs: list[tuple[Place, Place, int]] = []
-    for src, dst in sorted(pairs):
-        if (
-            runs
-            and runs[-1][2] < MOST_COUNT
-            and _next(runs[-1][0], runs[-1][2], src)
-            and _next(runs[-1][1], runs[-1][2], dst)
-        ):
-            runs[-1] = (*runs[-1][:2], runs[-1][2] + 1)
-        else:
-            runs.append((src, dst, 1))
-    for place, (src, dst, count) in enumerate(runs):
+    for place, (src, dst, count) in enumerate(_joined(sorted(pairs))):
         yield Item((number, place, 1), Kind.CPY, rank, -1, 0, src, dst, count)
 
 
-def _runs(homes: list[Homes], block: object) -> Iterator[tuple[int, int, Place, Place, int]]:
-    """Yield moves of a block, slots that are neighbours at both ends joined."""
-    rows = zip(*(column.tolist() for column in unfold(block)), strict=True)  # type: ignore[arg-type]
-    run: tuple[int, int, Place, Place, int] | None = None
-    for src, dst, chunk, to in rows:
-        here, there = homes[src].home(chunk), homes[dst].home(to)
-        if run is None or run[:2] != (src, dst) or run[4] >= MOST_COUNT:
-            joins = False
-        else:
-            joins = _next(run[2], run[4], here) and _next(run[3], run[4], there)
-        if run is not None and not joins:
-            yield run
-        run = (*run[:4], run[4] + 1) if run is not None and joins else (src, dst, here, there, 1)
-    if run is not None:
-        yield run
+Run = tuple[int, int, int, Op, Place, Place, int]  # source, target, channel, what, from, to, chunks
 
 
-def _next(place: Place, count: int, other: Place) -> bool:
-    return (place[0], place[1] + count) == other
+def _runs(homes: list[Homes], step: Step) -> Iterator[Run]:
+    """Yield the moves of a step, those of a message by the place they come from, neighbours joined."""
+    groups: dict[tuple[int, int, int, Op], list[tuple[Place, Place]]] = {}
+    for block in step.blocks:
+        for src, dst, chunk, to in zip(*(column.tolist() for column in unfold(block)), strict=True):
+            pair = homes[src].home(chunk), homes[dst].home(to)
+            groups.setdefault((src, dst, block.channel, block.op), []).append(pair)
+    for key, pairs in groups.items():
+        for here, there, count in _joined(sorted(pairs)):
+            yield (*key, here, there, count)
+
+
+def _joined(pairs: list[tuple[Place, Place]]) -> Iterator[tuple[Place, Place, int]]:
+    """Yield pairs of places, those that follow each other at both ends as one."""
+    begin = 0
+    for at in range(1, len(pairs) + 1):
+        count = at - begin
+        if at < len(pairs) and count < MOST_COUNT:
+            expected = tuple((buffer, chunk + count) for buffer, chunk in pairs[begin])
+            if pairs[at] == expected:
+                continue
+        yield (*pairs[begin], count)
+        begin = at
 
 
 def _pair(
@@ -162,28 +161,65 @@ def _pair(
     yield Item((*at, 2), kind, dst, src, channel, there, there, count)
 
 
-def _find_needs(items: list[Item]) -> None:
-    """Find what must be done before each item: all of a step read what was there before the step."""
-    writer: dict[tuple[int, int, int], int] = {}
-    readers: dict[tuple[int, int, int], list[int]] = {}
-    numbered = list(enumerate(items))
-    for _, group in itertools.groupby(numbered, key=lambda pair: pair[1].key[0]):
+def _find_needs(items: list[Item], held: set[Cell]) -> None:
+    """Find what must be done before each item: all of a step read what was there before the step.
+
+    What is added to a chunk that holds nothing yet becomes what it holds.
+    """
+    writer: dict[Cell, int] = {}
+    readers: dict[Cell, list[int]] = {}
+    for _, group in itertools.groupby(enumerate(items), key=lambda pair: pair[1].key[0]):
         step = list(group)
         for number, item in step:
             if item.kind in (Kind.S, Kind.CPY, Kind.RE):
-                for at in _cells(item.rank, item.src, item.count):
-                    item.needs.add(writer.get(at, -1))
-                    readers.setdefault(at, []).append(number)
+                for cell in _cells(item.rank, item.src, item.count):
+                    item.needs.add(writer.get(cell, -1))
+                    readers.setdefault(cell, []).append(number)
         for number, item in step:
-            if item.kind is not Kind.S:
-                for at in _cells(item.rank, item.dst, item.count):
-                    item.needs.add(writer.get(at, -1))
-                    item.needs.update(readers.pop(at, ()))
-                    writer[at] = number
+            if item.kind is Kind.S:
+                continue
+            cells = list(_cells(item.rank, item.dst, item.count))
+            if held.isdisjoint(cells):
+                item.kind = {Kind.RRC: Kind.R, Kind.RE: Kind.CPY}.get(item.kind, item.kind)
+            for cell in cells:
+                item.needs.add(writer.get(cell, -1))
+                item.needs.update(readers.pop(cell, ()))
+                writer[cell] = number
+            held.update(cells)
             item.needs -= {-1, number}
+        for _, item in step:
+            item.needs.discard(-1)
 
 
-def _cells(rank: int, place: Place, count: int) -> Iterator[tuple[int, int, int]]:
+def _ordered(items: list[Item]) -> list[Item]:
+    """Return the items so that each comes behind what it needs, messages of a connection in their order, else unchanged."""
+    followers: list[list[int]] = [[] for _ in items]
+    left = [len(item.needs) for item in items]
+    last: dict[tuple[int, int, int, bool], int] = {}
+    for number, item in enumerate(items):
+        for need in item.needs:
+            followers[need].append(number)
+        if item.peer >= 0:
+            end = (item.rank, item.peer, item.channel, item.kind is Kind.S)
+            if end in last:
+                followers[last[end]].append(number)
+                left[number] += 1
+            last[end] = number
+    ready = [number for number, count in enumerate(left) if not count]
+    place: dict[int, int] = {}
+    while ready:
+        number = heapq.heappop(ready)
+        place[number] = len(place)
+        for follower in followers[number]:
+            left[follower] -= 1
+            if not left[follower]:
+                heapq.heappush(ready, follower)
+    for item in items:
+        item.needs = {place[need] for need in item.needs}
+    return [items[number] for number in place]
+
+
+def _cells(rank: int, place: Place, count: int) -> Iterator[Cell]:
     for further in range(count):
         yield rank, place[0], place[1] + further
 
