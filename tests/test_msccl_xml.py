@@ -184,6 +184,7 @@ BROKEN = [
     ("dependency", "V9", edit(RIGHT, 'depid="-1" deps="-1"', 'depid="0" deps="0"')),
     ("dependency", "V9", edit(RIGHT, 'depid="-1" deps="-1"', 'depid="5" deps="0"')),
     ("dependency", "V9", edit(RIGHT, 'depid="-1" deps="-1"', 'depid="-1" deps="0"')),
+    ("dependency", "V9", xml([[(-1, -1, [step("nop", dep=(1, 0))]), (-1, -1, [step("cpy", "i0", "s0", has=1)])], []], coll="custom")),
     ("window", "V14", RIGHT.replace('minBytes="0"', 'minBytes="9"').replace(str(1 << 48), "8")),
 ]  # fmt: skip
 

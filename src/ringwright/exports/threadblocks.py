@@ -1,57 +1,27 @@
 """A program whose order follows from its data, scheduled into thread blocks.
 
-All work is put into one order that every rank shares: by step, then by the place of a piece in its message, sends first.
-A thread block runs its part of that order; what another thread block of the rank must have done before is a dependency.
-Waiting is always for something earlier in that order, so that nothing can lock up, save where one message is cut into more
-pieces than a FIFO holds and they wait for each other crosswise: then wider thread blocks are tried, and at last refused.
+All work is put into one order that every rank shares (see ``instructions``). A thread block runs its part of it; what
+another thread block of the rank must have done before is a dependency. Waiting is always for something earlier in that
+order, so that nothing can lock up, save where one message is cut into more pieces than a FIFO holds and they wait for each
+other crosswise: then more thread blocks are tried, and at last the program is refused.
 """
 
 from __future__ import annotations
 
-import heapq
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ringwright.errors import ProgramError
-from ringwright.exports.places import (
-    Homes,
-    Place,
-    buffer_sizes,
-    check_carried,
-    find_homes,
-    is_adding,
-    loop_chunks,
-)
+from ringwright.exports.instructions import Item, Lane, find_items
+from ringwright.exports.places import buffer_sizes, check_carried, find_homes, loop_chunks
 from ringwright.lanes import Arrangement, Blocks, Code, Kind, Lanes, arrange, declared
-from ringwright.lanes.msccl import DEPTH, MOST_AWAITED, MOST_COUNT, MOST_PER_CHANNEL
+from ringwright.lanes.msccl import DEPTH, MOST_AWAITED, MOST_PER_CHANNEL
 from ringwright.lanes.order import STUCK, waves
-from ringwright.program import Op
-from ringwright.validity import require, unfold
+from ringwright.validity import require
 
 if TYPE_CHECKING:
-    from ringwright.program import Program, Step
-
-Lane = tuple[int, int, int]  # send peer, receive peer, channel
-Cell = tuple[int, int, int]  # rank, buffer, chunk
-
-
-@dataclass(slots=True)
-class Item:
-    """One instruction before it has a thread block. ``needs`` are items of the same rank."""
-
-    key: tuple[int, int, int]  # step, place in the message, sends before copies before receives
-    kind: Kind
-    rank: int
-    peer: int
-    channel: int
-    src: Place
-    dst: Place
-    count: int
-    needs: set[int] = field(default_factory=set)
-    lane: Lane = (-1, -1, 0)
-
+    from ringwright.program import Program
 
 Limits = Callable[[str, Lanes], None]  # name, lanes: raises ProgramError where a runtime has not room for them
 
@@ -70,7 +40,7 @@ def schedule(
         raise ProgramError(f"{program.name}: an all-to-all in place would overwrite what is not sent yet")
     protocol = protocol or (program.protocol if program.protocol in DEPTH else "Simple")
     homes = find_homes(program, in_place=in_place)
-    items = _items(program, homes)
+    items = find_items(program, homes)
     sizes = buffer_sizes(program, homes, in_place=in_place)
     for paired, fused in ((True, True), (True, False), (False, False)):
         lanes = _Scheduler(program, items, sizes, DEPTH[protocol], in_place).lanes(paired=paired, fused=fused)
@@ -93,135 +63,6 @@ def _arranged(program: Program, sizes: list[list[int]], *, in_place: bool) -> Ar
     return arrange(
         collective.op, np.array(sizes, np.int64), chunks, in_place=in_place, size_bytes=size, root=collective.root
     )
-
-
-# ------------------------------------------------------------------------------------------------------- instructions
-def _items(program: Program, homes: list[Homes]) -> list[Item]:
-    """Return all work in the shared order, with what each piece of it needs."""
-    items = [item for rank, each in enumerate(homes) for item in _copies(rank, each.first, -1)]
-    number = -1
-    for number, step in enumerate(program.steps()):
-        places: dict[tuple[int, int, int], int] = {}
-        for src, dst, channel, op, slot, to, count in _runs(homes, step):
-            place = places.get((src, dst, channel), 0)
-            places[src, dst, channel] = place + 1
-            items += _pair(op, (number, place), src, dst, channel, slot, to, count)
-    items += [item for rank, each in enumerate(homes) for item in _copies(rank, each.last, number + 1)]
-    items.sort(key=lambda item: item.key)
-    held = {(rank, *place) for rank, each in enumerate(homes) for place in each.held}
-    _find_needs(items, held)
-    return _ordered(items)
-
-
-def _copies(rank: int, pairs: list[tuple[Place, Place]], number: int) -> Iterator[Item]:
-    """Yield the copies before or after all steps, neighbours together."""
-    for place, (src, dst, count) in enumerate(_joined(sorted(pairs))):
-        yield Item((number, place, 1), Kind.CPY, rank, -1, 0, src, dst, count)
-
-
-Run = tuple[int, int, int, Op, Place, Place, int]  # source, target, channel, what, from, to, chunks
-
-
-def _runs(homes: list[Homes], step: Step) -> Iterator[Run]:
-    """Yield the moves of a step, those of a message by the place they come from, neighbours joined."""
-    groups: dict[tuple[int, int, int, Op], list[tuple[Place, Place]]] = {}
-    for block in step.blocks:
-        for src, dst, chunk, to in zip(*(column.tolist() for column in unfold(block)), strict=True):
-            pair = homes[src].home(chunk), homes[dst].home(to)
-            groups.setdefault((src, dst, block.channel, block.op), []).append(pair)
-    for key, pairs in groups.items():
-        for here, there, count in _joined(sorted(pairs)):
-            yield (*key, here, there, count)
-
-
-def _joined(pairs: list[tuple[Place, Place]]) -> Iterator[tuple[Place, Place, int]]:
-    """Yield pairs of places, those that follow each other at both ends as one."""
-    begin = 0
-    for at in range(1, len(pairs) + 1):
-        count = at - begin
-        if at < len(pairs) and count < MOST_COUNT:
-            expected = tuple((buffer, chunk + count) for buffer, chunk in pairs[begin])
-            if pairs[at] == expected:
-                continue
-        yield (*pairs[begin], count)
-        begin = at
-
-
-def _pair(
-    op: Op, at: tuple[int, int], src: int, dst: int, channel: int, here: Place, there: Place, count: int
-) -> Iterator[Item]:
-    """Yield the two ends of a move, or the one of a local move."""
-    if src == dst:
-        kind = Kind.RE if is_adding(op) else Kind.CPY
-        if kind is Kind.RE or here != there:
-            yield Item((*at, 1), kind, src, -1, channel, here, there, count)
-        return
-    yield Item((*at, 0), Kind.S, src, dst, channel, here, here, count)
-    kind = Kind.RRC if is_adding(op) else Kind.R
-    yield Item((*at, 2), kind, dst, src, channel, there, there, count)
-
-
-def _find_needs(items: list[Item], held: set[Cell]) -> None:
-    """Find what must be done before each item: all of a step read what was there before the step.
-
-    What is added to a chunk that holds nothing yet becomes what it holds.
-    """
-    writer: dict[Cell, int] = {}
-    readers: dict[Cell, list[int]] = {}
-    for _, group in itertools.groupby(enumerate(items), key=lambda pair: pair[1].key[0]):
-        step = list(group)
-        for number, item in step:
-            if item.kind in (Kind.S, Kind.CPY, Kind.RE):
-                for cell in _cells(item.rank, item.src, item.count):
-                    item.needs.add(writer.get(cell, -1))
-                    readers.setdefault(cell, []).append(number)
-        for number, item in step:
-            if item.kind is Kind.S:
-                continue
-            cells = list(_cells(item.rank, item.dst, item.count))
-            if held.isdisjoint(cells):
-                item.kind = {Kind.RRC: Kind.R, Kind.RE: Kind.CPY}.get(item.kind, item.kind)
-            for cell in cells:
-                item.needs.add(writer.get(cell, -1))
-                item.needs.update(readers.pop(cell, ()))
-                writer[cell] = number
-            held.update(cells)
-            item.needs -= {-1, number}
-        for _, item in step:
-            item.needs.discard(-1)
-
-
-def _ordered(items: list[Item]) -> list[Item]:
-    """Return the items so that each comes behind what it needs, messages of a connection in their order, else unchanged."""
-    followers: list[list[int]] = [[] for _ in items]
-    left = [len(item.needs) for item in items]
-    last: dict[tuple[int, int, int, bool], int] = {}
-    for number, item in enumerate(items):
-        for need in item.needs:
-            followers[need].append(number)
-        if item.peer >= 0:
-            end = (item.rank, item.peer, item.channel, item.kind is Kind.S)
-            if end in last:
-                followers[last[end]].append(number)
-                left[number] += 1
-            last[end] = number
-    ready = [number for number, count in enumerate(left) if not count]
-    place: dict[int, int] = {}
-    while ready:
-        number = heapq.heappop(ready)
-        place[number] = len(place)
-        for follower in followers[number]:
-            left[follower] -= 1
-            if not left[follower]:
-                heapq.heappush(ready, follower)
-    for item in items:
-        item.needs = {place[need] for need in item.needs}
-    return [items[number] for number in place]
-
-
-def _cells(rank: int, place: Place, count: int) -> Iterator[Cell]:
-    for further in range(count):
-        yield rank, place[0], place[1] + further
 
 
 # ------------------------------------------------------------------------------------------------------ thread blocks
