@@ -9,6 +9,7 @@ Every scale target runs as a process of its own, so that its peak memory is its 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import os
 import re
@@ -84,7 +85,7 @@ def loops(rounds: int, *, count: bool) -> None:
 
     print(f"\nThe event loop, 512 ranks on a switch, laid out ({rounds} rounds, least)")
     print(
-        f"{'program':18}{'events':>10}{'M events/s':>12}{'by hand':>10}{'ratio':>8}{'instr/event':>13}{'by hand':>9}{'lay out s':>11}"
+        f"{'program':18}{'events':>10}{'M events/s':>12}{'by hand':>10}{'ratio':>8}{'instr/event':>13}{'by hand':>9}{'layout s':>10}"
     )
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -112,7 +113,7 @@ def loops(rounds: int, *, count: bool) -> None:
             per_event = [f"{value / flat.n_hops:.0f}" if value else "-" for value in counts]
             print(
                 f"{program:18}{flat.n_hops:>10,}{flat.n_hops / min(took) / 1e6:>12.1f}{flat.n_hops / by_hand_s / 1e6:>10.1f}"
-                f"{by_hand_s / min(took):>8.2f}{per_event[0]:>13}{per_event[1]:>9}{layout_s:>11.2f}"
+                f"{by_hand_s / min(took):>8.2f}{per_event[0]:>13}{per_event[1]:>9}{layout_s:>10.2f}"
             )
 
 
@@ -137,8 +138,9 @@ def fairness(rounds: int) -> None:
 TARGETS = {
     "ring 4,096 on a switch": ("ring", "switch:4096", "events", 0.5, 100),
     "ring 131,072 on a switch": ("ring", "switch:131072", "auto", 10, 500),
-    "ring 131,072, 16,384 boxes": ("ring", "dgx-h100:16384", "auto", 10, 500),
+    "BlueConnect on 16,384 boxes of 8": ("levels", "dgx-h100:16384", "auto", 10, 500),
     "BlueConnect 8x128x128 on a switch": ("blueconnect", "switch:131072", "auto", 10, 500),
+    "ring 4,096, one link slows down": ("ring fault", "switch:4096", "auto", 60, 1000),
     "all-to-all 512, leaf-spine 4:1": ("all-to-all", "leaf-spine:512,oversubscription=4", "flows", 2, None),
     "the same, paths by hash": ("all-to-all", "leaf-spine:512,oversubscription=4,routing=ecmp", "flows", 2, None),
 }
@@ -160,6 +162,7 @@ def target(name: str) -> None:
     from ringwright.collective import Collective
     from ringwright.engines.choose import simulate
     from ringwright.fabrics import fabric
+    from ringwright.topology import Fault
 
     which, where, engine, _, _ = TARGETS[name]
     begin = time.process_time()
@@ -167,10 +170,14 @@ def target(name: str) -> None:
     p, made_s = top.n_ranks, time.process_time() - begin
     if which == "all-to-all":
         program = direct(Collective("all-to-all", range(p), p << 12))
+    elif which == "levels":
+        program = blueconnect(Collective("all-reduce", range(p), p << 12), top)
     elif which == "blueconnect":
         program = blueconnect(Collective("all-reduce", range(p), p << 12), factors=(8, 128, 128))
     else:
         program = ring(Collective("all-reduce", range(p), p << 12))
+    if which.endswith("fault"):
+        top = dataclasses.replace(top, faults=(Fault(1e-6, "link", 5, "rate_factor", 0.5),))
     begin = time.process_time()
     run = simulate(program, top, engine)
     print(json.dumps({

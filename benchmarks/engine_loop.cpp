@@ -33,7 +33,7 @@ int main(int argc, char** argv) {
     const auto span = [](const auto& data) {
         return Span<typename std::decay_t<decltype(data)>::value_type>{data.data(), data.size()};
     };
-    const Flat flat{span(hop_starts), span(hops), span(next_starts), span(nexts), span(waits), span(size), span(delay)};
+    const Flat flat{span(hop_starts), span(hops), span(next_starts), span(nexts), span(waits), span(size), span(delay), {}, {}, {}};
     const Resources resources{span(pace), span(latency), span(whole), false, {}, {}, {}, {}, {}, {}};
     for (int round = 0; round < rounds; ++round) {
         const std::clock_t begin = std::clock();

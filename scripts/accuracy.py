@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from ringwright.reports import accuracy as report
-from ringwright.studies import accuracy
+from ringwright.studies import accuracy, accuracy_engines, mpi_accuracy
 
 
 def main(arguments: list[str]) -> int:
@@ -16,11 +16,17 @@ def main(arguments: list[str]) -> int:
         print("scripts/accuracy FOLDER [--json]", file=sys.stderr)
         return 2
     found = accuracy.study(folders[0] / "nccl_times.csv")
+    mpi = folders[0] / "mpi_collectives_times.csv"
+    ranked = [mpi_accuracy.study(mpi, engine) for engine in ("closed-form", "events")] if mpi.is_file() else []
     if "--json" in arguments:
-        json.dump(found, sys.stdout, indent=1)
+        json.dump({"nccl": found, "mpi": ranked}, sys.stdout, indent=1)
         print()
         return 0
     report.write(found, sys.stdout)
+    known, _ = accuracy.cases(folders[0] / "nccl_times.csv")
+    report.write_engines(accuracy_engines.by_engine(known), sys.stdout)
+    for each in ranked:
+        report.write_mpi(each, sys.stdout)
     return 0
 
 

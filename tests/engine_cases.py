@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -159,7 +160,7 @@ def _random_fault(rng: np.random.Generator, links: int, p: int) -> Fault:
     return Fault(float(rng.integers(20)) * 1e-6, "rank" if on_rank else "link", target, what, float(value))
 
 
-def random_program(rng: np.random.Generator, p: int) -> Program:
+def random_program(rng: np.random.Generator, p: int, *, multicast: bool = True) -> Program:
     """Steps of random moves: legal in form, though they need not add up to a collective."""
     slots = int(rng.integers(1, 9))
     sizes = rng.integers(0, 20_000, slots)
@@ -176,10 +177,20 @@ def random_program(rng: np.random.Generator, p: int) -> Program:
             blocks.append(
                 explicit(op, src, src if op is Op.COPY else dst, chunk, to, span=span, channel=int(rng.integers(2)))
             )
+        if multicast and rng.random() < 0.3:
+            blocks = [_random_multicast(rng, p, slots)]
         steps.append(Step(tuple(blocks)))
     collective = Collective("all-reduce", range(p), int(sizes.sum()))
     layout = Layout(slots, sizes, slots, slots)
     return Program("random", collective, layout, lambda: steps, len(steps), Cost((), 0.0))
+
+
+def _random_multicast(rng: np.random.Generator, p: int, slots: int) -> Block:
+    sources = rng.choice(p, int(rng.integers(1, min(p, 3) + 1)), replace=False)
+    moves = [(src, dst) for src in sources for dst in range(p) if src != dst and rng.random() < 0.7]
+    src, dst = np.array(moves or [(0, 1)]).T
+    block = explicit(Op.SEND, src, dst, int(rng.integers(slots)), channel=int(rng.integers(2)))
+    return dataclasses.replace(block, multicast=True)
 
 
 def direct_all_to_all(p: int, size_bytes: int) -> Program:

@@ -6,24 +6,28 @@ import dataclasses
 import itertools
 import json
 import math
+import pkgutil
 import random
 import time
 from fractions import Fraction
+from importlib import import_module
 
 import numpy as np
 import pytest
 from tests.shared_data import needs_shared_data, real
 
+from ringwright.algorithms import blocks
 from ringwright.algorithms.blocks.ring import ring as ring_program
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.collective import OPS, Collective
 from ringwright.costs.bounds import Bound, bound, bounds, forest_s
 from ringwright.costs.cuts import distances
 from ringwright.costs.maxflow import Cut, tightest, weakest
+from ringwright.engines.choose import simulate
 from ringwright.engines.events import run
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.topology import Group, Topology
@@ -313,3 +317,23 @@ def test_large_machines_are_bound_by_structure(spec: str) -> None:
     assert time.process_time() - start_s < 5
     assert found[0].kind == "parts"
     assert not [each for each in found if each.kind == "cut"]
+
+
+@pytest.mark.parametrize("spec", ["switch:7", "dgx-1", "torus:3x3", "leaf-spine:8,oversubscription=2"])
+@pytest.mark.parametrize("alpha", ["pipelined", "busy"])
+def test_no_building_block_is_faster_than_its_bound(spec: str, alpha: str) -> None:
+    top, ran = fabric(spec), 0
+    for module in pkgutil.iter_modules(blocks.__path__):
+        algorithm = getattr(import_module(f"{blocks.__name__}.{module.name}"), module.name, None)
+        ops = getattr(import_module(f"{blocks.__name__}.{module.name}"), "OPS", ())
+        for op in ops if algorithm else ():
+            collective = Collective(op, range(top.n_ranks), 65536)
+            try:
+                program = algorithm(collective, top)
+            except RingwrightError:
+                continue  # it says why it does not offer this here
+            took_s = simulate(program, top, "events", alpha=alpha, fold_symmetry=False, native=False).time_ps * 1e-12
+            least = bound(collective, top, alpha=alpha, in_network=module.name.startswith("nvls"))
+            assert took_s >= least.time_s * (1 - 1e-9), (module.name, op, least)
+            ran += 1
+    assert ran > 50

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import Collective
-from ringwright.engines import events, flat, loops
+from ringwright.engines import events, flat, flows, loops
 from ringwright.engines.hazards import hazards
 from ringwright.engines.machine import ALPHAS, machine
-from ringwright.errors import InfeasibleError
+from ringwright.errors import DeclinedError, InfeasibleError
+from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.topology import Fault
 
 needs_native = pytest.mark.skipif(loops.engine is None, reason="no compiled engine")
@@ -84,6 +85,36 @@ def test_a_link_that_comes_back_delays() -> None:
     program = ring(Collective("all-reduce", range(4), 4000))
     run = events.run(flat.flatten(program, made), made)
     assert 10**9 < run.time_ps < 10**9 + 10**7
+
+
+def multicast(targets: list[int], size_bytes: int = 1_000_000) -> Program:
+    block = explicit(Op.SEND, 0, targets, 0)
+    steps = [Step((dataclasses.replace(block, multicast=True),))]
+    collective = Collective("broadcast", range(16), size_bytes)
+    return Program("multicast", collective, cut(collective), lambda: steps, 1, Cost((), 0.0))
+
+
+def test_a_multicast_passes_shared_links_once() -> None:
+    """Without copies on the way 15 messages would leave rank 0 one after the other."""
+    made = machine(cases.leaf_spine(4, 4, 2))
+    laid = flat.flatten(multicast([*range(1, 16)]), made)
+    run = events.run(laid, made)
+    assert run.time_ps == 20_000_000 + 4 * 500_000
+    carried = np.bincount(laid.hops, minlength=made.n)
+    assert carried.max() == 1
+    assert carried.sum() == 1 + 3 + 2 + 2 * 3 + 12  # up, down in the leaf, to two spines, to three leaves each, down
+    with pytest.raises(DeclinedError, match="multicast"):
+        flows.run(laid, made)
+
+
+def test_a_stem_waits_for_what_its_branches_wait_for() -> None:
+    """Rank 2's slot is read until late; rank 1, first on the stream, gets nothing earlier."""
+    program = multicast([1, 2])
+    early = Step((explicit(Op.SEND, 2, [3, 4, 5], 0),))
+    both = [early, *program.steps()]
+    made = machine(cases.switch(16))
+    run = events.run(flat.flatten(dataclasses.replace(program, make_steps=lambda: both, n_steps=2), made), made)
+    assert run.end_ps.tolist()[-2:] == [3 * 20_000_000 + 500_000 + 20_500_000] * 2
 
 
 def test_nothing_to_do_takes_no_time() -> None:

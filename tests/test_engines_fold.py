@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.collective import Collective
-from ringwright.engines import events, flat
-from ringwright.engines.fold import fold
+from ringwright.engines import events, flat, flows
+from ringwright.engines.fold import evened, fold
 from ringwright.engines.machine import ALPHAS, machine
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, cut, explicit
@@ -68,6 +71,14 @@ def recursive_halving(p: int, size_bytes: int) -> Program:
     )  # fmt: skip
 
 
+FAMILIES: dict[str, Callable[[int, int], Topology]] = {
+    "switch": lambda a, b: cases.switch(a * b),
+    "ring": lambda a, b: cases.circle(a * b),
+    "torus": cases.torus,
+    "nodes": cases.nodes_of,
+    "nodes with a plane": lambda a, b: cases.nodes_of(a, b, plane=True),
+    "leaf and spine": lambda a, b: cases.leaf_spine(a, b, 2),
+}
 PROGRAMS: dict[str, Callable[[], Program]] = {
     "ring": lambda: ring(Collective("all-reduce", range(16), 16_000)),
     "ring all-gather": lambda: ring(Collective("all-gather", range(16), 16_000)),
@@ -118,6 +129,50 @@ def test_a_fault_where_nothing_passes_breaks_nothing() -> None:
 def test_uneven_chunks_do_not_fold() -> None:
     with pytest.raises(DeclinedError, match="differ in size"):
         fold(ring(Collective("all-reduce", range(8), 8012)), machine(cases.switch(8)))
+
+
+def test_rounding_up_lets_uneven_chunks_fold() -> None:
+    program = ring(Collective("all-reduce", range(8), 8012))
+    made = machine(cases.switch(8))
+    folded = fold(evened(program), made)
+    exact = events.run(flat.flatten(program, made), made)
+    assert exact.time_ps <= events.run(folded.flat, folded.machine).time_ps <= exact.time_ps + 14 * 80
+    with pytest.raises(DeclinedError, match="more than one element"):
+        evened(dataclasses.replace(program, layout=cut(program.collective, 2, shares=np.array([8000, 12]))))
+
+
+def test_a_ring_inside_and_an_exchange_outside_fold_together() -> None:
+    program = blueconnect(
+        Collective("all-reduce", range(32), 64_000), factors=(4, 8), inner=[ring, recursive_doubling_of]
+    )
+    made = machine(cases.nodes_of(4, 8))
+    folded = fold(program, made)
+    assert folded.parts == 32
+    assert events.run(folded.flat, folded.machine).time_ps == events.run(flat.flatten(program, made), made).time_ps
+
+
+def recursive_doubling_of(collective: Collective) -> Program:
+    return recursive_doubling(collective.p, collective.size_bytes)
+
+
+@given(
+    st.lists(st.sampled_from([2, 3, 4]), min_size=1, max_size=3),
+    st.sampled_from(["all-reduce", "reduce-scatter", "all-gather"]),
+    st.sampled_from(sorted(FAMILIES)),
+    st.sampled_from(ALPHAS),
+    st.integers(0, 200),
+)
+def test_any_mesh_on_any_fabric(factors: list[int], op: str, family: str, alpha: str, words: int) -> None:
+    p = math.prod(factors)
+    program = blueconnect(Collective(op, range(p), 4 * p * words), factors=factors)
+    made = machine(FAMILIES[family](factors[0], p // factors[0]), alpha)
+    try:
+        folded = fold(program, made)
+    except DeclinedError:
+        return
+    assert events.run(folded.flat, folded.machine).time_ps == events.run(flat.flatten(program, made), made).time_ps
+    fluid, whole = flows.run(folded.flat, folded.machine), flows.run(flat.flatten(program, made), made)
+    assert fluid.time_ps == pytest.approx(whole.time_ps, rel=1e-9, abs=len(fluid.end_ps))
 
 
 def test_listed_moves_do_not_fold() -> None:

@@ -21,7 +21,7 @@ SMALL = [
     "fat-tree:16", "fat-tree:14", "fat-tree:54,radix=6,routing=ecmp", "fat-tree:1", "dragonfly:5x2x2", "dragonfly:1x3x2", "dragonfly:5x1x2",
     "dragonfly-plus:5x2x2", "dragonfly-plus:1x2x4,spines=2", "rail-optimised:3,gpus=4", "dgx-1", "dgx-1:3", "ndv2:2",
     "dgx-2:2", "dgx-a100:2", "dgx-h100", "dgx-h100:4", "dgx-h100:8,per_leaf=4,spines=2", "dgx-h100:3,pxn=no",
-    "dgx-h100:6,layout=leaf-spine,routing=ecmp", "dgx-h100:3,layout=switch", "dgx-b200:2", "gb200-nvl72:2", "p4d:2",
+    "dgx-h100:6,layout=leaf-spine,routing=ecmp", "dgx-h100:3,layout=switch", "dgx-b200:2", "gb200-nvl72:2", "p4d:2", "polaris:2",
     "mi250", "mi250:3", "mi250:2,pxn=yes", "mi300:2", "tpu:4x4x2", "tpu:16x4,generation=v5e",
 ]  # fmt: skip
 LARGE = [

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.test_blocks import assert_right
 
 from ringwright.algorithms.blocks.binomial import binomial
+from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.blocks.ring import ring
@@ -31,6 +32,7 @@ from ringwright.engines import machine as machines
 from ringwright.engines.flat import flatten
 from ringwright.errors import UsageError
 from ringwright.fabrics.full import full
+from ringwright.fabrics.switch import switch
 from ringwright.sources.mpich_json import parse_mpich_json
 from ringwright.studies import registry
 from ringwright.topology import Topology
@@ -332,3 +334,15 @@ def test_between_nodes_the_library_sees_one_rank_per_host() -> None:
 def test_knobs_as_they_come_from_a_command_line(spelling: str, op: str) -> None:
     _, algorithm, knobs = registry.algorithm(spelling)
     assert_right(algorithm(Collective(op, range(6), 4 * 36), **knobs))
+
+
+@pytest.mark.parametrize("leaders", [1, 2, 3])
+def test_the_network_may_add_up_between_nodes(leaders: int) -> None:
+    machine = switch(8, sharp=True)
+    given = Collective("all-reduce", range(8), 4 * 8 * 24)
+    for segments in (1, 2):
+        program = mvapich(
+            given, machine, hosts=[0, 0, 1, 1, 2, 2, 3, 3], leaders=leaders, outer=nvls, segments=segments
+        )
+        assert len(program.aggregators) == 1
+        assert_right(program)

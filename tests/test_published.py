@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from small_fabrics import bigraph, boxes, busiest_link, closed_form_error, racks, star, time_s, tree, wrong
 
 from ringwright.algorithms.published.accl import accl
 from ringwright.algorithms.published.accl.mapping import seat
@@ -28,6 +27,7 @@ from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Program
 from ringwright.studies.registry import find
+from small_fabrics import bigraph, boxes, busiest_link, closed_form_error, racks, star, time_s, tree, wrong
 
 RANKS = [*range(1, 18), 32]
 SLUGS = ["accl", "blueconnect", "imagenet-4-minutes", "plink", "ring-allreduce", "torus-2d-allreduce"]

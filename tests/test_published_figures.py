@@ -75,16 +75,20 @@ def step_s(tensors: Sequence[int], threshold: int, **knobs: float) -> float:
     return sum(predicted_s(imagenet_4_minutes(all_reduce(1024, size), group=8, **knobs), PRICE) for size in pools)
 
 
-@pytest.mark.parametrize(("tensors", "low", "measured"), [(resnet50(), 5, 99), (alexnet(), 2, 4.65)])
-def test_fusion_and_hierarchy_against_unfused_rings(tensors: list[int], low: float, measured: float) -> None:
-    """The paper: up to 11x (ResNet-50) and 3x (AlexNet) over its baseline; the bands here were 5x-15x and 2x-5x.
+@pytest.mark.parametrize(
+    ("tensors", "unfused", "alike"), [(resnet50(), 55.4, 3.95), (alexnet(), 4.08, 1.48)], ids=["resnet50", "alexnet"]
+)
+def test_fusion_and_hierarchy_against_rings(tensors: list[int], unfused: float, alike: float) -> None:
+    """The paper: up to 11x (ResNet-50) and 3x (AlexNet) over its baseline; the bands wanted were 5x-15x and 2x-5x.
 
-    With 5 to 7.5 us a hop and nothing overlapped, AlexNet gains 4.6x, inside its band. ResNet-50 gains 99x, far above it, so
-    its band is NOT met: 161 rings of 2,046 steps are pure latency here, while a real baseline fuses or overlaps part of it.
+    With 4 MiB pools, 5 us a hop inside a node and 7.5 us between nodes, and nothing overlapped: AlexNet gains 4.1x over unfused
+    rings, inside its band. ResNet-50 gains 55x over unfused rings, far above its band (161 times 2,046 steps are pure
+    latency), and 4.0x over rings that are fused alike, just below it; what the paper compares with lies between.
     """
-    ratio = step_s(tensors, 0, eta=0) / min(step_s(tensors, 1 << bits, eta=math.inf) for bits in range(20, 28))
-    assert ratio > low
-    assert ratio == pytest.approx(measured, rel=0.02)
+    threshold = 4 << 20
+    mine = step_s(tensors, threshold, eta=math.inf)
+    assert step_s(tensors, 0, eta=0) / mine == pytest.approx(unfused, rel=0.02)
+    assert step_s(tensors, threshold, eta=0) / mine == pytest.approx(alike, rel=0.02)
 
 
 # -------------------------------------------------------------------------------------------------- torus-2d-allreduce

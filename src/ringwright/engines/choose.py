@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import closed_form, events, flows, recurrence
 from ringwright.engines.flat import flatten
-from ringwright.engines.fold import Folded, fold
+from ringwright.engines.fold import Folded, evened, fold
 from ringwright.engines.machine import PS, Machine, machine
 from ringwright.engines.result import Run, loads
+from ringwright.engines.slots import UNEVEN
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 ENGINES = ("auto", "closed-form", "recurrence", "events", "flows")
-MOST_LAID_OUT = 8_000_000  # pieces; above, auto tries the recurrence first
+MOST_LAID_OUT = 4_000_000  # pieces; above, auto tries the recurrence first
 
 
 def simulate(
@@ -66,19 +67,23 @@ def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, nat
     folded, reason = _folded(program, made, wanted=wanted)
     if folded is not None:
         return _run_folded(folded, made, engine, native=native)
-    if (
-        engine == "auto"
-        and sum(move.count * move.span for step in program.steps() for move in step.blocks) > MOST_LAID_OUT
-    ):
-        return replace(_large(program, made, native=native), unfolded_because=reason)
-    return replace(_run_whole(program, made, engine, native=native), unfolded_because=reason)
+    if sum(move.count * move.span for step in program.steps() for move in step.blocks) <= MOST_LAID_OUT:
+        return replace(_run_whole(program, made, engine, native=native), unfolded_because=reason)
+    rounded, _ = _folded(program, made, wanted=wanted and reason == UNEVEN, even=True)
+    if rounded is not None:
+        run = _run_folded(rounded, made, engine, native=native)
+        return replace(run, left_out=(*run.left_out, "that some chunks are one element shorter"))
+    large = (
+        _large(program, made, native=native) if engine == "auto" else _run_whole(program, made, engine, native=native)
+    )
+    return replace(large, unfolded_because=reason)
 
 
-def _folded(program: Program, made: Machine, *, wanted: bool) -> tuple[Folded | None, str]:
+def _folded(program: Program, made: Machine, *, wanted: bool, even: bool = False) -> tuple[Folded | None, str]:
     if not wanted:
         return None, "not asked for"
     try:
-        return fold(program, made), ""
+        return fold(evened(program) if even else program, made), ""
     except DeclinedError as error:
         return None, error.what
 

@@ -56,8 +56,15 @@ def critical(flat: Flat, machine: Machine, run: Run) -> Path:
     starts = np.searchsorted(flat.nexts[order], np.arange(len(flat.waits) + 1))
     before = owner[order]
     chain = [int(np.argmax(run.end_ps))]
+    forks = dict(zip(flat.branches.child.tolist(), flat.branches.parent.tolist(), strict=True)) if flat.branches else {}
+
+    def stem(message: int) -> int:
+        while message in forks:
+            message = forks[message]
+        return message
+
     while True:
-        behind = _messages_behind(chain[-1], before, starts, n)
+        behind = _messages_behind(stem(chain[-1]), before, starts, n)
         if not behind:
             break
         chain.append(max(behind, key=lambda message: int(run.end_ps[message])))

@@ -58,58 +58,87 @@ def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarra
     """Return start and end of every message and join, int64 ps; what can never end has FOREVER."""
     import numpy as np
 
-    n = len(flat.waits)
-    hop_starts, hops = flat.hop_starts.tolist() + [len(flat.hops)] * (n - flat.n_messages), flat.hops.tolist()
-    next_starts, nexts, waits = flat.next_starts.tolist(), flat.nexts.tolist(), flat.waits.tolist()
-    sizes = flat.size_bytes.tolist() + [0] * (n - flat.n_messages)
-    delay = flat.delay.tolist() + [0] * (n - flat.n_messages)
-    whole, links = machine.whole.tolist(), Paces(machine)
-    free = [0] * machine.n
-    ready, tail = [0] * n, [0] * n
-    start, end = [FOREVER] * n, [FOREVER] * n
-    at = list(hop_starts[:n])
-    queue: list[tuple[int, int]] = []
-    done = [message for message in range(n) if not waits[message]]
+    loop = _Loop(flat, machine)
+    loop.run()
+    return np.array(loop.start, np.int64), np.array(loop.end, np.int64)
 
-    def release(message: int) -> None:
+
+class _Loop:
+    def __init__(self, flat: Flat, machine: Machine) -> None:
+        n = len(flat.waits)
+        joins = n - flat.n_messages
+        self.hop_starts: list[int] = flat.hop_starts.tolist() + [len(flat.hops)] * joins
+        self.hops: list[int] = flat.hops.tolist()
+        self.next_starts, self.nexts = flat.next_starts.tolist(), flat.nexts.tolist()
+        self.waits: list[int] = flat.waits.tolist()
+        self.sizes: list[int] = flat.size_bytes.tolist()
+        self.delay: list[int] = flat.delay.tolist() + [0] * joins
+        self.whole: list[bool] = machine.whole.tolist()
+        self.paces, self.forks, self.holds = Paces(machine), _forks(flat), machine.holds_latency
+        self.free = [0] * machine.n
+        self.ready, self.tail = [0] * n, [0] * n
+        self.start, self.end = [FOREVER] * n, [FOREVER] * n
+        self.at = self.hop_starts[:n]
+        self.queue: list[tuple[int, int]] = []
+        self.done = [message for message, count in enumerate(self.waits) if not count]
+
+    def run(self) -> None:
+        while self.done or self.queue:
+            while self.done:
+                self._release(self.done.pop())
+            if self.queue:
+                self._serve(*heapq.heappop(self.queue))
+
+    def _release(self, message: int) -> None:
         """Send a message that waits for nothing any more on its way, or end it where it has none."""
-        time = ready[message] + delay[message]
-        start[message] = tail[message] = time
-        if hop_starts[message] == hop_starts[message + 1]:
-            finish(message, time)
+        self._enter(message, self.ready[message] + self.delay[message], self.ready[message] + self.delay[message])
+
+    def _enter(self, message: int, head: int, tail: int) -> None:
+        """Let a message into its first resource; without one it ends when its last byte is there."""
+        self.start[message] = self.tail[message] = tail
+        at = self.hop_starts[message]
+        if at == self.hop_starts[message + 1]:
+            self._finish(message, tail)
         else:
-            heapq.heappush(queue, (time, message))
+            heapq.heappush(self.queue, (tail if self.whole[self.hops[at]] else head, message))
 
-    def finish(message: int, time: int) -> None:
-        end[message] = time
-        for follower in nexts[next_starts[message] : next_starts[message + 1]]:
-            ready[follower] = max(ready[follower], time)
-            waits[follower] -= 1
-            if not waits[follower]:
-                done.append(follower)
+    def _finish(self, message: int, time: int) -> None:
+        self.end[message] = time
+        for follower in self.nexts[self.next_starts[message] : self.next_starts[message + 1]]:
+            self.ready[follower] = max(self.ready[follower], time)
+            self.waits[follower] -= 1
+            if not self.waits[follower]:
+                self.done.append(follower)
 
-    while True:
-        while done:
-            release(done.pop())
-        if not queue:
-            break
-        time, message = heapq.heappop(queue)
-        hop = hops[at[message]]
-        begin = max(time, free[hop])
-        if at[message] == hop_starts[message]:
-            start[message] = begin
-        stop, latency = links.end(hop, begin, sizes[message]), links.latency(hop, begin)
+    def _serve(self, time: int, message: int) -> None:
+        at = self.at[message]
+        resource = self.hops[at]
+        begin = max(time, self.free[resource])
+        if at == self.hop_starts[message]:
+            self.start[message] = begin
+        stop, latency = self.paces.end(resource, begin, self.sizes[message]), self.paces.latency(resource, begin)
         if stop >= FOREVER:
-            continue  # the link is dead for good, and so is all behind this message
-        free[hop] = stop + latency if machine.holds_latency else stop
-        tail[message] = max(stop, tail[message]) + latency
-        at[message] += 1
-        if at[message] == hop_starts[message + 1]:
-            finish(message, tail[message])
+            return  # the link is dead for good, and so is all behind this message
+        self.free[resource] = stop + latency if self.holds else stop
+        head, tail = begin + latency, max(stop, self.tail[message]) + latency
+        self.tail[message] = tail
+        for child in self.forks.get((message, at - self.hop_starts[message]), ()):
+            self._enter(child, head, tail)
+        self.at[message] = at = at + 1
+        if at == self.hop_starts[message + 1]:
+            self._finish(message, tail)
         else:
-            entry = tail[message] if whole[hops[at[message]]] else begin + latency
-            heapq.heappush(queue, (entry, message))
-    return np.array(start, np.int64), np.array(end, np.int64)
+            heapq.heappush(self.queue, (tail if self.whole[self.hops[at]] else head, message))
+
+
+def _forks(flat: Flat) -> dict[tuple[int, int], list[int]]:
+    """Return which messages branch off behind which hop of which message."""
+    found: dict[tuple[int, int], list[int]] = {}
+    if flat.branches is not None:
+        columns = (flat.branches.parent, flat.branches.hop, flat.branches.child)
+        for parent, hop, child in zip(*(column.tolist() for column in columns), strict=True):
+            found.setdefault((parent, hop), []).append(child)
+    return found
 
 
 class Paces:

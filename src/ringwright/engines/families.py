@@ -17,7 +17,7 @@ from ringwright.program import Affine, Op
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.program import Block, Program
+    from ringwright.program import Block, Digit, Program
 
 
 @dataclass
@@ -75,3 +75,8 @@ def collect(program: Program) -> list[Family]:
             row = [number, place, chunk.base, *[digit[1] for digit in chunk.digits]]
             family.rows.extend((*row, to.base, *[digit[1] for digit in to.digits]))
     return list(families.values())
+
+
+def padded(index: Affine, family: Family) -> list[Digit]:
+    """Return a pattern's digits, one for each axis of the family's range."""
+    return [*index.digits, *[(0, 0, 1, 0)] * (len(family.block.shape) - len(index.digits))]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
 from ringwright.engines.hazards import Edges
+from ringwright.engines.multicast import branched
 from ringwright.errors import InfeasibleError
 from ringwright.program import ADDING, Op
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
     from ringwright.engines.hazards import Order
     from ringwright.engines.machine import Machine
-    from ringwright.program import Program
+    from ringwright.engines.multicast import Branches
+    from ringwright.program import Program, Step
 
 MOST_PIECES = 60_000_000
 
@@ -44,6 +46,7 @@ class Flat:
     waits: np.ndarray
     delay: np.ndarray
     weight: np.ndarray | None = None  # how many equal messages each stands for, where folded
+    branches: Branches | None = None  # where multicasts fork
 
     @property
     def n_messages(self) -> int:
@@ -68,6 +71,7 @@ class Pieces:
     adds: np.ndarray
     reads: np.ndarray  # node * slots + slot, of each piece
     writes: np.ndarray
+    stream: np.ndarray | None = None  # of each message: equal numbers are one multicast, -1 none
 
 
 def flatten(program: Program, machine: Machine) -> Flat:
@@ -85,10 +89,11 @@ def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, ds
     import numpy as np
 
     hop_starts, hops = ways(machine, src, dst, pieces.adds)
-    return Flat(
+    flat = Flat(
         src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
         order.next_starts, order.nexts, order.waits, delays(machine, hop_starts, hops),
     )  # fmt: skip
+    return flat if pieces.stream is None else branched(flat, pieces.stream)
 
 
 def places(program: Program) -> np.ndarray:
@@ -104,12 +109,15 @@ def gather(program: Program) -> Pieces:
 
     rows: list[tuple[np.ndarray, ...]] = []
     step_of: list[np.ndarray] = []
+    streams: list[tuple[int, np.ndarray]] = []
     total = messages = 0
     for number, step in enumerate(program.steps()):
         if not step.count:
             continue
         src, dst, size, adds, owner, reads, writes = step_pieces(program, step.blocks)
         rows.append((src, dst, size, adds, owner + messages, reads, writes))
+        if any(block.multicast for block in step.blocks):
+            streams.append((messages, _streams(program, step, src, owner)))
         step_of.append(np.full(len(src), number, np.int32))
         messages += len(src)
         total += len(owner)
@@ -121,7 +129,10 @@ def gather(program: Program) -> Pieces:
     columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 7
     src, dst, size, adds, owner, reads, writes = columns
     steps = np.concatenate(step_of) if step_of else np.zeros(0, np.int32)
-    return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes)
+    stream = np.full(messages, -1, np.int64)
+    for begin, ids in streams:
+        stream[begin : begin + len(ids)] = np.where(ids >= 0, ids + begin, -1)
+    return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes, stream if streams else None)
 
 
 def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
@@ -139,6 +150,22 @@ def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarra
     sums = np.bincount(owner, weights=size, minlength=len(first)).astype(np.int64)
     added = np.bincount(owner, weights=adds, minlength=len(first)) > 0
     return src[first], dst[first], sums, added, owner, reads, writes
+
+
+def _streams(program: Program, step: Step, src: np.ndarray, owner: np.ndarray) -> np.ndarray:
+    """Return the stream of each message of a step: the first message of the same source and channel, -1 for no multicast."""
+    import numpy as np
+
+    counts = [block.count * block.span for block in step.blocks]
+    copied = np.repeat([block.multicast for block in step.blocks], counts)
+    channel = np.repeat([block.channel for block in step.blocks], counts)
+    all_copied = np.bincount(owner, weights=~copied, minlength=len(src)) == 0
+    channels = np.zeros(len(src), np.int64)
+    channels[owner] = channel
+    _, first, stream = np.unique(
+        (channels * program.n_nodes + src) * 2 + all_copied, return_index=True, return_inverse=True
+    )
+    return np.where(all_copied, first[stream], -1)
 
 
 def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
@@ -213,7 +240,7 @@ def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray
     if not machine.software or not len(hops):
         return np.zeros(len(starts) - 1, np.int64)
     cost = np.array([round(machine.software.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
-    per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)], -1)]
+    per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)].astype(np.int64), -1)]
     full = np.flatnonzero(np.diff(starts))
     delay = np.zeros(len(starts) - 1, np.int64)
     delay[full] = np.maximum.reduceat(per_hop, starts[:-1][full])

@@ -20,6 +20,7 @@ from ringwright.engines.events import Paces, report_stuck
 from ringwright.engines.fairness import UNIT, capacity, fair_rates
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
+from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +43,8 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
     from ringwright.engines import loops
 
+    if flat.branches is not None:
+        raise DeclinedError("a multicast shares links: the flow engine copies nothing on the way")
     simulate = loops.flows if native else simulate_flows
     start, end = simulate(flat, machine)
     n = flat.n_messages
@@ -199,7 +202,7 @@ class _Loop:
             part = self._connected(self.touched.popitem()[0])
             if not part:
                 continue
-            free = {}
+            free: dict[int, int] = {}
             for number in part:
                 each = self.classes[number]
                 each.advance(now)

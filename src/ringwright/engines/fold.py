@@ -16,6 +16,7 @@ from ringwright.engines.families import Family, collect
 from ringwright.engines.flat import Flat, Pieces, assemble, places
 from ringwright.engines.mesh import Mesh, View, candidates, evaluate, mesh, rank_digits
 from ringwright.engines.orbits import Orbits
+from ringwright.engines.refine import refine
 from ringwright.engines.slots import Starts, require_equal_bytes
 from ringwright.errors import DeclinedError
 from ringwright.program import ADDING
@@ -44,12 +45,23 @@ class Folded:
     first: np.ndarray
 
 
+def evened(program: Program) -> Program:
+    """Return a program whose chunks all have the largest one's size, where they differ by one element at the most."""
+    import numpy as np
+
+    sizes = program.layout.chunk_bytes
+    if len(sizes) and int(sizes.max() - sizes.min()) > program.collective.unit_bytes:
+        raise DeclinedError("chunks differ in size by more than one element")
+    layout = replace(program.layout, chunk_bytes=np.array([sizes.max(initial=0)], np.int64))
+    return replace(program, layout=layout)
+
+
 def fold(program: Program, machine: Machine) -> Folded:
     """Return the quotient of a program on a machine; raise DeclinedError with the reason where there is none."""
     machine = machine.carrying(program)
     if program.lanes is not None:
         raise DeclinedError("its order is declared lane by lane")
-    families = collect(program)
+    families = refine(collect(program))
     if any(family.block.multicast for family in families):
         raise DeclinedError("it sends to many at once")
     if not families:
@@ -90,8 +102,8 @@ def _machine(orbits: Orbits) -> Machine:
     whole = orbits.machine
     first = np.array(orbits.first, np.int64)
     number = {resource: at for at, resource in enumerate(orbits.first)}
-    changes = tuple((number[resource], *rest) for resource, *rest in whole.changes if resource in number)
-    delays = tuple((number[resource], *rest) for resource, *rest in whole.delays if resource in number)
+    changes = [(number[resource], time, pace) for resource, time, pace in whole.changes if resource in number]
+    delays = [(number[resource], time, latency) for resource, time, latency in whole.delays if resource in number]
     return replace(
         whole, pace=whole.pace[first], latency=whole.latency[first], whole=whole.whole[first],
         changes=tuple(sorted(changes)), delays=tuple(sorted(delays)),

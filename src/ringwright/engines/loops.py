@@ -21,7 +21,7 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see events.simulate_events)."""
     if engine is None:
         return simulate_events(flat, machine)
-    start, end = engine.events(*_way(flat), *_resources(machine))
+    start, end = engine.events(*_way(flat), *_forks(flat), *_resources(machine))
     return start, end
 
 
@@ -53,6 +53,14 @@ def _way(flat: Flat) -> tuple[np.ndarray, ...]:
     kinds = (np.int64, np.int32, np.int64, np.int32, np.int32, np.int64, np.int64)
     columns = (flat.hop_starts, flat.hops, flat.next_starts, flat.nexts, flat.waits, flat.size_bytes, flat.delay)
     return tuple(np.ascontiguousarray(column, kind) for column, kind in zip(columns, kinds, strict=True))
+
+
+def _forks(flat: Flat) -> tuple[np.ndarray, ...]:
+    import numpy as np
+
+    if flat.branches is None:
+        return (np.zeros(0, np.int32),) * 3
+    return flat.branches.parent, flat.branches.hop, flat.branches.child
 
 
 def _resources(machine: Machine) -> tuple[object, ...]:

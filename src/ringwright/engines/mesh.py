@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
+from ringwright.engines.families import padded
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class SlotDigit:
 
 def rank_digits(families: Sequence[Family]) -> list[Axis]:
     """Return the digits of the rank over which every block runs; raise DeclinedError where there are none."""
-    used = [set(_turning(family).values()) for family in families]
+    used = [set(turning(family).values()) for family in families]
     digits = sorted(set().union(*used))
     for (weight, size), (above, _) in pairwise(digits):
         if above % (weight * size):
@@ -61,21 +62,17 @@ def rank_digits(families: Sequence[Family]) -> list[Axis]:
     return axes
 
 
-def _turning(family: Family) -> dict[int, tuple[int, int]]:
+def turning(family: Family) -> dict[int, tuple[int, int]]:
     """Return which axes of a block run over a digit (weight, size) of the source rank and of the target alike."""
     found = {}
     for axis, (count, here, there) in enumerate(
-        zip(family.block.shape, _padded(family.src, family), _padded(family.dst, family), strict=True)
+        zip(family.block.shape, padded(family.src, family), padded(family.dst, family), strict=True)
     ):
         slope, _, modulus, weight = here
         runs = count > 1 and weight > 0 and modulus == count and slope % modulus == 1
         if runs and there[2:] == here[2:] and there[0] % modulus == 1:
             found[axis] = (weight, modulus)
     return found
-
-
-def _padded(index: Affine, family: Family) -> list[tuple[int, int, int, int]]:
-    return [*index.digits, *[(0, 0, 1, 0)] * (len(family.block.shape) - len(index.digits))]
 
 
 def candidates(axes: Sequence[Axis], topology: Topology, most: int = 64) -> Iterator[list[Axis]]:
@@ -128,14 +125,14 @@ class View:
 
     def __init__(self, axes: list[Axis], family: Family) -> None:
         self.axes, self.family = axes, family
-        where = {digit: axis for axis, digit in _turning(family).items()}
+        where = {digit: axis for axis, digit in turning(family).items()}
         self.place = [where[axis.weight, axis.size] for axis in axes]  # axis of the range, per axis of the group
         self.group_axis = {place: number for number, place in enumerate(self.place)}
 
     def slot_digits(self, index: Affine) -> dict[int, SlotDigit]:
         """Return the digits of the slots that turn, by axis of the range."""
         found = {}
-        for place, (slope, _, modulus, weight) in enumerate(_padded(index, self.family)):
+        for place, (slope, _, modulus, weight) in enumerate(padded(index, self.family)):
             number = self.group_axis.get(place)
             if number is None:
                 continue

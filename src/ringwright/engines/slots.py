@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ringwright.engines.mesh import Mesh, View
     from ringwright.program import Affine, Layout
 
+UNEVEN = "chunks differ in size"
+
 
 def require_equal_bytes(mesh: Mesh, layout: Layout) -> None:
     """Raise DeclinedError where a slot and its image differ in size."""
@@ -28,7 +30,7 @@ def require_equal_bytes(mesh: Mesh, layout: Layout) -> None:
                 at = slots // digit.weight % digit.size
                 turned = turned + digit.weight * ((at + digit.turn) % digit.size - at)
         if turned.max(initial=0) >= layout.slots or not np.array_equal(sizes[turned], sizes):
-            raise DeclinedError("chunks differ in size")
+            raise DeclinedError(UNEVEN)
 
 
 class Starts:

@@ -53,6 +53,10 @@ void require(bool good, const char* what) {
 
 void check(const Flat& flat, const Resources& resources) {
     const size_t messages = flat.size_bytes.size, all = flat.waits.size, servers = resources.pace.size;
+    require(flat.hop.size == flat.parent.size && flat.child.size == flat.parent.size, "forks");
+    require_below(flat.parent, messages, "forks");
+    require_below(flat.child, messages, "forks");
+    for (size_t i = 1; i < flat.parent.size; ++i) require(flat.parent[i - 1] <= flat.parent[i], "forks");
     require(all >= messages && flat.delay.size == messages, "columns of different lengths");
     require_cuts(flat.hop_starts, messages, flat.hops.size, "hop_starts");
     require_cuts(flat.next_starts, all, flat.nexts.size, "next_starts");
@@ -82,12 +86,14 @@ nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... 
 }
 
 nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
-                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
+                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<int32_t> parent,
+                 Input<int32_t> hop, Input<int32_t> child, Input<double> pace,
                  Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
                  Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
                  Input<int64_t> delay_time, Input<int64_t> delay_latency) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
-                    view(waits),      view(size_bytes), view(delay)};
+                    view(waits),      view(size_bytes), view(delay),       view(parent),
+                    view(hop),        view(child)};
     const Resources resources{view(pace),           view(latency),     view(whole),
                               holds_latency,        view(change_resource), view(change_time), view(change_pace),
                               view(delay_resource), view(delay_time),  view(delay_latency)};
@@ -101,7 +107,7 @@ nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> n
                 Input<int64_t> delay_time, Input<int64_t> delay_latency, Input<int32_t> owner, Input<int64_t> starts,
                 Input<int32_t> ways) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
-                    view(waits),      view(size_bytes), view(delay)};
+                    view(waits),      view(size_bytes), view(delay),       {}, {}, {}};
     const Resources resources{view(pace),           view(latency),     view(whole),
                               holds_latency,        view(change_resource), view(change_time), view(change_pace),
                               view(delay_resource), view(delay_time),  view(delay_latency)};
@@ -155,7 +161,7 @@ nb::tuple order(Input<int32_t> message, Input<int32_t> step, Input<int64_t> read
 NB_MODULE(_engine, module) {
     module.doc() = "The hot loops of the engines; ringwright.engines says what they mean.";
     module.def("events", &events, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
-               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
+               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("parent"), nb::arg("hop"), nb::arg("child"), nb::arg("pace"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
                nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"));
     module.def("flows", &flows, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),

@@ -28,6 +28,10 @@ struct Flat {
     Span<int32_t> waits;
     Span<int64_t> size_bytes;
     Span<int64_t> delay;
+    // Where multicasts fork, sorted by parent: `child` leaves `parent` behind that one's hop number `hop`.
+    Span<int32_t> parent;
+    Span<int32_t> hop;
+    Span<int32_t> child;
 };
 
 struct Resources {
@@ -63,6 +67,11 @@ public:
         start.assign(n, kForever);
         end.assign(n, 0);
         for (size_t i = 0; i < n; ++i) state_[i] = flat.waits[i];
+        if (flat.parent.size) {
+            forks_.assign(n + 1, 0);
+            for (size_t i = 0; i < flat.parent.size; ++i) ++forks_[flat.parent[i] + 1];
+            for (size_t i = 0; i < n; ++i) forks_[i + 1] += forks_[i];
+        }
         servers_.reserve(resources.pace.size);
         for (size_t i = 0; i < resources.pace.size; ++i) {
             servers_.push_back({resources.pace[i], 0, resources.latency[i], resources.whole[i] != 0, {}, {}});
@@ -168,11 +177,27 @@ private:
         server.free = holds_ ? stop + latency : stop;
         const int64_t tail = std::max(stop, end[message]) + latency;
         end[message] = tail;
+        if (!forks_.empty()) fork(event, tail, begin + latency);
         if (at + 1 == flat_.hop_starts[message + 1]) {
             finish(message, tail);
         } else {
             const int64_t entry = servers_[flat_.hops[at + 1]].whole ? tail : begin + latency;
             queue_.push({entry, message, event.hop + 1});
+        }
+    }
+
+    // Send the branches that leave behind this hop on their ways; a branch without hops of its own has arrived.
+    void fork(const Event& event, int64_t tail, int64_t head) {
+        for (int32_t i = forks_[event.message]; i < forks_[event.message + 1]; ++i) {
+            if (flat_.hop[i] != event.hop) continue;
+            const int32_t child = flat_.child[i];
+            start[child] = end[child] = tail;
+            const int64_t at = flat_.hop_starts[child];
+            if (at == flat_.hop_starts[child + 1]) {
+                finish(child, tail);
+            } else {
+                queue_.push({servers_[flat_.hops[at]].whole ? tail : head, child, 0});
+            }
         }
     }
 
@@ -205,6 +230,7 @@ private:
     std::vector<int32_t> state_;  // how many each still waits for, or kFinished
     std::vector<Server> servers_;
     std::vector<int32_t> done_;
+    std::vector<int32_t> forks_;  // cuts `flat_.child` by parent, where there are any
     Calendar queue_;
     bool holds_;
 };

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TextIO
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from ringwright.studies.accuracy_engines import Against
 
 
 def write(found: dict[str, Any], out: TextIO) -> None:
@@ -38,3 +42,41 @@ def _line(line: dict[str, Any], target: float, out: TextIO) -> None:
 
 def _percent(value: float | None) -> str:
     return f"{'-':>6}" if value is None else f"{value * 100:6.1f}"
+
+
+def write_engines(lines: Iterable[Against], out: TextIO) -> None:
+    """Write an engine beside the closed form."""
+    print("\nNCCL's programs on the calibrated fabric, the sizes of (a); what engines leave out is in", file=out)
+    print("ringwright.studies.accuracy_engines", file=out)
+    print(f"{'case':<42} {'engine':<9} {'sizes':>5} {'error':>6} {'closed form':>11}", file=out)
+    for line in lines:
+        print(
+            f"{line.case:<42} {line.engine:<9} {line.sizes:>5} {_percent(line.error)} {_percent(line.closed_form):>11}",
+            file=out,
+        )
+
+
+def write_mpi(found: dict[str, Any], out: TextIO) -> None:
+    """Write the ranking of MPI algorithms."""
+    print(f"\nMPI algorithms; engine: {found['engine']}; sizes that were not fitted", file=out)
+    prices = (
+        f"{row['system']}/{row['transport']} {row['message_us']:.2f} us a message, {row['gbs']:.1f} GB/s"
+        for row in found["prices"]
+    )
+    print("; ".join(prices), file=out)
+    columns = f"{'algorithms':>10} {'sizes':>5} {'tau':>6} {'error':>6} {'large':>6} {'best':>5} {'lost':>6}"
+    print(f"{'system':<13} {'nodes':<6} {'collective':<15} {columns}", file=out)
+    for line in found["ranked"]:
+        tau = f"{'-':>6}" if line["tau"] is None else f"{line['tau']:6.2f}"
+        print(
+            f"{line['system']:<13} {line['nodes']:<6} {line['collective']:<15} {line['algorithms']:>10} "
+            f"{line['sizes']:>5} {tau} {_percent(line['error'])} {_percent(line['error_large'])} "
+            f"{line['best_right']:5.0%} {_percent(line['best_loss'])}",
+            file=out,
+        )
+    taus = [line["tau"] for line in found["ranked"] if line["tau"] is not None]
+    if taus:
+        print(f"mean tau {sum(taus) / len(taus):.2f}; best: how often the predicted algorithm is within 5 %", file=out)
+    print("lost: how much slower the predicted algorithm was than the best, mean", file=out)
+    if found["without_program"]:
+        print(f"no program for: {', '.join(sorted(found['without_program']))}", file=out)

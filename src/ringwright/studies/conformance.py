@@ -41,7 +41,7 @@ MOST_MOVES = 400_000
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to try; ``str(case)`` replays it."""
+    """One thing to try; ``str(case)`` replays it. A fabric without a size has as many ranks as the group."""
 
     slug: str
     op: str
@@ -71,7 +71,9 @@ class Outcome:
 def cases(chosen: Iterable[System], group_sizes: Sequence[int] = GROUP_SIZES) -> Iterator[Case]:
     """Yield the full campaign."""
     for system in chosen:
-        for op, p, size, fabric in itertools.product(system.ops, group_sizes, SIZES, FABRICS):
+        for op, p, size, fabric in itertools.product(system.ops, group_sizes, SIZES, system.fabrics or FABRICS):
+            if p > ranks_of(fabric):
+                continue
             for root in {0, p - 1, p // 2} if op in ROOTED else {0}:
                 yield Case(system.slug, op, p, size, fabric, root)
 
@@ -82,7 +84,8 @@ def pairwise(chosen: Iterable[System], seed: int, group_sizes: Sequence[int] = G
     for system in chosen:
         for op in system.ops:
             seen: set[tuple[object, object]] = set()
-            every = list(itertools.product(group_sizes, SIZES, FABRICS))
+            fabrics = system.fabrics or FABRICS
+            every = [each for each in itertools.product(group_sizes, SIZES, fabrics) if each[0] <= ranks_of(each[2])]
             generator.shuffle(every)
             for p, size, fabric in every:
                 pairs = {(p, size), (p, fabric), (size, fabric)}
@@ -92,23 +95,35 @@ def pairwise(chosen: Iterable[System], seed: int, group_sizes: Sequence[int] = G
                 yield Case(system.slug, op, p, size, fabric, generator.randrange(p) if op in ROOTED else 0)
 
 
+def ranks_of(fabric: str) -> int:
+    """Return the ranks of a fabric that names its size, as ``dgx-h100:2``; those that do not have as many as the case."""
+    from ringwright.fabrics import fabric as build
+
+    return build(fabric).n_ranks if ":" in fabric else 1 << 30
+
+
 def check(case: Case) -> Outcome:
-    """Run every check of a case on its fabric."""
+    """Run every check of a case on its system and fabric."""
+    return examine(case, find(case.slug).load())
+
+
+def examine(case: Case, algorithm: Callable[..., Program]) -> Outcome:
+    """Run every check of a case on any algorithm."""
     from ringwright.fabrics import fabric
 
     outcome = Outcome(case)
-    topology = fabric(f"{case.fabric}:{case.p}")
+    topology = fabric(case.fabric if ":" in case.fabric else f"{case.fabric}:{case.p}")
     try:
-        program = find(case.slug).load()(case.collective(), topology)
+        program = algorithm(case.collective(), topology)
     except UsageError as error:
         outcome.declined["program"] = error.what
         return outcome
     except RingwrightError as error:
         outcome.failed["program"] = str(error)
         return outcome
-    for name, examine in CHECKS.items():
+    for name, look in CHECKS.items():
         try:
-            reason = examine(program, topology)
+            reason = look(program, topology)
         except RingwrightError as error:
             reason = str(error)
         if reason is None:

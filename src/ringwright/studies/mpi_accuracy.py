@@ -11,7 +11,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -64,7 +64,8 @@ BLOCKS = {
         r"bine|BINE-LOG": ("bruck", "Bine's form: as many and as large messages, to other partners"),
     },
 }  # fmt: skip
-FABRICS = {"mare_nostrum": "fat-tree:{p}", "fugaku": "torus:{nodes}", "leonardo": "dragonfly-plus:{p}"}
+FABRICS = {"mare_nostrum": "fat-tree:{p}", "fugaku": "torus:{nodes}"}
+MOST_RANKS = 64
 _INTERFACE = re.compile(r"(?P<name>.*?)(?:-(?P<how>UTOFU|MPI)-0-(?P<cards>\d+)|_ompi|_over)?$")
 
 
@@ -141,7 +142,7 @@ def ranks(nodes: str) -> int:
 def program(block: str, op: str, p: int, size_bytes: int) -> Program:
     """Return a building block's program."""
     make = getattr(import_module(f"ringwright.algorithms.blocks.{block}"), block)
-    made: Program = make(Collective(op, p, size_bytes))
+    made: Program = make(Collective(op, range(p), size_bytes))
     return made
 
 
@@ -160,7 +161,8 @@ def prices(found: Sequence[Point]) -> np.ndarray:
     low, high = np.log([1e-8, 1e-12, 1e-13]), np.log([1e-4, 1e-8, 1e-8])
     starts = np.log([(alpha, beta, 1e-10) for alpha in (1e-6, 1e-5) for beta in (1e-10, 1e-9)])
     ends = [descend(loss, start, low, high) for start in starts]
-    return np.exp(min(ends, key=lambda end: float(loss(end[None])[0])))
+    found: np.ndarray = np.exp(min(ends, key=lambda end: float(loss(end[None])[0])))
+    return found
 
 
 def kendall(a: Sequence[float], b: Sequence[float]) -> float | None:
@@ -188,8 +190,11 @@ class Ranked:
     best_loss: float
 
 
-def study(path: str | Path) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.mpi-accuracy/1``."""
+def study(path: str | Path, engine: str = "closed-form") -> dict[str, Any]:
+    """Return the object of schema ``ringwright.mpi-accuracy/1``.
+
+    ``events`` runs programs of up to 64 ranks on the fabric of the system; what it cannot run keeps its closed form.
+    """
     from dataclasses import asdict
 
     found, without = points(path)
@@ -197,13 +202,13 @@ def study(path: str | Path) -> dict[str, Any]:
     machines: dict[tuple[str, str], np.ndarray] = {}
     for key in sorted({(point.system, point.transport) for point in found}):
         machines[key] = prices([point for point in fitted if (point.system, point.transport) == key])
-    times = [
-        float(machines[point.system, point.transport] @ (point.messages, point.path_bytes, point.added_bytes))
-        for point in judged
-    ]
+    if engine == "events":
+        judged = [point for point in judged if _is_small(point)]
+    price = _by_events if engine == "events" else _declared
+    times = [price(point, machines[point.system, point.transport]) for point in judged]
     return {
         "schema": SCHEMA,
-        "engine": "closed form of the declared cost",
+        "engine": "events on the system's fabric" if engine == "events" else "closed form of the declared cost",
         "prices": [
             {"system": system, "transport": how, "message_us": float(row[0] * 1e6), "gbs": float(1e-9 / row[1])}
             for (system, how), row in machines.items()
@@ -211,6 +216,40 @@ def study(path: str | Path) -> dict[str, Any]:
         "ranked": [asdict(line) for line in rank(judged, times)],
         "without_program": without,
     }
+
+
+def _declared(point: Point, prices_s: np.ndarray) -> float:
+    return float(prices_s @ (point.messages, point.path_bytes, point.added_bytes))
+
+
+def _is_small(point: Point) -> bool:
+    """Say whether the engine runs it: 64 ranks, a fabric we have, and one network interface."""
+    return ranks(point.nodes) <= MOST_RANKS and point.system in FABRICS and point.transport == "mpi"
+
+
+def _by_events(point: Point, prices_s: np.ndarray) -> float:
+    per_message, per_byte, per_added = (float(price) for price in prices_s)
+    key = (point.block, OUR_NAMES[point.op], ranks(point.nodes), point.size_bytes)
+    machine = FABRICS[point.system].format(p=ranks(point.nodes), nodes=point.nodes)
+    return _simulated(*key, machine, per_message, per_byte) + per_added * point.added_bytes
+
+
+@cache
+def _simulated(block: str, op: str, p: int, size: int, machine: str, per_message: float, per_byte: float) -> float:
+    """Return the engine's seconds; additions, which it would overlap, are priced by the caller."""
+    import numpy as np
+
+    from ringwright.engines.choose import simulate
+    from ringwright.fabrics import fabric
+
+    top = fabric(machine)
+    priced = replace(
+        top,
+        rate=np.full(top.n_links, 1 / per_byte),
+        latency_s=np.zeros(top.n_links),
+        message_s=dict.fromkeys(top.classes, per_message),
+    )
+    return simulate(program(block, op, p, size), priced, "events").time_s
 
 
 def _halves(found: Sequence[Point]) -> tuple[list[Point], list[Point]]:

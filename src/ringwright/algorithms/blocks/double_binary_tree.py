@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside
+from ringwright.algorithms.offers import is_even
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
@@ -61,5 +62,6 @@ def over_trees(
     sent = 2.0 * (collective.p - 1) * collective.size_bytes
     return Program(
         name, collective, cut(collective, pieces * len(trees)), steps, n_steps,
-        Cost((Term(n_steps, path),), sent, share * 2), channels=len(trees), knobs={"segments": pieces},
+        Cost((Term(n_steps, path),), sent, share * 2, is_even=is_even(collective, pieces * len(trees))),
+        channels=len(trees), knobs={"segments": pieces},
     )  # fmt: skip

@@ -85,8 +85,9 @@ def ring_order(collective: Collective, topology: Topology | None, order: str = "
         return list(range(collective.p))
     place_of = {rank: place for place, rank in enumerate(collective.group)}
     ranks = [node for node in _walk(topology, collective.group[0]) if node in place_of]
-    missing = [rank for rank in collective.group if rank not in set(ranks)]
-    return [place_of[rank] for rank in _host_by_host(topology, ranks + missing)]
+    reached = set(ranks)
+    ranks += [rank for rank in collective.group if rank not in reached]
+    return [place_of[rank] for rank in _host_by_host(topology, ranks)]
 
 
 def _walk(topology: Topology, root: int) -> list[int]:

@@ -1,0 +1,91 @@
+"""Multicast: one stream that the network copies, so that links shared by several of its targets carry it once.
+
+The ways to the targets of a stream form a tree. Its first message keeps its whole way; each further one keeps what no
+earlier one takes, and *branches* off: it enters its first own resource when the stream has passed the resource before the
+fork. The stem waits for whatever any of its branches waits for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from ringwright.errors import DeclinedError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.engines.flat import Flat
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Message ``child[i]`` leaves ``parent[i]`` behind that one's hop number ``hop[i]``; sorted by parent, then child."""
+
+    parent: np.ndarray
+    hop: np.ndarray
+    child: np.ndarray
+
+
+def branched(flat: Flat, stream: np.ndarray) -> Flat:
+    """Return the program with messages of one stream (equal numbers; -1: none) sharing what their ways share."""
+    import numpy as np
+
+    members = np.flatnonzero(stream >= 0)
+    if not len(members):
+        return flat
+    rows, kept = _forks(flat, stream, members)
+    if not rows:
+        return flat
+    table = np.array(sorted(rows), np.int64)
+    branches = Branches(*(np.ascontiguousarray(table[:, column], np.int32) for column in (0, 2, 1)))
+    return _cut(flat, branches, kept)
+
+
+def _forks(flat: Flat, stream: np.ndarray, members: np.ndarray) -> tuple[list[tuple[int, int, int]], dict[int, int]]:
+    """Return (parent, child, hop) of each fork, and how many first hops each child leaves to others."""
+    rows: list[tuple[int, int, int]] = []
+    kept: dict[int, int] = {}
+    trees: dict[int, dict[tuple[object, int], tuple[int, int]]] = {}
+    sizes: dict[int, int] = {}
+    for message in members.tolist():
+        number, size = int(stream[message]), int(flat.size_bytes[message])
+        if sizes.setdefault(number, size) != size:
+            raise DeclinedError("the targets of one multicast get different amounts")
+        tree = trees.setdefault(number, {})
+        way = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
+        at: tuple[int, int] | None = None  # message and hop that the stream has reached
+        shared = 0
+        while shared < len(way) and (at, way[shared]) in tree:
+            at = tree[at, way[shared]]
+            shared += 1
+        if at is not None:
+            rows.append((at[0], message, at[1]))
+            kept[message] = shared
+        for hop, resource in enumerate(way[shared:]):
+            tree[at, resource] = at = (message, hop)
+    return rows, kept
+
+
+def _cut(flat: Flat, branches: Branches, kept: dict[int, int]) -> Flat:
+    """Take the shared hops from the children, and what they wait for to the stem."""
+    import numpy as np
+
+    starts = flat.hop_starts
+    skip = np.zeros(flat.n_messages, np.int64)
+    skip[list(kept)] = list(kept.values())
+    place = np.arange(len(flat.hops)) - np.repeat(starts[:-1], np.diff(starts))
+    own = place >= np.repeat(skip, np.diff(starts))
+    stem = np.arange(len(flat.waits))
+    stem[branches.child] = branches.parent
+    while (stem[stem] != stem).any():
+        stem = stem[stem]
+    nexts = stem[flat.nexts].astype(np.int32)
+    waits = np.bincount(nexts, minlength=len(stem)).astype(np.int32)
+    waits[branches.child] = 1  # nothing but its fork releases a branch
+    delay = flat.delay.copy()
+    delay[branches.child] = 0
+    return replace(
+        flat, hop_starts=starts - np.concatenate(([0], np.cumsum(skip))), hops=flat.hops[own], nexts=nexts, waits=waits,
+        delay=delay, branches=branches,
+    )  # fmt: skip
