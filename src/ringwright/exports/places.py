@@ -67,7 +67,7 @@ def loop_chunks(program: Program) -> int:
 
 def find_homes(program: Program, *, in_place: bool) -> list[Homes]:
     """Return the places of all slots, rank by rank."""
-    written: list[set[int]] = [set() for _ in range(program.p)]
+    written: list[set[int]] = [set() for _ in range(program.n_nodes)]
     for step in program.steps():
         for block in step.blocks:
             _, dst, _, to = (column.tolist() for column in unfold(block))
