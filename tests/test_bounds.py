@@ -6,25 +6,30 @@ import dataclasses
 import itertools
 import json
 import math
+import pkgutil
 import random
 import time
 from fractions import Fraction
+from importlib import import_module
 
 import numpy as np
 import pytest
 from tests.shared_data import needs_shared_data, real
 
+from ringwright.algorithms import blocks
 from ringwright.algorithms.blocks.ring import ring as ring_program
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.collective import OPS, Collective
 from ringwright.costs.bounds import Bound, bound, bounds, forest_s
 from ringwright.costs.cuts import distances
 from ringwright.costs.maxflow import Cut, tightest, weakest
+from ringwright.engines.choose import simulate
 from ringwright.engines.events import run
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import machine
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import apply
 from ringwright.topology import Group, Topology
 from ringwright.wiring import Wires
 
@@ -247,6 +252,21 @@ def test_loss_adders_and_shared_capacities_count() -> None:
     assert of_kind(bounds(gather(4), narrow, exact=False), "rank").capacity == pytest.approx(50e9)
 
 
+def test_faults_count_at_their_best() -> None:
+    top, whole = fabric("ring:8"), bound(gather(8), fabric("ring:8")).time_s
+    assert bound(gather(8), apply(top, ["link rank0 dead at 1s"])).time_s == whole
+    assert bound(gather(8), apply(top, ["link rank0 dead from 0s to 1s"])).time_s == whole
+    assert bound(gather(8), apply(top, ["link rank0>rank1 dead"])).time_s == pytest.approx(2 * whole)
+    assert bound(gather(8), apply(top, ["link * rate 50% from 0s"])).time_s == pytest.approx(2 * whole)
+    assert bound(gather(8), apply(top, [f"link rank{rank} rate 200% at 1s" for rank in range(8)])).time_s < whole
+    with pytest.raises(InfeasibleError):
+        bound(gather(8), apply(top, ["rank 3 dead"]))
+    far = bound(gather(8, 0), apply(top, ["link * latency +1us at 0s"]))
+    assert far.time_s == pytest.approx(6e-6)
+    costly = dataclasses.replace(top, message_s={"link": 5e-6})
+    assert bound(gather(8, 0), costly).time_s == pytest.approx(7e-6)
+
+
 def test_a_broken_machine_is_infeasible() -> None:
     apart = graph(4, [(0, 1, 1e9), (1, 0, 1e9), (2, 3, 1e9), (3, 2, 1e9)])
     for op in SETS:
@@ -297,3 +317,23 @@ def test_large_machines_are_bound_by_structure(spec: str) -> None:
     assert time.process_time() - start_s < 5
     assert found[0].kind == "parts"
     assert not [each for each in found if each.kind == "cut"]
+
+
+@pytest.mark.parametrize("spec", ["switch:7", "dgx-1", "torus:3x3", "leaf-spine:8,oversubscription=2"])
+@pytest.mark.parametrize("alpha", ["pipelined", "busy"])
+def test_no_building_block_is_faster_than_its_bound(spec: str, alpha: str) -> None:
+    top, ran = fabric(spec), 0
+    for module in pkgutil.iter_modules(blocks.__path__):
+        algorithm = getattr(import_module(f"{blocks.__name__}.{module.name}"), module.name, None)
+        ops = getattr(import_module(f"{blocks.__name__}.{module.name}"), "OPS", ())
+        for op in ops if algorithm else ():
+            collective = Collective(op, range(top.n_ranks), 65536)
+            try:
+                program = algorithm(collective, top)
+            except RingwrightError:
+                continue  # it says why it does not offer this here
+            took_s = simulate(program, top, "events", alpha=alpha, fold_symmetry=False, native=False).time_ps * 1e-12
+            least = bound(collective, top, alpha=alpha, in_network=module.name.startswith("nvls"))
+            assert took_s >= least.time_s * (1 - 1e-9), (module.name, op, least)
+            ran += 1
+    assert ran > 50

@@ -18,10 +18,10 @@ SMALL = [
     "ring:8", "ring:7", "ring:2", "ring:1", "torus:4x3", "torus:2x2x3", "torus:4x4x4", "mesh:3x3x2", "mesh:5",
     "hypercube:16", "hypercube:1", "full:5", "switch:9", "switch:1", "leaf-spine:64", "leaf-spine:8", "leaf-spine:7",
     "leaf-spine:64,routing=ecmp,seed=3", "leaf-spine:48,per_leaf=8,spines=4,oversubscription=2", "leaf-spine:1",
-    "fat-tree:16", "fat-tree:14", "fat-tree:54,radix=6,routing=ecmp", "fat-tree:1", "dragonfly:5x2x2", "dragonfly:1x3x2",
+    "fat-tree:16", "fat-tree:14", "fat-tree:54,radix=6,routing=ecmp", "fat-tree:1", "dragonfly:5x2x2", "dragonfly:1x3x2", "dragonfly:5x1x2",
     "dragonfly-plus:5x2x2", "dragonfly-plus:1x2x4,spines=2", "rail-optimised:3,gpus=4", "dgx-1", "dgx-1:3", "ndv2:2",
     "dgx-2:2", "dgx-a100:2", "dgx-h100", "dgx-h100:4", "dgx-h100:8,per_leaf=4,spines=2", "dgx-h100:3,pxn=no",
-    "dgx-h100:6,layout=leaf-spine,routing=ecmp", "dgx-h100:3,layout=switch", "dgx-b200:2", "gb200-nvl72:2", "p4d:2",
+    "dgx-h100:6,layout=leaf-spine,routing=ecmp", "dgx-h100:3,layout=switch", "dgx-b200:2", "gb200-nvl72:2", "p4d:2", "polaris:2",
     "mi250", "mi250:3", "mi250:2,pxn=yes", "mi300:2", "tpu:4x4x2", "tpu:16x4,generation=v5e",
 ]  # fmt: skip
 LARGE = [
@@ -133,7 +133,10 @@ def test_the_folder_is_the_registry() -> None:
         ("dgx-h100:2,layout=star", "no layout"), ("fat-tree:16,radix=3", "no fat tree"), ("leaf-spine:0", "does not exist"),
         ("leaf-spine:8,per_leaf=0", "not 1 or more"), ("leaf-spine:8,oversubscription=0", "not above 0"),
         ("dragonfly:0x1x1", "does not exist"), ("fat-tree:4096,radix=4", "no fat tree"), ("../x:3", "no fabric"),
-        ("leaf-spine:8,per_leaf=two", "not 1 or more"), ("ring:8,rate=-5", "not a rate"),
+        ("leaf-spine:999999999", "does not exist"), ("fat-tree:999999999", "does not exist"),
+        ("dragonfly:9999x9999x9999", "does not exist"), ("dragonfly-plus:9999x9999x9999", "does not exist"),
+        ("ring:999999999", "no size"), ("torus:9999x9999x9999", "no size"), ("rail-optimised:2,gpus=99999", "does not exist"),
+        ("gb200-nvl72:131072", "does not exist"), ("leaf-spine:8,per_leaf=two", "not 1 or more"), ("ring:8,rate=-5", "not a rate"),
     ],
 )  # fmt: skip
 def test_a_wrong_line_is_a_usage_error(spec: str, says: str) -> None:

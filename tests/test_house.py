@@ -147,7 +147,14 @@ def test_version_is_told_once() -> None:
     assert project["version"] == ringwright.__version__
 
 
-SCRIPTS = [".ci/run", "scripts/format", "scripts/readme", "scripts/ringwright", "scripts/test"]
+SCRIPTS = [
+    ".ci/run",
+    "scripts/fuzz-topologies",
+    "scripts/format",
+    "scripts/readme",
+    "scripts/ringwright",
+    "scripts/test",
+]
 
 
 @pytest.mark.parametrize("script", SCRIPTS)

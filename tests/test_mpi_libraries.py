@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.test_blocks import assert_right
 
 from ringwright.algorithms.blocks.binomial import binomial
+from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.blocks.ring import ring
@@ -31,7 +32,9 @@ from ringwright.engines import machine as machines
 from ringwright.engines.flat import flatten
 from ringwright.errors import UsageError
 from ringwright.fabrics.full import full
+from ringwright.fabrics.switch import switch
 from ringwright.sources.mpich_json import parse_mpich_json
+from ringwright.studies import registry
 from ringwright.topology import Topology
 from ringwright.validity import check
 
@@ -312,3 +315,34 @@ def test_between_nodes_the_library_sees_one_rank_per_host() -> None:
     seen = open_mpi(Collective("broadcast", [0, 2, 4, 6], 64), machine(hosts))
     assert seen.knobs["algorithm"] == "basic_linear"
     assert program.n_steps == seen.n_steps + 1
+
+
+@pytest.mark.parametrize(
+    ("spelling", "op"),
+    [
+        ("open-mpi:algorithm=ring", "all-reduce"),
+        ("open-mpi:algorithm=recursive_doubling", "all-reduce"),
+        ("open-mpi:algorithm=recursive-doubling", "all-reduce"),
+        ("open-mpi:algorithm=4", "all-reduce"),
+        ("mpich2:algorithm=ring", "all-reduce"),
+        ("mpich2:paper=true", "all-reduce"),
+        ("mvapich:leaders=2:outer=rabenseifner:hosts=0x0x1x1x2x2", "all-reduce"),
+        ("scatter-allgather:gather=ring", "broadcast"),
+        ("nonoverlapping:inner=knomial:outer=open-mpi", "all-reduce"),
+    ],
+)
+def test_knobs_as_they_come_from_a_command_line(spelling: str, op: str) -> None:
+    _, algorithm, knobs = registry.algorithm(spelling)
+    assert_right(algorithm(Collective(op, range(6), 4 * 36), **knobs))
+
+
+@pytest.mark.parametrize("leaders", [1, 2, 3])
+def test_the_network_may_add_up_between_nodes(leaders: int) -> None:
+    machine = switch(8, sharp=True)
+    given = Collective("all-reduce", range(8), 4 * 8 * 24)
+    for segments in (1, 2):
+        program = mvapich(
+            given, machine, hosts=[0, 0, 1, 1, 2, 2, 3, 3], leaders=leaders, outer=nvls, segments=segments
+        )
+        assert len(program.aggregators) == 1
+        assert_right(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import re
@@ -245,6 +246,43 @@ def test_a_missing_rules_file_is_an_input_error(tmp_path: Any) -> None:
         read_mpich_json(tmp_path / "absent")
     (tmp_path / "rules.conf").write_text(CLASSIC)
     assert read_ompi_rules(tmp_path / "rules.conf") == parse_ompi_rules(CLASSIC)
+
+
+def test_what_is_too_large_or_no_text_is_refused(tmp_path: Any) -> None:
+    path = tmp_path / "rules"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(InputError, match="not text"):
+        read_ompi_rules(path)
+    path.write_bytes(b"0 " * (9 << 20))
+    with pytest.raises(InputError, match="larger than 16 MiB"):
+        read_mpich_json(path)
+
+
+NUMBERS = st.lists(
+    st.one_of(st.integers(0, 20), st.integers()).map(str) | st.sampled_from(["#", "\n", "rule-file-version-2", "x"]),
+    max_size=60,
+)
+WORDS = """collectives allreduce rules alg comm_size_min msg_size_max rule_file_version comm_rank_distribution algorithm=X
+comm_size<8 comm_size=any k=2 composition=Y""".split()
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["inf", "any", "ring", "single-node"]),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(WORDS),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(NUMBERS.map(" ".join) | st.text(max_size=60) | JSON.map(json.dumps))
+def test_whatever_comes_is_read_or_refused(text: str) -> None:
+    for parse in (parse_ompi_rules, parse_mpich_json):
+        with contextlib.suppress(InputError):
+            parse(text)
 
 
 def rising(most: int) -> st.SearchStrategy[list[int]]:

@@ -51,7 +51,7 @@ def test_ring_takes_its_closed_form_on_trees_of_two_levels(seed: int) -> None:
 def test_a_random_order_is_slower_on_a_tree_of_two_levels() -> None:
     topology = racks(4, 8, oversubscription=4.0)
     collective = all_reduce(32, 32 * MB)
-    ordered, mixed = (time_s(ring_allreduce(collective, topology, order=o), topology) for o in ("dfs", "random:1"))
+    ordered, mixed = (time_s(ring_allreduce(collective, topology, order=o), topology) for o in ("dfs", "random-1"))
     assert mixed > 2 * ordered
 
 
@@ -75,16 +75,20 @@ def step_s(tensors: Sequence[int], threshold: int, **knobs: float) -> float:
     return sum(predicted_s(imagenet_4_minutes(all_reduce(1024, size), group=8, **knobs), PRICE) for size in pools)
 
 
-@pytest.mark.parametrize(("tensors", "low", "measured"), [(resnet50(), 5, 99), (alexnet(), 2, 4.65)])
-def test_fusion_and_hierarchy_against_unfused_rings(tensors: list[int], low: float, measured: float) -> None:
-    """The paper: up to 11x (ResNet-50) and 3x (AlexNet) over its baseline; the bands here were 5x-15x and 2x-5x.
+@pytest.mark.parametrize(
+    ("tensors", "unfused", "alike"), [(resnet50(), 55.4, 3.95), (alexnet(), 4.08, 1.48)], ids=["resnet50", "alexnet"]
+)
+def test_fusion_and_hierarchy_against_rings(tensors: list[int], unfused: float, alike: float) -> None:
+    """The paper: up to 11x (ResNet-50) and 3x (AlexNet) over its baseline; the bands wanted were 5x-15x and 2x-5x.
 
-    With 5 to 7.5 us a hop and nothing overlapped, AlexNet gains 4.6x, inside its band. ResNet-50 gains 99x, far above it, so
-    its band is NOT met: 161 rings of 2,046 steps are pure latency here, while a real baseline fuses or overlaps part of it.
+    With 4 MiB pools, 5 us a hop inside a node and 7.5 us between nodes, and nothing overlapped: AlexNet gains 4.1x over unfused
+    rings, inside its band. ResNet-50 gains 55x over unfused rings, far above its band (161 times 2,046 steps are pure
+    latency), and 4.0x over rings that are fused alike, just below it; what the paper compares with lies between.
     """
-    ratio = step_s(tensors, 0, eta=0) / min(step_s(tensors, 1 << bits, eta=math.inf) for bits in range(20, 28))
-    assert ratio > low
-    assert ratio == pytest.approx(measured, rel=0.02)
+    threshold = 4 << 20
+    mine = step_s(tensors, threshold, eta=math.inf)
+    assert step_s(tensors, 0, eta=0) / mine == pytest.approx(unfused, rel=0.02)
+    assert step_s(tensors, threshold, eta=0) / mine == pytest.approx(alike, rel=0.02)
 
 
 # -------------------------------------------------------------------------------------------------- torus-2d-allreduce
@@ -127,7 +131,7 @@ def test_blueconnect_on_48_nodes_of_4() -> None:
     collective = all_reduce(192, 100 * MB)
     plain = time_s(blueconnect(collective, topology, factors=(4, 48)), topology)
     pieces = time_s(blueconnect(collective, topology, factors=(4, 48), inner=(direct, ring), pieces=8), topology)
-    flat = time_s(ring_allreduce(collective, topology, order="random:1"), topology)
+    flat = time_s(ring_allreduce(collective, topology, order="random-1"), topology)
     leaders = [time_s(imagenet_4_minutes(collective, topology, eta=math.inf, segments=n), topology) for n in (1, 4)]
     assert 1 - plain / flat > 0.67
     assert 1 - pieces / flat > 0.69
@@ -135,10 +139,12 @@ def test_blueconnect_on_48_nodes_of_4() -> None:
     assert 1 - pieces / leaders[1] > 0.18
 
 
-def test_the_search_over_factors_finds_the_machine() -> None:
-    topology = boxes(12, 4, nvlink=40e9, nic=100 * GBIT, nics=1)
-    collective = all_reduce(48, 48 * MB)
-    factors = [(48,), (2, 24), (4, 12), (8, 6), (3, 16), (24, 2), (12, 4)]
+@pytest.mark.parametrize("size_bytes", [1 << 20, 4 << 20, 48 << 20])
+def test_the_search_over_factors_finds_the_machine(size_bytes: int) -> None:
+    """With a port for each GPU. With one port a node, a single ring in host order fills it too, and is as good for large sizes."""
+    topology = boxes(12, 4, nvlink=40e9, nic=100 * GBIT)
+    collective = all_reduce(48, size_bytes)
+    factors = [(48,), (2, 24), (4, 12), (8, 6), (3, 16), (6, 8), (16, 3), (24, 2), (12, 4)]
     times = {each: time_s(blueconnect(collective, topology, factors=each), topology) for each in factors}
     assert min(times, key=times.__getitem__) == (4, 12)
 
@@ -171,7 +177,7 @@ def test_accl_fills_all_ports() -> None:
 def test_a_random_mapping_costs_half_as_much_again() -> None:
     topology = bigraph(8, 8)
     collective = all_reduce(128, 64 << 20)
-    mapped, mixed = (time_s(accl(collective, topology, mapping=m), topology) for m in ("hdrm", "random:1"))
+    mapped, mixed = (time_s(accl(collective, topology, mapping=m), topology) for m in ("hdrm", "random-1"))
     assert mixed / mapped > 1.5
 
 

@@ -116,7 +116,7 @@ class Block:
     @property
     def is_affine(self) -> bool:
         """Whether every field follows a pattern."""
-        return all(isinstance(index, Affine) for index in (self.src, self.dst, self.chunk, self.to or self.chunk))
+        return all(isinstance(index, Affine | None) for index in (self.src, self.dst, self.chunk, self.to))
 
 
 def _values(index: Affine | np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -193,6 +193,17 @@ class Topology:
         starts = np.searchsorted(links[order], np.arange(self.n_links + 1))
         return starts, owner[order]
 
+    def starting_at(self, time_s: float) -> Topology:
+        """Return the machine with its clock set to that time: what has happened holds from the start, the rest comes later."""
+        past: dict[tuple[str, int, str], Fault] = {}
+        coming: list[Fault] = []
+        for fault in self.faults:
+            if fault.time_s <= time_s:
+                past[fault.kind, fault.target, fault.field] = dataclasses.replace(fault, time_s=0.0)
+            else:
+                coming.append(dataclasses.replace(fault, time_s=fault.time_s - time_s))
+        return dataclasses.replace(self, faults=(*past.values(), *coming))
+
     def at(self, time_s: float) -> Topology:
         """Return the machine as the faults have made it at that time."""
         rate, latency = self.rate.copy(), self.latency_s.copy()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 LATTICE_KINDS = ("ring", "line", "full", "switch")
-MOST_LINKS = 1 << 26
+MOST_LINKS = 1 << 23
 MOST_NODES = 1 << 24
 
 

@@ -127,15 +127,20 @@ def halvings(fold: Fold, digits: Sequence[int]) -> Iterator[tuple[int, list[int]
 
 
 def halving(fold: Fold, digits: Sequence[int], edges: np.ndarray, label: str = "reduce-scatter") -> Iterator[Step]:
-    """Yield the reduce-scatter of positions: each rank gives its partner the partner's half of what it still has."""
+    """Yield the reduce-scatter of positions: each rank gives its partners their shares of what it still has."""
     for digit, weights, span in halvings(fold, digits):
-        turns = {digit: 1}
-        position = fold.number(turns, weights)
-        yield Step(fold.ranges(Op.REDUCE, fold.number(turns), position, span, edges), label)
+        blocks: list[Block] = []
+        for by in range(1, fold.radix):
+            partner = fold.number({digit: by})
+            blocks += fold.ranges(Op.REDUCE, partner, fold.number({digit: by}, weights), span, edges)
+        yield Step(tuple(blocks), label)
 
 
 def doubling(fold: Fold, digits: Sequence[int], edges: np.ndarray, label: str = "all-gather") -> Iterator[Step]:
     """Yield the all-gather of positions that undoes ``halving`` over the same digits."""
     for digit, weights, span in reversed(list(halvings(fold, digits))):
         position = fold.number(None, weights)
-        yield Step(fold.ranges(Op.SEND, fold.number({digit: 1}), position, span, edges), label)
+        blocks: list[Block] = []
+        for by in range(1, fold.radix):
+            blocks += fold.ranges(Op.SEND, fold.number({digit: by}), position, span, edges)
+        yield Step(tuple(blocks), label)

@@ -22,6 +22,7 @@ VERBS = {
     "simulate": "What a collective takes on a fabric, by each algorithm, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",
     "library": "What a library would choose, size by size.",
+    "calibrate": "Link numbers of a system from nccl-tests tables.",
     "systems": "Every algorithm and library, and what it has shown.",
     "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }

@@ -19,7 +19,7 @@ def verify(file: Path, *, json: bool = False) -> int:
     json
         Print one JSON object instead (schema ringwright.verify/1).
     """
-    from ringwright.sources.program import verify_file
+    from ringwright.sources.programs import verify_file
 
     result = verify_file(file)
     if json:

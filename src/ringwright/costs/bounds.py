@@ -1,6 +1,7 @@
 """Lower bounds: no program on this machine can be faster, whatever it does, and which part of the machine says so.
 
-latency    every contribution has to reach whoever needs it: the longest of the shortest ways, in seconds of link latency;
+latency    every contribution has to reach whoever needs it: the longest of the shortest ways, in seconds of link latency, and
+           the software cost of one message;
            and with k ports that are busy while a message is under way, ceil(log_(k+1) p) rounds of the least latency.
 bandwidth  what must cross a set of nodes, over what its links carry. Exact over all sets where the machine is small (see
            ``maxflow``), else over the sets that its structure suggests, and then the bound may be too low.
@@ -18,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.costs.cuts import Partition, distances, goodput, partitions
+from ringwright.costs.cuts import Partition, at_best, distances, goodput, partitions
 from ringwright.costs.demands import Demand, demand
 from ringwright.errors import InfeasibleError, UsageError
 
@@ -69,10 +70,12 @@ def bounds(
 
     ``in_network``: programs may let aggregating nodes add and multicast. ``alpha``: ``busy`` links are taken during their
     latency, so that rounds count. ``exact`` forces (True) or forbids (False) the search over all cuts; None: where it takes
-    a fraction of a second. Raises InfeasibleError where data cannot get where it must.
+    a fraction of a second. Faults count at their best: a link as fast as it ever is from the start on. Raises
+    InfeasibleError where data cannot get where it must.
     """
     if alpha not in ALPHAS:
         raise UsageError(f"'{alpha}' is no latency model", remedy=f"one of: {', '.join(ALPHAS)}")
+    topology = at_best(topology)
     wanted = demand(collective, topology)
     size = collective.size_bytes
     if collective.p == 1:
@@ -130,7 +133,10 @@ def _distance(collective: Collective, topology: Topology, wanted: Demand) -> Bou
     row, column = np.unravel_index(int(far.argmax()), far.shape)
     ends = (topology.label(int(sources[row])), topology.label(int(group[column])))
     ground = f"from {len(sources)} of {len(group)} ranks" if left_out else "the longest of the shortest ways"
-    return Bound(float(far.max()), collective.size_bytes, "distance", ends[::-1] if to_root else ends, ground=ground)
+    first = np.unique(topology.link_class[topology.src < topology.n_ranks])
+    software_s = min((topology.message_s.get(topology.classes[number], 0.0) for number in first), default=0.0)
+    names = ends[::-1] if to_root else ends
+    return Bound(float(far.max()) + software_s, collective.size_bytes, "distance", names, ground=ground)
 
 
 def _rounds(collective: Collective, topology: Topology) -> Bound:

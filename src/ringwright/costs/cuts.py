@@ -6,6 +6,7 @@ a node belongs to a cell when all ranks nearest to it do.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -69,6 +70,39 @@ class Partition:
 def goodput(topology: Topology) -> np.ndarray:
     """Return bytes/s of each link, less what it loses."""
     return topology.rate if topology.loss is None else topology.rate * (1.0 - topology.loss)
+
+
+def at_best(topology: Topology) -> Topology:
+    """Return the machine without faults, each link as good as it ever is from the start on.
+
+    A link that is dead from the start and never repaired has rate 0; one that a fault makes faster has that rate. What is
+    impossible here is impossible whatever the times of the faults.
+    """
+    import numpy as np
+
+    if not topology.faults:
+        return topology
+    healthy = {
+        "rate_factor": np.ones(topology.n_links),
+        "latency_s": -topology.latency_s,
+        "loss": np.zeros(topology.n_links) if topology.loss is None else -topology.loss,
+    }
+    best = {field: values.copy() for field, values in healthy.items()}
+    quick, seen = 1.0, set[tuple[str, int, str]]()
+    for fault in sorted(topology.faults, key=lambda each: each.time_s):
+        key = (fault.kind, fault.target, fault.field)
+        if fault.kind == "rank":
+            quick = max(quick, fault.value)
+        elif fault.field in best:
+            value = fault.value if fault.field == "rate_factor" else -fault.value
+            first = fault.time_s <= 0 and key not in seen
+            best[fault.field][fault.target] = value if first else max(value, best[fault.field][fault.target])
+        seen.add(key)
+    is_same = all((best[field] == healthy[field]).all() for field in healthy)
+    return dataclasses.replace(
+        topology, rate=topology.rate * best["rate_factor"], latency_s=-best["latency_s"], loss=-best["loss"],
+        reduce_rate=topology.reduce_rate * quick, faults=(), is_symmetric=topology.is_symmetric and is_same,
+    )  # fmt: skip
 
 
 def partitions(topology: Topology) -> Iterator[Partition]:

@@ -240,7 +240,7 @@ def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray
     if not machine.software or not len(hops):
         return np.zeros(len(starts) - 1, np.int64)
     cost = np.array([round(machine.software.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
-    per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)], -1)]
+    per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)].astype(np.int64), -1)]
     full = np.flatnonzero(np.diff(starts))
     delay = np.zeros(len(starts) - 1, np.int64)
     delay[full] = np.maximum.reduceat(per_hop, starts[:-1][full])

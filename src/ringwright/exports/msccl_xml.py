@@ -54,7 +54,7 @@ def msccl_xml(
     if target not in TARGETS:
         raise UsageError(f"'{target}' reads no MSCCL XML", remedy=f"one of: {', '.join(TARGETS)}")
     if program.lanes is None:
-        program = schedule(program, in_place=in_place, protocol=protocol)
+        program = schedule(program, in_place=in_place, protocol=protocol, limits=check_limits)
     lanes = program.lanes
     if lanes is None or lanes.groups or int(lanes.code.kind.max(initial=0)) > max(TYPES.values()):
         raise ProgramError(f"{program.name} writes at its peers by itself, which MSCCL XML has no steps for")

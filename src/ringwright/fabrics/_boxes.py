@@ -16,7 +16,7 @@ from ringwright.errors import UsageError
 from ringwright.fabrics._endpoints import aggregating, axes_of
 from ringwright.fabrics._network import Clos, clos, network
 from ringwright.topology import NIC, RANK, SWITCH, Capability, ShortestPaths, Topology
-from ringwright.wiring import Names, Wires, packed
+from ringwright.wiring import MOST_LINKS, Names, Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,7 +105,7 @@ def join(
     """
     import numpy as np
 
-    if not 1 <= boxes <= MOST_BOXES:
+    if not 1 <= boxes <= MOST_BOXES or boxes * box.gpus > MOST_LINKS // 4:
         raise UsageError(f"{name} of {boxes} boxes does not exist", remedy=f"{name}:1 to {name}:{MOST_BOXES}")
     chosen, n, nics = network(**options), boxes * box.gpus, boxes * box.nics
     base, stride = _numbers(box, boxes)

@@ -6,6 +6,8 @@ from ringwright.errors import UsageError
 from ringwright.fabrics._boxes import NVLINK_S, PCIE_S, Box, Link
 from ringwright.fabrics._capabilities import nvls
 
+MOST_GPUS = 1024  # of one NVLink domain; NVL576 is the largest announced
+
 
 def switched(
     gpus: int, *, nvlink_rate: float, pcie_rate: float, nic_rate: float, nvlink_latency_s: float = NVLINK_S,
@@ -16,7 +18,7 @@ def switched(
     ``per_nic`` GPUs share a NIC behind a PCIe switch (``pcie0``, ...); ``adds``: the NVSwitch adds and multicasts.
     A PCIe switch that gives every GPU a NIC of its own limits nothing and is left out.
     """
-    if gpus < 1 or gpus % per_nic:
+    if not 1 <= gpus <= MOST_GPUS or gpus % per_nic:
         raise UsageError(f"a box of {gpus} GPUs with {per_nic} to a NIC does not exist")
     nics = gpus // per_nic
     nvswitch = gpus + nics

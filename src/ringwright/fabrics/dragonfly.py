@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import UsageError
 from ringwright.fabrics._network import HOP_S
 from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
-from ringwright.wiring import Names, Wires, packed
+from ringwright.wiring import MOST_LINKS, Names, Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ def dragonfly(
     """
     import numpy as np
 
-    if min(groups, routers, ranks) < 1:
+    if min(groups, routers, ranks) < 1 or groups * routers * (ranks + routers + groups) > MOST_LINKS:
         raise UsageError(f"a dragonfly of {groups}x{routers}x{ranks} does not exist", remedy="dragonfly:9x4x2")
     n, total = groups * routers * ranks, groups * routers
     paths = DragonflyPaths(n, groups, routers, ranks)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import UsageError
 from ringwright.fabrics._network import HOP_S
 from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
-from ringwright.wiring import Names, Wires, packed
+from ringwright.wiring import MOST_LINKS, Names, Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,7 +28,7 @@ def dragonfly_plus(
     import numpy as np
 
     width = ranks if spines is None else spines
-    if min(groups, leaves, ranks, width) < 1:
+    if min(groups, leaves, ranks, width) < 1 or groups * leaves * (ranks + width) + groups**2 > MOST_LINKS:
         raise UsageError(f"a dragonfly+ of {groups}x{leaves}x{ranks} does not exist", remedy="dragonfly-plus:9x4x4")
     n, total = groups * leaves * ranks, groups * leaves
     paths = DragonflyPlusPaths(n, groups, leaves, ranks, width)

@@ -9,7 +9,7 @@ from ringwright.errors import UsageError
 from ringwright.fabrics._capabilities import SHARP
 from ringwright.fabrics._network import HOP_S, ROUTINGS, spread
 from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
-from ringwright.wiring import Names, Wires, packed
+from ringwright.wiring import MOST_NODES, Names, Wires, packed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -29,10 +29,12 @@ def fat_tree(
     """
     import numpy as np
 
+    if not 1 <= n <= MOST_NODES:
+        raise UsageError(f"a fat tree of {n} ranks does not exist", remedy="fat-tree:1024")
     if radix is None:
         radix = next(even for even in range(2, 1 << 12, 2) if even**3 >= 4 * n)
     half = radix // 2
-    if n < 1 or half < 1 or radix % 2 or n > radix * half * half or not oversubscription > 0 or routing not in ROUTINGS:
+    if half < 1 or radix % 2 or n > radix * half * half or not oversubscription > 0 or routing not in ROUTINGS:
         raise UsageError(
             f"no fat tree of {n} ranks with radix={radix}, oversubscription={oversubscription}, routing={routing}",
             remedy=f"an even radix with radix^3/4 >= {n}; routing one of: {', '.join(ROUTINGS)}",

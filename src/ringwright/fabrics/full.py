@@ -9,6 +9,6 @@ from ringwright.topology import Topology
 def full(n: int, *, rate: float = RATE, latency_s: float = LATENCY_S) -> Topology:
     """Return n ranks with n(n-1) links; bytes/s and seconds of each.
 
-    Defaults: 50 GiB/s, 0.5 us (the homogeneous grids of the TACOS examples). Raises UsageError beyond 8,192 ranks.
+    Defaults: 50 GiB/s, 0.5 us (the homogeneous grids of the TACOS examples). Raises UsageError beyond 2,896 ranks.
     """
     return grid("full", "full", (n,), rate, latency_s)

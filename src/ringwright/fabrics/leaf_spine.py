@@ -8,7 +8,7 @@ from ringwright.errors import UsageError
 from ringwright.fabrics._endpoints import EndpointPaths, axes_of, switches_of
 from ringwright.fabrics._network import clos, network
 from ringwright.topology import Topology
-from ringwright.wiring import Wires
+from ringwright.wiring import MOST_NODES, Wires
 
 
 def leaf_spine(n: int, *, rate: float = 50e9, latency_s: float = 0.5e-6, **options: Any) -> Topology:
@@ -22,7 +22,7 @@ def leaf_spine(n: int, *, rate: float = 50e9, latency_s: float = 0.5e-6, **optio
     """
     import numpy as np
 
-    if n < 1:
+    if not 1 <= n <= MOST_NODES:
         raise UsageError(f"leaf-spine of {n} ranks does not exist", remedy="leaf-spine:512")
     chosen = network(**options)
     below = clos(n, 1, "switch" if chosen.layout == "switch" else "leaf-spine", chosen, n)

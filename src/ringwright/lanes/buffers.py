@@ -55,7 +55,8 @@ def arrange(
     elif not op:
         chunks = max(int(sizes[:, :2].max(initial=1)), 1)
         place["o"] = first if in_place else first + chunks
-    behind = max(int(place["i"].max() + sizes[:, 0].max()), int(place["o"].max() + sizes[:, 1].max()), chunks)
+    reach = (own if op == "all-gather" else chunks, own if op == "reduce-scatter" else chunks)
+    behind = max(int((place[side] + np.maximum(sizes[:, n], reach[n])).max()) for n, side in enumerate("io"))
     bases = np.stack((place["i"], place["o"], first + behind), axis=1)
     layout = _layout(op, collective, chunks, bases, sizes)
     return Arrangement(collective, layout, bases)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 SLACK = 1.005  # times this close are called equal
+WIDE = 10  # columns of a time
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
@@ -38,48 +39,61 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
 
 def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
     columns = ["size", "time us", "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
+    faulty = rows[0]["worst_us"] is not None
     layout.heading(out, rows[0]["algorithm"], "bandwidths as in nccl-tests")
-    layout.table(out, columns, [
-        [format_size(row["size_bytes"]), time(row["time_us"]), f"{row['algbw_gbs']:.2f}", f"{row['busbw_gbs']:.2f}",
-         time(row["bound_us"]), share(row)]
-        for row in rows
-    ])  # fmt: skip
+    table = []
+    for row in rows:
+        rates = f"{row['algbw_gbs']:.2f}", f"{row['busbw_gbs']:.2f}"
+        line = [format_size(row["size_bytes"]), time(row["time_us"]), *rates, time(row["bound_us"]), share(row)]
+        table.append([*line, time(row["worst_us"])] if faulty else line)
+    layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
 
 
 def _side_by_side(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
-    layout.heading(
-        out,
-        "Time in us",
-        "the fastest of each size is starred; bound: no algorithm without in-network reduction is faster",
-    )
+    letters = _letters(out, names)
+    layout.heading(out, "Time in us", "the fastest of each size is starred")
+    _grid(out, rows, letters, "time_us", bound=True)
+    if any(row["worst_us"] is not None for row in rows):
+        layout.heading(out, "Time in us at the worst moment", "started when a fault sets in or ends")
+        _grid(out, rows, letters, "worst_us", bound=False)
+
+
+def _letters(out: Console, names: list[str]) -> dict[str, str]:
+    """Return the heading of each algorithm: its name where all fit, else a letter, explained above the table."""
+    if sum(max(len(name), WIDE) + 2 for name in names) + 30 <= out.width:
+        return {name: name for name in names}
+    letters = {name: chr(ord("A") + at) if at < 26 else str(at) for at, name in enumerate(names)}
+    layout.heading(out, "Algorithms")
+    for name, letter in letters.items():
+        layout.line(out, f"{letter}  {name}")
+    return letters
+
+
+def _grid(out: Console, rows: list[dict[str, Any]], letters: dict[str, str], field: str, *, bound: bool) -> None:
     table = []
     for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
         found = {row["algorithm"]: row for row in group}
-        best = min(row["time_us"] for row in found.values())
+        winner = min(found.values(), key=lambda row: float(row[field]))
         cells = [
-            time(found[name]["time_us"]) + ("*" if found[name]["time_us"] <= best * SLACK else " ") for name in names
+            time(found[name][field]) + ("*" if found[name][field] <= winner[field] * SLACK else " ") for name in letters
         ]
-        winner = min(found.values(), key=lambda row: row["time_us"])
-        table.append([format_size(size), *cells, time(winner["bound_us"]), f"{winner['busbw_gbs']:.2f}"])
-    layout.table(out, ["size", *names, "bound", "best busbw GB/s"], table)
+        line = [format_size(size), *cells]
+        table.append([*line, time(winner["bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
+    columns = ["size", *letters.values(), *(["bound", "busbw GB/s*"] if bound else [])]
+    layout.table(out, columns, table)
 
 
 def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
     """Say, at the smallest and the largest size, what each algorithm ran as and what it waited for."""
-    layout.heading(out, "What limits it", "busiest link and its share of the time; time that messages waited for links")
-    table = []
+    layout.heading(out, "What limits it", "busiest link, its share of the time; share spent waiting for links")
     for name in names:
         mine = [row for row in rows if row["algorithm"] == name]
-        for row in dict.fromkeys((0, len(mine) - 1)):
-            found = mine[row]
-            how = found["choice"] or f"{found['messages']:.0f} steps"
-            table.append(
-                [name, format_size(found["size_bytes"]), how, found["bottleneck"], f"{100 * found['utilisation']:.0f} %",
-                 f"{100 * found['waited']:.0f} %"]
-            )  # fmt: skip
-    layout.table(
-        out, ["algorithm", "size", "as", "busiest", "busy", "waiting"], table, left=("algorithm", "as", "busiest")
-    )
+        layout.line(out, f"{name}:")
+        for found in (mine[0], mine[-1]) if len(mine) > 1 else mine:
+            how = found["choice"] or f"{found['messages']:.0f} messages in a row"
+            busy = f"{found['bottleneck'] or 'no link'} busy {100 * found['utilisation']:.0f} %"
+            waiting = f", waiting {100 * found['waited']:.0f} %" if found["waited"] >= 0.005 else ""
+            layout.line(out, f"{format_size(found['size_bytes'])}: {how}; {busy}{waiting}", indent=4)
 
 
 def time(time_us: float) -> str:

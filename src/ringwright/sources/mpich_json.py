@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 
 from ringwright.costs.selection import Branch, Choice, Tree, parse_test
 from ringwright.errors import InputError, UsageError
+from ringwright.sources.whole import read_whole
 
 KINDS = ("algorithm", "composition")
 _DEEPEST = 40
@@ -22,11 +23,7 @@ _REMEDY = "compare with what ringwright.exports.mpich_json writes"
 def read_mpich_json(path: Path | str) -> Tree:
     """Return the tree of a selection file; InputError names the entry that is wrong."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the selection file: {error}", where=str(path), remedy=_REMEDY) from None
-    return parse_mpich_json(text, str(path))
+    return parse_mpich_json(read_whole(path, "the selection file", _REMEDY), str(path))
 
 
 def parse_mpich_json(text: str, where: str = "selection") -> Tree:

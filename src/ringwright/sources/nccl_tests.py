@@ -126,6 +126,9 @@ def _text(lines: Iterable[str], name: str) -> Iterator[Table]:
     state = _Open()
     for raw in lines:
         line = _PREFIX.sub("", raw.rstrip("\r\n"))
+        if state.rows and (_PROGRAM.search(line) or _DEVICE.search(line)):
+            yield from _closed(state, name)
+            state.columns = []
         _note(state, line)
         columns = _header(line)
         if columns:

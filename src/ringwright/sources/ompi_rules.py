@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 from ringwright.costs.mpi_names import OUR_NAMES, RULES_FILE_OPS
 from ringwright.costs.selection import DISTRIBUTIONS, RanksRule, RuleTable, SizeRule
 from ringwright.errors import InputError
+from ringwright.sources.whole import read_whole
 
 _VERSION = "rule-file-version-"
 _LARGEST = 2**63 - 1
@@ -24,11 +25,7 @@ _REMEDY = "compare with what ringwright.exports.ompi_rules writes"
 def read_ompi_rules(path: Path | str) -> RuleTable:
     """Return the table of a rules file; InputError names the line (classic) or the entry (JSON) that is wrong."""
     path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot read the rules file: {error}", where=str(path), remedy=_REMEDY) from None
-    return parse_ompi_rules(text, str(path))
+    return parse_ompi_rules(read_whole(path, "the rules file", _REMEDY), str(path))
 
 
 def parse_ompi_rules(text: str, where: str = "rules") -> RuleTable:

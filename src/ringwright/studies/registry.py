@@ -52,6 +52,12 @@ class System:
         ops: tuple[str, ...] = getattr(import_module(self.module), "OPS", ())
         return ops
 
+    @property
+    def fabrics(self) -> tuple[str, ...]:
+        """Fabrics to check it on besides, or instead of, the plain ones: those with what it needs."""
+        fabrics: tuple[str, ...] = getattr(import_module(self.module), "FABRICS", ())
+        return fabrics
+
     def load(self) -> Callable[..., Program]:
         """Import and return the callable."""
         algorithm: Callable[..., Program] = getattr(import_module(self.module), self.slug.replace("-", "_"))
@@ -127,6 +133,8 @@ def _value(text: str) -> Any:
         return int(text)
     if re.fullmatch(r"\d+(x\d+)+", text):
         return tuple(int(part) for part in text.split("x"))
+    if re.fullmatch(r"-?\d+(\.\d+)?(e[-+]?\d+)?|inf", text):
+        return float(text)
     if text in ("true", "false"):
         return text == "true"
     known = {system.slug: system for system in systems()}

@@ -11,12 +11,13 @@ from ringwright.errors import InfeasibleError, UsageError
 from ringwright.studies.registry import algorithm
 
 if TYPE_CHECKING:
-    from ringwright.costs.bounds import Bound
     from ringwright.program import Program
     from ringwright.topology import Topology
 
 SCHEMA = "ringwright.simulate/1"
 MOST_SIZES = 200
+MOST_STARTS = 8
+REFERENCE_BYTES = 1 << 20  # per rank, for bounds that grow with the size
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,8 @@ class Row:
     utilisation: float
     waited: float
     folded: bool
-    error: str = ""
+    worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
+    worst_start_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -90,8 +92,9 @@ def sweep(
     """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out."""
     left_out: dict[str, None] = {}
     rows: list[Row] = []
+    floors = Floors(question)
     for spelling in spellings:
-        for row, omitted in _rows(question, spelling, wanted):
+        for row, omitted in _rows(question, spelling, wanted, floors):
             rows.append(row)
             left_out |= dict.fromkeys(omitted)
             if progress:
@@ -110,22 +113,24 @@ def sweep(
     }
 
 
-def _rows(question: Question, spelling: str, wanted: Sequence[int]) -> Iterator[tuple[Row, tuple[str, ...]]]:
+def _rows(
+    question: Question, spelling: str, wanted: Sequence[int], floors: Floors
+) -> Iterator[tuple[Row, tuple[str, ...]]]:
     _, make, knobs = algorithm(spelling)
     for size in wanted:
         collective = question.collective(size)
         program = make(collective, question.topology, **knobs)
-        yield measure(question, program, spelling)
+        yield measure(question, program, spelling, floors)
 
 
-def measure(question: Question, program: Program, name: str) -> tuple[Row, tuple[str, ...]]:
+def measure(question: Question, program: Program, name: str, floors: Floors) -> tuple[Row, tuple[str, ...]]:
     """Return the row of one program, and the effects that its engine leaves out."""
     from ringwright.engines.choose import simulate
 
     run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
     collective, time_s = program.collective, run.time_ps * 1e-12
-    without, within = bounds(collective, question.topology)
-    floor = within.time_s if program.aggregators and within is not None else without.time_s
+    without, within = floors.of(collective)
+    floor = within if program.aggregators and within is not None else without
     if time_s < floor * (1 - 1e-9):
         raise InfeasibleError(
             f"{name}: {time_s * 1e6:.3f} us is below the bound of {floor * 1e6:.3f} us; this result is withheld",
@@ -135,18 +140,36 @@ def measure(question: Question, program: Program, name: str) -> tuple[Row, tuple
     algbw = collective.size_bytes / time_s / 1e9 if time_s else 0.0
     row = Row(
         name, run.engine, collective.p, collective.size_bytes, time_s * 1e6, algbw, algbw * collective.bus_factor,
-        without.time_s * 1e6, None if within is None else within.time_s * 1e6, run.events, program.cost.messages,
-        _choice(program), *_busiest(run), folded=run.folded,
+        without * 1e6, None if within is None else within * 1e6, run.events, program.cost.messages,
+        _choice(program), run.bottleneck, run.utilisation, run.waited, run.folded, *_worst(question, program, time_s),
     )  # fmt: skip
     return row, run.left_out
 
 
-def bounds(collective: Collective, topology: Topology) -> tuple[Bound, Bound | None]:
-    """Return the bound without in-network reduction, and with it where the fabric can."""
-    from ringwright.costs.bounds import bound
+class Floors:
+    """Bounds of one question, size by size: the search over all cuts is done once, for bandwidth grows with the size."""
 
-    plain = bound(collective, topology, certificate=False)
-    return plain, bound(collective, topology, in_network=True, certificate=False) if topology.aggregators else None
+    def __init__(self, question: Question) -> None:
+        self._question = question
+        self._rates: dict[bool, float] = {}
+
+    def of(self, collective: Collective) -> tuple[float, float | None]:
+        """Return seconds without in-network reduction, and with it where the fabric can reduce."""
+        within = self._floor(collective, in_network=True) if self._question.topology.aggregators else None
+        return self._floor(collective, in_network=False), within
+
+    def _floor(self, collective: Collective, *, in_network: bool) -> float:
+        from ringwright.costs.bounds import bound
+
+        topology, alpha = self._question.topology, self._question.alpha
+        found = bound(collective, topology, in_network=in_network, alpha=alpha, exact=False).time_s
+        if collective.size_bytes % (collective.p * collective.unit_bytes):
+            return found  # uneven blocks: what crosses a cut is not in proportion
+        if in_network not in self._rates:
+            even = self._question.collective(REFERENCE_BYTES * collective.p)
+            best = bound(even, topology, in_network=in_network, alpha=alpha)
+            self._rates[in_network] = 0.0 if best.kind in ("distance", "rounds") else best.time_s / even.size_bytes
+        return max(found, self._rates[in_network] * collective.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -178,6 +201,18 @@ def _choice(program: Program) -> str:
     return f"{chosen}{protocol}" + (f" x{program.channels}" if program.channels > 1 else "")
 
 
-def _busiest(run: Any) -> tuple[str, float, float]:
-    """Return the busiest resource's name, its share of the time, and the share spent waiting for resources."""
-    return run.bottleneck, run.utilisation, run.waited
+def _worst(question: Question, program: Program, time_s: float) -> tuple[float | None, float | None]:
+    """Return the longest time in us over starts at the faults' own moments, and that start; None without faults."""
+    from ringwright.engines.choose import simulate
+
+    faults = question.topology.faults
+    if not faults:
+        return None, None
+    worst, when = time_s, 0.0
+    moments = sorted({fault.time_s for fault in faults})
+    for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
+        later = question.topology.starting_at(moment)
+        taken = simulate(program, later, engine=question.engine, alpha=question.alpha).time_ps * 1e-12
+        if taken > worst:
+            worst, when = taken, moment
+    return worst * 1e6, when

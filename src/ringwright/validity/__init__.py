@@ -7,6 +7,7 @@ followed again contribution by contribution, to say which one is missing or coun
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
 
 from ringwright.errors import InfeasibleError, ProgramError
@@ -36,7 +37,8 @@ def require(program: Program) -> Program:
 def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[Violation]:
     """Return the broken rules of a program, ``most`` of them at the most; an empty list means legal.
 
-    With ``warnings`` also what is doubtful in a declared order. A declared order that cannot run is not followed further.
+    With ``warnings`` also what is doubtful in a declared order. A declared order that cannot run, or leaves open
+    what it does, is not followed further.
     """
     state_size = program.n_nodes * program.layout.slots
     if state_size > MOST_STATE:
@@ -49,9 +51,8 @@ def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[V
         order = check_order(program.lanes, most)
         doubts = [each for each in order if each.severity != "error"] if warnings else []
         found = [each for each in order if each.severity == "error"]
-        if any(each.rule in ("match", "deadlock") for each in found):
-            return [*found, *doubts][:most]
-        found += [located(program.lanes, each) for each in _follow(program, most)]
+        if not found:
+            found = [located(program.lanes, each) for each in _follow(program, most)]
     else:
         found = _follow(program, most)
     return [*found, *doubts][:most]
@@ -60,5 +61,13 @@ def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[V
 def _follow(program: Program, most: int) -> list[Violation]:
     found = Follower(program, most).follow()
     if program.collective.reduces and (found or not program.collective.commutative):
-        found = trace(program, most) or found
+        written = {(each.rule, each.rank, each.chunk): each.step for each in found}
+        traced = [_dated(each, written) for each in trace(program, most)]
+        found = [each for each in found if each.rule != "result"] + traced if traced else found
     return found
+
+
+def _dated(violation: Violation, written: dict[tuple[str, int, int], int]) -> Violation:
+    """Return a wrong result with the step that last wrote it, where that is known."""
+    step = written.get((violation.rule, violation.rank, violation.chunk), -1)
+    return dataclasses.replace(violation, step=step) if violation.step < 0 else violation

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.blocks.swing import Butterfly
+from ringwright.algorithms.offers import is_even
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
@@ -57,7 +58,7 @@ def _butterfly(collective: Collective, butterfly: Butterfly) -> Program:
     return Program(
         "bine", collective, layout, steps, rounds * halves,
         Cost((Term(rounds * halves, path * halves),), float(collective.size_bytes) * (p - 1) * halves,
-             path if collective.reduces else 0.0),
+             path if collective.reduces else 0.0, is_even=is_even(collective, p if op == "all-reduce" else 1)),
     )  # fmt: skip
 
 
@@ -89,7 +90,7 @@ def _tree(collective: Collective, butterfly: Butterfly) -> Program:
         growth = list(_growth(collective, butterfly))
         sent = sum(float(all_sizes[below].sum()) for _, _, below in growth)
         path = sum(float(all_sizes[below].sum(axis=1).max()) for _, _, below in growth)
-        cost = Cost((Term(rounds, path),), sent)
+        cost = Cost((Term(rounds, path),), sent, is_even=is_even(collective, 1))
     return Program("bine", collective, cut(collective), steps, rounds, cost)
 
 

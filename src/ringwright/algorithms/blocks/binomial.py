@@ -47,9 +47,11 @@ def _blocks_program(collective: Collective) -> Program:
         return nothing("binomial", collective)
     rounds = math.ceil(math.log2(p))
     share = collective.size_bytes / p
+    # In a gather a last subtree that is smaller than the others sends early: the figures are those of equal subtrees.
+    alike = is_even(collective, 1) and (collective.op == "scatter" or p & (p - 1) == 0)
     return Program(
         "binomial", collective, cut(collective), lambda: _hand_overs(collective, rounds), rounds,
-        Cost((Term(rounds, share * (p - 1)),), _carried(collective), is_even=is_even(collective, 1)),
+        Cost((Term(rounds, share * (p - 1)),), _carried(collective), is_even=alike),
     )  # fmt: skip
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside
+from ringwright.algorithms.offers import is_even
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
@@ -56,9 +57,11 @@ def over_trees(
     def steps() -> Iterator[Step]:
         return beside(*(tree.steps(pieces, i * pieces, channel=i) for i, tree in enumerate(trees)))
 
-    path = n_steps * share / pieces * len(trees)
+    # Two ranks use opposite directions in the two trees; more share a port.
+    path = n_steps * share / pieces * (len(trees) if collective.p > 2 else len(trees) / 2)
     sent = 2.0 * (collective.p - 1) * collective.size_bytes
     return Program(
         name, collective, cut(collective, pieces * len(trees)), steps, n_steps,
-        Cost((Term(n_steps, path),), sent, share * 2), channels=len(trees), knobs={"segments": pieces},
+        Cost((Term(n_steps, path),), sent, share * 2, is_even=is_even(collective, pieces * len(trees))),
+        channels=len(trees), knobs={"segments": pieces},
     )  # fmt: skip

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
+FABRICS = ("dgx-h100:1",)
 MOST_SEGMENTS = 16
 SEGMENT_BYTES = 128 << 10
 WINDOW = 2  # segments in the switch at once: a rank starts the next when an earlier one has left

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("all-reduce",)
+FABRICS = ("dgx-h100:1", "dgx-h100:2", "dgx-h100:4")
 MOST_SEGMENTS = 8
 SEGMENT_BYTES = 128 << 10
 RESULTS = 2  # channel of results: a message must not wait for contributions that follow

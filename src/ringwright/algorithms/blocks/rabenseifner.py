@@ -4,8 +4,8 @@ Idea: an all-reduce is a reduce-scatter by recursive halving and an all-gather b
     of a tree, the bytes of a ring. A reduce gathers to the root alone.
 Cost: 2 lg p alpha + 2(p-1)/p n beta + (p-1)/p n gamma; p not a power of two: (2 floor(lg p) + 2) alpha + (2(p-1)/p + 2) n beta +
     (1 + (p-1)/p) n gamma.
-Knobs: none.
-Holds: partners are next to each other first, where most bytes pass; the order of the ranks is kept.
+Knobs: radix=2 (all-reduce only: partners in rounds of radix-1, so that more ports are fed at once).
+Holds: partners are next to each other first, where most bytes pass; with radix 2 the order of the ranks is kept.
 Figure: none; a building block.
 Source: Rabenseifner, ICCS 2004; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
 Declines: everything but all-reduce and reduce.
@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.offers import require_op
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.powers import Fold, doubling, halving, halvings
+from ringwright.algorithms.trees import require_radix
+from ringwright.errors import UsageError
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -29,31 +31,45 @@ if TYPE_CHECKING:
 OPS = ("all-reduce", "reduce")
 
 
-def rabenseifner(collective: Collective, topology: Topology | None = None) -> Program:
+def rabenseifner(collective: Collective, topology: Topology | None = None, *, radix: int = 2) -> Program:
     """Return Rabenseifner's program of an all-reduce or reduce."""
     del topology
     require_op("rabenseifner", collective, OPS)
+    require_radix("rabenseifner", radix, 2)
+    if radix > 2:
+        require_commutative("rabenseifner with a radix above 2", collective, "radix=2")
+    if radix > 2 and collective.op == "reduce":
+        raise UsageError(f"rabenseifner: a reduce with radix {radix}", remedy="radix=2, or all-reduce")
     if collective.p == 1:
-        return nothing("rabenseifner", collective)
-    fold = Fold(collective.p)
-    everything = collective.op == "all-reduce"
-    n, folded, size = float(collective.size_bytes), collective.p - fold.size, fold.size
-    carried = not everything and collective.root != _collector(collective, fold)
-    terms = [Term(2 * fold.digits, 2 * n * (size - 1) / size)]
-    # One by one the halves come together at the root: as many bytes as an all-gather gives one rank.
-    sent = n * (size - 1) * 2 if everything else n * (size - 1) + _gathered(collective, fold)
-    messages = (folded > 0) * (2 if everything else 1) + carried
-    if messages:
-        terms.append(Term(messages, messages * n))
-        sent += n * folded * (2 if everything else 1) + n * carried
+        return nothing("rabenseifner", collective, radix=radix)
+    fold = Fold(collective.p, radix)
     return Program(
-        "rabenseifner", collective, cut(collective, size), lambda: _steps(collective, fold),
-        2 * fold.digits + messages,
-        Cost(
-            tuple(terms), sent, n * ((size - 1) / size + (folded > 0)),
-            is_even=collective.size_bytes % (size * collective.unit_bytes) == 0,
-        ),
+        "rabenseifner", collective, cut(collective, fold.size), lambda: _steps(collective, fold),
+        2 * fold.digits + _further(collective, fold), _cost(collective, fold), knobs={"radix": radix},
     )  # fmt: skip
+
+
+def _further(collective: Collective, fold: Fold) -> int:
+    """Return the steps besides halving and doubling: fold, unfold, and the way from who collects to the root."""
+    folds = 0 if fold.is_whole else 2 if collective.op == "all-reduce" else 1
+    return folds + (collective.op == "reduce" and collective.root != _collector(collective, fold))
+
+
+def _cost(collective: Collective, fold: Fold) -> Cost:
+    n, size, folded = float(collective.size_bytes), fold.size, collective.p - fold.size
+    everything = collective.op == "all-reduce"
+    terms = [Term(2 * fold.digits * (fold.radix - 1), 2 * n * (size - 1) / size)]
+    # One by one the halves come together at the root: as many bytes as an all-gather gives one rank.
+    sent = n * (size - 1) + (n * (size - 1) if everything else _gathered(collective, fold))
+    sent += n * folded * (2 if everything else 1)
+    if folded:
+        passes = 2 if everything else 1
+        terms.append(Term(passes, passes * fold.deepest * n))
+    if not everything and collective.root != _collector(collective, fold):
+        terms.append(Term(1, n))
+        sent += n
+    reduced = n * ((size - 1) / size + fold.deepest)
+    return Cost(tuple(terms), sent, reduced, is_even=collective.size_bytes % (size * collective.unit_bytes) == 0)
 
 
 def _collector(collective: Collective, fold: Fold) -> int:

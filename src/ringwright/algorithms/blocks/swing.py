@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.compose import beside
+from ringwright.algorithms.offers import is_even
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
@@ -146,7 +147,7 @@ def _bandwidth(collective: Collective, sizes: Sequence[int], ports: int) -> Prog
     return Program(
         "swing", collective, layout, steps, rounds * halves,
         Cost((Term(rounds * halves, path * halves),), float(collective.size_bytes) * (p - 1) * halves,
-             path if collective.reduces else 0.0),
+             path if collective.reduces else 0.0, is_even=is_even(collective, ports * (p if op == "all-reduce" else 1))),
         channels=ports, knobs={"variant": "bandwidth", "ports": ports, "dims": tuple(sizes)},
     )  # fmt: skip
 

@@ -5,10 +5,11 @@ Idea: inside a node the ranks hand their vectors to leaders through memory, the 
 Cost: (c-1)/L n in and out of each of the L leaders of a node of c ranks, and the outer algorithm on n/L with L at once.
 Knobs: leaders=1; outer=recursive_doubling (all-reduce, barrier) or binomial (broadcast, reduce); segments=1, so that leaders
     of one segment talk while nodes copy the next; hosts (the host of each rank; else the topology's; else one host).
-Holds: nodes of any sizes; a rank leads several parts where its node has fewer ranks than leaders.
+Holds: nodes of any sizes; a rank leads several parts where its node has fewer ranks than leaders; the outer algorithm may add
+    up in the network.
 Figure: none; a building block.
 Source: Bayatpour et al., DPML, SC 2017 (doi 10.1145/3126908.3126954); with one leader ``smp`` of pmodels/mpich.
-Declines: blocks that belong to ranks (all-gather, reduce-scatter, all-to-all); outer algorithms that need slots of their own.
+Declines: blocks that belong to ranks (all-gather, reduce-scatter, all-to-all); outer algorithms that move data about first.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ringwright.algorithms.compose import Algorithm, beside, embed
 from ringwright.algorithms.offers import require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
-from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.program import Cost, Layout, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
@@ -75,11 +76,13 @@ class _Levels:
         # All parts are alike but for an element; each is built for its own size, so that its bytes are exact.
         self.programs = [self._between(outer, part, int(sizes[part % len(sizes)])) for part in range(self.parts)]
         self.outer = self.programs[0]
-        if self.outer.layout.slots > self.outer.layout.n_chunks or self.outer.layout.before is not None:
-            raise UsageError(f"two_level: {self.outer.name} needs slots of its own between nodes")
+        if self.outer.layout.before is not None:
+            raise UsageError(f"two_level: {self.outer.name} wants data in places of its own between nodes")
         self.width = self.outer.layout.n_chunks
+        self.scratch = self.outer.layout.slots - self.width
         if any(program.layout.n_chunks != self.width for program in self.programs):
             raise UsageError(f"two_level: {self.outer.name} cuts the leaders' parts differently", remedy="leaders=1")
+        self.aggregators = tuple(dict.fromkeys(node for program in self.programs for node in program.aggregators))
 
     def _between(self, outer: Algorithm, part: int, size_bytes: int) -> Program:
         whole = self.collective
@@ -118,11 +121,22 @@ class _Levels:
         reduced = (most * n / self.leaders if up else 0.0) + self.outer.cost.reduced_bytes * self.segments * busy
         even = collective.size_bytes % (self.parts * collective.unit_bytes) == 0 and self.outer.cost.is_even
         return Program(
-            "two_level", collective, cut(collective, self.parts * self.width), self.steps,
+            "two_level", collective, self._layout(), self.steps,
             self.segments * (passes + self.outer.n_steps),
-            Cost(tuple(terms), inside + between, reduced, is_even=even),
+            Cost(tuple(terms), inside + between, reduced, is_even=even), self.aggregators, self.outer.streams,
             knobs={"leaders": self.leaders, "segments": self.segments, "outer": self.outer.name},
         )  # fmt: skip
+
+    def _layout(self) -> Layout:
+        """Return the parts' chunks, and behind them the scratch slots of each part."""
+        plain = cut(self.collective, self.parts * self.width)
+        if not self.scratch:
+            return plain
+        inner = self.outer.layout.template
+        like = np.arange(self.width, self.width + self.scratch) % self.width if inner is None else inner[self.width :]
+        of_parts = (np.arange(self.parts)[:, None] * self.width + like).reshape(-1)
+        template = np.concatenate((np.arange(plain.n_chunks), of_parts))
+        return dataclasses.replace(plain, n_slots=len(template), template=template)
 
     def steps(self) -> Iterator[Step]:
         for segment in range(self.segments):
@@ -149,6 +163,9 @@ class _Levels:
             yield Step((explicit(op, *ends, first, span=self.width),), "in" if op is Op.REDUCE else "out")
 
     def _among(self, part: int) -> Iterator[Step]:
+        program = self.programs[part]
         heads = [self.leader(node, part // self.segments) for node in self.nodes]
-        slots = part * self.width + np.arange(self.width)
-        yield from embed(self.programs[part].steps(), heads, list(slots), "between")
+        heads += [self.collective.p + self.aggregators.index(node) for node in program.aggregators]
+        own = self.parts * self.width + part * self.scratch
+        slots = [*range(part * self.width, (part + 1) * self.width), *range(own, own + self.scratch)]
+        yield from embed(program.steps(), heads, slots, "between")

@@ -3,7 +3,7 @@
 Idea: reduce-scatter and all-gather on a logical ring reach the least bytes that any pairwise all-reduce can send; laid along a
     depth-first walk of a tree network, the ring never puts two messages of a step on one directed link.
 Cost: 2(p-1) alpha + 2(p-1)/p n beta + (p-1)/p n gamma; half of it for reduce-scatter or all-gather.
-Knobs: order=dfs (rank; random:SEED), the ring on the machine; channels=1, rings side by side; loops=1, pieces of every chunk
+Knobs: order=dfs (rank; random-SEED), the ring on the machine; channels=1, rings side by side; loops=1, pieces of every chunk
     that follow one another, so that adding one overlaps sending the next.
 Holds: every rank sends 2(p-1)/p n to the byte; ranks of a host are neighbours, so one message enters and leaves a host a step.
 Figure: beats the native MPI all-reduces of its time for large vectors on Ethernet, InfiniBand and SMP clusters.
@@ -76,17 +76,18 @@ def ring_order(collective: Collective, topology: Topology | None, order: str = "
     """Return the places of a group in the order of the ring, place 0 first."""
     import numpy as np
 
-    kind, _, seed = order.partition(":")
+    kind, _, seed = order.partition("-")
     if kind == "random" and (seed or "0").isdecimal():
         return [int(place) for place in np.random.default_rng(int(seed or 0)).permutation(collective.p)]
     if order not in ("dfs", "rank"):
-        raise UsageError(f"'{order}' is no ring order", remedy="order=dfs, order=rank or order=random:SEED")
+        raise UsageError(f"'{order}' is no ring order", remedy="order=dfs, order=rank or order=random-SEED")
     if order == "rank" or topology is None:
         return list(range(collective.p))
     place_of = {rank: place for place, rank in enumerate(collective.group)}
     ranks = [node for node in _walk(topology, collective.group[0]) if node in place_of]
-    missing = [rank for rank in collective.group if rank not in set(ranks)]
-    return [place_of[rank] for rank in _host_by_host(topology, ranks + missing)]
+    reached = set(ranks)
+    ranks += [rank for rank in collective.group if rank not in reached]
+    return [place_of[rank] for rank in _host_by_host(topology, ranks)]
 
 
 def _walk(topology: Topology, root: int) -> list[int]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ringwright.costs.nccl.boxes import BOXES, Box, box, search
+from ringwright.costs.nccl.boxes import BOXES, Box, box, placed, search
 from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, releases
 from ringwright.costs.nccl.graphs import Graph, Graphs, System
@@ -47,6 +47,7 @@ __all__ = [
     "cut",
     "double_tree",
     "first_match",
+    "placed",
     "predict_us",
     "rank_trees",
     "releases",

@@ -16,7 +16,9 @@ What is modelled, and where it comes from in NVIDIA/nccl:
   With cards equally far from all GPUs (PHB or worse) the search finds equal channels: one GPU sends all.
 - Tree: up and down through a chain of GPUs and floor(lg N) levels with one chunk, then a chunk a beat. A node sends twice
   the data (once for two nodes).
-- NVLS: scatter, reduce and gather run one loop behind each other; a byte costs (1 + 1/g)/0.85 of NVLink for g GPUs.
+- NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/g)/0.85 of NVLink
+  for g GPUs.
+- LL and LL128 pass a chunk on line by line within a node; Simple, and every network hop, when it is there.
 - All-to-all: direct messages to all peers, in 128 KiB pieces through the network.
 
 Left out: congestion in the fabric, stragglers, rendezvous thresholds of a transport, loading of kernels at first use.
@@ -118,6 +120,10 @@ class _Call:
         us = self.held.hop_us(hardware, algorithm, protocol) - self.held.hop_us(hardware, algorithm, "ll")
         return max(0.0, us) * 1e-6
 
+    def whole(self, hops: int, least: int) -> int:
+        """Hops inside nodes after which a chunk must be there before it goes on; LL and LL128 pass on line by line."""
+        return hops if self.choice.protocol == "simple" else min(hops, least)
+
     @property
     def base_s(self) -> float:
         return self.held.base_us(self.choice.algorithm, self.choice.protocol) * 1e-6
@@ -184,8 +190,9 @@ def _ring_loop(call: _Call, loop_bytes: int) -> tuple[Row, Row, Row]:
     slices = 2 if sliced and chunk > SLICE_LEAST_BYTES else 1
     wire = chunk * call.wire * channels
     constant = inner * call.beyond_ll("nvlink") + outer * call.beyond_ll("net")
-    constant += steps * chunk / slices * call.channel_byte_s
-    way = _row(constant, (inner, 0.0, inner * wire / slices), (outer, 0.0, outer * wire / slices * call.fan))
+    whole = call.whole(inner, rounds)
+    constant += (whole + outer) * chunk / slices * call.channel_byte_s
+    way = _row(constant, (inner, 0.0, whole * wire / slices), (outer, 0.0, outer * wire / slices * call.fan))
     inside = _row(0.0, (0.0, steps * slices, steps * wire))
     messages = steps * slices * channels / call.senders
     outside = _row(0.0, (), (0.0, messages, steps * wire * call.fan)) if nodes > 1 else _NONE
@@ -201,11 +208,12 @@ def _tree(call: _Call) -> Stages:
     wire = chunk * call.wire * channels
     inner, outer = 2 * (gpus - 1), 2 * levels
     constant = call.base_s + inner * call.beyond_ll("nvlink") + outer * call.beyond_ll("net")
-    constant += (inner + outer) * chunk * call.channel_byte_s
+    whole = call.whole(inner, 2)
+    constant += (whole + outer) * chunk * call.channel_byte_s
     half = 1.0 if nodes == 2 else 0.5
     first = _row(
         constant,
-        (inner, 0.0, inner * wire),
+        (inner, 0.0, whole * wire),
         (outer, 0.0, outer * wire * call.fan * (half if nodes == 2 else 1.0)),
     )
     later = call.size * call.wire * (beats - 1) / beats
@@ -222,7 +230,7 @@ def _nvls(call: _Call) -> Stages:
     net_us = call.held.hop_us("net", name, "simple") - call.held.hop_us("net", "tree", "ll") if nodes > 1 else 0.0
     loops = max(1, call.chunks.loops)
     loop = min(call.size, call.chunks.loop_bytes)
-    per_byte = (1 + 1 / gpus) / NVLS_EFFICIENCY
+    per_byte = (1 + (1 / gpus if call.op == "all-reduce" else 0)) / NVLS_EFFICIENCY
     constant = call.base_s + call.held.hop_us("nvlink", name, "simple") * 1e-6 + 2 * levels * net_us * 1e-6
     first = _row(constant, (1.0, 0.0, loop * per_byte), (2 * levels, 0.0, levels * loop))
     inside = _row(0.0, (0.0, 0.0, call.size * per_byte))
@@ -250,4 +258,4 @@ def _times(count: float, row: Row) -> Row:
 
 
 def _sum(rows: tuple[Row, ...]) -> Row:
-    return tuple(sum(column) for column in zip(*rows, strict=True))  # type: ignore[return-value]
+    return tuple(sum(column) for column in zip(*rows, strict=True))

@@ -9,7 +9,7 @@ Knobs: algorithm=None (a name forces one); paper=False (the published 2048 B of 
 Holds: the choice is that of release 5.1.0a1, flat or on hosts; all-to-all sends 32 messages at once (its throttle).
 Figure: no single number; the thresholds were derived on Myrinet and IBM SP (from memory, unconfirmed).
 Source: Gropp, Lusk, Thakur, EuroPVM/MPI 2005, doi 10.1007/11557265_6; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
-Declines: circ_graph, k_reduce_scatter_allgather, ccl (hands over to another library); collectives between two groups; scan.
+Declines: circ_graph, ccl (hands over to another library); collectives between two groups; scan.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ringwright.algorithms import hosts
 from ringwright.algorithms.blocks.binary_tree import binary_tree
@@ -36,6 +36,7 @@ from ringwright.algorithms.blocks.scatter_allgather import scatter_allgather
 from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.libraries.mpich2 import rules as by_rule
+from ringwright.algorithms.offers import spelled
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -77,6 +78,10 @@ def _multiplying(sizes: _Sizes, collective: Collective) -> Algorithm:
     return partial(recursive_multiplying, radix=sizes.radix)
 
 
+def _k_rabenseifner(sizes: _Sizes, collective: Collective) -> Algorithm:
+    return partial(rabenseifner, radix=sizes.radix)
+
+
 def _pairwise(sizes: _Sizes, collective: Collective) -> Algorithm:
     """Partners exchange where the number of ranks allows it; a reduce-scatter always goes round."""
     return partial(pairwise, xor=collective.op == "all-to-all" and collective.p & (collective.p - 1) == 0)
@@ -95,6 +100,7 @@ MENU: dict[tuple[str, str], Maker] = {
     ("all-reduce", "recursive_multiplying"): _multiplying,
     ("all-reduce", "recexch"): _multiplying,
     ("all-reduce", "reduce_scatter_allgather"): _is(rabenseifner),
+    ("all-reduce", "k_reduce_scatter_allgather"): _k_rabenseifner,
     ("all-reduce", "ring"): _is(ring),
     ("all-reduce", "tree"): _tree,
     ("all-gather", "recursive_doubling"): _is(recursive_doubling),
@@ -131,7 +137,7 @@ def mpich2(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    algorithm: str | None = None,
+    algorithm: str | Algorithm | None = None,
     paper: bool = False,
     rules: Tree | None = None,
     builtin: bool = True,
@@ -141,7 +147,8 @@ def mpich2(
 ) -> Program:
     """Return the program that MPICH would run, and in its knobs which one and who decided."""
     op = mpi_op(collective)
-    choice = _choice(op, collective, topology, algorithm=algorithm, paper=paper, rules=rules, builtin=builtin)
+    name = cast("str | None", spelled(algorithm))
+    choice = _choice(op, collective, topology, algorithm=name, paper=paper, rules=rules, builtin=builtin)
     short = by_rule.short_name(choice.name)
     radix = int(dict(choice.knobs).get("k", radix))
     maker = MENU.get((op.removesuffix("-block"), short))

@@ -54,6 +54,7 @@ OPS = (
     "scatter",
     "send-recv",
 )
+FABRICS = ("switch", "dgx-a100:2", "dgx-h100:1", "dgx-h100:4")
 NEWEST = "2.30"
 LL_THRESHOLD_2_4 = 16 << 10  # NCCL_LL_THRESHOLD
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.offers import is_even
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, turn
 
 if TYPE_CHECKING:
@@ -31,7 +32,8 @@ def grouped(collective: Collective) -> Program:
         for by in range(1, rounds + 1):
             yield Step((_round(collective, by),), "grouped")
 
-    return Program("grouped", collective, cut(collective), steps, rounds, Cost((Term(rounds, path),), sent))
+    cost = Cost((Term(rounds, path),), sent, is_even=is_even(collective, 1))
+    return Program("grouped", collective, cut(collective), steps, rounds, cost)
 
 
 def _round(collective: Collective, by: int) -> Block:

@@ -14,15 +14,17 @@ Declines: the choice among components (han, ucc, xhc, ...); scan and exscan; the
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ringwright.algorithms import hosts
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.libraries.open_mpi.menu import MENU, instead
 from ringwright.algorithms.libraries.open_mpi.rules import Decision, number_of, select
+from ringwright.algorithms.offers import spelled
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
+    from ringwright.algorithms.compose import Algorithm
     from ringwright.collective import Collective
     from ringwright.costs.selection import RuleTable
     from ringwright.program import Program
@@ -39,7 +41,7 @@ def open_mpi(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    algorithm: int | str | None = None,
+    algorithm: int | str | Algorithm | None = None,
     rules: RuleTable | None = None,
     disjoint: bool | None = None,
     segment_bytes: int = 0,
@@ -55,7 +57,7 @@ def open_mpi(
     decision = select(
         op, collective.p, collective.size_bytes, commutative=collective.commutative,
         disjoint=spread == "one-per-node" if disjoint is None else disjoint,
-        algorithm=algorithm, rules=rules, distribution=spread,
+        algorithm=cast("int | str | None", spelled(algorithm)), rules=rules, distribution=spread,
     )  # fmt: skip
     decision = _taken(op, collective, decision)
     decision = dataclasses.replace(

@@ -29,11 +29,11 @@ def node_order(
 ) -> list[int]:
     """Return which of ``places`` takes each rank of the halving-doubling between them."""
     n = len(places)
-    kind, _, seed = mapping.partition(":")
+    kind, _, seed = mapping.partition("-")
     if kind == "random" and (seed or "0").isdecimal():
         return [int(node) for node in np.random.default_rng(int(seed or 0)).permutation(n)]
     if mapping not in ("hdrm", "rank"):
-        raise UsageError(f"'{mapping}' is no rank mapping", remedy="mapping=hdrm, mapping=rank or mapping=random:SEED")
+        raise UsageError(f"'{mapping}' is no rank mapping", remedy="mapping=hdrm, mapping=rank or mapping=random-SEED")
     if mapping == "rank" or topology is None or n == 1:
         return list(range(n))
     edge = edge_switches(topology, [collective.group[place] for place in places])

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 MOST_DIMENSIONS = 16
 RESTARTS, TURNS = 6, 30
+MANY = 256  # hosts, from which one start must do
 FLAT = 1.02  # farthest over nearest pair: below this there is nothing to cluster
 
 
@@ -52,7 +53,7 @@ def _clusters(points: np.ndarray, k: int, generator: np.random.Generator, *, fla
     if k in (1, p) or flat:
         edges = [i * p // k for i in range(k + 1)]
         return [list(range(first, last)) for first, last in pairwise(edges)]
-    tried = [_balanced_means(points, k, generator) for _ in range(RESTARTS)]
+    tried = [_balanced_means(points, k, generator) for _ in range(RESTARTS if p <= MANY else 1)]
     label = min(tried, key=lambda found: found[0])[1]
     groups = [[int(host) for host in np.flatnonzero(label == cluster)] for cluster in range(k)]
     return sorted(groups)
@@ -62,8 +63,8 @@ def _balanced_means(points: np.ndarray, k: int, generator: np.random.Generator) 
     """Return (sum of squares, cluster of each point) of k-means with clusters of p/k points, one more or less."""
     centres = _spread_out(points, k, generator)
     label = np.full(len(points), -1)
-    for _ in range(TURNS):
-        square = ((points[:, None] - centres) ** 2).sum(axis=2)
+    for _ in range(TURNS if len(points) <= MANY else TURNS // 3):
+        square = _squares(points, centres)
         fresh = _assign(square, k)
         if np.array_equal(fresh, label):
             break
@@ -72,27 +73,36 @@ def _balanced_means(points: np.ndarray, k: int, generator: np.random.Generator) 
     return float(square[np.arange(len(points)), label].sum()), label
 
 
+def _squares(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Return the squared distance of each point to each centre."""
+    total = np.zeros((len(points), len(centres)))
+    for axis in range(points.shape[1]):  # not as a product of matrices, whose last digits hang on the number of threads
+        total += (points[:, axis, None] - centres[:, axis]) ** 2
+    return total
+
+
 def _spread_out(points: np.ndarray, k: int, generator: np.random.Generator) -> np.ndarray:
     """Return first centres, each likely far from those before (k-means++)."""
     chosen = [int(generator.integers(len(points)))]
+    nearest = np.full(len(points), np.inf)
     for _ in range(k - 1):
-        nearest = ((points[:, None] - points[chosen]) ** 2).sum(axis=2).min(axis=1) + 1e-12
-        chosen.append(int(generator.choice(len(points), p=nearest / nearest.sum())))
+        nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
+        odds = nearest + 1e-12
+        chosen.append(int(generator.choice(len(points), p=odds / odds.sum())))
     return points[chosen]
 
 
 def _assign(square: np.ndarray, k: int) -> np.ndarray:
     """Fill clusters up to their size, who has most to lose first; the first p mod k that want to may hold one more."""
     p = len(square)
-    room = np.full(k, p // k)
-    spare = p % k
-    label = np.full(p, -1)
-    regret = np.partition(square, 1, axis=1)[:, 1] - square.min(axis=1)
-    for point in np.argsort(-regret, kind="stable"):
-        for cluster in np.argsort(square[point], kind="stable"):
+    room, spare, label = [p // k] * k, p % k, [-1] * p
+    near = np.argsort(square, axis=1, kind="stable")
+    least = np.take_along_axis(square, near[:, :2], axis=1)
+    for point in np.argsort(least[:, 0] - least[:, 1], kind="stable").tolist():
+        for cluster in near[point].tolist():
             if room[cluster] > 0 or (room[cluster] == 0 and spare > 0):
                 spare -= int(room[cluster] == 0)
                 room[cluster] -= 1
                 label[point] = cluster
                 break
-    return label
+    return np.array(label)

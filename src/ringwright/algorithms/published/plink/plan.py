@@ -93,7 +93,7 @@ class Plan:
 def apportion(part: np.ndarray, seats: int) -> np.ndarray:
     """Return how many of ``seats`` each part gets, by largest remainders."""
     exact = part / part.sum() * seats
-    count = np.floor(exact + 1e-9).astype(np.int64)
+    count: np.ndarray = np.floor(exact + 1e-9).astype(np.int64)
     rest = np.argsort(count - exact, kind="stable")[: seats - int(count.sum())]
     count[rest] += 1
     return count

@@ -47,6 +47,6 @@ def _inside_s(group: Sequence[int], probes: Probes, size_bytes: float) -> float:
 
 def _across_s(group: Sequence[int], probes: Probes, size_bytes: float, k: int) -> float:
     others = np.setdiff1d(np.arange(len(probes.rate)), group)
-    between = np.ix_(group, others)
+    between = np.ix_(np.asarray(group), others)
     busiest = float((probes.slowness[between].mean(axis=1) * shares(group, probes)).max())
     return (k - 1) * float(np.median(probes.latency_s[between])) + size_bytes * (k - 1) / k * busiest

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,7 @@ class Probes:
     latency_s: np.ndarray
     rate: np.ndarray
 
-    @property
+    @cached_property
     def slowness(self) -> np.ndarray:
         """Seconds per byte."""
         return 1.0 / self.rate

@@ -1,0 +1,69 @@
+"""``ringwright calibrate``: link numbers of a system from nccl-tests tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import reading
+
+
+def calibrate(
+    *tables: str,
+    fabric: str,
+    release: str | None = None,
+    collective: str | None = None,
+    name: str = "",
+    source: str = "",
+    date: str = "",
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    force: bool = False,
+    json: bool = False,
+) -> int:
+    """Fit three numbers per link class to measured times, and say how well they fit.
+
+    Parameters
+    ----------
+    tables
+        Output of nccl-tests or rccl-tests, JSON lines of mscclpp, or nccl_times.csv; several give one calibration.
+    fabric
+        Box and nodes: dgx-a100:2 (2 boxes), dgx-h100:2x4 (4 GPUs of each); {n} is the nodes that a table names.
+    release
+        NCCL release, if the tables do not name it.
+    collective
+        Operation, if the tables do not name it.
+    name
+        What to call the calibration.
+    source
+        Where the tables come from.
+    date
+        When they were measured.
+    output
+        Write the calibration here (JSON), for --calibration of other verbs.
+    force
+        Overwrite the file.
+    json
+        Print the calibration as JSON (schema ringwright.calibration/1).
+    """
+    from ringwright.studies import calibrate as study
+
+    with reading.busy("fitting"):
+        found, judged = study.calibrate(
+            [*tables], fabric, release=release, collective=collective, name=name or (output.stem if output else ""),
+            source=source, date=date,
+        )  # fmt: skip
+    if output:
+        from ringwright.costs.calibration import save
+        from ringwright.exports.placement import claim_file
+
+        save(found, claim_file(output, force=force))
+    if json:
+        reading.print_json(study.document(found))
+        return 0
+    from ringwright.reports import calibrated
+
+    calibrated.write(found, judged, sys.stdout, output)
+    return 0

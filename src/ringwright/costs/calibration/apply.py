@@ -1,0 +1,92 @@
+"""A calibration put into a Topology: rates, latencies and message costs of its link classes.
+
+The classes on the way between two ranks of a node are *inside*; those on the way between two nodes that are not inside
+are *outside*. Latencies are scaled so that a whole way takes the calibrated hop, rates so that the narrowest link of a way
+has the calibrated rate (outside: its share of the node's). Links inside a node keep the proportions they had, and so do
+those outside: an oversubscribed spine stays oversubscribed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.costs.calibration.record import Calibration, Link
+from ringwright.topology import NIC, Topology
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def calibrated(topology: Topology, calibration: Calibration) -> Topology:
+    """Return the topology with the calibrated numbers; what a calibration does not hold stays as it was."""
+    changed = _Changed(topology, topology.rate.copy(), topology.latency_s.copy(), dict(topology.message_s))
+    near, far = _neighbours(topology)
+    kept: set[int] = set()
+    if near is not None and calibration.inside is not None:
+        way = _way(topology, near)
+        kept = set(topology.link_class[way].tolist())
+        changed.scale(way, kept, calibration.inside, 1)
+    if far is not None and calibration.outside is not None:
+        way = _way(topology, far)
+        classes = set(topology.link_class[way].tolist())
+        changed.scale(way, classes - kept or classes, calibration.outside, _cards(topology))
+    return dataclasses.replace(
+        topology,
+        rate=changed.rate,
+        latency_s=changed.latency_s,
+        message_s=changed.message_s,
+        provenance=calibration.provenance,
+    )
+
+
+@dataclass
+class _Changed:
+    """The arrays of a topology while they are scaled."""
+
+    topology: Topology
+    rate: np.ndarray
+    latency_s: np.ndarray
+    message_s: dict[str, float]
+
+    def scale(self, way: np.ndarray, classes: set[int], link: Link, share: int) -> None:
+        """Give some classes the numbers of a link; ``share`` of them together have its rate."""
+        import numpy as np
+
+        top, numbers = self.topology, sorted(classes)
+        chosen = np.isin(top.link_class, numbers)
+        on_way = way[np.isin(top.link_class[way], numbers)]
+        before_s = float(top.latency_s[on_way].sum())
+        wanted_s = max(link.latency_s - float(top.latency_s[way].sum()) + before_s, 0.0)
+        factor = wanted_s / before_s if before_s else 0.0
+        self.latency_s[chosen] = top.latency_s[chosen] * factor if before_s else wanted_s / len(on_way)
+        self.rate[chosen] = top.rate[chosen] * (link.rate_bytes_per_s / share / float(top.rate[on_way].min()))
+        self.message_s |= {top.classes[number]: link.message_s for number in numbers}
+
+
+def _neighbours(topology: Topology) -> tuple[int | None, int | None]:
+    """Return a rank of the first rank's node, and one of another node; None where there is none."""
+    import numpy as np
+
+    if topology.n_ranks < 2:
+        return None, None
+    if topology.hosts is None:
+        return 1, None
+    same = np.flatnonzero(topology.hosts[1:] == topology.hosts[0]) + 1
+    other = np.flatnonzero(topology.hosts != topology.hosts[0])
+    return (int(same[0]) if len(same) else None), (int(other[0]) if len(other) else None)
+
+
+def _way(topology: Topology, rank: int) -> np.ndarray:
+    import numpy as np
+
+    _, links = topology.routes(np.array([0]), np.array([rank]))
+    return links
+
+
+def _cards(topology: Topology) -> int:
+    """Return the network cards of a node, or its ranks where none are drawn."""
+    hosts = 1 if topology.hosts is None else int(topology.hosts.max()) + 1
+    cards = int((topology.kinds == NIC).sum())
+    return max(1, round((cards or topology.n_ranks) / hosts))

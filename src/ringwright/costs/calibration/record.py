@@ -1,0 +1,98 @@
+"""The Calibration: its numbers, its ground, and its file (JSON, schema ``ringwright.calibration/1``)."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import msgspec
+
+from ringwright.errors import InputError, UsageError
+
+SCHEMA = "ringwright.calibration/1"
+_LARGEST_FILE = 1 << 20
+
+
+class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A link class: seconds of a hop, seconds that one message occupies its sender, bytes per second.
+
+    The rate is of a GPU one way inside a node, and of all network cards of a node, one way, outside.
+    """
+
+    latency_s: float
+    message_s: float
+    rate_bytes_per_s: float
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """Link numbers with their ground.
+
+    ``error`` is the geometric mean over the sizes fitted (64 KiB and more, all where there are none) of
+    max(t_sim/t, t/t_sim) - 1, ``error_p90`` its 90th percentile.
+    """
+
+    name: str
+    fabric: str
+    release: str
+    inside: Link | None
+    outside: Link | None
+    source: str
+    date: str
+    transport: str = ""
+    operations: tuple[str, ...] = ()
+    sizes_bytes: tuple[int, ...] = ()
+    error: float = 0.0
+    error_p90: float = 0.0
+
+    @property
+    def provenance(self) -> str:
+        """One line for the ground of an answer."""
+        return (
+            f"calibration {self.name}: {self.source}, {self.date or 'undated'}, NCCL {self.release}, "
+            f"{len(self.sizes_bytes)} sizes, error {self.error:.1%}"
+        )
+
+
+def save(calibration: Calibration, path: str | Path) -> None:
+    """Write a calibration as JSON."""
+    document = {"schema": SCHEMA, **msgspec.to_builtins(calibration)}
+    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def names() -> tuple[str, ...]:
+    """Return the calibrations that ship with the package."""
+    folder = resources.files("ringwright.costs.calibration") / "shipped"
+    return tuple(sorted(entry.name.removesuffix(".json") for entry in folder.iterdir() if entry.name.endswith(".json")))
+
+
+def load(name_or_path: str | Path) -> Calibration:
+    """Return the calibration of that name, or in that file; UsageError for neither, InputError for a file unfit."""
+    path = Path(name_or_path)
+    if str(name_or_path) in names():
+        shipped = resources.files("ringwright.costs.calibration") / "shipped" / f"{name_or_path}.json"
+        return _parsed(shipped.read_bytes(), str(name_or_path))
+    if not path.is_file():
+        raise UsageError(
+            f"no calibration and no file is called '{name_or_path}'",
+            remedy=f"one of {', '.join(names())}, or make one: ringwright calibrate TABLE --fabric dgx-a100:2 -o mine.json",
+        )
+    if path.stat().st_size > _LARGEST_FILE:
+        raise InputError("a calibration is not that large", where=str(path), remedy="ringwright calibrate --help")
+    return _parsed(path.read_bytes(), str(path))
+
+
+def _parsed(data: bytes, where: str) -> Calibration:
+    try:
+        document = msgspec.json.decode(data)
+        if not isinstance(document, dict) or document.get("schema") != SCHEMA:
+            raise InputError(f"the schema is not {SCHEMA}", where=where, remedy="ringwright calibrate --help")
+        found = msgspec.convert({key: value for key, value in document.items() if key != "schema"}, Calibration)
+    except msgspec.MsgspecError as error:
+        raise InputError(
+            f"this is no calibration: {error}", where=where, remedy="ringwright calibrate --help"
+        ) from error
+    for link in (found.inside, found.outside):
+        if link is not None and (min(link.latency_s, link.message_s) < 0 or not 0 < link.rate_bytes_per_s < 1e18):
+            raise InputError(f"{link} is not a link", where=where, remedy="times are not negative, rates are above 0")
+    return found

@@ -1,0 +1,34 @@
+"""A pattern search: the minimum of a function of a few numbers, without derivatives and without chance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+
+import numpy as np
+
+MOST_STEPS = 400
+SMALLEST_STEP = 1e-3
+SMALLEST_GAIN = 1e-9
+
+
+def descend(
+    loss: Callable[[np.ndarray], np.ndarray], start: np.ndarray, low: np.ndarray, high: np.ndarray
+) -> np.ndarray:
+    """Return where no step of one number or of a pair, up or down, makes ``loss`` (of many candidates at once) less."""
+    unit = np.eye(len(start))
+    pairs = [unit[i] + sign * unit[j] for i, j in combinations(range(len(start)), 2) for sign in (1, -1)]
+    ways = np.array([*unit, *pairs])
+    ways = np.concatenate((ways, -ways))
+    here, value, step = start, float(loss(start[None])[0]), 1.0
+    for _ in range(MOST_STEPS):
+        candidates = np.clip(here + ways * step, low, high)
+        values = loss(candidates)
+        place = int(values.argmin())
+        if values[place] < value - SMALLEST_GAIN:
+            here, value, step = candidates[place], float(values[place]), min(1.0, step * 1.3)
+            continue
+        step *= 0.6
+        if step < SMALLEST_STEP:
+            break
+    return here

@@ -1,0 +1,30 @@
+"""Nodes of the Polaris kind (HPE Cray EX, Slingshot 11): 4 A100 with four NVLinks to each other, 2 NICs of 200 Gb/s."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Box, Link, join
+from ringwright.topology import Topology
+
+GPUS, NICS = 4, 2
+
+
+def polaris(
+    boxes: int = 1, *, nvlink_rate: float = 100e9, nvlink_latency_s: float = 2 * NVLINK_S,
+    pcie_rate: float = PCIE_RATE[4], pcie_latency_s: float = PCIE_S, nic_rate: float = 25e9,
+    nic_latency_s: float = NIC_S, **options: Any,
+) -> Topology:  # fmt: skip
+    """Return nodes on one non-blocking switch (layout=switch); the real network is a dragonfly of several hundred.
+
+    Rates in bytes/s each way: four NVLink3 of 25 GB/s a pair, PCIe Gen4 x16, 200 Gb/s a NIC; GPUs and NICs hang on the
+    one CPU, two GPUs to a NIC (ALCF's public description of the machine). Further knobs: those of the network.
+    """
+    cpu = GPUS + NICS
+    links: list[Link] = [(*pair, nvlink_rate, nvlink_latency_s, "nvlink") for pair in combinations(range(GPUS), 2)]
+    links += [(node, cpu, pcie_rate, pcie_latency_s, "pcie") for node in range(GPUS + NICS)]
+    box = Box(GPUS, (0, 0, 1, 1), ("cpu",), tuple(links), nic_rate, nic_latency_s)
+    return join(
+        "polaris", box, boxes, options, layout="switch", provenance="ALCF Polaris pages; times of the TE-CCL inputs"
+    )

@@ -1,0 +1,82 @@
+"""The accuracy tables as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from ringwright.studies.accuracy_engines import Against
+
+
+def write(found: dict[str, Any], out: TextIO) -> None:
+    """Write both tables with their summaries, and what is not covered."""
+    print(f"engine: {found['engine']}; errors are geometric means of max(t_sim/t, t/t_sim) - 1, in percent", file=out)
+    print("large: 64 KiB and more; small: below, for information. * NCCL's release is assumed", file=out)
+    titles = {
+        "sizes": "(a) fitted on every second size of the case, judged on the others",
+        "nodes": "(b) fitted on the other node counts of the system, judged on all sizes",
+    }
+    for key, title in titles.items():
+        target = found[f"{key}_target"]
+        print(f"\n{title}; target {target:.0%}", file=out)
+        print(f"{'case':<42} {'transport':<9} {'fitted on':>9} {'fit':>6} {'large':>6} {'small':>6}", file=out)
+        for line in found[key]:
+            _line(line, target, out)
+        for transport, about in found[f"{key}_summary"].items():
+            print(
+                f"{transport}: {about['cases']} cases, mean {about['mean']:.1%}, median {about['median']:.1%}, "
+                f"{about['reached']} within {target:.0%}",
+                file=out,
+            )
+    if found["not_covered"]:
+        print(f"\nnot covered (no NCCL model for the machine): {', '.join(found['not_covered'])}", file=out)
+
+
+def _line(line: dict[str, Any], target: float, out: TextIO) -> None:
+    name = line["case"] + ("*" if line["release_assumed"] else "")
+    missed = " " if line["error"] is None or line["error"] <= target else "  over"
+    columns = " ".join(_percent(line[key]) for key in ("fitted", "error", "small"))
+    print(f"{name:<42} {line['transport']:<9} {line['trained_on']:>9} {columns}{missed}".rstrip(), file=out)
+
+
+def _percent(value: float | None) -> str:
+    return f"{'-':>6}" if value is None else f"{value * 100:6.1f}"
+
+
+def write_engines(lines: Iterable[Against], out: TextIO) -> None:
+    """Write an engine beside the closed form."""
+    print("\nNCCL's programs on the calibrated fabric, the sizes of (a); what engines leave out is in", file=out)
+    print("ringwright.studies.accuracy_engines", file=out)
+    print(f"{'case':<42} {'engine':<9} {'sizes':>5} {'error':>6} {'closed form':>11}", file=out)
+    for line in lines:
+        print(
+            f"{line.case:<42} {line.engine:<9} {line.sizes:>5} {_percent(line.error)} {_percent(line.closed_form):>11}",
+            file=out,
+        )
+
+
+def write_mpi(found: dict[str, Any], out: TextIO) -> None:
+    """Write the ranking of MPI algorithms."""
+    print(f"\nMPI algorithms; engine: {found['engine']}; sizes that were not fitted", file=out)
+    prices = (
+        f"{row['system']}/{row['transport']} {row['message_us']:.2f} us a message, {row['gbs']:.1f} GB/s"
+        for row in found["prices"]
+    )
+    print("; ".join(prices), file=out)
+    columns = f"{'algorithms':>10} {'sizes':>5} {'tau':>6} {'error':>6} {'large':>6} {'best':>5} {'lost':>6}"
+    print(f"{'system':<13} {'nodes':<6} {'collective':<15} {columns}", file=out)
+    for line in found["ranked"]:
+        tau = f"{'-':>6}" if line["tau"] is None else f"{line['tau']:6.2f}"
+        print(
+            f"{line['system']:<13} {line['nodes']:<6} {line['collective']:<15} {line['algorithms']:>10} "
+            f"{line['sizes']:>5} {tau} {_percent(line['error'])} {_percent(line['error_large'])} "
+            f"{line['best_right']:5.0%} {_percent(line['best_loss'])}",
+            file=out,
+        )
+    taus = [line["tau"] for line in found["ranked"] if line["tau"] is not None]
+    if taus:
+        print(f"mean tau {sum(taus) / len(taus):.2f}; best: how often the predicted algorithm is within 5 %", file=out)
+    print("lost: how much slower the predicted algorithm was than the best, mean", file=out)
+    if found["without_program"]:
+        print(f"no program for: {', '.join(sorted(found['without_program']))}", file=out)

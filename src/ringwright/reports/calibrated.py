@@ -1,0 +1,42 @@
+"""A calibration as text: the numbers, the error band, and every size beside its closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from ringwright.units import format_size
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from ringwright.costs.calibration import Calibration
+    from ringwright.studies.calibrate import Size
+
+
+def write(found: Calibration, sizes: Sequence[Size], out: TextIO, written: Path | None = None) -> None:
+    """Write the numbers, then the table."""
+    print(found.provenance, file=out)
+    print(
+        f"fabric {found.fabric}; 90 % of the sizes of 64 KiB and more are within {found.error_p90:.1%}; "
+        "algorithm, protocol, channels and chunks come from the release, they are not fitted",
+        file=out,
+    )
+    print(f"\n{'link':<8} {'hop us':>9} {'message us':>11} {'GB/s':>9}", file=out)
+    for name, link in (("inside", found.inside), ("outside", found.outside)):
+        if link is not None:
+            print(
+                f"{name:<8} {link.latency_s * 1e6:9.2f} {link.message_s * 1e6:11.2f} {link.rate_bytes_per_s / 1e9:9.1f}",
+                file=out,
+            )
+    print("inside: of a GPU, one way; outside: of all network cards of a node, one way", file=out)
+    print(f"\n{'operation':<15} {'size':>9} {'measured us':>12} {'closed form us':>15} {'ratio':>6}", file=out)
+    for size in sizes:
+        ratio = size.simulated_s / size.measured_s
+        print(
+            f"{size.op:<15} {format_size(size.size_bytes):>9} {size.measured_s * 1e6:12.1f} "
+            f"{size.simulated_s * 1e6:15.1f} {ratio:6.2f}",
+            file=out,
+        )
+    if written:
+        print(f"\nwrote {written}; use it by --calibration {written}", file=out)

@@ -1,0 +1,217 @@
+"""Our own JSON: ``n`` ranks and ``edges`` of [src, dst, GiB/s, us] with every direction listed; more where there is more.
+
+Optional: ``name``, ``kinds`` and ``names`` of all nodes, ``classes`` (a link's fifth entry numbers them), ``loss`` per
+link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, ``message_us``, ``reduce_gib_s``,
+``provenance``. Routes are not kept: what is read back takes shortest ways.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from ringwright.errors import InputError, RingwrightError
+from ringwright.topology import FAULT_FIELDS, KINDS, Capability, Fault, Group, Topology
+from ringwright.wiring import MOST_LINKS
+
+GIB = 2.0**30
+REMEDY = '{"n": 2, "edges": [[0, 1, 50, 0.5], [1, 0, 50, 0.5]]}: src, dst, GiB/s, us'
+
+
+def read_graph(text: str, name: str) -> Topology:
+    """Return the machine; raise InputError with the place in the file."""
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        place = f"{name}:{error.lineno}:{error.colno}"
+        raise InputError(f"{name} is not JSON: {error.msg}", where=place, remedy=REMEDY) from error
+    except (RecursionError, ValueError) as error:
+        raise InputError(
+            f"{name} is nested too deeply or holds a number too long", where=name, remedy=REMEDY
+        ) from error
+    if isinstance(found, dict) and "intranode_sketch" in found:
+        raise InputError(f"{name} is a TACCL sketch, not a machine", where=name, remedy="the topo-*.json beside it")
+    if not isinstance(found, dict) or not isinstance(found.get("edges"), list):
+        raise InputError(f"{name} has no edges", where=name, remedy=REMEDY)
+    return _Graph(found, name).topology()
+
+
+class _Graph:
+    """The object being read."""
+
+    def __init__(self, found: dict[str, Any], name: str) -> None:
+        self.found, self.name = found, name
+
+    def wrong(self, what: str, where: str) -> InputError:
+        return InputError(f"{self.name}: {what}", where=f"{self.name} {where}", remedy=REMEDY)
+
+    def topology(self) -> Topology:
+        import numpy as np
+
+        kinds = self._kinds()
+        rows, classes = self._edges(len(kinds)), self._words("classes", ("link",), at_least=1)
+        if rows.shape[1] > 4 and len(rows) and rows[:, 4].max() >= len(classes):
+            raise self.wrong("a link is of no class", "edges")
+        number = rows[:, 4].astype(np.uint8) if rows.shape[1] > 4 else np.zeros(len(rows), np.uint8)
+        names = self._words("names", (), at_least=0)
+        if names and len(names) != len(kinds):
+            raise self.wrong(f"{len(names)} names for {len(kinds)} nodes", "names")
+        ranks = int((kinds == 0).sum())
+        src, dst = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
+        return Topology(
+            str(self.found.get("name") or Path(self.name).stem), ranks, kinds, src, dst,
+            rows[:, 2] * GIB, rows[:, 3] / 1e6, number, classes, self._groups(len(rows)), self._axes(ranks),
+            self._column("hosts", ranks, np.int64), names or None, loss=self._column("loss", len(rows), np.float64),
+            message_s=self._messages(), reduce_rate=self._number("reduce_gib_s", math.inf) * GIB,
+            aggregators=self._aggregators(len(kinds)), faults=self._faults(len(rows), ranks),
+            provenance=str(self.found.get("provenance") or self.found.get("desc") or ""),
+        )  # fmt: skip
+
+    def _kinds(self) -> Any:
+        import numpy as np
+
+        n, kinds = self.found.get("n"), self.found.get("kinds")
+        if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 1 << 24:
+            raise self.wrong(f"n is {str(n)[:20]}, not a count of ranks", "n")
+        if kinds is None:
+            return np.zeros(n, np.uint8)
+        if not isinstance(kinds, list) or any(kind not in KINDS for kind in kinds):
+            raise self.wrong(f"kinds are {', '.join(KINDS)}", "kinds")
+        numbers = np.array([KINDS.index(kind) for kind in kinds], np.uint8)
+        if (numbers[:n] != 0).any() or (numbers[n:] == 0).any() or len(numbers) < n:
+            raise self.wrong("the ranks come first, n of them", "kinds")
+        return numbers
+
+    def _edges(self, nodes: int) -> Any:
+        import numpy as np
+
+        edges = self.found["edges"]
+        if len(edges) > MOST_LINKS:
+            raise self.wrong("too many links", "edges")
+        if not edges:
+            return np.zeros((0, 4))
+        width = len(edges[0]) if isinstance(edges[0], list) else 0
+        for place, edge in enumerate(edges):
+            if not isinstance(edge, list) or len(edge) != width or width not in (4, 5) or not _all_numbers(edge):
+                raise self.wrong("a link is [src, dst, GiB/s, us]", f"edge {place}")
+        rows = np.array(edges, float)
+        ends = rows[:, [0, 1, *([4] if width == 5 else [])]]
+        bad = (ends < 0).any(axis=1) | (ends != np.floor(ends)).any(axis=1) | (rows[:, :2] >= nodes).any(axis=1)
+        bad |= (rows[:, 2:4] < 0).any(axis=1) | (rows[:, 2:4] > 1e12).any(axis=1) | (ends[:, 2:] > 255).any(axis=1)
+        if bad.any():
+            place = int(bad.argmax())
+            raise self.wrong(f"{str(edges[place])[:60]} is no link between {nodes} nodes", f"edge {place}")
+        return rows
+
+    def _words(self, key: str, default: tuple[str, ...], *, at_least: int) -> tuple[str, ...]:
+        words = self.found.get(key, list(default))
+        if not isinstance(words, list) or len(words) < at_least or not all(isinstance(word, str) for word in words):
+            raise self.wrong(f"{key} are words", key)
+        return tuple(words)
+
+    def _number(self, key: str, default: float) -> float:
+        value = self.found.get(key)
+        if value is None:
+            return default
+        if not _all_numbers([value]) or value <= 0:
+            raise self.wrong(f"{key} is no number above 0", key)
+        return float(value)
+
+    def _column(self, key: str, length: int, kind: Any) -> Any:
+        import numpy as np
+
+        values = self.found.get(key)
+        if values is None:
+            return None
+        legal = isinstance(values, list) and len(values) == length and _all_numbers(values)
+        if not legal or not all(0 <= each < 1e9 for each in values):
+            raise self.wrong(f"{key} are {length} numbers", key)
+        if key == "loss" and max(values, default=0) > 1:
+            raise self.wrong("loss is a share, at most 1", key)
+        return np.array(values, kind)
+
+    def _rows(self, key: str) -> list[Any]:
+        rows = self.found.get(key, [])
+        if not isinstance(rows, list):
+            raise self.wrong(f"{key} are a list", key)
+        return rows
+
+    def _axes(self, ranks: int) -> tuple[tuple[str, int], ...]:
+        axes = self._rows("axes")
+        if not all(
+            isinstance(axis, list) and len(axis) == 2 and isinstance(axis[1], int) and axis[1] > 0 for axis in axes
+        ):
+            raise self.wrong("an axis is a name and a size", "axes")
+        if axes and math.prod(size for _, size in axes) != ranks:
+            raise self.wrong(f"the axes do not make {ranks} ranks", "axes")
+        return tuple((str(axis), size) for axis, size in axes)
+
+    def _groups(self, links: int) -> tuple[Group, ...]:
+        import numpy as np
+
+        found = []
+        for place, row in enumerate(self._rows("groups")):
+            numbers = row.get("links") if isinstance(row, dict) else None
+            rate: Any = row.get("gib_s") if isinstance(row, dict) else None
+            legal = isinstance(numbers, list) and all(isinstance(each, int) and 0 <= each < links for each in numbers)
+            if not legal or not _all_numbers([rate]) or not rate > 0:
+                raise self.wrong("a group is name, gib_s and links", f"group {place}")
+            found.append(Group(str(row.get("name", f"group{place}")), rate * GIB, np.array(numbers, np.int64)))
+        return tuple(found)
+
+    def _messages(self) -> dict[str, float]:
+        costs = self.found.get("message_us", {})
+        legal = isinstance(costs, dict) and _all_numbers(list(costs.values()))
+        if not legal or min(costs.values(), default=0) < 0:
+            raise self.wrong("message_us gives a time for each class", "message_us")
+        return {key: value / 1e6 for key, value in costs.items()}
+
+    def _aggregators(self, nodes: int) -> dict[int, Capability]:
+        rows = self.found.get("aggregators", {})
+        if not isinstance(rows, dict):
+            raise self.wrong("aggregators are an object by node", "aggregators")
+        try:
+            found = {int(node): _capability(row) for node, row in rows.items()}
+        except (TypeError, ValueError, KeyError, OverflowError, RingwrightError) as error:
+            raise self.wrong(f"an aggregator is not understood: {error}", "aggregators") from error
+        if any(not 0 <= node < nodes for node in found):
+            raise self.wrong("an aggregator is no node", "aggregators")
+        return found
+
+    def _faults(self, links: int, ranks: int) -> tuple[Fault, ...]:
+        found = []
+        for place, row in enumerate(self._rows("faults")):
+            try:
+                target: Any = row["target"]
+                fault = Fault(float(row["time_s"]), row["kind"], target, row["field"], float(row["value"]))
+                most = {"link": links, "rank": ranks}[fault.kind]
+                legal = type(target) is int and 0 <= target < most and fault.field in FAULT_FIELDS
+                if not legal or not (0 <= fault.time_s < math.inf and 0 <= fault.value < math.inf):
+                    raise ValueError("out of range")
+            except (TypeError, ValueError, KeyError, OverflowError) as error:
+                raise self.wrong(f"a fault is not understood: {error}", f"fault {place}") from error
+            found.append(fault)
+        return tuple(sorted(found, key=lambda fault: (fault.time_s, fault.kind, fault.target, fault.field)))
+
+
+def _all_numbers(values: list[Any]) -> bool:
+    """Say whether all are numbers that a float can hold; true and false are none."""
+    return all(type(each) in (int, float) and abs(each) < 1e18 for each in values)
+
+
+def _capability(row: dict[str, Any]) -> Capability:
+    rate = row.get("reduce_gib_s")
+    found = Capability(
+        tuple(map(str, row["ops"])), tuple(map(str, row["dtypes"])), int(row["fanin_max"]), int(row["memory_bytes"]),
+        math.inf if rate is None else float(rate) * GIB, bool(row["multicast"]), float(row["latency_us"]) / 1e6,
+    )  # fmt: skip
+    if (
+        found.fanin_max < 1
+        or found.memory_bytes < 0
+        or not found.reduce_rate > 0
+        or not 0 <= found.latency_s < math.inf
+    ):
+        raise ValueError("a figure is out of range")
+    return found

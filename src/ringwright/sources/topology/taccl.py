@@ -1,0 +1,156 @@
+"""TACCL topology profiles: betas in microseconds for one chunk, alphas scaled alike, one box.
+
+A profile holds for one chunk size, told by the end of its name (``_1KB``, ``_32KB``, ``_1MB``); the public ones multiply
+all times by 100, 10 and 1, so that whole numbers lose little. Sizes are binary. NDv2 boxes are the hybrid cube mesh with
+double links at the smaller beta, DGX2 boxes one switch, HubAndSpoke likewise; ``links`` and ``betas`` give any other box,
+indexed [dst][src].
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from ringwright.errors import InputError
+from ringwright.sources.topology.assembly import NIC, RANK, SWITCH, Parts
+from ringwright.topology import Topology
+
+SCALES = {1 << 10: 100.0, 32 << 10: 10.0, 1 << 20: 1.0}
+_SIZE = re.compile(r"_(\d{1,4})(KB|MB)$", re.IGNORECASE)
+MOST_GPUS = 1024
+# Pairs of the hybrid cube mesh with two links, and with one.
+DOUBLE = ((0, 1), (0, 4), (1, 3), (2, 3), (2, 6), (4, 5), (5, 7), (6, 7))
+SINGLE = ((0, 2), (0, 3), (1, 2), (1, 5), (3, 7), (4, 6), (4, 7), (5, 6))
+PCIE_RATE = 15.75e9  # Gen3 x16, towards the NIC; the profile does not tell
+
+
+def read_taccl(
+    text: str, name: str, *, boxes: int = 1, chunk_bytes: int | None = None, scale: float | None = None
+) -> Topology:
+    """Return the box, or boxes whose NICs meet at one switch.
+
+    ``chunk_bytes`` and ``scale``: what the profile's times stand for, where its name does not tell (else 1 MiB and 1).
+    Raises InputError where a field is missing or makes no sense.
+    """
+    found = _load(text, name)
+    title = str(found.get("name", ""))
+    match = _SIZE.search(title)
+    told = int(match[1]) << (10 if match[2].upper() == "KB" else 20) if match else 1 << 20
+    chunk = told if chunk_bytes is None else chunk_bytes
+    profile = _Profile(found, name, chunk, SCALES.get(chunk, 1.0) if scale is None else scale)
+    parts = Parts(title or Path(name).stem)
+    profile.box(parts)
+    profile.nics(parts)
+    ground = f"TACCL profile for chunks of {chunk} B, times divided by {profile.scale:g}"
+    remote_s = profile.times("remote_alpha", missing=math.nan)
+    wire_s = None if math.isnan(remote_s) else remote_s / 2
+    return parts.topology(boxes, ground if match or chunk_bytes else f"{ground} (assumed)", wire_s)
+
+
+def _load(text: str, name: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{name} is not JSON: {error.msg}", where=f"{name}:{error.lineno}:{error.colno}") from error
+    except (RecursionError, ValueError) as error:
+        raise InputError(f"{name} is nested too deeply or holds a number too long", where=name) from error
+    if not isinstance(found, dict):
+        raise InputError(f"{name} is no TACCL profile", where=name, remedy='an object with "gpus_per_node"')
+    return found
+
+
+class _Profile:
+    """The fields of a profile in SI."""
+
+    def __init__(self, found: dict[str, Any], name: str, chunk: int, scale: float) -> None:
+        self.found, self.name, self.chunk, self.scale = found, name, chunk, scale
+        if chunk < 1 or not scale > 0:
+            raise InputError(f"{name}: a chunk of {chunk} B at scale {scale} makes no sense", where=name)
+        self.gpus = self._count("gpus_per_node", MOST_GPUS)
+
+    def wrong(self, key: str) -> InputError:
+        value = str(self.found.get(key))[:40]
+        return InputError(
+            f"{self.name}: {key} is {value}", where=f"{self.name} {key}", remedy="see TACCL's INPUT_GUIDE.md"
+        )
+
+    def _count(self, key: str, most: int) -> int:
+        value = self.found.get(key)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            raise self.wrong(key)
+        return value
+
+    def times(self, key: str, missing: float | None = None) -> float:
+        """Return a field in seconds."""
+        if key not in self.found and missing is not None:
+            return missing
+        return self._seconds(self.found.get(key), key)
+
+    def _seconds(self, value: Any, key: str) -> float:
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e12:
+            raise self.wrong(key)
+        return value / 1e6 / self.scale
+
+    def _rate(self, value: Any, key: str) -> float:
+        beta_s = self._seconds(value, key)
+        if not beta_s > self.chunk / 1e18:  # no link carries 10^18 bytes/s
+            raise self.wrong(key)
+        return self.chunk / beta_s
+
+    def _betas(self) -> list[float]:
+        betas = self.found.get("node_betas_list")
+        if not isinstance(betas, list) or not 1 <= len(betas) <= 64:
+            raise self.wrong("node_betas_list")
+        return [self._rate(beta, "node_betas_list") for beta in betas]
+
+    def box(self, parts: Parts) -> None:
+        """Add the GPUs and what joins them."""
+        gpus = [parts.node(("gpu", gpu), RANK, f"gpu{gpu}") for gpu in range(self.gpus)]
+        alpha_s = self.times("alpha")
+        title = str(self.found.get("name", "")).lower()
+        if "links" in self.found:
+            self._custom(parts, gpus, alpha_s)
+        elif title.startswith("ndv2"):
+            rates = self._betas()
+            if self.gpus != 8 or len(rates) < 2:
+                raise self.wrong("gpus_per_node" if self.gpus != 8 else "node_betas_list")
+            for pairs, rate in ((DOUBLE, rates[0]), (SINGLE, rates[1])):
+                for here, there in pairs:
+                    parts.both_ways(gpus[here], gpus[there], rate, "nvlink", alpha_s)
+        else:
+            hub = parts.node("hub", SWITCH, "nvswitch")
+            rate = self._betas()[0]
+            for gpu in gpus:
+                parts.both_ways(gpu, hub, rate, "nvlink", alpha_s / 2)
+
+    def _custom(self, parts: Parts, gpus: list[int], alpha_s: float) -> None:
+        links, betas = self._matrix("links"), self._matrix("betas")
+        for there in range(self.gpus):
+            for here in range(self.gpus):
+                if here != there and links[there][here]:
+                    parts.one_way(gpus[here], gpus[there], self._rate(betas[there][here], "betas"), "nvlink", alpha_s)
+
+    def _matrix(self, key: str) -> list[list[Any]]:
+        rows = self.found.get(key)
+        if not isinstance(rows, list) or len(rows) != self.gpus:
+            raise self.wrong(key)
+        if any(not isinstance(row, list) or len(row) != self.gpus for row in rows):
+            raise self.wrong(key)
+        return rows
+
+    def nics(self, parts: Parts) -> None:
+        """Add the NICs, each shared by neighbouring GPUs; their rate is that of remote_beta."""
+        count = self.found.get("nics_per_node", 0)
+        if not count:
+            return
+        nics = self._count("nics_per_node", self.gpus)
+        rate = self._rate(self.found.get("remote_beta"), "remote_beta")
+        for nic in range(nics):
+            node = parts.node(("nic", nic), NIC, f"nic{nic}")
+            parts.nic_rates[node] = rate
+        for gpu in range(self.gpus):
+            nic = parts.keys["nic", gpu * nics // self.gpus]
+            parts.both_ways(parts.keys["gpu", gpu], nic, max(PCIE_RATE, rate), "pcie", 0.0)

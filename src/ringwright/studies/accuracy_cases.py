@@ -1,0 +1,46 @@
+"""Which box and release each public table of measured times stands for: facts from the tables' sources, nothing fitted.
+
+A release that a source does not name is the newest one at its date; that is an assumption and shown as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ringwright.costs.nccl.timing import Forced
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """Cases whose name begins with ``prefix``: fabric with {n} nodes and {g} GPUs a node, release ('' = in the table)."""
+
+    prefix: str
+    fabric: str
+    release: str
+    assumed: bool = False
+    forced: Forced | None = None
+    system: str = ""  # cases of one system may predict each other
+
+
+KNOWN = (
+    Known("polaris-", "polaris:{n}", "", system="polaris"),
+    Known("sophia-", "dgx-a100:{n}", "2.18", assumed=True, system="sophia"),
+    Known("azure-ndv4-", "dgx-a100:{n}", "2.18", assumed=True),
+    Known("aws-p5-", "dgx-h100:{n}", "2.20", assumed=True, system="aws-p5"),
+    Known("aws-p4d-", "p4d:{n}", "2.23"),
+    Known("aws-p6-b200-", "dgx-b200:{n}", "2.27"),
+    Known("oci-b4.8-", "dgx-a100:{n}", "2.29"),
+    Known("oci-gb300-", "gb200-nvl72:{n}", "2.28", system="oci-gb300"),
+    Known("gke-h200-", "dgx-h100:{n}x{g}", "2.23", assumed=True),
+    Known("hgx-h100-", "dgx-h100:{n}", "2.26", system="hgx-h100"),
+    Known("h100-128x8-allreduce-ring-ll128", "dgx-h100:{n}", "2.26", True, Forced("ring", "ll128", 32)),
+    Known("a100-1x8-allreduce-mpirun", "dgx-a100:1", "2.20", assumed=True),
+    Known("a100-1x8-allreduce-meta", "dgx-a100:1", "2.16"),
+    Known("h200-1x8-", "dgx-h100:{n}", "2.28", assumed=True),
+    Known("vtrain-a100-", "dgx-a100:{n}x{g}", "2.18", assumed=True),
+)
+
+
+def known(case: str) -> Known | None:
+    """Return what is known of a case, None for one that the model does not cover."""
+    return next((entry for entry in KNOWN if case.startswith(entry.prefix)), None)

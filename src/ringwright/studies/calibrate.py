@@ -1,0 +1,68 @@
+"""From tables of nccl-tests to a calibration, and how each size fits it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ringwright.costs.calibration import SCHEMA, Calibration, Measured, fit, times_s
+from ringwright.errors import UsageError
+from ringwright.sources.nccl_tests import Table, read_tables
+
+
+@dataclass(frozen=True)
+class Size:
+    """One measured size beside its closed form."""
+
+    table: str
+    op: str
+    size_bytes: int
+    measured_s: float
+    simulated_s: float
+
+
+def calibrate(
+    paths: Sequence[str],
+    fabric: str,
+    *,
+    release: str | None = None,
+    collective: str | None = None,
+    name: str = "",
+    source: str = "",
+    date: str = "",
+) -> tuple[Calibration, list[Size]]:
+    """Return the calibration of some tables, and every size; UsageError where a table does not say what it is."""
+    if not paths:
+        raise UsageError("no table is named", remedy="ringwright calibrate TABLE --fabric dgx-a100:2")
+    tables = read_tables([*paths])
+    measured = [_measured(table, fabric, release, collective) for table in tables]
+    described = source or ", ".join(dict.fromkeys(table.name for table in tables))
+    found = fit(measured, name=name, source=described, date=date)
+    sizes = [
+        Size(table.name, part.op, size, time, float(simulated))
+        for table, part in zip(tables, measured, strict=True)
+        for size, time, simulated in zip(part.sizes_bytes, part.times_s, times_s(found, part), strict=True)
+    ]
+    return found, sizes
+
+
+def _measured(table: Table, fabric: str, release: str | None, collective: str | None) -> Measured:
+    op, chosen = collective or table.op, release or table.release
+    if not op:
+        raise UsageError("the table does not say its operation", where=table.name, remedy="--collective all-reduce")
+    if not chosen:
+        raise UsageError("the table does not say NCCL's release", where=table.name, remedy="--release 2.18")
+    rows = [row for row in table.rows if row.size_bytes > 0]
+    return Measured(
+        op, fabric.replace("{n}", str(max(table.nodes, 1))), chosen, tuple(row.size_bytes for row in rows),
+        tuple(row.steady_s for row in rows),
+    )  # fmt: skip
+
+
+def document(found: Calibration) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.calibration/1``."""
+    import msgspec
+
+    fields: dict[str, Any] = msgspec.to_builtins(found)
+    return {"schema": SCHEMA, **fields}

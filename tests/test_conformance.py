@@ -1,0 +1,63 @@
+"""Every system over small fabrics and awkward sizes; ``scripts/conformance`` runs all of it, this a seeded part."""
+
+from __future__ import annotations
+
+import pytest
+
+from ringwright.studies import conformance, registry
+from ringwright.testing import conformance as public
+
+SEED = 7
+GROUP_SIZES = (1, 2, 3, 5, 6, 8, 12, 17)
+SYSTEMS = registry.systems()
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.slug)
+def test_conformance(system: registry.System) -> None:
+    outcomes = [conformance.check(case) for case in conformance.pairwise([system], SEED, GROUP_SIZES)]
+    failed = [
+        f'scripts/conformance --replay "{outcome.case}"   # {name}: {reason}'
+        for outcome in outcomes
+        for name, reason in outcome.failed.items()
+    ]
+    assert not failed
+    passed = sum(len(outcome.passed) for outcome in outcomes)
+    declined = sum(len(outcome.declined) for outcome in outcomes)
+    assert passed > declined, "a system that declines most of the checks shows nothing"
+
+
+def test_every_system_says_what_it_is() -> None:
+    for system in SYSTEMS:
+        assert set(registry.HEADINGS) <= set(system.headings), system.slug
+        assert system.ops, system.slug
+
+
+def test_the_ten_systems_of_the_survey_are_there() -> None:
+    slugs = {system.slug: system.kind for system in SYSTEMS}
+    for published in ("ring-allreduce", "imagenet-4-minutes", "torus-2d-allreduce", "blueconnect", "plink", "accl"):
+        assert slugs[published] == "published"
+    for library in ("open-mpi", "mpich2", "mvapich", "nccl-2-4"):
+        assert slugs[library] == "library"
+
+
+def test_the_suite_is_public() -> None:
+    """Outsiders run the same checks on a callable of their own."""
+    from ringwright.algorithms.blocks.ring import ring
+
+    outcomes = public.check_algorithm(ring, ops=("all-reduce",), group_sizes=(1, 2, 3, 8))
+    assert not [outcome for outcome in outcomes if outcome.failed]
+    assert sum(len(outcome.passed) for outcome in outcomes) > 20
+
+
+def test_a_wrong_algorithm_does_not_pass() -> None:
+    import dataclasses
+
+    from ringwright.algorithms.blocks.ring import ring
+
+    def forgetful(collective, topology=None):  # type: ignore[no-untyped-def]
+        program = ring(collective, topology)
+        steps = list(program.steps())
+        return dataclasses.replace(program, make_steps=lambda: steps[:-1], n_steps=max(0, len(steps) - 1))
+
+    outcomes = public.check_algorithm(forgetful, ops=("all-gather",), group_sizes=(3,))
+    assert all("legal" in outcome.failed for outcome in outcomes)
