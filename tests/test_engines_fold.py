@@ -203,6 +203,18 @@ def test_an_all_to_all_listed_by_pairs_folds() -> None:
     assert events.run(folded.flat, folded.machine).time_ps == events.run(flat.flatten(program, made), made).time_ps
 
 
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_folded_flows_equal_whole_ones(fabric: str, program: str) -> None:
+    made, asked = machine(FABRICS[fabric]()), PROGRAMS[program]()
+    try:
+        folded = fold(asked, made, fluid=True)
+    except DeclinedError:
+        return
+    whole = flows.run(flat.flatten(asked, made), made)
+    assert flows.run(folded.flat, folded.machine).time_ps == pytest.approx(whole.time_ps, rel=1e-9, abs=30)
+
+
 def test_listed_moves_do_not_fold() -> None:
     program = ring(Collective("all-reduce", range(8), 8000))
     steps = [Step((explicit(Op.SEND, [0, 2, 3, 7], [1, 4, 5, 6], [0, 1, 2, 3]),))]

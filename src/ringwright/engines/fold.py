@@ -56,8 +56,11 @@ def evened(program: Program) -> Program:
     return replace(program, layout=layout)
 
 
-def fold(program: Program, machine: Machine) -> Folded:
-    """Return the quotient of a program on a machine; raise DeclinedError with the reason where there is none."""
+def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
+    """Return the quotient of a program on a machine; raise DeclinedError with the reason where there is none.
+
+    ``fluid``: messages that meet share, instead of queueing, so that no order of theirs has to be the same everywhere.
+    """
     machine = machine.carrying(program)
     if program.lanes is not None:
         raise DeclinedError("its order is declared lane by lane")
@@ -72,7 +75,7 @@ def fold(program: Program, machine: Machine) -> Folded:
         try:
             group = mesh(axes, families)
             require_equal_bytes(group, program.layout)
-            orbits = Orbits(machine, group)
+            orbits = Orbits(machine, group, fluid=fluid)
             orbits.cover(families, place)
             return _quotient(program, group, families, orbits, place)
         except DeclinedError as error:
