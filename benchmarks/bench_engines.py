@@ -84,9 +84,16 @@ def loops(rounds: int, *, count: bool) -> None:
     from ringwright.engines import loops as chosen
 
     print(f"\nThe event loop, 512 ranks on a switch, laid out ({rounds} rounds, least)")
-    print(
-        f"{'program':18}{'events':>10}{'M events/s':>12}{'by hand':>10}{'ratio':>8}{'instr/event':>13}{'by hand':>9}{'layout s':>10}"
+    heads = (
+        ("events", 10),
+        ("M events/s", 12),
+        ("by hand", 10),
+        ("ratio", 8),
+        ("instr/event", 13),
+        ("by hand", 9),
+        ("layout s", 10),
     )
+    print(f"{'program':18}" + "".join(f"{head:>{width}}" for head, width in heads))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         hand, ours = compiled("bucket_loop.cpp", folder), compiled("engine_loop.cpp", folder)

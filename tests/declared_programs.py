@@ -12,7 +12,7 @@ import numpy as np
 
 from ringwright import interpreter
 from ringwright.program import Program
-from ringwright.sources.program import verify_file
+from ringwright.sources.programs import verify_file
 
 MSCCL = (
     "azure-ncv4-ag_hier_4_LL", "azure-ncv4-ag_hier_4_Simple", "azure-ncv4-ar_hier_12_Simple", "azure-ncv4-ar_tree_12_LL",

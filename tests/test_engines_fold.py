@@ -18,6 +18,7 @@ from ringwright.collective import Collective
 from ringwright.engines import events, flat, flows
 from ringwright.engines.fold import evened, fold
 from ringwright.engines.machine import ALPHAS, machine
+from ringwright.engines.patterns import recognise
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, cut, explicit
 from ringwright.topology import Fault, Topology
@@ -175,9 +176,48 @@ def test_any_mesh_on_any_fabric(factors: list[int], op: str, family: str, alpha:
     assert fluid.time_ps == pytest.approx(whole.time_ps, rel=1e-9, abs=len(fluid.end_ps))
 
 
+@given(st.integers(1, 40), st.lists(st.tuples(st.integers(1, 50), st.integers(0, 60)), max_size=3), st.integers(0, 9))
+def test_a_listed_pattern_is_recognised(n: int, digits: list[tuple[int, int]], base: int) -> None:
+    rank = np.arange(n)
+    values = base + sum((weight * ((rank + offset) % n) for weight, offset in digits), start=rank * 0)
+    found = recognise(values)
+    assert found is None or np.array_equal(found.at(rank[:, None]), values)
+    if n > 8:
+        assert found is not None
+
+
+def test_an_all_to_all_listed_by_pairs_folds() -> None:
+    """Rank r sends chunk r p + t to rank t: two digits of the chunk turn with the rank."""
+    p = 12
+    collective = Collective("all-to-all", range(p), p * 600)
+    rank = np.arange(p)
+
+    def step(by: int) -> Step:
+        target = (rank + by) % p
+        return Step((explicit(Op.SEND, rank, target, rank * p + target),))
+
+    program = Program("pairs", collective, cut(collective), lambda: map(step, range(1, p)), p - 1, Cost((), 0.0))
+    made = machine(cases.switch(p))
+    folded = fold(program, made)
+    assert folded.parts == p
+    assert events.run(folded.flat, folded.machine).time_ps == events.run(flat.flatten(program, made), made).time_ps
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize("fabric", FABRICS)
+def test_folded_flows_equal_whole_ones(fabric: str, program: str) -> None:
+    made, asked = machine(FABRICS[fabric]()), PROGRAMS[program]()
+    try:
+        folded = fold(asked, made, fluid=True)
+    except DeclinedError:
+        return
+    whole = flows.run(flat.flatten(asked, made), made)
+    assert flows.run(folded.flat, folded.machine).time_ps == pytest.approx(whole.time_ps, rel=1e-9, abs=30)
+
+
 def test_listed_moves_do_not_fold() -> None:
     program = ring(Collective("all-reduce", range(8), 8000))
-    steps = [Step((explicit(Op.SEND, [0], [1], [0]),))]
+    steps = [Step((explicit(Op.SEND, [0, 2, 3, 7], [1, 4, 5, 6], [0, 1, 2, 3]),))]
     listed = dataclasses.replace(program, make_steps=lambda: steps, n_steps=1)
     with pytest.raises(DeclinedError, match="one by one"):
         fold(listed, machine(cases.switch(8)))

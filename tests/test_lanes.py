@@ -19,7 +19,7 @@ from ringwright.errors import ProgramError
 from ringwright.exports.threadblocks import schedule
 from ringwright.lanes.timing import message_numbers
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
-from ringwright.sources.program import read_program
+from ringwright.sources.programs import read_program
 from ringwright.topology import Topology
 from shared_data import needs_shared_data, real
 from small_fabrics import full

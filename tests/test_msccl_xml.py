@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import re
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +25,17 @@ from declared_programs import (
     xml,
 )
 from ringwright import interpreter, validity
+from ringwright.algorithms import blocks as algorithms
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.collective import Collective
 from ringwright.errors import InputError, ProgramError, UsageError
 from ringwright.exports.msccl_xml import msccl_xml
+from ringwright.exports.places import CARRIED
 from ringwright.lanes import Kind
 from ringwright.program import Block, Cost, Op, Program, Step, cut, explicit, turn
 from ringwright.sources.msccl_xml import check_windows, read_msccl_xml
-from ringwright.sources.program import read_program, sniff, verify_file
+from ringwright.sources.programs import read_program, sniff, verify_file
 from shared_data import needs_shared_data, real
 
 
@@ -180,6 +184,7 @@ BROKEN = [
     ("dependency", "V9", edit(RIGHT, 'depid="-1" deps="-1"', 'depid="0" deps="0"')),
     ("dependency", "V9", edit(RIGHT, 'depid="-1" deps="-1"', 'depid="5" deps="0"')),
     ("dependency", "V9", edit(RIGHT, 'depid="-1" deps="-1"', 'depid="-1" deps="0"')),
+    ("dependency", "V9", xml([[(-1, -1, [step("nop", dep=(1, 0))]), (-1, -1, [step("cpy", "i0", "s0", has=1)])], []], coll="custom")),
     ("window", "V14", RIGHT.replace('minBytes="0"', 'minBytes="9"').replace(str(1 << 48), "8")),
 ]  # fmt: skip
 
@@ -387,3 +392,30 @@ def test_writing_and_reading_is_the_identity(op: str, p: int, channels: int, in_
         again = read_msccl_xml(put(Path(folder), msccl_xml(first), "again"))
     assert_same_lanes(first, again)
     assert not validity.check(again)
+
+
+# ---------------------------------------------------------------------------------------------------- all algorithms
+def blocks() -> list[tuple[str, str, int]]:
+    names = [module.name for module in pkgutil.iter_modules(algorithms.__path__)]
+    found = []
+    for name in names:
+        module = import_module(f"{algorithms.__name__}.{name}")
+        if hasattr(module, "OPS") and hasattr(module, name):
+            found += [(name, op, p) for op in module.OPS if op in CARRIED for p in (4, 5)]
+    return found
+
+
+@pytest.mark.parametrize(("name", "op", "p"), blocks())
+def test_every_algorithm_is_scheduled_or_refused(tmp_path: Path, name: str, op: str, p: int) -> None:
+    build = getattr(import_module(f"{algorithms.__name__}.{name}"), name)
+    try:
+        program = build(Collective(op, range(p), p * p * 64))
+    except UsageError:
+        return
+    if program.aggregators:
+        with pytest.raises(ProgramError, match="network"):
+            msccl_xml(program)
+        return
+    path = put(tmp_path, msccl_xml(program))
+    assert verify_file(path)["errors"] == []
+    assert_result(read_program(path))

@@ -14,15 +14,17 @@ from hypothesis import strategies as st
 
 from declared_programs import MSCCL, MSCCLPP, assert_result, assert_same_lanes, put, rules, verdict
 from ringwright import validity
+from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.collective import Collective
 from ringwright.errors import ProgramError
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.mscclpp_json import mscclpp_json
-from ringwright.program import Op
+from ringwright.fabrics import fabric
+from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.sources.mscclpp_json import read_mscclpp_json
-from ringwright.sources.program import read_program, verify_file
+from ringwright.sources.programs import read_program, verify_file
 from shared_data import needs_shared_data, real
 
 I0, I1, S0, S1 = ({"type": letter, "index": index, "size": 1} for letter in "is" for index in (0, 1))
@@ -342,3 +344,29 @@ def test_any_ring_becomes_a_plan(collective: str, p: int, channels: int, in_plac
         again = read_program(put(Path(folder), mscclpp_json(program, in_place=in_place)))
     assert not validity.check(again, warnings=True)
     assert_result(again)
+
+
+# ------------------------------------------------------------------------------------------------------ in the switch
+@pytest.mark.parametrize("collective", ["all-reduce", "all-gather", "reduce-scatter"])
+@pytest.mark.parametrize("segments", [1, 3])
+def test_nvls_becomes_a_plan_with_switch_channels(tmp_path: Path, collective: str, segments: int) -> None:
+    program = nvls(Collective(collective, range(4), 4 * 3 * 64), fabric("dgx-h100:1"), segments=segments)
+    path = put(tmp_path, mscclpp_json(program))
+    report = verify_file(path)
+    assert (report["valid"], report["errors"], report["warnings"]) == (True, [], [])
+    again = read_program(path)
+    assert_result(again)
+    names = {each["name"] for each in json.loads(path.read_bytes())["gpus"][0]["threadblocks"][0]["ops"]}
+    wanted = {"all-reduce": {"glres", "gstore"}, "all-gather": {"gstore"}, "reduce-scatter": {"glres"}}[collective]
+    assert names - {"signal", "wait", "nop"} == wanted
+    moved = {op: sum(block.count for step in program.steps() for block in step.blocks if block.op == op) for op in Op}
+    ours = {op: sum(block.count for step in again.steps() for block in step.blocks if block.op == op) for op in Op}
+    assert moved == ours
+
+
+def test_a_switch_among_other_moves_is_refused() -> None:
+    collective = Collective("all-reduce", range(4), 64)
+    mixed = Step((explicit(Op.CONTRIBUTE, range(4), 4, 0), explicit(Op.SEND, 0, 1, 0)))
+    program = Program("mixed", collective, cut(collective), lambda: [mixed], 1, Cost((), 64.0), aggregators=(4,))
+    with pytest.raises(ProgramError, match="more than the switch can"):
+        mscclpp_json(program)

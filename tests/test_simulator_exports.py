@@ -21,7 +21,7 @@ from ringwright.exports.chakra import chakra_collective, chakra_program
 from ringwright.exports.goal import goal, goal_binary
 from ringwright.exports.operations import CALC, RECV, SEND, operations
 from ringwright.program import Program
-from ringwright.sources.program import read_program
+from ringwright.sources.programs import read_program
 from shared_data import needs_shared_data, real
 from small_fabrics import full
 
@@ -239,7 +239,7 @@ def test_a_program_as_nodes() -> None:
                 waits.append(wait)
             assert all(wait < number for wait in waits)
             values = {
-                bytes(fields(each)[1][0]): [v for k, v in fields(each).items() if k != 1][0][0] for each in node[10]
+                bytes(fields(each)[1][0]): next(v for k, v in fields(each).items() if k != 1)[0] for each in node[10]
             }
             if node[3] == [5]:
                 assert (values[b"comm_src"], values[b"comm_dst"], values[b"comm_size"]) == (rank, (rank + 1) % 4, 1024)

@@ -64,12 +64,12 @@ def _delayed(run: Run, program: Program) -> Run:
 def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, native: bool) -> Run:
     if engine == "recurrence":
         return recurrence.run(program, made)
-    folded, reason = _folded(program, made, wanted=wanted)
+    folded, reason = _folded(program, made, engine, wanted=wanted)
     if folded is not None:
         return _run_folded(folded, made, engine, native=native)
     if sum(move.count * move.span for step in program.steps() for move in step.blocks) <= MOST_LAID_OUT:
         return replace(_run_whole(program, made, engine, native=native), unfolded_because=reason)
-    rounded, _ = _folded(program, made, wanted=wanted and reason == UNEVEN, even=True)
+    rounded, _ = _folded(program, made, engine, wanted=wanted and reason == UNEVEN, even=True)
     if rounded is not None:
         run = _run_folded(rounded, made, engine, native=native)
         return replace(run, left_out=(*run.left_out, "that some chunks are one element shorter"))
@@ -79,11 +79,13 @@ def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, nat
     return replace(large, unfolded_because=reason)
 
 
-def _folded(program: Program, made: Machine, *, wanted: bool, even: bool = False) -> tuple[Folded | None, str]:
+def _folded(
+    program: Program, made: Machine, engine: str, *, wanted: bool, even: bool = False
+) -> tuple[Folded | None, str]:
     if not wanted:
         return None, "not asked for"
     try:
-        return fold(evened(program) if even else program, made), ""
+        return fold(evened(program) if even else program, made, fluid=engine == "flows"), ""
     except DeclinedError as error:
         return None, error.what
 

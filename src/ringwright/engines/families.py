@@ -11,24 +11,30 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ringwright.engines.mesh import turning
+from ringwright.engines.patterns import Pattern, read
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Op
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.program import Block, Digit, Program
+    from ringwright.program import Block, Program
 
 
 @dataclass
 class Family:
-    """Equal blocks; a row of ``rows`` is step, place in the step, then base and offsets of chunk and of target slot."""
+    """Equal blocks; a row of ``rows`` is step, place in the step, then base and offsets of chunk and of target slot.
+
+    ``homes`` are the sets of slots (of ``n_chunks`` each) in which chunk and target slot begin.
+    """
 
     block: Block  # the first of them
-    src: Affine
-    dst: Affine
-    chunk: Affine
-    to: Affine
+    src: Pattern
+    dst: Pattern
+    chunk: Pattern
+    to: Pattern
+    homes: tuple[int, int]
     rows: array[int] = field(default_factory=lambda: array("q"))
 
     @cached_property
@@ -36,12 +42,12 @@ class Family:
         """Return the rows as a table, int64."""
         import numpy as np
 
-        return np.frombuffer(self.rows, np.int64).reshape(-1, 4 + len(self.chunk.digits) + len(self.to.digits))
+        return np.frombuffer(self.rows, np.int64).reshape(-1, 4 + len(self.chunk.parts) + len(self.to.parts))
 
     @property
     def starts(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
         """Return (bases, offsets) of the chunk, and of the target slot, a row a block."""
-        cut = 3 + len(self.chunk.digits)
+        cut = 3 + len(self.chunk.parts)
         table = self.table
         return (table[:, 2], table[:, 3:cut]), (table[:, cut], table[:, cut + 1 :])
 
@@ -52,8 +58,9 @@ class Family:
 
 
 def collect(program: Program) -> list[Family]:
-    """Return the families of a program; raise DeclinedError where a block lists its moves one by one."""
+    """Return the families of a program; raise DeclinedError where a block lists moves without a pattern."""
     families: dict[object, Family] = {}
+    size = max(program.layout.n_chunks, 1)
     for number, step in enumerate(program.steps()):
         for place, block in enumerate(step.blocks):
             chunk, to = block.chunk, block.chunk if block.to is None else block.to
@@ -64,19 +71,44 @@ def collect(program: Program) -> list[Family]:
                 and isinstance(chunk, Affine)
                 and isinstance(to, Affine)
             ):
-                raise DeclinedError(f"step {number} lists its moves one by one")
+                _add_listed(families, block, number, place, size)
+                continue
             key = (
                 block.op, block.shape, block.span, block.channel, block.multicast, src.digits, src.base, dst.digits, dst.base,
                 tuple([(a, m, w) for a, _, m, w in chunk.digits]), tuple([(a, m, w) for a, _, m, w in to.digits]),
+                chunk.base // size, to.base // size,
             )  # fmt: skip
             family = families.get(key)
             if family is None:
-                family = families[key] = Family(block, src, dst, chunk, to)
+                family = families[key] = _family(block, size, number)
             row = [number, place, chunk.base, *[digit[1] for digit in chunk.digits]]
             family.rows.extend((*row, to.base, *[digit[1] for digit in to.digits]))
     return list(families.values())
 
 
-def padded(index: Affine, family: Family) -> list[Digit]:
-    """Return a pattern's digits, one for each axis of the family's range."""
-    return [*index.digits, *[(0, 0, 1, 0)] * (len(family.block.shape) - len(index.digits))]
+def _family(block: Block, size: int, number: int) -> Family:
+    fields = [
+        read(index) for index in (block.src, block.dst, block.chunk, block.chunk if block.to is None else block.to)
+    ]
+    patterns = [pattern for pattern in fields if pattern is not None]
+    if len(patterns) < len(fields):
+        raise DeclinedError(f"step {number} lists its moves one by one")
+    src, dst, chunk, to = patterns
+    family = Family(block, src, dst, chunk, to, (chunk.base // size, to.base // size))
+    if not turning(family):
+        raise DeclinedError(f"step {number} is not the same for all ranks")
+    return family
+
+
+def _add_listed(families: dict[object, Family], block: Block, number: int, place: int, size: int) -> None:
+    """Add a block with listed fields, whose patterns have to be recognised first."""
+    if len(block.shape) > 1:
+        raise DeclinedError(f"step {number} lists its moves one by one")
+    found = _family(block, size, number)
+    chunk, to = found.chunk, found.to
+    key = (
+        block.op, block.shape, block.span, block.channel, block.multicast, found.src, found.dst, chunk.parts, to.parts,
+        found.homes,
+    )  # fmt: skip
+    family = families.setdefault(key, found)
+    family.rows.extend((number, place, chunk.base, *chunk.offsets, to.base, *to.offsets))

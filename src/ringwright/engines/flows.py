@@ -50,7 +50,8 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     n = flat.n_messages
     if (end[:n] >= FOREVER).any():
         report_stuck(flat, machine, end)
-    return Run(start[:n], end[:n], int(end[:n].max(initial=0)), 2 * n, "flows", LEFT_OUT)
+    left_out = (*LEFT_OUT, "that links are busy during their latency") if machine.holds_latency else LEFT_OUT
+    return Run(start[:n], end[:n], int(end[:n].max(initial=0)), 2 * n, "flows", left_out)
 
 
 def simulate_flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines import loops
 from ringwright.engines.families import Family, collect
 from ringwright.engines.flat import Flat, Pieces, assemble, places
-from ringwright.engines.mesh import Mesh, View, candidates, evaluate, mesh, rank_digits
+from ringwright.engines.mesh import Mesh, View, candidates, mesh, rank_digits
 from ringwright.engines.orbits import Orbits
 from ringwright.engines.refine import refine
 from ringwright.engines.slots import Starts, require_equal_bytes
@@ -56,8 +56,11 @@ def evened(program: Program) -> Program:
     return replace(program, layout=layout)
 
 
-def fold(program: Program, machine: Machine) -> Folded:
-    """Return the quotient of a program on a machine; raise DeclinedError with the reason where there is none."""
+def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
+    """Return the quotient of a program on a machine; raise DeclinedError with the reason where there is none.
+
+    ``fluid``: messages that meet share, instead of queueing, so that no order of theirs has to be the same everywhere.
+    """
     machine = machine.carrying(program)
     if program.lanes is not None:
         raise DeclinedError("its order is declared lane by lane")
@@ -72,7 +75,7 @@ def fold(program: Program, machine: Machine) -> Folded:
         try:
             group = mesh(axes, families)
             require_equal_bytes(group, program.layout)
-            orbits = Orbits(machine, group)
+            orbits = Orbits(machine, group, fluid=fluid)
             orbits.cover(families, place)
             return _quotient(program, group, families, orbits, place)
         except DeclinedError as error:
@@ -118,11 +121,12 @@ class _Rows:
         at = view.representatives()
         span, slots = family.block.span, program.layout.slots
         self.family, self.span = family, span
-        self.src, self.dst = evaluate(family.src, at), evaluate(family.dst, at)
+        self.src, self.dst = family.src.at(at), family.dst.at(at)
         chunk, to = family.starts
-        read, write = Starts(view, family.chunk, chunk, at), Starts(view, family.to, to, at)
+        read = Starts(view, family.chunk, family.homes[0], chunk, at)
+        write = Starts(view, family.to, family.homes[1], to, at)
         for each in (read, write):
-            each.require_turning(group, span)
+            each.require_turning(group, span, program.layout.n_chunks)
         here, turns = view.relative(family.src, at)
         there, others = view.relative(family.dst, at)
         self.reads, self.writes = here * slots + read.relative(turns), there * slots + write.relative(others)

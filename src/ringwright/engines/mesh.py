@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
-from ringwright.engines.families import padded
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.families import Family
-    from ringwright.program import Affine
+    from ringwright.engines.patterns import Pattern
     from ringwright.topology import Topology
 
 
@@ -41,8 +40,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class SlotDigit:
-    """A digit of the slot that turns by ``turn`` when the rank turns once along ``axis``."""
+    """A digit of the slots of one set that turns by ``turn`` when the rank turns once along ``axis``."""
 
+    home: int
     weight: int
     size: int
     axis: int
@@ -65,13 +65,14 @@ def rank_digits(families: Sequence[Family]) -> list[Axis]:
 def turning(family: Family) -> dict[int, tuple[int, int]]:
     """Return which axes of a block run over a digit (weight, size) of the source rank and of the target alike."""
     found = {}
-    for axis, (count, here, there) in enumerate(
-        zip(family.block.shape, padded(family.src, family), padded(family.dst, family), strict=True)
-    ):
-        slope, _, modulus, weight = here
-        runs = count > 1 and weight > 0 and modulus == count and slope % modulus == 1
-        if runs and there[2:] == here[2:] and there[0] % modulus == 1:
-            found[axis] = (weight, modulus)
+    for axis, count in enumerate(family.block.shape):
+        ends = [[index.parts[number] for number in index.on(axis)] for index in (family.src, family.dst)]
+        if count == 1 or any(len(parts) != 1 for parts in ends):
+            continue
+        here, there = ends[0][0], ends[1][0]
+        one_by_one = here.slope % here.modulus == 1 and there.slope % there.modulus == 1
+        if one_by_one and here.modulus == there.modulus == count and here.weight == there.weight > 0:
+            found[axis] = (here.weight, count)
     return found
 
 
@@ -106,16 +107,16 @@ class Mesh:
 
 def mesh(axes: list[Axis], families: Sequence[Family]) -> Mesh:
     """Return the group with what it does to slots; raise DeclinedError where blocks contradict each other."""
-    found: dict[tuple[int, int], SlotDigit] = {}
+    found: dict[tuple[int, int, int], SlotDigit] = {}
     for family in families:
         view = View(axes, family)
-        for index in (family.chunk, family.to):
-            for digit in view.slot_digits(index).values():
-                if found.setdefault((digit.weight, digit.size), digit) != digit:
+        for index, home in zip((family.chunk, family.to), family.homes, strict=True):
+            for digit in view.slot_digits(index, home).values():
+                if found.setdefault((home, digit.weight, digit.size), digit) != digit:
                     raise DeclinedError("chunks turn with the ranks in two ways")
     digits = [found[key] for key in sorted(found)]
     for low, high in pairwise(digits):
-        if high.weight % (low.weight * low.size):
+        if high.home == low.home and high.weight % (low.weight * low.size):
             raise DeclinedError("chunks of different phases overlap")
     return Mesh(axes, digits)
 
@@ -129,20 +130,19 @@ class View:
         self.place = [where[axis.weight, axis.size] for axis in axes]  # axis of the range, per axis of the group
         self.group_axis = {place: number for number, place in enumerate(self.place)}
 
-    def slot_digits(self, index: Affine) -> dict[int, SlotDigit]:
-        """Return the digits of the slots that turn, by axis of the range."""
+    def slot_digits(self, index: Pattern, home: int) -> dict[int, SlotDigit]:
+        """Return the digits of the slots that turn, by their number in the pattern."""
         found = {}
-        for place, (slope, _, modulus, weight) in enumerate(padded(index, self.family)):
-            number = self.group_axis.get(place)
-            if number is None:
+        for number, part in enumerate(index.parts):
+            axis = self.group_axis.get(part.axis)
+            if axis is None or not part.runs:
                 continue
-            axis = self.axes[number]
-            turn = slope * axis.step % modulus
-            if weight == 0 or turn == 0:
+            turn = part.slope * self.axes[axis].step % part.modulus
+            if turn == 0:
                 continue
-            if turn * axis.order % modulus or weight < 0:
+            if turn * self.axes[axis].order % part.modulus or part.weight < 0:
                 raise DeclinedError("chunks do not turn as often as ranks")
-            found[place] = SlotDigit(weight, modulus, number, turn)
+            found[number] = SlotDigit(home, part.weight, part.modulus, axis, turn)
         return found
 
     def representatives(self) -> np.ndarray:
@@ -170,23 +170,13 @@ class View:
         images = math.prod(axis.order for axis in self.axes)
         return values.reshape(shape).transpose(still + turned).reshape(-1, images)
 
-    def relative(self, index: Affine, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def relative(self, index: Pattern, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the rank of each representative with its turns taken back, and those turns (a column per axis)."""
         import numpy as np
 
-        ranks = evaluate(index, at)
+        ranks = index.at(at)
         turns = np.zeros((len(at), len(self.axes)), np.int64)
         for number, axis in enumerate(self.axes):
             turns[:, number] = ranks // axis.weight % axis.size // axis.step
             ranks = ranks - turns[:, number] * axis.step * axis.weight
         return ranks, turns
-
-
-def evaluate(index: Affine, at: np.ndarray) -> np.ndarray:
-    """Return a pattern's values at rows of indices."""
-    import numpy as np
-
-    total = np.full(len(at), index.base, np.int64)
-    for place, (slope, offset, modulus, weight) in enumerate(index.digits):
-        total += weight * ((slope * at[:, place] + offset) % modulus)
-    return total

@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 class Orbits:
     """The classes of a machine's resources under a group."""
 
-    def __init__(self, machine: Machine, mesh: Mesh) -> None:
+    def __init__(self, machine: Machine, mesh: Mesh, *, fluid: bool = False) -> None:
         import numpy as np
 
+        self.fluid = fluid  # what shares a resource is served at once: no order that could differ
         self.machine, self.mesh = machine, mesh
         self.of = np.full(machine.n, -1, np.int32)  # class of each resource, -1 where nobody uses it
         self.element = np.zeros(machine.n, np.int64)
@@ -47,7 +48,7 @@ class Orbits:
             if key in seen:
                 continue
             seen.add(key)
-            src, dst = place[family.src.values(block.shape)], place[family.dst.values(block.shape)]
+            src, dst = (place[ends] for ends in block.arrays()[:2])
             starts, hops = ways(self.machine, src, dst, np.full(len(src), adds))
             view = View(self.mesh.axes, family)
             self._cover(view, starts, hops)
@@ -70,8 +71,9 @@ class Orbits:
                 number, shift = self._label(resources)
                 way.append((number, int(resources[0])))
                 users.setdefault(number, []).append((orbit, shift, hop))
-            self._require_pause(way)
-        if len(moves) > 1:
+            if not self.fluid:
+                self._require_pause(way)
+        if len(moves) > 1 and not self.fluid:
             self._require_order(moves, users)
 
     def _label(self, resources: np.ndarray) -> tuple[int, np.ndarray]:

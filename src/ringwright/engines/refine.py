@@ -12,16 +12,14 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.families import Family, padded
+from ringwright.engines.families import Family
 from ringwright.engines.mesh import turning
-from ringwright.program import Affine
+from ringwright.engines.patterns import Part, Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import numpy as np
-
-    from ringwright.program import Digit
 
 
 def refine(families: Sequence[Family]) -> list[Family]:
@@ -42,16 +40,16 @@ def _refined(family: Family, bounds: Sequence[int]) -> Family:
 
 def _is_plain(family: Family, axis: int) -> bool:
     """Whether ranks and chunks grow with the axis and are not shifted on it, in any block of the family."""
+    import numpy as np
+
     count = family.block.shape[axis]
     (_, chunk), (_, to) = family.starts
     for index, offsets in ((family.src, None), (family.dst, None), (family.chunk, chunk), (family.to, to)):
-        if axis >= len(index.digits):
-            continue
-        slope, offset, modulus, weight = index.digits[axis]
-        shifted = offset % modulus != 0 if offsets is None else bool((offsets[:, axis] % modulus != 0).any())
-        still = weight == 0 or modulus == 1
-        if not still and (shifted or modulus != count or slope % modulus != 1):
-            return False
+        for number in index.on(axis):
+            part = index.parts[number]
+            shifts = index.offsets[number] if offsets is None else offsets[:, number]
+            if part.modulus != count or part.slope % count != 1 or np.any(shifts % count):
+                return False
     return True
 
 
@@ -61,23 +59,34 @@ def _cut(family: Family, axis: int, chain: Sequence[int]) -> Family:
 
     steps = [(low // chain[0], high // low) for low, high in pairwise(chain)][::-1]
 
-    def digits(index: Affine) -> Affine:
-        old = padded(index, family)
-        slope, _, modulus, weight = old[axis]
-        still = weight == 0 or modulus == 1 or slope % modulus == 0
-        new: list[Digit] = [(0, 0, 1, 0) if still else (1, 0, size, weight * radix) for radix, size in steps]
-        return Affine((*old[:axis], *new, *old[axis + 1 :]), index.base)
+    def split(index: Pattern) -> tuple[Pattern, list[int]]:
+        """Return the pattern over the new axes, and for each of its digits the old one with its offset (-1: none)."""
+        parts, origin = [], []
+        for number, part in enumerate(index.parts):
+            if part.axis != axis:
+                parts.append(part._replace(axis=part.axis + (len(steps) - 1) * (part.axis > axis)))
+                origin.append(number)
+            elif part.runs:
+                parts += [Part(axis + at, 1, size, part.weight * radix) for at, (radix, size) in enumerate(steps)]
+                origin += [-1] * len(steps)
+            elif part.weight:
+                parts.append(Part(axis, 0, part.modulus, part.weight))
+                origin.append(number)
+        offsets = tuple(index.offsets[number] if number >= 0 else 0 for number in origin)
+        return Pattern(tuple(parts), offsets, index.base), origin
 
-    def columns(rows: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+    def columns(rows: tuple[np.ndarray, np.ndarray], origin: list[int]) -> np.ndarray:
         bases, offsets = rows
-        full = np.zeros((len(bases), len(family.block.shape)), np.int64)
-        full[:, : offsets.shape[1]] = offsets
-        zeros = np.zeros((len(bases), len(steps)), np.int64)
-        return np.concatenate((bases[:, None], full[:, :axis], zeros, full[:, axis + 1 :]), axis=1)
+        wide = np.concatenate((offsets, np.zeros((len(bases), 1), np.int64)), axis=1)
+        return np.concatenate((bases[:, None], wide[:, origin]), axis=1)
 
-    chunk, to = family.starts
-    table = np.concatenate((family.table[:, :2], columns(chunk), columns(to)), axis=1)
+    (src, _), (dst, _), (chunk, from_), (to, into) = (
+        split(each) for each in (family.src, family.dst, family.chunk, family.to)
+    )
+    table = np.concatenate(
+        (family.table[:, :2], columns(family.starts[0], from_), columns(family.starts[1], into)), axis=1
+    )
     shape = (*family.block.shape[:axis], *[size for _, size in steps], *family.block.shape[axis + 1 :])
-    rows = array("q", table.astype(np.int64).tobytes())
-    block = replace(family.block, shape=shape)
-    return Family(block, digits(family.src), digits(family.dst), digits(family.chunk), digits(family.to), rows)
+    ends = family.block.arrays()[:2]  # as they are: the new axes run over the same moves in the same order
+    block = replace(family.block, shape=shape, src=ends[0], dst=ends[1])
+    return Family(block, src, dst, chunk, to, family.homes, array("q", table.astype(np.int64).tobytes()))

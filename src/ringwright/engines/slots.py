@@ -10,7 +10,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.mesh import Mesh, View
-    from ringwright.program import Affine, Layout
+    from ringwright.engines.patterns import Pattern
+    from ringwright.program import Layout
 
 UNEVEN = "chunks differ in size"
 
@@ -22,13 +23,14 @@ def require_equal_bytes(mesh: Mesh, layout: Layout) -> None:
     if len(layout.chunk_bytes) < 2 or bool((layout.chunk_bytes == layout.chunk_bytes[0]).all()):
         return
     slots = np.arange(layout.slots)
-    sizes = layout.bytes_of(slots)
+    sizes, homes = layout.bytes_of(slots), slots // max(layout.n_chunks, 1)
     for number in range(len(mesh.axes)):
         turned = slots
         for digit in mesh.slots:
             if digit.axis == number:
                 at = slots // digit.weight % digit.size
-                turned = turned + digit.weight * ((at + digit.turn) % digit.size - at)
+                step = digit.weight * ((at + digit.turn) % digit.size - at)
+                turned = turned + np.where(homes == digit.home, step, 0)
         if turned.max(initial=0) >= layout.slots or not np.array_equal(sizes[turned], sizes):
             raise DeclinedError(UNEVEN)
 
@@ -36,47 +38,55 @@ def require_equal_bytes(mesh: Mesh, layout: Layout) -> None:
 class Starts:
     """The first slots of a family's moves: a row per block, a column per representative."""
 
-    def __init__(self, view: View, index: Affine, rows: tuple[np.ndarray, np.ndarray], at: np.ndarray) -> None:
+    def __init__(
+        self, view: View, index: Pattern, home: int, rows: tuple[np.ndarray, np.ndarray], at: np.ndarray
+    ) -> None:
         import numpy as np
 
         bases, offsets = rows
-        self.digits = view.slot_digits(index)
+        self.home = home
+        self.digits = view.slot_digits(index, home)
         self.values: dict[int, np.ndarray] = {}
         self.fixed = np.repeat(bases[:, None], len(at), axis=1)
-        for place, (slope, _, modulus, weight) in enumerate(index.digits):
-            value = (slope * at[:, place] + offsets[:, place, None]) % modulus
-            if place in self.digits:
-                self.values[place] = value
-            elif weight:
-                self.fixed += weight * value
+        for number, part in enumerate(index.parts):
+            value = (part.slope * at[:, part.axis] + offsets[:, number, None]) % part.modulus
+            if number in self.digits:
+                self.values[number] = value
+            elif part.weight:
+                self.fixed += part.weight * value
 
     def absolute(self) -> np.ndarray:
         """Return the slots themselves."""
         total = self.fixed.copy()
-        for place, digit in self.digits.items():
-            total += digit.weight * self.values[place]
+        for number, digit in self.digits.items():
+            total += digit.weight * self.values[number]
         return total
 
     def relative(self, turns: np.ndarray) -> np.ndarray:
         """Return the slots with the turns of their ranks taken back."""
         total = self.fixed.copy()
-        for place, digit in self.digits.items():
-            total += digit.weight * ((self.values[place] - digit.turn * turns[:, digit.axis]) % digit.size)
+        for number, digit in self.digits.items():
+            total += digit.weight * ((self.values[number] - digit.turn * turns[:, digit.axis]) % digit.size)
         return total
 
-    def require_turning(self, mesh: Mesh, span: int) -> None:
+    def require_turning(self, mesh: Mesh, span: int, n_chunks: int) -> None:
         """Raise DeclinedError unless turning the ranks turns exactly these slots, whatever the offsets.
 
-        A digit that a block turns must be one of its slots' own, without carries; any other must be covered whole.
+        A digit that a block turns must be one of its slots' own, without carries; any other must be covered whole. Slots
+        of different sets turn apart, so no move may reach from one set into the next.
         """
         mine = {(digit.weight, digit.size) for digit in self.digits.values()}
+        fixed = self.fixed - self.home * n_chunks
         below = 0  # the most that smaller turning digits add
+        good = True
         for digit in mesh.slots:
+            if digit.home != self.home:
+                continue
             whole = digit.weight * digit.size
             if (digit.weight, digit.size) in mine:
-                good = bool((self.fixed % whole + below + span <= digit.weight).all())
+                good &= bool((fixed % whole + below + span <= digit.weight).all())
                 below += digit.weight * (digit.size - 1)
             else:
-                good = below == 0 and span % whole == 0 and bool((self.fixed % whole == 0).all())
-            if not good:
-                raise DeclinedError("a move covers part of what turns with the ranks")
+                good &= below == 0 and span % whole == 0 and bool((fixed % whole == 0).all())
+        if not good or bool(((fixed < 0) | (fixed + below + span > n_chunks)).any()):
+            raise DeclinedError("a move covers part of what turns with the ranks")

@@ -96,5 +96,5 @@ def _rank_binary(ops: Operations, rank: int) -> bytes:
                 int(waits[at]), int(ops.kind[op]), peer, int(amount[op]), tag, 0, 0, follow, place, 0, place + follow
             )
         )
-    counts = struct.pack("<II", end - begin, len(roots)) + roots.astype("<u4").tobytes()
-    return counts + b"".join(nodes) + after[order].astype("<u4").tobytes()
+    counts = struct.pack(f"<II{len(roots)}I", end - begin, len(roots), *roots.tolist())
+    return b"".join((counts, *nodes, after[order].astype("<u4").tobytes()))

@@ -3,7 +3,8 @@
 An imported plan is written as it is, in its own dialect. Any other program is scheduled into thread blocks (see
 ``threadblocks``) and its messages made one-sided: a put into the receiver's scratch and a signal; a wait, and what the
 receiver does with it. Each message has its own scratch, each connection a channel of its own over which the receiver
-first says that it has begun, so that no call writes into what the one before still reads.
+first says that it has begun, so that no call writes into what the one before still reads. Programs that add up in one
+switch become switch channels (see ``mscclpp_switch``).
 Source: microsoft/mscclpp (src/core/executor/execution_plan.cc).
 """
 
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.errors import ProgramError
+from ringwright.exports.mscclpp_switch import switch_gpu, switch_operations
 from ringwright.exports.threadblocks import schedule
 from ringwright.lanes.mscclpp import DIALECT
 from ringwright.lanes.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Kind, Lanes
@@ -38,14 +40,57 @@ def mscclpp_json(program: Program, *, window: tuple[int, int] = (0, 2**64 - 1), 
     """
     lanes = program.lanes
     if lanes is not None and lanes.dialect == DIALECT:
-        return json.dumps(lanes.attributes["plan"], indent=2).encode() + b"\n"
+        return _text(lanes.attributes["plan"])
+    if lanes is None and program.aggregators and program.collective.op in _COLLECTIVES:
+        return _text(_switched(program, window, in_place=in_place is not False))
     if lanes is None:
         program = schedule(program, in_place=in_place)
         lanes = program.lanes
     known = program.knobs.get("coll", "allreduce") in (*_COLLECTIVES.values(), "reduce_scatter")
     if lanes is None or lanes.groups or not known or program.collective.op not in _COLLECTIVES:
         raise ProgramError(f"{program.name} is no collective of thread blocks that an MSCCL++ plan can hold")
-    return json.dumps(_Writer(program, lanes).plan(window), indent=2).encode() + b"\n"
+    return _text(_Writer(program, lanes).plan(window))
+
+
+def _text(plan: object) -> bytes:
+    return json.dumps(plan, indent=2).encode() + b"\n"
+
+
+def _switched(program: Program, window: tuple[int, int], *, in_place: bool) -> dict[str, Any]:
+    """Return the plan of a program that adds up and copies in a switch."""
+    operations = switch_operations(program, in_place=in_place)
+    chunks = _chunks(program)
+    gpus = [
+        {"id": rank, **chunks, "scratch_chunks": 0, **switch_gpu(rank, program.p, operations)}
+        for rank in range(program.p)
+    ]
+    return _plan(program, gpus, window, in_place=in_place)
+
+
+def _chunks(program: Program) -> dict[str, int]:
+    """Return the chunks of input and output, neither of which may be 0."""
+    op, p = program.collective.op, program.p
+    chunks = program.layout.n_chunks // (p if op == "all-to-all" else 1)
+    return {
+        "input_chunks": chunks // p if op == "all-gather" else chunks,
+        "output_chunks": chunks // p if op == "reduce-scatter" else chunks,
+    }
+
+
+def _plan(program: Program, gpus: list[dict[str, Any]], window: tuple[int, int], *, in_place: bool) -> dict[str, Any]:
+    return {
+        "name": program.name,
+        "collective": _COLLECTIVES[program.collective.op],
+        "protocol": "Simple",
+        "inplace": in_place,
+        "reuse_resources": False,
+        "gpus": gpus,
+        "num_threads_per_block": 1024,
+        "use_double_scratch_buffer": False,
+        "buffer_alignment": 16,
+        "min_message_size": window[0],
+        "max_message_size": window[1],
+    }
 
 
 class _Writer:
@@ -61,19 +106,8 @@ class _Writer:
     def plan(self, window: tuple[int, int]) -> dict[str, Any]:
         """Return the whole file."""
         program = self.program
-        return {
-            "name": program.name,
-            "collective": _COLLECTIVES[program.collective.op],
-            "protocol": "Simple",
-            "inplace": bool(program.knobs.get("in_place")),
-            "reuse_resources": False,
-            "gpus": [self._gpu(rank) for rank in range(program.p)],
-            "num_threads_per_block": 1024,
-            "use_double_scratch_buffer": False,
-            "buffer_alignment": 16,
-            "min_message_size": window[0],
-            "max_message_size": window[1],
-        }
+        gpus = [self._gpu(rank) for rank in range(program.p)]
+        return _plan(program, gpus, window, in_place=bool(program.knobs.get("in_place")))
 
     # ------------------------------------------------------------------------------------------------------ resources
     def _regions(self) -> tuple[dict[int, int], dict[int, int]]:
@@ -117,14 +151,11 @@ class _Writer:
 
     # ------------------------------------------------------------------------------------------------------ operations
     def _gpu(self, rank: int) -> dict[str, Any]:
-        collective, p = self.program.collective, self.lanes.p
-        chunks = self.program.layout.n_chunks // (p if collective.op == "all-to-all" else 1)
         peers = sorted(set(self.peers[rank]))
         lanes = np.flatnonzero(self.lanes.blocks.rank == rank).tolist()
         return {
             "id": rank,
-            "input_chunks": chunks // p if collective.op == "all-gather" else chunks,
-            "output_chunks": chunks // p if collective.op == "reduce-scatter" else chunks,
+            **_chunks(self.program),
             "scratch_chunks": int(self.scratch[rank]),
             "threadblocks": [self._block(lane, peers) for lane in lanes],
             "channels": [{"channel_type": _TYPE, "connected_to": self.peers[rank]}] if peers else [],

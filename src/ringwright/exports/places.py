@@ -20,12 +20,16 @@ MOST_MOVES = 2_000_000
 
 @dataclass
 class Homes:
-    """One rank: the place of each slot, what is copied before the first step and after the last, scratch chunks used."""
+    """One rank: the place of each slot, what is copied before the first step and after the last, scratch chunks used.
+
+    ``held`` are the places that hold something before the first step.
+    """
 
     of: dict[int, Place] = field(default_factory=dict)
     first: list[tuple[Place, Place]] = field(default_factory=list)
     last: list[tuple[Place, Place]] = field(default_factory=list)
     scratch: int = 0
+    held: set[Place] = field(default_factory=set)
 
     def home(self, slot: int) -> Place:
         """Return the place of a slot; one that the collective does not name gets a place in scratch."""
@@ -63,7 +67,7 @@ def loop_chunks(program: Program) -> int:
 
 def find_homes(program: Program, *, in_place: bool) -> list[Homes]:
     """Return the places of all slots, rank by rank."""
-    written: list[set[int]] = [set() for _ in range(program.p)]
+    written: list[set[int]] = [set() for _ in range(program.n_nodes)]
     for step in program.steps():
         for block in step.blocks:
             _, dst, _, to = (column.tolist() for column in unfold(block))
@@ -88,6 +92,7 @@ def _rank_homes(program: Program, rank: int, written: set[int], *, in_place: boo
         if slot not in homes.of and place not in taken:
             homes.of[slot] = place
     homes.first = [(place, homes.home(slot)) for slot, place in source.items() if homes.home(slot) != place]
+    homes.held = {homes.home(slot) for slot in source} | set(source.values())
     homes.last = [(homes.home(slot), place) for slot, place in target.items() if homes.home(slot) != place]
     return homes
 

@@ -1,55 +1,27 @@
 """A program whose order follows from its data, scheduled into thread blocks.
 
-All work is put into one order that every rank shares: by step, then by the place of a piece in its message, sends first.
-A thread block runs its part of that order; what another thread block of the rank must have done before is a dependency.
-Waiting is always for something earlier in that order, so that nothing can lock up, save where one message is cut into more
-pieces than a FIFO holds and they wait for each other crosswise: then wider thread blocks are tried, and at last refused.
+All work is put into one order that every rank shares (see ``instructions``). A thread block runs its part of it; what
+another thread block of the rank must have done before is a dependency. Waiting is always for something earlier in that
+order, so that nothing can lock up, save where one message is cut into more pieces than a FIFO holds and they wait for each
+other crosswise: then more thread blocks are tried, and at last the program is refused.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ringwright.errors import ProgramError
-from ringwright.exports.places import (
-    Homes,
-    Place,
-    buffer_sizes,
-    check_carried,
-    find_homes,
-    is_adding,
-    loop_chunks,
-)
+from ringwright.exports.instructions import Item, Lane, find_items
+from ringwright.exports.places import buffer_sizes, check_carried, find_homes, loop_chunks
 from ringwright.lanes import Arrangement, Blocks, Code, Kind, Lanes, arrange, declared
-from ringwright.lanes.msccl import DEPTH, MOST_AWAITED, MOST_COUNT, MOST_PER_CHANNEL
+from ringwright.lanes.msccl import DEPTH, MOST_AWAITED, MOST_PER_CHANNEL
 from ringwright.lanes.order import STUCK, waves
-from ringwright.program import Op
-from ringwright.validity import require, unfold
+from ringwright.validity import require
 
 if TYPE_CHECKING:
     from ringwright.program import Program
-
-Lane = tuple[int, int, int]  # send peer, receive peer, channel
-
-
-@dataclass(slots=True)
-class Item:
-    """One instruction before it has a thread block. ``needs`` are items of the same rank."""
-
-    key: tuple[int, int, int]  # step, place in the message, sends before copies before receives
-    kind: Kind
-    rank: int
-    peer: int
-    channel: int
-    src: Place
-    dst: Place
-    count: int
-    needs: set[int] = field(default_factory=set)
-    lane: Lane = (-1, -1, 0)
-
 
 Limits = Callable[[str, Lanes], None]  # name, lanes: raises ProgramError where a runtime has not room for them
 
@@ -68,8 +40,7 @@ def schedule(
         raise ProgramError(f"{program.name}: an all-to-all in place would overwrite what is not sent yet")
     protocol = protocol or (program.protocol if program.protocol in DEPTH else "Simple")
     homes = find_homes(program, in_place=in_place)
-    items = _items(program, homes)
-    _find_needs(items)
+    items = find_items(program, homes)
     sizes = buffer_sizes(program, homes, in_place=in_place)
     for paired, fused in ((True, True), (True, False), (False, False)):
         lanes = _Scheduler(program, items, sizes, DEPTH[protocol], in_place).lanes(paired=paired, fused=fused)
@@ -92,100 +63,6 @@ def _arranged(program: Program, sizes: list[list[int]], *, in_place: bool) -> Ar
     return arrange(
         collective.op, np.array(sizes, np.int64), chunks, in_place=in_place, size_bytes=size, root=collective.root
     )
-
-
-# ------------------------------------------------------------------------------------------------------- instructions
-def _items(program: Program, homes: list[Homes]) -> list[Item]:
-    """Return all work in the shared order."""
-    items = [item for rank, each in enumerate(homes) for item in _copies(rank, each.first, -1)]
-    number = -1
-    for number, step in enumerate(program.steps()):
-        places: dict[tuple[int, int, int], int] = {}
-        for block in step.blocks:
-            for src, dst, slot, to, count in _runs(homes, block):
-                place = places.get((src, dst, block.channel), 0)
-                places[src, dst, block.channel] = place + 1
-                items += _pair(block.op, (number, place), src, dst, block.channel, slot, to, count)
-    items += [item for rank, each in enumerate(homes) for item in _copies(rank, each.last, number + 1)]
-    return sorted(items, key=lambda item: item.key)
-
-
-def _copies(rank: int, pairs: list[tuple[Place, Place]], number: int) -> Iterator[Item]:
-    """Yield the copies before or after all steps, neighbours together."""
-    runs: list[tuple[Place, Place, int]] = []
-    for src, dst in sorted(pairs):
-        if (
-            runs
-            and runs[-1][2] < MOST_COUNT
-            and _next(runs[-1][0], runs[-1][2], src)
-            and _next(runs[-1][1], runs[-1][2], dst)
-        ):
-            runs[-1] = (*runs[-1][:2], runs[-1][2] + 1)
-        else:
-            runs.append((src, dst, 1))
-    for place, (src, dst, count) in enumerate(runs):
-        yield Item((number, place, 1), Kind.CPY, rank, -1, 0, src, dst, count)
-
-
-def _runs(homes: list[Homes], block: object) -> Iterator[tuple[int, int, Place, Place, int]]:
-    """Yield moves of a block, slots that are neighbours at both ends joined."""
-    rows = zip(*(column.tolist() for column in unfold(block)), strict=True)  # type: ignore[arg-type]
-    run: tuple[int, int, Place, Place, int] | None = None
-    for src, dst, chunk, to in rows:
-        here, there = homes[src].home(chunk), homes[dst].home(to)
-        if run is None or run[:2] != (src, dst) or run[4] >= MOST_COUNT:
-            joins = False
-        else:
-            joins = _next(run[2], run[4], here) and _next(run[3], run[4], there)
-        if run is not None and not joins:
-            yield run
-        run = (*run[:4], run[4] + 1) if run is not None and joins else (src, dst, here, there, 1)
-    if run is not None:
-        yield run
-
-
-def _next(place: Place, count: int, other: Place) -> bool:
-    return (place[0], place[1] + count) == other
-
-
-def _pair(
-    op: Op, at: tuple[int, int], src: int, dst: int, channel: int, here: Place, there: Place, count: int
-) -> Iterator[Item]:
-    """Yield the two ends of a move, or the one of a local move."""
-    if src == dst:
-        kind = Kind.RE if is_adding(op) else Kind.CPY
-        if kind is Kind.RE or here != there:
-            yield Item((*at, 1), kind, src, -1, channel, here, there, count)
-        return
-    yield Item((*at, 0), Kind.S, src, dst, channel, here, here, count)
-    kind = Kind.RRC if is_adding(op) else Kind.R
-    yield Item((*at, 2), kind, dst, src, channel, there, there, count)
-
-
-def _find_needs(items: list[Item]) -> None:
-    """Find what must be done before each item: all of a step read what was there before the step."""
-    writer: dict[tuple[int, int, int], int] = {}
-    readers: dict[tuple[int, int, int], list[int]] = {}
-    numbered = list(enumerate(items))
-    for _, group in itertools.groupby(numbered, key=lambda pair: pair[1].key[0]):
-        step = list(group)
-        for number, item in step:
-            if item.kind in (Kind.S, Kind.CPY, Kind.RE):
-                for at in _cells(item.rank, item.src, item.count):
-                    item.needs.add(writer.get(at, -1))
-                    readers.setdefault(at, []).append(number)
-        for number, item in step:
-            if item.kind is not Kind.S:
-                for at in _cells(item.rank, item.dst, item.count):
-                    item.needs.add(writer.get(at, -1))
-                    item.needs.update(readers.pop(at, ()))
-                    writer[at] = number
-            item.needs -= {-1, number}
-
-
-def _cells(rank: int, place: Place, count: int) -> Iterator[tuple[int, int, int]]:
-    for further in range(count):
-        yield rank, place[0], place[1] + further
 
 
 # ------------------------------------------------------------------------------------------------------ thread blocks

@@ -117,7 +117,7 @@ def check_step(
     Checks V2 (types), V5 (dense numbers, count), V6 (peers), V8 (indices).
     """
 
-    def note(rule: str, message: str, chunk: int = -1) -> None:
+    def note(rule: str, message: str, chunk: int) -> None:
         text = f"thread block {threadblock}: {message}"
         findings.add(rule, text, step.line, rank=rank, step=place, chunk=chunk)
 
@@ -128,26 +128,30 @@ def check_step(
     has_dep = number(step, "hasdep", findings, default=0, least=0, rank=rank, step=place)
     name = step.attributes.get("type", "")
     kind = TYPES.get(name)
-    if values["s"] != place:
-        note("limits", f"step {values['s']} stands at place {place}")
     if kind is None:
         known = "residual add is not supported" if name == "ra" else f"not one of {', '.join(TYPES)}"
-        note("attribute", f"type is '{name[:40]}': {known}")
+        note("attribute", f"type is '{name[:40]}': {known}", -1)
         kind = Kind.NOP
-    if has_dep not in (0, 1):
-        note("attribute", f"hasdep is {has_dep}, not 0 or 1")
+    _check_numbers(values["s"], place, has_dep, note)
     buffers = [_buffer(step, key, note) for key in ("srcbuf", "dstbuf")]
     for verb, kinds, peer in (("send", SENDS, peers[0]), ("recv", RECEIVES, peers[1])):
         if kind in kinds and peer < 0:
-            note("peer", f"type {name} without a {verb} peer")
+            note("peer", f"type {name} without a {verb} peer", -1)
     if kind is not Kind.NOP:
         if not 1 <= values["cnt"] <= MOST_COUNT:
-            note("limits", f"cnt is {values['cnt']}, not 1 to {MOST_COUNT}")
+            note("limits", f"cnt is {values['cnt']}, not 1 to {MOST_COUNT}", -1)
         _check_range(kind in READS_SRC, "src", buffers[0], values["srcoff"], values["cnt"], sizes, note)
         _check_range(kind in WRITES_DST, "dst", buffers[1], values["dstoff"], values["cnt"], sizes, note)
     wanted = None if values["depid"] == values["deps"] == -1 else (values["depid"], values["deps"])
     row = [int(kind), buffers[0], values["srcoff"], buffers[1], values["dstoff"], values["cnt"], -1, has_dep]
     return row, wanted
+
+
+def _check_numbers(named: int, place: int, has_dep: int, note: Note) -> None:
+    if named != place:
+        note("limits", f"step {named} stands at place {place}", -1)
+    if has_dep not in (0, 1):
+        note("attribute", f"hasdep is {has_dep}, not 0 or 1", -1)
 
 
 def _buffer(step: Element, key: str, note: Note) -> int:
@@ -175,8 +179,11 @@ class Dependencies:
 
     def resolve(self, rows: list[list[int]]) -> None:
         """Put the row of each dependency into the rows (their ninth column from the lane on is ``dep``)."""
+        waiting = {(threadblock, place) for _, threadblock, place, _, _, _ in self.wanted}
         for row, threadblock, place, depid, deps, line in self.wanted:
             problem = self._problem(threadblock, depid, deps, rows)
+            if not problem and rows[row][2] == Kind.NOP and (threadblock, place + 1) not in waiting:
+                problem = "a nop only counts where the step behind it waits for something too"
             if problem:
                 text = f"thread block {threadblock}: waits for thread block {depid}, step {deps}: {problem}"
                 self.findings.add("dependency", text, line, rank=self.rank, step=place)

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.offers import is_even
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
@@ -36,7 +37,7 @@ def pat(collective: Collective, topology: Topology | None = None) -> Program:
     steps = list(_gather(p) if collective.op == "all-gather" else _scatter(p))
     block = float(collective.block_bytes.max(initial=0))
     reduced = block * (p - 1) if collective.reduces else 0.0
-    cost = Cost((Term(len(steps), block * (p - 1)),), float(collective.size_bytes) * (p - 1), reduced)
+    cost = Cost((Term(len(steps), block * (p - 1)),), float(collective.size_bytes) * (p - 1), reduced, is_even=is_even(collective, 1))
     return Program("pat", collective, cut(collective), lambda: steps, len(steps), cost)
 
 

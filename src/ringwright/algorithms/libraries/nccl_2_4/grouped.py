@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.offers import is_even
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, turn
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def grouped(collective: Collective) -> Program:
         for by in range(1, rounds + 1):
             yield Step((_round(collective, by),), "grouped")
 
-    return Program("grouped", collective, cut(collective), steps, rounds, Cost((Term(rounds, path),), sent))
+    # The messages of a gather come from different ranks: their latencies pass side by side.
+    cost = Cost((Term(1 if op == "gather" else rounds, path),), sent, is_even=is_even(collective, 1))
+    return Program("grouped", collective, cut(collective), steps, rounds, cost)
 
 
 def _round(collective: Collective, by: int) -> Block:

@@ -1,0 +1,97 @@
+"""Patterns: how numbers depend on the axes of a block's range, read off an affine field or recognised in a list.
+
+A value is base + sum of weight * ((slope * i_axis + offset) mod modulus) over digits. Unlike in a program's affine fields,
+several digits may run along one axis: what rank r sends to its successor in an all-to-all is chunk r * p + (r + 1) mod p.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from ringwright.program import Affine
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class Part(NamedTuple):
+    """One digit, its offset left out."""
+
+    axis: int
+    slope: int
+    modulus: int
+    weight: int
+
+    @property
+    def runs(self) -> bool:
+        """Whether the value changes along the axis at all."""
+        return self.weight != 0 and self.slope % self.modulus != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pattern:
+    """Digits, an offset for each, and a base."""
+
+    parts: tuple[Part, ...]
+    offsets: tuple[int, ...]
+    base: int
+
+    def on(self, axis: int) -> list[int]:
+        """Return the numbers of the digits that run along an axis."""
+        return [number for number, part in enumerate(self.parts) if part.axis == axis and part.runs]
+
+    def at(self, rows: np.ndarray) -> np.ndarray:
+        """Return the values at rows of indices."""
+        import numpy as np
+
+        total = np.full(len(rows), self.base, np.int64)
+        for part, offset in zip(self.parts, self.offsets, strict=True):
+            total += part.weight * ((part.slope * rows[:, part.axis] + offset) % part.modulus)
+        return total
+
+
+def read(field: Affine | np.ndarray) -> Pattern | None:
+    """Return the pattern of a block's field, None where a list has none that is known here."""
+    if not isinstance(field, Affine):
+        return recognise(field)
+    parts = tuple([Part(axis, slope, modulus, weight) for axis, (slope, _, modulus, weight) in enumerate(field.digits)])
+    return Pattern(parts, tuple([digit[1] for digit in field.digits]), field.base)
+
+
+def recognise(values: np.ndarray) -> Pattern | None:
+    """Return the pattern of a list as long as its digits' modulus: each digit grows by its weight and wraps once."""
+    import numpy as np
+
+    n = len(values)
+    if n == 0:
+        return None
+    steps = np.roll(values, -1) - values  # from each to the next, the last to the first
+    usual, counts = np.unique(steps, return_counts=True)
+    if len(usual) > 4:
+        return None
+    for step in usual[np.argsort(-counts, kind="stable")].tolist():
+        found = _wraps(values, steps, step)
+        if found is not None and np.array_equal(found.at(np.arange(n)[:, None]), values):
+            return found
+    return None
+
+
+def _wraps(values: np.ndarray, steps: np.ndarray, usual: int) -> Pattern | None:
+    """Return the digits that wrap where the step is not the usual one."""
+    import numpy as np
+
+    n = len(values)
+    wraps = np.flatnonzero(steps != usual).tolist()
+    fallen = [usual - int(steps[at]) for at in wraps]
+    if any(drop % n for drop in fallen) or len(wraps) > 3:
+        return None
+    parts, offsets, base = [], [], int(values[0])
+    for at, drop in zip(wraps, fallen, strict=True):
+        weight, offset = drop // n, -(at + 1) % n
+        if weight < 0:
+            return None
+        parts.append(Part(0, 1, n, weight))
+        offsets.append(offset)
+        base -= weight * offset
+    return Pattern(tuple(parts), tuple(offsets), base)
