@@ -132,6 +132,16 @@ def test_a_topology_without_nodes_or_network() -> None:
     assert set(single.message_s) <= {"nvlink"}
 
 
+def test_engines_take_message_costs_where_adding_takes_time() -> None:
+    from ringwright.algorithms.blocks.ring import ring
+    from ringwright.collective import Collective
+    from ringwright.engines.choose import simulate
+
+    top = calibrated(dataclasses.replace(fabric("dgx-a100:2"), reduce_rate=1e12), TRUTH)
+    program = ring(Collective("all-reduce", range(16), 1 << 20), top)
+    assert simulate(program, top, "events").time_s > simulate(program, fabric("dgx-a100:2"), "events").time_s
+
+
 def test_polaris_is_a_fabric() -> None:
     top = fabric("polaris:2")
     _, way = top.routes(np.array([0]), np.array([4]))

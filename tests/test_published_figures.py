@@ -65,7 +65,7 @@ def test_adding_overlaps_sending_in_loops() -> None:
 
 
 # -------------------------------------------------------------------------------------------------- imagenet-4-minutes
-PRICE = {"inside": (5e-6, 1 / 12e9), "across": (7.5e-6, 1 / 12.5e9), "": (7.5e-6, 1 / 12.5e9)}
+PRICE = {"level0": (5e-6, 1 / 12e9), "level1": (7.5e-6, 1 / 12.5e9), "": (7.5e-6, 1 / 12.5e9)}
 
 
 def step_s(tensors: Sequence[int], threshold: int, **knobs: float) -> float:

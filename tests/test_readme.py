@@ -42,10 +42,11 @@ def test_verbs_named_in_the_readme_exist(verb: str) -> None:
 
 
 @has_cli
-def test_sample_output_is_fresh() -> None:
+@pytest.mark.parametrize("name", ["sample-output", "simulate-output"])
+def test_the_examples_are_fresh(name: str) -> None:
     script = runpy.run_path(str(REPOSITORY / "scripts" / "readme"))
-    output = script["sample_output"]([*RUN_MAIN, "summary", "--sample"])
-    assert script["with_block"](README, output) == README, "run scripts/readme"
+    text = script["output"]([*RUN_MAIN, *script["BLOCKS"][name]])
+    assert script["with_block"](README, name, text) == README, "run scripts/readme"
 
 
 def test_links_lead_somewhere() -> None:

@@ -115,7 +115,7 @@ def test_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(command) == 0
     text = page.read_text()
     assert len(text) < 2_000_000
-    for piece in ('id="chart-times"', 'id="load-1"', 'id="steps-2"', "switch 0", "Left out"):
+    for piece in ('id="chart-times"', 'id="load-1"', 'id="steps-2"', ">sw0<", "Left out"):
         assert piece in text
     assert main(command) == EXIT_USAGE  # it exists, and nobody said --force
     capsys.readouterr()

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import fabrics, reading
+from ringwright.cli import reading
+from ringwright.cli.fabrics import Machine, group
 from ringwright.units import parse_size
+
+EVERYWHERE = Machine()
 
 
 def bound(
     collective: str,
     *,
-    fabric: str | None = None,
-    topology: Path | None = None,
+    machine: Machine = EVERYWHERE,
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1G",
-    ranks: str | None = None,
     root: int = 0,
     json: bool = False,
 ) -> int:
@@ -28,14 +28,8 @@ def bound(
     ----------
     collective
         all-reduce, all-gather, ...
-    fabric
-        Family and size, such as dgx-a100:2.
-    topology
-        A file instead.
     size
         Bytes, the size column of nccl-tests.
-    ranks
-        The group: a count, or ranks and ranges.
     root
         Place of the root in the group.
     json
@@ -43,8 +37,8 @@ def bound(
     """
     from ringwright.studies import bounds
 
-    machine = fabrics.machine(fabric, topology)
-    result = bounds.bounds(collective, machine, parse_size(size), fabrics.group(ranks, machine), root)
+    topology = machine.build()
+    result = bounds.bounds(collective, topology, parse_size(size), group(machine.ranks, topology), root)
     if json:
         reading.print_json(result)
         return 0

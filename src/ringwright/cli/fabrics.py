@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
 
 from ringwright.errors import UsageError
 
@@ -13,34 +16,50 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 
-def machine(
-    fabric: str | None,
-    file: Path | None,
-    *,
-    faults: Sequence[str] = (),
-    seed: int = 0,
-    calibration: str | None = None,
-) -> Topology:
-    """Return the fabric of that name or file, calibrated and with its faults."""
-    if (fabric is None) == (file is None):
-        raise UsageError("name one fabric or one file", remedy="--fabric dgx-h100:16, or --topology FILE")
-    if file is not None:
-        from ringwright.sources.topology import read_topology
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """The machine that a verb is about."""
 
-        topology = read_topology(file)
-    else:
-        from ringwright.fabrics import fabric as build
+    fabric: Annotated[str | None, Parameter(help="Family and size: switch:8, torus:8x8, dgx-h100:16 (16 nodes).")] = (
+        None
+    )
+    topology: Annotated[
+        Path | None, Parameter(help="A file instead: NCCL XML, our JSON, TACCL, ASTRA-sim, topo -m.")
+    ] = None
+    fault: Annotated[tuple[str, ...], Parameter(help="What goes wrong: 'link node3/nic2 flap 100ms every 2s'.")] = ()
+    seed: Annotated[int, Parameter(help="For faults that are drawn.")] = 0
+    calibration: Annotated[str | None, Parameter(help="Name or file of fitted links (see ringwright calibrate).")] = (
+        None
+    )
+    ranks: Annotated[str | None, Parameter(help="The group: a count, or ranks and ranges such as 0-7,16.")] = None
 
-        topology = build(str(fabric))
-    if calibration is not None:
-        from ringwright.costs.calibration import calibrated, load
+    def build(self) -> Topology:
+        """Return the fabric of that name or file, calibrated and with its faults."""
+        if (self.fabric is None) == (self.topology is None):
+            raise UsageError("name one fabric or one file", remedy="--fabric dgx-h100:16, or --topology FILE")
+        machine = _read(self.topology) if self.topology is not None else _build(str(self.fabric))
+        if self.calibration is not None:
+            from ringwright.costs.calibration import calibrated, load
 
-        topology = calibrated(topology, load(calibration))
-    if faults:
-        from ringwright.fabrics.faults import apply
+            machine = calibrated(machine, load(self.calibration))
+        if self.fault:
+            from ringwright.fabrics.faults import apply
 
-        topology = apply(topology, list(faults), seed=seed)
-    return topology
+            machine = apply(machine, self.fault, seed=self.seed)
+        return machine
+
+
+def _read(file: Path) -> Topology:
+    from ringwright.sources.topology import read_topology
+
+    return read_topology(file)
+
+
+def _build(spelling: str) -> Topology:
+    from ringwright.fabrics import fabric
+
+    return fabric(spelling)
 
 
 def group(text: str | None, topology: Topology) -> Sequence[int] | None:

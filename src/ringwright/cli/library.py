@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from ringwright.cli import reading
-from ringwright.units import parse_size
+from ringwright.cli.sizes import Sizes
+
+EVERY_SIZE = Sizes(begin="8", end="1G")
 
 
 def library(
@@ -18,9 +17,7 @@ def library(
     ranks: int = 8,
     nodes: int = 1,
     fabric: str | None = None,
-    begin: Annotated[str, Parameter(name=["--begin", "-b"])] = "8",
-    end: Annotated[str, Parameter(name=["--end", "-e"])] = "1G",
-    factor: Annotated[float, Parameter(name=["--factor", "-f"])] = 2,
+    sizes: Sizes = EVERY_SIZE,
     json: bool = False,
 ) -> int:
     """List the algorithm, protocol and channels that a library chooses, and the time it predicts.
@@ -37,19 +34,12 @@ def library(
         Nodes they lie on, equally.
     fabric
         For NCCL the kind of node: dgx-a100, dgx-h100, p4d, gb200-nvl72, ...
-    begin
-        Smallest size.
-    end
-        Largest size.
-    factor
-        From one size to the next.
     json
         Print one JSON object instead (schema ringwright.library/1).
     """
     from ringwright.studies import library as study
 
-    wanted = study.sizes(parse_size(begin), parse_size(end), factor)
-    result = study.choices(spelling, collective, ranks, nodes, wanted, fabric)
+    result = study.choices(spelling, collective, ranks, nodes, sizes.listed(), fabric)
     if json:
         reading.print_json(result)
         return 0

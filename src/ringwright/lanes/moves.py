@@ -136,11 +136,11 @@ def _local(lanes: Lanes) -> Iterator[Part]:
         yield _part(lanes, at, 1, op, src[at], dst[at])
     at = np.flatnonzero(code.kind == Kind.PUT)
     rows = _part(lanes, at, 1, Op.SEND, src[at], dst[at])
-    yield (*rows[:4], code.peer[at], *rows[5:])
+    yield (*rows[:4], code.peer[at], *rows[5:8], code.lane[at])
     for kind, op in ((Kind.GET, Op.SEND), (Kind.READ_REDUCE, Op.REDUCE)):
         at = np.flatnonzero(code.kind == kind)
         rows = _part(lanes, at, 1, op, src[at], dst[at])
-        yield (*rows[:3], code.peer[at], *rows[4:])
+        yield (*rows[:3], code.peer[at], *rows[4:8], code.lane[at])
 
 
 def _switched(lanes: Lanes) -> Iterator[Part]:
@@ -166,6 +166,6 @@ def _switched(lanes: Lanes) -> Iterator[Part]:
 
 
 def _part(lanes: Lanes, at: np.ndarray, half: int, op: Op, chunk: np.ndarray, to: np.ndarray) -> Part:
-    """Return moves within a rank, each on a channel of its own thread block."""
-    rank, lane = lanes.rank[at], lanes.code.lane[at]
-    return at, np.int64(half), np.int64(op), rank, rank, chunk, to, lanes.code.count[at], lane  # type: ignore[return-value]
+    """Return moves within a rank, each on the channel that has the number of its thread block."""
+    rank, threadblock = lanes.rank[at], lanes.blocks.threadblock[lanes.code.lane[at]]
+    return at, np.int64(half), np.int64(op), rank, rank, chunk, to, lanes.code.count[at], threadblock  # type: ignore[return-value]

@@ -16,7 +16,7 @@ LEFT, RIGHT, TOP, BOTTOM = 70, 12, 10, 30
 MOST_STEPS = 18
 MOST_RANKS = 64
 MOST_LINES = 6000
-MOST_LINKS = 24
+MOST_LINKS = 12
 LAST_COLOUR = 9
 
 
@@ -86,7 +86,7 @@ def steps(program: Program) -> dict[str, Any] | None:
     if len(lines) > MOST_LINES:
         return None
     names = [
-        (round(row * (node + 0.5), 1), str(node) if node < program.p else f"switch {node - program.p}")
+        (round(row * (node + 0.5), 1), str(node) if node < program.p else f"sw{node - program.p}")
         for node in range(nodes)
     ]
     return {
@@ -96,9 +96,15 @@ def steps(program: Program) -> dict[str, Any] | None:
 
 
 def load(resources: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:
-    """Return the busiest links as bars: name, share of the time in use (0 to 1), bytes."""
-    busiest = sorted(resources, key=lambda each: -each[1])[:MOST_LINKS]
-    return [
-        {"name": name, "percent": round(100 * busy, 1), "bytes": format_size(size), "heat": min(3, int(busy * 4))}
-        for name, busy, size in busiest
-    ]
+    """Return the busiest links as bars, equal ones as one: name, share of the time in use, bytes of each."""
+    alike: dict[tuple[float, float], list[str]] = {}
+    for name, busy, size in sorted(resources, key=lambda each: -each[1]):
+        alike.setdefault((round(busy, 4), size), []).append(name)
+    bars = []
+    for (busy, size), names in list(alike.items())[:MOST_LINKS]:
+        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
+        percent = round(100 * busy, 1)
+        bars.append(
+            {"name": names[0] + more, "percent": percent, "bytes": format_size(size), "heat": min(3, int(busy * 4))}
+        )
+    return bars

@@ -12,9 +12,7 @@ import numpy as np
 
 from ringwright.errors import UsageError
 from ringwright.studies.registry import System, find, systems
-from ringwright.studies.simulate import sizes
 
-__all__ = ["choices", "sizes"]
 SCHEMA = "ringwright.library/1"
 PLAIN = "switch:{ranks},rate=100Gb/s,latency_s=1.5us"  # where a library predicts nothing itself and no fabric is named
 

@@ -161,8 +161,8 @@ def prices(found: Sequence[Point]) -> np.ndarray:
     low, high = np.log([1e-8, 1e-12, 1e-13]), np.log([1e-4, 1e-8, 1e-8])
     starts = np.log([(alpha, beta, 1e-10) for alpha in (1e-6, 1e-5) for beta in (1e-10, 1e-9)])
     ends = [descend(loss, start, low, high) for start in starts]
-    found: np.ndarray = np.exp(min(ends, key=lambda end: float(loss(end[None])[0])))
-    return found
+    best: np.ndarray = np.exp(min(ends, key=lambda end: float(loss(end[None])[0])))
+    return best
 
 
 def kendall(a: Sequence[float], b: Sequence[float]) -> float | None:

@@ -59,7 +59,8 @@ def _steps(collective: Collective, pieces: int) -> Iterator[Step]:
     """Segments follow each other: while one is spread, the next is added. Node p is the switch."""
     both = collective.op == "all-reduce"
     for turn_ in range(pieces + both):
-        up, down = [], []
+        up: list[Block] = []
+        down: list[Block] = []
         if turn_ < pieces and collective.op != "all-gather":
             _add(collective.p, pieces, turn_, up, down)
         following = turn_ - both

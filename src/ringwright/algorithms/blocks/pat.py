@@ -37,7 +37,8 @@ def pat(collective: Collective, topology: Topology | None = None) -> Program:
     steps = list(_gather(p) if collective.op == "all-gather" else _scatter(p))
     block = float(collective.block_bytes.max(initial=0))
     reduced = block * (p - 1) if collective.reduces else 0.0
-    cost = Cost((Term(len(steps), block * (p - 1)),), float(collective.size_bytes) * (p - 1), reduced, is_even=is_even(collective, 1))
+    path = (Term(len(steps), block * (p - 1)),)
+    cost = Cost(path, float(collective.size_bytes) * (p - 1), reduced, is_even=is_even(collective, 1))
     return Program("pat", collective, cut(collective), lambda: steps, len(steps), cost)
 
 

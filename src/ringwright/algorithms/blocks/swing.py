@@ -126,7 +126,8 @@ def _partner(sizes: Sequence[int], dim: int, step: int, *, mirror: bool) -> np.n
     place = ranks // below % size
     rho = (1 - (-2) ** (step + 1)) // 3 * (-1 if mirror else 1)
     other = np.where(place % 2 == 0, place + rho, place - rho) % size
-    return ranks + (other - place) * below
+    partner: np.ndarray = ranks + (other - place) * below
+    return partner
 
 
 def _bandwidth(collective: Collective, sizes: Sequence[int], ports: int) -> Program:

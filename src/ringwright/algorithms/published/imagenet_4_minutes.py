@@ -2,14 +2,15 @@
 
 Idea: with 1,000 GPUs the 2(p-1) steps of a ring dominate for the many small tensors of a network. Fuse them, reduce inside each
     group to a master, run the ring among the masters alone, broadcast back; take the plain ring where bytes dominate.
-Cost: 4(k-1) alpha_1 + 4(k-1)/k n beta_1 + 2(m-1) alpha_2 + 2(m-1)/m n beta_2 with m = p/k masters and k segments in the chains
-    of k ranks (of their alphas, 2(k-1) hide behind the bytes before them); ring 2(p-1) alpha_2 + 2(p-1)/p n beta_2.
+Cost: 4(k-1) alpha_1 + 4(k-1)/k n beta_1 + 2(m-1) alpha_2 + 2(m-1)/m n beta_2 with m = p/k masters and chains of k ranks in k
+    segments; ring 2(p-1) alpha_2 + 2(p-1)/p n beta_2.
 Knobs: group (the hosts; without, about sqrt(p/2)); segments=group; eta, the size from which the ring is taken (None: the
     cheaper by ``predicted_s``; 0: always the ring; inf: never); inner=chain for reduce and broadcast, outer=ring.
 Holds: steps 4(k-1) + 2(m-1), 186 for p=1024 and k=16; groups may be unequal; the choice is the cheaper in the model.
 Figure: all-reduce up to 3x (AlexNet) and 11x (ResNet-50) faster than NCCL on 1,024 P40 (abstract).
 Source: Jia et al., arXiv 1807.11205.
-Declines: all but all-reduce. Phases follow one another, as in the paper: none starts on half of a sum.
+Declines: all but all-reduce. Phases follow one another, as in the paper: none starts on half of a sum; but for a
+    single group, which needs less than it declares.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm, beside, embed, lift
-from ringwright.algorithms.hosts import by_host
+from ringwright.algorithms.hosts import by_host, is_regular
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 OPS = ("all-reduce",)
 # Without a topology: RDMA over 100 Gb/s Ethernet, a few us a hop (the paper's network).
 ALPHA_S, BETA_S = 5e-6, 1 / 12.5e9
+INSIDE, ACROSS = "level0", "level1"
 
 
 def imagenet_4_minutes(
@@ -92,7 +94,7 @@ def chain(collective: Collective, topology: Topology | None = None, *, segments:
     path = float(cut(collective, segments).chunk_bytes.max(initial=0)) * n_steps
     return Program(
         "chain", collective, cut(collective, segments), lambda: tree.steps(segments, up=up, down=not up), n_steps,
-        Cost((Term(hops, path),), float(collective.size_bytes) * hops, path if up else 0.0),
+        Cost((Term(n_steps, path),), float(collective.size_bytes) * hops, path if up else 0.0),
     )  # fmt: skip
 
 
@@ -118,12 +120,8 @@ class _Hierarchy:
         """Return the program; every piece of a segment goes to another part of the masters' ring."""
         collective, across = self.collective, self.across
         longest = [max(phase, key=lambda each: each.n_steps) for phase in (self.up, self.down) if phase]
-        terms = [dataclasses.replace(term, level="inside") for each in longest for term in each.cost.terms]
-        terms += [dataclasses.replace(term, level="across") for term in (across.cost.terms if across else ())]
-        if across is None and self.down[0].name == "chain":
-            # One group: the broadcast of a segment starts when its sum is there, not when all sums are.
-            hops, segments = len(self.groups[0]) - 1, self.rows
-            terms[1:] = [Term(hops, hops * float(cut(collective, segments).chunk_bytes[0]), "inside")]
+        terms = [dataclasses.replace(term, level=INSIDE) for each in longest for term in each.cost.terms]
+        terms += [dataclasses.replace(term, level=ACROSS) for term in (across.cost.terms if across else ())]
         phases = [*self.up, *self.down, *([across] if across else [])]
         path = [*longest, *([across] if across else [])]
         even = collective.size_bytes % (self.rows * self.columns * collective.unit_bytes) == 0
@@ -132,7 +130,9 @@ class _Hierarchy:
             sum(each.cost.reduced_bytes for each in path),
             is_even=even and len({len(group) for group in self.groups}) == 1,
         )  # fmt: skip
-        knobs = {"choice": "hierarchical", "groups": len(self.groups)}
+        knobs: dict[str, object] = {"choice": "hierarchical", "groups": len(self.groups)}
+        if is_regular(self.groups):
+            knobs["factors"] = (len(self.groups[0]), len(self.groups))
         return Program(
             "imagenet-4-minutes", collective, cut(collective, self.rows * self.columns), self._steps,
             sum(each.n_steps for each in path), cost, knobs=knobs,
@@ -162,9 +162,9 @@ def prices(
     """Return (seconds a message, seconds a byte) inside a group and across, read from the topology's routes."""
     inside = next(((g[0], g[1]) for g in groups if len(g) > 1), None)
     across = (groups[0][0], groups[1][0]) if len(groups) > 1 else None
-    found = {"inside": _price(topology, collective, inside), "across": _price(topology, collective, across)}
+    found = {INSIDE: _price(topology, collective, inside), ACROSS: _price(topology, collective, across)}
     slower = max(found.values(), key=lambda price: price[1])
-    return {**found, "": found["across"] if across else slower}
+    return {**found, "": found[ACROSS] if across else slower}
 
 
 def _price(topology: Topology | None, collective: Collective, pair: tuple[int, int] | None) -> tuple[float, float]:

@@ -32,7 +32,8 @@ def grouped(collective: Collective) -> Program:
         for by in range(1, rounds + 1):
             yield Step((_round(collective, by),), "grouped")
 
-    cost = Cost((Term(rounds, path),), sent, is_even=is_even(collective, 1))
+    # The messages of a gather come from different ranks: their latencies pass side by side.
+    cost = Cost((Term(1 if op == "gather" else rounds, path),), sent, is_even=is_even(collective, 1))
     return Program("grouped", collective, cut(collective), steps, rounds, cost)
 
 

@@ -86,7 +86,8 @@ def chains(collective: Collective, hosts: list[list[int]], channels: int) -> Pro
     sent = float(collective.size_bytes) * (collective.p - 1)
     return Program(
         "chain", collective, cut(collective, segments * channels), steps, n_steps,
-        Cost((Term(n_steps, n_steps * share / segments * channels),), sent, share * channels if up else 0.0),
+        Cost((Term(n_steps + channels - 1, n_steps * share / segments + share * (channels - 1)),), sent,
+             share * channels if up else 0.0),
         channels=channels, knobs={"segments": segments},
     )  # fmt: skip
 

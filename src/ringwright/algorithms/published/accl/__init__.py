@@ -24,7 +24,7 @@ import numpy as np
 from ringwright.algorithms.blocks.direct import direct
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.compose import Algorithm, embed
-from ringwright.algorithms.hosts import by_host
+from ringwright.algorithms.hosts import by_host, is_regular
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.published.accl.mapping import node_order
 from ringwright.algorithms.strips import Strips
@@ -64,7 +64,10 @@ def accl(
     shares = path_shares(collective.size_bytes, paths, collective.unit_bytes)
     strips = [split(int(share), count, collective.unit_bytes) for share in shares]
     plan = Strips("accl", collective, strips, [g, n] if g > 1 else [n], [inner, outer] if g > 1 else [outer])
-    made = dataclasses.replace(plan.program(), knobs={"pieces": count, "mapping": mapping, "nodes": len(nodes)})
+    knobs: dict[str, object] = {"pieces": count, "mapping": mapping, "nodes": n}
+    if is_regular(nodes):
+        knobs["factors"] = (g, n) if g > 1 else (n,)
+    made = dataclasses.replace(plan.program(), knobs=knobs)
     table = _table(collective, topology, nodes, mapping)
     if table == list(range(collective.p)):
         return made

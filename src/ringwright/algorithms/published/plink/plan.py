@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.hosts import is_regular
 from ringwright.algorithms.published.plink.prediction import shares
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit
 
@@ -43,16 +44,19 @@ class Plan:
         n, pieces = float(collective.size_bytes), self.shards * k
         terms, reduced = [], 0.0
         if m > 1:
-            terms.append(Term(2 * (m - 1), 2 * n * (m - 1) / m, "group"))
+            terms.append(Term(2 * (m - 1), 2 * n * (m - 1) / m, "level0"))
             reduced += n * (m - 1) / m
         if k > 1:
-            terms.append(Term(2 * (k - 1), 2 * n * (k - 1) / k / m, "across"))
+            terms.append(Term(2 * (k - 1), 2 * n * (k - 1) / k / m, "level1"))
             reduced += n * (k - 1) / k / m
         even = self.is_even and self.shards == m and collective.size_bytes % (pieces * collective.unit_bytes) == 0
+        knobs: dict[str, object] = {"groups": k, "shards": self.shards}
+        if is_regular(self.groups):
+            knobs["factors"] = (m, k)
         return Program(
             "plink", collective, cut(collective, pieces), self.steps, 2 * ((m > 1) + (k > 1)),
             Cost(tuple(terms), 2 * n * (collective.p - 1), reduced, is_even=even),
-            knobs={"groups": k, "shards": self.shards},
+            knobs=knobs,
         )  # fmt: skip
 
     def steps(self) -> Iterator[Step]:

@@ -1,0 +1,32 @@
+"""A range of sizes, with the flags of nccl-tests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.units import parse_size
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Sizes from the smallest to the largest."""
+
+    begin: Annotated[str, Parameter(name=["--begin", "-b"], help="Smallest size.")] = "8"
+    end: Annotated[str | None, Parameter(name=["--end", "-e"], help="Largest size; only the smallest if left out.")] = (
+        None
+    )
+    factor: Annotated[float, Parameter(name=["--factor", "-f"], help="From one size to the next.")] = 2
+    step: Annotated[str | None, Parameter(name=["--step", "-i"], help="Bytes from one size to the next instead.")] = (
+        None
+    )
+
+    def listed(self) -> list[int]:
+        """Return the sizes in bytes."""
+        from ringwright.studies.simulate import sizes
+
+        step = parse_size(self.step) if self.step else 0
+        return sizes(parse_size(self.begin), parse_size(self.end or self.begin), self.factor, step)
