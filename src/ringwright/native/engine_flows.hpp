@@ -9,22 +9,17 @@
 #include <vector>
 
 #include "engine_events.hpp"
+#include "class_lists.hpp"
 #include "fairness.hpp"
 
 namespace ringwright {
-
-struct Classes {
-    Span<int32_t> owner;  // class of each message
-    Span<int64_t> starts;
-    Span<int32_t> ways;
-};
 
 class FlowLoop {
 public:
     FlowLoop(const Flat& flat, const Resources& resources, const Classes& classes)
         : flat_(flat), changes_(resources), spec_(classes), waits_(flat.waits.size),
-          ready_(flat.waits.size, 0), classes_(classes.starts.size - 1), users_(resources.pace.size),
-          slot_(classes.ways.size, -1), owner_(classes.ways.size, 0), capacity_(resources.pace.size),
+          ready_(flat.waits.size, 0), classes_(classes.starts.size - 1), lists_(classes, resources.pace.size),
+          capacity_(resources.pace.size),
           load_(resources.pace.size, 0), flows_(resources.pace.size, 0), touched_mark_(resources.pace.size, 0),
           seen_(resources.pace.size, 0), found_(classes_.size(), 0), filling_(resources.pace.size, classes_.size()) {
         start.assign(flat.waits.size, kForever);
@@ -32,9 +27,8 @@ public:
         for (size_t i = 0; i < waits_.size(); ++i) waits_[i] = flat.waits[i];
         for (size_t i = 0; i < capacity_.size(); ++i) capacity_[i] = rate_of(resources.pace[i]);
         for (size_t number = 0; number < classes_.size(); ++number) {
-            for (int64_t at = classes.starts[number]; at < classes.starts[number + 1]; ++at) {
-                classes_[number].delay += resources.latency[classes.ways[at]];
-                owner_[at] = static_cast<int32_t>(number);
+            for (const int32_t resource : way(static_cast<int32_t>(number))) {
+                classes_[number].delay += resources.latency[resource];
             }
         }
         delays_.resize(resources.delay_resource.size ? capacity_.size() : 0);
@@ -91,15 +85,7 @@ private:
         bool is_new = false;  // has flows, but no rate yet
     };
 
-    struct Way {
-        const int32_t *first, *last;
-        const int32_t* begin() const { return first; }
-        const int32_t* end() const { return last; }
-    };
-
-    Way way(int32_t number) const {
-        return {spec_.ways.data + spec_.starts[number], spec_.ways.data + spec_.starts[number + 1]};
-    }
+    Way way(int32_t number) const { return lists_.way(number); }
 
     static constexpr double kUnit = 1125899906842624.0;  // 2^50: one byte per picosecond
     static constexpr double kMostRate = 1024.0;
@@ -152,7 +138,7 @@ private:
             each.rate = 0;
             each.at = now;
             each.is_new = true;
-            enter(number);
+            lists_.enter(number);
         }
         each.targets.push_back({each.served + static_cast<double>(flat_.size_bytes[message]), message});
         std::push_heap(each.targets.begin(), each.targets.end(), std::greater<>());
@@ -180,7 +166,7 @@ private:
                 --flows_[resource];
             }
         }
-        if (each.targets.empty()) leave(number);
+        if (each.targets.empty()) lists_.leave(number);
         touch(number);
     }
 
@@ -199,24 +185,6 @@ private:
         capacity_[resource] = rate_of(changes_.change_pace[number]);
         lower(std::min(before, capacity_[resource]) / std::max<int64_t>(flows_[resource], 1));
         touch_one(resource);
-    }
-
-    // Put a class on the lists of its resources, or take it off; `slot_` says where on each list it is.
-    void enter(int32_t number) {
-        for (int64_t at = spec_.starts[number]; at < spec_.starts[number + 1]; ++at) {
-            slot_[at] = static_cast<int32_t>(users_[spec_.ways[at]].size());
-            users_[spec_.ways[at]].push_back(at);
-        }
-    }
-
-    void leave(int32_t number) {
-        for (int64_t at = spec_.starts[number]; at < spec_.starts[number + 1]; ++at) {
-            auto& list = users_[spec_.ways[at]];
-            const int64_t moved = list.back();
-            list[slot_[at]] = moved;
-            slot_[moved] = slot_[at];
-            list.pop_back();
-        }
     }
 
     void touch(int32_t number) {
@@ -245,7 +213,7 @@ private:
             filling_.solve(
                 part_, [this](int32_t number) { return way(number); },
                 [this](int32_t number) { return static_cast<int64_t>(classes_[number].targets.size()); },
-                [this](int32_t used) { return list(used); },
+                [this](int32_t used) { return lists_.users(used); },
                 [this](int32_t used) { return capacity_[used] - load_[used]; },
                 [this](int32_t number, int64_t rate) { set_rate(number, rate); });
         }
@@ -281,8 +249,7 @@ private:
             const int32_t here = front_.back();
             front_.pop_back();
             touched_mark_[here] = 0;
-            for (const int64_t at : users_[here]) {
-                const int32_t number = owner_[at];
+            for (const int32_t number : lists_.users(here)) {
                 if (found_[number] == round_ || !(classes_[number].is_new || classes_[number].rate >= floor_)) continue;
                 found_[number] = round_;
                 part_.push_back(number);
@@ -295,35 +262,13 @@ private:
         }
     }
 
-    // The classes on a resource.
-    struct Listed {
-        const std::vector<int64_t>& entries;
-        const std::vector<int32_t>& owner;
-
-        struct Iterator {
-            const int64_t* at;
-            const int32_t* owner;
-            int32_t operator*() const { return owner[*at]; }
-            Iterator& operator++() {
-                ++at;
-                return *this;
-            }
-            bool operator!=(const Iterator& other) const { return at != other.at; }
-        };
-        Iterator begin() const { return {entries.data(), owner.data()}; }
-        Iterator end() const { return {entries.data() + entries.size(), owner.data()}; }
-    };
-
-    Listed list(int32_t resource) const { return {users_[resource], owner_}; }
-
     const Flat& flat_;
     const Resources& changes_;
     const Classes& spec_;
     std::vector<int32_t> waits_;
     std::vector<int64_t> ready_;
     std::vector<Class> classes_;
-    std::vector<std::vector<int64_t>> users_;  // per resource: places in `ways` of the classes that flow over it
-    std::vector<int32_t> slot_, owner_;        // per place in `ways`: where it is on its list, whose it is
+    ClassLists lists_;
     std::vector<int64_t> capacity_, load_, flows_;  // per resource: limit, rates in use, flows
     int64_t floor_ = kHigh;
     std::vector<std::vector<Delay>> delays_;  // per resource, where there are any
