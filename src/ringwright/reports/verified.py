@@ -6,7 +6,7 @@ from typing import Any, TextIO
 
 from ringwright.reports import layout
 
-MOST_ROWS = 40
+MOST_ROWS = 12
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:

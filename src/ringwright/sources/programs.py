@@ -72,12 +72,17 @@ def verify_file(path: str | Path) -> dict[str, Any]:
         "format": format_,
         "valid": not findings.errors,
         "name": None if program is None else program.name,
-        "collective": None if program is None else program.knobs.get("coll"),
+        "collective": None if program is None else _collective(program),
         "ranks": None if program is None else program.p,
         "errors": [_row(each) for each in findings.errors],
         "warnings": [_row(each) for each in findings.warnings],
         "more_errors": findings.dropped,
     }
+
+
+def _collective(program: Program) -> str:
+    """Return our spelling of what the file does, or ``custom``."""
+    return "custom" if program.knobs.get("coll") == "custom" else program.collective.op
 
 
 def _check(program: Program, findings: Findings) -> None:
