@@ -30,6 +30,11 @@ def build(
     )  # fmt: skip
 
 
+def full(p: int, rate: float = 1e10, latency_s: float = 1e-6) -> Topology:
+    pairs = [(a, b, rate, latency_s) for a in range(p) for b in range(a)] or [(0, 1, rate, latency_s)]
+    return build(f"full:{p}", p, 1 if p == 1 else 0, pairs)
+
+
 def star(p: int, rate: float = 1e10, latency_s: float = 1e-6) -> Topology:
     return build(f"star:{p}", p, 1, [(rank, p, rate, latency_s) for rank in range(p)])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+import re
 from collections import Counter, defaultdict
 from itertools import pairwise
 from pathlib import Path
@@ -265,3 +266,13 @@ def test_broken_meta_data_is_an_input_error(tmp_path: Path, capture: Path, text:
     (broken / META_FILE).write_text(text)
     with pytest.raises(RingwrightError):
         read(broken)
+
+
+def test_a_damaged_year_does_not_stretch_the_timeline(tmp_path: Path) -> None:
+    """Two times that lie centuries apart must not make millions of bins."""
+    text = write_log(small_job(), "2.27", timestamps=True).text.decode()
+    dates = re.findall(r"\d{4}-\d\d-\d\d", text)
+    (tmp_path / "a.log").write_text(text.replace(dates[-1], "2399-01-01").replace("2399-01-01", dates[-1], len(dates) // 2))
+    timeline = summary_of(tmp_path / "a.log")["timeline"]
+    assert timeline["bin_s"] > 3600
+    assert all(len(series["bytes"]) <= 300 for series in timeline["series"])

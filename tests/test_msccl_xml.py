@@ -61,7 +61,7 @@ def test_real_files_are_valid_right_and_come_back(name: str, tmp_path: Path) -> 
 def test_what_real_files_are() -> None:
     found = {name: verify_file(real(f"real/msccl-xml/{name}.xml")) for name in MSCCL}
     assert {(row["collective"], row["ranks"]) for row in found.values()} == {
-        ("allgather", 4), ("allgather", 8), ("allgather", 32), ("allreduce", 4), ("allreduce", 8), ("alltoall", 8),
+        ("all-gather", 4), ("all-gather", 8), ("all-gather", 32), ("all-reduce", 4), ("all-reduce", 8), ("all-to-all", 8),
     }  # fmt: skip
     # Only one needs more than one message under way on a connection.
     tight = [name for name, row in found.items() if any(each["rule"] == "deadlock" for each in row["warnings"])]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
 MAX_BINS = 240
 MAX_BURSTS = 200
 COARSE_TICK_S = 0.5
-_STEPS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
+_HOUR_S = 3600.0
+_STEPS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, _HOUR_S)
 
 
 def timeline(trace: Trace) -> dict[str, Any] | None:
@@ -31,7 +33,8 @@ def timeline(trace: Trace) -> dict[str, Any] | None:
 
 
 def _bin_for(span: float) -> float:
-    return next((step for step in _STEPS if span / step <= MAX_BINS), _STEPS[-1])
+    # Beyond the steps (a damaged year, or a log of months) whole hours, as many as keep the number of bins bounded.
+    return next((step for step in _STEPS if span / step <= MAX_BINS), math.ceil(span / MAX_BINS / _HOUR_S) * _HOUR_S)
 
 
 def _from_events(frame: pl.DataFrame) -> dict[str, Any]:
