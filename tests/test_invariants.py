@@ -272,7 +272,9 @@ def test_a_damaged_year_does_not_stretch_the_timeline(tmp_path: Path) -> None:
     """Two times that lie centuries apart must not make millions of bins."""
     text = write_log(small_job(), "2.27", timestamps=True).text.decode()
     dates = re.findall(r"\d{4}-\d\d-\d\d", text)
-    (tmp_path / "a.log").write_text(text.replace(dates[-1], "2399-01-01").replace("2399-01-01", dates[-1], len(dates) // 2))
+    (tmp_path / "a.log").write_text(
+        text.replace(dates[-1], "2399-01-01").replace("2399-01-01", dates[-1], len(dates) // 2)
+    )
     timeline = summary_of(tmp_path / "a.log")["timeline"]
     assert timeline["bin_s"] > 3600
     assert all(len(series["bytes"]) <= 300 for series in timeline["series"])
