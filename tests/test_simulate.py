@@ -172,3 +172,62 @@ def test_first_answer_does_not_wait_for_frames() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stderr.strip() == "False"
+
+
+def test_a_simulated_run_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The measured trace and the simulated one are one data model: every verb for logs works on it."""
+    capture = tmp_path / "run"
+    fabric = ["--fabric", "dgx-h100:2", "--algorithm", "blueconnect", "-b", "64M", "--trace", str(capture)]
+    result = answer(capsys, "simulate", "all-reduce", *fabric)
+    summary = answer(capsys, "summary", str(capture))
+    operation = summary["operations"][0]
+    assert (operation["op"], operation["count"], operation["bytes"]) == ("all-reduce", 1, 64 << 20)
+    assert (
+        main(
+            [
+                "query",
+                "select sum(sent_bytes * multiplicity) as sent from events where kind = 'proxy'",
+                str(capture),
+                "--json",
+            ]
+        )
+        == 0
+    )
+    sent = json.loads(capsys.readouterr().out)["rows"][0]
+    assert sent in ([2 * 15 * (64 << 20)], {"sent": 2 * 15 * (64 << 20)})
+    assert main(["query", "select max(start_s + duration_s) as t from events", str(capture), "--json"]) == 0
+    last = json.loads(capsys.readouterr().out)["rows"][0]
+    time_s = last["t"] if isinstance(last, dict) else last[0]
+    assert time_s * 1e6 == pytest.approx(result["rows"][0]["time_us"], rel=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["msccl-xml", "mscclpp-json"])
+@pytest.mark.parametrize("algorithm", ["ring", "recursive-doubling", "blueconnect:factors=2x4"])
+def test_what_is_exported_verifies(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str, algorithm: str
+) -> None:
+    target = tmp_path / "program"
+    common = ["export", "all-reduce", "--fabric", "switch:8", "--algorithm", algorithm, "--to", kind, "-o", str(target)]
+    assert main(common) == 0
+    assert main(common) == EXIT_USAGE  # it exists
+    capsys.readouterr()
+    verdict = answer(capsys, "verify", str(target))
+    assert verdict["valid"]
+    assert (verdict["collective"], verdict["ranks"]) == ("all-reduce", 8)
+
+
+@pytest.mark.parametrize(
+    "kind", ["goal", "goal-binary", "nccl-tuner-csv", "ompi-rules", "ompi-rules-json", "mpich-json", "topology-json"]
+)
+def test_other_exports(tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str) -> None:
+    target = tmp_path / "file"
+    found = answer(capsys, "export", "all-reduce", "--fabric", "dgx-h100:2", "--to", kind, "-o", str(target))
+    assert found["files"] == [str(target)]
+    assert target.stat().st_size > 20
+
+
+def test_a_file_per_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = answer(
+        capsys, "export", "all-gather", "--fabric", "switch:4", "--to", "chakra", "-o", str(tmp_path / "run")
+    )
+    assert [Path(name).name for name in found["files"]] == [f"run.{rank}.et" for rank in range(4)]

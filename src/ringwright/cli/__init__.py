@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from cyclopts import App
 
 VERBS = {
-    "summary": "One screen: operations, sizes, communicators, traffic, findings.",
+    "summary": "One screen: operations, sizes, communicators, findings.",
     "report": "One self-contained HTML page.",
     "diff": "What changed between two runs.",
     "check": "A gate for CI: thresholds per operation and size class.",
     "convert": "Parquet, CSV or JSON lines; redacted on demand.",
     "query": "SQL over the tables.",
-    "simulate": "What a collective takes on a fabric, by each algorithm, with faults.",
+    "simulate": "How long a collective takes on a fabric, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",
     "library": "What a library would choose, size by size.",
     "calibrate": "Link numbers of a system from nccl-tests tables.",
     "systems": "Every algorithm and library, and what it has shown.",
+    "export": "Algorithms, rules and fabrics as files of other systems.",
     "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }
 STDIN = "<stdin>"

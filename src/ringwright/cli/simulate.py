@@ -12,8 +12,7 @@ from ringwright.cli import reading
 from ringwright.cli.fabrics import Machine, group
 from ringwright.cli.sizes import Sizes
 
-EVERYWHERE = Machine()
-FROM_1K = Sizes(begin="1K")
+EVERYWHERE, FROM_1K = Machine(), Sizes(begin="1K")
 
 
 def simulate(
@@ -27,6 +26,7 @@ def simulate(
     root: int = 0,
     dtype: str = "float32",
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    trace: Path | None = None,
     force: bool = False,
     json: bool = False,
 ) -> int:
@@ -48,18 +48,25 @@ def simulate(
         Element type.
     output
         Write one HTML page with the table, the steps and the links' load.
+    trace
+        Save the first algorithm's run at the largest size as a Trace.
     force
-        Overwrite the page.
+        Overwrite the page and the Trace.
     json
         Print one JSON object instead (schema ringwright.simulate/1).
     """
     from ringwright.studies import simulate as study
 
-    topology = machine.build()
+    topology, names = machine.build(), algorithm.split(",")
     question = study.Question(collective, topology, engine, alpha, group(machine.ranks, topology), dtype, root=root)
     wanted = sizes.listed()
     with reading.busy("simulating"):
-        result = study.sweep(question, algorithm.split(","), wanted)
+        result = study.sweep(question, names, wanted)
+    if trace:
+        from ringwright.studies.traced import trace as traced
+
+        first = study.detail(question, names[0], wanted[-1])
+        traced(first.program, topology, first.run).save(trace, force=force)
     if json:
         reading.print_json(result)
         return 0
@@ -67,6 +74,6 @@ def simulate(
 
     simulated.write(result, sys.stdout)
     if output:
-        details = [study.detail(question, name, wanted[-1]) for name in algorithm.split(",")]
+        details = [study.detail(question, name, wanted[-1]) for name in names]
         reading.write_page(output, simulated_page.page(result, details, reading.command_line()), force=force)
     return 0

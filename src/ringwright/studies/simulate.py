@@ -11,6 +11,7 @@ from ringwright.errors import InfeasibleError, UsageError
 from ringwright.studies.registry import algorithm
 
 if TYPE_CHECKING:
+    from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -180,6 +181,7 @@ class Detail:
     program: Program
     load: list[tuple[str, float, float]]
     path: str
+    run: Run
 
 
 def detail(question: Question, spelling: str, size_bytes: int) -> Detail:
@@ -189,7 +191,7 @@ def detail(question: Question, spelling: str, size_bytes: int) -> Detail:
     _, make, knobs = algorithm(spelling)
     program = make(question.collective(size_bytes), question.topology, **knobs)
     run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
-    return Detail(spelling, program, run.load(), run.path())
+    return Detail(spelling, program, run.load(), run.path(), run)
 
 
 def _choice(program: Program) -> str:

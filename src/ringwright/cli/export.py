@@ -1,0 +1,60 @@
+"""``ringwright export``: an algorithm as a file that other systems run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import reading
+from ringwright.cli.fabrics import Machine, group
+from ringwright.units import parse_size
+
+EVERYWHERE = Machine()
+
+
+def export(
+    collective: str,
+    *,
+    to: str,
+    output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    algorithm: str = "ring",
+    machine: Machine = EVERYWHERE,
+    size: Annotated[str, Parameter(name=["--size", "-b"])] = "1M",
+    root: int = 0,
+    force: bool = False,
+    json: bool = False,
+) -> int:
+    """Write a program for MSCCL, MSCCL++, LogGOPSim or ASTRA-sim, or a library's choices as its own rules.
+
+    Parameters
+    ----------
+    collective
+        all-reduce, all-gather, ...
+    to
+        msccl-xml, mscclpp-json, goal, goal-binary, chakra, chakra-collective; nccl-tuner-csv, ompi-rules, ompi-rules-json,
+        mpich-json; astra-network, topology-json.
+    output
+        The file; a folder for chakra, which has one file per rank.
+    algorithm
+        A system with its knobs, such as blueconnect:factors=8x2, or a library for its rules.
+    size
+        Bytes, the size column of nccl-tests.
+    root
+        Place of the root in the group.
+    force
+        Overwrite the output.
+    json
+        Print what was written as one JSON object (schema ringwright.export/1).
+    """
+    from ringwright.studies import export as study
+
+    topology = machine.build()
+    files = study.export(to, collective, topology, algorithm, parse_size(size), group(machine.ranks, topology), root)
+    written = study.write(files, output, force=force)
+    if json:
+        reading.print_json({"schema": "ringwright.export/1", "to": to, "files": [str(path) for path in written]})
+    else:
+        print(f"wrote {written[0]}" + (f" and {len(written) - 1} more" if len(written) > 1 else ""))
+    return 0
