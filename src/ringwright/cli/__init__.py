@@ -24,6 +24,7 @@ VERBS = {
     "library": "What a library would choose, size by size.",
     "calibrate": "Link numbers of a system from nccl-tests tables.",
     "systems": "Every algorithm and library, and what it has shown.",
+    "reproduce": "Is the paper right? Its claim beside what we measure.",
     "export": "Algorithms, rules and fabrics as files of other systems.",
     "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }

@@ -23,9 +23,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
                 format_count(system["conformance"]["passed"]),
                 format_count(system["conformance"]["declined"]),
                 system["conformance"].get("failed", 0) or "",
-                system["figure"].rstrip(".")[:90],
+                system["reproduced"] or system["figure"].rstrip(".")[:60],
             ]
             for system in mine
         ]
-        columns = ["slug", "lines", "passed", "declined", "failed", "the paper's figure"]
-        layout.table(out, columns, rows, left=("slug", "the paper's figure"))
+        columns = ["slug", "lines", "passed", "declined", "failed", "figure"]
+        layout.table(out, columns, rows, left=("slug", "figure"))

@@ -7,7 +7,7 @@ from importlib.resources import files
 from typing import Any
 
 from ringwright.errors import UsageError
-from ringwright.studies import registry
+from ringwright.studies import registry, reproduce
 
 SCHEMA = "ringwright.systems/1"
 RECORD = "conformance.json"  # written by scripts/conformance
@@ -20,6 +20,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
         known = sorted({name for system in registry.systems() for name in (system.family, system.kind)})
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
     shown = _run(chosen, seed) if check else recorded()
+    reproduced = reproduce.recorded()
     nothing = {"passed": 0, "declined": 0, "failed": 0}
     return {
         "schema": SCHEMA,
@@ -32,6 +33,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
                 "lines": system.lines,
                 "conformance": shown.get(system.slug, nothing),
                 "figure": system.headings.get("Figure", ""),
+                "reproduced": reproduced.get(system.slug, ""),
             }
             for system in chosen
         ],
