@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import shorten
 from typing import Any, TextIO
 
 from ringwright.reports import layout
@@ -23,9 +24,16 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
                 format_count(system["conformance"]["passed"]),
                 format_count(system["conformance"]["declined"]),
                 system["conformance"].get("failed", 0) or "",
-                system["reproduced"] or system["figure"].rstrip(".")[:60],
+                system["reproduced"] or _claimed(system["figure"]),
             ]
             for system in mine
         ]
         columns = ["slug", "lines", "passed", "declined", "failed", "figure"]
         layout.table(out, columns, rows, left=("slug", "figure"))
+
+
+def _claimed(figure: str) -> str:
+    """Return the paper's figure, short; nothing where it claims none."""
+    return (
+        "" if figure.lower().startswith("none") else "claimed: " + shorten(figure.rstrip("."), 60, placeholder=" ...")
+    )

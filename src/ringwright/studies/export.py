@@ -88,7 +88,8 @@ def _chakra_collective(program: Program) -> list[bytes]:
 def _tuner(question: Question, spelling: str) -> bytes:
     """NCCL's own choices on this fabric, as rules of its example tuner: a start for rules of one's own."""
     from ringwright.algorithms.hosts import by_host
-    from ringwright.algorithms.libraries.nccl_2_4 import NEWEST, system_of
+    from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
+    from ringwright.algorithms.libraries.nccl_2_4.system import system_of
     from ringwright.costs.nccl import rules_from_choices, sweep
     from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv
 
