@@ -94,6 +94,7 @@ def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
             busy = f"{found['bottleneck'] or 'no link'} busy {100 * found['utilisation']:.0f} %"
             waiting = f", waiting {100 * found['waited']:.0f} %" if found["waited"] >= 0.005 else ""
             layout.line(out, f"{format_size(found['size_bytes'])}: {how}; {busy}{waiting}", indent=4)
+        layout.line(out, f"why: {mine[-1]['why']}", indent=4)
 
 
 def time(time_us: float) -> str:

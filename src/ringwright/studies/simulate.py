@@ -41,6 +41,7 @@ class Row:
     utilisation: float
     waited: float
     folded: bool
+    why: str  # what the critical path spent its time on
     worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
     worst_start_s: float | None = None
 
@@ -142,7 +143,7 @@ def measure(question: Question, program: Program, name: str, floors: Floors) -> 
     row = Row(
         name, run.engine, collective.p, collective.size_bytes, time_s * 1e6, algbw, algbw * collective.bus_factor,
         without * 1e6, None if within is None else within * 1e6, run.events, program.cost.messages,
-        _choice(program), run.bottleneck, run.utilisation, run.waited, run.folded, *_worst(question, program, time_s),
+        _choice(program), run.bottleneck, run.utilisation, run.waited, run.folded, run.path(), *_worst(question, program, time_s),
     )  # fmt: skip
     return row, run.left_out
 
