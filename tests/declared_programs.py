@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ringwright import interpreter
+from ringwright.lanes import Lanes
 from ringwright.program import Program
 from ringwright.sources.programs import verify_file
 
@@ -38,8 +39,8 @@ def assert_result(program: Program) -> None:
 
 def assert_same_lanes(one: Program, other: Program) -> None:
     """Both programs have the same thread blocks, instructions, buffers and attributes."""
-    assert one.lanes is not None
-    assert other.lanes is not None
+    assert isinstance(one.lanes, Lanes)
+    assert isinstance(other.lanes, Lanes)
     assert dict(one.lanes.attributes) == dict(other.lanes.attributes)
     for table in ("blocks", "code"):
         for field in dataclasses.fields(getattr(one.lanes, table)):

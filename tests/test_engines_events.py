@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import Collective
-from ringwright.engines import events, flat, flows, loops
+from ringwright.engines import event_loop, events, flat, flows, loops
 from ringwright.engines.hazards import hazards
 from ringwright.engines.machine import ALPHAS, machine
 from ringwright.errors import DeclinedError, InfeasibleError
@@ -38,7 +38,7 @@ def test_native_agrees_with_its_twin(seed: int, alpha: str) -> None:
     p = int(rng.integers(2, 9))
     made = machine(cases.random_fabric(rng, p), alpha)
     laid = flat.flatten(cases.random_program(rng, p), made)
-    for ours, theirs in zip(loops.events(laid, made), events.simulate_events(laid, made), strict=True):
+    for ours, theirs in zip(loops.events(laid, made), event_loop.simulate_events(laid, made), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import Collective
-from ringwright.engines import events, flat, flows, loops
+from ringwright.engines import events, flat, flow_loop, flows, loops
 from ringwright.engines.fairness import UNIT, fair_rates
 from ringwright.engines.machine import machine
 from ringwright.errors import InfeasibleError
@@ -64,7 +64,7 @@ def test_native_agrees_with_its_twin(seed: int) -> None:
     p = int(rng.integers(2, 9))
     made = machine(cases.random_fabric(rng, p))
     laid = flat.flatten(cases.random_program(rng, p, multicast=False), made)
-    for ours, theirs in zip(loops.flows(laid, made), flows.simulate_flows(laid, made), strict=True):
+    for ours, theirs in zip(loops.flows(laid, made), flow_loop.simulate_flows(laid, made), strict=True):
         np.testing.assert_array_equal(ours, theirs)
 
 

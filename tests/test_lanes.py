@@ -17,6 +17,7 @@ from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
 from ringwright.errors import ProgramError
 from ringwright.exports.threadblocks import schedule
+from ringwright.lanes import Lanes
 from ringwright.lanes.timing import message_numbers
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 from ringwright.sources.programs import read_program
@@ -50,7 +51,7 @@ def spread(kind: str, p: int, parts: int) -> Program:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_messages_are_numbered_as_engines_number_them(name: str) -> None:
     program = read_program(real(name))
-    assert program.lanes is not None
+    assert isinstance(program.lanes, Lanes)
     pieces = flat.gather(program)
     moves = program.lanes.moves
     owner, count = message_numbers(moves, program.n_nodes)
@@ -97,7 +98,7 @@ def test_any_spread_can_be_scheduled_and_is_right(p: int, parts: int, kind: str,
 
 def test_a_group_of_one_is_scheduled_as_nothing() -> None:
     declared = schedule(nothing("ring", Collective("all-reduce", range(1), 64)))
-    assert declared.lanes is not None
+    assert isinstance(declared.lanes, Lanes)
     assert len(declared.lanes.code) == 0
     assert not validity.check(declared)
     assert_result(declared)

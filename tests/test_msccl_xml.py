@@ -32,7 +32,7 @@ from ringwright.collective import Collective
 from ringwright.errors import InputError, ProgramError, UsageError
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.places import CARRIED
-from ringwright.lanes import Kind
+from ringwright.lanes import Kind, Lanes
 from ringwright.program import Block, Cost, Op, Program, Step, cut, explicit, turn
 from ringwright.sources.msccl_xml import check_windows, read_msccl_xml
 from ringwright.sources.programs import read_program, sniff, verify_file
@@ -67,7 +67,7 @@ def test_what_real_files_are() -> None:
     tight = [name for name, row in found.items() if any(each["rule"] == "deadlock" for each in row["warnings"])]
     assert tight == ["azure-ndv4-ag-32m-1g"]
     program = read_program(real("real/msccl-xml/azure-ndv4-ap2ll.xml"))
-    assert program.lanes is not None
+    assert isinstance(program.lanes, Lanes)
     assert (program.lanes.code.kind == Kind.NOP).sum() == 1328
     assert program.collective.size_bytes == 33280  # the first multiple of 128 chunks of 4 B from 32769 B on
 

@@ -13,14 +13,12 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ringwright.collective import Collective, split
 
 if TYPE_CHECKING:
     import numpy as np
-
-    from ringwright.lanes import Lanes
 
 Digit = tuple[int, int, int, int]  # slope, offset, modulus, weight
 
@@ -256,6 +254,14 @@ class Stream:
     fallback: int | None = None  # node that finishes what this one could not
 
 
+class Declared(Protocol):
+    """A declared order, as far as those need it who only time its messages (the rest of it: ``lanes.Lanes``)."""
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray, int]:
+        """Return (before, after, joins): which message waits for which; joins are numbered behind the messages."""
+        ...
+
+
 @dataclass(frozen=True)
 class Program:
     """One collective, done one way. ``steps()`` makes the steps anew at each call; they are never all in memory."""
@@ -268,7 +274,7 @@ class Program:
     cost: Cost
     aggregators: tuple[int, ...] = ()  # topology nodes behind p, p+1, ...
     streams: tuple[Stream, ...] = ()
-    lanes: Lanes | None = field(default=None, repr=False)  # declared order; None: order follows from the data
+    lanes: Declared | None = field(default=None, repr=False)  # declared order; None: order follows from the data
     protocol: str = ""
     channels: int = 1
     wire_factor: float = 1.0  # bytes on the wire per byte of data, where the protocol carries flags

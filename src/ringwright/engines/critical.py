@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.flat import Flat
     from ringwright.engines.machine import Machine
-    from ringwright.engines.result import Run
+    from ringwright.engines.messages import Flat
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class Path:
         )
 
 
-def critical(flat: Flat, machine: Machine, run: Run) -> Path:
+def critical(flat: Flat, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray) -> Path:
     """Follow the last message back: each time to the one whose end it waited for."""
     import numpy as np
 
@@ -55,7 +54,7 @@ def critical(flat: Flat, machine: Machine, run: Run) -> Path:
     order = np.argsort(flat.nexts, kind="stable")
     starts = np.searchsorted(flat.nexts[order], np.arange(len(flat.waits) + 1))
     before = owner[order]
-    chain = [int(np.argmax(run.end_ps))]
+    chain = [int(np.argmax(end_ps))]
     forks = dict(zip(flat.branches.child.tolist(), flat.branches.parent.tolist(), strict=True)) if flat.branches else {}
 
     def stem(message: int) -> int:
@@ -67,8 +66,8 @@ def critical(flat: Flat, machine: Machine, run: Run) -> Path:
         behind = _messages_behind(stem(chain[-1]), before, starts, n)
         if not behind:
             break
-        chain.append(max(behind, key=lambda message: int(run.end_ps[message])))
-    return _account(flat, machine, run, chain[::-1])
+        chain.append(max(behind, key=lambda message: int(end_ps[message])))
+    return _account(flat, machine, start_ps, end_ps, chain[::-1])
 
 
 def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: int) -> list[int]:
@@ -82,12 +81,12 @@ def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: in
     return found
 
 
-def _account(flat: Flat, machine: Machine, run: Run, chain: list[int]) -> Path:
+def _account(flat: Flat, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray, chain: list[int]) -> Path:
     moving: dict[str, int] = {}
     waiting: dict[str, int] = {}
     software, clock = 0, 0
     for message in chain:
-        start, end, delay = int(run.start_ps[message]), int(run.end_ps[message]), int(flat.delay[message])
+        start, end, delay = int(start_ps[message]), int(end_ps[message]), int(flat.delay[message])
         hops = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
         software += delay
         stood = max(0, start - clock - delay)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.engines.mesh import turning
 from ringwright.engines.patterns import Pattern, read
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Op
@@ -55,6 +54,20 @@ class Family:
     def channel(self) -> int:
         """Channel of the messages; copies within a rank have one of their own."""
         return -1 if self.block.op is Op.COPY else self.block.channel
+
+
+def turning(family: Family) -> dict[int, tuple[int, int]]:
+    """Return which axes of a block run over a digit (weight, size) of the source rank and of the target alike."""
+    found = {}
+    for axis, count in enumerate(family.block.shape):
+        ends = [[index.parts[number] for number in index.on(axis)] for index in (family.src, family.dst)]
+        if count == 1 or any(len(parts) != 1 for parts in ends):
+            continue
+        here, there = ends[0][0], ends[1][0]
+        one_by_one = here.slope % here.modulus == 1 and there.slope % there.modulus == 1
+        if one_by_one and here.modulus == there.modulus == count and here.weight == there.weight > 0:
+            found[axis] = (here.weight, count)
+    return found
 
 
 def collect(program: Program) -> list[Family]:

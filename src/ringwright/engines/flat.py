@@ -6,11 +6,11 @@ Pieces of one step with the same source, target and channel are one message. The
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
 from ringwright.engines.hazards import Edges
+from ringwright.engines.messages import Flat, Pieces
 from ringwright.engines.multicast import branched
 from ringwright.errors import InfeasibleError
 from ringwright.program import ADDING, Op
@@ -20,58 +20,9 @@ if TYPE_CHECKING:
 
     from ringwright.engines.hazards import Order
     from ringwright.engines.machine import Machine
-    from ringwright.engines.multicast import Branches
     from ringwright.program import Program, Step
 
 MOST_PIECES = 60_000_000
-
-
-@dataclass(frozen=True)
-class Flat:
-    """Messages 0..m-1 in program order, then joins (no way, no bytes) that only gather dependencies.
-
-    ``hop_starts`` (m+1) cuts ``hops``, the resources of each message in order; ``next_starts`` (n+1) cuts ``nexts``, who waits
-    for it; ``waits`` counts what each waits for. ``delay`` is the software cost in ps before the first hop.
-    """
-
-    src: np.ndarray  # topology nodes
-    dst: np.ndarray
-    size_bytes: np.ndarray
-    adds: np.ndarray
-    step: np.ndarray
-    hop_starts: np.ndarray
-    hops: np.ndarray
-    next_starts: np.ndarray
-    nexts: np.ndarray
-    waits: np.ndarray
-    delay: np.ndarray
-    weight: np.ndarray | None = None  # how many equal messages each stands for, where folded
-    branches: Branches | None = None  # where multicasts fork
-
-    @property
-    def n_messages(self) -> int:
-        """Messages, joins not counted."""
-        return len(self.src)
-
-    @property
-    def n_hops(self) -> int:
-        """Events that an event engine handles."""
-        return len(self.hops)
-
-
-@dataclass(frozen=True)
-class Pieces:
-    """All pieces of a program: the message each belongs to, and the slots it reads and writes (spans unfolded)."""
-
-    message: np.ndarray
-    step: np.ndarray  # of each message
-    src: np.ndarray  # program nodes, of each message
-    dst: np.ndarray
-    size_bytes: np.ndarray
-    adds: np.ndarray
-    reads: np.ndarray  # node * slots + slot, of each piece
-    writes: np.ndarray
-    stream: np.ndarray | None = None  # of each message: equal numbers are one multicast, -1 none
 
 
 def flatten(program: Program, machine: Machine) -> Flat:

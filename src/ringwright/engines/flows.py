@@ -1,32 +1,22 @@
-"""The flow engine: messages are fluids that share every resource of their way max-min fair.
-
-A message starts to flow when what it waits for has arrived and its software cost is paid, flows over all resources of its
-way at once, and has arrived one latency of the way after its last byte left. Messages with the same way are one class with
-one rate. At each instant at which something changes, rates are found anew, but only where the change can be felt: among the
-classes connected to it by shared resources that are not slower than whatever began or ended. (Filling up reaches slower
-ones first and finds them as before.) ``native`` has a compiled twin with the same results to the picosecond.
+"""The flow engine: messages are fluids that share every resource of their way max-min fair (see ``flow_loop``).
 
 Left out: packets, congestion control and its slow convergence, buffers, order within a link.
 """
 
 from __future__ import annotations
 
-import heapq
-import math
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.events import Paces, report_stuck
-from ringwright.engines.fairness import UNIT, capacity, fair_rates
+from ringwright.engines import loops
+from ringwright.engines.events import report_stuck
+from ringwright.engines.flow_loop import simulate_flows
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from ringwright.engines.flat import Flat
     from ringwright.engines.machine import Machine
+    from ringwright.engines.messages import Flat
 
 LEFT_OUT = (
     "packets and how congestion control converges",
@@ -34,15 +24,10 @@ LEFT_OUT = (
     "store and forward at adders",
     "memory copies within a rank",
 )
-SLACK = 1e-3  # ps: rates are rounded down, and a message is not late for that
-_HIGH = 1 << 62
-CHANGE, DRAINED, START, ARRIVAL = range(4)  # at one instant, in this order
 
 
 def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
-    from ringwright.engines import loops
-
     if flat.branches is not None:
         raise DeclinedError("a multicast shares links: the flow engine copies nothing on the way")
     simulate = loops.flows if native else simulate_flows
@@ -52,194 +37,3 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
         report_stuck(flat, machine, end)
     left_out = (*LEFT_OUT, "that links are busy during their latency") if machine.holds_latency else LEFT_OUT
     return Run(start[:n], end[:n], int(end[:n].max(initial=0)), 2 * n, "flows", left_out)
-
-
-def simulate_flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end of every message and join, int64 ps; what can never end has FOREVER."""
-    import numpy as np
-
-    loop = _Loop(flat, machine)
-    loop.run()
-    return np.array(loop.start, np.int64), np.array(loop.end, np.int64)
-
-
-def classes(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the class of each message, and the ways of the classes as (starts, resources)."""
-    import numpy as np
-
-    nodes = int(max(flat.src.max(initial=0), flat.dst.max(initial=0))) + 1
-    _, first, owner = np.unique((flat.src * nodes + flat.dst) * 2 + flat.adds, return_index=True, return_inverse=True)
-    lengths = np.diff(flat.hop_starts)[first]
-    starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
-    inner = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-    ways = flat.hops[np.repeat(flat.hop_starts[first], lengths) + inner]
-    return owner.astype(np.int32), starts, ways.astype(np.int32)
-
-
-class _Class:
-    """Messages with one way: ``served`` bytes each since the class was last empty, as of time ``at``."""
-
-    def __init__(self, way: list[int]) -> None:
-        self.way = way
-        self.targets: list[tuple[float, int]] = []  # heap of (value of `served` at which it is done, message)
-        self.served, self.rate, self.at, self.due = 0.0, 0, 0, FOREVER
-        self.is_new = False  # has flows, but no rate yet
-
-    def advance(self, now: int) -> None:
-        self.served += self.rate / UNIT * (now - self.at)
-        self.at = now
-
-    def plan(self) -> int:
-        """Return when the next of its messages is done, FOREVER where none moves."""
-        if not self.targets or not self.rate:
-            return FOREVER
-        wait = math.ceil(max((self.targets[0][0] - self.served) / (self.rate / UNIT) - SLACK, 0.0))
-        return self.at + wait if wait < FOREVER else FOREVER
-
-
-class _Loop:
-    def __init__(self, flat: Flat, machine: Machine) -> None:
-        n = len(flat.waits)
-        owner, starts, resources = classes(flat)
-        self.owner: list[int] = owner.tolist()
-        bounds, ways = starts.tolist(), resources.tolist()
-        self.classes = [_Class(ways[a:b]) for a, b in pairwise(bounds)]
-        self.paces = Paces(machine)
-        self.users: list[dict[int, None]] = [{} for _ in range(machine.n)]  # ordered sets
-        self.capacity = [capacity(pace) for pace in machine.pace.tolist()]
-        self.load, self.flows = [0] * machine.n, [0] * machine.n  # rates and number of flows on each resource
-        self.floor = _HIGH  # rates below are not touched by what happens at this instant
-        self.changes = machine.changes
-        self.size: list[int] = flat.size_bytes.tolist()
-        self.delay: list[int] = flat.delay.tolist()
-        self.nexts, self.next_starts = flat.nexts.tolist(), flat.next_starts.tolist()
-        self.waits: list[int] = flat.waits.tolist()
-        self.messages = flat.n_messages
-        self.ready, self.start, self.end = [0] * n, [FOREVER] * n, [FOREVER] * n
-        self.queue = [(time, CHANGE, number) for number, (_, time, _) in enumerate(self.changes)]
-        heapq.heapify(self.queue)
-        self.touched: dict[int, None] = {}  # resources, an ordered set
-
-    def run(self) -> None:
-        for message in [number for number, count in enumerate(self.waits) if not count]:
-            self._release(message, 0)
-        while self.queue:
-            now = self.queue[0][0]
-            while self.queue and self.queue[0][0] == now:
-                _, kind, number = heapq.heappop(self.queue)
-                (self._change, self._drained, self._begin, self._arrive)[kind](number, now)
-            self._solve(now)
-
-    def _release(self, message: int, now: int) -> None:
-        if message >= self.messages:
-            self.start[message] = now
-            self._arrive(message, now)
-        else:
-            heapq.heappush(self.queue, (now + self.delay[message], START, message))
-
-    def _begin(self, message: int, now: int) -> None:
-        self.start[message] = now
-        number = self.owner[message]
-        each = self.classes[number]
-        if not self.size[message] or not each.way:
-            heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
-            return
-        if each.targets:
-            each.advance(now)
-        else:
-            each.served, each.rate, each.at, each.is_new = 0.0, 0, now, True
-        heapq.heappush(each.targets, (each.served + self.size[message], message))
-        for resource in each.way:
-            self.users[resource][number] = None
-            self.load[resource] += each.rate
-            self.flows[resource] += 1
-        self._lower(min(self.capacity[resource] // self.flows[resource] for resource in each.way))
-        self.touched.update(dict.fromkeys(each.way))
-
-    def _drained(self, number: int, now: int) -> None:
-        each = self.classes[number]
-        if each.due != now:
-            return  # planned before its rate changed
-        each.advance(now)
-        each.due = FOREVER
-        self._lower(each.rate)
-        reached = max(each.served, each.targets[0][0])
-        while each.targets and each.targets[0][0] <= reached:
-            _, message = heapq.heappop(each.targets)
-            heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
-            for resource in each.way:
-                self.load[resource] -= each.rate
-                self.flows[resource] -= 1
-        if not each.targets:
-            for resource in each.way:
-                self.users[resource].pop(number, None)
-        self.touched.update(dict.fromkeys(each.way))
-
-    def _delay(self, number: int, now: int) -> int:
-        """Return the latency of the way, for a message whose last byte leaves now."""
-        return sum(self.paces.latency(resource, now) for resource in self.classes[number].way)
-
-    def _lower(self, rate: int) -> None:
-        self.floor = min(self.floor, rate - (rate >> 28))  # levels within rounding of it count as touched
-
-    def _arrive(self, message: int, now: int) -> None:
-        self.end[message] = now
-        for follower in self.nexts[self.next_starts[message] : self.next_starts[message + 1]]:
-            self.ready[follower] = max(self.ready[follower], now)
-            self.waits[follower] -= 1
-            if not self.waits[follower]:
-                self._release(follower, self.ready[follower])
-
-    def _change(self, number: int, now: int) -> None:
-        del now
-        resource, _, pace = self.changes[number]
-        before, self.capacity[resource] = self.capacity[resource], capacity(pace)
-        self._lower(min(before, self.capacity[resource]) // max(self.flows[resource], 1))
-        self.touched[resource] = None
-
-    def _solve(self, now: int) -> None:
-        """Find new rates for all classes that a change can reach, one connected part at a time."""
-        while self.touched:
-            part = self._connected(self.touched.popitem()[0])
-            if not part:
-                continue
-            free: dict[int, int] = {}
-            for number in part:
-                each = self.classes[number]
-                each.advance(now)
-                for resource in each.way:
-                    free.setdefault(resource, self.capacity[resource] - self.load[resource])
-                    free[resource] += each.rate * len(each.targets)
-            ways = {number: self.classes[number].way for number in part}
-            counts = {number: len(self.classes[number].targets) for number in part}
-            for number, rate in fair_rates(ways, counts, free).items():
-                self._set_rate(number, rate)
-        self.floor = _HIGH
-
-    def _set_rate(self, number: int, rate: int) -> None:
-        each = self.classes[number]
-        for resource in each.way:
-            self.load[resource] += (rate - each.rate) * len(each.targets)
-        each.rate, each.is_new = rate, False
-        due = each.plan()
-        if due != each.due:
-            each.due = due
-            if due < FOREVER:
-                heapq.heappush(self.queue, (due, DRAINED, number))
-
-    def _connected(self, resource: int) -> list[int]:
-        """Return the classes that share resources with that one, directly or through others."""
-        found: dict[int, None] = {}
-        seen = {resource: None}
-        front = [resource]
-        while front:
-            here = front.pop()
-            self.touched.pop(here, None)
-            for number in self.users[here]:
-                each = self.classes[number]
-                if number not in found and (each.is_new or each.rate >= self.floor):
-                    found[number] = None
-                    fresh = [resource for resource in each.way if resource not in seen]
-                    seen.update(dict.fromkeys(fresh))
-                    front += fresh
-        return list(found)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
 from ringwright.engines.families import Family, collect
-from ringwright.engines.flat import Flat, Pieces, assemble, places
+from ringwright.engines.flat import assemble, places
 from ringwright.engines.mesh import Mesh, View, candidates, mesh, rank_digits
+from ringwright.engines.messages import Flat, Pieces
 from ringwright.engines.orbits import Orbits
 from ringwright.engines.refine import refine
 from ringwright.engines.slots import Starts, require_equal_bytes

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.engines.events import simulate_events
+from ringwright.engines.event_loop import simulate_events
+from ringwright.engines.flow_loop import classes, simulate_flows
 from ringwright.engines.hazards import Order, hazards
 from ringwright.native import engine
 
@@ -13,12 +14,12 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.flat import Flat, Pieces
     from ringwright.engines.machine import Machine
+    from ringwright.engines.messages import Flat, Pieces
 
 
 def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end of every message and join (see events.simulate_events)."""
+    """Return start and end of every message and join (see event_loop.simulate_events)."""
     if engine is None:
         return simulate_events(flat, machine)
     start, end = engine.events(*_way(flat), *_forks(flat), *_resources(machine))
@@ -26,9 +27,7 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
 
 
 def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end of every message and join (see flows.simulate_flows)."""
-    from ringwright.engines.flows import classes, simulate_flows
-
+    """Return start and end of every message and join (see flow_loop.simulate_flows)."""
     if engine is None:
         return simulate_flows(flat, machine)
     start, end = engine.flows(*_way(flat), *_resources(machine), *classes(flat))

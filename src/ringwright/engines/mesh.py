@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
+from ringwright.engines.families import turning
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
@@ -60,20 +61,6 @@ def rank_digits(families: Sequence[Family]) -> list[Axis]:
     if not axes:
         raise DeclinedError("no step is the same for all ranks")
     return axes
-
-
-def turning(family: Family) -> dict[int, tuple[int, int]]:
-    """Return which axes of a block run over a digit (weight, size) of the source rank and of the target alike."""
-    found = {}
-    for axis, count in enumerate(family.block.shape):
-        ends = [[index.parts[number] for number in index.on(axis)] for index in (family.src, family.dst)]
-        if count == 1 or any(len(parts) != 1 for parts in ends):
-            continue
-        here, there = ends[0][0], ends[1][0]
-        one_by_one = here.slope % here.modulus == 1 and there.slope % there.modulus == 1
-        if one_by_one and here.modulus == there.modulus == count and here.weight == there.weight > 0:
-            found[axis] = (here.weight, count)
-    return found
 
 
 def candidates(axes: Sequence[Axis], topology: Topology, most: int = 64) -> Iterator[list[Axis]]:

@@ -7,24 +7,16 @@ fork. The stem waits for whatever any of its branches waits for.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from ringwright.engines.messages import Branches
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.flat import Flat
-
-
-@dataclass(frozen=True)
-class Branches:
-    """Message ``child[i]`` leaves ``parent[i]`` behind that one's hop number ``hop[i]``; sorted by parent, then child."""
-
-    parent: np.ndarray
-    hop: np.ndarray
-    child: np.ndarray
+    from ringwright.engines.messages import Flat
 
 
 def branched(flat: Flat, stream: np.ndarray) -> Flat:

@@ -13,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.engines.events import LEFT_OUT, Paces
+from ringwright.engines.event_loop import Paces
+from ringwright.engines.events import LEFT_OUT
 from ringwright.engines.flat import delays, on_the_wire, places, step_pieces, ways
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run

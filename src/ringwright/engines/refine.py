@@ -12,8 +12,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.families import Family
-from ringwright.engines.mesh import turning
+from ringwright.engines.families import Family, turning
 from ringwright.engines.patterns import Part, Pattern
 
 if TYPE_CHECKING:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.engines.critical import Path, critical
+
 if TYPE_CHECKING:
-    from ringwright.engines.critical import Path
-    from ringwright.engines.flat import Flat
     from ringwright.engines.machine import Machine
+    from ringwright.engines.messages import Flat
 
 _NONE = np.zeros(0, np.int64)
 
@@ -83,11 +84,9 @@ class Run:
 
     @cached_property
     def _critical(self) -> Path | None:
-        from ringwright.engines.critical import critical
-
         if self.flat is None or self.machine is None:
             return None
-        return critical(self.flat, self.machine, self)
+        return critical(self.flat, self.machine, self.start_ps, self.end_ps)
 
     def with_loads(self, machine: Machine, carried: np.ndarray) -> Run:
         """Return the run with what each resource of the whole machine carried."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from ringwright.errors import ProgramError, UsageError
 from ringwright.exports.threadblocks import schedule
+from ringwright.lanes import Lanes
 from ringwright.lanes.msccl import (
     DIALECT,
     MOST_CHANNELS,
@@ -23,7 +24,7 @@ from ringwright.lanes.msccl import (
     MOST_THREADBLOCKS,
     TYPES,
 )
-from ringwright.lanes.table import LETTERS, Kind, Lanes
+from ringwright.lanes.table import LETTERS, Kind
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -56,7 +57,7 @@ def msccl_xml(
     if program.lanes is None:
         program = schedule(program, in_place=in_place, protocol=protocol, limits=check_limits)
     lanes = program.lanes
-    if lanes is None or lanes.groups or int(lanes.code.kind.max(initial=0)) > max(TYPES.values()):
+    if not isinstance(lanes, Lanes) or lanes.groups or int(lanes.code.kind.max(initial=0)) > max(TYPES.values()):
         raise ProgramError(f"{program.name} writes at its peers by itself, which MSCCL XML has no steps for")
     check_limits(program.name, lanes)
     if lanes.dialect == DIALECT:

@@ -19,8 +19,9 @@ import numpy as np
 from ringwright.errors import ProgramError
 from ringwright.exports.mscclpp_switch import switch_gpu, switch_operations
 from ringwright.exports.threadblocks import schedule
+from ringwright.lanes import Lanes
 from ringwright.lanes.mscclpp import DIALECT
-from ringwright.lanes.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Kind, Lanes
+from ringwright.lanes.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Kind
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -39,7 +40,7 @@ def mscclpp_json(program: Program, *, window: tuple[int, int] = (0, 2**64 - 1), 
     ``window`` holds the least and the largest size of a call in bytes, both included.
     """
     lanes = program.lanes
-    if lanes is not None and lanes.dialect == DIALECT:
+    if isinstance(lanes, Lanes) and lanes.dialect == DIALECT:
         return _text(lanes.attributes["plan"])
     if lanes is None and program.aggregators and program.collective.op in _COLLECTIVES:
         return _text(_switched(program, window, in_place=in_place is not False))
@@ -47,7 +48,7 @@ def mscclpp_json(program: Program, *, window: tuple[int, int] = (0, 2**64 - 1), 
         program = schedule(program, in_place=in_place)
         lanes = program.lanes
     known = program.knobs.get("coll", "allreduce") in (*_COLLECTIVES.values(), "reduce_scatter")
-    if lanes is None or lanes.groups or not known or program.collective.op not in _COLLECTIVES:
+    if not isinstance(lanes, Lanes) or lanes.groups or not known or program.collective.op not in _COLLECTIVES:
         raise ProgramError(f"{program.name} is no collective of thread blocks that an MSCCL++ plan can hold")
     return _text(_Writer(program, lanes).plan(window))
 

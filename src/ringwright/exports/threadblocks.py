@@ -44,7 +44,7 @@ def schedule(
     sizes = buffer_sizes(program, homes, in_place=in_place)
     for paired, fused in ((True, True), (True, False), (False, False)):
         lanes = _Scheduler(program, items, sizes, DEPTH[protocol], in_place).lanes(paired=paired, fused=fused)
-        if not (waves(lanes, lanes.depth) == STUCK).any():
+        if not (waves(lanes, lanes.order, lanes.depth) == STUCK).any():
             break
     else:
         raise ProgramError(f"{program.name} needs more than {DEPTH[protocol]} messages under way on a connection")

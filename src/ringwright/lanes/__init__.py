@@ -10,8 +10,9 @@ ordered by signals and semaphores.
 from __future__ import annotations
 
 from ringwright.lanes.buffers import Arrangement, arrange
+from ringwright.lanes.lanes import Lanes
 from ringwright.lanes.order import Fault, Order
 from ringwright.lanes.program import declared
-from ringwright.lanes.table import LETTERS, Blocks, Code, Kind, Lanes
+from ringwright.lanes.table import LETTERS, Blocks, Code, Kind
 
 __all__ = ["LETTERS", "Arrangement", "Blocks", "Code", "Fault", "Kind", "Lanes", "Order", "arrange", "declared"]

@@ -18,7 +18,8 @@ from ringwright.lanes.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, SENDS, SWIT
 from ringwright.program import Block, Op, Step
 
 if TYPE_CHECKING:
-    from ringwright.lanes.table import Lanes
+    from ringwright.lanes.order import Order
+    from ringwright.lanes.table import Tables
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,10 @@ class Moves:
         )  # fmt: skip
 
 
-def find_moves(lanes: Lanes) -> Moves:
+def find_moves(lanes: Tables, order: Order) -> Moves:
     """Return the moves of all instructions that can run."""
-    wave = waves(lanes, lanes.depth)
-    received, sent, behind = _fifo_slots(lanes)
+    wave = waves(lanes, order, lanes.depth)
+    received, sent, behind = _fifo_slots(lanes, order)
     parts = [*_received(lanes, received), *_sent(lanes, received, sent), *_local(lanes), *_switched(lanes)]
     rows = np.concatenate([np.stack(np.broadcast_arrays(*part)) for part in parts], axis=1)
     rows = rows[:, (wave[rows[0]] != STUCK) & (rows[7] > 0)]
@@ -78,12 +79,12 @@ def find_moves(lanes: Lanes) -> Moves:
     )  # fmt: skip
 
 
-def _fifo_slots(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, int]:
+def _fifo_slots(lanes: Tables, order: Order) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the FIFO slot that each instruction receives from and sends to (at the target), and where the last one ends.
 
     A connection has room for as many messages as it ever holds; message k takes place k modulo that.
     """
-    order, code, blocks = lanes.order, lanes.code, lanes.blocks
+    code, blocks = lanes.code, lanes.blocks
     received, sent = np.full((2, len(code)), -1, np.int64)
     if not len(order.sends):
         return received, sent, lanes.own_slots
@@ -106,7 +107,7 @@ def _fifo_slots(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, int]:
 Part = tuple[np.ndarray, ...]  # instruction, half, op, src, dst, chunk, to, span, channel
 
 
-def _received(lanes: Lanes, fifo: np.ndarray) -> Iterator[Part]:
+def _received(lanes: Tables, fifo: np.ndarray) -> Iterator[Part]:
     """Yield what happens to received values: added to, kept."""
     code = lanes.code
     src, dst = lanes.slots
@@ -117,7 +118,7 @@ def _received(lanes: Lanes, fifo: np.ndarray) -> Iterator[Part]:
     yield _part(lanes, at, 1, Op.COPY, fifo[at], dst[at])
 
 
-def _sent(lanes: Lanes, received: np.ndarray, sent: np.ndarray) -> Iterator[Part]:
+def _sent(lanes: Tables, received: np.ndarray, sent: np.ndarray) -> Iterator[Part]:
     """Yield what goes to the next rank's FIFO: a local operand, or what was received."""
     code = lanes.code
     at = np.flatnonzero(one_of(code.kind, SENDS) & (sent >= 0) & ((received >= 0) | (code.kind == Kind.S)))
@@ -127,7 +128,7 @@ def _sent(lanes: Lanes, received: np.ndarray, sent: np.ndarray) -> Iterator[Part
     yield (*rows[:4], lanes.blocks.send[lane], *rows[5:8], lanes.blocks.channel[lane])
 
 
-def _local(lanes: Lanes) -> Iterator[Part]:
+def _local(lanes: Tables) -> Iterator[Part]:
     """Yield copies, local sums, and one-sided moves."""
     code = lanes.code
     src, dst = lanes.slots
@@ -143,7 +144,7 @@ def _local(lanes: Lanes) -> Iterator[Part]:
         yield (*rows[:3], code.peer[at], *rows[4:8], code.lane[at])
 
 
-def _switched(lanes: Lanes) -> Iterator[Part]:
+def _switched(lanes: Tables) -> Iterator[Part]:
     """Yield what a switch does: gather one value of each member, hand the sum to one or to all."""
     code, here = lanes.code, lanes.rank
     src, dst = lanes.slots
@@ -165,7 +166,7 @@ def _switched(lanes: Lanes) -> Iterator[Part]:
     yield tuple(np.array(rows, np.int64).reshape(-1, 9).T)
 
 
-def _part(lanes: Lanes, at: np.ndarray, half: int, op: Op, chunk: np.ndarray, to: np.ndarray) -> Part:
+def _part(lanes: Tables, at: np.ndarray, half: int, op: Op, chunk: np.ndarray, to: np.ndarray) -> Part:
     """Return moves within a rank, each on the channel that has the number of its thread block."""
     rank, threadblock = lanes.rank[at], lanes.blocks.threadblock[lanes.code.lane[at]]
     return at, np.int64(half), np.int64(op), rank, rank, chunk, to, lanes.code.count[at], threadblock  # type: ignore[return-value]

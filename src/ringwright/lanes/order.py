@@ -15,7 +15,7 @@ import numpy as np
 from ringwright.lanes.table import READS_PACKETS, RECEIVES, SENDS, WRITES_PACKETS, Kind, one_of
 
 if TYPE_CHECKING:
-    from ringwright.lanes.table import Lanes
+    from ringwright.lanes.table import Tables
 
 STUCK = -1
 
@@ -68,7 +68,7 @@ class Order:
         return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
 
 
-def find_order(lanes: Lanes) -> Order:
+def find_order(lanes: Tables) -> Order:
     """Return the order of a program's instructions, with what is wrong about it."""
     code = lanes.code
     here = np.arange(len(code))
@@ -86,7 +86,7 @@ def find_order(lanes: Lanes) -> Order:
 
 
 # ------------------------------------------------------------------------------------------------- two-sided messages
-def _match(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Fault]]:
+def _match(lanes: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Fault]]:
     """Pair the sends and receives of each connection in order."""
     code, blocks = lanes.code, lanes.blocks
     sends = np.flatnonzero(one_of(code.kind, SENDS))
@@ -110,12 +110,12 @@ def _match(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
     return sends, receives, out[ours], sent[ours], faults
 
 
-def _connections(lanes: Lanes, src: np.ndarray, dst: np.ndarray, channel: np.ndarray) -> np.ndarray:
+def _connections(lanes: Tables, src: np.ndarray, dst: np.ndarray, channel: np.ndarray) -> np.ndarray:
     keys: np.ndarray = (channel * lanes.p + src) * lanes.p + dst
     return keys
 
 
-def _owners(lanes: Lanes, connection: np.ndarray, rows: np.ndarray, verb: str) -> list[Fault]:
+def _owners(lanes: Tables, connection: np.ndarray, rows: np.ndarray, verb: str) -> list[Fault]:
     """Return a fault for each connection that two thread blocks use in the same direction."""
     lane = lanes.code.lane[rows]
     order = np.lexsort((lane, connection))
@@ -140,7 +140,7 @@ def _numbered(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return rows, group, np.arange(len(rows)) - starts
 
 
-def _unmatched(lanes: Lanes, rows: np.ndarray, places: np.ndarray, what: str) -> list[Fault]:
+def _unmatched(lanes: Tables, rows: np.ndarray, places: np.ndarray, what: str) -> list[Fault]:
     faults = []
     for row in rows[places][:5]:
         lane = lanes.code.lane[row]
@@ -151,7 +151,7 @@ def _unmatched(lanes: Lanes, rows: np.ndarray, places: np.ndarray, what: str) ->
 
 
 # ------------------------------------------------------------------------------------------------- one-sided ordering
-def _marks(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], list[Fault]]:
+def _marks(lanes: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], list[Fault]]:
     """Pair signals and waits: the n-th wait for a mark needs it raised n times (those at the start counted)."""
     code = lanes.code
     posts, _, _ = _numbered(*_marked(lanes, Kind.SIGNAL))
@@ -182,7 +182,7 @@ def _marks(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], 
     return (np.array(before, np.int64), np.array(after, np.int64)), counted, faults
 
 
-def _marked(lanes: Lanes, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
+def _marked(lanes: Tables, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
     rows = np.flatnonzero(lanes.code.kind == kind)
     return rows, lanes.code.mark[rows]
 
@@ -190,7 +190,7 @@ def _marked(lanes: Lanes, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
 class _Posts:
     """All instructions that raise one mark."""
 
-    def __init__(self, lanes: Lanes, rows: np.ndarray) -> None:
+    def __init__(self, lanes: Tables, rows: np.ndarray) -> None:
         self.rows = rows
         lane = lanes.code.lane[rows]
         self.last = rows[np.append(lane[1:] != lane[:-1], True)] if len(rows) else rows
@@ -204,7 +204,7 @@ class _Posts:
         return self.last.tolist() if least == len(self.rows) else []
 
 
-def _packets(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
+def _packets(lanes: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
     """Pair writers and readers of packets: a reader waits for the flags in the very slots it reads."""
     code = lanes.code
     src = lanes.slots[0]
@@ -226,7 +226,7 @@ def _packets(lanes: Lanes) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
     return (np.array(before, np.int64), np.array(after, np.int64)), faults
 
 
-def _written(lanes: Lanes, row: int) -> Iterator[tuple[int, int]]:
+def _written(lanes: Tables, row: int) -> Iterator[tuple[int, int]]:
     """Yield the (rank, slot) that an instruction writes packets to."""
     code, here = lanes.code, int(lanes.rank[row])
     peer, dst, count = int(code.peer[row]), int(lanes.slots[1][row]), int(code.count[row])
@@ -240,14 +240,13 @@ def _written(lanes: Lanes, row: int) -> Iterator[tuple[int, int]]:
 
 
 # --------------------------------------------------------------------------------------------------------- the run
-def waves(lanes: Lanes, depth: int) -> np.ndarray:
+def waves(lanes: Tables, order: Order, depth: int) -> np.ndarray:
     """Return in which wave each instruction can run at the earliest; STUCK, where it never can.
 
     This is a run of all thread blocks with FIFOs of ``depth`` messages. What can run stays able to run, so the order of
     the run does not matter, and what is stuck here is stuck in every run.
     """
     n = len(lanes.code)
-    order = lanes.order
     certain, room = order.certain(), order.room(depth)
     before, after = (np.concatenate(pair) for pair in zip(certain, room, strict=True))
     by = np.argsort(before, kind="stable")
@@ -275,7 +274,7 @@ def waves(lanes: Lanes, depth: int) -> np.ndarray:
     return wave
 
 
-def _released(lanes: Lanes, front: np.ndarray, pending: dict[int, list[Counted]], raised: dict[int, int]) -> list[int]:
+def _released(lanes: Tables, front: np.ndarray, pending: dict[int, list[Counted]], raised: dict[int, int]) -> list[int]:
     """Return the waits that the signals of a wave end; ``pending`` has the next one last."""
     ended: list[int] = []
     code = lanes.code

@@ -11,7 +11,7 @@ from ringwright.program import ADDING, Cost, Program, Term
 
 if TYPE_CHECKING:
     from ringwright.lanes.buffers import Arrangement
-    from ringwright.lanes.table import Lanes
+    from ringwright.lanes.lanes import Lanes
 
 
 def declared(
@@ -32,7 +32,7 @@ def declared(
     layout = dataclasses.replace(arrangement.layout, n_slots=max(moves.slots, arrangement.layout.n_chunks))
     chunk = int(layout.chunk_bytes[0]) if len(layout.chunk_bytes) else 0
     sizes = moves.span * chunk
-    messages, path = longest_path(lanes, moves, lanes.p + 1, sizes)
+    messages, path = longest_path(lanes.order, moves, lanes.p + 1, sizes)
     sent = int(sizes[moves.src != moves.dst].sum())
     reduced = np.zeros(lanes.p + 1, np.int64)
     adding = np.isin(moves.op, [int(op) for op in ADDING])

@@ -11,10 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.lanes.moves import Moves
-    from ringwright.lanes.order import Order
-
-LETTERS = "ios"  # input, output and scratch buffers, in the order of the columns of ``Lanes.bases``
+LETTERS = "ios"  # input, output and scratch buffers, in the order of the columns of ``Tables.bases``
 
 
 class Kind(IntEnum):
@@ -122,7 +119,7 @@ def _columns(rows: Sequence[Sequence[int]], width: int) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Lanes:
+class Tables:
     """Thread blocks and instructions of all ranks, and what the order among them rests on.
 
     ``bases`` and ``sizes`` (ranks x 3) say at which slot each rank's input, output and scratch begin and how many chunks they
@@ -170,26 +167,6 @@ class Lanes:
     def own_slots(self) -> int:
         """Slots per rank that buffers take; FIFOs begin behind them."""
         return int((self.bases + self.sizes).max(initial=0))
-
-    @cached_property
-    def order(self) -> Order:
-        """Return what must happen before what."""
-        from ringwright.lanes.order import find_order
-
-        return find_order(self)
-
-    @cached_property
-    def moves(self) -> Moves:
-        """Return what the instructions that can run do, wave by wave."""
-        from ringwright.lanes.moves import find_moves
-
-        return find_moves(self)
-
-    def edges(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return (before, after, joins): which message waits for which, as ``engines.flat.gather`` numbers the messages."""
-        from ringwright.lanes.timing import message_edges
-
-        return message_edges(self)
 
     def place(self, instruction: int) -> tuple[int, int, int]:
         """Return rank, thread block and step of an instruction."""

@@ -18,7 +18,8 @@ from ringwright.program import Op
 
 if TYPE_CHECKING:
     from ringwright.lanes.moves import Moves
-    from ringwright.lanes.table import Lanes
+    from ringwright.lanes.order import Order
+    from ringwright.lanes.table import Tables
 
 Pairs = tuple[np.ndarray, np.ndarray]
 
@@ -34,16 +35,15 @@ def message_numbers(moves: Moves, n_nodes: int) -> tuple[np.ndarray, int]:
     return rank[owner], len(first)
 
 
-def message_edges(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, int]:
+def message_edges(lanes: Tables, order: Order, moves: Moves) -> tuple[np.ndarray, np.ndarray, int]:
     """Return (before, after, joins); joins are numbered behind the messages."""
-    moves = lanes.moves
     message, n = message_numbers(moves, lanes.p + bool(lanes.groups))
     starts = n + np.arange(len(lanes.code))
     arrivals = n + len(lanes.code)  # one more join per instruction: all that its thread block has put so far is there
     pairs = [
         *_own(moves, message, starts),
-        *_followed(lanes, moves, message, starts),
-        *_arrived(lanes, moves, message, starts, arrivals),
+        *_followed(lanes, order, moves, message, starts),
+        *_arrived(lanes, order, moves, message, starts, arrivals),
     ]
     before, after = (np.concatenate(column) for column in zip(*pairs, strict=True))
     keep = before != after
@@ -58,10 +58,10 @@ def _own(moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
     return [(starts[moves.instruction], message), (message[early[left]], message[late[right]])]
 
 
-def _followed(lanes: Lanes, moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
+def _followed(lanes: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
     """Return what waits for an instruction to be over: its successor, its dependants, the sender it makes room for."""
-    order, kind = lanes.order, lanes.code.kind
-    pairs = (order.lane, order.dep, order.marks, order.packets, order.room(lanes.depth), _counted(lanes, moves.wave))
+    kind = lanes.code.kind
+    pairs = (order.lane, order.dep, order.marks, order.packets, order.room(lanes.depth), _counted(order, moves.wave))
     before, after = (np.concatenate(column) for column in zip(*pairs, strict=True))
     remote = (one_of(kind, SENDS) | (kind == Kind.PUT))[moves.instruction] & (moves.src != moves.dst)
     local = np.flatnonzero(~remote)
@@ -69,11 +69,11 @@ def _followed(lanes: Lanes, moves: Moves, message: np.ndarray, starts: np.ndarra
     return [(starts[before], starts[after]), (message[local[left]], starts[after[right]])]
 
 
-def _counted(lanes: Lanes, wave: np.ndarray) -> Pairs:
+def _counted(order: Order, wave: np.ndarray) -> Pairs:
     """Return, for waits that any of several signals can end, those that come first."""
     before: list[int] = []
     after: list[int] = []
-    for counted in lanes.order.counted:
+    for counted in order.counted:
         done = counted.posts[wave[counted.posts] != STUCK]
         chosen = done[np.argsort(wave[done], kind="stable")][: counted.least].tolist()
         before += chosen
@@ -81,17 +81,19 @@ def _counted(lanes: Lanes, wave: np.ndarray) -> Pairs:
     return np.array(before, np.int64), np.array(after, np.int64)
 
 
-def _arrived(lanes: Lanes, moves: Moves, message: np.ndarray, starts: np.ndarray, arrivals: int) -> list[Pairs]:
+def _arrived(
+    lanes: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray, arrivals: int
+) -> list[Pairs]:
     """Return what waits for the arrival of data: the receiver, readers of packets, and who sees a later signal."""
-    order, code = lanes.order, lanes.code
+    code = lanes.code
     sent = np.flatnonzero((moves.op == Op.SEND) & one_of(code.kind, SENDS)[moves.instruction])
     by = np.argsort(order.sends, kind="stable")
     place = by[np.searchsorted(order.sends[by], moves.instruction[sent])] if len(sent) else sent
     put = np.flatnonzero(code.kind[moves.instruction] == Kind.PUT)
     left, right = _joined(moves.instruction[put], order.packets[0])
     lane_before, lane_after = order.lane
-    signals = np.concatenate((order.marks[0], _counted(lanes, moves.wave)[0]))
-    waits = np.concatenate((order.marks[1], _counted(lanes, moves.wave)[1]))
+    signals = np.concatenate((order.marks[0], _counted(order, moves.wave)[0]))
+    waits = np.concatenate((order.marks[1], _counted(order, moves.wave)[1]))
     return [
         (message[sent], starts[order.receives[place]]),
         (message[put[left]], starts[order.packets[1][right]]),
@@ -110,18 +112,18 @@ def _joined(left: np.ndarray, right: np.ndarray) -> Pairs:
     return by[np.repeat(begin, lengths) + inner], np.repeat(np.arange(len(right)), lengths)
 
 
-def longest_path(lanes: Lanes, moves: Moves, n_nodes: int, move_bytes: np.ndarray) -> tuple[int, int]:
+def longest_path(order: Order, moves: Moves, n_nodes: int, move_bytes: np.ndarray) -> tuple[int, int]:
     """Return messages and bytes on the longest chains of the declared order (each its own longest).
 
     An instruction that sends weighs one message and its bytes; it is followed in its thread block when those have left.
     """
-    n = len(lanes.code)
+    n = len(moves.wave)
     far = moves.src != moves.dst
     weight = np.zeros((2, n), np.int64)
     np.maximum.at(weight[0], moves.instruction[far], 1)
     np.add.at(weight[1], moves.instruction[far], move_bytes[far])
     total = weight.copy()
-    before, after = lanes.order.certain()
+    before, after = order.certain()
     wave = moves.wave
     run = np.flatnonzero((wave[before] != STUCK) & (wave[after] != STUCK))
     run = run[np.argsort(wave[after[run]], kind="stable")]

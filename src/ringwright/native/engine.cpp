@@ -1,4 +1,4 @@
-// Python bindings of the engines' hot loops. What they mean is said by engines/events.py, hazards.py and flows.py.
+// Python bindings of the engines' hot loops. What they mean is said by engines/event_loop.py, hazards.py and flow_loop.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 

@@ -1,4 +1,4 @@
-// The event loop; engines/events.py defines what it means, and both agree to the picosecond.
+// The event loop; engines/event_loop.py defines what it means, and both agree to the picosecond.
 #pragma once
 
 #include <cmath>

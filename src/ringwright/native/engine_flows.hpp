@@ -1,4 +1,4 @@
-// The flow loop; engines/flows.py defines what it means, and both agree to the picosecond.
+// The flow loop; engines/flow_loop.py defines what it means, and both agree to the picosecond.
 #pragma once
 
 #include <algorithm>

@@ -11,6 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ringwright.errors import InfeasibleError, ProgramError
+from ringwright.lanes import Lanes
 from ringwright.validity.declared import check_order, located
 from ringwright.validity.follow import Follower, placed, unfold
 from ringwright.validity.rules import RULES, Violation
@@ -47,7 +48,7 @@ def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[V
             remedy="check the same algorithm on fewer ranks",
         )
     doubts: list[Violation] = []
-    if program.lanes is not None:
+    if isinstance(program.lanes, Lanes):
         order = check_order(program.lanes, most)
         doubts = [each for each in order if each.severity != "error"] if warnings else []
         found = [each for each in order if each.severity == "error"]

@@ -29,12 +29,12 @@ def check_order(lanes: Lanes, most: int = 20) -> list[Violation]:
     found = [_violation(lanes, rule, text, row, severity) for rule, text, row, severity in lanes.order.faults]
     if any(each.severity == "error" for each in found):
         return found[:most]
-    wave = waves(lanes, lanes.depth)
+    wave = waves(lanes, lanes.order, lanes.depth)
     found += [_violation(lanes, "deadlock", text, row) for row, text in _stuck(lanes, wave, lanes.depth)]
     if (wave == STUCK).any():
         return found[:most]
     if lanes.depth > 1:
-        narrow = waves(lanes, 1)
+        narrow = waves(lanes, lanes.order, 1)
         for row, why in _stuck(lanes, narrow, 1)[:1]:
             text = f"needs more than one message under way on a connection: {why}"
             found.append(_violation(lanes, "deadlock", text, row, "warning"))

@@ -1,0 +1,149 @@
+"""The loop of the event engine: every message on its way, resources served first come, first served.
+
+A message enters a resource when its first byte arrives (cut-through), waits until the resource is free, and holds it for
+its bytes at the resource's pace. It has arrived when its last byte has, which the slowest resource of its way decides.
+Adders take a message whole. Equal times are served in the order of the program. ``native`` has a compiled twin with the
+same results to the picosecond; this file is its definition.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING
+
+from ringwright.engines.machine import FOREVER
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.engines.machine import Machine
+    from ringwright.engines.messages import Flat
+
+
+def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+    """Return start and end of every message and join, int64 ps; what can never end has FOREVER."""
+    import numpy as np
+
+    loop = _Loop(flat, machine)
+    loop.run()
+    return np.array(loop.start, np.int64), np.array(loop.end, np.int64)
+
+
+class _Loop:
+    def __init__(self, flat: Flat, machine: Machine) -> None:
+        n = len(flat.waits)
+        joins = n - flat.n_messages
+        self.hop_starts: list[int] = flat.hop_starts.tolist() + [len(flat.hops)] * joins
+        self.hops: list[int] = flat.hops.tolist()
+        self.next_starts, self.nexts = flat.next_starts.tolist(), flat.nexts.tolist()
+        self.waits: list[int] = flat.waits.tolist()
+        self.sizes: list[int] = flat.size_bytes.tolist()
+        self.delay: list[int] = flat.delay.tolist() + [0] * joins
+        self.whole: list[bool] = machine.whole.tolist()
+        self.paces, self.forks, self.holds = Paces(machine), _forks(flat), machine.holds_latency
+        self.free = [0] * machine.n
+        self.ready, self.tail = [0] * n, [0] * n
+        self.start, self.end = [FOREVER] * n, [FOREVER] * n
+        self.at = self.hop_starts[:n]
+        self.queue: list[tuple[int, int]] = []
+        self.done = [message for message, count in enumerate(self.waits) if not count]
+
+    def run(self) -> None:
+        while self.done or self.queue:
+            while self.done:
+                self._release(self.done.pop())
+            if self.queue:
+                self._serve(*heapq.heappop(self.queue))
+
+    def _release(self, message: int) -> None:
+        """Send a message that waits for nothing any more on its way, or end it where it has none."""
+        self._enter(message, self.ready[message] + self.delay[message], self.ready[message] + self.delay[message])
+
+    def _enter(self, message: int, head: int, tail: int) -> None:
+        """Let a message into its first resource; without one it ends when its last byte is there."""
+        self.start[message] = self.tail[message] = tail
+        at = self.hop_starts[message]
+        if at == self.hop_starts[message + 1]:
+            self._finish(message, tail)
+        else:
+            heapq.heappush(self.queue, (tail if self.whole[self.hops[at]] else head, message))
+
+    def _finish(self, message: int, time: int) -> None:
+        self.end[message] = time
+        for follower in self.nexts[self.next_starts[message] : self.next_starts[message + 1]]:
+            self.ready[follower] = max(self.ready[follower], time)
+            self.waits[follower] -= 1
+            if not self.waits[follower]:
+                self.done.append(follower)
+
+    def _serve(self, time: int, message: int) -> None:
+        at = self.at[message]
+        resource = self.hops[at]
+        begin = max(time, self.free[resource])
+        if at == self.hop_starts[message]:
+            self.start[message] = begin
+        stop, latency = self.paces.end(resource, begin, self.sizes[message]), self.paces.latency(resource, begin)
+        if stop >= FOREVER:
+            return  # the link is dead for good, and so is all behind this message
+        self.free[resource] = stop + latency if self.holds else stop
+        head, tail = begin + latency, max(stop, self.tail[message]) + latency
+        self.tail[message] = tail
+        for child in self.forks.get((message, at - self.hop_starts[message]), ()):
+            self._enter(child, head, tail)
+        self.at[message] = at = at + 1
+        if at == self.hop_starts[message + 1]:
+            self._finish(message, tail)
+        else:
+            heapq.heappush(self.queue, (tail if self.whole[self.hops[at]] else head, message))
+
+
+def _forks(flat: Flat) -> dict[tuple[int, int], list[int]]:
+    """Return which messages branch off behind which hop of which message."""
+    found: dict[tuple[int, int], list[int]] = {}
+    if flat.branches is not None:
+        columns = (flat.branches.parent, flat.branches.hop, flat.branches.child)
+        for parent, hop, child in zip(*(column.tolist() for column in columns), strict=True):
+            found.setdefault((parent, hop), []).append(child)
+    return found
+
+
+class Paces:
+    """How long bytes take on each resource, whose pace and latency faults may change."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._pace: list[float] = machine.pace.tolist()
+        self._changes: dict[int, list[tuple[int, float]]] = {}
+        for resource, time, pace in machine.changes:
+            self._changes.setdefault(resource, []).append((time, pace))
+        self._latency: list[int] = machine.latency.tolist()
+        self._delays: dict[int, list[tuple[int, int]]] = {}
+        for resource, time, latency in machine.delays:
+            self._delays.setdefault(resource, []).append((time, latency))
+
+    def latency(self, resource: int, begin: int) -> int:
+        """Return the latency for bytes that enter at ``begin``."""
+        now = self._latency[resource]
+        for time, latency in self._delays.get(resource, ()):
+            if time <= begin:
+                now = latency
+        return now
+
+    def end(self, resource: int, begin: int, size_bytes: int) -> int:
+        """Return when the last of ``size_bytes`` has left, if the first starts at ``begin``; FOREVER, if never."""
+        pace = self._pace[resource]
+        changes = self._changes.get(resource)
+        if changes is None:
+            return FOREVER if math.isinf(pace) else begin + math.ceil(size_bytes * pace)
+        now: int = begin
+        left = float(size_bytes)
+        for time, following in changes:
+            if time > now:
+                if not math.isinf(pace):
+                    needed = math.ceil(left * pace)
+                    if now + needed <= time:
+                        return now + needed
+                    left -= (time - now) / pace
+                now = time
+            pace = following
+        return FOREVER if math.isinf(pace) else now + math.ceil(left * pace)

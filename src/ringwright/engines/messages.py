@@ -1,0 +1,66 @@
+"""What engines pass to each other: the pieces of a program, and its messages on a machine, as columns of arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """All pieces of a program: the message each belongs to, and the slots it reads and writes (spans unfolded)."""
+
+    message: np.ndarray
+    step: np.ndarray  # of each message
+    src: np.ndarray  # program nodes, of each message
+    dst: np.ndarray
+    size_bytes: np.ndarray
+    adds: np.ndarray
+    reads: np.ndarray  # node * slots + slot, of each piece
+    writes: np.ndarray
+    stream: np.ndarray | None = None  # of each message: equal numbers are one multicast, -1 none
+
+
+@dataclass(frozen=True)
+class Branches:
+    """Message ``child[i]`` leaves ``parent[i]`` behind that one's hop number ``hop[i]``; sorted by parent, then child."""
+
+    parent: np.ndarray
+    hop: np.ndarray
+    child: np.ndarray
+
+
+@dataclass(frozen=True)
+class Flat:
+    """Messages 0..m-1 in program order, then joins (no way, no bytes) that only gather dependencies.
+
+    ``hop_starts`` (m+1) cuts ``hops``, the resources of each message in order; ``next_starts`` (n+1) cuts ``nexts``, who waits
+    for it; ``waits`` counts what each waits for. ``delay`` is the software cost in ps before the first hop.
+    """
+
+    src: np.ndarray  # topology nodes
+    dst: np.ndarray
+    size_bytes: np.ndarray
+    adds: np.ndarray
+    step: np.ndarray
+    hop_starts: np.ndarray
+    hops: np.ndarray
+    next_starts: np.ndarray
+    nexts: np.ndarray
+    waits: np.ndarray
+    delay: np.ndarray
+    weight: np.ndarray | None = None  # how many equal messages each stands for, where folded
+    branches: Branches | None = None  # where multicasts fork
+
+    @property
+    def n_messages(self) -> int:
+        """Messages, joins not counted."""
+        return len(self.src)
+
+    @property
+    def n_hops(self) -> int:
+        """Events that an event engine handles."""
+        return len(self.hops)
