@@ -28,7 +28,6 @@ def collectives(
     """
     st = _strategies()
 
-    @st.composite
     def draw_one(draw: Any) -> Collective:
         op = draw(st.sampled_from(list(ops)))
         group = draw(groups(max_ranks))
@@ -41,7 +40,7 @@ def collectives(
         size = draw(st.one_of(st.sampled_from([0, 1, 4, 4 * len(group)]), st.integers(0, max_bytes)))
         return Collective(op, group, 0 if op == "barrier" else size, dtype, root=root)
 
-    found: SearchStrategy[Collective] = draw_one()
+    found: SearchStrategy[Collective] = st.composite(draw_one)()
     return found
 
 
