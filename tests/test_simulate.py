@@ -180,6 +180,7 @@ def test_a_simulated_run_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixtur
     fabric = ["--fabric", "dgx-h100:2", "--algorithm", "blueconnect", "-b", "64M", "--trace", str(capture)]
     result = answer(capsys, "simulate", "all-reduce", *fabric)
     summary = answer(capsys, "summary", str(capture))
+    assert (summary["hosts"], summary["ranks_seen"], summary["ranks_expected"]) == (2, 16, 16)
     operation = summary["operations"][0]
     assert (operation["op"], operation["count"], operation["bytes"]) == ("all-reduce", 1, 64 << 20)
     assert (

@@ -36,10 +36,13 @@ def trace(program: Program, topology: Topology, run: Run) -> Trace:
     frames = {
         "events": pl.concat([conform("events", frame) for frame in events]),
         "communicators": pl.DataFrame(communicator),
+        "topology": _devices(program, topology),
         "links": _links(run),
         "claims": _claims(program, topology, run),
     }
-    return Trace.of(frames, {"source": SOURCE, "summary": f"{program.name} on {topology.name}, {run.engine}"})
+    return Trace.of(
+        frames, {"source": SOURCE, "world": program.p, "summary": f"{program.name} on {topology.name}, {run.engine}"}
+    )
 
 
 def _collectives(program: Program, run: Run) -> pl.DataFrame:
@@ -76,6 +79,30 @@ def _messages(program: Program, run: Run) -> pl.DataFrame:
         "rank_class": "all" if run.folded else None,
     }  # fmt: skip
     return pl.DataFrame(columns).with_columns(pl.lit(value).alias(name) for name, value in same.items())
+
+
+def _devices(program: Program, topology: Topology) -> pl.DataFrame:
+    """Return where each rank lies, hosts named as the fabric names them."""
+    import numpy as np
+    import polars as pl
+
+    ranks = np.asarray(program.collective.group, np.int64)
+    hosts = np.zeros(len(ranks), np.int64) if topology.hosts is None else topology.hosts[ranks]
+    first = {int(host): int(np.flatnonzero(hosts == host)[0]) for host in np.unique(hosts)}
+    named = (
+        [topology.label(int(rank)).partition("/")[0] for rank in ranks]
+        if topology.hosts is not None
+        else ["host0"] * len(ranks)
+    )
+    return pl.DataFrame(
+        {
+            "kind": ["device"] * len(ranks),
+            "rank": ranks,
+            "host": named,
+            "device": [place - first[int(host)] for place, host in enumerate(hosts)],
+            "ground": ["read"] * len(ranks),
+        }
+    )
 
 
 def _links(run: Run) -> pl.DataFrame:
