@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -124,7 +125,7 @@ def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: i
     root = roots[turn % len(roots)]
     starts, links = topology.routes(np.full(len(leaves), root), np.array(leaves))
     above = {root: -1}
-    for begin, end in zip(starts[:-1], starts[1:], strict=True):
+    for begin, end in pairwise(starts.tolist()):
         last = root
         for node in topology.dst[links[begin:end]].tolist():
             if node in able:

@@ -25,13 +25,17 @@ SPARE = 2  # further places in a switch, so that the latency of the way is hidde
 
 @dataclass(frozen=True)
 class Wave:
-    """Moves of a lane in its turn ``at``; ``back``: of results, which take a channel of their own."""
+    """Moves of a lane in its turn ``at``; ``back``: of results, which take a channel of their own.
+
+    ``second``: in switches that are passed twice, the places of the second time.
+    """
 
     at: int
     op: Op
     src: np.ndarray
     dst: np.ndarray
     back: bool = False
+    second: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,31 +50,40 @@ class Waves:
     @property
     def window(self) -> int:
         """Segments of a lane in a switch at once: one for each turn from contribution to result, and spare ones."""
-        p, spans = self.collective.p, [1]
+        spans = []
         for lane in self.lanes:
-            ups = [wave.at for wave in lane if wave.op is Op.CONTRIBUTE and int(wave.dst.min()) >= p]
-            spans += [max(wave.at for wave in lane if wave.op is Op.EMIT) - min(ups)]
+            given, taken = ([wave.at for wave in lane if wave.op is op] for op in (Op.CONTRIBUTE, Op.EMIT))
+            spans.append(max(taken) - min(given))
         return min(max(spans) + 1 + SPARE, self.segments)
+
+    @property
+    def turns(self) -> int:
+        """Turns of a segment."""
+        return 1 + max(wave.at for lane in self.lanes for wave in lane)
+
+    @property
+    def sets(self) -> int:
+        """Sets of places: two where a switch is passed twice."""
+        return 1 + any(wave.second for lane in self.lanes for wave in lane)
 
     def program(self, name: str, terms: Sequence[Term], reduced: float, **knobs: object) -> Program:
         """Return the program, which sends a lane's bytes once in each move."""
         lanes, moves = len(self.lanes), sum(len(wave.src) for lane in self.lanes for wave in lane)
-        size, turns = float(self.collective.size_bytes), 1 + max(wave.at for lane in self.lanes for wave in lane)
-        layout = cut(self.collective, lanes * self.segments)
+        size = float(self.collective.size_bytes)
+        layout = cut(self.collective, lanes * self.segments, copies=self.sets)
         even = is_even(self.collective, lanes * self.segments)
         payload = int(layout.chunk_bytes.max(initial=0))
         streams = tuple(
             Stream(node, self.window * lanes, window=self.window, payload_bytes=payload) for node in self.aggregators
         )
         return Program(
-            name, self.collective, layout, self._steps, self.segments + turns - 1,
+            name, self.collective, layout, self._steps, self.segments + self.turns - 1,
             Cost(tuple(terms), size * moves / lanes, reduced, is_even=even), aggregators=self.aggregators,
             streams=streams, knobs={**knobs, "segments": self.segments},
         )  # fmt: skip
 
     def _steps(self) -> Iterator[Step]:
-        turns = 1 + max(wave.at for lane in self.lanes for wave in lane)
-        for step in range(self.segments + turns - 1):
+        for step in range(self.segments + self.turns - 1):
             moving = [
                 (number, wave, step - wave.at)
                 for number, lane in enumerate(self.lanes)
@@ -81,13 +94,13 @@ class Waves:
 
     def _block(self, lane: int, wave: Wave, segment: int) -> Block:
         """Return a wave's moves of one segment; a channel per lane and direction keeps what must not wait apart."""
-        chunk, to = (self._slots(nodes, lane, segment) for nodes in (wave.src, wave.dst))
+        chunk, to = (self._slots(wave, nodes, lane, segment) for nodes in (wave.src, wave.dst))
         block = explicit(wave.op, wave.src, wave.dst, chunk, to, channel=2 * lane + wave.back)
         return dataclasses.replace(block, multicast=True) if wave.op is Op.EMIT else block
 
-    def _slots(self, nodes: np.ndarray, lane: int, segment: int) -> np.ndarray:
-        places = np.where(nodes < self.collective.p, segment, segment % self.window)
-        return places + lane * self.segments
+    def _slots(self, wave: Wave, nodes: np.ndarray, lane: int, segment: int) -> np.ndarray:
+        in_switch = segment % self.window + wave.second * len(self.lanes) * self.segments
+        return np.where(nodes < self.collective.p, segment, in_switch) + lane * self.segments
 
 
 def through(tree: SwitchTree, heads: Sequence[int], first: int, number: dict[int, int]) -> list[Wave]:

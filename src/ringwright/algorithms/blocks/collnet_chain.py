@@ -35,7 +35,11 @@ FABRICS = ("dgx-h100:2,sharp=true", "dgx-a100:4,per_leaf=2,sharp=true", "leaf-sp
 
 
 def collnet_chain(
-    collective: Collective, topology: Topology | None = None, *, channels: int | None = None, segments: int | None = None
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    channels: int | None = None,
+    segments: int | None = None,
 ) -> Program:
     """Return the program of an all-reduce over chains whose heads talk to the network's switches."""
     require_op("collnet-chain", collective, OPS)
@@ -80,8 +84,8 @@ def _up(chains: list[list[int]], longest: int) -> list[Wave]:
 
 def _down(chains: list[list[int]], first: int) -> list[Wave]:
     """Return the waves down the chains from turn ``first`` on."""
-    return [
-        Wave(first + place - 1, Op.SEND, *reversed(_links(chains, place)), back=True) for place in range(1, max(map(len, chains)))
-    ]
-
-
+    waves = []
+    for place in range(1, max(map(len, chains))):
+        later, before = _links(chains, place)
+        waves.append(Wave(first + place - 1, Op.SEND, before, later, back=True))
+    return waves

@@ -55,7 +55,10 @@ def collnet_direct(
         lanes.append([*lane, *_inside(nodes, head, back + 1, Op.SEND)])
     size, share = float(collective.size_bytes), 1 / len(leading)
     levels = max(tree.top for tree in trees)
-    terms = [Term(2 * (largest > 1), 2 * size * (largest - 1) / largest, "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
+    terms = [
+        Term(2 * (largest > 1), 2 * size * (largest - 1) / largest, "nvlink"),
+        Term(2 + 2 * levels, size * share, "nic"),
+    ]
     cut_in = segments_for(size * share, segments)
     return Waves(collective, lanes, tuple(number), cut_in).program(
         "collnet-direct", terms, size * share * (largest - 1), heads=len(leading)
