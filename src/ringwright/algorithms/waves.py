@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +48,7 @@ class Waves:
     aggregators: tuple[int, ...]
     segments: int
 
-    @property
+    @cached_property
     def window(self) -> int:
         """Segments of a lane in a switch at once: one for each turn from contribution to result, and spare ones."""
         spans = []
@@ -56,12 +57,12 @@ class Waves:
             spans.append(max(taken) - min(given))
         return min(max(spans) + 1 + SPARE, self.segments)
 
-    @property
+    @cached_property
     def turns(self) -> int:
         """Turns of a segment."""
         return 1 + max(wave.at for lane in self.lanes for wave in lane)
 
-    @property
+    @cached_property
     def sets(self) -> int:
         """Sets of places: two where a switch is passed twice."""
         return 1 + any(wave.second for lane in self.lanes for wave in lane)
