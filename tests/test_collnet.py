@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable
 
 import pytest
-from small_fabrics import racks, wrong
 
 from ringwright.algorithms.blocks.collnet_chain import collnet_chain
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
@@ -22,6 +21,7 @@ from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.program import Program
 from ringwright.topology import Topology
+from small_fabrics import racks, wrong
 
 PLAIN = [
     "switch:8,sharp=true",
@@ -165,8 +165,8 @@ def test_what_is_declined(block: Callable[..., Program]) -> None:
 
 
 def test_more_below_a_switch_than_it_takes_is_declined() -> None:
+    topology = fabric("switch:65,sharp=true")
     with pytest.raises(UsageError, match="not 65 at once"):
-        topology = fabric("switch:65,sharp=true")
         collnet_direct(all_reduce(topology, 64), topology)
     with pytest.raises(UsageError, match="no switch of this network"):
         collnet_direct(Collective("all-reduce", range(6), 64), racks(2, 3))

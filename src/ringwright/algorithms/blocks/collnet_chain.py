@@ -8,7 +8,7 @@ Cost: (2 (g-1) + 2 + 2 l) alpha in nodes of g GPUs under l levels of switches; n
 Knobs: channels (a node's GPUs); segments (of 128 KiB at the least, 64 at the most).
 Holds: a GPU speaks to two neighbours only; a NIC carries its head's share once up and once down; nodes of any sizes.
 Figure: none; what NCCL takes for small messages and nodes without an NVSwitch.
-Source: NCCL 2.14 and later, src/device/all_reduce.h (2.4 to 2.13 called it CollNet and used a tree inside the node).
+Source: NCCL 2.14 and later, src/device/all_reduce.h.
 Declines: what collnet-direct declines.
 """
 
