@@ -8,7 +8,7 @@ Knobs: release=2.30 (``nccl-2-4@2.27``); algorithm, protocol and channels force 
 Holds: an operation without a model (all-to-all, gather, scatter, send-recv) is grouped sends and receives.
 Figure: up to 180 times lower latency than rings at 24,576 GPUs (announcement of 2.4; unconfirmed).
 Source: NVIDIA/nccl, tags 2.4 to 2.30: src/graph/{trees,search,tuning,connect}.cc, src/enqueue.cc.
-Declines: CollNet on fabrics without aggregating switches in the network.
+Declines: CollNet, and NVLS over several nodes, on fabrics without aggregating switches in the network.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ import dataclasses
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.blocks.collnet_chain import collnet_chain
+from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.double_binary_tree import over_trees
 from ringwright.algorithms.blocks.nvls import nvls
+from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.blocks.nvls_tree import nvls_tree
 from ringwright.algorithms.blocks.pat import pat
 from ringwright.algorithms.hosts import by_host, is_regular
@@ -54,9 +57,10 @@ OPS = (
     "scatter",
     "send-recv",
 )
-FABRICS = ("switch", "dgx-a100:2", "dgx-h100:1", "dgx-h100:4")
+FABRICS = ("switch", "dgx-a100:2", "dgx-h100:1", "dgx-h100:4", "dgx-h100:2,sharp=true", "dgx-a100:4,sharp=true")
 NEWEST = "2.30"
 LL_THRESHOLD_2_4 = 16 << 10  # NCCL_LL_THRESHOLD
+SIMPLE_ONLY = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
 
 
 def nccl_2_4(
@@ -82,7 +86,7 @@ def nccl_2_4(
     chosen = dataclasses.replace(
         chosen,
         algorithm=algorithm or chosen.algorithm,
-        protocol=protocol or chosen.protocol,
+        protocol=protocol or ("simple" if algorithm in SIMPLE_ONLY else chosen.protocol),
         channels_used=channels or chosen.channels_used,
     )
     made = build(collective, topology, hosts, chosen, system)
@@ -125,12 +129,14 @@ def build(
     if chosen.algorithm == "tree":
         return over_trees("tree", collective, _trees(hosts, max(1, channels // 2), system))
     if chosen.algorithm == "nvls":
-        return nvls(collective, topology)
-    if chosen.algorithm == "nvls_tree":
-        return nvls_tree(collective, topology)
-    if chosen.algorithm == "pat":
-        return pat(collective, topology)
-    raise UsageError(f"no switch in this network aggregates for {chosen.algorithm}", remedy="algorithm=ring")
+        return (nvls if system.nodes == 1 else nvls_collnet)(collective, topology)
+    plain = {"nvls_tree": nvls_tree, "pat": pat, "collnet_chain": collnet_chain}
+    if chosen.algorithm in plain:
+        return plain[chosen.algorithm](collective, topology)
+    if chosen.algorithm == "collnet_direct":
+        heads = min(system.collnet_heads, *map(len, hosts)) if system.collnet_heads else None
+        return collnet_direct(collective, topology, heads=heads)
+    raise UsageError(f"NCCL has no algorithm '{chosen.algorithm}'", remedy="algorithm=ring")
 
 
 def _trees(hosts: list[list[int]], pairs: int, system: System) -> list[list[int]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.switch_trees import network_switches
 from ringwright.costs.nccl import BOXES, Box, System, box, search
 from ringwright.errors import UsageError
 from ringwright.topology import NIC
@@ -24,15 +25,18 @@ def system_of(topology: Topology | None, hosts: list[list[int]]) -> System:
     family = topology.name.partition(":")[0] if topology is not None else ""
     name = SPELLINGS.get(family, family)
     known = name in BOXES and len(hosts[0]) <= BOXES[name].gpus * BOXES[name].domain
-    system = shaped(name, len(hosts), p) if known else _estimated(topology, hosts)
-    nvls = system.nvls and topology is not None and bool(topology.aggregators)
-    return dataclasses.replace(system, nvls=nvls)
+    network = network_switches(topology)
+    adds = bool(network)
+    system = shaped(name, len(hosts), p, collnet=adds) if known else _estimated(topology, hosts, collnet=adds)
+    nvls = system.nvls and topology is not None and len(topology.aggregators) > len(network)
+    heads = system.graphs.collnet_direct.channels
+    return dataclasses.replace(system, nvls=nvls, collnet=adds and system.nodes > 1, collnet_heads=heads)
 
 
-def shaped(name: str, nodes: int, ranks: int) -> System:
+def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> System:
     """Return a known box as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
 
-    Fewer ranks per node than the box has GPUs take their share of its network cards.
+    ``collnet`` says that the network reduces. Fewer ranks per node than the box has GPUs take their share of its network cards.
     """
     kind = BOXES[name]
     per_node = -(-ranks // nodes)
@@ -46,10 +50,12 @@ def shaped(name: str, nodes: int, ranks: int) -> System:
     kind = dataclasses.replace(kind, gpus=kind.gpus * joined, cards=kind.cards * joined)
     groups = -(-nodes // joined)
     system = box(name, 1)
-    return dataclasses.replace(system, graphs=search(kind, groups), nodes=groups, ranks=ranks, mnnvl=joined > 1)
+    return dataclasses.replace(
+        system, graphs=search(kind, groups, collnet=collnet), nodes=groups, ranks=ranks, mnnvl=joined > 1
+    )
 
 
-def _estimated(topology: Topology | None, hosts: list[list[int]]) -> System:
+def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bool) -> System:
     """Return a box with as much bandwidth per GPU, and per host to the outside, as the fabric's links have."""
     gpus = max(map(len, hosts))
     inside, outside, cards = 25.0, 25.0, gpus
@@ -62,4 +68,5 @@ def _estimated(topology: Topology | None, hosts: list[list[int]]) -> System:
         outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
     links = max(1, round(inside / NVLINK_GBS))
     kind = Box("estimated", gpus, 80, links if gpus > 1 else 0, cards, outside, inside, nvswitch=True)
-    return System(search(kind, len(hosts)), len(hosts), sum(map(len, hosts)), kind.capability, nvswitch=True)
+    graphs = search(kind, len(hosts), collnet=collnet)
+    return System(graphs, len(hosts), sum(map(len, hosts)), kind.capability, nvswitch=True)

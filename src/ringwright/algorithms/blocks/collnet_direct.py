@@ -1,0 +1,89 @@
+"""CollNet-Direct: reduction among the GPUs of a node, then in the network's switches, and back.
+
+Idea: each of h heads of a node answers for 1/h of the data. All GPUs of the node give every head its part, the heads
+    contribute to the first aggregating switch, switches add up the tree and multicast the result down to the heads, and each
+    head gives it to the GPUs of its node. Segments follow each other, so that the phases overlap.
+Cost: (2 + 2 l) alpha over l levels of switches, n/h beta on a head's NIC each way, and 2 (g-1)/g n beta inside a node of g.
+Knobs: heads (a node's GPUs); segments (of 128 KiB at the least, 64 at the most).
+Holds: a NIC carries its head's share once up and once down, whatever the number of nodes; a switch holds a small window of
+    segments; nodes of any sizes.
+Figure: 2 (N-1)/N times the speed of a ring over N nodes where the NIC is what is short.
+Source: NCCL 2.14 and later, src/device/all_reduce.h; NVIDIA's SHARP plug-in (Mellanox/nccl-rdma-sharp-plugins).
+Declines: all but all-reduce; groups on one host; networks without aggregating switches, or whose switches cannot do the
+    reduction, the type or the fan-in.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.algorithms import hosts as where
+from ringwright.algorithms.offers import require_op
+from ringwright.algorithms.switch_trees import switch_trees
+from ringwright.algorithms.waves import Wave, Waves, numbered, through
+from ringwright.errors import UsageError
+from ringwright.program import Op, Term, nothing
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+OPS = ("all-reduce",)
+FABRICS = ("dgx-h100:2,sharp=true", "dgx-a100:4,per_leaf=2,sharp=true", "leaf-spine:12,per_leaf=4,sharp=true")
+MOST_SEGMENTS = 64
+SEGMENT_BYTES = 128 << 10
+
+
+def collnet_direct(
+    collective: Collective, topology: Topology | None = None, *, heads: int | None = None, segments: int | None = None
+) -> Program:
+    """Return the program of an all-reduce whose heads talk to the network's switches."""
+    require_op("collnet-direct", collective, OPS)
+    if collective.p == 1:
+        return nothing("collnet-direct", collective)
+    nodes = where.members(collective, topology) or [[place] for place in range(collective.p)]
+    leading = heads_of(nodes, heads)
+    trees = switch_trees("collnet-direct", collective, topology, leading)
+    number, largest = numbered(collective, trees), max(map(len, nodes))
+    lanes = []
+    for head, tree in zip(leading, trees, strict=True):
+        back = 2 + 2 * tree.top
+        lane = [*_inside(nodes, head, 0, Op.REDUCE), *through(tree, head, 1, number)]
+        lanes.append([*lane, *_inside(nodes, head, back + 1, Op.SEND)])
+    size, share = float(collective.size_bytes), 1 / len(leading)
+    levels = max(tree.top for tree in trees)
+    terms = [
+        Term(2 * (largest > 1), 2 * size * (largest - 1) / largest, "nvlink"),
+        Term(2 + 2 * levels, size * share, "nic"),
+    ]
+    cut_in = segments_for(size * share, segments)
+    return Waves(collective, lanes, tuple(number), cut_in).program(
+        "collnet-direct", terms, size * share * (largest - 1), heads=len(leading)
+    )
+
+
+def _inside(nodes: list[list[int]], head: list[int], at: int, op: Op) -> list[Wave]:
+    """Return the wave in which all give the head of their node its part (REDUCE), or it gives them the result (SEND)."""
+    pairs = [(place, leader) for node, leader in zip(nodes, head, strict=True) for place in node if place != leader]
+    if not pairs:
+        return []
+    place, leader = np.array(pairs, np.int64).T
+    return [Wave(at, op, place, leader)] if op is Op.REDUCE else [Wave(at, op, leader, place, back=True)]
+
+
+def heads_of(nodes: list[list[int]], wanted: int | None) -> list[list[int]]:
+    """Return the head of each node for each part of the data; a small node's ranks head several parts."""
+    count = wanted or max(map(len, nodes))
+    if not 1 <= count <= max(map(len, nodes)):
+        raise UsageError(f"{count} heads on a node", remedy=f"1 to {max(map(len, nodes))}")
+    return [[node[part * len(node) // count] for node in nodes] for part in range(count)]
+
+
+def segments_for(share_bytes: float, wanted: int | None) -> int:
+    """Return into how many segments a head's share is cut."""
+    if wanted is not None and wanted < 1:
+        raise UsageError(f"{wanted} segments", remedy="take one or more")
+    return wanted or max(1, min(MOST_SEGMENTS, int(share_bytes // SEGMENT_BYTES)))

@@ -1,0 +1,82 @@
+"""NVLS over CollNet: reduction inside each NVSwitch, then in the network's switches, and multicast back through both.
+
+Idea: each of h heads of a switch domain answers for 1/h of the data. It reads its domain's sum through the NVSwitch, contributes
+    it to the first aggregating switch of the network, takes the result, and stores it through the NVSwitch, which copies it to
+    all GPUs of the domain. Segments follow each other, so that the phases overlap.
+Cost: 4 alpha inside and (2 + 2 l) alpha over l levels of switches; n (h+1)/h beta on a rank's NVLink each way, n/h beta on a
+    head's NIC.
+Knobs: heads (a domain's GPUs); segments (of 128 KiB at the least, 64 at the most).
+Holds: a NIC carries its head's share once up and once down, and an NVLink the data once and a share each way.
+Figure: none; what NCCL takes as NVLS on several nodes with SHARP.
+Source: NCCL 2.18 and later, src/device/all_reduce.h and src/transport/nvls.cc.
+Declines: all but all-reduce; ranks that hang on no NVSwitch that adds, and what collnet-direct declines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.algorithms.blocks.collnet_direct import heads_of, segments_for
+from ringwright.algorithms.blocks.nvls import switch_domains
+from ringwright.algorithms.offers import require_op
+from ringwright.algorithms.switch_trees import REMEDY, network_switches, switch_trees
+from ringwright.algorithms.waves import Wave, Waves, numbered, through
+from ringwright.errors import UsageError
+from ringwright.program import Op, Term, nothing
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+OPS = ("all-reduce",)
+FABRICS = ("dgx-h100:2,sharp=true", "dgx-h100:4,per_leaf=2,sharp=true")
+
+
+def nvls_collnet(
+    collective: Collective, topology: Topology | None = None, *, heads: int | None = None, segments: int | None = None
+) -> Program:
+    """Return the program of an all-reduce through the NVSwitches and the network's switches."""
+    require_op("nvls-collnet", collective, OPS)
+    if collective.p == 1:
+        return nothing("nvls-collnet", collective)
+    domains = switch_domains(collective, topology)
+    if network_switches(topology).intersection(switch for switch, _ in domains):
+        raise UsageError("nvls-collnet: ranks hang on the network itself", remedy=REMEDY)
+    nodes = [places for _, places in domains]
+    leading = heads_of(nodes, heads)
+    trees = switch_trees("nvls-collnet", collective, topology, leading)
+    number = numbered(collective, trees)
+    boxed = collective.p + len(number) + np.arange(len(domains))
+    lanes = []
+    for head, tree in zip(leading, trees, strict=True):
+        lane = [*_sum(nodes, head, boxed), *through(tree, head, 2, number)]
+        lanes.append([*lane, *_copies(nodes, head, boxed, 4 + 2 * tree.top)])
+    size, share = float(collective.size_bytes), 1 / len(leading)
+    levels = max(tree.top for tree in trees)
+    terms = [Term(4, size * (1 + share), "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
+    aggregators = (*number, *(switch for switch, _ in domains))
+    return Waves(collective, lanes, aggregators, segments_for(size * share, segments)).program(
+        "nvls-collnet", terms, 0.0, heads=len(leading)
+    )
+
+
+def _all(nodes: list[list[int]], boxed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return every rank and the switch of its domain."""
+    return np.concatenate(nodes).astype(np.int64), np.repeat(boxed, [len(node) for node in nodes])
+
+
+def _sum(nodes: list[list[int]], head: list[int], boxed: np.ndarray) -> list[Wave]:
+    """Return the waves in which all give a part to their switch and the head takes the sum."""
+    return [Wave(0, Op.CONTRIBUTE, *_all(nodes, boxed)), Wave(1, Op.EMIT, boxed, np.array(head))]
+
+
+def _copies(nodes: list[list[int]], head: list[int], boxed: np.ndarray, first: int) -> list[Wave]:
+    """Return the waves in which the head stores the result in the switch's second places, and the switch copies it to all."""
+    ranks, switches = _all(nodes, boxed)
+    return [
+        Wave(first, Op.CONTRIBUTE, np.array(head), boxed, back=True, second=True),
+        Wave(first + 1, Op.EMIT, switches, ranks, back=True, second=True),
+    ]

@@ -1,0 +1,153 @@
+"""Trees of aggregating network switches: where members meet the network, and how its switches join them.
+
+A member's *leaf* is the first aggregating switch on its route to the next member. Where members lie under several leaves,
+these hang below a root: the switch that is nearest to the farthest leaf. Trees of several groups take such roots in turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.costs.cuts import distances
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.topology import Topology
+
+INSIDE_BOXES = ("nvlink", "xgmi", "pcie")  # a switch that such a link ends at is part of a box
+REMEDY = "--fabric dgx-h100:2,sharp=true"
+
+
+@dataclass(frozen=True)
+class SwitchTree:
+    """Switches (topology nodes) with their ``parents`` (numbers of ``switches``, -1 at the root) and each member's leaf."""
+
+    switches: tuple[int, ...]
+    parents: tuple[int, ...]
+    leaf_of: tuple[int, ...]
+
+    @cached_property
+    def depth(self) -> tuple[int, ...]:
+        """Edges from the root to each switch."""
+        return tuple(sum(1 for _ in self._above(number)) for number in range(len(self.switches)))
+
+    @cached_property
+    def height(self) -> tuple[int, ...]:
+        """Edges from each switch down to its farthest leaf."""
+        heights = [0] * len(self.switches)
+        for number, depth in enumerate(self.depth):
+            for above in self._above(number):
+                heights[above] = max(heights[above], depth - self.depth[above])
+        return tuple(heights)
+
+    @property
+    def top(self) -> int:
+        """Edges from the root to its farthest switch."""
+        return max(self.depth)
+
+    @property
+    def fan_in(self) -> tuple[int, ...]:
+        """Members and switches right below each switch."""
+        below = [*self.leaf_of, *(parent for parent in self.parents if parent >= 0)]
+        return tuple(below.count(number) for number in range(len(self.switches)))
+
+    def _above(self, number: int) -> Iterator[int]:
+        while self.parents[number] >= 0:
+            number = self.parents[number]
+            yield number
+
+
+def network_switches(topology: Topology | None) -> frozenset[int]:
+    """Return the aggregating switches that are not inside a box."""
+    if topology is None or not topology.aggregators:
+        return frozenset()
+    inside = [number for number, name in enumerate(topology.classes) if name in INSIDE_BOXES]
+    boxed = topology.dst[np.isin(topology.link_class, inside)]
+    return frozenset(topology.aggregators) - frozenset(boxed.tolist())
+
+
+def switch_trees(
+    system: str, collective: Collective, topology: Topology | None, groups: Sequence[Sequence[int]]
+) -> list[SwitchTree]:
+    """Return a tree for each group of places; ``system`` names itself in errors.
+
+    Raises UsageError where no network switch aggregates, a member's route meets none, or one of them cannot do what the
+    collective asks for.
+    """
+    found = network_switches(topology)
+    if topology is None or not found:
+        raise UsageError(f"{system}: no switch of this network aggregates", remedy=REMEDY)
+    trees = [_tree(system, topology, found, [collective.group[place] for place in group], number)
+             for number, group in enumerate(groups)]  # fmt: skip
+    for tree in trees:
+        for node, count in zip(tree.switches, tree.fan_in, strict=True):
+            _require_able(system, collective, topology, node, count)
+    return trees
+
+
+def _tree(system: str, topology: Topology, able: frozenset[int], ranks: list[int], turn: int) -> SwitchTree:
+    leaf_of = _leaves(system, topology, able, ranks)
+    leaves = list(dict.fromkeys(leaf_of))
+    above = {leaves[0]: -1} if len(leaves) == 1 else _joined(topology, able, leaves, turn)
+    number = {node: place for place, node in enumerate(above)}
+    parents = tuple(number.get(parent, -1) for parent in above.values())
+    return SwitchTree(tuple(above), parents, tuple(number[leaf] for leaf in leaf_of))
+
+
+def _leaves(system: str, topology: Topology, able: frozenset[int], ranks: list[int]) -> list[int]:
+    """Return the first able switch on each rank's way to the next one."""
+    if len(ranks) < 2:
+        raise UsageError(f"{system} works between hosts, and all ranks are on one", remedy="--algorithm nvls")
+    src = np.array(ranks)
+    starts, links = topology.routes(src, np.roll(src, -1))
+    found = []
+    for rank, begin, end in zip(ranks, starts[:-1], starts[1:], strict=True):
+        met = next((int(node) for node in topology.dst[links[begin:end]] if int(node) in able), None)
+        if met is None:
+            raise UsageError(f"{system}: no aggregating switch on the way from {topology.label(rank)}", remedy=REMEDY)
+        found.append(met)
+    return found
+
+
+def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: int) -> dict[int, int]:
+    """Return each switch with the one above it: the ways from a root to the leaves, switches that cannot add left out."""
+    far = distances(topology, np.array(leaves), np.ones(topology.n_links))
+    ranked = {node: (far[:, node].max(), far[:, node].sum()) for node in sorted(able)}
+    least = min(ranked.values())
+    roots = [node for node, rank in ranked.items() if rank == least]
+    root = roots[turn % len(roots)]
+    starts, links = topology.routes(np.full(len(leaves), root), np.array(leaves))
+    above = {root: -1}
+    for begin, end in pairwise(starts.tolist()):
+        last = root
+        for node in topology.dst[links[begin:end]].tolist():
+            if node in able:
+                above.setdefault(node, last)
+                last = node
+    return above
+
+
+def _require_able(system: str, collective: Collective, topology: Topology, node: int, fan_in: int) -> None:
+    can, op = topology.aggregators[node], "sum" if collective.reduce_op == "avg" else collective.reduce_op
+    lacks = next(
+        (
+            what
+            for what, is_there in (
+                (f"no {op}", op in can.ops),
+                (f"no {collective.dtype}", collective.dtype in can.dtypes),
+                (f"not {fan_in} at once", fan_in <= can.fanin_max),
+                ("no multicast", can.multicast),
+            )
+            if not is_there
+        ),
+        None,
+    )
+    if lacks:
+        raise UsageError(f"{system}: {topology.label(node)} adds {lacks}", remedy="--algorithm ring")

@@ -1,0 +1,132 @@
+"""Segments that follow each other in waves, through ranks and aggregating switches: the shared part of CollNet's algorithms.
+
+The data is cut into *lanes*, each into segments. A wave is what every segment of a lane does in its n-th turn; segment s does
+it in step s + n. Ranks have a place for every segment, switches a window of them that is used again and again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.algorithms.offers import is_even
+from ringwright.program import Block, Cost, Op, Program, Step, Stream, Term, cut, explicit
+
+if TYPE_CHECKING:
+    from ringwright.algorithms.switch_trees import SwitchTree
+    from ringwright.collective import Collective
+
+SPARE = 2  # further places in a switch, so that the latency of the way is hidden
+
+
+@dataclass(frozen=True)
+class Wave:
+    """Moves of a lane in its turn ``at``; ``back``: of results, which take a channel of their own.
+
+    ``second``: in switches that are passed twice, the places of the second time.
+    """
+
+    at: int
+    op: Op
+    src: np.ndarray
+    dst: np.ndarray
+    back: bool = False
+    second: bool = False
+
+
+@dataclass(frozen=True)
+class Waves:
+    """All lanes of an all-reduce over ``aggregators`` (topology nodes; p, p+1, ... in waves)."""
+
+    collective: Collective
+    lanes: list[list[Wave]]
+    aggregators: tuple[int, ...]
+    segments: int
+
+    @cached_property
+    def window(self) -> int:
+        """Segments of a lane in a switch at once: one for each turn from contribution to result, and spare ones."""
+        spans = []
+        for lane in self.lanes:
+            given, taken = ([wave.at for wave in lane if wave.op is op] for op in (Op.CONTRIBUTE, Op.EMIT))
+            spans.append(max(taken) - min(given))
+        return min(max(spans) + 1 + SPARE, self.segments)
+
+    @cached_property
+    def turns(self) -> int:
+        """Turns of a segment."""
+        return 1 + max(wave.at for lane in self.lanes for wave in lane)
+
+    @cached_property
+    def sets(self) -> int:
+        """Sets of places: two where a switch is passed twice."""
+        return 1 + any(wave.second for lane in self.lanes for wave in lane)
+
+    def program(self, name: str, terms: Sequence[Term], reduced: float, **knobs: object) -> Program:
+        """Return the program, which sends a lane's bytes once in each move."""
+        lanes, moves = len(self.lanes), sum(len(wave.src) for lane in self.lanes for wave in lane)
+        size = float(self.collective.size_bytes)
+        layout = cut(self.collective, lanes * self.segments, copies=self.sets)
+        even = is_even(self.collective, lanes * self.segments)
+        payload = int(layout.chunk_bytes.max(initial=0))
+        streams = tuple(
+            Stream(node, self.window * lanes, window=self.window, payload_bytes=payload) for node in self.aggregators
+        )
+        return Program(
+            name, self.collective, layout, self._steps, self.segments + self.turns - 1,
+            Cost(tuple(terms), size * moves / lanes, reduced, is_even=even), aggregators=self.aggregators,
+            streams=streams, knobs={**knobs, "segments": self.segments},
+        )  # fmt: skip
+
+    def _steps(self) -> Iterator[Step]:
+        for step in range(self.segments + self.turns - 1):
+            moving = [
+                (number, wave, step - wave.at)
+                for number, lane in enumerate(self.lanes)
+                for wave in lane
+                if 0 <= step - wave.at < self.segments
+            ]
+            yield Step(tuple(self._block(*each) for each in moving), "segments")
+
+    def _block(self, lane: int, wave: Wave, segment: int) -> Block:
+        """Return a wave's moves of one segment; a channel per lane and direction keeps what must not wait apart."""
+        chunk, to = (self._slots(wave, nodes, lane, segment) for nodes in (wave.src, wave.dst))
+        block = explicit(wave.op, wave.src, wave.dst, chunk, to, channel=2 * lane + wave.back)
+        return dataclasses.replace(block, multicast=True) if wave.op is Op.EMIT else block
+
+    def _slots(self, wave: Wave, nodes: np.ndarray, lane: int, segment: int) -> np.ndarray:
+        in_switch = segment % self.window + wave.second * len(self.lanes) * self.segments
+        return np.where(nodes < self.collective.p, segment, in_switch) + lane * self.segments
+
+
+def through(tree: SwitchTree, heads: Sequence[int], first: int, number: dict[int, int]) -> list[Wave]:
+    """Return the waves from heads through the switches and back, from turn ``first`` on; the last is ``first + 1 + 2 top``.
+
+    ``number`` gives the program's node of each switch. A switch gives its sum up when all below have given theirs, and its
+    result to the members and switches below in one multicast.
+    """
+    at, parents = np.array([number[node] for node in tree.switches]), np.array(tree.parents)
+    height, depth = np.array(tree.height), np.array(tree.depth)
+    members, leaf_of = np.asarray(heads, np.int64), np.array(tree.leaf_of)
+    waves = [Wave(first, Op.CONTRIBUTE, members, at[leaf_of])]
+    for level in range(tree.top):
+        rising = np.flatnonzero((height == level) & (parents >= 0))
+        waves.append(Wave(first + 1 + level, Op.COMBINE, at[rising], at[parents[rising]]))
+    for level in range(tree.top + 1):
+        below = np.flatnonzero((parents >= 0) & (depth == level + 1))
+        served = np.flatnonzero(depth[leaf_of] == level)
+        src = np.concatenate((at[parents[below]], at[leaf_of[served]]))
+        dst = np.concatenate((at[below], members[served]))
+        waves.append(Wave(first + 1 + tree.top + level, Op.EMIT, src, dst, back=True))
+    return waves
+
+
+def numbered(collective: Collective, trees: Sequence[SwitchTree]) -> dict[int, int]:
+    """Return the program's node of each switch of the trees."""
+    nodes = sorted({node for tree in trees for node in tree.switches})
+    return {node: collective.p + place for place, node in enumerate(nodes)}
