@@ -14,6 +14,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     release = f" {result['release']}" if result["release"] else ""
     where = f"{result['ranks']} ranks on {result['nodes']} nodes"
     layout.line(out, f"{result['library']}{release}: {result['collective']}, {where}", style="bold", indent=0)
+    if result["rules_of"] != result["release"]:
+        layout.line(out, f"rules of {result['rules_of']}", style="dim", indent=0)
     rows = [
         [
             format_size(row["size_bytes"]),

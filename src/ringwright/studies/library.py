@@ -14,6 +14,8 @@ from ringwright.errors import UsageError
 from ringwright.studies.registry import System, find, systems
 
 SCHEMA = "ringwright.library/1"
+# Libraries whose rules are held in one release; another one asked for gets these, and the answer says so.
+RULES_OF = {"open-mpi": "6.1.0a1", "mpich2": "5.1.0a1", "mvapich": "assumed: the library's tables are not public"}
 PLAIN = "switch:{ranks},rate=100Gb/s,latency_s=1.5us"  # where a library predicts nothing itself and no fabric is named
 
 
@@ -35,14 +37,13 @@ def choices(
     own = find_spec(f"{system.module}.choices")
     if own is not None:
         rows = import_module(own.name).choices(op, ranks, nodes, wanted, release=release, fabric=fabric)
-    elif release:
-        raise UsageError(f"{slug} is held in one release only", remedy=slug)
     else:
         rows = _by_program(system, op, ranks, nodes, wanted, fabric)
     return {
         "schema": SCHEMA,
         "library": slug,
         "release": release,
+        "rules_of": RULES_OF.get(slug, release),
         "collective": op,
         "ranks": ranks,
         "nodes": nodes,
