@@ -92,7 +92,16 @@ def test_the_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
           "-b", "1K", "-e", "1G", "-f", "1024", "--fault", "link node3/nic2 flap 100ms every 2s"])  # fmt: skip
     out = capsys.readouterr().out
     assert max(len(line.rstrip()) for line in out.splitlines()) <= 80
-    for words in ("nccl-2-4@2.27", "worst moment", "bound", "What limits it", "Left out", "1 GiB"):
+    for words in (
+        "nccl-2-4@2.27",
+        "worst moment",
+        "Not alike",
+        "tuning=false",
+        "bound",
+        "What limits it",
+        "Left out",
+        "1 GiB",
+    ):
         assert words in out
 
 

@@ -32,6 +32,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         _alone(out, rows)
     else:
         _side_by_side(out, rows, names)
+    for note in result["notes"]:
+        layout.heading(out, "Not alike")
+        layout.line(out, note, style="yellow")
     _limits(out, rows, names)
     layout.heading(out, "Left out")
     layout.line(out, "; ".join(result["left_out"]))

@@ -30,6 +30,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
             ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
         ],
         curves=pictures.curves(rows),
+        notes=result["notes"],
         times=_times(rows),
         limits=_limits(rows),
         loads=[_load(detail) for detail in details],

@@ -94,9 +94,12 @@ def sweep(
     """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out."""
     left_out: dict[str, None] = {}
     rows: list[Row] = []
+    software: dict[str, bool] = {}
     floors = Floors(question)
     for spelling in spellings:
-        for row, omitted in _rows(question, spelling, wanted, floors):
+        for program in _programs(question, spelling, wanted):
+            row, omitted = measure(question, program, spelling, floors)
+            software[spelling] = software.get(spelling, False) or bool(program.overheads or program.base_s)
             rows.append(row)
             left_out |= dict.fromkeys(omitted)
             if progress:
@@ -111,18 +114,27 @@ def sweep(
         "faults": len(top.faults),
         "provenance": top.provenance,
         "rows": [asdict(row) for row in rows],
+        "notes": _unlike(software, question.topology),
         "left_out": list(left_out),
     }
 
 
-def _rows(
-    question: Question, spelling: str, wanted: Sequence[int], floors: Floors
-) -> Iterator[tuple[Row, tuple[str, ...]]]:
+def _programs(question: Question, spelling: str, wanted: Sequence[int]) -> Iterator[Program]:
     _, make, knobs = algorithm(spelling)
     for size in wanted:
-        collective = question.collective(size)
-        program = make(collective, question.topology, **knobs)
-        yield measure(question, program, spelling, floors)
+        yield make(question.collective(size), question.topology, **knobs)
+
+
+def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
+    """Say where times are not alike: some with the software of a library in them, others with the wire alone."""
+    with_it = [name for name, has in software.items() if has]
+    without = [name for name, has in software.items() if not has]
+    if not with_it or not without or topology.message_s:
+        return []
+    return [
+        f"{', '.join(with_it)} counts NCCL's own software per hop, {', '.join(without)} only the wire: at small sizes they are "
+        "not alike. To compare the wire alone add :tuning=false; to have software in all, calibrate the fabric"
+    ]
 
 
 def measure(question: Question, program: Program, name: str, floors: Floors) -> tuple[Row, tuple[str, ...]]:
