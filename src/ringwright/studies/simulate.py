@@ -131,10 +131,9 @@ def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
     without = [name for name, has in software.items() if not has]
     if not with_it or not without or topology.message_s:
         return []
-    return [
-        f"{', '.join(with_it)} counts NCCL's own software per hop, {', '.join(without)} only the wire: at small sizes they are "
-        "not alike. To compare the wire alone add :tuning=false; to have software in all, calibrate the fabric"
-    ]
+    alike = "at small sizes they are not alike. To compare the wire alone add :tuning=false"
+    note = f"{', '.join(with_it)} counts NCCL's own software per hop, {', '.join(without)} only the wire: {alike}"
+    return [f"{note}; to have software in all, calibrate the fabric"]
 
 
 def measure(question: Question, program: Program, name: str, floors: Floors) -> tuple[Row, tuple[str, ...]]:
