@@ -128,7 +128,7 @@ def leaf_spine(per_leaf: int, leaves: int, spines: int, rate: float = 50e9, late
 
 
 def random_fabric(rng: np.random.Generator, p: int) -> Topology:
-    """A connected fabric of uneven links, perhaps with shared capacities, slow adders, software cost, loss and faults."""
+    """A connected fabric of uneven links, perhaps with shared capacities, slow adders, software, loss and faults."""
     switches = int(rng.integers(1, 4))
     links = []
     for rank in range(p):
@@ -140,14 +140,16 @@ def random_fabric(rng: np.random.Generator, p: int) -> Topology:
     src, dst = np.array(links).T
     kinds = np.array([RANK] * p + [SWITCH] * switches, np.uint8)
     rate, latency = rng.choice([1e9, 3e9, 7e9], n), rng.choice([0, 1e-7, 3e-7], n)
+    classes = (rng.random(n) < 0.3).astype(np.int16)
     groups = tuple(
         Group(f"shared{i}", float(rng.choice([1e9, 5e9])), rng.choice(n, 3, replace=False))
         for i in range(int(rng.integers(3)))
     )
     faults = tuple(_random_fault(rng, n, p) for _ in range(int(rng.integers(5))))
     return Topology(
-        "random", p, kinds, src, dst, rate, latency, np.zeros(n, np.int16), ("link",), groups, faults=faults,
-        reduce_rate=float(rng.choice([np.inf, 2e9])), message_s={"link": 2e-7} if rng.random() < 0.5 else {},
+        "random", p, kinds, src, dst, rate, latency, classes, ("link", "wire"), groups, faults=faults,
+        reduce_rate=float(rng.choice([np.inf, 2e9])), message_s={"link": 2e-7, "wire": 5e-7} if rng.random() < 0.5 else {},
+        occupying=(("link",), ("wire",), ("link", "wire"), ())[int(rng.integers(4))],
         loss=rng.choice([0.0, 0.01], n) if rng.random() < 0.3 else None,
     )  # fmt: skip
 

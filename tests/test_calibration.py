@@ -123,6 +123,7 @@ def test_a_topology_gets_the_numbers() -> None:
         slowest = top.classes[top.link_class[way[top.rate[way].argmin()]]]
         assert top.message_s[slowest] == link.message_s
     assert "made up" in top.provenance
+    assert set(top.occupying) == {"pcie", "nic", "spine"} & {*top.message_s}
 
 
 def test_a_topology_without_nodes_or_network() -> None:
@@ -130,6 +131,7 @@ def test_a_topology_without_nodes_or_network() -> None:
     assert one.n_ranks == 4
     single = calibrated(fabric("dgx-a100:1"), TRUTH)
     assert set(single.message_s) <= {"nvlink"}
+    assert not single.occupying
 
 
 def test_engines_take_message_costs_where_adding_takes_time() -> None:

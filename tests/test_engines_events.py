@@ -13,11 +13,12 @@ import engine_cases as cases
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import Collective
 from ringwright.engines import event_loop, events, flat, flows, loops
+from ringwright.engines.choose import simulate
 from ringwright.engines.hazards import hazards
 from ringwright.engines.machine import ALPHAS, machine
 from ringwright.errors import DeclinedError, InfeasibleError
 from ringwright.program import Cost, Op, Program, Step, cut, explicit
-from ringwright.topology import Fault
+from ringwright.topology import Fault, Topology
 
 needs_native = pytest.mark.skipif(loops.engine is None, reason="no compiled engine")
 
@@ -115,6 +116,74 @@ def test_a_stem_waits_for_what_its_branches_wait_for() -> None:
     made = machine(cases.switch(16))
     run = events.run(flat.flatten(dataclasses.replace(program, make_steps=lambda: both, n_steps=2), made), made)
     assert run.end_ps.tolist()[-2:] == [3 * 20_000_000 + 500_000 + 20_500_000] * 2
+
+
+def occupied(p: int, message_s: float) -> Topology:
+    return cases.switch(p, message_s={"link": message_s}, occupying=("link",))
+
+
+def fan(p: int) -> Program:
+    """Rank 0 sends 1000 B to each other rank."""
+    steps = [Step((explicit(Op.SEND, 0, [*range(1, p)], 0),))]
+    collective = Collective("broadcast", range(p), 1000)
+    return Program("fan", collective, cut(collective), lambda: steps, 1, Cost((), 0.0))
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_busy_sender_sends_one_message_after_the_other(alpha: str, native: bool) -> None:
+    """Software of 1 us and links of 20 ns and 250 ns: the sender sets the pace; as delay all seven would overlap."""
+    made = machine(occupied(8, 1e-6), alpha)
+    run = events.run(flat.flatten(fan(8), made), made, native=native)
+    assert run.time_ps == 7 * 1_000_000 + 500_000 + 20_000
+    assert run.start_ps.tolist() == [number * 1_000_000 for number in range(7)]
+    made = machine(dataclasses.replace(made.topology, occupying=()))
+    run = events.run(flat.flatten(fan(8), made), made, native=native)
+    assert run.time_ps == 1_000_000 + 7 * 20_000 + 500_000
+
+
+def test_a_sender_that_waits_for_its_messages_is_a_delay() -> None:
+    program = ring(Collective("all-reduce", range(8), 8000))
+    times = [
+        simulate(program, top, engine).time_ps
+        for top in (occupied(8, 1e-6), dataclasses.replace(occupied(8, 1e-6), occupying=()))
+        for engine in ("events", "recurrence", "closed-form", "flows")
+    ]
+    assert set(times) == {14 * (1_000_000 + 500_000 + 20_000)}
+
+
+def test_flows_take_a_busy_sender_as_delay_and_say_so() -> None:
+    busy, idle = (simulate(fan(8), top, "flows") for top in (occupied(8, 1e-6), cases.switch(8)))
+    assert busy.time_ps == idle.time_ps + 1_000_000
+    assert "that a rank sends one message after the other" in busy.left_out
+    assert "that a rank sends one message after the other" not in idle.left_out
+    assert "in software" in busy.path()
+
+
+def test_the_path_names_the_sender() -> None:
+    run = simulate(fan(8), occupied(8, 1e-6), fold_symmetry=False)
+    assert "waiting for link sender of rank0" in run.path()
+    assert "in software" in run.path()
+    assert all("sender" not in name for name, _, _ in run.load())
+
+
+def test_the_dearest_class_on_the_way_sends() -> None:
+    """Within a node delay, between nodes work: only the latter wait for each other."""
+    top = dataclasses.replace(cases.nodes_of(4, 2), message_s={"nvlink": 1e-6, "nic": 5e-6}, occupying=("nic",))
+    made = machine(top)
+    laid = flat.flatten(fan(8), made)
+    senders = [made.label(hop) for hop in laid.hops.tolist() if made.sends[hop]]
+    assert len(senders) == 4
+    assert len(set(senders)) == 1
+    assert laid.delay.tolist() == [1_000_000] * 3 + [0] * 4
+
+
+def test_a_stream_is_sent_once() -> None:
+    made = machine(dataclasses.replace(cases.leaf_spine(4, 4, 2), message_s={"leaf": 1e-6}, occupying=("leaf",)))
+    laid = flat.flatten(multicast([*range(1, 16)]), made)
+    assert made.sends[laid.hops].sum() == 1
+    run = events.run(laid, made)
+    assert run.time_ps == 1_000_000 + 20_000_000 + 4 * 500_000
 
 
 def test_nothing_to_do_takes_no_time() -> None:

@@ -32,6 +32,10 @@ FABRICS: dict[str, Callable[[], Topology]] = {
     "nodes with a plane": lambda: cases.nodes_of(4, 4, plane=True),
     "leaf and spine": lambda: cases.leaf_spine(4, 4, 2),
     "costly messages": lambda: dataclasses.replace(cases.nodes_of(4, 4), message_s={"nic": 3e-6, "nvlink": 1e-6}),
+    "busy senders": lambda: dataclasses.replace(
+        cases.nodes_of(4, 4), message_s={"nic": 3e-6, "nvlink": 1e-6}, occupying=("nic",)
+    ),
+    "switch with busy senders": lambda: cases.switch(16, message_s={"link": 1e-6}, occupying=("link",)),
     "slow from 5 us on": lambda: dataclasses.replace(
         cases.switch(16), faults=tuple(Fault(5e-6, "link", link, "rate_factor", 0.25) for link in range(32))
     ),
@@ -95,7 +99,7 @@ PROGRAMS: dict[str, Callable[[], Program]] = {
 }
 FOLDS = {
     ("switch", name): 16 for name in ("ring", "ring all-gather", "4 x 4", "doubling", "halving", "all-to-all", "empty")
-} | {("ring", "ring"): 16, ("torus", "4 x 4"): 16, ("nodes", "4 x 4"): 16, ("nodes", "ring"): 4, ("slow from 5 us on", "ring"): 16}  # fmt: skip
+} | {("ring", "ring"): 16, ("torus", "4 x 4"): 16, ("nodes", "4 x 4"): 16, ("nodes", "ring"): 4, ("busy senders", "ring"): 4, ("switch with busy senders", "all-to-all"): 16, ("slow from 5 us on", "ring"): 16}  # fmt: skip
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)

@@ -85,6 +85,7 @@ class Topology:
     message_s: Mapping[str, float] = field(
         default_factory=dict
     )  # software cost of a message, per class of its slowest link
+    occupying: tuple[str, ...] = ()  # classes whose message_s is work of the sender, one message at a time; else delay
     reduce_rate: float = float("inf")  # bytes/s that a rank can add up
     aggregators: Mapping[int, Capability] = field(default_factory=dict)
     faults: tuple[Fault, ...] = ()

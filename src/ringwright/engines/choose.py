@@ -93,10 +93,11 @@ def _folded(
 def _run_folded(folded: Folded, made: Machine, engine: str, *, native: bool) -> Run:
     import numpy as np
 
-    found = _loop(engine)(folded.flat, folded.machine, native=native)
-    small = loads(folded.flat, folded.machine.n)
+    flat = flows.delayed(folded.flat, folded.machine) if engine == "flows" else folded.flat
+    found = _loop(engine)(flat, folded.machine, native=native)
+    small = loads(flat, folded.machine.n)
     carried = np.where(folded.classes >= 0, small[folded.classes], 0) if len(small) else np.zeros(made.n, np.int64)
-    shown = replace(folded.flat, hops=folded.first[folded.flat.hops])  # under the names of the whole machine
+    shown = replace(flat, hops=folded.first[flat.hops])  # under the names of the whole machine
     return replace(found, parts=folded.parts, flat=shown).with_loads(made, carried)
 
 
@@ -106,6 +107,8 @@ def _loop(engine: str) -> Callable[..., Run]:
 
 def _run_whole(program: Program, made: Machine, engine: str, *, native: bool) -> Run:
     flat = flatten(program, made)
+    if engine == "flows":
+        flat = flows.delayed(flat, made)
     found = _loop(engine)(flat, made, native=native)
     return replace(found, flat=flat).with_loads(made, loads(flat, made.n))
 

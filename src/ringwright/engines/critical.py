@@ -88,13 +88,14 @@ def _account(flat: Flat, machine: Machine, start_ps: np.ndarray, end_ps: np.ndar
     for message in chain:
         start, end, delay = int(start_ps[message]), int(end_ps[message]), int(flat.delay[message])
         hops = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
-        software += delay
+        sending = sum(int(machine.latency[hop]) for hop in hops[:1] if machine.sends[hop])
+        software += delay + sending
         stood = max(0, start - clock - delay)
         if stood and hops:
             name = machine.label(hops[0])
             waiting[name] = waiting.get(name, 0) + stood
         slowest = _slowest(machine, hops)
-        moving[slowest] = moving.get(slowest, 0) + end - start
+        moving[slowest] = moving.get(slowest, 0) + end - start - sending
         clock = end
     return Path(tuple(chain), moving, waiting, software)
 

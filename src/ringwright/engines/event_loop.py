@@ -1,9 +1,9 @@
 """The loop of the event engine: every message on its way, resources served first come, first served.
 
 A message enters a resource when its first byte arrives (cut-through), waits until the resource is free, and holds it for
-its bytes at the resource's pace. It has arrived when its last byte has, which the slowest resource of its way decides.
-Adders take a message whole. Equal times are served in the order of the program. ``native`` has a compiled twin with the
-same results to the picosecond; this file is its definition.
+its bytes at the resource's pace, and for its latency where the resource ``holds``. It has arrived when its last byte has,
+which the slowest resource of its way decides. Adders take a message whole. Equal times are served in the order of the
+program. ``native`` has a compiled twin with the same results to the picosecond; this file is its definition.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ class _Loop:
         self.sizes: list[int] = flat.size_bytes.tolist()
         self.delay: list[int] = flat.delay.tolist() + [0] * joins
         self.whole: list[bool] = machine.whole.tolist()
-        self.paces, self.forks, self.holds = Paces(machine), _forks(flat), machine.holds_latency
+        self.holds: list[bool] = machine.holds.tolist()
+        self.paces, self.forks = Paces(machine), _forks(flat)
         self.free = [0] * machine.n
         self.ready, self.tail = [0] * n, [0] * n
         self.start, self.end = [FOREVER] * n, [FOREVER] * n
@@ -86,7 +87,7 @@ class _Loop:
         stop, latency = self.paces.end(resource, begin, self.sizes[message]), self.paces.latency(resource, begin)
         if stop >= FOREVER:
             return  # the link is dead for good, and so is all behind this message
-        self.free[resource] = stop + latency if self.holds else stop
+        self.free[resource] = stop + latency if self.holds[resource] else stop
         head, tail = begin + latency, max(stop, self.tail[message]) + latency
         self.tail[message] = tail
         for child in self.forks.get((message, at - self.hop_starts[message]), ()):

@@ -44,7 +44,7 @@ def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, ds
         src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
         order.next_starts, order.nexts, order.waits, delays(machine, hop_starts, hops),
     )  # fmt: skip
-    return flat if pieces.stream is None else branched(flat, pieces.stream)
+    return flat if pieces.stream is None else branched(flat, pieces.stream, machine.sends)
 
 
 def places(program: Program) -> np.ndarray:
@@ -139,7 +139,7 @@ def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
 
 
 def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the resources of each message in order: links, each followed by the capacities it draws on, then the adder."""
+    """Return the resources of each message in order: sender, links, each followed by the capacities it draws on, adder."""
     import numpy as np
 
     top = machine.topology
@@ -148,6 +148,8 @@ def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -
     starts, links = top.routes(pairs // top.n_nodes, pairs % top.n_nodes)
     if top.groups:
         starts, links = _with_groups(machine, starts, links)
+    if machine.sends.any():
+        starts, links = _with_senders(machine, pairs // top.n_nodes, starts, links)
     lengths = np.diff(starts)[which]
     extra = adds & (machine.adder[dst] >= 0)
     ends = np.concatenate(([0], np.cumsum(lengths + extra)))
@@ -184,15 +186,55 @@ def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
 
 
 def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Return each message's software cost in ps: that of the dearest class on its way."""
+    """Return each message's software cost in ps that occupies nobody: that of the dearest class on its way."""
+    import numpy as np
+
+    if not machine.software or not len(hops):
+        return np.zeros(len(starts) - 1, np.int64)
+    full = np.flatnonzero(np.diff(starts))
+    delay = np.zeros(len(starts) - 1, np.int64)
+    delay[full] = np.maximum.reduceat(_software(machine, hops), starts[:-1][full])
+    delay[full[machine.sends[hops[starts[:-1][full]]]]] = 0  # it is the sender's latency
+    return delay
+
+
+def _software(machine: Machine, hops: np.ndarray) -> np.ndarray:
+    """Return the software cost in ps of the class of each hop, 0 for what is no link."""
     import numpy as np
 
     top = machine.topology
-    if not machine.software or not len(hops):
-        return np.zeros(len(starts) - 1, np.int64)
     cost = np.array([round(machine.software.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
-    per_hop = cost[np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)].astype(np.int64), -1)]
+    of = np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)].astype(np.int64), -1)
+    found: np.ndarray = cost[of]
+    return found
+
+
+def _with_senders(
+    machine: Machine, src: np.ndarray, starts: np.ndarray, hops: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Put the sender of the dearest class on each way in front of it, where that class has one."""
+    import numpy as np
+
+    top = machine.topology
     full = np.flatnonzero(np.diff(starts))
-    delay = np.zeros(len(starts) - 1, np.int64)
-    delay[full] = np.maximum.reduceat(per_hop, starts[:-1][full])
-    return delay
+    full = full[src[full] < top.n_ranks]
+    if not len(full):
+        return starts, hops
+    cost = _software(machine, hops)
+    way = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    ranked = np.lexsort((np.arange(len(hops)), -cost, way))  # the first of the dearest comes first on each way
+    dearest = hops[ranked[starts[:-1][full]]]
+    sender = np.full(len(full), -1, np.int64)
+    links = dearest < top.n_links
+    sender[links] = machine.sender[src[full[links]], top.link_class[dearest[links]]]
+    full, sender = full[sender >= 0], sender[sender >= 0]
+    return _inserted(starts, hops, full, sender)
+
+
+def _inserted(
+    starts: np.ndarray, hops: np.ndarray, ways: np.ndarray, first: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return ways with one more hop in front of some."""
+    import numpy as np
+
+    return starts + np.searchsorted(ways, np.arange(len(starts))), np.insert(hops, starts[ways], first)

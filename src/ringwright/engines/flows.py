@@ -5,6 +5,7 @@ Left out: packets, congestion control and its slow convergence, buffers, order w
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
@@ -31,9 +32,27 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     if flat.branches is not None:
         raise DeclinedError("a multicast shares links: the flow engine copies nothing on the way")
     simulate = loops.flows if native else simulate_flows
-    start, end = simulate(flat, machine)
+    start, end = simulate(delayed(flat, machine), machine)
     n = flat.n_messages
     if (end[:n] >= FOREVER).any():
         report_stuck(flat, machine, end)
-    left_out = (*LEFT_OUT, "that links are busy during their latency") if machine.holds_latency else LEFT_OUT
+    left_out: tuple[str, ...] = LEFT_OUT
+    if machine.holds[~machine.sends].any():
+        left_out += ("that links are busy during their latency",)
+    if machine.sends.any():
+        left_out += ("that a rank sends one message after the other",)
     return Run(start[:n], end[:n], int(end[:n].max(initial=0)), 2 * n, "flows", left_out)
+
+
+def delayed(flat: Flat, machine: Machine) -> Flat:
+    """Return the program with the time of senders as delay in front of the way."""
+    import numpy as np
+
+    sent = machine.sends[flat.hops]
+    if not sent.any():
+        return flat
+    before = np.concatenate(([0], np.cumsum(sent)))
+    way = np.repeat(np.arange(flat.n_messages), np.diff(flat.hop_starts))[sent]
+    delay = flat.delay.copy()
+    delay[way] += machine.latency[flat.hops[sent]]
+    return replace(flat, hop_starts=flat.hop_starts - before[flat.hop_starts], hops=flat.hops[~sent], delay=delay)

@@ -110,6 +110,7 @@ def _machine(orbits: Orbits) -> Machine:
     delays = [(number[resource], time, latency) for resource, time, latency in whole.delays if resource in number]
     return replace(
         whole, pace=whole.pace[first], latency=whole.latency[first], whole=whole.whole[first],
+        holds=whole.holds[first], sends=whole.sends[first],
         changes=tuple(sorted(changes)), delays=tuple(sorted(delays)),
     )  # fmt: skip
 

@@ -67,7 +67,8 @@ def _resources(machine: Machine) -> tuple[object, ...]:
 
     changes = _table(machine.changes, np.float64)
     delays = _table(machine.delays, np.int64)
-    return machine.pace, machine.latency, machine.whole.view(np.uint8), machine.holds_latency, *changes, *delays
+    flags = machine.whole.view(np.uint8), machine.holds.view(np.uint8)
+    return machine.pace, machine.latency, *flags, *changes, *delays
 
 
 def _table(rows: Sequence[tuple[int, int, float]], kind: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

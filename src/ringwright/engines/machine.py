@@ -1,7 +1,8 @@
 """The machine as engines see it: numbered resources that serve one message at a time, and the way of each pair over them.
 
-A resource is a directed link, a capacity that links share, or a rank's adder. Times are integer picoseconds; a resource's
-speed is picoseconds per byte. ``whole`` resources take a message only when its last byte has come (store and forward).
+A resource is a directed link, a capacity that links share, a rank's adder, or the software that sends a rank's messages
+where that is work (``Topology.occupying``) and not delay. Times are integer picoseconds; a resource's speed is picoseconds
+per byte. ``whole`` resources take a message only when its last byte has come (store and forward).
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ FOREVER = 1 << 62
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources: links first, then shared capacities, then an adder for each node where adding takes time.
+    """Resources: links, then shared capacities, adders of nodes where adding takes time, then senders where sending does.
 
     ``pace`` is ps/byte and ``latency`` ps, each of length n. ``changes`` holds what faults do: (resource, ps, new pace), sorted;
-    ``delays`` likewise (resource, ps, new latency). ``holds_latency`` says that a resource is busy for latency + bytes
-    instead of bytes alone.
+    ``delays`` likewise (resource, ps, new latency). Resources that ``holds`` are busy for latency + bytes instead of bytes
+    alone. A rank has a sender per class of links: its latency is the software time of a message, its pace is 0.
     """
 
     topology: Topology
@@ -39,7 +40,9 @@ class Machine:
     latency: np.ndarray
     whole: np.ndarray
     adder: np.ndarray  # resource that adds at each node, or -1
-    holds_latency: bool
+    holds: np.ndarray  # per resource: busy during its latency
+    sends: np.ndarray  # per resource: a rank's sender
+    sender: np.ndarray  # (rank, class) -> resource, or -1
     changes: tuple[tuple[int, int, float], ...] = ()
     delays: tuple[tuple[int, int, int], ...] = ()
     software: Mapping[str, float] = field(default_factory=dict)  # seconds per message, by class of link
@@ -57,11 +60,16 @@ class Machine:
 
     def label(self, resource: int) -> str:
         """Return a name a network engineer recognises."""
+        import numpy as np
+
         top = self.topology
         if resource < top.n_links:
             return f"{top.label(int(top.src[resource]))} > {top.label(int(top.dst[resource]))}"
         if resource < top.n_links + len(top.groups):
             return top.groups[resource - top.n_links].name
+        if self.sends[resource]:
+            rank, number = np.argwhere(self.sender == resource)[0].tolist()
+            return f"{top.classes[number]} sender of {top.label(rank)}"
         return f"adder of {top.label(int((self.adder == resource).argmax()))}"
 
 
@@ -74,18 +82,35 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
     lossless = 1.0 if topology.loss is None else 1.0 - topology.loss
     adders = _adders(topology)
     plain = topology.n_links + len(topology.groups)
+    sender, software = _senders(topology, plain + len(adders))
+    sends = np.arange(plain + len(adders) + len(software)) >= plain + len(adders)
     with np.errstate(divide="ignore"):
         shared = [group.rate for group in topology.groups]
-        pace = PS / np.concatenate((topology.rate * lossless, shared, [rate for rate, _ in adders.values()]))
+        added = [rate for rate, _ in adders.values()]
+        pace = PS / np.concatenate((topology.rate * lossless, shared, added, np.full(len(software), np.inf)))
     latency = np.zeros(len(pace), np.int64)
     latency[: topology.n_links] = np.rint(topology.latency_s * PS)
-    latency[plain:] = [round(latency_s * PS) for _, latency_s in adders.values()]
+    latency[plain:] = [round(latency_s * PS) for _, latency_s in adders.values()] + software
     whole = np.zeros(len(pace), bool)
-    whole[plain:] = [node < topology.n_ranks for node in adders]  # the network adds packet by packet
+    whole[plain : plain + len(adders)] = [node < topology.n_ranks for node in adders]  # networks add packet by packet
     adder = np.full(topology.n_nodes, -1, np.int64)
-    adder[list(adders)] = np.arange(plain, len(pace))
+    adder[list(adders)] = plain + np.arange(len(adders))
     changes, delays = _changes(topology, adder)
-    return Machine(topology, pace, latency, whole, adder, alpha == "busy", changes, delays)
+    holds = sends if alpha == "pipelined" else np.ones(len(pace), bool)
+    return Machine(topology, pace, latency, whole, adder, holds, sends, sender, changes, delays)
+
+
+def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int]]:
+    """Return the sender of each rank for each class of links, and the ps that a message occupies each."""
+    import numpy as np
+
+    found = np.full((topology.n_ranks, len(topology.classes)), -1, np.int64)
+    cost = [
+        round(topology.message_s.get(name, 0.0) * PS) if name in topology.occupying else 0 for name in topology.classes
+    ]
+    busy = np.flatnonzero(cost)
+    found[:, busy] = first + np.arange(topology.n_ranks * len(busy)).reshape(topology.n_ranks, len(busy))
+    return found, [cost[number] for number in busy.tolist()] * topology.n_ranks
 
 
 def _adders(topology: Topology) -> dict[int, tuple[float, float]]:

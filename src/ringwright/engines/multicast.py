@@ -2,7 +2,7 @@
 
 The ways to the targets of a stream form a tree. Its first message keeps its whole way; each further one keeps what no
 earlier one takes, and *branches* off: it enters its first own resource when the stream has passed the resource before the
-fork. The stem waits for whatever any of its branches waits for.
+fork. A rank's software sends a stream once, for its first message. The stem waits for whatever any of its branches waits for.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from ringwright.engines.messages import Flat
 
 
-def branched(flat: Flat, stream: np.ndarray) -> Flat:
+def branched(flat: Flat, stream: np.ndarray, sends: np.ndarray) -> Flat:
     """Return the program with messages of one stream (equal numbers; -1: none) sharing what their ways share."""
     import numpy as np
 
     members = np.flatnonzero(stream >= 0)
     if not len(members):
         return flat
-    rows, kept = _forks(flat, stream, members)
+    rows, kept = _forks(flat, stream, members, sends)
     if not rows:
         return flat
     table = np.array(sorted(rows), np.int64)
@@ -34,27 +34,32 @@ def branched(flat: Flat, stream: np.ndarray) -> Flat:
     return _cut(flat, branches, kept)
 
 
-def _forks(flat: Flat, stream: np.ndarray, members: np.ndarray) -> tuple[list[tuple[int, int, int]], dict[int, int]]:
+def _forks(
+    flat: Flat, stream: np.ndarray, members: np.ndarray, sends: np.ndarray
+) -> tuple[list[tuple[int, int, int]], dict[int, int]]:
     """Return (parent, child, hop) of each fork, and how many first hops each child leaves to others."""
     rows: list[tuple[int, int, int]] = []
     kept: dict[int, int] = {}
     trees: dict[int, dict[tuple[object, int], tuple[int, int]]] = {}
     sizes: dict[int, int] = {}
+    roots: dict[int, tuple[int, int] | None] = {}  # the sender's hop of each stream
     for message in members.tolist():
         number, size = int(stream[message]), int(flat.size_bytes[message])
         if sizes.setdefault(number, size) != size:
             raise DeclinedError("the targets of one multicast get different amounts")
         tree = trees.setdefault(number, {})
         way = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
-        at: tuple[int, int] | None = None  # message and hop that the stream has reached
-        shared = 0
+        shared = own = int(bool(way) and bool(sends[way[0]]))
+        # message and hop that the stream has reached
+        at = roots.setdefault(number, (message, 0) if own else None) if way else None
+        is_stem = at == (message, 0)
         while shared < len(way) and (at, way[shared]) in tree:
             at = tree[at, way[shared]]
             shared += 1
-        if at is not None:
+        if at is not None and not is_stem:
             rows.append((at[0], message, at[1]))
             kept[message] = shared
-        for hop, resource in enumerate(way[shared:]):
+        for hop, resource in enumerate(way[shared:], 0 if message in kept else shared):
             tree[at, resource] = at = (message, hop)
     return rows, kept
 

@@ -139,7 +139,7 @@ class Orbits:
         used = np.flatnonzero(self.of >= 0)
         like = np.array(self.first, np.int64)[self.of[used]]
         machine, top = self.machine, self.machine.topology
-        columns = [machine.pace, machine.latency, machine.whole]
+        columns = [machine.pace, machine.latency, machine.whole, machine.holds, machine.sends]
         if machine.software:
             columns.append(np.concatenate((top.link_class, np.full(machine.n - top.n_links, -1))))
         for column in columns:

@@ -159,7 +159,7 @@ class _State:
         after = self.machine.latency[at]
         for row in np.flatnonzero(self.delaying[at]).tolist():
             after[row] = self.paces.latency(int(at[row]), int(starts[row]))
-        self.free[at] = stop + after if self.machine.holds_latency else stop
+        self.free[at] = np.where(self.machine.holds[at], stop + after, stop)
         begin[who], latency[who] = starts, after
         tail[who] = np.maximum(stop, tail[who]) + after
 

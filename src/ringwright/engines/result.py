@@ -71,7 +71,7 @@ class Run:
         """Return (name, share of the time busy, bytes) of the resources that carried anything, the busiest first."""
         if self.machine is None or not self.time_ps:
             return []
-        used = np.flatnonzero(self.bytes > 0)
+        used = np.flatnonzero((self.bytes > 0) & ~self.machine.sends)
         order = used[np.lexsort((used, -self.busy_ps[used]))][:most]
         return [
             (self.machine.label(at), float(self.busy_ps[at]) / self.time_ps, float(self.bytes[at]))

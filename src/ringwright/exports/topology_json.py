@@ -55,6 +55,8 @@ def _extras(top: Topology) -> dict[str, Any]:
         ]
     if top.message_s:
         found["message_us"] = {name: _microseconds(time_s) for name, time_s in top.message_s.items()}
+    if top.occupying:
+        found["occupying"] = list(top.occupying)
     if math.isfinite(top.reduce_rate):
         found["reduce_gib_s"] = top.reduce_rate / GIB
     if top.aggregators:

@@ -62,7 +62,8 @@ void check(const Flat& flat, const Resources& resources) {
     require_cuts(flat.next_starts, all, flat.nexts.size, "next_starts");
     require_below(flat.hops, servers, "hops");
     require_below(flat.nexts, all, "nexts");
-    require(resources.latency.size == servers && resources.whole.size == servers, "resources of different lengths");
+    require(resources.latency.size == servers && resources.whole.size == servers && resources.holds.size == servers,
+            "resources of different lengths");
     require_below(resources.change_resource, servers, "changes");
     const size_t changes = resources.change_resource.size;
     require(resources.change_time.size == changes && resources.change_pace.size == changes, "changes");
@@ -88,28 +89,28 @@ nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... 
 nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
                  Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<int32_t> parent,
                  Input<int32_t> hop, Input<int32_t> child, Input<double> pace,
-                 Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
+                 Input<int64_t> latency, Input<uint8_t> whole, Input<uint8_t> holds, Input<int64_t> change_resource,
                  Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
                  Input<int64_t> delay_time, Input<int64_t> delay_latency) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
                     view(waits),      view(size_bytes), view(delay),       view(parent),
                     view(hop),        view(child)};
     const Resources resources{view(pace),           view(latency),     view(whole),
-                              holds_latency,        view(change_resource), view(change_time), view(change_pace),
+                              view(holds),          view(change_resource), view(change_time), view(change_pace),
                               view(delay_resource), view(delay_time),  view(delay_latency)};
     return simulate<EventLoop>(flat, resources);
 }
 
 nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
                 Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
-                Input<int64_t> latency, Input<uint8_t> whole, bool holds_latency, Input<int64_t> change_resource,
+                Input<int64_t> latency, Input<uint8_t> whole, Input<uint8_t> holds, Input<int64_t> change_resource,
                 Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
                 Input<int64_t> delay_time, Input<int64_t> delay_latency, Input<int32_t> owner, Input<int64_t> starts,
                 Input<int32_t> ways) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
                     view(waits),      view(size_bytes), view(delay),       {}, {}, {}};
     const Resources resources{view(pace),           view(latency),     view(whole),
-                              holds_latency,        view(change_resource), view(change_time), view(change_pace),
+                              view(holds),          view(change_resource), view(change_time), view(change_pace),
                               view(delay_resource), view(delay_time),  view(delay_latency)};
     const Classes classes{view(owner), view(starts), view(ways)};
     require(classes.starts.size > 0 && classes.owner.size == flat.size_bytes.size, "classes");
@@ -162,11 +163,11 @@ NB_MODULE(_engine, module) {
     module.doc() = "The hot loops of the engines; ringwright.engines says what they mean.";
     module.def("events", &events, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
                nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("parent"), nb::arg("hop"), nb::arg("child"), nb::arg("pace"), nb::arg("latency"),
-               nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
+               nb::arg("whole"), nb::arg("holds"), nb::arg("change_resource"), nb::arg("change_time"),
                nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"));
     module.def("flows", &flows, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
                nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
-               nb::arg("whole"), nb::arg("holds_latency"), nb::arg("change_resource"), nb::arg("change_time"),
+               nb::arg("whole"), nb::arg("holds"), nb::arg("change_resource"), nb::arg("change_time"),
                nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
     module.def("fair_rates", &fair_rates, nb::arg("starts"), nb::arg("ways"), nb::arg("capacity"));
     module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),

@@ -38,7 +38,7 @@ struct Resources {
     Span<double> pace;
     Span<int64_t> latency;
     Span<uint8_t> whole;
-    bool holds_latency;
+    Span<uint8_t> holds;  // whether a resource is busy for its latency too
     Span<int64_t> change_resource;  // faults, sorted by resource, then time
     Span<int64_t> change_time;
     Span<double> change_pace;
@@ -62,7 +62,7 @@ inline int64_t latency_at(int64_t healthy, const std::vector<Delay>& delays, int
 class EventLoop {
 public:
     EventLoop(const Flat& flat, const Resources& resources)
-        : flat_(flat), state_(flat.waits.size), queue_(width(flat, resources)), holds_(resources.holds_latency) {
+        : flat_(flat), state_(flat.waits.size), queue_(width(flat, resources)) {
         const size_t n = flat.waits.size;
         start.assign(n, kForever);
         end.assign(n, 0);
@@ -74,7 +74,7 @@ public:
         }
         servers_.reserve(resources.pace.size);
         for (size_t i = 0; i < resources.pace.size; ++i) {
-            servers_.push_back({resources.pace[i], 0, resources.latency[i], resources.whole[i] != 0, {}, {}});
+            servers_.push_back({resources.pace[i], 0, resources.latency[i], resources.whole[i] != 0, resources.holds[i] != 0, {}, {}});
         }
         for (size_t i = 0; i < resources.change_resource.size; ++i) {
             Server& server = servers_[resources.change_resource[i]];
@@ -120,6 +120,7 @@ private:
         int64_t free;
         int64_t latency;
         bool whole;
+        bool holds;
         std::vector<Change> changes;
         std::vector<Delay> delays;
     };
@@ -174,7 +175,7 @@ private:
         if (stop >= kForever) return;  // the link is dead for good, and so is all behind this message
         const int64_t latency =
             server.delays.empty() ? server.latency : latency_at(server.latency, server.delays, begin);
-        server.free = holds_ ? stop + latency : stop;
+        server.free = server.holds ? stop + latency : stop;
         const int64_t tail = std::max(stop, end[message]) + latency;
         end[message] = tail;
         if (!forks_.empty()) fork(event, tail, begin + latency);
@@ -232,7 +233,6 @@ private:
     std::vector<int32_t> done_;
     std::vector<int32_t> forks_;  // cuts `flat_.child` by parent, where there are any
     Calendar queue_;
-    bool holds_;
 };
 
 }  // namespace ringwright

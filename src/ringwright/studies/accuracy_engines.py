@@ -1,8 +1,9 @@
 """The same measured times against an engine that runs NCCL's program message by message on the calibrated fabric.
 
-An engine takes a calibration's message cost as a delay in front of each message, not as time in which its sender is busy,
-and a program's step is one message a channel, not two slices; where many small messages leave a node by one sender (Polaris)
-the engine is therefore too fast, and the closed form of ``costs.nccl.timing`` is the better answer.
+An engine takes a calibration's message cost between nodes as time in which its sender is busy. But a program's step is one
+message a channel, not two slices; a protocol's own hop latencies give way to the calibrated one; and where one GPU sends for
+all channels of a node (Polaris), the program's channels leave by one GPU each. The engine is therefore too fast, and the
+closed form of ``costs.nccl.timing`` is the better answer.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 The classes on the way between two ranks of a node are *inside*; those on the way between two nodes that are not inside
 are *outside*. Latencies are scaled so that a whole way takes the calibrated hop, rates so that the narrowest link of a way
 has the calibrated rate (outside: its share of the node's). Links inside a node keep the proportions they had, and so do
-those outside: an oversubscribed spine stays oversubscribed.
+those outside: an oversubscribed spine stays oversubscribed. Messages outside occupy their sender, whose proxy sends one
+after the other; inside, each channel has threads of its own, and what a message costs there is delay.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 
 def calibrated(topology: Topology, calibration: Calibration) -> Topology:
     """Return the topology with the calibrated numbers; what a calibration does not hold stays as it was."""
-    changed = _Changed(topology, topology.rate.copy(), topology.latency_s.copy(), dict(topology.message_s))
+    changed = _Changed(
+        topology, topology.rate.copy(), topology.latency_s.copy(), dict(topology.message_s), {*topology.occupying}
+    )
     near, far = _neighbours(topology)
     kept: set[int] = set()
     if near is not None and calibration.inside is not None:
@@ -31,12 +34,15 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
     if far is not None and calibration.outside is not None:
         way = _way(topology, far)
         classes = set(topology.link_class[way].tolist())
-        changed.scale(way, classes - kept or classes, calibration.outside, _cards(topology))
+        outside = classes - kept or classes
+        changed.scale(way, outside, calibration.outside, _cards(topology))
+        changed.occupying |= {topology.classes[number] for number in outside}
     return dataclasses.replace(
         topology,
         rate=changed.rate,
         latency_s=changed.latency_s,
         message_s=changed.message_s,
+        occupying=tuple(name for name in topology.classes if name in changed.occupying),
         provenance=calibration.provenance,
     )
 
@@ -49,6 +55,7 @@ class _Changed:
     rate: np.ndarray
     latency_s: np.ndarray
     message_s: dict[str, float]
+    occupying: set[str]
 
     def scale(self, way: np.ndarray, classes: set[int], link: Link, share: int) -> None:
         """Give some classes the numbers of a link; ``share`` of them together have its rate."""

@@ -1,8 +1,8 @@
 """Our own JSON: ``n`` ranks and ``edges`` of [src, dst, GiB/s, us] with every direction listed; more where there is more.
 
 Optional: ``name``, ``kinds`` and ``names`` of all nodes, ``classes`` (a link's fifth entry numbers them), ``loss`` per
-link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, ``message_us``, ``reduce_gib_s``,
-``provenance``. Routes are not kept: what is read back takes shortest ways.
+link, ``groups`` of shared capacity, ``axes``, ``hosts``, ``aggregators``, ``faults``, ``message_us``, ``occupying`` classes,
+``reduce_gib_s``, ``provenance``. Routes are not kept: what is read back takes shortest ways.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class _Graph:
             rows[:, 2] * GIB, rows[:, 3] / 1e6, number, classes, self._groups(len(rows)), self._axes(ranks),
             self._column("hosts", ranks, np.int64), names or None, loss=self._column("loss", len(rows), np.float64),
             message_s=self._messages(), reduce_rate=self._number("reduce_gib_s", math.inf) * GIB,
+            occupying=self._words("occupying", (), at_least=0),
             aggregators=self._aggregators(len(kinds)), faults=self._faults(len(rows), ranks),
             provenance=str(self.found.get("provenance") or self.found.get("desc") or ""),
         )  # fmt: skip
