@@ -29,12 +29,12 @@ int main(int argc, char** argv) {
     const auto size = column<int64_t>(folder, "size_bytes"), latency = column<int64_t>(folder, "latency");
     const auto pace = column<double>(folder, "pace");
     const std::vector<int64_t> delay(size.size(), 0);
-    const std::vector<uint8_t> whole(pace.size(), 0);
+    const std::vector<uint8_t> whole(pace.size(), 0), holds(pace.size(), 0);
     const auto span = [](const auto& data) {
         return Span<typename std::decay_t<decltype(data)>::value_type>{data.data(), data.size()};
     };
     const Flat flat{span(hop_starts), span(hops), span(next_starts), span(nexts), span(waits), span(size), span(delay), {}, {}, {}};
-    const Resources resources{span(pace), span(latency), span(whole), false, {}, {}, {}, {}, {}, {}};
+    const Resources resources{span(pace), span(latency), span(whole), span(holds), {}, {}, {}, {}, {}, {}};
     for (int round = 0; round < rounds; ++round) {
         const std::clock_t begin = std::clock();
         EventLoop loop(flat, resources);

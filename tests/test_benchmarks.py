@@ -1,0 +1,25 @@
+"""The benchmarks run: a figure that nobody can take again is worth nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ringwright.native import engine
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(engine is None or shutil.which("g++") is None, reason="needs the compiled engine and a compiler")
+def test_engines_against_the_hand_written_loop() -> None:
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_engines.py"), "--quick", "--rounds", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "halving-doubling" in done.stdout
