@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from ringwright import validity
+from ringwright.collective import Collective
+from ringwright.errors import UsageError
+from ringwright.fabrics import fabric
 from ringwright.studies import conformance, registry
 from ringwright.testing import conformance as public
 
@@ -61,3 +65,16 @@ def test_a_wrong_algorithm_does_not_pass() -> None:
 
     outcomes = public.check_algorithm(forgetful, ops=("all-gather",), group_sizes=(3,))
     assert all("legal" in outcome.failed for outcome in outcomes)
+
+
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.slug)
+def test_the_order_of_ranks_is_kept_or_refused(system: registry.System) -> None:
+    """A reduction that does not commute gets neighbours in rank order, or a refusal: never a quietly wrong sum."""
+    machine = fabric(system.fabrics[0] if system.fabrics and ":" in system.fabrics[0] else "switch:6")
+    for op in (op for op in system.ops if op in ("all-reduce", "reduce", "reduce-scatter")):
+        try:
+            program = system.load()(Collective(op, range(6), 240, commutative=False), machine)
+        except UsageError as error:
+            assert error.remedy  # noqa: PT017 - declining is one of the two right answers
+            continue
+        assert not validity.check(program), op

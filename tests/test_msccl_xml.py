@@ -34,8 +34,9 @@ from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.places import CARRIED
 from ringwright.lanes import Kind, Lanes
 from ringwright.program import Block, Cost, Op, Program, Step, cut, explicit, turn
+from ringwright.sources.findings import READING_RULES
 from ringwright.sources.msccl_xml import check_windows, read_msccl_xml
-from ringwright.sources.programs import read_program, sniff, verify_file
+from ringwright.sources.programs import CODES, read_program, sniff, verify_file
 from shared_data import needs_shared_data, real
 
 
@@ -419,3 +420,9 @@ def test_every_algorithm_is_scheduled_or_refused(tmp_path: Path, name: str, op: 
     path = put(tmp_path, msccl_xml(program))
     assert verify_file(path)["errors"] == []
     assert_result(read_program(path))
+
+
+def test_every_rule_of_the_table_has_a_sentence() -> None:
+    """What ``verify`` can name is written down: while a file is read, or when its program is followed."""
+    assert set(CODES) <= set(READING_RULES) | set(validity.RULES)
+    assert set(READING_RULES) <= set(CODES)

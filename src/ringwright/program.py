@@ -69,9 +69,6 @@ class Affine:
         return Affine((*self.digits, *blank, *further), self.base)
 
 
-Index = "Affine | np.ndarray"
-
-
 def turn(p: int, by: int = 0, weight: int = 1) -> Affine:
     """Return (i + by) mod p, times ``weight``: each rank's neighbour at a distance, or its rank (by=0)."""
     return Affine(((1, by % p, p, weight),))

@@ -69,11 +69,6 @@ def format_size(size_bytes: float) -> str:
     return f"{number} {_STEPS[step]}"
 
 
-def format_rate(bytes_per_s: float) -> str:
-    """Return bytes per second in decimal GB/s, the field's unit."""
-    return f"{bytes_per_s / 1e9:.2f} GB/s"
-
-
 def format_count(count: int) -> str:
     """Return a count with thousands separated by a thin comma."""
     return f"{count:,}"

@@ -21,8 +21,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
             [
                 system["slug"],
                 system["lines"],
-                format_count(system["conformance"]["passed"]),
-                format_count(system["conformance"]["declined"]),
+                _checks(system["conformance"], "passed"),
+                _checks(system["conformance"], "declined"),
                 system["conformance"].get("failed", 0) or "",
                 system["reproduced"] or _claimed(system["figure"]),
             ]
@@ -37,3 +37,8 @@ def _claimed(figure: str) -> str:
     return (
         "" if figure.lower().startswith("none") else "claimed: " + shorten(figure.rstrip("."), 60, placeholder=" ...")
     )
+
+
+def _checks(conformance: dict[str, Any], name: str) -> str:
+    """Return a count of checks; what no campaign has run on is no zero."""
+    return format_count(conformance[name]) if conformance.get("recorded", True) else "not run"

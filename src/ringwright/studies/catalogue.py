@@ -21,7 +21,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
     shown = _run(chosen, seed) if check else recorded()
     reproduced = reproduce.recorded()
-    nothing = {"passed": 0, "declined": 0, "failed": 0}
+    nothing = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
     return {
         "schema": SCHEMA,
         "ground": f"checked now, seed {seed}" if check else "recorded campaign (scripts/conformance)",

@@ -141,7 +141,7 @@ def measure(question: Question, program: Program, name: str, floors: Floors) -> 
     from ringwright.engines.choose import simulate
 
     run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
-    collective, time_s = program.collective, run.time_ps * 1e-12
+    collective, time_s = program.collective, run.time_s
     without, within = floors.of(collective)
     floor = within if program.aggregators and within is not None else without
     if time_s < floor * (1 - 1e-9):
@@ -226,7 +226,7 @@ def _worst(question: Question, program: Program, time_s: float) -> tuple[float |
     moments = sorted({fault.time_s for fault in faults})
     for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
         later = question.topology.starting_at(moment)
-        taken = simulate(program, later, engine=question.engine, alpha=question.alpha).time_ps * 1e-12
+        taken = simulate(program, later, engine=question.engine, alpha=question.alpha).time_s
         if taken > worst:
             worst, when = taken, moment
     return worst * 1e6, when

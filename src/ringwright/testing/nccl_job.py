@@ -7,7 +7,6 @@ parallel stride tp x pp; expert groups are blocks of the data-parallel group. Ev
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ringwright.errors import UsageError
@@ -291,8 +290,3 @@ def deepseek_v3_inference(
         step += everywhere(job, "world", "all-gather", sequences * 129_280 // ranks)
         job.items += _spread(step, 0.3 if number == 0 else 0.03)
     return job
-
-
-def calls_of(items: Iterable[Item]) -> list[Call]:
-    """Return every call of a list of items, in order."""
-    return [call for item in items if isinstance(item, Launch) for call in item.calls]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.blocks.swing import Butterfly
-from ringwright.algorithms.offers import is_even
+from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
@@ -34,8 +34,8 @@ def bine(collective: Collective, topology: Topology | None = None) -> Program:
     """Return the Bine program of a collective."""
     del topology
     p = collective.p
-    if collective.op not in OPS:
-        raise UsageError(f"bine does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("bine", collective, OPS)
+    require_commutative("bine", collective)
     if p & (p - 1):
         raise UsageError(f"bine wants a power of two, not {p} ranks", remedy="--algorithm binomial")
     if p == 1:

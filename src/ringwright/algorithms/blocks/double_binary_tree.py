@@ -18,10 +18,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside
-from ringwright.algorithms.offers import is_even
+from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
-from ringwright.errors import UsageError
 from ringwright.program import Cost, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:
@@ -37,8 +36,8 @@ def double_binary_tree(
 ) -> Program:
     """Return the program of an all-reduce over two complementary binary trees."""
     del topology
-    if collective.op not in OPS:
-        raise UsageError(f"double-binary-tree does no {collective.op}", remedy="--algorithm binomial")
+    require_op("double-binary-tree", collective, OPS)
+    require_commutative("double-binary-tree", collective)
     if collective.p == 1:
         return nothing("double-binary-tree", collective)
     trees = [tree.parents for tree in double_tree(collective.p)]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut, nothing, turn
@@ -33,8 +34,8 @@ WINDOW = 2  # segments in the switch at once: a rank starts the next when an ear
 
 def nvls(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
     """Return the program of a collective inside one switch domain."""
-    if collective.op not in OPS:
-        raise UsageError(f"nvls does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("nvls", collective, OPS)
+    require_commutative("nvls", collective)
     p = collective.p
     if p == 1:
         return nothing("nvls", collective)

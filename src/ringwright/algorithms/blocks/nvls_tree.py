@@ -20,6 +20,7 @@ import numpy as np
 from ringwright.algorithms.blocks.nvls import switch_domains
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside, embed, later
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
@@ -37,8 +38,8 @@ RESULTS = 2  # channel of results: a message must not wait for contributions tha
 
 def nvls_tree(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
     """Return the program of an all-reduce over several switch domains."""
-    if collective.op not in OPS:
-        raise UsageError(f"nvls-tree does no {collective.op}", remedy="--algorithm nvls")
+    require_op("nvls-tree", collective, OPS)
+    require_commutative("nvls-tree", collective)
     if collective.p == 1:
         return nothing("nvls-tree", collective)
     domains = switch_domains(collective, topology)

@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.offers import is_even
+from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
-from ringwright.errors import UsageError
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
@@ -29,8 +28,8 @@ OPS = ("all-gather", "reduce-scatter")
 def pat(collective: Collective, topology: Topology | None = None) -> Program:
     """Return the program of an all-gather or reduce-scatter over trees from far to near."""
     del topology
-    if collective.op not in OPS:
-        raise UsageError(f"pat does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("pat", collective, OPS)
+    require_commutative("pat", collective)
     p = collective.p
     if p == 1:
         return nothing("pat", collective)

@@ -16,8 +16,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
-from ringwright.errors import UsageError
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ OPS = ("all-reduce", "reduce-scatter", "all-gather")
 def ring(collective: Collective, topology: Topology | None = None, *, channels: int = 1) -> Program:
     """Return the ring program of an all-reduce, reduce-scatter or all-gather."""
     del topology
-    if collective.op not in OPS:
-        raise UsageError(f"ring does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("ring", collective, OPS)
+    require_commutative("ring", collective)
     p = collective.p
     if p == 1:
         return nothing("ring", collective, channels=channels)

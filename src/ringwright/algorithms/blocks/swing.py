@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.compose import beside
-from ringwright.algorithms.offers import is_even
+from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
@@ -40,8 +40,8 @@ def swing(
     ports: int = 1,
 ) -> Program:
     """Return the Swing program of an all-reduce, reduce-scatter or all-gather."""
-    if collective.op not in OPS:
-        raise UsageError(f"swing does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("swing", collective, OPS)
+    require_commutative("swing", collective)
     if collective.p == 1:
         return nothing("swing", collective)
     sizes = _dims(collective.p, topology, dims)

@@ -36,7 +36,7 @@ from ringwright.algorithms.blocks.scatter_allgather import scatter_allgather
 from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.libraries.mpich2 import rules as by_rule
-from ringwright.algorithms.offers import spelled
+from ringwright.algorithms.offers import require_op, spelled
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -163,8 +163,7 @@ def mpich2(
 
 def mpi_op(collective: Collective) -> str:
     """Return which of MPI's collectives this is: with counts it is a v-form, and reduce-scatter without is the block form."""
-    if collective.op not in OPS:
-        raise UsageError(f"mpich2 does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("mpich2", collective, OPS)
     if collective.op == "reduce-scatter":
         return "reduce-scatter" if collective.counts is not None else "reduce-scatter-block"
     if collective.counts is not None:

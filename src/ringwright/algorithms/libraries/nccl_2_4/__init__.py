@@ -29,6 +29,7 @@ from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
 from ringwright.algorithms.libraries.nccl_2_4.rings import chains, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import tuned
+from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.costs.nccl import OPS as MODELLED
 from ringwright.costs.nccl import (
     Choice,
@@ -74,8 +75,8 @@ def nccl_2_4(
     tuning: bool = True,
 ) -> Program:
     """Return the program that NCCL ``release`` would run on the fabric."""
-    if collective.op not in OPS:
-        raise UsageError(f"nccl-2-4 does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("nccl-2-4", collective, OPS)
+    require_commutative("nccl-2-4", collective)
     if collective.p == 1:
         return nothing("nccl-2-4", collective)
     if collective.op not in MODELLED:

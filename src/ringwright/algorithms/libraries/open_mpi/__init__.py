@@ -20,7 +20,7 @@ from ringwright.algorithms import hosts
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.libraries.open_mpi.menu import MENU, instead
 from ringwright.algorithms.libraries.open_mpi.rules import Decision, number_of, select
-from ringwright.algorithms.offers import spelled
+from ringwright.algorithms.offers import require_op, spelled
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,8 +73,7 @@ def open_mpi(
 
 def mpi_op(collective: Collective) -> str:
     """Return which of MPI's collectives this is: with counts it is a v-form, and reduce-scatter without is the block form."""
-    if collective.op not in OPS:
-        raise UsageError(f"open-mpi does no {collective.op}", remedy=f"one of: {', '.join(OPS)}")
+    require_op("open-mpi", collective, OPS)
     if collective.op == "reduce-scatter":
         return "reduce-scatter" if collective.counts is not None else "reduce-scatter-block"
     return collective.op if collective.counts is None else f"{collective.op}-v"
