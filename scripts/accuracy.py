@@ -24,7 +24,8 @@ def main(arguments: list[str]) -> int:
         return 0
     report.write(found, sys.stdout)
     known, _ = accuracy.cases(folders[0] / "nccl_times.csv")
-    report.write_engines(accuracy_engines.by_engine(known), sys.stdout)
+    report.write_engines("(a)", accuracy_engines.by_sizes(known), accuracy.TARGET_SIZES, sys.stdout)
+    report.write_engines("(b)", accuracy_engines.by_nodes(known), accuracy.TARGET_NODES, sys.stdout)
     for each in ranked:
         report.write_mpi(each, sys.stdout)
     return 0

@@ -131,10 +131,15 @@ def explicit(
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Moves that may all happen at once; ``label`` names the phase for pictures."""
+    """Moves that may all happen at once; ``label`` names the phase for pictures.
+
+    Loops are in rising order. A rank's channel begins a later ``loop`` only when all that it receives in the one before has
+    come: the thread that does one loop after the other can do no other.
+    """
 
     blocks: tuple[Block, ...]
     label: str = ""
+    loop: int = 0
 
     @property
     def count(self) -> int:
@@ -251,6 +256,28 @@ class Stream:
     fallback: int | None = None  # node that finishes what this one could not
 
 
+@dataclass(frozen=True, slots=True)
+class Software:
+    """What a library adds to a collective beside the wire; maps are by link class, the dearest class of a way counts.
+
+    ``message_s`` holds where nothing was measured on the fabric. What stands beside a measured cost too: ``beyond_s``, by
+    which a message of this protocol costs more than one of the quickest; ``byte_s``, a channel's own work per byte of data;
+    ``sharing``, how many times as many messages a sender serves as the program gives it; ``piece_bytes``, into which it
+    cuts a message (0: not at all).
+    """
+
+    base_s: float = 0.0  # once, before the first message
+    message_s: Mapping[str, float] = field(default_factory=dict)
+    beyond_s: Mapping[str, float] = field(default_factory=dict)
+    byte_s: Mapping[str, float] = field(default_factory=dict)
+    wire_factor: float = 1.0  # bytes on the wire per byte of data, where the protocol carries flags
+    sharing: float = 1.0
+    piece_bytes: float = 0.0
+
+
+NO_SOFTWARE = Software()
+
+
 class Declared(Protocol):
     """A declared order, as far as those need it who only time its messages (the rest of it: ``lanes.Lanes``)."""
 
@@ -274,9 +301,7 @@ class Program:
     lanes: Declared | None = field(default=None, repr=False)  # declared order; None: order follows from the data
     protocol: str = ""
     channels: int = 1
-    wire_factor: float = 1.0  # bytes on the wire per byte of data, where the protocol carries flags
-    overheads: Mapping[str, float] = field(default_factory=dict)  # seconds of software per message, by link class
-    base_s: float = 0.0  # software before the first message
+    software: Software = NO_SOFTWARE
     knobs: Mapping[str, object] = field(default_factory=dict)
 
     def steps(self) -> Iterator[Step]:

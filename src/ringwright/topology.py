@@ -105,6 +105,12 @@ class Topology:
         """Directed links."""
         return len(self.src)
 
+    @property
+    def cards_per_host(self) -> int:
+        """Network cards of a host, or its ranks where none are drawn."""
+        hosts = 1 if self.hosts is None else int(self.hosts.max()) + 1
+        return max(1, round((int((self.kinds == NIC).sum()) or self.n_ranks) / hosts))
+
     @cached_property
     def _link_keys(self) -> tuple[np.ndarray, np.ndarray]:
         import numpy as np

@@ -47,7 +47,7 @@ def simulate(
 
 def _later(made: Machine, program: Program) -> Machine:
     """Return the machine with its faults on the clock of the first message."""
-    base = round(program.base_s * PS)
+    base = round(program.software.base_s * PS)
     changes = tuple((resource, time - base, pace) for resource, time, pace in made.changes)
     delays = tuple((resource, time - base, latency) for resource, time, latency in made.delays)
     return replace(made, changes=changes, delays=delays) if base else made
@@ -55,7 +55,7 @@ def _later(made: Machine, program: Program) -> Machine:
 
 def _delayed(run: Run, program: Program) -> Run:
     """Put the software before the first message back in front."""
-    base = round(program.base_s * PS)
+    base = round(program.software.base_s * PS)
     if not base or not run.events:
         return run
     return replace(run, start_ps=run.start_ps + base, end_ps=run.end_ps + base, time_ps=run.time_ps + base)
@@ -106,10 +106,10 @@ def _loop(engine: str) -> Callable[..., Run]:
 
 
 def _run_whole(program: Program, made: Machine, engine: str, *, native: bool) -> Run:
-    flat = flatten(program, made)
+    flat, carrying = flatten(program, made), made.carrying(program)
     if engine == "flows":
-        flat = flows.delayed(flat, made)
-    found = _loop(engine)(flat, made, native=native)
+        flat = flows.delayed(flat, carrying)
+    found = _loop(engine)(flat, carrying, native=native)
     return replace(found, flat=flat).with_loads(made, loads(flat, made.n))
 
 

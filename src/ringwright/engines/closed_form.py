@@ -37,10 +37,11 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class Level:
-    """What one message costs on a level: seconds before its first byte, and bytes/s after it."""
+    """What one message costs on a level: seconds before its first byte, bytes/s after it, a channel's own s per byte."""
 
     alpha_s: float
     rate: float
+    byte_s: float = 0.0
 
 
 def run(program: Program, topology: Topology) -> Run:
@@ -66,10 +67,12 @@ def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.nda
     total = np.zeros_like(sizes)
     for term in cost.terms:
         level = price(program, made, term.level)
-        total += term.messages * level.alpha_s + term.size_bytes * scale * made.wire_factor / level.rate
+        total += term.messages * level.alpha_s + term.size_bytes * scale * (
+            made.software.wire_factor / level.rate + level.byte_s
+        )
     if math.isfinite(topology.reduce_rate):
-        total += cost.reduced_bytes * scale * made.wire_factor / topology.reduce_rate
-    return total + program.base_s if cost.terms else total
+        total += cost.reduced_bytes * scale * made.software.wire_factor / topology.reduce_rate
+    return total + program.software.base_s if cost.terms else total
 
 
 def price(program: Program, made: Machine, level: str) -> Level:
@@ -84,16 +87,17 @@ def price(program: Program, made: Machine, level: str) -> Level:
     if not len(full):
         return Level(0.0, math.inf)
     pace = np.maximum.reduceat(made.pace[hops], starts[:-1][full])
-    latency = np.add.reduceat(made.latency[hops], starts[:-1][full]) + delays(made, starts, hops)[full]
+    delay, byte_ps = (each[full] for each in delays(made, starts, hops))
+    latency = np.add.reduceat(made.latency[hops], starts[:-1][full]) + delay
     if level in top.classes:
         slowest = np.array([_slowest_class(made, hops[starts[way] : starts[way + 1]]) for way in full.tolist()])
         mine = slowest == top.classes.index(level)
         if mine.any():
-            pace, latency = pace[mine], latency[mine]
+            pace, latency, byte_ps = pace[mine], latency[mine], byte_ps[mine]
     worst = float(pace.max())
     if math.isinf(worst):
         raise DeclinedError(f"a way of level '{level or 'any'}' is dead")
-    return Level(float(latency.max()) / PS, PS / worst if worst else math.inf)
+    return Level(float(latency.max()) / PS, PS / worst if worst else math.inf, float(byte_ps.max()) / PS)
 
 
 def _slowest_class(made: Machine, hops: np.ndarray) -> int:

@@ -75,6 +75,8 @@ def collect(program: Program) -> list[Family]:
     families: dict[object, Family] = {}
     size = max(program.layout.n_chunks, 1)
     for number, step in enumerate(program.steps()):
+        if step.loop:
+            raise DeclinedError("its loops wait for each other")
         for place, block in enumerate(step.blocks):
             chunk, to = block.chunk, block.chunk if block.to is None else block.to
             src, dst = block.src, block.dst

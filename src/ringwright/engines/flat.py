@@ -9,13 +9,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
-from ringwright.engines.hazards import Edges
+from ringwright.engines.hazards import Edges, loop_edges
+from ringwright.engines.machine import PS
 from ringwright.engines.messages import Flat, Pieces
 from ringwright.engines.multicast import branched
 from ringwright.errors import InfeasibleError
 from ringwright.program import ADDING, Op
+from ringwright.topology import NIC
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     import numpy as np
 
     from ringwright.engines.hazards import Order
@@ -30,9 +34,15 @@ def flatten(program: Program, machine: Machine) -> Flat:
     machine = machine.carrying(program)
     pieces = gather(program)
     lanes = program.lanes
-    order = loops.order(pieces) if lanes is None else Edges(*lanes.edges()).order(len(pieces.src))
+    order = in_order(pieces) if lanes is None else Edges(*lanes.edges()).order(len(pieces.src))
     place = places(program)
     return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
+
+
+def in_order(pieces: Pieces) -> Order:
+    """Return what waits for what: after the data, and loop after loop on each rank's channel."""
+    order = loops.order(pieces)
+    return order if pieces.loop is None else order.with_edges(*loop_edges(pieces, len(order.waits)))
 
 
 def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, dst: np.ndarray) -> Flat:
@@ -40,9 +50,10 @@ def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, ds
     import numpy as np
 
     hop_starts, hops = ways(machine, src, dst, pieces.adds)
+    delay, byte_ps = delays(machine, hop_starts, hops)
     flat = Flat(
         src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
-        order.next_starts, order.nexts, order.waits, delays(machine, hop_starts, hops),
+        order.next_starts, order.nexts, order.waits, delay + copied(pieces.size_bytes, byte_ps),
     )  # fmt: skip
     return flat if pieces.stream is None else branched(flat, pieces.stream, machine.sends)
 
@@ -60,16 +71,18 @@ def gather(program: Program) -> Pieces:
 
     rows: list[tuple[np.ndarray, ...]] = []
     step_of: list[np.ndarray] = []
+    loop_of: list[np.ndarray] = []
     streams: list[tuple[int, np.ndarray]] = []
     total = messages = 0
     for number, step in enumerate(program.steps()):
         if not step.count:
             continue
-        src, dst, size, adds, owner, reads, writes = step_pieces(program, step.blocks)
-        rows.append((src, dst, size, adds, owner + messages, reads, writes))
+        src, dst, size, adds, channel, owner, reads, writes = step_pieces(program, step.blocks)
+        rows.append((src, dst, size, adds, channel, owner + messages, reads, writes))
         if any(block.multicast for block in step.blocks):
             streams.append((messages, _streams(program, step, src, owner)))
         step_of.append(np.full(len(src), number, np.int32))
+        loop_of.append(np.full(len(src), step.loop, np.int32))
         messages += len(src)
         total += len(owner)
         if total > MOST_PIECES:
@@ -77,17 +90,20 @@ def gather(program: Program) -> Pieces:
                 f"{program.name} on {program.p} ranks is more than {MOST_PIECES:,} moves",
                 remedy="--engine closed-form, or a fabric on which it folds",
             )
-    columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 7
-    src, dst, size, adds, owner, reads, writes = columns
-    steps = np.concatenate(step_of) if step_of else np.zeros(0, np.int32)
+    columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 8
+    src, dst, size, adds, channel, owner, reads, writes = columns
+    steps, turns = (np.concatenate(each) if each else np.zeros(0, np.int32) for each in (step_of, loop_of))
     stream = np.full(messages, -1, np.int64)
     for begin, ids in streams:
         stream[begin : begin + len(ids)] = np.where(ids >= 0, ids + begin, -1)
-    return Pieces(owner, steps, src, dst, size, adds.astype(bool), reads, writes, stream if streams else None)
+    return Pieces(
+        owner, steps, src, dst, size, adds.astype(bool), reads, writes, channel, turns if turns.any() else None,
+        stream if streams else None,
+    )  # fmt: skip
 
 
 def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
-    """Return one step's messages (src, dst, bytes, adds) and pieces (message, reads, writes)."""
+    """Return one step's messages (src, dst, bytes, adds, channel) and pieces (message, reads, writes)."""
     import numpy as np
 
     parts = [_block_pieces(program, block) for block in blocks]
@@ -100,7 +116,7 @@ def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarra
     owner, first = rank[owner], first[order]
     sums = np.bincount(owner, weights=size, minlength=len(first)).astype(np.int64)
     added = np.bincount(owner, weights=adds, minlength=len(first)) > 0
-    return src[first], dst[first], sums, added, owner, reads, writes
+    return src[first], dst[first], sums, added, channel[first], owner, reads, writes
 
 
 def _streams(program: Program, step: Step, src: np.ndarray, owner: np.ndarray) -> np.ndarray:
@@ -180,30 +196,44 @@ def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
     """Return the bytes that links carry: the data, and the flags that go with it."""
     import numpy as np
 
-    if machine.wire_factor == 1.0:
-        return size_bytes
-    return np.ceil(size_bytes * machine.wire_factor).astype(np.int64)
+    factor = machine.software.wire_factor
+    return size_bytes if factor == 1.0 else np.ceil(size_bytes * factor).astype(np.int64)
 
 
-def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Return each message's software cost in ps that occupies nobody: that of the dearest class on its way."""
+def copied(size_bytes: np.ndarray, byte_ps: np.ndarray) -> np.ndarray:
+    """Return the ps that channels work on messages of ``size_bytes`` of data, beside the wire."""
     import numpy as np
 
-    if not machine.software or not len(hops):
-        return np.zeros(len(starts) - 1, np.int64)
+    worked: np.ndarray = np.rint(size_bytes * byte_ps).astype(np.int64)
+    return worked
+
+
+def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return each message's software cost that occupies nobody, in ps, and in ps per byte of data."""
+    import numpy as np
+
+    delay, byte_ps = np.zeros(len(starts) - 1, np.int64), np.zeros(len(starts) - 1)
+    used = machine.software
     full = np.flatnonzero(np.diff(starts))
-    delay = np.zeros(len(starts) - 1, np.int64)
-    delay[full] = np.maximum.reduceat(_software(machine, hops), starts[:-1][full])
-    delay[full[machine.sends[hops[starts[:-1][full]]]]] = 0  # it is the sender's latency
-    return delay
+    if not len(full):
+        return delay, byte_ps
+    begin = starts[:-1][full]
+    if used.message_s:
+        delay[full] = np.rint(np.maximum.reduceat(_priced(machine, used.message_s, hops), begin)).astype(np.int64)
+        delay[full[machine.sends[hops[begin]]]] = 0  # it is the sender's latency
+    if used.beyond_s:
+        delay[full] += np.rint(np.maximum.reduceat(_priced(machine, used.beyond_s, hops), begin)).astype(np.int64)
+    if used.byte_s:
+        byte_ps[full] = np.maximum.reduceat(_priced(machine, used.byte_s, hops), begin)
+    return delay, byte_ps
 
 
-def _software(machine: Machine, hops: np.ndarray) -> np.ndarray:
-    """Return the software cost in ps of the class of each hop, 0 for what is no link."""
+def _priced(machine: Machine, costs: Mapping[str, float], hops: np.ndarray) -> np.ndarray:
+    """Return the cost in ps of the class of each hop, 0 for what is no link."""
     import numpy as np
 
     top = machine.topology
-    cost = np.array([round(machine.software.get(name, 0.0) * 1e12) for name in top.classes] + [0], np.int64)
+    cost = np.array([costs.get(name, 0.0) * PS for name in top.classes] + [0.0])
     of = np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)].astype(np.int64), -1)
     found: np.ndarray = cost[of]
     return found
@@ -220,15 +250,29 @@ def _with_senders(
     full = full[src[full] < top.n_ranks]
     if not len(full):
         return starts, hops
-    cost = _software(machine, hops)
+    cost = _priced(machine, machine.software.message_s, hops)
     way = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
     ranked = np.lexsort((np.arange(len(hops)), -cost, way))  # the first of the dearest comes first on each way
     dearest = hops[ranked[starts[:-1][full]]]
     sender = np.full(len(full), -1, np.int64)
     links = dearest < top.n_links
-    sender[links] = machine.sender[src[full[links]], top.link_class[dearest[links]]]
+    by = _leaving(machine, starts, hops)[full]
+    by = np.where(by < 0, src[full], by)
+    sender[links] = machine.sender[by[links], top.link_class[dearest[links]]]
     full, sender = full[sender >= 0], sender[sender >= 0]
     return _inserted(starts, hops, full, sender)
+
+
+def _leaving(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
+    """Return the first network card on each way, -1 for none."""
+    import numpy as np
+
+    top = machine.topology
+    card = np.full(len(starts) - 1, -1, np.int64)
+    links = np.flatnonzero(hops < top.n_links)
+    at = links[top.kinds[top.src[hops[links]]] == NIC][::-1]  # the first comes last, and stays
+    card[np.searchsorted(starts, at, side="right") - 1] = top.src[hops[at]]
+    return card
 
 
 def _inserted(

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.engines.messages import Pieces
+
 
 @dataclass(frozen=True)
 class Edges:
@@ -40,6 +42,42 @@ class Order:
     next_starts: np.ndarray
     nexts: np.ndarray
     waits: np.ndarray
+
+    def edges(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return (before, after) of every edge."""
+        import numpy as np
+
+        return np.repeat(np.arange(len(self.waits)), np.diff(self.next_starts)), self.nexts
+
+    def with_edges(self, before: np.ndarray, after: np.ndarray, joins: int) -> Order:
+        """Return the order with more edges, ``joins`` further joins numbered behind those that are there."""
+        import numpy as np
+
+        old = self.edges()
+        edges = Edges(np.concatenate((old[0], before)), np.concatenate((old[1], after)), joins)
+        return edges.order(len(self.waits))
+
+
+def loop_edges(pieces: Pieces, first: int) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return (before, after, joins): what a rank sends on a channel in a loop waits for all it received in the one before.
+
+    Joins, one a rank, channel and loop, are numbered from ``first`` on.
+    """
+    import numpy as np
+
+    loop = np.zeros(0, np.int64) if pieces.loop is None else pieces.loop.astype(np.int64)
+    channel = np.zeros_like(loop) if pieces.channel is None else pieces.channel
+    channel = channel - channel.min(initial=0)
+    width = int(channel.max(initial=0)) + 1
+    nodes = int(max(pieces.src.max(initial=0), pieces.dst.max(initial=0))) + 1
+    # A rank on a channel is one thread; those that received something in the loop before have a join.
+    into = ((loop + 1) * nodes + pieces.dst) * width + channel
+    out_of = (loop * nodes + pieces.src) * width + channel
+    threads = np.intersect1d(into, out_of)
+    comes, goes = np.flatnonzero(np.isin(into, threads)), np.flatnonzero(np.isin(out_of, threads))
+    before = np.concatenate((comes, first + np.searchsorted(threads, out_of[goes])))
+    after = np.concatenate((first + np.searchsorted(threads, into[comes]), goes))
+    return before, after, len(threads)
 
 
 def hazards(message: np.ndarray, step: np.ndarray, reads: np.ndarray, writes: np.ndarray, n_messages: int) -> Edges:

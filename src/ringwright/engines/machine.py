@@ -1,19 +1,21 @@
 """The machine as engines see it: numbered resources that serve one message at a time, and the way of each pair over them.
 
-A resource is a directed link, a capacity that links share, a rank's adder, or the software that sends a rank's messages
-where that is work (``Topology.occupying``) and not delay. Times are integer picoseconds; a resource's speed is picoseconds
-per byte. ``whole`` resources take a message only when its last byte has come (store and forward).
+A resource is a directed link, a capacity that links share, a rank's adder, or the software that sends messages where that
+is work (``Topology.occupying``) and not delay: of a rank, or of the network card that they leave by. Times are integer
+picoseconds; a resource's speed is picoseconds per byte. ``whole`` resources take a message only when its last byte has come
+(store and forward).
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
+from ringwright.program import NO_SOFTWARE, Software
+from ringwright.topology import NIC
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +34,8 @@ class Machine:
 
     ``pace`` is ps/byte and ``latency`` ps, each of length n. ``changes`` holds what faults do: (resource, ps, new pace), sorted;
     ``delays`` likewise (resource, ps, new latency). Resources that ``holds`` are busy for latency + bytes instead of bytes
-    alone. A rank has a sender per class of links: its latency is the software time of a message, its pace is 0.
+    alone. A rank and a card have a sender per class of links: its latency is the software time of a message; its pace is 0 at
+    a rank, whose threads go on, and that of the link at a card, which works on one message at a time.
     """
 
     topology: Topology
@@ -42,16 +45,27 @@ class Machine:
     adder: np.ndarray  # resource that adds at each node, or -1
     holds: np.ndarray  # per resource: busy during its latency
     sends: np.ndarray  # per resource: a rank's sender
-    sender: np.ndarray  # (rank, class) -> resource, or -1
+    sender: np.ndarray  # (node, class) -> resource, or -1
     changes: tuple[tuple[int, int, float], ...] = ()
     delays: tuple[tuple[int, int, int], ...] = ()
-    software: Mapping[str, float] = field(default_factory=dict)  # seconds per message, by class of link
-    wire_factor: float = 1.0  # bytes on a link per byte of data
+    software: Software = NO_SOFTWARE
 
     def carrying(self, program: Program) -> Machine:
         """Return the machine as this program uses it: what was measured on it comes before a library's own tables."""
-        software = {**program.overheads, **self.topology.message_s}
-        return dataclasses.replace(self, software=software, wire_factor=program.wire_factor)
+        import numpy as np
+
+        used, measured = program.software, self.topology.message_s
+        used = dataclasses.replace(
+            used,
+            message_s={**used.message_s, **measured},
+            beyond_s={name: cost for name, cost in used.beyond_s.items() if name in measured},
+        )
+        made = dataclasses.replace(self, software=used)
+        if not self.sends.any() or (used.sharing == 1.0 and not used.piece_bytes):
+            return made
+        latency = np.where(self.sends, np.rint(self.latency * used.sharing).astype(np.int64), self.latency)
+        pieces = latency / used.piece_bytes if used.piece_bytes else np.zeros(self.n)
+        return dataclasses.replace(made, latency=latency, pace=self.pace + np.where(self.sends, pieces, 0.0))
 
     @property
     def n(self) -> int:
@@ -68,8 +82,8 @@ class Machine:
         if resource < top.n_links + len(top.groups):
             return top.groups[resource - top.n_links].name
         if self.sends[resource]:
-            rank, number = np.argwhere(self.sender == resource)[0].tolist()
-            return f"{top.classes[number]} sender of {top.label(rank)}"
+            node, number = np.argwhere(self.sender == resource)[0].tolist()
+            return f"{top.classes[number]} sender of {top.label(node)}"
         return f"adder of {top.label(int((self.adder == resource).argmax()))}"
 
 
@@ -82,12 +96,12 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
     lossless = 1.0 if topology.loss is None else 1.0 - topology.loss
     adders = _adders(topology)
     plain = topology.n_links + len(topology.groups)
-    sender, software = _senders(topology, plain + len(adders))
+    sender, software, rates = _senders(topology, plain + len(adders))
     sends = np.arange(plain + len(adders) + len(software)) >= plain + len(adders)
     with np.errstate(divide="ignore"):
         shared = [group.rate for group in topology.groups]
         added = [rate for rate, _ in adders.values()]
-        pace = PS / np.concatenate((topology.rate * lossless, shared, added, np.full(len(software), np.inf)))
+        pace = PS / np.concatenate((topology.rate * lossless, shared, added, rates))
     latency = np.zeros(len(pace), np.int64)
     latency[: topology.n_links] = np.rint(topology.latency_s * PS)
     latency[plain:] = [round(latency_s * PS) for _, latency_s in adders.values()] + software
@@ -100,17 +114,21 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
     return Machine(topology, pace, latency, whole, adder, holds, sends, sender, changes, delays)
 
 
-def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int]]:
-    """Return the sender of each rank for each class of links, and the ps that a message occupies each."""
+def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int], np.ndarray]:
+    """Return the sender of each rank and card for each class of links, the ps of a message and the bytes/s of each."""
     import numpy as np
 
-    found = np.full((topology.n_ranks, len(topology.classes)), -1, np.int64)
+    found = np.full((topology.n_nodes, len(topology.classes)), -1, np.int64)
     cost = [
         round(topology.message_s.get(name, 0.0) * PS) if name in topology.occupying else 0 for name in topology.classes
     ]
     busy = np.flatnonzero(cost)
-    found[:, busy] = first + np.arange(topology.n_ranks * len(busy)).reshape(topology.n_ranks, len(busy))
-    return found, [cost[number] for number in busy.tolist()] * topology.n_ranks
+    nodes = np.concatenate((np.arange(topology.n_ranks), np.flatnonzero(topology.kinds == NIC)))
+    found[np.ix_(nodes, busy)] = first + np.arange(len(nodes) * len(busy)).reshape(len(nodes), len(busy))
+    rates = np.full(topology.n_nodes, np.inf)
+    np.minimum.at(rates, topology.src, topology.rate)
+    rates[: topology.n_ranks] = np.inf
+    return found, [cost[number] for number in busy.tolist()] * len(nodes), np.repeat(rates[nodes], len(busy))
 
 
 def _adders(topology: Topology) -> dict[int, tuple[float, float]]:

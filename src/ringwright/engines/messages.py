@@ -21,6 +21,8 @@ class Pieces:
     adds: np.ndarray
     reads: np.ndarray  # node * slots + slot, of each piece
     writes: np.ndarray
+    channel: np.ndarray | None = None  # of each message
+    loop: np.ndarray | None = None  # of each message, where the program has several
     stream: np.ndarray | None = None  # of each message: equal numbers are one multicast, -1 none
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines.flat import ways
 from ringwright.engines.mesh import View
 from ringwright.errors import DeclinedError
-from ringwright.program import ADDING
+from ringwright.program import ADDING, NO_SOFTWARE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,7 +140,7 @@ class Orbits:
         like = np.array(self.first, np.int64)[self.of[used]]
         machine, top = self.machine, self.machine.topology
         columns = [machine.pace, machine.latency, machine.whole, machine.holds, machine.sends]
-        if machine.software:
+        if machine.software != NO_SOFTWARE:
             columns.append(np.concatenate((top.link_class, np.full(machine.n - top.n_links, -1))))
         for column in columns:
             differs = np.flatnonzero(column[used] != column[like])

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines.event_loop import Paces
 from ringwright.engines.events import LEFT_OUT
-from ringwright.engines.flat import delays, on_the_wire, places, step_pieces, ways
+from ringwright.engines.flat import copied, delays, on_the_wire, places, step_pieces, ways
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, InfeasibleError
@@ -53,6 +53,7 @@ class _Ways:
 
     hops: np.ndarray  # a row per message, padded with -1
     delay: np.ndarray
+    byte_ps: np.ndarray
     shared: tuple[bool, ...]  # per hop: whether messages of the step meet there
 
 
@@ -79,15 +80,18 @@ class _State:
         """Send all messages of a step."""
         import numpy as np
 
-        src, dst, size, adds, owner, reads, writes = step_pieces(self.program, step.blocks)
+        src, dst, size, adds, _, owner, reads, writes = step_pieces(self.program, step.blocks)
         if any(block.multicast for block in step.blocks):
             raise DeclinedError("it sends to many at once")
-        size = on_the_wire(self.machine, size)
+        if step.loop:
+            raise DeclinedError("its loops wait for each other")
         way = self._find(step, src, dst, adds)
+        delay = way.delay + copied(size, way.byte_ps)
+        size = on_the_wire(self.machine, size)
         pieces = np.maximum(self.written[reads], np.maximum(self.written[writes], self.read[writes]))
         time = np.zeros(len(src), np.int64)
         np.maximum.at(time, owner, pieces)
-        end = self._send(way, size, time + way.delay, number)
+        end = self._send(way, size, time + delay, number)
         self.last = max(self.last, int(end.max()))
         ends = end[owner]
         np.maximum.at(self.read, reads, ends)
@@ -120,7 +124,7 @@ class _State:
                 raise DeclinedError(f"messages of one step meet at {self.machine.label(first)} from different hops")
             seen[column] = True
             shared.append(len(np.unique(column)) < len(column))
-        return _Ways(rows, delays(self.machine, starts, hops), tuple(shared))
+        return _Ways(rows, *delays(self.machine, starts, hops), tuple(shared))
 
     def _send(self, way: _Ways, size: np.ndarray, time: np.ndarray, number: int) -> np.ndarray:
         """Return when each message has arrived."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TextIO
+
+from ringwright.studies.accuracy import summary
 
 if TYPE_CHECKING:
     from ringwright.studies.accuracy_engines import Against
@@ -23,12 +25,7 @@ def write(found: dict[str, Any], out: TextIO) -> None:
         print(f"{'case':<42} {'transport':<9} {'fitted on':>9} {'fit':>6} {'large':>6} {'small':>6}", file=out)
         for line in found[key]:
             _line(line, target, out)
-        for transport, about in found[f"{key}_summary"].items():
-            print(
-                f"{transport}: {about['cases']} cases, mean {about['mean']:.1%}, median {about['median']:.1%}, "
-                f"{about['reached']} within {target:.0%}",
-                file=out,
-            )
+        _summary(found[f"{key}_summary"], target, out)
     if found["not_covered"]:
         print(f"\nnot covered (no NCCL model for the machine): {', '.join(found['not_covered'])}", file=out)
 
@@ -40,13 +37,25 @@ def _line(line: dict[str, Any], target: float, out: TextIO) -> None:
     print(f"{name:<42} {line['transport']:<9} {line['trained_on']:>9} {columns}{missed}".rstrip(), file=out)
 
 
+def _summary(found: dict[str, dict[str, float]], target: float, out: TextIO) -> None:
+    for transport, about in found.items():
+        print(
+            f"{transport}: {about['cases']} cases, mean {about['mean']:.1%}, median {about['median']:.1%}, "
+            f"{about['reached']} within {target:.0%}",
+            file=out,
+        )
+
+
 def _percent(value: float | None) -> str:
     return f"{'-':>6}" if value is None else f"{value * 100:6.1f}"
 
 
-def write_engines(lines: Iterable[Against], out: TextIO) -> None:
+def write_engines(question: str, lines: Sequence[Against], target: float, out: TextIO) -> None:
     """Write an engine beside the closed form."""
-    print("\nNCCL's programs on the calibrated fabric, the sizes of (a); what engines leave out is in", file=out)
+    print(
+        f"\nNCCL's programs on the calibrated fabric, the sizes of {question}; what the engine leaves out is in",
+        file=out,
+    )
     print("ringwright.studies.accuracy_engines", file=out)
     print(f"{'case':<42} {'engine':<9} {'sizes':>5} {'error':>6} {'closed form':>11}", file=out)
     for line in lines:
@@ -54,6 +63,7 @@ def write_engines(lines: Iterable[Against], out: TextIO) -> None:
             f"{line.case:<42} {line.engine:<9} {line.sizes:>5} {_percent(line.error)} {_percent(line.closed_form):>11}",
             file=out,
         )
+    _summary(summary(lines, target), target, out)
 
 
 def write_mpi(found: dict[str, Any], out: TextIO) -> None:

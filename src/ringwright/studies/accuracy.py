@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ringwright.costs.calibration import Measured, fit, ratio_error, times_s
 from ringwright.costs.calibration.fit import LARGE_BYTES
@@ -55,6 +55,18 @@ class Case:
         return [place for place in range(len(sizes))[every] if (sizes[place] >= LARGE_BYTES) == large]
 
 
+class HasError(Protocol):
+    """What a summary asks of a line."""
+
+    @property
+    def transport(self) -> str:
+        """The group of the line: nvlink, tcp or rdma."""
+
+    @property
+    def error(self) -> float | None:
+        """The line's error, a fraction."""
+
+
 @dataclass(frozen=True)
 class Judged:
     """One line of the table; errors are fractions, None where there is no such size."""
@@ -89,7 +101,8 @@ def _case(table: Table) -> Case | None:
     if entry is None:
         return None
     release = entry.release or _digits(table.facts.get("software", ""))
-    fabric = entry.fabric.format(n=table.nodes, g=table.facts.get("gpus_per_node", ""))
+    gpus = table.facts.get("gpus_per_node", "")
+    fabric = entry.fabric.format(n=table.nodes, g=gpus, r=table.nodes * int(gpus or 0))
     rows = [row for row in table.rows if row.size_bytes > 0]
     measured = Measured(
         table.op, fabric, release, tuple(row.size_bytes for row in rows), tuple(row.steady_s for row in rows),
@@ -128,18 +141,23 @@ def by_nodes(found: Sequence[Case]) -> list[Judged]:
     """Return (b): fitted on the other node counts; a system whose others never leave the node says nothing of it."""
     lines = []
     for case in found:
-        others = [
-            other for other in found if other.group and other.group == case.group and not _same_nodes(other, case)
-        ]
-        if not others or (case.transport != "nvlink" and all(other.transport == "nvlink" for other in others)):
+        others = other_node_counts(case, found)
+        if not others:
             continue
         calibration = fit([other.measured for other in others], name=case.name)
         lines.append(_judged(case, calibration, len(others)))
     return lines
 
 
-def _same_nodes(a: Case, b: Case) -> bool:
-    return a.measured.fabric == b.measured.fabric
+def other_node_counts(case: Case, found: Iterable[Case]) -> list[Case]:
+    """Return the cases from which this one can be predicted; none, where no other one leaves the node and this one does."""
+    others = [
+        other
+        for other in found
+        if other.group and other.group == case.group and other.measured.fabric != case.measured.fabric
+    ]
+    stay = case.transport != "nvlink" and all(other.transport == "nvlink" for other in others)
+    return [] if stay else others
 
 
 def _judged(case: Case, calibration: Calibration, trained_on: int, every: slice = slice(None)) -> Judged:
@@ -151,7 +169,7 @@ def _judged(case: Case, calibration: Calibration, trained_on: int, every: slice 
     )  # fmt: skip
 
 
-def summary(lines: Iterable[Judged], target: float) -> dict[str, dict[str, float]]:
+def summary(lines: Iterable[HasError], target: float) -> dict[str, dict[str, float]]:
     """Return per transport: cases, mean and median error, how many reach the target."""
     import numpy as np
 

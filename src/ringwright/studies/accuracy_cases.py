@@ -12,7 +12,7 @@ from ringwright.costs.nccl.timing import Forced
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """Cases whose name begins with ``prefix``: fabric with {n} nodes and {g} GPUs a node, release ('' = in the table)."""
+    """Cases whose name begins with ``prefix``; fabric with {n} nodes, {g} GPUs a node, {r} in all; release '': in the table."""
 
     prefix: str
     fabric: str
@@ -30,7 +30,7 @@ KNOWN = (
     Known("aws-p4d-", "p4d:{n}", "2.23"),
     Known("aws-p6-b200-", "dgx-b200:{n}", "2.27"),
     Known("oci-b4.8-", "dgx-a100:{n}", "2.29"),
-    Known("oci-gb300-", "gb200-nvl72:{n}", "2.28", system="oci-gb300"),
+    Known("oci-gb300-", "gb200-nvl72:1x{r}", "2.28", system="oci-gb300"),
     Known("gke-h200-", "dgx-h100:{n}x{g}", "2.23", assumed=True),
     Known("hgx-h100-", "dgx-h100:{n}", "2.26", system="hgx-h100"),
     Known("h100-128x8-allreduce-ring-ll128", "dgx-h100:{n}", "2.26", True, Forced("ring", "ll128", 32)),

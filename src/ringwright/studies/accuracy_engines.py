@@ -1,15 +1,15 @@
 """The same measured times against an engine that runs NCCL's program message by message on the calibrated fabric.
 
-An engine takes a calibration's message cost between nodes as time in which its sender is busy. But a program's step is one
-message a channel, not two slices; a protocol's own hop latencies give way to the calibrated one; and where one GPU sends for
-all channels of a node (Polaris), the program's channels leave by one GPU each. The engine is therefore too fast, and the
-closed form of ``costs.nccl.timing`` is the better answer.
+The program holds what the closed form of ``costs.nccl.timing`` adds up: loops, slices and segments, a protocol's own latencies,
+the copying of a channel, the senders of a node. Left out: that LL and LL128 pass a chunk on line by line inside a node (a
+message is there when all of it is), and loops beyond ``pacing.MOST_MOVES`` moves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.collective import Collective
@@ -18,9 +18,13 @@ from ringwright.costs.nccl import placed
 from ringwright.engines.choose import simulate
 from ringwright.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.studies.accuracy import Case
+from ringwright.studies.accuracy import Case, other_node_counts
 
-MOST_RANKS = 32
+if TYPE_CHECKING:
+    from ringwright.costs.calibration import Calibration
+    from ringwright.topology import Topology
+
+MOST_RANKS = 64
 
 
 @dataclass(frozen=True)
@@ -28,38 +32,61 @@ class Against:
     """One case: an engine's error and the closed form's, on the same sizes with the same calibration."""
 
     case: str
+    transport: str
     engine: str
     sizes: int
     error: float
     closed_form: float
 
 
-def by_engine(found: Iterable[Case], engine: str = "events") -> list[Against]:
-    """Return a line per case of up to 32 ranks whose whole box is a fabric; fitted on every second size, as in (a)."""
+def by_sizes(found: Iterable[Case], engine: str = "events") -> list[Against]:
+    """Return a line per case of up to 64 ranks; fitted on every second size, as in (a)."""
     lines = []
     for case in found:
-        line = _against(case, engine)
-        if line is not None:
-            lines.append(line)
-    return lines
+        if _runs(case):
+            measured = case.measured
+            calibration = fit([measured.at(range(0, len(measured.sizes_bytes), 2))], name=case.name)
+            lines.append(_against(case, calibration, case.places(large=True, every=slice(1, None, 2)), engine))
+    return [line for line in lines if line is not None]
 
 
-def _against(case: Case, engine: str) -> Against | None:
-    measured = case.measured
-    if placed(measured.fabric)[1].ranks > MOST_RANKS or measured.forced is not None:
-        return None
-    places = case.places(large=True, every=slice(1, None, 2))
-    calibration = fit([measured.at(range(0, len(measured.sizes_bytes), 2))], name=case.name)
-    closed = case.judge(calibration, places)
+def by_nodes(found: Sequence[Case], engine: str = "events") -> list[Against]:
+    """Return a line per case of up to 64 ranks; fitted on the system's other node counts, as in (b)."""
+    lines = []
+    for case in found:
+        others = other_node_counts(case, found)
+        if others and _runs(case):
+            calibration = fit([other.measured for other in others], name=case.name)
+            lines.append(_against(case, calibration, case.places(large=True), engine))
+    return [line for line in lines if line is not None]
+
+
+def laid_out(spec: str) -> tuple[Topology, list[int]]:
+    """Return the fabric of ``dgx-a100:2`` or ``dgx-a100:2x4``, and the ranks that take part: the first GPUs of each box."""
+    kind, system = placed(spec)
+    top = fabric(f"{spec.partition(':')[0]}:{system.nodes}")
+    boxed = top.n_ranks // system.nodes
+    return top, [box * boxed + gpu for box in range(system.nodes) for gpu in range(kind.gpus)]
+
+
+def _runs(case: Case) -> bool:
+    return placed(case.measured.fabric)[1].ranks <= MOST_RANKS and case.measured.forced is None
+
+
+def _against(case: Case, calibration: Calibration, places: list[int], engine: str) -> Against | None:
+    measured, closed = case.measured, case.judge(calibration, places)
     try:
-        top = calibrated(fabric(measured.fabric), calibration)
+        whole, group = laid_out(measured.fabric)
+        top = calibrated(whole, calibration)
         times = []
         for place in places:
-            collective = Collective(measured.op, range(top.n_ranks), measured.sizes_bytes[place])
-            program = nccl_2_4(collective, top, release=measured.release)
+            program = nccl_2_4(
+                Collective(measured.op, group, measured.sizes_bytes[place]), top, release=measured.release
+            )
             times.append(simulate(program, top, engine).time_s)
     except RingwrightError:
-        return None  # part of a box, or a network that this fabric does not draw
+        return None  # a network that this fabric does not draw
     if closed is None:
         return None
-    return Against(case.name, engine, len(places), ratio_error(times, [case.raw_s[place] for place in places]), closed)
+    error = ratio_error(times, [case.raw_s[place] for place in places])
+    return Against(case.name, case.transport, engine, len(places), error, closed)

@@ -198,9 +198,11 @@ def _closed_form(program: Program, topology: Topology) -> str | None:
 
     if not _one_port(program) or not program.cost.is_even or program.p < 2 or program.aggregators:
         return "declined: several messages at once, or an uneven cut"
+    from ringwright.program import NO_SOFTWARE
+
     del topology
     alpha_s, rate = 1e-6, 1e10
-    bare = dataclasses.replace(program, overheads={}, base_s=0.0, wire_factor=1.0)
+    bare = dataclasses.replace(program, software=NO_SOFTWARE)
     have = simulate(bare, _one_port_machine(program.p, alpha_s, rate), engine="events", alpha="busy").time_s
     want = program.cost.messages * alpha_s + program.cost.path_bytes / rate
     slack = 1e-6 * want + 1e-11 * program.n_steps

@@ -99,7 +99,9 @@ def sweep(
     for spelling in spellings:
         for program in _programs(question, spelling, wanted):
             row, omitted = measure(question, program, spelling, floors)
-            software[spelling] = software.get(spelling, False) or bool(program.overheads or program.base_s)
+            software[spelling] = software.get(spelling, False) or bool(
+                program.software.message_s or program.software.base_s
+            )
             rows.append(row)
             left_out |= dict.fromkeys(omitted)
             if progress:

@@ -33,6 +33,7 @@ OPS = ("all-reduce",)
 FABRICS = ("dgx-h100:1", "dgx-h100:2", "dgx-h100:4")
 MOST_SEGMENTS = 8
 SEGMENT_BYTES = 128 << 10
+WINDOW = 8  # segments in a switch at once: a rank gives the next when an earlier one has left
 RESULTS = 2  # channel of results: a message must not wait for contributions that follow
 
 
@@ -116,12 +117,18 @@ class _Plan:
         for segment in range(self.pieces):
             yield Step(tuple(moves(op, domain, lanes + segment) for domain in range(len(self.members))), label)
 
+    def _held(self, chunk: np.ndarray) -> np.ndarray:
+        """Return the slot of a switch in which the members' chunks meet."""
+        segment = chunk % self.pieces
+        slot: np.ndarray = chunk - segment + segment % WINDOW
+        return slot
+
     def _all(self, op: Op, domain: int, chunk: np.ndarray) -> Block:
         """Every member with the switch: contributions, or copies of the results."""
         node = self.collective.p + domain
         members, chunks = (grid.reshape(-1) for grid in np.meshgrid(self.members[domain], chunk, indexing="ij"))
         if op is Op.CONTRIBUTE:
-            return explicit(op, members, node, chunks)
+            return explicit(op, members, node, chunks, self._held(chunks))
         block = explicit(op, node, members, chunks + self.chunks, chunks)
         return Block(op, block.shape, block.src, block.dst, block.chunk, block.to, channel=RESULTS, multicast=True)
 
@@ -129,7 +136,7 @@ class _Plan:
         """Every head with the switch, its own chunks."""
         node, head = self.collective.p + domain, np.array(self.members[domain])[chunk // self.per_head]
         return (
-            explicit(op, node, head, chunk)
+            explicit(op, node, head, self._held(chunk), chunk)
             if op is Op.EMIT
             else explicit(op, head, node, chunk, chunk + self.chunks, channel=RESULTS)
         )

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration.record import Calibration, Link
-from ringwright.topology import NIC, Topology
+from ringwright.costs.nccl.boxes import BOXES, placed
+from ringwright.topology import Topology
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,7 +36,7 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
         way = _way(topology, far)
         classes = set(topology.link_class[way].tolist())
         outside = classes - kept or classes
-        changed.scale(way, outside, calibration.outside, _cards(topology))
+        changed.scale(way, outside, calibration.outside, _cards(topology, calibration))
         changed.occupying |= {topology.classes[number] for number in outside}
     return dataclasses.replace(
         topology,
@@ -92,8 +93,9 @@ def _way(topology: Topology, rank: int) -> np.ndarray:
     return links
 
 
-def _cards(topology: Topology) -> int:
-    """Return the network cards of a node, or its ranks where none are drawn."""
-    hosts = 1 if topology.hosts is None else int(topology.hosts.max()) + 1
-    cards = int((topology.kinds == NIC).sum())
-    return max(1, round((cards or topology.n_ranks) / hosts))
+def _cards(topology: Topology, calibration: Calibration) -> int:
+    """Return how many cards together have the calibrated rate: those of a node, or of the part that was measured."""
+    family = calibration.fabric.partition(":")[0]
+    if topology.name.partition(":")[0] == family and family in BOXES:
+        return placed(calibration.fabric)[0].cards
+    return topology.cards_per_host

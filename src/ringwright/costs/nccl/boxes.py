@@ -111,7 +111,7 @@ def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | N
             f"{nodes} nodes do not fill NVLink fabrics of {kind.domain}",
             remedy=f"give up to {kind.domain} nodes, or a multiple of {kind.domain}",
         )
-    kind = replace(kind, gpus=kind.gpus * joined, cards=kind.cards * joined, domain=1)
+    kind = _joined(kind, joined)
     groups = nodes // joined
     return System(
         search(kind, groups, collnet=collnet),
@@ -131,7 +131,7 @@ def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | N
 def placed(spec: str) -> tuple[Box, System]:
     """Return the box and the system of ``dgx-a100:2`` (2 boxes) or ``dgx-a100:2x4`` (4 GPUs of each); UsageError if none.
 
-    GPUs that are left out take their share of the network cards with them.
+    GPUs that are left out take their share of the network cards with them. A rack of one NVLink fabric is one box.
     """
     name, _, text = spec.partition(":")
     sizes = text.split("x") if text else ["1"]
@@ -140,15 +140,20 @@ def placed(spec: str) -> tuple[Box, System]:
             f"'{spec}' is not a box NCCL's search is known for",
             remedy=f"write name:nodes or name:nodesxGPUs with one of {', '.join(sorted(BOXES))}",
         )
-    kind, nodes = BOXES[name], int(sizes[0])
-    if len(sizes) == 1:
-        return kind, box(name, nodes)
-    gpus = int(sizes[1])
+    nodes = int(sizes[0])
+    system = box(name, BOXES[name].domain)
+    kind = _joined(BOXES[name], BOXES[name].domain)
+    gpus = int(sizes[1]) if len(sizes) > 1 else kind.gpus
     if gpus > kind.gpus:
         raise UsageError(f"{name} has {kind.gpus} GPUs, not {gpus}", remedy=f"{name}:{nodes}x{kind.gpus}")
-    system = box(name, 1)
+    joined = gpus > BOXES[name].gpus  # more than a tray of the rack
     kind = replace(kind, gpus=gpus, cards=max(1, kind.cards * gpus // kind.gpus))
-    return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, name=spec)
+    return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, mnnvl=joined, name=spec)
+
+
+def _joined(kind: Box, trays: int) -> Box:
+    """Return the trays of one NVLink fabric as one box."""
+    return replace(kind, gpus=kind.gpus * trays, cards=kind.cards * trays, domain=1)
 
 
 def search(kind: Box, nodes: int, *, collnet: bool = False) -> Graphs:

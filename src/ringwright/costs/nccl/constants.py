@@ -100,6 +100,10 @@ class Constants(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the latency of one hop over ``nvlink``, ``pcie`` or ``net``."""
         return self.hop_latency_us[hardware].get(algorithm, (0.0, 0.0, 0.0))[PROTOCOLS.index(protocol)]
 
+    def beyond_us(self, hardware: str, algorithm: str, protocol: str) -> float:
+        """Return by how much a hop of this protocol is slower than one of LL: fences and flags."""
+        return max(0.0, self.hop_us(hardware, algorithm, protocol) - self.hop_us(hardware, algorithm, "ll"))
+
 
 @cache
 def releases() -> tuple[str, ...]:

@@ -110,15 +110,11 @@ class _Call:
     @property
     def senders(self) -> int:
         """GPUs of a node whose proxies send to the network."""
-        if self.system.nodes < 2 or not path_at_most(self.system.graphs.ring.type_inter, "PXN"):
-            return 1
-        return max(1, min(self.channels, self.kind.cards, self.gpus))
+        return min(senders(self.channels, self.system), self.kind.cards)
 
     def beyond_ll(self, hardware: str) -> float:
         """Seconds by which a hop of this protocol is slower than one of LL."""
-        algorithm, protocol = self.choice.algorithm, self.choice.protocol
-        us = self.held.hop_us(hardware, algorithm, protocol) - self.held.hop_us(hardware, algorithm, "ll")
-        return max(0.0, us) * 1e-6
+        return self.held.beyond_us(hardware, self.choice.algorithm, self.choice.protocol) * 1e-6
 
     def whole(self, hops: int, least: int) -> int:
         """Hops inside nodes after which a chunk must be there before it goes on; LL and LL128 pass on line by line."""
@@ -131,11 +127,23 @@ class _Call:
     @property
     def channel_byte_s(self) -> float:
         """Seconds per byte of data that one channel takes at the least."""
-        gpu = generation(self.held, self.system)
-        if self.choice.protocol == "ll":
-            return _LL_CHANNELS[gpu] / (_LL_GPU_GBS[gpu] * 1e9)
-        table = _LL128_CHANNEL_GBS if self.choice.protocol == "ll128" else _SIMPLE_CHANNEL_GBS
-        return 1 / (table[gpu] * 1e9)
+        return channel_byte_s(self.held, self.system, self.choice.protocol)
+
+
+def channel_byte_s(held: Constants, system: System, protocol: str) -> float:
+    """Return the seconds per byte of data that one channel takes at the least."""
+    gpu = generation(held, system)
+    if protocol == "ll":
+        return _LL_CHANNELS[gpu] / (_LL_GPU_GBS[gpu] * 1e9)
+    table = _LL128_CHANNEL_GBS if protocol == "ll128" else _SIMPLE_CHANNEL_GBS
+    return 1 / (table[gpu] * 1e9)
+
+
+def senders(channels: int, system: System) -> int:
+    """Return the GPUs of a node whose proxies send to the network, as far as channels go."""
+    if system.nodes < 2 or not path_at_most(system.graphs.ring.type_inter, "PXN"):
+        return 1
+    return max(1, min(channels, system.ranks // system.nodes))
 
 
 def stages(op: str, size_bytes: int, kind: Box, system: System, release: str, forced: Forced | None = None) -> Stages:
@@ -243,10 +251,8 @@ def _all_to_all(size: int, kind: Box, system: System, held: Constants) -> Stages
     gpus, peers = max(1, system.ranks // system.nodes), system.ranks
     each = size / peers
     hardware, away = ("net", peers - gpus) if system.nodes > 1 else ("nvlink", 0)
-    extra_us = held.hop_us(hardware, "ring", "simple") - held.hop_us(hardware, "ring", "ll")
-    serial = _row(
-        (held.base_us("ring", "simple") + max(0.0, extra_us)) * 1e-6, (1.0,), (1.0,) if system.nodes > 1 else ()
-    )
+    extra_us = held.beyond_us(hardware, "ring", "simple")
+    serial = _row((held.base_us("ring", "simple") + extra_us) * 1e-6, (1.0,), (1.0,) if system.nodes > 1 else ())
     pieces = max(1.0, -(-each // P2P_PIECE_BYTES))
     inside = _row(0.0, (0.0, gpus - 1, (gpus - 1) * each))
     outside = _row(0.0, (), (0.0, away * pieces, gpus * away * each))

@@ -26,9 +26,10 @@ from ringwright.algorithms.blocks.nvls_tree import nvls_tree
 from ringwright.algorithms.blocks.pat import pat
 from ringwright.algorithms.hosts import by_host, is_regular
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
-from ringwright.algorithms.libraries.nccl_2_4.rings import chains, rings
-from ringwright.algorithms.libraries.nccl_2_4.system import system_of
-from ringwright.algorithms.libraries.nccl_2_4.tuning import tuned
+from ringwright.algorithms.libraries.nccl_2_4.pacing import MOST_SEGMENTS, beat, parts, segments
+from ringwright.algorithms.libraries.nccl_2_4.rings import chains, order, rings
+from ringwright.algorithms.libraries.nccl_2_4.system import cards, system_of
+from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.costs.nccl import OPS as MODELLED
 from ringwright.costs.nccl import (
@@ -80,7 +81,7 @@ def nccl_2_4(
     if collective.p == 1:
         return nothing("nccl-2-4", collective)
     if collective.op not in MODELLED:
-        return dataclasses.replace(grouped(collective), name="nccl-2-4")
+        return _grouped(collective, topology, str(release), tuning=tuning)
     hosts = by_host(collective, topology)
     system = system_of(topology, hosts)
     chosen = decide(collective, system, str(release))
@@ -98,7 +99,18 @@ def nccl_2_4(
         "release": str(release),
     }
     named = dataclasses.replace(made, name="nccl-2-4", protocol=chosen.protocol, knobs=knobs)
-    return tuned(named, chosen, system) if tuning else named
+    return tuned(named, chosen, system, cards(topology, hosts)) if tuning else named
+
+
+def _grouped(collective: Collective, topology: Topology | None, release: str, *, tuning: bool) -> Program:
+    """Return an operation without a model as one group of messages."""
+    made = dataclasses.replace(
+        grouped(collective, parts(collective) if collective.op == "all-to-all" else 1), name="nccl-2-4"
+    )
+    if not tuning:
+        return made
+    hosts = by_host(collective, topology)
+    return dataclasses.replace(made, software=of_groups(system_of(topology, hosts), release, cards(topology, hosts)))
 
 
 def decide(collective: Collective, system: System, release: str) -> Choice:
@@ -124,14 +136,20 @@ def build(
     collective: Collective, topology: Topology | None, hosts: list[list[int]], chosen: Choice, system: System
 ) -> Program:
     """Return the chosen algorithm as a program; a tree's channels are pairs of trees."""
-    channels = max(1, chosen.channels_used)
+    channels, nics = max(1, chosen.channels_used), cards(topology, hosts)
     if chosen.algorithm == "ring":
-        return (chains if collective.op in ("broadcast", "reduce") else rings)(collective, hosts, channels)
+        if collective.op in ("broadcast", "reduce"):
+            return chains(collective, hosts, channels, nics)
+        return rings(collective, hosts, channels, nics, beat(collective, chosen, system))
     if chosen.algorithm == "tree":
-        return over_trees("tree", collective, _trees(hosts, max(1, channels // 2), system))
+        trees = _trees(hosts, max(1, channels // 2), system, nics)
+        return over_trees("tree", collective, trees, segments(collective, chosen, system, len(trees)))
     if chosen.algorithm == "nvls":
         return (nvls if system.nodes == 1 else nvls_collnet)(collective, topology)
-    plain = {"nvls_tree": nvls_tree, "pat": pat, "collnet_chain": collnet_chain}
+    if chosen.algorithm == "nvls_tree":
+        pieces = min(MOST_SEGMENTS, segments(collective, chosen, system, 2 * len(hosts[0])))
+        return nvls_tree(collective, topology, segments=pieces)
+    plain = {"pat": pat, "collnet_chain": collnet_chain}
     if chosen.algorithm in plain:
         return plain[chosen.algorithm](collective, topology)
     if chosen.algorithm == "collnet_direct":
@@ -140,14 +158,14 @@ def build(
     raise UsageError(f"NCCL has no algorithm '{chosen.algorithm}'", remedy="algorithm=ring")
 
 
-def _trees(hosts: list[list[int]], pairs: int, system: System) -> list[list[int]]:
+def _trees(hosts: list[list[int]], pairs: int, system: System, nics: int) -> list[list[int]]:
     """Return the parents of both trees per channel pair; each pair enters the hosts at another GPU."""
     n, g = len(hosts), len(hosts[0])
     if not is_regular(hosts):
         return [_uneven(hosts, list(tree.parents)) for tree in double_tree(n)] * pairs
     found = []
     for pair in range(pairs):
-        place = [host[(pair + j) % g] for host in hosts for j in range(g)]
+        place = order(hosts, pair, nics)
         for tree in rank_trees(n, g, system.graphs.tree.pattern):
             parents = [-1] * len(place)
             for child, parent in enumerate(tree.parents):

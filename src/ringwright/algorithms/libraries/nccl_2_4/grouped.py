@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,8 +15,11 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
 
 
-def grouped(collective: Collective) -> Program:
-    """Return the program of an all-to-all, gather, scatter or shift by one as direct messages."""
+def grouped(collective: Collective, parts: int = 1) -> Program:
+    """Return the program of an all-to-all, gather, scatter or shift by one as direct messages.
+
+    An all-to-all's messages go in ``parts``, those of all pairs by turns, as the channels of NCCL work on all at once.
+    """
     p, op = collective.p, collective.op
     blocks = collective.block_bytes
     rounds = 1 if op == "send-recv" else p - 1
@@ -29,19 +33,19 @@ def grouped(collective: Collective) -> Program:
     path = rounds * float(blocks.max(initial=0))
 
     def steps() -> Iterator[Step]:
-        for by in range(1, rounds + 1):
-            yield Step((_round(collective, by),), "grouped")
+        for part, by in product(range(parts), range(1, rounds + 1)):
+            yield Step((_round(collective, by, parts, part),), "grouped")
 
     # The messages of a gather come from different ranks: their latencies pass side by side.
-    cost = Cost((Term(1 if op == "gather" else rounds, path),), sent, is_even=is_even(collective, 1))
-    return Program("grouped", collective, cut(collective), steps, rounds, cost)
+    cost = Cost((Term(1 if op == "gather" else rounds * parts, path),), sent, is_even=is_even(collective, parts))
+    return Program("grouped", collective, cut(collective, parts), steps, rounds * parts, cost)
 
 
-def _round(collective: Collective, by: int) -> Block:
+def _round(collective: Collective, by: int, parts: int, part: int) -> Block:
     p, root = collective.p, collective.root
     if collective.op == "all-to-all":
         ranks = np.arange(p)
-        return explicit(Op.SEND, ranks, (ranks + by) % p, ranks * p + (ranks + by) % p)
+        return explicit(Op.SEND, ranks, (ranks + by) % p, (ranks * p + (ranks + by) % p) * parts + part)
     if collective.op == "send-recv":
         return Block(Op.SEND, (p,), turn(p), turn(p, 1), turn(p))
     other = (root + by) % p

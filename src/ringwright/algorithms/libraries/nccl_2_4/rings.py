@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
+from dataclasses import dataclass
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,62 +21,80 @@ CHAIN_BYTES = 512 << 10  # what travels at a time along a broadcast or reduce ri
 MOST_SEGMENTS = 64
 
 
-def order(hosts: list[list[int]], channel: int) -> list[int]:
-    """Return the ring of a channel: host after host, each from another GPU on."""
-    return [host[(channel + step) % len(host)] for host in hosts for step in range(len(host))]
+def entry(channel: int, gpus: int, cards: int) -> int:
+    """Return the GPU at which a channel enters a host: channels take the cards in turn, then the GPUs of a card."""
+    apart = max(1, gpus // max(cards, 1))
+    return (channel * apart + channel * apart // gpus) % gpus
 
 
-def rings(collective: Collective, hosts: list[list[int]], channels: int) -> Program:
+def order(hosts: list[list[int]], channel: int, cards: int) -> list[int]:
+    """Return the ring of a channel: host after host, each from the GPU on at which it enters."""
+    return [host[(entry(channel, len(host), cards) + step) % len(host)] for host in hosts for step in range(len(host))]
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """How a ring's share travels: ``loops`` one after the other, each chunk of a loop in ``slices`` behind each other."""
+
+    loops: int = 1
+    slices: int = 1
+
+
+def rings(collective: Collective, hosts: list[list[int]], channels: int, cards: int, beat: Beat = Beat()) -> Program:
     """Return the program of all-reduce, reduce-scatter or all-gather over ``channels`` rings of equal share."""
     p, op = collective.p, collective.op
-    parts = channels * (p if op == "all-reduce" else 1)
+    parts = channels * beat.loops * beat.slices
+    cuts = parts * (p if op == "all-reduce" else 1)
     rounds = (p - 1) * (2 if op == "all-reduce" else 1)
-    largest = float(cut(collective, parts).chunk_bytes.max(initial=0)) * channels
-    moves = _regular if is_regular(hosts) else _listed
+    largest = float(cut(collective, cuts).chunk_bytes.max(initial=0)) * parts
+    moves = _regular if is_regular(hosts) and beat.loops == 1 else _listed
+    phases = [(Op.REDUCE, -1, "reduce-scatter")] if op != "all-gather" else []
+    phases += [(Op.SEND, 0, "all-gather")] if op != "reduce-scatter" else []
 
     def steps() -> Iterator[Step]:
-        if op != "all-gather":
-            for step in range(p - 1):
-                yield moves(Op.REDUCE, hosts, channels, -step - 1, "reduce-scatter")
-        if op != "reduce-scatter":
-            for step in range(p - 1):
-                yield moves(Op.SEND, hosts, channels, -step, "all-gather")
+        for loop in range(beat.loops):
+            for kind, shift, label in phases:
+                for step, piece in product(range(p - 1), range(beat.slices)):
+                    places = [(channel * beat.loops + loop) * beat.slices + piece for channel in range(channels)]
+                    yield Step(moves(kind, hosts, cards, places, parts, shift - step), label, loop)
 
+    knobs = {"loops": beat.loops, "slices": beat.slices} if parts > channels else {}
     return Program(
-        "ring", collective, cut(collective, parts), steps, rounds,
-        Cost((Term(rounds, rounds * largest),), float(collective.size_bytes) * rounds, largest * (p - 1)),
-        channels=channels,
+        "ring", collective, cut(collective, cuts), steps, rounds * beat.loops * beat.slices,
+        Cost((Term(rounds * beat.loops, rounds * largest),), float(collective.size_bytes) * rounds, largest * (p - 1)),
+        channels=channels, knobs=knobs,
     )  # fmt: skip
 
 
-def _regular(op: Op, hosts: list[list[int]], channels: int, by: int, label: str) -> Step:
-    """One round as patterns over the hosts: place j of every host hands on the block of the rank ``by`` along the ring."""
+def _regular(op: Op, hosts: list[list[int]], cards: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
+    """One round as patterns over the hosts: GPU j of every host hands on its ring's part of the rank ``by`` along it."""
     n, g = len(hosts), len(hosts[0])
     blocks = []
-    for channel in range(channels):
+    for channel, place in enumerate(places):
+        first = entry(channel, g, cards)
         for j in range(g):
-            here = Affine(((1, 0, n, g),), (channel + j) % g)
-            following = Affine(((1, (j + 1) // g, n, g),), (channel + (j + 1)) % g)
-            owner = Affine(((1, (j + by) // g, n, g * channels),), (channel + j + by) % g * channels + channel)
+            here = Affine(((1, 0, n, g),), (first + j) % g)
+            following = Affine(((1, (j + 1) // g, n, g),), (first + (j + 1)) % g)
+            owner = Affine(((1, (j + by) // g, n, g * parts),), (first + j + by) % g * parts + place)
             blocks.append(Block(op, (n,), here, following, owner, channel=channel))
-    return Step(tuple(blocks), label)
+    return tuple(blocks)
 
 
-def _listed(op: Op, hosts: list[list[int]], channels: int, by: int, label: str) -> Step:
+def _listed(op: Op, hosts: list[list[int]], cards: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
     blocks = []
-    for channel in range(channels):
-        ring = np.array(order(hosts, channel))
+    for channel, place in enumerate(places):
+        ring = np.array(order(hosts, channel, cards))
         owner = np.roll(ring, -by)
-        blocks.append(explicit(op, ring, np.roll(ring, -1), owner * channels + channel, channel=channel))
-    return Step(tuple(blocks), label)
+        blocks.append(explicit(op, ring, np.roll(ring, -1), owner * parts + place, channel=channel))
+    return tuple(blocks)
 
 
-def chains(collective: Collective, hosts: list[list[int]], channels: int) -> Program:
+def chains(collective: Collective, hosts: list[list[int]], channels: int, cards: int) -> Program:
     """Return broadcast or reduce in segments along ``channels`` rings, from or to the root."""
     share = collective.size_bytes / channels
     segments = max(1, min(MOST_SEGMENTS, round(share / CHAIN_BYTES)))
     up = collective.op == "reduce"
-    trees = [PipelinedTree(_chain(order(hosts, channel), collective.root, up)) for channel in range(channels)]
+    trees = [PipelinedTree(_chain(order(hosts, channel, cards), collective.root, up)) for channel in range(channels)]
     n_steps = trees[0].n_steps(segments, up=up, down=not up)
 
     def steps() -> Iterator[Step]:

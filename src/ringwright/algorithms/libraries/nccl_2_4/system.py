@@ -33,6 +33,11 @@ def system_of(topology: Topology | None, hosts: list[list[int]]) -> System:
     return dataclasses.replace(system, nvls=nvls, collnet=adds and system.nodes > 1, collnet_heads=heads)
 
 
+def cards(topology: Topology | None, hosts: list[list[int]]) -> int:
+    """Return the network cards of a host, or its ranks where none are drawn."""
+    return len(hosts[0]) if topology is None else topology.cards_per_host
+
+
 def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> System:
     """Return a known box as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
 

@@ -6,6 +6,8 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ringwright.costs.nccl import Choice, System, constants
+from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, senders
+from ringwright.program import Software
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -16,24 +18,43 @@ FIRST = ("nvlink", "xgmi")  # classes between GPUs only: messages to the network
 OUTSIDE = ("nic", "spine", "network", "rail")
 
 
-def tuned(program: Program, chosen: Choice, system: System) -> Program:
+def tuned(program: Program, chosen: Choice, system: System, cards: int) -> Program:
     """Return the program with the release's base and hop latencies (us tables) and its protocol's bytes on the wire.
 
     The tables give one latency for a way through the network's switches and back: it counts once, before the first message.
     """
     held = constants(chosen.release)
-    hardware = "nvlink" if system.graphs.of(chosen.algorithm).type_intra == "NVL" else "pcie"
-    inside = held.hop_us(hardware, chosen.algorithm, chosen.protocol) * 1e-6
-    outside = held.hop_us("net", chosen.algorithm, chosen.protocol) * 1e-6
-    base = held.base_us(chosen.algorithm, chosen.protocol) * 1e-6
-    overheads = dict.fromkeys(INSIDE, inside) | dict.fromkeys(OUTSIDE, outside)
-    if chosen.algorithm == "nvls" and system.nodes > 1:
-        overheads, base = {}, base + inside + outside
-    elif chosen.algorithm.startswith("collnet"):
-        overheads, base = dict.fromkeys(FIRST, inside), base + outside
-    return dataclasses.replace(
-        program,
-        wire_factor=WIRE_FACTOR[chosen.protocol],
-        overheads=overheads,
-        base_s=base,
-    )
+    algorithm, protocol = chosen.algorithm, chosen.protocol
+    hardware = "nvlink" if system.graphs.of(algorithm).type_intra == "NVL" else "pcie"
+    inside, outside = (held.hop_us(each, algorithm, protocol) * 1e-6 for each in (hardware, "net"))
+    base = held.base_us(algorithm, protocol) * 1e-6
+    messages = dict.fromkeys(INSIDE, inside) | dict.fromkeys(OUTSIDE, outside)
+    beyond, copying = {}, {}
+    if algorithm in ("ring", "tree"):
+        near, far = (held.beyond_us(each, algorithm, protocol) * 1e-6 for each in (hardware, "net"))
+        beyond = dict.fromkeys(INSIDE, near) | dict.fromkeys(OUTSIDE, far)
+        byte_s = channel_byte_s(held, system, protocol)
+        copying = dict.fromkeys(OUTSIDE, byte_s) | dict.fromkeys(INSIDE if protocol == "simple" else (), byte_s)
+    if algorithm in ("nvls", "nvls_tree"):  # one latency for a way to the switch and back
+        messages, base = {}, base + inside + (outside if algorithm == "nvls" and system.nodes > 1 else 0.0)
+    if algorithm == "nvls_tree":
+        messages = dict.fromkeys(OUTSIDE, outside)
+        beyond_us = held.hop_us("net", algorithm, protocol) - held.hop_us("net", "tree", "ll")
+        beyond = dict.fromkeys(OUTSIDE, max(0.0, beyond_us) * 1e-6)
+    elif algorithm.startswith("collnet"):
+        messages, base = dict.fromkeys(FIRST, inside), base + outside
+    used = Software(
+        base, messages, beyond, copying, WIRE_FACTOR[protocol],
+        sharing=max(1.0, min(cards, chosen.channels_used) / senders(chosen.channels_used, system)),
+    )  # fmt: skip
+    return dataclasses.replace(program, software=used)
+
+
+def of_groups(system: System, release: str, cards: int) -> Software:
+    """Return the software of grouped sends and receives: one start, messages in pieces, Simple."""
+    held = constants(release)
+    hardware = "net" if system.nodes > 1 else "nvlink"
+    base_s = (held.base_us("ring", "simple") + held.beyond_us(hardware, "ring", "simple")) * 1e-6
+    # Every GPU has a proxy of its own; where GPUs share a card, theirs work side by side.
+    sharing = min(1.0, cards * system.nodes / system.ranks)
+    return Software(base_s, piece_bytes=P2P_PIECE_BYTES, sharing=sharing)
