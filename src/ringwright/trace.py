@@ -26,7 +26,8 @@ META_FILE = "meta.json"
 
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
 EVENTS = {
-    "kind": "str",  # collective, p2p, compute, memory, proxy, step, error, tuning (a choice of algorithm, not a call)
+    "kind": "str",  # collective, p2p, compute, memory, proxy, step, error, tuning (a choice of algorithm, not a call),
+    # status (how far a rank came in a group), measurement (a row of a benchmark), metric (a sample of a gauge)
     "op": "str",  # all-reduce, ...; for kind=error the error class
     "task": "str",
     "rank": "i32",  # global rank; null when unknown or when the row stands for several ranks
@@ -63,8 +64,12 @@ EVENTS = {
     "layer": "str",
     "role": "str",
     "tokens": "i64",
-    "enqueue_s": "f64",
-    "start_s": "f64",
+    "kernel": "str",  # name of the device kernel, or of the function that a sampler saw
+    "kernel_class": "str",  # nccl, rccl, multimem, deepep, ..., compute, memory, unknown-communication
+    "state": "str",  # scheduled, started, completed
+    "value": "f64",  # of a metric
+    "enqueue_s": "f64",  # when the call was made
+    "start_s": "f64",  # on the device, counted from meta's origin_ns as the other two
     "duration_s": "f64",
     "clock": "str",  # clock domain of the three times
     "code": "i32",  # error or completion status

@@ -1,0 +1,120 @@
+"""What kind of recording a file is, told by its first bytes and not by its name."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ringwright.sources.inputs import Source
+
+PEEK_BYTES = 256 << 10
+NSYS = b"SQLite format 3\x00"
+PLUGIN = b"RWNCCLPROF"  # our profiler plug-in's file
+_PICKLE = re.compile(rb"\x80[\x02-\x05]")
+_PROMETHEUS = re.compile(rb"^# (?:HELP|TYPE) \w+|^[a-zA-Z_:][\w:]*\{[^}\n]*\} [-+0-9.eEinfNa]+\s*(?:\d+)?$", re.MULTILINE)
+_BENCH = re.compile(rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw\s+busbw|out-of-place", re.MULTILINE)
+_LOG = re.compile(rb"NCCL (?:INFO|WARN|CALL|TRACE)|NCCL version|Watchdog caught collective|ProcessGroupNCCL")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of recording: its name, what it is, and the reader (module and function)."""
+
+    name: str
+    what: str
+    reader: str
+
+
+KINDS = {
+    kind.name: kind
+    for kind in (
+        Kind("nccl-log", "NCCL or RCCL debug log", "ringwright.sources.nccl_log.reader:read_log"),
+        Kind("kineto", "PyTorch profiler (Kineto) trace", "ringwright.sources.kineto:read_kineto"),
+        Kind("flight-recorder", "PyTorch Flight Recorder dump", "ringwright.sources.flight_recorder:read_flight_recorder"),
+        Kind("inspector", "NCCL Inspector records", "ringwright.sources.inspector:read_inspector"),
+        Kind("prometheus", "Prometheus text of a profiler", "ringwright.sources.prometheus:read_prometheus"),
+        Kind("chakra-et", "Chakra execution trace", "ringwright.sources.chakra_et:read_chakra_et"),
+        Kind("pytorch-et", "PyTorch execution trace", "ringwright.sources.pytorch_et:read_pytorch_et"),
+        Kind("param-comms", "PARAM communication trace", "ringwright.sources.param_comms:read_param_comms"),
+        Kind("bench", "benchmark table", "ringwright.sources.bench:read_bench"),
+        Kind("perf-table", "table of expected performance", "ringwright.sources.perf_table:read_perf_table"),
+        Kind("nsys", "Nsight Systems export", "ringwright.sources.nsys:read_nsys"),
+        Kind("nccl-profiler", "file of the NCCL profiler plug-in", "ringwright.sources.nccl_profiler:read_nccl_profiler"),
+    )
+}
+
+
+def detect(source: Source) -> str | None:
+    """Return the kind of a source, None for what is no recording."""
+    with source.open() as stream:
+        head = stream.read(PEEK_BYTES)
+    return kind_of(head, source.name)
+
+
+def kind_of(head: bytes, name: str = "") -> str | None:
+    """Return the kind of a file that begins with ``head``; the name decides only between what bytes leave open."""
+    if head.startswith(NSYS):
+        return "nsys"
+    if head.startswith(PLUGIN):
+        return "nccl-profiler"
+    if _PICKLE.match(head):
+        return "flight-recorder"
+    text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if text[:1] in (b"{", b"["):
+        return _json(text)
+    if _chakra(head) or (name.endswith(".et") and b"\x00" in head):
+        return "chakra-et"
+    return _text(head, name)
+
+
+def _json(text: bytes) -> str | None:
+    def has(*keys: str) -> bool:
+        return all(f'"{key}"'.encode() in text for key in keys)
+
+    if has("traceEvents") or has("deviceProperties") or has("distributedInfo") or has("ph", "ts"):
+        return "kineto"
+    if has("pg_config", "entries") or has("pg_status") or has("collective_seq_id") or has("profiling_name"):
+        return "flight-recorder"
+    if has("coll_perf") or has("coll_sn") or has("p2p_perf"):
+        return "inspector"
+    if has("schema", "nodes") or (has("nodes") and b"record_param_comms" in text):
+        return "pytorch-et"
+    if has("comms", "markers") or has("comms", "in_msg_size") or has("commsTrace") or has("comms", "startTime_ns"):
+        return "param-comms"
+    if has("ranks", "size", "time") or has("busbw") or has("nccl-bw") or has("config", "out_of_place"):
+        return "bench"
+    return "nccl-log" if _LOG.search(text) else None
+
+
+def _chakra(head: bytes) -> bool:
+    """Whether the file begins with a length and a message of that length that starts as GlobalMetadata or Node does."""
+    size, at, shift = 0, 0, 0
+    while at < min(4, len(head)):
+        size |= (head[at] & 0x7F) << shift
+        shift += 7
+        at += 1
+        if not head[at - 1] & 0x80:
+            break
+    else:
+        return False
+    starts = (b"\x0a", b"\x12", b"\x08")
+    return 1 < size < 1 << 20 and head[at : at + 1] in starts and b"\x00" in head[:4096] and not head[:1].isspace()
+
+
+def _text(head: bytes, name: str) -> str | None:
+    if _LOG.search(head) and not _BENCH.search(head):
+        return "nccl-log"
+    if _BENCH.search(head):
+        return "bench"
+    if _PROMETHEUS.search(head):
+        return "prometheus"
+    first = head.split(b"\n", 1)[0].lower()
+    if first.count(b",") >= 3 and (b"latency" in first or b"message_size" in first or b"mean" in first):
+        return "perf-table"
+    if first.count(b",") >= 2 and b"bytes" in first and b"time" in first:
+        return "bench"
+    if name.endswith((".xml", ".html", ".py", ".md", ".toml", ".csv", ".yml", ".yaml")) or b"\x00" in head:
+        return None
+    return "nccl-log"
