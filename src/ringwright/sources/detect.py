@@ -13,7 +13,9 @@ PEEK_BYTES = 256 << 10
 NSYS = b"SQLite format 3\x00"
 PLUGIN = b"RWNCCLPROF"  # our profiler plug-in's file
 _PICKLE = re.compile(rb"\x80[\x02-\x05]")
-_PROMETHEUS = re.compile(rb"^# (?:HELP|TYPE) \w+|^[a-zA-Z_:][\w:]*\{[^}\n]*\} [-+0-9.eEinfNa]+\s*(?:\d+)?$", re.MULTILINE)
+_PROMETHEUS = re.compile(
+    rb"^# (?:HELP|TYPE) \w+|^[a-zA-Z_:][\w:]*\{[^}\n]*\} [-+0-9.eEinfNa]+\s*(?:\d+)?$", re.MULTILINE
+)
 _BENCH = re.compile(rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw\s+busbw|out-of-place", re.MULTILINE)
 _LOG = re.compile(rb"NCCL (?:INFO|WARN|CALL|TRACE)|NCCL version|Watchdog caught collective|ProcessGroupNCCL")
 
@@ -32,7 +34,9 @@ KINDS = {
     for kind in (
         Kind("nccl-log", "NCCL or RCCL debug log", "ringwright.sources.nccl_log.reader:read_log"),
         Kind("kineto", "PyTorch profiler (Kineto) trace", "ringwright.sources.kineto:read_kineto"),
-        Kind("flight-recorder", "PyTorch Flight Recorder dump", "ringwright.sources.flight_recorder:read_flight_recorder"),
+        Kind(
+            "flight-recorder", "PyTorch Flight Recorder dump", "ringwright.sources.flight_recorder:read_flight_recorder"
+        ),
         Kind("inspector", "NCCL Inspector records", "ringwright.sources.inspector:read_inspector"),
         Kind("prometheus", "Prometheus text of a profiler", "ringwright.sources.prometheus:read_prometheus"),
         Kind("chakra-et", "Chakra execution trace", "ringwright.sources.chakra_et:read_chakra_et"),
@@ -41,7 +45,9 @@ KINDS = {
         Kind("bench", "benchmark table", "ringwright.sources.bench:read_bench"),
         Kind("perf-table", "table of expected performance", "ringwright.sources.perf_table:read_perf_table"),
         Kind("nsys", "Nsight Systems export", "ringwright.sources.nsys:read_nsys"),
-        Kind("nccl-profiler", "file of the NCCL profiler plug-in", "ringwright.sources.nccl_profiler:read_nccl_profiler"),
+        Kind(
+            "nccl-profiler", "file of the NCCL profiler plug-in", "ringwright.sources.nccl_profiler:read_nccl_profiler"
+        ),
     )
 }
 
