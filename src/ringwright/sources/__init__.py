@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.errors import UsageError
+from ringwright.errors import InputError, UsageError
 
 if TYPE_CHECKING:
+    from ringwright.sources.inputs import Source
     from ringwright.trace import Trace
 
 _KINDS = ("auto", "all", "folded")
@@ -17,16 +20,14 @@ _KINDS = ("auto", "all", "folded")
 def read(
     paths: str | Path | Sequence[str | Path], *, events: str = "auto", progress: Callable[[int], None] | None = None
 ) -> Trace:
-    """Return the Trace of logs or of a saved capture.
+    """Return the Trace of recordings of one job, or of a saved capture; several sources become one Trace.
 
-    ``paths``: files, folders, globs or ``-`` for standard input. ``events``: ``all`` keeps one event per record (beyond
+    ``paths``: files, folders, archives, globs or ``-`` for standard input; what they are is told by their content
+    (``sources.detect``). ``events``, of logs: ``all`` keeps one event per record (beyond
     a million in a temporary folder that lives as long as the Trace), ``folded`` keeps weighted rows only, ``auto``
     keeps events up to a million records. ``progress`` is called with the bytes of each chunk. Raises InputError when
     nothing can be read.
     """
-    from ringwright.sources.inputs import find
-    from ringwright.sources.nccl_log.fold import ROWS_IN_MEMORY
-    from ringwright.sources.nccl_log.reader import read_log
     from ringwright.trace import Trace, is_capture
 
     if events not in _KINDS:
@@ -34,5 +35,59 @@ def read(
     names = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
     if len(names) == 1 and is_capture(Path(names[0])):
         return Trace.open(names[0])
+    captures = [name for name in names if is_capture(Path(name))]
+    others = [name for name in names if name not in captures]
+    parts = [Trace.open(name) for name in captures]
+    parts += _read_files(others, events, progress) if others else []
+    if len(parts) == 1:
+        return parts[0]
+    from ringwright.sources.fusion import fuse
+
+    return fuse(parts)
+
+
+def detected(paths: Sequence[str]) -> list[tuple[Source, tuple[str, ...]]]:
+    """Return every source that some paths name with its kinds, none for what is no recording."""
+    from ringwright.sources.detect import detect
+    from ringwright.sources.inputs import find
+
+    return [(source, detect(source)) for source in find([*paths])]
+
+
+def _read_files(names: list[str], events: str, progress: Callable[[int], None] | None) -> list[Trace]:
+    """Read each kind of recording with its reader; what is no recording is named, not read."""
+    first: dict[str, list[Source]] = {}
+    also: dict[str, list[Source]] = {}
+    strange: list[Source] = []
+    for source, kinds in detected(names):
+        for kinds_of, kind in zip((first, also), kinds, strict=False):
+            kinds_of.setdefault(kind, []).append(source)
+        if not kinds:
+            strange.append(source)
+    if not first:
+        # A log without a line of NCCL is still a log: its reader says what it is not.
+        first, strange = {"nccl-log": strange}, []
+    passed = [f"{source.name}: no recording that is known" for source in strange]
+    traces = [_read_kind(kind, found, events, progress) for kind, found in sorted(first.items())]
+    for kind, found in sorted(also.items()):
+        try:
+            traces.append(_read_kind(kind, found, events, progress))
+        except InputError as error:
+            passed.append(f"{found[0].name}: as {kind}: {error.what}")
+    traces[0] = replace(traces[0], meta={**traces[0].meta, "passed_over": passed})
+    return traces
+
+
+def _read_kind(kind: str, found: list[Source], events: str, progress: Callable[[int], None] | None) -> Trace:
+    from ringwright.sources.detect import KINDS
+
+    module, _, name = KINDS[kind].reader.partition(":")
+    reader = getattr(import_module(module), name)
+    if kind != "nccl-log":
+        made: Trace = reader(found, progress=progress)
+        return made
+    from ringwright.sources.nccl_log.fold import ROWS_IN_MEMORY
+
     limit = 0 if events == "folded" else ROWS_IN_MEMORY
-    return read_log(find(names), keep_rows=limit, every_row=events == "all", progress=progress)
+    log: Trace = reader(found, keep_rows=limit, every_row=events == "all", progress=progress)
+    return log

@@ -52,11 +52,13 @@ KINDS = {
 }
 
 
-def detect(source: Source) -> str | None:
-    """Return the kind of a source, None for what is no recording."""
-    with source.open() as stream:
-        head = stream.read(PEEK_BYTES)
-    return kind_of(head, source.name)
+def detect(source: Source) -> tuple[str, ...]:
+    """Return the kind of a source, nothing for what is no recording; a log may hold a benchmark's table as well."""
+    head = source.head(PEEK_BYTES)
+    kind = kind_of(head, source.name) if head else None
+    if kind is None:
+        return ()
+    return (kind, "bench") if kind == "nccl-log" and _BENCH.search(head) else (kind,)
 
 
 def kind_of(head: bytes, name: str = "") -> str | None:
@@ -110,7 +112,7 @@ def _chakra(head: bytes) -> bool:
 
 
 def _text(head: bytes, name: str) -> str | None:
-    if _LOG.search(head) and not _BENCH.search(head):
+    if _LOG.search(head):
         return "nccl-log"
     if _BENCH.search(head):
         return "bench"

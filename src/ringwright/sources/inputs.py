@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import glob
 import gzip
+import io
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -23,7 +24,9 @@ PIECE_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more
 LONGEST_LINE = 1 << 20
 BOMB_RATIO = 500
 BOMB_FLOOR = 1 << 30
-_SKIPPED_SUFFIXES = {".json", ".html", ".parquet", ".xml", ".py", ".png", ".svg", ".et", ".pt", ".csv", ".toml"}
+_SKIPPED_SUFFIXES = {".html", ".parquet", ".xml", ".py", ".png", ".svg", ".toml", ".md"}
+
+_DAMAGE = (OSError, EOFError, zlib.error)
 
 
 @dataclass
@@ -36,6 +39,18 @@ class Source:
     losses: list[tuple[str, int]] = field(default_factory=list)  # reason, byte offset
     is_over: bool = False
     is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
+    peek: Callable[[int], bytes] | None = None  # where the source can be opened only once
+
+    def head(self, size_bytes: int) -> bytes:
+        """Return the first bytes; none where an archive is damaged that early."""
+        if self.peek is not None:
+            return self.peek(size_bytes)[:size_bytes]
+        try:
+            with self.open() as stream:
+                return stream.read(size_bytes)
+        except _DAMAGE as error:
+            self.losses.append((f"input damaged, not read: {type(error).__name__}", 0))
+            return b""
 
 
 @dataclass(frozen=True)
@@ -48,16 +63,35 @@ class Chunk:
 
 def find(paths: list[str]) -> list[Source]:
     """Return the sources that ``paths`` name, sorted; raise InputError when a path names nothing."""
+    from ringwright.sources.archives import is_archive, unpack
+
     sources: list[Source] = []
     for path in paths:
         if path == "-":
-            sources.append(Source("<stdin>", lambda: sys.stdin.buffer))
+            sources.append(_standard_input())
             continue
         files = _expand(path)
         if not files:
             raise InputError(f"nothing at {path}", where=path, remedy="ringwright summary --sample")
-        sources.extend(_file_source(file) for file in files)
+        for file in files:
+            sources.extend(unpack(file) if is_archive(file) else [_file_source(file)])
     return sources
+
+
+def _standard_input() -> Source:
+    """Return standard input, which can be looked at before it is read."""
+    held = _Held(sys.stdin.buffer)
+    return Source("<stdin>", lambda: held, peek=held.peek)
+
+
+class _Held(io.BufferedReader):
+    """A stream that closing leaves open."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__(stream, PIECE_BYTES)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Leave the stream to its owner."""
 
 
 def _expand(path: str) -> list[Path]:

@@ -1,0 +1,185 @@
+"""One clock for all ranks, or a reason why there is none: the end of a collective is the event that ranks have in common.
+
+A collective in which everybody waits for everybody ends everywhere at about the same moment. A rank's offset is the median by
+which its ends are late; its uncertainty is half of the range that holds 90 % of what remains. Where a steady drift halves that
+range it is taken out too. Rooted operations do not count: their members may leave at different times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+MEETING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
+LEAST_COMMON = 3
+ROUNDS = 20
+DRIFT_POINTS = 16
+
+
+@dataclass(frozen=True)
+class Clock:
+    """A rank's time less ``offset_s`` and less ``drift`` times (time - ``since_s``) is the common time, +- ``uncertainty_s``."""
+
+    rank: int
+    offset_s: float
+    drift: float
+    since_s: float
+    uncertainty_s: float
+    common: int  # collectives that it rests on
+
+
+@dataclass(frozen=True)
+class Alignment:
+    """The clocks of all ranks; ``refused`` says why no common clock can be given, empty where it can."""
+
+    clocks: dict[int, Clock]
+    refused: str = ""
+
+    @property
+    def uncertainty_s(self) -> float:
+        """The worst of all ranks."""
+        return max((clock.uncertainty_s for clock in self.clocks.values()), default=0.0)
+
+    def moved(self, events: pl.DataFrame) -> pl.DataFrame:
+        """Return events with times on the common clock."""
+        import polars as pl
+
+        def of(name: str) -> pl.Expr:
+            values = {rank: getattr(clock, name) for rank, clock in self.clocks.items()}
+            return pl.col("rank").replace_strict(values, default=0.0, return_dtype=pl.Float64)
+
+        if not self.clocks:
+            return events
+        by = of("offset_s")
+        times = [pl.col(name) - by - of("drift") * (pl.col(name) - of("since_s")) for name in ("start_s", "enqueue_s")]
+        return events.with_columns(times)
+
+
+def align(trace: Trace) -> Alignment:
+    """Return the clocks of a Trace's ranks; ranks of one clock domain need no alignment."""
+    import polars as pl
+
+    timed = (
+        trace.scan("events")
+        .filter(
+            pl.col("kind").eq("collective") & pl.all_horizontal(pl.col("rank", "start_s", "duration_s").is_not_null())
+        )
+        .select("communicator", "sequence", "op", "rank", "clock", "start_s", "duration_s")
+        .collect()
+    )
+    ranks = sorted(timed["rank"].unique().to_list())
+    domains = timed.group_by("rank").agg(pl.col("clock").first())["clock"]
+    if len(ranks) < 2 or (domains.null_count() == 0 and domains.n_unique() == 1):
+        return Alignment({rank: Clock(rank, 0.0, 0.0, 0.0, 0.0, 0) for rank in ranks})
+    ends = (
+        timed.filter(pl.col("op").is_in(MEETING) & pl.col("sequence").is_not_null())
+        .with_columns((pl.col("start_s") + pl.col("duration_s")).alias("end_s"))
+        .group_by("communicator", "sequence", "rank").agg(pl.col("end_s").last())
+        .filter(pl.len().over("communicator", "sequence") > 1)
+    )  # fmt: skip
+    return _solve(ends, ranks, float(timed["duration_s"].median() or 0.0))  # type: ignore[arg-type]
+
+
+def _solve(ends: pl.DataFrame, ranks: list[int], typical_s: float) -> Alignment:
+    import numpy as np
+
+    missing = sorted(set(ranks) - set(ends["rank"].to_list()))
+    if missing:
+        return Alignment({}, f"rank {missing[0]} has no collective in common with another rank")
+    calls = ends.select(number=_numbered(ends))["number"].to_numpy()
+    who = np.searchsorted(np.array(ranks), ends["rank"].to_numpy())
+    apart = _apart(calls, who, ranks)
+    if apart:
+        return Alignment({}, apart)
+    when = ends["end_s"].to_numpy()
+    offset, drift = np.zeros(len(ranks)), np.zeros(len(ranks))
+    since = float(when.min())
+    late = _late(when, calls)
+    for _ in range(ROUNDS):
+        late = _late(when - offset[who] - drift[who] * (when - since), calls)
+        step = np.array([np.median(late[who == rank]) for rank in range(len(ranks))])
+        offset += step
+        if np.abs(step).max() < 1e-9:
+            break
+    clocks = {}
+    for number, rank in enumerate(ranks):
+        mine = who == number
+        left = late[mine] - np.median(late[mine])
+        slope = _drift(when[mine] - since, left)
+        if slope:
+            drift[number] = slope
+            trend = slope * (when[mine] - since)
+            left = left - trend
+            offset[number] += float(np.median(left))
+            left = left - np.median(left)
+        clocks[rank] = Clock(
+            rank, float(offset[number]), float(drift[number]), since, _spread(left) / 2, int(mine.sum())
+        )
+    few = [clock.rank for clock in clocks.values() if clock.common < LEAST_COMMON]
+    found = Alignment(clocks)
+    if few:
+        return Alignment(clocks, f"rank {few[0]} shares fewer than {LEAST_COMMON} collectives with others")
+    if found.uncertainty_s > typical_s:
+        return Alignment(
+            clocks,
+            f"clocks agree to {found.uncertainty_s * 1e6:,.0f} us only, a typical collective takes {typical_s * 1e6:,.0f} us",
+        )
+    return found
+
+
+def _numbered(ends: pl.DataFrame) -> pl.Expr:
+    import polars as pl
+
+    return pl.struct("communicator", "sequence").rank("dense").cast(pl.Int64) - 1
+
+
+def _late(when: np.ndarray, calls: np.ndarray) -> np.ndarray:
+    """Return by how much each end is later than the median end of its collective."""
+    import numpy as np
+
+    order = np.lexsort((when, calls))
+    sizes = np.bincount(calls)
+    first = np.cumsum(sizes) - sizes
+    low, high = when[order][first + (sizes - 1) // 2], when[order][first + sizes // 2]
+    late: np.ndarray = when - ((low + high) / 2)[calls]
+    return late
+
+
+def _drift(since: np.ndarray, left: np.ndarray) -> float:
+    """Return seconds per second, where a steady drift explains half of what is left; else 0."""
+    import numpy as np
+
+    if len(since) < DRIFT_POINTS or np.ptp(since) <= 0:
+        return 0.0
+    slope = float(np.polyfit(since, left, 1)[0])
+    return slope if _spread(left - slope * since) < _spread(left) / 2 else 0.0
+
+
+def _spread(values: np.ndarray) -> float:
+    import numpy as np
+
+    low, high = np.quantile(values, (0.05, 0.95))
+    return float(high - low)
+
+
+def _apart(calls: np.ndarray, who: np.ndarray, ranks: list[int]) -> str:
+    """Return why some ranks cannot be compared: no chain of common collectives joins them."""
+    import numpy as np
+    import rustworkx
+
+    graph = rustworkx.PyGraph()
+    graph.add_nodes_from(range(len(ranks) + int(calls.max(initial=-1)) + 1))
+    graph.add_edges_from_no_data(list(zip(who.tolist(), (calls + len(ranks)).tolist(), strict=True)))
+    parts = rustworkx.connected_components(graph)
+    groups = [sorted(node for node in part if node < len(ranks)) for part in parts]
+    groups = sorted((group for group in groups if group), key=lambda group: group[0])
+    if len(groups) < 2:
+        return ""
+    here, there = (ranks[int(np.min(group))] for group in groups[:2])
+    return f"no chain of common collectives joins rank {here} and rank {there}"

@@ -1,0 +1,92 @@
+"""Archives of recordings (tar, compressed or not, and zip) as the files in them, unpacked into a folder of their own.
+
+Only plain files are taken, under names of our own: links, devices and paths that climb out of the archive have no way in. What
+expands beyond all reason is stopped and reported.
+"""
+
+from __future__ import annotations
+
+import gzip
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, BinaryIO
+
+from ringwright.errors import InputError
+from ringwright.sources.inputs import BOMB_FLOOR, BOMB_RATIO, Source
+from ringwright.sources.temporary import TemporaryFolder
+
+SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
+MOST_FILES = 100_000
+_PIECE_BYTES = 1 << 20
+
+
+def is_archive(path: Path) -> bool:
+    """Say whether a file is an archive, by its name."""
+    return path.name.lower().endswith(SUFFIXES)
+
+
+def unpack(path: Path) -> list[Source]:
+    """Return the files of an archive as sources; raise InputError where nothing in it can be read."""
+    held = TemporaryFolder()
+    allowed = max(BOMB_FLOOR, BOMB_RATIO * path.stat().st_size)
+    found: list[Source] = []
+    losses: list[tuple[str, int]] = []
+    total = 0
+    members = _zip(path) if path.suffix.lower() == ".zip" else _tar(path)
+    try:
+        for name, stream in members:
+            target = held.path / f"{len(found):06d}{Path(name).suffix}"
+            size, whole = _copy(stream, target, allowed - total)
+            total += size
+            found.append(_source(f"{path}!{name}", target, held))
+            if not whole or len(found) >= MOST_FILES:
+                losses.append(("archive expands beyond all reason, rest not read", total))
+                break
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+        losses.append((f"archive damaged, rest not read: {error}", total))
+    if not found:
+        what = losses[0][0] if losses else "the archive holds no file"
+        raise InputError(what, where=str(path), remedy="unpack it by hand and name the files")
+    found[-1].losses.extend(losses)
+    return sorted(found, key=lambda source: source.name)
+
+
+def _tar(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with tarfile.open(path, "r|*") as archive:
+        for member in archive:
+            stream = archive.extractfile(member) if member.isreg() else None
+            if stream is not None and not Path(member.name).name.startswith("."):
+                yield member.name, stream
+
+
+def _zip(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
+    with zipfile.ZipFile(path) as archive:
+        for member in archive.infolist():
+            if not member.is_dir() and not Path(member.filename).name.startswith("."):
+                with archive.open(member) as stream:
+                    yield member.filename, stream
+
+
+def _copy(stream: IO[bytes], target: Path, most: int) -> tuple[int, bool]:
+    """Copy a member; return its bytes and whether all of it came. A damaged one keeps what came before."""
+    size = 0
+    with target.open("wb") as out:
+        while size <= most:
+            piece = stream.read(_PIECE_BYTES)
+            if not piece:
+                return size, True
+            out.write(piece)
+            size += len(piece)
+    return size, False
+
+
+def _source(name: str, target: Path, held: TemporaryFolder) -> Source:
+    def opened() -> BinaryIO:
+        if not held.path.exists():  # the folder lives as long as this function does
+            raise FileNotFoundError(name)
+        return gzip.open(target, "rb") if target.suffix == ".gz" else target.open("rb")  # type: ignore[return-value]
+
+    return Source(name, opened, target.stat().st_size if target.suffix == ".gz" else 0)
