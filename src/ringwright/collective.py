@@ -38,8 +38,8 @@ DTYPE_BYTES = {
 }  # fmt: skip
 REDUCE_OPS = ("sum", "prod", "max", "min", "avg")
 
-# What algbw is multiplied with to give busbw (nccl-tests, doc/PERFORMANCE.md); p ranks.
-_BUS_FACTOR = {
+# What algbw is multiplied with, times (p-1)/p for p ranks, to give busbw; 1 for all others (nccl-tests, doc/PERFORMANCE.md).
+BUS_FACTORS = {
     "all-reduce": 2.0,
     "reduce-scatter": 1.0,
     "all-gather": 1.0,
@@ -187,4 +187,4 @@ class Collective:
     @property
     def bus_factor(self) -> float:
         """Return busbw / algbw as nccl-tests defines it; 0 where one rank has nobody to talk to."""
-        return _BUS_FACTOR[self.op] * (self.p - 1) / self.p if self.op in _BUS_FACTOR else 1.0
+        return BUS_FACTORS[self.op] * (self.p - 1) / self.p if self.op in BUS_FACTORS else 1.0

@@ -14,22 +14,23 @@ from ringwright.errors import UsageError
 def convert(
     *paths: str,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    format: Literal["parquet", "csv", "jsonl", "log"] = "parquet",  # noqa: A002 - the option's public name
+    format: Literal["parquet", "csv", "jsonl", "log", "perfetto", "prometheus"] = "parquet",  # noqa: A002 - the option's public name
     redact: bool = False,
     salt: str = "",
     force: bool = False,
     json: bool = False,
 ) -> int:
-    """Write what was read as Parquet, CSV or JSON lines, or the log itself with its names redacted.
+    """Write what was read as Parquet, CSV or JSON lines, a timeline or metrics, or the log itself with its names redacted.
 
     Parameters
     ----------
     paths
         Logs, folders or captures; - reads standard input.
     output
-        The folder (parquet, csv) or file (jsonl, log) to write.
+        The folder (parquet, csv) or file (the others) to write.
     format
-        parquet is the capture that every verb reads again; log needs --redact.
+        parquet is the capture that every verb reads again; perfetto is one timeline of all ranks for ui.perfetto.dev,
+        prometheus a textfile of bandwidths and times; log needs --redact.
     redact
         Replace hosts, addresses, paths and user names, each by the same word everywhere.
     salt
@@ -52,7 +53,7 @@ def convert(
 
 
 def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool) -> list[Path]:
-    from ringwright.exports import csv, jsonl, log, parquet
+    from ringwright.exports import csv, jsonl, log, parquet, perfetto, prometheus
 
     if form == "log":
         if not redact:
@@ -63,4 +64,12 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
         from ringwright.exports.redact import redact as redacted
 
         trace = redacted(trace, salt=salt)
-    return {"parquet": parquet.parquet, "csv": csv.csv, "jsonl": jsonl.jsonl}[form](trace, output, force=force)
+    if form == "perfetto":
+        from ringwright.studies.timeline import one_clock
+
+        trace = one_clock(trace)
+    writers = {
+        "parquet": parquet.parquet, "csv": csv.csv, "jsonl": jsonl.jsonl, "perfetto": perfetto.perfetto,
+        "prometheus": prometheus.prometheus,
+    }  # fmt: skip
+    return writers[form](trace, output, force=force)

@@ -1,0 +1,74 @@
+"""A flat dictionary per interval, for W&B, TensorBoard, MLflow and the like: numbers only, units in the names."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+
+def metrics(trace: Trace, interval_s: float | None = None) -> list[dict[str, float]]:
+    """Return a dictionary per interval of ``interval_s`` seconds, or per training step where no interval is given.
+
+    Keys: ``interval``, ``start_s``, ``comm/<op>/calls``, ``.../size_bytes``, ``.../time_us`` (mean) and ``.../wait_us`` (mean
+    time above the group's shortest). A Trace without steps, or without times, is one interval. UsageError for an interval
+    of 0 or less.
+    """
+    import polars as pl
+
+    if interval_s is not None and not interval_s > 0:
+        raise UsageError(f"an interval of {interval_s} s", remedy="give seconds above 0")
+    calls = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"])).collect()
+    least = pl.col("duration_s").min().over("communicator", "sequence", "op")
+    wait = pl.when(pl.col("sequence").is_not_null()).then(pl.col("duration_s") - least)
+    calls = calls.with_columns(
+        wait.alias("wait_s"), pl.col("start_s").fill_null(pl.col("enqueue_s")).alias("at_s"),
+        pl.col("multiplicity").fill_null(1).alias("weight"),
+    )  # fmt: skip
+    placed = _placed(calls, trace, interval_s)
+    found = []
+    for interval in placed.partition_by("interval", maintain_order=True):
+        start = interval["at_s"].min()
+        row = {"interval": float(interval["interval"][0]), "start_s": float(start) if start is not None else 0.0}  # type: ignore[arg-type]
+        found.append(row | _by_op(interval))
+    return found
+
+
+def _placed(calls: pl.DataFrame, trace: Trace, interval_s: float | None) -> pl.DataFrame:
+    """Give each call the number of its interval."""
+    import polars as pl
+
+    if interval_s is not None:
+        first = calls["at_s"].min()
+        number = ((pl.col("at_s") - (first if first is not None else 0.0)) // interval_s).fill_null(0).cast(pl.Int64)
+        return calls.with_columns(number.alias("interval")).sort("interval")
+    steps = trace.scan("events").filter((pl.col("kind") == "step") & pl.col("start_s").is_not_null())
+    starts = steps.group_by("iteration").agg(pl.col("start_s").min()).sort("start_s").collect()
+    if starts.height < 1 or calls["at_s"].null_count() == calls.height:
+        return calls.with_columns(pl.lit(0, pl.Int64).alias("interval"))
+    numbered = starts.select(pl.col("start_s").alias("at_s"), pl.col("iteration").fill_null(0).alias("interval"))
+    placed = calls.sort("at_s").join_asof(numbered.sort("at_s"), on="at_s", strategy="backward")
+    return placed.with_columns(pl.col("interval").fill_null(-1)).sort("interval")
+
+
+def _by_op(calls: pl.DataFrame) -> dict[str, float]:
+    import polars as pl
+
+    weight = pl.col("weight")
+    table = calls.group_by("op").agg(
+        weight.sum().alias("calls"),
+        (pl.col("size_bytes").fill_null(0) * weight).sum().alias("size_bytes"),
+        (pl.col("duration_s").mean() * 1e6).alias("time_us"),
+        (pl.col("wait_s").mean() * 1e6).alias("wait_us"),
+    )
+    found: dict[str, float] = {}
+    for row in table.sort("op", nulls_last=True).iter_rows(named=True):
+        for name in ("calls", "size_bytes", "time_us", "wait_us"):
+            if row[name] is not None:
+                found[f"comm/{row['op'] or 'unknown'}/{name}"] = float(row[name])
+    return found

@@ -1,0 +1,29 @@
+"""``ringwright doctor``: why do I see nothing?"""
+
+from __future__ import annotations
+
+import sys
+
+from ringwright.cli import reading
+
+
+def doctor(*paths: str, json: bool = False) -> int:
+    """Say what this machine and its settings record, or what some recordings can and cannot tell, with remedies.
+
+    Parameters
+    ----------
+    paths
+        Recordings to look at; without any the environment is.
+    json
+        Print one JSON object instead (schema ringwright.doctor/1).
+    """
+    from ringwright.studies.doctor import examine
+
+    found = examine(trace=reading.trace(reading.inputs(paths)) if paths else None)
+    if json:
+        reading.print_json(found)
+        return 0
+    from ringwright.reports import checkup
+
+    checkup.write(found, sys.stdout)
+    return 0

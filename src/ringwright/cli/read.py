@@ -1,0 +1,29 @@
+"""``ringwright read``: what some files are."""
+
+from __future__ import annotations
+
+import sys
+
+from ringwright.cli import reading
+
+
+def read(*paths: str, json: bool = False) -> int:
+    """Say which kind of recording each file is, and what was read of it.
+
+    Parameters
+    ----------
+    paths
+        Files, folders, archives or captures; - reads standard input.
+    json
+        Print one JSON object instead (schema ringwright.read/1).
+    """
+    from ringwright.studies.recordings import document
+
+    found = document(reading.inputs(paths), reading.trace)
+    if json:
+        reading.print_json(found)
+        return 0
+    from ringwright.reports import checkup
+
+    checkup.write_kinds(found, sys.stdout)
+    return 0

@@ -1,0 +1,122 @@
+"""Collectives as a Prometheus textfile, under the metric and label names of NCCL Inspector's exporter.
+
+``nccl_bus_bandwidth_gbs`` and ``nccl_collective_exec_time_microseconds`` are means over a Trace's timed collectives, weighted
+by how many equal ones a row stands for; waiting for late members is inside, as it is in Inspector.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.collective import BUS_FACTORS
+from ringwright.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+_SPELLED = {
+    "all-reduce": "AllReduce", "all-gather": "AllGather", "reduce-scatter": "ReduceScatter", "broadcast": "Broadcast",
+    "all-to-all": "AlltoAll", "reduce": "Reduce", "gather": "Gather", "scatter": "Scatter", "send": "Send", "recv": "Recv",
+}  # fmt: skip
+METRICS = {
+    "nccl_bus_bandwidth_gbs": ("gauge", "Mean bus bandwidth in GB/s"),
+    "nccl_collective_exec_time_microseconds": ("gauge", "Mean time of a collective in microseconds"),
+    "nccl_collectives_total": ("counter", "Collectives seen"),
+    "nccl_collective_bytes_total": ("counter", "Bytes of the collectives seen, nccl-tests size"),
+}
+
+
+def lines(trace: Trace) -> list[str]:
+    """Return the text's lines; raise InputError where the Trace holds no collective."""
+    table = _table(trace).to_dicts()
+    if not table:
+        raise InputError(
+            "the Trace holds no collective", where=str(trace.meta.get("source", "")), remedy="ringwright doctor"
+        )
+    found = []
+    for name, (kind, what) in METRICS.items():
+        found += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
+        for row in table:
+            value = row[name]
+            if value is not None:
+                found.append(f"{name}{{{_labels(row)}}} {value:.10g}")
+    return found
+
+
+def prometheus(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:
+    """Write the textfile in one move, so that a collector never reads half of it."""
+    from ringwright.exports.placement import claim_file
+
+    target = claim_file(path, force=force)
+    beside = target.with_name(f".{target.name}.new")
+    beside.write_text("\n".join(lines(trace)) + "\n", encoding="utf-8")
+    beside.replace(target)
+    return [target]
+
+
+def bucket(size_bytes: int | None) -> str:
+    """Return the size class as Inspector prints it: ``1-2MB``; bounds are powers of two."""
+    if size_bytes is None:
+        return "unknown"
+    if size_bytes < 1:
+        return "0B"
+    low = 1 << (size_bytes.bit_length() - 1)
+    unit, scale = next((u, s) for u, s in (("GB", 1 << 30), ("MB", 1 << 20), ("KB", 1 << 10), ("B", 1)) if low >= s)
+    return f"{low // scale}-{2 * low // scale}{unit}"
+
+
+def _table(trace: Trace) -> pl.DataFrame:
+    import polars as pl
+
+    names = {row["communicator"]: row["name"] or row["comm_id"] for row in trace.table("communicators").to_dicts()}
+    keys = ["op", "message_size", "algo_proto", "nranks", "nnodes", "communicator"]
+    calls = trace.scan("events").filter(pl.col("kind") == "collective").collect()
+    if not calls.height:
+        return pl.DataFrame()
+    weight = pl.col("multiplicity").fill_null(1)
+    calls = calls.with_columns(
+        pl.col("size_bytes").map_elements(bucket, pl.String, skip_nulls=False).alias("message_size"),
+        pl.concat_str(pl.col("algorithm", "protocol").fill_null("unknown"), separator="_").alias("algo_proto"),
+        weight.alias("weight"),
+        _bus_gbs().alias("bus"),
+    )
+    timed = pl.col("duration_s").is_not_null()
+    mean = (pl.col("duration_s") * pl.col("weight")).filter(timed).sum() / pl.col("weight").filter(timed).sum()
+    fast = pl.col("bus").is_not_null()
+    bus = (pl.col("bus") * pl.col("weight")).filter(fast).sum()
+    return calls.group_by(keys).agg(
+        (bus / pl.col("weight").filter(fast).sum()).alias("nccl_bus_bandwidth_gbs"),
+        (mean * 1e6).alias("nccl_collective_exec_time_microseconds"),
+        pl.col("weight").sum().cast(pl.Float64).alias("nccl_collectives_total"),
+        (pl.col("size_bytes").fill_null(0) * pl.col("weight")).sum().cast(pl.Float64).alias("nccl_collective_bytes_total"),
+    ).with_columns(
+        pl.col("communicator").replace_strict(names, default="", return_dtype=pl.String).alias("comm_name"),
+        pl.col("nccl_bus_bandwidth_gbs", "nccl_collective_exec_time_microseconds").fill_nan(None),
+    ).sort(keys, nulls_last=True)  # fmt: skip
+
+
+def _bus_gbs() -> pl.Expr:
+    """Return size/time times the bus factor of the group's size, GB/s."""
+    import polars as pl
+
+    p = pl.col("nranks").cast(pl.Float64)
+    share = pl.col("op").replace_strict(BUS_FACTORS, default=None, return_dtype=pl.Float64) * (p - 1) / p
+    timed = pl.when((pl.col("duration_s") > 0) & (p > 1)).then(pl.col("size_bytes") / pl.col("duration_s") / 1e9)
+    return timed * pl.when(pl.col("op").is_in(BUS_FACTORS)).then(share).otherwise(1.0)
+
+
+def _labels(row: dict[str, Any]) -> str:
+    nodes = row["nnodes"]
+    labels = {
+        "collective": _SPELLED.get(row["op"], str(row["op"])), "message_size": row["message_size"],
+        "algo_proto": row["algo_proto"],
+        "nranks": row["nranks"], "n_nodes": nodes, "comm_name": row["comm_name"],
+    }  # fmt: skip
+    return ",".join(f'{name}="{_escaped("" if value is None else str(value))}"' for name, value in labels.items())
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

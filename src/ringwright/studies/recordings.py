@@ -1,0 +1,41 @@
+"""What kinds of recordings some paths hold, and what was read of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.sources import detected
+from ringwright.sources.detect import KINDS
+from ringwright.trace import is_capture
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+SCHEMA = "ringwright.read/1"
+
+
+def document(paths: list[str], read: Callable[[list[str]], Trace]) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.read/1``: a row per file, and one line about the Trace."""
+    files = [{"file": path, "kind": "capture", "what": "saved Trace"} for path in paths if is_capture(Path(path))]
+    others = [path for path in paths if not is_capture(Path(path))]
+    for source, kinds in detected([path for path in others if path != "-"]):
+        named = [KINDS[kind] for kind in kinds]
+        files.append({
+            "file": source.name, "kind": "+".join(kind.name for kind in named) or "unknown",
+            "what": " with a ".join(kind.what for kind in named) or "no recording that is known",
+        })  # fmt: skip
+    return {"schema": SCHEMA, "files": files, "read": about(read(paths))}
+
+
+def about(trace: Trace) -> str:
+    """Return one line: how many calls of how many ranks in how many groups, and from what."""
+    import polars as pl
+
+    events = trace.scan("events")
+    counts = dict(events.group_by("kind").agg(pl.col("multiplicity").fill_null(1).sum()).collect().iter_rows())
+    ranks = events.select(pl.col("rank").drop_nulls().n_unique()).collect().item()
+    groups = trace.table("communicators").height
+    parts = [f"{count:,} {kind}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]) if kind]
+    return f"{trace.meta.get('source') or 'capture'}: {', '.join(parts) or 'no event'}; {ranks} ranks, {groups} communicators"

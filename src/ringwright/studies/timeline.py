@@ -1,0 +1,45 @@
+"""All ranks on one clock, or a refusal that says why: offsets that cannot be known are not drawn."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from ringwright.analysis.clocks import align
+from ringwright.errors import InfeasibleError
+from ringwright.trace import rows
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+
+def one_clock(trace: Trace) -> Trace:
+    """Return the Trace with all times on a common clock, its uncertainty in ``meta["clock_note"]`` and in the claims.
+
+    Raises InfeasibleError where ranks cannot be compared.
+    """
+    import polars as pl
+
+    found = align(trace)
+    if found.refused:
+        raise InfeasibleError(
+            f"the ranks cannot be put on one timeline: {found.refused}", where=", ".join(trace.meta.get("inputs", [])[:3]),
+            remedy="name the recording of a single rank, or record more steps with all ranks",
+        )  # fmt: skip
+    if len(found.clocks) < 2:
+        return trace
+    note = f"{len(found.clocks)} ranks on one clock, each within {found.uncertainty_s * 1e6:,.1f} us"
+    claims = [
+        {
+            "field": f"clock of rank {clock.rank}", "value": f"{clock.offset_s:.9f} s", "source": "collective ends",
+            "ground": "inferred", "confidence": 0.9,
+            "note": f"within {clock.uncertainty_s * 1e6:.1f} us, from {clock.common} collectives; drift {clock.drift:.2g}",
+        }
+        for clock in found.clocks.values()
+    ]  # fmt: skip
+    tables = {
+        **trace.tables,
+        "events": found.moved(trace.table("events")).lazy(),
+        "claims": pl.concat([trace.table("claims"), rows("claims", claims)]).lazy(),
+    }
+    return replace(trace, tables=tables, meta={**trace.meta, "clock_note": note})
