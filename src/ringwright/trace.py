@@ -241,6 +241,23 @@ class Trace:
     def __repr__(self) -> str:
         return f"Trace({self.meta.get('source', 'unknown')}, {self.meta.get('summary', 'tables ' + ', '.join(TABLES))})"
 
+    def _repr_html_(self) -> str:
+        """Return what a notebook shows: a row per kind of event and operation, every string escaped."""
+        import polars as pl
+        from markupsafe import escape
+
+        weight = pl.col("multiplicity").fill_null(1)
+        counts = (
+            self.scan("events").group_by("kind", "op").agg(weight.sum().alias("events"), pl.col("size_bytes").sum())
+            .sort("events", descending=True).head(30).collect()
+        )  # fmt: skip
+        rows_ = "".join(
+            f"<tr><td>{escape(kind)}</td><td>{escape(op or '')}</td><td>{count:,}</td><td>{size:,}</td></tr>"
+            for kind, op, count, size in counts.iter_rows()
+        )
+        head = "<tr><th>kind</th><th>op</th><th>events</th><th>bytes</th></tr>"
+        return f"<p><b>Trace</b> {escape(self.meta.get('source') or 'capture')}</p><table>{head}{rows_}</table>"
+
 
 def is_capture(path: Path) -> bool:
     """Say whether a folder is a saved Trace."""

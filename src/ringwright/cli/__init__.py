@@ -20,6 +20,7 @@ VERBS = {
     "convert": "Parquet, CSV or JSON lines; redacted on demand.",
     "query": "SQL over the tables.",
     "read": "Which kind of recording is this?",
+    "live": "A running job: its growing files, refreshed in place.",
     "doctor": "Why do I see nothing? Settings, files, remedies.",
     "simulate": "How long a collective takes on a fabric, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",

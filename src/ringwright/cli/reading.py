@@ -110,6 +110,14 @@ def write_page(target: Path, page: str, *, force: bool = False) -> None:
     print(f"wrote {target}; open it in a browser")
 
 
+def write_textfile(source: Trace | None, target: Path) -> None:
+    """Put a Prometheus textfile in place of the last one."""
+    from ringwright.exports.prometheus import prometheus
+
+    if source is not None:
+        prometheus(source, target, force=True)
+
+
 def raw(paths: list[str]) -> Callable[[], Iterable[bytes]]:
     """Return what yields the bytes of some logs in whole lines, each time it is called anew."""
     from ringwright.sources.inputs import chunks, find
