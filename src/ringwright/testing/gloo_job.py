@@ -66,8 +66,7 @@ def run(
             f"no fault '{fault.mechanism}' on rank {fault.rank} of {world}", remedy=f"one of: {', '.join(MECHANISMS)}"
         )
     try:
-        import torch
-        import torch.distributed
+        import_module("torch.distributed")  # loaded once, before the fork
     except ImportError as error:
         raise MissingExtraError("real ranks need PyTorch", remedy="pip install torch") from error
     folder.mkdir(parents=True)
