@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fixtures_summary import HOSTILE, changed_summary, empty_summary, job_summary
 from ringwright.analysis import diff, gate
 from ringwright.errors import UsageError
-from ringwright.reports import charts, cuts, html, terminal
+from ringwright.reports import charts, cuts, html, layout, terminal
 from ringwright.reports.completion import absence, complete, operation_rows
 
 # ------------------------------------------------------------------------------------------------------- terminal
@@ -65,8 +65,8 @@ def test_the_matrix_states_its_ground() -> None:
 
 
 def test_small_shares_are_not_zero() -> None:
-    assert terminal.percent(0.00001) == "<0.1 %"
-    assert terminal.percent(0.0) == "0.0 %"
+    assert layout.percent(0.00001) == "<0.1 %"
+    assert layout.percent(0.0) == "0.0 %"
 
 
 def test_required_keys_are_enough() -> None:

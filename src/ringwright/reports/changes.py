@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import layout
-from ringwright.reports.terminal import percent
+from ringwright.reports.layout import percent
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:

@@ -45,6 +45,16 @@ _EMPTY: dict[str, Any] = {
     "ledger_detail": [],
     "limits": [],
     "errors": [],
+    "kind": "",
+    "steps_us": {},
+    "kernels": [],
+    "exposed_us": None,
+    "overlapped_us": None,
+    "overlap": {},
+    "bandwidth": [],
+    "culprits": [],
+    "waits": [],
+    "bars": None,
 }
 LEDGER_KEYS = ("lines", "understood", "repaired", "refused", "other")
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}

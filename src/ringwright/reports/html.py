@@ -12,9 +12,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ringwright.reports import charts, cuts, tables
+from ringwright.reports import charts, cuts, ranks_picture, tables, timed
 from ringwright.reports.completion import absence, complete, no_timeline
-from ringwright.reports.terminal import ground_of, percent
+from ringwright.reports.layout import percent
+from ringwright.reports.terminal import ground_of
 from ringwright.units import format_count, format_size
 
 _HERE = Path(__file__).parent
@@ -75,7 +76,12 @@ def _content(view: dict[str, Any]) -> dict[str, Any]:
         "verdict": _verdict(view),
         "findings": [_finding(f) for f in view["findings"][:_MOST_NOTES]],
         "absence": absence(view),
-        "tables": tables.all_tables(view),
+        "tables": tables.all_tables(view) | timed.all_tables(view),
+        "ranks": ranks_picture.picture(view, palette),
+        "exposed": None
+        if view["exposed_us"] is None
+        else (timed.us(view["exposed_us"]), timed.us(view["overlapped_us"])),
+        "audit": view["overlap"].get("audit", [])[:_MOST_NOTES],
         "palette": [{"op": cuts.short(op, 40), "colour": colour} for op, colour in palette.items()],
         "histograms": [
             (title, charts.histogram(view, palette, quantity))

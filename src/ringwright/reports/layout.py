@@ -88,3 +88,10 @@ def cut(out: Console, shown: int, total: int, what: str) -> None:
     """Say what a table left out, when it left something out."""
     if total > shown:
         line(out, f"and {total - shown:,} more {what}; --json and the HTML report hold more", style="dim")
+
+
+def percent(share: float) -> str:
+    """Return a share as a percentage that is never shown as zero unless it is."""
+    if 0 < share < 0.001:
+        return "<0.1 %"
+    return f"{100 * share:.1f} %"

@@ -7,7 +7,7 @@ from typing import Any
 
 from ringwright.reports import cuts
 from ringwright.reports.completion import operation_rows, short_place, size_rows
-from ringwright.reports.terminal import percent
+from ringwright.reports.layout import percent
 from ringwright.units import format_count, format_size
 
 MOST_ROWS = 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.reports import layout
+from ringwright.reports import layout, timed
 from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
 
@@ -29,6 +29,7 @@ def write(summary: dict[str, Any], file: TextIO, *, width: int | None = None, fo
     _operations(out, view)
     _communicators(out, view)
     _algorithms(out, view)
+    timed.write(out, view)
     _traffic(out, view)
     _provision(out, view)
     _ledger(out, view)
@@ -43,13 +44,6 @@ def text(summary: dict[str, Any], *, width: int | None = None, following: str = 
     buffer = io.StringIO()
     write(summary, buffer, width=width, following=following)
     return buffer.getvalue()
-
-
-def percent(share: float) -> str:
-    """Return a share as a percentage that is never shown as zero unless it is."""
-    if 0 < share < 0.001:
-        return "<0.1 %"
-    return f"{100 * share:.1f} %"
 
 
 def _size(size_bytes: float | None) -> str | None:
@@ -99,7 +93,7 @@ def _operations(out: Console, view: dict[str, Any]) -> None:
                 format_count(row["count"]),
                 None if row["records"] is None else format_count(row["records"]),
                 format_size(row["bytes"]),
-                percent(row["share"]),
+                layout.percent(row["share"]),
             )
             for row in rows
         ],
@@ -115,7 +109,7 @@ def _operations(out: Console, view: dict[str, Any]) -> None:
                 format_count(r["count"]),
                 r["op"],
                 format_size(r["bytes"]),
-                percent(r["share"]),
+                layout.percent(r["share"]),
             )
             for r in sizes[:TOP_SIZES]
         ],
@@ -219,7 +213,9 @@ def _provision(out: Console, view: dict[str, Any]) -> None:
     layout.line(out, f"largest burst: {_size(burst) or 'unknown (no times in the input)'}")
     shares = sorted(need.get("share_per_op") or [], key=lambda row: -row["share"])[:4]
     if shares:
-        layout.line(out, "share of bytes: " + ", ".join(f"{row['op']} {percent(row['share'])}" for row in shares))
+        layout.line(
+            out, "share of bytes: " + ", ".join(f"{row['op']} {layout.percent(row['share'])}" for row in shares)
+        )
 
 
 def _ledger(out: Console, view: dict[str, Any]) -> None:

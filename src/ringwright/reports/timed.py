@@ -1,0 +1,150 @@
+"""What recordings with times add to the page and the terminal: who waited, kernels, overlap, bandwidths, culprits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ringwright.reports import layout
+from ringwright.reports.tables import count, number, share, size, table, text
+from ringwright.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TOP = 8
+
+
+def us(value: float | None) -> str:
+    """Return microseconds, as milliseconds or seconds where that reads better."""
+    if value is None:
+        return "–"
+    for limit, scale, unit in ((1e4, 1.0, "us"), (1e7, 1e3, "ms")):
+        if abs(value) < limit:
+            return f"{value / scale:,.1f} {unit}"
+    return f"{value / 1e6:,.1f} s"
+
+
+def all_tables(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the page's tables of timed recordings by name; those without rows are drawn by nobody."""
+    waits = [
+        [number(r["rank"]), number(r["wait_us"], us), number(r["transfer_us"], us), count(r["calls"]),
+         count(r["last_count"]), number(r["caused_us"], us)]
+        for r in view["waits"]
+    ]  # fmt: skip
+    kernels = [
+        [text(r["name"]), text(r["class"]), count(r["count"]), number(r["sum_us"], us), number(r["union_us"], us)]
+        for r in view["kernels"]
+    ]
+    bandwidth = [
+        [text(r["op"]), size(r["size_bytes"]), number(r["time_us"], us), number(r["algbw_gbs"], _gbs),
+         number(r["busbw_gbs"], _gbs), number(r.get("nranks")), text(r.get("table"))]
+        for r in view["bandwidth"]
+    ]  # fmt: skip
+    culprits = [
+        [text(r["kind"]), text(_ranks(r["ranks"])), number(r["confidence"], lambda v: f"{v:.2f}"), text(_because(r))]
+        for r in view["culprits"]
+    ]
+    overlap = [
+        [number(r["rank"]), number(r["comm_us"], us), number(r["exposed_us"], us), share(r["exposed_us"] / r["comm_us"]),
+         number(r["compute_us"], us), number(r["idle_us"], us)]
+        for r in view["overlap"].get("ranks", []) if r["comm_us"]
+    ]  # fmt: skip
+    made = [
+        table(
+            "waits",
+            "Waiting and transfer by rank",
+            ["rank", "waited", "transfer", "calls", "was last", "waiting caused"],
+            waits,
+        ),
+        table("kernels", "Kernels", ["name", "class", "count", "summed", "union"], kernels),
+        table("bandwidth", "Bandwidth", ["op", "size", "time", "algbw", "busbw", "ranks", "of"], bandwidth),
+        table("culprits", "Who is to blame", ["kind", "ranks", "confidence", "evidence"], culprits),
+        table(
+            "overlap",
+            "Communication hidden and exposed",
+            ["rank", "communication", "exposed", "share", "compute", "idle"],
+            overlap,
+        ),
+    ]
+    return {one["name"]: one for one in made}
+
+
+def write(out: Console, view: dict[str, Any]) -> None:
+    """Write the same on a terminal, the first rows of each."""
+    _culprits(out, view)
+    if view["exposed_us"] is not None:
+        layout.heading(out, "overlap", "communication kernels against compute kernels")
+        layout.line(out, f"exposed {us(view['exposed_us'])}, hidden {us(view['overlapped_us'])}, all ranks summed")
+        for reason in view["overlap"].get("audit", [])[:3]:
+            layout.line(out, f"because: {reason['reason']}: {reason['detail']}")
+    rows = view["waits"]
+    if rows:
+        layout.heading(out, "waiting", "duration above the group's shortest; who comes last waits least")
+        shown = sorted(rows, key=lambda r: -r["caused_us"])[:TOP]
+        layout.table(
+            out, ("rank", "waited", "transfer", "calls", "was last", "caused"),
+            [(r["rank"], us(r["wait_us"]), us(r["transfer_us"]), r["calls"], r["last_count"], us(r["caused_us"])) for r in shown],
+        )  # fmt: skip
+        layout.cut(out, TOP, len(rows), "ranks")
+    _kernels(out, view)
+    _bandwidth(out, view)
+
+
+def _culprits(out: Console, view: dict[str, Any]) -> None:
+    if not view["culprits"]:
+        return
+    layout.heading(out, "who is to blame", "strongest first")
+    for one in view["culprits"][:TOP]:
+        layout.line(
+            out, f"{one['kind']}: ranks {_ranks(one['ranks'])}, confidence {one['confidence']:.2f}", style="red"
+        )
+        layout.line(out, f"because: {_because(one)}")
+
+
+def _kernels(out: Console, view: dict[str, Any]) -> None:
+    rows = view["kernels"]
+    if not rows:
+        return
+    layout.heading(out, "kernels", "summed and as a union: streams overlap")
+    layout.table(
+        out, ("name", "class", "count", "summed", "union"),
+        [(_short(r["name"]), r["class"], r["count"], us(r["sum_us"]), us(r["union_us"])) for r in rows[:TOP]],
+        left=("name", "class"),
+    )  # fmt: skip
+    layout.cut(out, TOP, len(rows), "kernels")
+
+
+def _bandwidth(out: Console, view: dict[str, Any]) -> None:
+    rows = view["bandwidth"]
+    if not rows:
+        return
+    layout.heading(out, "bandwidth", "GB/s, 10^9; sizes as nccl-tests counts them")
+    largest = sorted(rows, key=lambda r: -(r["size_bytes"] or 0))[:TOP]
+    layout.table(
+        out, ("op", "size", "time", "algbw", "busbw"),
+        [
+            (r["op"], format_size(r["size_bytes"] or 0), us(r["time_us"]), _gbs(r["algbw_gbs"]), _gbs(r["busbw_gbs"]))
+            for r in largest
+        ],
+    )  # fmt: skip
+    layout.cut(out, TOP, len(rows), "sizes")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 44 else f"{name[:43]}…"
+
+
+def _gbs(value: float | None) -> str:
+    return "–" if value is None else f"{value:,.2f}"
+
+
+def _ranks(ranks: list[int] | None) -> str:
+    if not ranks:
+        return "cannot tell"
+    shown = ", ".join(str(rank) for rank in ranks[:12])
+    return shown if len(ranks) <= 12 else f"{shown} and {len(ranks) - 12} more"
+
+
+def _because(one: dict[str, Any]) -> str:
+    evidence = one.get("evidence") or ""
+    return evidence if isinstance(evidence, str) else "; ".join(str(item) for item in evidence[:3])
