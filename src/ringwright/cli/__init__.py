@@ -19,6 +19,7 @@ VERBS = {
     "check": "A gate for CI: thresholds per operation and size class.",
     "convert": "Parquet, CSV or JSON lines; redacted on demand.",
     "query": "SQL over the tables.",
+    "plugin": "Record a job: the NCCL profiler plug-in, built here.",
     "simulate": "How long a collective takes on a fabric, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",
     "library": "What a library would choose, size by size.",
