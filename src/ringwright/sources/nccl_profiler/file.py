@@ -15,13 +15,23 @@ if TYPE_CHECKING:
 
     from ringwright.sources.inputs import Source
 
-MOST_BYTES = 8 << 30  # of one file; the rest is not read
+MOST_BYTES = 2 << 30  # of one file; the rest is not read
 _READ_BYTES = 1 << 20
 _HEADER = struct.Struct("<10sHIIIIII4xqq")
 _BLOCK = struct.Struct("<4sIIIQqqQQII")
 _STATUS = struct.Struct("<IIQQQQQQQQqqII")
 _STATUS_KEYS = (
-    *("flags", "blocks", "bytes", "dropped_ring", "dropped_slots", "dropped_threads", "lost_disk", "unforwarded", "stale"),
+    *(
+        "flags",
+        "blocks",
+        "bytes",
+        "dropped_ring",
+        "dropped_slots",
+        "dropped_threads",
+        "lost_disk",
+        "unforwarded",
+        "stale",
+    ),
     *("mono_ns", "real_ns", "reason"),
 )
 
