@@ -49,17 +49,28 @@ def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
     return [_finding("error", title, f"confidence {verdict['confidence']:.2f}", command, verdict["evidence"])]
 
 
+def is_log(summary: dict[str, Any]) -> bool:
+    """Say whether the input is a log, to which a log's advice applies."""
+    return summary.get("kind", "") in ("", "nccl-log") or "nccl-log" in summary["kind"].split("+")
+
+
 def _missing_ranks(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
     seen, expected = summary["ranks_seen"], summary["ranks_expected"]
     if expected is None or seen >= expected:
         return []
     detail = f"{expected - seen} of {expected} ranks are not in the input; totals are those of the ranks seen"
-    return [_finding("warning", f"{seen} of {expected} ranks seen", detail, "ringwright summary 'nccl.*.log'")]
+    command = (
+        "ringwright summary 'nccl.*.log'" if is_log(summary) else "ringwright summary FOLDER (one recording per rank)"
+    )
+    return [_finding("warning", f"{seen} of {expected} ranks seen", detail, command)]
 
 
 def _no_collectives(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
-    if summary["operations"]:
+    if summary["operations"] or summary.get("bandwidth") or summary.get("culprits"):
         return []
+    if not is_log(summary):
+        detail = "no collective was recorded, so counts and bytes are unknown, not zero"
+        return [_finding("warning", "no collectives", detail, f"ringwright doctor {_input(summary)}")]
     detail = "the log holds no collective lines (subsystem COLL is off by default), so counts and bytes are unknown, not zero"
     command = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL,GRAPH,NET,TUNING NCCL_DEBUG_FILE=nccl.%h.%p.log"
     return [_finding("warning", "no collective lines", detail, command)]
@@ -97,7 +108,7 @@ def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> lis
     for operation in summary["operations"]:
         for line in operation["size_histogram"]:
             total += line["count"]
-            tiny += line["count"] if (line["size_bytes"] or 0) <= 8192 else 0
+            tiny += line["count"] if line["size_bytes"] is not None and line["size_bytes"] <= 8192 else 0
     if total < 1000 or tiny * 2 < total:
         return []
     detail = f"{tiny:,} of {total:,} operations move 8 KiB or less: latency, not bandwidth, sets their time"
@@ -107,7 +118,7 @@ def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> lis
 
 
 def _graphs(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
-    if not summary["operations"]:
+    if not summary["operations"] or not is_log(summary):
         return []
     detail = "a CUDA graph prints its collectives when captured, not when replayed: counts are lower bounds if graphs are used"
     return [_finding("info", "counts are lower bounds", detail, f"ringwright report {_input(summary)} -o job.html")]

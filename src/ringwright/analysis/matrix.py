@@ -75,7 +75,7 @@ def matrix(trace: Trace, operations: pl.DataFrame, points: pl.DataFrame) -> Matr
 
 
 def _load(found: Matrix, paths: Paths, op: str, root: int, algorithm: str, amount: float) -> None:
-    p = paths.size
+    p = paths.size or 0  # 0: not known
     if p < 2 or p > MAX_ASSUMED_RANKS:
         return
     if op in DIRECT_OPS:

@@ -121,11 +121,15 @@ def by_operation(frame: pl.DataFrame) -> list[dict[str, Any]]:
     histogram: dict[str, list[dict[str, int]]] = {}
     for op, size, count in sizes.sort("op", "size_bytes", nulls_last=True).rows():
         histogram.setdefault(op, []).append({"size_bytes": size, "count": count})
-    totals = frame.group_by("op").agg(pl.col("operations", "records", "bytes").sum())
+    unsized = pl.col("operations").filter(pl.col("size_bytes").is_null()).sum().alias("unsized")
+    totals = frame.group_by("op").agg(pl.col("operations", "records", "bytes").sum(), unsized)
     return [
-        {"op": op, "count": count, "records": records, "bytes": total, "size_histogram": histogram.get(op, [])}
-        for op, count, records, total in totals.sort("bytes", "op", descending=[True, False]).rows()
-    ]
+        {
+            "op": op, "count": count, "records": records, "bytes": None if unsized == count > 0 else total, "unsized": unsized,
+            "size_histogram": histogram.get(op, []),
+        }
+        for op, count, records, total, unsized in totals.sort("bytes", "op", descending=[True, False]).rows()
+    ]  # fmt: skip
 
 
 def size_classes(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -133,7 +137,9 @@ def size_classes(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
     classes: dict[tuple[str, int], list[int]] = {}
     for operation in operations:
         for line in operation["size_histogram"]:
-            size = line["size_bytes"] or 0
+            if line["size_bytes"] is None:
+                continue
+            size = line["size_bytes"]
             low = 1 << (size.bit_length() - 1) if size > 0 else 0
             found = classes.setdefault((operation["op"], low), [0, 0])
             found[0] += line["count"]

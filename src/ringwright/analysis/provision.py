@@ -11,9 +11,11 @@ def provision(
     hosts: list[dict[str, Any]],
     timeline: dict[str, Any] | None,
     steps: int | None,
+    *,
+    is_log: bool = True,
 ) -> dict[str, Any]:
     """Return the figures, None where the source cannot tell, and a note that says what they rest on."""
-    total = sum(row["bytes"] for row in operations) or 0
+    total = sum(row["bytes"] or 0 for row in operations)
     busiest = max((max(row["sent_bytes"], row["received_bytes"]) for row in nics), default=None)
     bursts = timeline["bursts"] if timeline else []
     return {
@@ -21,10 +23,17 @@ def provision(
         "busiest_nic_bytes": busiest,
         "between_hosts_bytes": sum(row["bytes"] for row in hosts),
         "largest_burst_bytes": round(max((row["bytes"] for row in bursts), default=0)) or None,
-        "share_per_op": [{"op": row["op"], "share": row["bytes"] / total} for row in operations if total],
+        "share_per_op": [{"op": row["op"], "share": (row["bytes"] or 0) / total} for row in operations if total],
         "steps": steps,
-        "note": _note(operations, busiest, bursts, steps),
+        "note": _note(operations, busiest, bursts, steps) if is_log else _short_note(operations, busiest, bursts, steps),
     }
+
+
+def _short_note(operations: list[dict[str, Any]], busiest: int | None, bursts: list[Any], steps: int | None) -> str:
+    """Say what a recording that is no log does not hold."""
+    there = {"no call": operations, "no NIC is named": busiest, "no step": steps, "no burst stands out": bursts}
+    missing = [name for name, value in there.items() if not value]
+    return "; ".join(missing) or "per step: totals divided by the steps recorded"
 
 
 def _note(operations: list[dict[str, Any]], busiest: int | None, bursts: list[Any], steps: int | None) -> str:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis import matrix as pairs
 from ringwright.analysis import operations as ops
 from ringwright.analysis import timeline as times
-from ringwright.analysis.findings import findings
+from ringwright.analysis.bandwidth import bandwidth
+from ringwright.analysis.bars import bars
+from ringwright.analysis.culprits import culprits
+from ringwright.analysis.culprits import verdict as strongest
+from ringwright.analysis.expected import cliffs, expected
+from ringwright.analysis.findings import findings, is_log
+from ringwright.analysis.kernels import kernels
+from ringwright.analysis.overlap import overlap
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles, infer
+from ringwright.analysis.steps import steps_us
 from ringwright.analysis.verdict import errors, verdict
 
 if TYPE_CHECKING:
@@ -35,10 +44,10 @@ def summarise(trace: Trace) -> dict[str, Any]:
 
     logical, points = ops.logical(trace), ops.point_to_point(trace)
     claims = trace.table("claims").to_dicts()
-    comms = trace.table("communicators").to_dicts()
+    comms = [row | {"members": row["members"] or []} for row in trace.table("communicators").to_dicts()]
     launch = {claim["field"][7:]: int(claim["value"]) for claim in claims if claim["field"].startswith("launch ")}
     world = trace.meta.get("world")
-    roles = infer(comms, launch, _ops_of(logical), world)
+    roles = _with_told(infer([row for row in comms if row["size"]], launch, _ops_of(logical), world), comms)
     logical = logical.with_columns(
         pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String)
     )
@@ -49,6 +58,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     result: dict[str, Any] = {
         "schema": SCHEMA,
         "source": trace.meta.get("source", ""),
+        "kind": trace.meta.get("source", ""),
         "inputs": list(trace.meta.get("inputs", [])),
         "nccl_versions": list(trace.meta.get("nccl_versions", [])),
         "library": trace.meta.get("library"),
@@ -60,7 +70,6 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "operations": ops.by_operation(logical),
         "roles": roles.degrees,
         "ledger": _ledger(trace),
-        "verdict": verdict(faults, ras, world, host_of),
         "errors": [_error(row) for row in faults[:500]],
         "errors_total": len(faults) + int(trace.meta.get("errors_dropped", 0)),
         "iterations": _iterations(trace),
@@ -72,13 +81,14 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "communicator_list": _communicator_list(comms, roles, logical),
         "ranks": _ranks(devices, trace),
     }
+    _recorded(result, trace, verdict(faults, ras, world, host_of))
     result["size_classes"] = ops.size_classes(result["operations"])
     _traffic(result, trace, logical, points, host_of)
     steps = len(result["iterations"]) or None
     parts = (result["operations"], result["nic_bytes"], result["host_pair_bytes"], result["timeline"], steps)
-    result["provision"] = provision(*parts)
+    result["provision"] = provision(*parts, is_log=is_log(result))
     losses = result["losses"] = list(trace.meta.get("losses", []))
-    result["findings"] = findings(result, claims, losses)
+    result["findings"] = [*findings(result, claims, losses), *result.pop("measured_findings")]
     result["warnings"] = [
         item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"
     ]
@@ -87,6 +97,48 @@ def summarise(trace: Trace) -> dict[str, Any]:
     result["limits"] = _limits(result)
     result["coverage"] = _coverage(result)
     return result
+
+
+def _recorded(result: dict[str, Any], trace: Trace, told: dict[str, Any] | None) -> None:
+    """Add what only recordings with times, states, metrics or measurements tell."""
+    import polars as pl
+
+    has = trace.scan("events").select(
+        timed=(pl.col("kind").is_in(["collective", "p2p"]) & (pl.col("duration_s") > 0)).any(),
+        states=pl.col("state").is_not_null().any() | (pl.col("kind") == "status").any(),
+        metrics=(pl.col("kind") == "metric").any(),
+        measured=(pl.col("kind") == "measurement").any(),
+        kernels=pl.col("kernel").is_not_null().any(),
+        steps=((pl.col("kind") == "step") & (pl.col("duration_s") > 0)).any(),
+    ).collect().row(0, named=True)  # fmt: skip
+    had = {name: bool(value) for name, value in has.items()}
+    blamed, late, missing = culprits(trace, told, states=had["states"], timed=had["timed"], metrics=had["metrics"])
+    hidden = overlap(trace) if had["kernels"] else {}
+    result |= {
+        "verdict": strongest(blamed),
+        "culprits": blamed,
+        "waits": late.get("ranks", []),
+        "arrivals": {name: late[name] for name in ("verdict", "reason", "collectives") if name in late} or None,
+        "steps_us": {str(rank): steps for rank, steps in steps_us(trace).items()} if had["steps"] else {},
+        "kernels": kernels(trace) if had["kernels"] else [],
+        "overlap": hidden,
+        "exposed_us": hidden.get("exposed_us"),
+        "overlapped_us": hidden.get("overlapped_us"),
+        "bandwidth": bandwidth(trace) if had["measured"] or had["timed"] else [],
+        "bars": bars(trace) if had["timed"] else None,
+        "not_examined": missing,
+        "measured_findings": [*expected(trace), *cliffs(trace)] if had["measured"] else [],
+    }
+
+
+def _with_told(roles: Roles, comms: list[dict[str, Any]]) -> Roles:
+    """Return the roles with those that a source itself names."""
+    told = {
+        row["communicator"]: (row["role"], row["role_evidence"] or "named by the source")
+        for row in comms
+        if row["role"]
+    }
+    return replace(roles, of={**roles.of, **told})
 
 
 def _ops_of(logical: pl.DataFrame) -> dict[int, set[str]]:
@@ -98,7 +150,7 @@ def _ops_of(logical: pl.DataFrame) -> dict[int, set[str]]:
 
 
 def _sizes(comms: list[dict[str, Any]]) -> list[dict[str, int]]:
-    counts = Counter(comm["size"] for comm in comms)
+    counts = Counter(comm["size"] for comm in comms if comm["size"])
     return [{"size": size, "count": counts[size]} for size in sorted(counts)]
 
 
@@ -174,11 +226,15 @@ def _traffic(
 
 def _limits(result: dict[str, Any]) -> list[str]:
     limits = list(_ONLY_THE_LOG) if result["source"] == "nccl-log" else []
-    if result["timeline"] is None:
-        limits.append("bursts and time course: the lines carry no time")
+    if result["timeline"] is None and result["operations"]:
+        limits.append(f"bursts and time course: the {'lines' if is_log(result) else 'records'} carry no time")
     if not result["algorithms"] and result["operations"]:
-        limits.append("which algorithm ran: no TUNING lines; the byte matrix assumes rings")
-    return limits
+        why = "no TUNING lines" if is_log(result) else "the source does not say"
+        limits.append(f"which algorithm ran: {why}; the byte matrix assumes rings")
+    unsized = [row["op"] for row in result["operations"] if row["unsized"]]
+    if unsized:
+        limits.append(f"bytes of {', '.join(unsized)}: calls without a size are counted, their bytes are not")
+    return [*limits, *result["not_examined"]]
 
 
 def _coverage(result: dict[str, Any]) -> str:
@@ -188,5 +244,8 @@ def _coverage(result: dict[str, Any]) -> str:
     name = (result["library"] or "nccl").upper()
     version = f"{name} {', '.join(result['nccl_versions'])}" if result["nccl_versions"] else f"{name} version unknown"
     ledger = result["ledger"]
-    counts = f"{ledger['lines']:,} lines: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
-    return f"{ranks} on {hosts} · {version} · {counts}{ledger['refused']:,} refused, {ledger['other']:,} other"
+    unit = "lines" if is_log(result) else "records"
+    counts = f"{ledger['lines']:,} {unit}: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
+    where = f"{ranks} on {hosts}" if result["hosts"] else ranks
+    whole = f"{where} · {version} · {counts}{ledger['refused']:,} refused, {ledger['other']:,} other"
+    return whole if is_log(result) else f"{result['kind']} · {whole}"

@@ -85,6 +85,10 @@ def absence(summary: dict[str, Any]) -> str:
     if any(operation.get("count") for operation in summary["operations"]):
         return ""
     ledger = summary["ledger"]
+    if summary["kind"] not in ("", "nccl-log"):
+        if summary["bandwidth"]:
+            return "No operation of a job: a benchmark's table was read; see bandwidth."
+        return "No operation was recorded: ringwright doctor says what may be missing."
     if not ledger["lines"]:
         return "No operation: the input is empty. Was NCCL_DEBUG=INFO set in the job's environment on every host?"
     if not (ledger["understood"] or ledger["repaired"]):
@@ -125,6 +129,7 @@ def size_rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for operation in summary["operations"]
         for entry in operation.get("size_histogram") or []
+        if entry["size_bytes"] is not None
     ]
     total = sum(row["bytes"] for row in rows)
     for row in rows:
@@ -137,20 +142,21 @@ def operation_rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
     total = sum(operation.get("bytes") or 0 for operation in summary["operations"])
     rows = []
     for operation in summary["operations"]:
-        sizes = sorted((entry["size_bytes"], entry["count"]) for entry in operation.get("size_histogram") or [])
+        histogram = operation.get("size_histogram") or []
+        sizes = sorted((entry["size_bytes"], entry["count"]) for entry in histogram if entry["size_bytes"] is not None)
         rows.append(
             {
                 "op": operation["op"],
                 "count": operation.get("count") or 0,
                 "records": operation.get("records"),
-                "bytes": operation.get("bytes") or 0,
+                "bytes": operation.get("bytes"),
                 "share": (operation.get("bytes") or 0) / total if total else 0.0,
                 "min_bytes": sizes[0][0] if sizes else None,
                 "median_bytes": _median(sizes),
                 "max_bytes": sizes[-1][0] if sizes else None,
             }
         )
-    return sorted(rows, key=lambda row: (-row["bytes"], -row["count"], row["op"]))
+    return sorted(rows, key=lambda row: (-(row["bytes"] or 0), -row["count"], row["op"]))
 
 
 def _median(sizes: list[tuple[int, int]]) -> int | None:

@@ -92,7 +92,7 @@ def _operations(out: Console, view: dict[str, Any]) -> None:
                 *(_size(row[key]) for key in ("min_bytes", "median_bytes", "max_bytes")),
                 format_count(row["count"]),
                 None if row["records"] is None else format_count(row["records"]),
-                format_size(row["bytes"]),
+                _size(row["bytes"]) or "unknown",
                 layout.percent(row["share"]),
             )
             for row in rows
@@ -152,7 +152,7 @@ def _algorithms(out: Console, view: dict[str, Any]) -> None:
     rows = sorted(view["algorithms"], key=lambda r: (r["op"], r.get("size_bytes") or 0))
     if not rows:
         return
-    layout.heading(out, "algorithms", "as the log states them")
+    layout.heading(out, "algorithms", "as the source states them")
     layout.table(
         out,
         ("size", "count", "op", "algorithm", "protocol", "channels"),

@@ -27,7 +27,7 @@ def us(value: float | None) -> str:
 def all_tables(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the page's tables of timed recordings by name; those without rows are drawn by nobody."""
     waits = [
-        [number(r["rank"]), number(r["wait_us"], us), number(r["transfer_us"], us), count(r["calls"]),
+        [number(r["rank"]), number(r["wait_us"], us), number(r["transfer_us"], us), count(r["collectives"]),
          count(r["last_count"]), number(r["caused_us"], us)]
         for r in view["waits"]
     ]  # fmt: skip
@@ -76,14 +76,17 @@ def write(out: Console, view: dict[str, Any]) -> None:
         layout.heading(out, "overlap", "communication kernels against compute kernels")
         layout.line(out, f"exposed {us(view['exposed_us'])}, hidden {us(view['overlapped_us'])}, all ranks summed")
         for reason in view["overlap"].get("audit", [])[:3]:
-            layout.line(out, f"because: {reason['reason']}: {reason['detail']}")
+            layout.line(out, f"{us(reason['exposed_us'])} exposed: {reason['reason']}: {reason['advice']}")
     rows = view["waits"]
     if rows:
         layout.heading(out, "waiting", "duration above the group's shortest; who comes last waits least")
         shown = sorted(rows, key=lambda r: -r["caused_us"])[:TOP]
         layout.table(
             out, ("rank", "waited", "transfer", "calls", "was last", "caused"),
-            [(r["rank"], us(r["wait_us"]), us(r["transfer_us"]), r["calls"], r["last_count"], us(r["caused_us"])) for r in shown],
+            [
+                (r["rank"], us(r["wait_us"]), us(r["transfer_us"]), r["collectives"], r["last_count"], us(r["caused_us"]))
+                for r in shown
+            ],
         )  # fmt: skip
         layout.cut(out, TOP, len(rows), "ranks")
     _kernels(out, view)

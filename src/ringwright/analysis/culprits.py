@@ -1,0 +1,69 @@
+"""Who is to blame, all rules together: errors of a log, hangs, late ranks, a slow network; the strongest is the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.arrivals import arrivals
+from ringwright.analysis.fail_slow import fail_slow
+from ringwright.analysis.hang import hang
+from ringwright.analysis.hang_gauge import hang_gauge
+from ringwright.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+Culprit = dict[str, Any]
+CANNOT_TELL = "cannot tell"
+
+
+def culprits(
+    trace: Trace, told: Culprit | None, *, states: bool, timed: bool, metrics: bool
+) -> tuple[list[Culprit], dict[str, Any], list[str]]:
+    """Return culprits, the strongest first, the arrivals they rest on, and what could not be looked at.
+
+    ``told`` is the verdict of a log's errors. Rules run only on what they need: ``states``, ``timed`` calls, ``metrics``.
+    """
+    found = [told] if told else []
+    late: dict[str, Any] = {}
+    missing: list[str] = []
+    if states:
+        found += hang(trace)
+    if metrics:
+        found += hang_gauge(trace)
+    if timed:
+        late = arrivals(trace)
+        found += late["culprits"]
+        found += _tried(lambda: fail_slow(trace), missing)
+    return sorted((_complete(one) for one in found), key=_strength), late, missing
+
+
+def verdict(found: list[Culprit]) -> Culprit | None:
+    """Return the strongest culprit; one that names nobody says that it cannot tell."""
+    if not found:
+        return None
+    best = dict(found[0])
+    if not best["ranks"] and not best["hosts"] and CANNOT_TELL not in str(best["evidence"]):
+        best["evidence"] = [*best["evidence"], CANNOT_TELL]
+    return best
+
+
+def _complete(one: Culprit) -> Culprit:
+    evidence = one.get("evidence") or []
+    listed = [evidence] if isinstance(evidence, str) else list(evidence)
+    whole = {"ranks": list(one.get("ranks") or []), "hosts": list(one.get("hosts") or []), "evidence": listed}
+    return {**one, **whole, "confidence": one.get("confidence") or 0.0}
+
+
+def _strength(one: Culprit) -> tuple[bool, float]:
+    """Order: who is named before who is not, then by confidence."""
+    return (not (one["ranks"] or one["hosts"]), -one["confidence"])
+
+
+def _tried(rule: Callable[[], list[Culprit]], missing: list[str]) -> list[Culprit]:
+    try:
+        return rule()
+    except MissingExtraError as error:
+        missing.append(f"{error.what}; {error.remedy}")
+        return []
