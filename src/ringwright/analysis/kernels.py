@@ -84,9 +84,11 @@ def _row(name: str, kind: str, part: pl.DataFrame) -> dict[str, Any]:
 
     weight = pl.col("multiplicity")
     count, total = part.select((pl.col("launches") * weight).sum(), (pl.col("duration_us") * weight).sum()).row(0)
-    together = 0.0
-    for ranked in part.filter(pl.col("start_us").is_not_null()).partition_by("rank", "multiplicity"):
+    placed = part.filter(pl.col("start_us").is_not_null())
+    together = 0.0 if placed.height else None  # without a start nothing says what ran at once
+    for ranked in placed.partition_by("rank", "multiplicity"):
         starts = ranked["start_us"].to_numpy()
         spans = union(starts, starts + ranked["duration_us"].to_numpy())
-        together += length(spans) * ranked["multiplicity"][0]
-    return {"name": name, "class": kind, "count": int(count), "sum_us": round(total, 3), "union_us": round(together, 3)}
+        together = (together or 0.0) + length(spans) * ranked["multiplicity"][0]
+    whole = None if together is None else round(together, 3)
+    return {"name": name, "class": kind, "count": int(count), "sum_us": round(total, 3), "union_us": whole}

@@ -157,7 +157,8 @@ def shares(frame: pl.DataFrame, column: str) -> list[dict[str, Any]]:
     if column not in frame.columns:
         return []
     kept = frame.filter(pl.col(column).is_not_null())
-    grouped = kept.group_by(column, "op").agg(pl.col("operations").sum(), pl.col("bytes").sum())
+    some = pl.when(pl.col("size_bytes").is_not_null().any()).then(pl.col("bytes").sum())
+    grouped = kept.group_by(column, "op").agg(pl.col("operations").sum(), some.alias("bytes"))
     return [
         {column: value, "op": op, "count": count, "bytes": total}
         for value, op, count, total in grouped.sort("bytes", column, "op", descending=[True, False, False]).rows()

@@ -51,6 +51,8 @@ def _classes(view: dict[str, Any]) -> list[dict[str, Any]]:
     found = []
     for operation in view["operations"]:
         for entry in operation.get("size_histogram") or []:
+            if entry["size_bytes"] is None:
+                continue
             size = int(entry["size_bytes"])
             low = 1 << (size.bit_length() - 1) if size > 0 else 0
             moved = size * entry["count"]

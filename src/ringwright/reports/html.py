@@ -117,7 +117,7 @@ def _figures(view: dict[str, Any]) -> list[tuple[str, str]]:
         ("ranks seen", ranks),
         ("hosts", f"{view['hosts']:,}"),
         ("calls", format_count(calls) if calls else "none read"),
-        ("bytes in calls", format_size(moved) if calls else "none read"),
+        ("bytes in calls", format_size(moved) if moved else "not known" if calls else "none read"),
         ("communicators", format_count(communicators) if communicators else "none seen"),
         ("NCCL", cuts.short(", ".join(view["nccl_versions"]) or "not seen", 24)),
     ]

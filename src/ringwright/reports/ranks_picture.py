@@ -32,8 +32,14 @@ def picture(view: dict[str, Any], palette: dict[str, int]) -> dict[str, Any] | N
         "refused": "", "note": "; ".join(part for part in (data["clock"], cut, left) if part), "shapes": shapes,
         "height": round(len(ranks) * (tall + GAP), 1),
         "rows": [{"rank": rank, "y": round(top[rank] + tall / 2, 1)} for rank in ranks],
-        "ticks": [us(data["end_us"] * place / TICKS) for place in range(TICKS + 1)],
+        "ticks": _ticks(data["end_us"]),
     }  # fmt: skip
+
+
+def _ticks(end_us: float) -> list[str]:
+    """Return the labels of the axis, all in one unit."""
+    scale, unit = next(((s, u) for s, u in ((1e6, "s"), (1e3, "ms")) if end_us >= 2 * s), (1.0, "us"))
+    return [f"{end_us * place / TICKS / scale:,.1f} {unit}" for place in range(TICKS + 1)]
 
 
 def _shapes(bar: dict[str, Any], top: float, scale: float, palette: dict[str, int]) -> list[dict[str, Any]]:

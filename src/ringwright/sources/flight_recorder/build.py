@@ -124,15 +124,18 @@ _EVENT_COLUMNS = frozenset(
 def _groups_of(dump: Dump, part: Columns, groups: Groups) -> dict[str, int]:
     """Return the communicator of each of the rank's own group numbers, also of those that only its counters name."""
     rank = dump.rank if dump.rank is not None else -1
-    numbers = {name: groups.add(name, description, members) for name, (_, description, members) in dump.groups.items()}
+    # Gloo's dumps describe one group, without a name: it is the whole job, which the entries call default_pg.
+    named = {name: group for name, group in dump.groups.items() if name or group[1]}
+    whole = next((members for name, (_, _, members) in dump.groups.items() if name not in named), ())
+    numbers = {name: groups.add(name, description, members) for name, (_, description, members) in named.items()}
     of_number: dict[str, int] = {}
     for number, (name, description) in dict(zip(part.number, part.group, strict=True)).items():
         if name not in numbers:
-            numbers[name] = groups.add(name, description, ())
+            numbers[name] = groups.add(name, description, whole if role(description) == "world" else ())
         of_number[number] = numbers[name]
     for number, name in _aligned(dump, {n: groups.names[c] for n, c in of_number.items()}).items():
         of_number.setdefault(number, numbers[name])
-    for name in dump.groups:
+    for name in named:
         groups.seen[numbers[name]].add(rank)
     for communicator in of_number.values():
         groups.seen[communicator].add(rank)

@@ -104,8 +104,8 @@ def _kernel(rule: _Rule, said: dict[str, str | None]) -> Kernel:
     return Kernel(
         rule.library,
         op,
-        algorithm.upper() if algorithm else None,
-        protocol.upper() if protocol else None,
+        algorithm.lower() if algorithm else None,
+        protocol.lower() if protocol else None,
         None if places else _reduction(said.get("reduce")),
         None if places else datatype(said.get("datatype")),
     )
