@@ -62,8 +62,33 @@ def hang(trace: Trace) -> list[Culprit]:
         found += _deadlocks(state, graph)
         if not explained:
             found += _roots(state, graph, ballot)
+    elif not any(culprit["ranks"] for culprit in found):
+        found += _gone(state)
     found.sort(key=lambda culprit: -culprit["confidence"])
     return [culprit | {"command": _command(culprit)} for culprit in found]
+
+
+def _gone(state: Progress) -> list[Culprit]:
+    """Return the ranks without a dump where nobody waits, but the others stopped at different operations.
+
+    That is how a job ends whose library reports a lost peer as an error: what was open then counts as completed.
+    """
+    world = state.present | {rank for members in state.members.values() for rank in members}
+    missing = world - state.present
+    if not missing or len(missing) > max(1, MOST_MISSING_SHARE * len(world)):
+        return []
+    last: dict[int, dict[int, int]] = {}
+    for (communicator, rank), sequence in state.enqueued.items():
+        last.setdefault(communicator, {})[rank] = sequence
+    for communicator, of in sorted(last.items()):
+        if len(set(of.values())) > 1 and missing & set(state.members[communicator]):
+            stopped = ", ".join(f"rank {rank} at {sequence}" for rank, sequence in sorted(of.items())[:6])
+            evidence = [
+                f"{say_ranks(sorted(missing))} left no dump, and nothing is open: the others were told of a lost peer",
+                f"group {state.name(communicator)} ended unevenly: {stopped}",
+            ]
+            return [_culprit(missing, NO_DUMP, 0.7, evidence)]
+    return []
 
 
 def _command(culprit: Culprit) -> str:
