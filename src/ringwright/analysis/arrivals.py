@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 SYNCHRONISING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
 WAIT_SHARE = 0.1  # of the time in collectives that must be waiting before anyone is accused
+WARMED = 8  # operations of a group, from which on its first one is left out
 FEWEST = 5  # collectives with a clear last rank
 CHANCE = 0.02  # of being last that often, had all ranks the same chance
 _EVIDENCE = 3
@@ -65,6 +66,10 @@ def _matched(trace: Trace) -> pl.DataFrame:
     )
     frame = trace.scan("events").filter(mine).select(*columns).collect()
     frame = frame.unique(["communicator", "sequence", "op", "rank"], keep="first", maintain_order=True)
+    # A group's first operation makes its connections: who is late there says nothing of the job.
+    first = pl.col("sequence").min().over("communicator")
+    several = pl.col("sequence").n_unique().over("communicator") >= WARMED
+    frame = frame.filter(~(several & (first == 0) & (pl.col("sequence") == first)))
     keys = ["communicator", "sequence", "op"]
     return (
         frame.filter(pl.len().over(keys) > 1).with_columns((pl.col("duration_s") * 1e6).alias("us")).drop("duration_s")

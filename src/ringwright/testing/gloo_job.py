@@ -230,13 +230,14 @@ class _Rank:
 
         observer = profiler.ExecutionTraceObserver()
         observer.register_callback(str(self.folder / f"et_rank_{self.rank}.json"))
-        made = profiler.profile(
-            activities=[profiler.ProfilerActivity.CPU], record_shapes=True, execution_trace_observer=observer
-        )
+        made = profiler.profile(activities=[profiler.ProfilerActivity.CPU], record_shapes=True)
+        observer.start()
         made.start()
 
         def end() -> None:
             made.stop()
+            observer.stop()
+            observer.unregister_callback()
             made.export_chrome_trace(str(self.folder / f"kineto_rank_{self.rank}.json"))
 
         return end

@@ -11,7 +11,7 @@ from typing import Any
 
 from ringwright.sources.inputs import Source
 from ringwright.sources.kineto.pieces import Reading
-from ringwright.sources.kineto.records import BAD_JSON, CommArgs, Event, decode_call, decode_comm, decode_kernel
+from ringwright.sources.kineto.records import BAD_JSON, CommArgs, Event, decode_call, decode_comm, decode_kernel, decode_label
 from ringwright.sources.kineto.stream import batches
 
 KERNEL, COPY, CALL, HOST, NOTE = range(5)
@@ -68,6 +68,7 @@ class RankFile:
     records: Table = field(default_factory=Table)
     record_args: list[CommArgs] = field(default_factory=list)
     meta: dict[int, CommArgs] = field(default_factory=dict)
+    label_args: dict[int, CommArgs] = field(default_factory=dict)  # of labels that say what they carry
     bad: int = 0
     dropped: int = 0
 
@@ -169,7 +170,22 @@ class _Sorter:
             if self._place(self.found.records, event, line):
                 self.found.record_args.append(args)
         elif name[:4] in _LABEL_STARTS and name.startswith(_LABELS):
-            self._place(self.found.labels, event, line)
+            if self._place(self.found.labels, event, line):
+                self._label(event)
+
+    def _label(self, event: Event) -> None:
+        """Keep what a label says of its tensors: how many elements go in, and of which type."""
+        try:
+            said = decode_label(event.args)
+        except BAD_JSON:
+            self.found.bad += 1
+            return
+        dims, types = said.dims, said.types
+        if type(dims) is list and type(types) is list and len(dims) == len(types) == 1 and type(dims[0]) is list:
+            counts = [whole(size) for size in dims[0]]
+            if counts and all(count is not None and count >= 0 for count in counts):
+                elements = math.prod(count for count in counts if count is not None)
+                self.found.label_args[len(self.found.labels) - 1] = CommArgs(dtype=types[0], in_count=elements)
 
     def _note(self, event: Event, line: int) -> None:
         """A user annotation: a step, a phase, or (newer releases) the label of a collective."""

@@ -132,6 +132,8 @@ class FileGroups:
         """Return the group of a call: by its name, else the n-th stream on which this library communicates here."""
         if facts.group_name is not None:
             return self._named[facts.group_name]
+        if len(self._named) == 1:
+            return next(iter(self._named.values()))  # the process has no other group
         family = "nccl" if library in ("nccl", "rccl") else library
         key = (family, stream)
         if key not in self._streams:

@@ -131,7 +131,7 @@ class _Joiner:
             if is_call[name] and not self.records.around(labels.thread[number], labels.ts[number]):
                 for column in ("ts", "dur", "name", "thread", "line"):
                     getattr(records, column).append(getattr(labels, column)[number])
-                found.record_args.append(CommArgs())
+                found.record_args.append(found.label_args.get(number, CommArgs()))
         return len(records) > before
 
     def join(self) -> None:

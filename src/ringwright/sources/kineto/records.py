@@ -53,6 +53,13 @@ class CommArgs(msgspec.Struct, gc=False):
     sequence: Any = msgspec.field(default=None, name="Seq")
 
 
+class LabelArgs(msgspec.Struct, gc=False):
+    """What the label of a collective on the host carries where shapes are recorded."""
+
+    dims: Any = msgspec.field(default=None, name="Input Dims")
+    types: Any = msgspec.field(default=None, name="Input type")
+
+
 class KernelArgs(CommArgs, gc=False):
     """What a kernel or copy on the device carries."""
 
@@ -67,6 +74,7 @@ decode_raws = msgspec.json.Decoder(list[msgspec.Raw]).decode
 decode_event = msgspec.json.Decoder(Event).decode
 decode_call = msgspec.json.Decoder(CallArgs).decode
 decode_comm = msgspec.json.Decoder(CommArgs).decode
+decode_label = msgspec.json.Decoder(LabelArgs).decode
 decode_kernel = msgspec.json.Decoder(KernelArgs).decode
 decode_any = msgspec.json.decode
 
