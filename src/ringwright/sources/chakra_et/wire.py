@@ -1,0 +1,124 @@
+"""The protobuf wire format, as far as execution traces need it: bounded, without a protobuf library.
+
+A file is a run of messages, each behind its length as a base-128 varint. Source: protobuf's encoding page.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import BinaryIO
+
+MOST_MESSAGE_BYTES = 256 << 20
+MOST_FIELDS = 4_000_000  # of one message
+VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
+
+
+class WireError(ValueError):
+    """The bytes are no protobuf message; ``args[0]`` says why."""
+
+
+def framed(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
+    """Yield (byte offset, message) of a length-prefixed file; WireError where it is cut or a length is impossible."""
+    offset = 0
+    while True:
+        prefix = _prefix(stream, offset)
+        if prefix is None:
+            return
+        size, taken = prefix
+        if size > MOST_MESSAGE_BYTES:
+            raise WireError(f"a length of {size} bytes at byte {offset} (at most {MOST_MESSAGE_BYTES} are read)")
+        message = stream.read(size)
+        if len(message) < size:
+            raise WireError(f"cut at byte {offset + taken + len(message)}: a message of {size} bytes began at {offset}")
+        yield offset, message
+        offset += taken + size
+
+
+def _prefix(stream: BinaryIO, offset: int) -> tuple[int, int] | None:
+    """Return a length and the bytes that wrote it, None at the end of the file."""
+    size = 0
+    for place in range(10):
+        byte = stream.read(1)
+        if not byte:
+            if place:
+                raise WireError(f"cut at byte {offset + place}, within a length")
+            return None
+        size |= (byte[0] & 0x7F) << 7 * place
+        if byte[0] < 0x80:
+            return size, place + 1
+    raise WireError(f"no length at byte {offset}: a varint of more than ten bytes")
+
+
+def varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return an unsigned number and the place behind it."""
+    value = shift = 0
+    for place in range(at, min(at + 10, len(data))):
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value & 0xFFFFFFFFFFFFFFFF, place + 1
+        shift += 7
+    raise WireError("a varint does not end")
+
+
+def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
+    """Yield (field number, wire type, value); numbers for varints, bytes for all else."""
+    at = count = 0
+    while at < len(data):
+        count += 1
+        if count > MOST_FIELDS:
+            raise WireError(f"more than {MOST_FIELDS} fields in one message")
+        tag, at = varint(data, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == VARINT:
+            value, at = varint(data, at)
+            yield number, kind, value
+            continue
+        if kind == LENGTH:
+            size, at = varint(data, at)
+        elif kind in (FIXED64, FIXED32):
+            size = 8 if kind == FIXED64 else 4
+        else:
+            raise WireError(f"wire type {kind} of field {number}")
+        if number == 0 or at + size > len(data):
+            raise WireError(f"field {number} of {size} bytes goes beyond its message")
+        yield number, kind, data[at : at + size]
+        at += size
+
+
+def numbers(kind: int, value: int | bytes) -> list[int]:
+    """Return the numbers of a repeated field, packed or not."""
+    if isinstance(value, int):
+        return [value]
+    if kind != LENGTH:
+        return [int.from_bytes(value, "little")]
+    found, at = [], 0
+    while at < len(value):
+        number, at = varint(value, at)
+        found.append(number)
+    return found
+
+
+def signed(value: int) -> int:
+    """Return a 64-bit two's complement number."""
+    return value - (1 << 64) if value >> 63 else value
+
+
+def zigzag(value: int) -> int:
+    """Return a number of type sint."""
+    return value >> 1 ^ -(value & 1)
+
+
+def real(value: int | bytes) -> float:
+    """Return a float or a double."""
+    if isinstance(value, int):
+        return float(value)
+    return float(struct.unpack("<d" if len(value) == 8 else "<f", value)[0])
+
+
+def string(value: int | bytes) -> str:
+    """Return text; bytes that are no UTF-8 are replaced."""
+    if isinstance(value, int):
+        raise WireError("a number where text belongs")
+    return value.decode("utf-8", "replace")

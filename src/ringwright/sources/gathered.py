@@ -1,0 +1,219 @@
+"""What a reader gathers on its way to a Trace: rows by column, communicators, devices, claims and the ledger.
+
+Values from files are checked against the column's type as they come in; what does not fit becomes null, never an error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ringwright.trace import TABLES, Trace, schema
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import polars as pl
+
+PART_ROWS = 200_000
+_I32 = 2**31 - 1
+_I64 = 2**63 - 1
+MOST_TEXT = 4096
+MOST_EXAMPLES = 200
+
+
+class Columns:
+    """Rows of one table, kept by column and turned into frames every :data:`PART_ROWS` rows."""
+
+    def __init__(self, table: str) -> None:
+        self.types = TABLES[table]
+        self.table = table
+        self.values: dict[str, list[Any]] = {}
+        self.height = 0
+        self.parts: list[pl.DataFrame] = []
+        self.total = 0
+
+    def add(self, **row: Any) -> int:
+        """Add a row and return its number."""
+        for name, value in row.items():
+            if value is None:
+                continue
+            column = self.values.setdefault(name, [])
+            if len(column) < self.height:
+                column.extend([None] * (self.height - len(column)))
+            column.append(fitting(value, self.types[name]))
+        self.height += 1
+        self.total += 1
+        if self.height >= PART_ROWS:
+            self._close_part()
+        return self.total - 1
+
+    def _close_part(self) -> None:
+        import polars as pl
+
+        kinds = schema(self.table)
+        series = {}
+        for name, kind in kinds.items():
+            column = self.values.get(name)
+            if column is None:
+                continue
+            column.extend([None] * (self.height - len(column)))
+            series[name] = pl.Series(name, column, dtype=kind)
+        frame = pl.DataFrame(series) if series else pl.DataFrame()
+        missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in kinds.items() if name not in series]
+        self.parts.append(frame.with_columns(missing).select(list(kinds)))
+        self.values, self.height = {}, 0
+
+    def frame(self) -> pl.DataFrame:
+        """Return all rows as one frame of the table's schema."""
+        import polars as pl
+
+        if self.height:
+            self._close_part()
+        return pl.concat(self.parts) if self.parts else pl.DataFrame(schema=schema(self.table))
+
+
+def fitting(value: Any, kind: str) -> Any:
+    """Return a value as a column of that kind holds it, None where it does not fit."""
+    if kind == "str":
+        return text(value)
+    if kind == "i32":
+        return whole_number(value, _I32)
+    if kind == "i64":
+        return whole_number(value, _I64)
+    if kind == "f64":
+        fits = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if fits and abs(value) < 1e300 and math.isfinite(value) else None
+    if kind == "bool":
+        return value if isinstance(value, bool) else None
+    numbers = [whole_number(item, _I32) for item in value] if isinstance(value, list | tuple) else None
+    return None if numbers is None or None in numbers else numbers
+
+
+def whole_number(value: Any, most: int = _I64) -> int | None:
+    """Return an integer (also one written as 8.0 or "8") within plus or minus ``most``, else None."""
+    if isinstance(value, bool):
+        return None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    elif isinstance(value, str) and len(value) < 20 and value.strip().lstrip("-").isdecimal():
+        value = int(value)
+    return value if isinstance(value, int) and -most - 1 <= value <= most else None
+
+
+def text(value: Any) -> str:
+    """Return printable text of bounded length; what cannot be encoded is replaced."""
+    found = value if isinstance(value, str) else str(value)
+    return found[:MOST_TEXT].encode("utf-8", "replace").decode("utf-8")
+
+
+class Gathered:
+    """The tables of a Trace under construction, of one kind of source."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self.events = Columns("events")
+        self.edges = Columns("edges")
+        self.comms: dict[str, dict[str, Any]] = {}
+        self.devices: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self.claims: list[dict[str, Any]] = []
+        self.ledger: Counter[tuple[str, str, str]] = Counter()
+        self.examples: dict[tuple[str, str, str], tuple[int | None, str]] = {}
+        self.losses: list[str] = []
+        self.inputs: list[str] = []
+        self.releases: list[str] = []
+
+    def communicator(
+        self, comm_id: str, *, name: str = "", size: int | None = None, members: Sequence[int] = (), ground: str = "read",
+        confidence: float = 1.0, **more: Any,
+    ) -> int:  # fmt: skip
+        """Return the number of a communicator, made at its first mention; later mentions fill what was unknown."""
+        key = text(comm_id)
+        found = self.comms.get(key)
+        if found is None:
+            found = {"communicator": len(self.comms), "comm_id": key, "name": text(name), "size": None, "members": None}
+            found |= {"ground": ground, "confidence": confidence, "ranks": set()}
+            self.comms[key] = found
+        found["name"] = found["name"] or text(name)
+        if size is not None and found["size"] is None:
+            found["size"] = whole_number(size, _I32)
+        if members and not found["members"]:
+            found["members"] = fitting(list(members), "list_i32")
+            found["size"] = found["size"] if found["size"] is not None else len(members)
+        for key_, value in more.items():
+            if value is not None:
+                found.setdefault(key_, value)
+        return int(found["communicator"])
+
+    def of(self, number: int) -> dict[str, Any]:
+        """Return what is known of a communicator by its number."""
+        return list(self.comms.values())[number]
+
+    def device(self, rank: int | None, host: str | None = None, pid: int | None = None, device: int | None = None) -> None:
+        """Note a process that was seen."""
+        row = {"kind": "device", "rank": fitting(rank, "i32") if rank is not None else None, "host": host or None}
+        row |= {"pid": whole_number(pid) if pid is not None else None}
+        row |= {"device": fitting(device, "i32") if device is not None else None, "ground": "read"}
+        self.devices.setdefault((row["rank"], row["host"], row["pid"], row["device"]), row)
+
+    def claim(
+        self, field: str, value: Any, source: str, *, ground: str = "read", confidence: float = 1.0, note: str = ""
+    ) -> None:
+        """Note a fact with where it comes from; the same claim is kept once."""
+        row = {"field": field, "value": text(value), "source": text(source), "ground": ground}
+        row |= {"confidence": confidence, "note": text(note)}
+        if row not in self.claims[-64:]:
+            self.claims.append(row)
+
+    def note(
+        self, file: str, outcome: str, reason: str, records: int = 1, *, at: int | None = None, example: str = ""
+    ) -> None:
+        """Count records in the ledger: understood, repaired, refused or other."""
+        if records <= 0:
+            return
+        key = (text(file), outcome, text(reason))
+        self.ledger[key] += records
+        if len(self.examples) < MOST_EXAMPLES:
+            self.examples.setdefault(key, (at, text(example)[:200]))
+
+    def lose(self, sentence: str) -> None:
+        """Note in one sentence what the Trace lacks."""
+        if sentence not in self.losses and len(self.losses) < 1000:
+            self.losses.append(sentence)
+
+    def damage(self, name: str, losses: Iterable[tuple[str, int]]) -> None:
+        """Note what was lost in reading a file."""
+        for reason, offset in losses:
+            self.note(name, "refused", reason, at=offset)
+            self.lose(f"{name}: {reason} (byte {offset})")
+
+    def release(self, release: str) -> None:
+        """Note a release of the library."""
+        if release and release not in self.releases:
+            self.releases.append(release)
+
+    def trace(self, **meta: Any) -> Trace:
+        """Return the Trace; ``meta`` completes or replaces what the reader's kind implies."""
+        import polars as pl
+
+        ledger = [
+            {"file": file, "outcome": outcome, "reason": reason, "lines": count}
+            | dict(zip(("example_line", "example"), self.examples.get((file, outcome, reason), (None, "")), strict=True))
+            for (file, outcome, reason), count in self.ledger.items()
+        ]
+        comms = []
+        for row in self.comms.values():
+            ranks = row.pop("ranks")
+            comms.append(row | {"ranks_seen": len(ranks) or None})
+        frames = {"events": self.events.frame(), "edges": self.edges.frame()}
+        tables = {"communicators": comms, "topology": list(self.devices.values()), "claims": self.claims, "ledger": ledger}
+        for name, records in tables.items():
+            kinds = schema(name)
+            columns = {key: [record.get(key) for record in records] for key in kinds}
+            frames[name] = pl.DataFrame(columns, schema=kinds)
+        base: dict[str, Any] = {
+            "source": self.source, "inputs": self.inputs, "losses": self.losses, "world": None,
+            "nccl_versions": self.releases, "library": None, "origin_ns": None,
+        }  # fmt: skip
+        return Trace.of(frames, base | meta)

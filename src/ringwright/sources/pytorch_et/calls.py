@@ -1,0 +1,153 @@
+"""``record_param_comms`` nodes: which call, in which group, of which size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringwright.sources.c10d import operation
+from ringwright.sources.datatypes import BYTES, datatype
+from ringwright.sources.gathered import whole_number
+from ringwright.sources.pytorch_et.document import attributes, types, values
+
+MOST_DEPTH = 8
+_I48 = 1 << 48
+
+
+@dataclass(slots=True)
+class Call:
+    """One node, read; numbers that it does not give are None."""
+
+    node: int
+    op: str | None  # None: a wait or an init
+    spelled: str
+    sequence: int | None = None
+    group: str = ""  # name, or the address of the backend in old schemas
+    description: str = ""
+    rank: int | None = None  # in the group; the root's or the peer's for rooted and point-to-point operations
+    inside: int | None = None  # bytes of the input
+    outside: int | None = None
+    count: int | None = None
+    datatype: str | None = None
+    width: int | None = None
+    in_split: list[int] = field(default_factory=list)
+    out_split: list[int] = field(default_factory=list)
+    size: int | None = None  # of the group
+    start: int | None = None  # global ranks of the group: start, start + stride, ...
+    stride: int | None = None
+
+
+def call_of(node: dict[str, Any]) -> Call | None:
+    """Return the call of a ``record_param_comms`` node, None where its arguments are not those known.
+
+    Arguments: the tensor (absent for wait, barrier), sequence, group, rank, name, two split lists, then from schema
+    1.0.2 the group's size, from 1.0.3 start and stride of its ranks before it.
+    """
+    said, kinds, held = values(node, "inputs"), types(node, "inputs"), attributes(node)
+    place = next((at for at, item in enumerate(said) if at >= 3 and isinstance(item, str)), None)
+    number = whole_number(node.get("id"))
+    if place is None or number is None:
+        return None
+    spelled = said[place]
+    found = Call(number, operation(spelled), spelled, whole_number(said[place - 3], _I48))
+    group = said[place - 2]
+    if isinstance(group, list):
+        names = [str(item) for item in group[:2]] + ["", ""]
+        found.group, found.description = names[0], names[1]
+    else:
+        found.group = str(group)
+    found.rank = whole_number(said[place - 1], 1 << 24)
+    found.in_split, found.out_split = (_whole_list(item) for item in (said[place + 1 : place + 3] + [[], []])[:2])
+    rest = [whole_number(item, 1 << 24) for item in said[place + 3 :]]
+    found.size = rest[-1] if rest else None
+    if len(rest) >= 3:
+        found.start, found.stride = rest[-3], rest[-2]
+    _sizes(found, said[: place - 3], kinds, values(node, "outputs"))
+    _attributes(found, held)
+    return found
+
+
+def _whole_list(value: Any) -> list[int]:
+    """Return a list of counts; also one that is printed as text."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return []
+    found = [whole_number(item, _I48) for item in value] if isinstance(value, list) else []
+    return [item for item in found if item is not None] if None not in found else []
+
+
+def _sizes(found: Call, inputs: list[Any], kinds: list[Any], outputs: list[Any]) -> None:
+    inside, outside = list(tensors(inputs)), list(tensors(outputs))
+    found.inside = sum(count * width for count, width in inside) if inside else None
+    found.outside = sum(count * width for count, width in outside) if outside else None
+    found.count = sum(count for count, _ in inside) if inside else None
+    found.width = inside[0][1] if inside else outside[0][1] if outside else None
+    if kinds and isinstance(kinds[0], str):
+        found.datatype = datatype(kinds[0].replace("GenericList[", "").split(",")[0])
+
+
+def tensors(value: Any, depth: int = 0) -> list[tuple[int, int]]:
+    """Return (elements, bytes of one) of all tensors in nested lists: [id, storage, offset, elements, bytes, device]."""
+    if not isinstance(value, list) or depth > MOST_DEPTH:
+        return []
+    if len(value) >= 5 and all(isinstance(item, int) for item in value[:5]) and isinstance(value[-1], str):
+        count, width = whole_number(value[3], _I48), whole_number(value[4], 1 << 10)
+        return [(count, width)] if count is not None and width is not None and count >= 0 and width >= 0 else []
+    return [found for item in value for found in tensors(item, depth + 1)]
+
+
+def _attributes(found: Call, held: dict[str, Any]) -> None:
+    """Take what schema 1.1.0 says in attributes; what the arguments gave stays where both speak."""
+    if "collective_name" in held and found.op == "unknown":
+        found.op = operation(str(held["collective_name"]))
+    name = datatype(str(held["dtype"])) if "dtype" in held else None
+    found.datatype = found.datatype or name
+    width = found.width or (BYTES[name] if name else None)
+    elements = [whole_number(held.get(key), _I48) for key in ("in_msg_nelems", "out_msg_nelems")]
+    if width and found.inside is None and elements[0] is not None:
+        found.inside, found.count, found.width = elements[0] * width, elements[0], width
+    if width and found.outside is None and elements[1] is not None:
+        found.outside = elements[1] * width
+    found.group = found.group or str(held.get("pg_name", ""))
+    found.description = found.description or str(held.get("pg_desc", ""))
+    found.size = found.size or whole_number(held.get("pg_size"), 1 << 24)
+    found.in_split = found.in_split or _whole_list(held.get("in_split_size"))
+    found.out_split = found.out_split or _whole_list(held.get("out_split_size"))
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A process group as the init node tells it."""
+
+    name: str
+    description: str
+    backend: str  # address by which schema 1.0.2 names it
+    ranks: tuple[int, ...]
+    size: int | None
+
+
+def groups_of(node: dict[str, Any]) -> list[Group]:
+    """Return the groups of a ``## process_group:init ##`` node; an empty list of ranks means all of them."""
+    said = values(node, "inputs")
+    printed = said[0] if said and isinstance(said[0], str) else str(node.get("name", ""))
+    start, end = printed.find("["), printed.rfind("]")
+    try:
+        entries = json.loads(printed[start : end + 1])
+    except (ValueError, RecursionError):
+        return []
+    return [_group(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
+
+
+def _group(entry: dict[str, Any]) -> Group:
+    held = entry.get("ranks")
+    listed = list(held) if isinstance(held, list | dict) else []  # a mapping of global to group rank in some
+    found = [whole_number(rank, 1 << 24) for rank in listed]
+    ranks = tuple(rank for rank in found if rank is not None)
+    size = whole_number(entry.get("group_size"), 1 << 24)
+    if not ranks and size is not None and 0 < size <= 1 << 20:
+        ranks = tuple(range(size))
+    backend = str(entry.get("backend_id", entry.get("uid", "")))
+    return Group(str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), backend, ranks, size)

@@ -1,0 +1,137 @@
+"""The JSON of a PyTorch execution trace: its schema, and its nodes one by one, also of a file that is cut."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+KNOWN = re.compile(r"1\.(?:0|1)\.\d+(?:-chakra\..*)?$|^1\.[2-9]")
+_START = re.compile(r'"nodes"\s*:\s*\[')
+_SCHEMA = re.compile(rb'"schema"\s*:\s*"([^"]{0,80})"')
+MOST_NODES = 20_000_000
+
+
+class DocumentError(ValueError):
+    """The file is no execution trace; ``args[0]`` says why."""
+
+
+class _Outer(msgspec.Struct):
+    nodes: list[msgspec.Raw]
+    schema: str = ""
+    pid: Any = None
+    time: Any = None
+    start_ts: Any = None
+
+
+class Link(msgspec.Struct):
+    """Of every node: its name and what encloses it."""
+
+    id: int
+    name: str = ""
+    parent: int | None = None
+    ctrl_deps: int | None = None
+
+
+@dataclass
+class Document:
+    """A file's facts and nodes; ``cut`` says in words what is missing at its end."""
+
+    schema: str = ""
+    pid: Any = None
+    time: str = ""
+    nodes: list[msgspec.Raw | bytes] = field(default_factory=list)
+    cut: str = ""
+
+
+def parse(data: bytes) -> Document:
+    """Return a document; DocumentError for anything else. A cut file gives the nodes before the cut."""
+    named = _SCHEMA.search(data[:65536])
+    schema = named[1].decode("utf-8", "replace") if named else ""
+    if named and not KNOWN.match(schema):
+        raise DocumentError(f"schema '{schema}' is not known (1.0.1 to 1.1.0 are)")
+    try:
+        outer = msgspec.json.decode(data, type=_Outer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        return _salvaged(data, schema, str(error))
+    return Document(schema or outer.schema, outer.pid, str(outer.time or ""), list(outer.nodes))
+
+
+def _salvaged(data: bytes, schema: str, why: str) -> Document:
+    """Return the whole nodes of a damaged file."""
+    words = data.decode("utf-8", "replace")
+    start = _START.search(words)
+    if start is None or not schema:
+        raise DocumentError(f"no execution trace: {why[:160]}")
+    found = Document(schema, cut=why[:160])
+    for node in _whole_nodes(words, start.end()):
+        found.nodes.append(node)
+        if len(found.nodes) >= MOST_NODES:
+            break
+    if not found.nodes:
+        raise DocumentError(f"no node can be read: {why[:160]}")
+    return found
+
+
+def _whole_nodes(words: str, at: int) -> Iterator[bytes]:
+    decoder = json.JSONDecoder()
+    while True:
+        while at < len(words) and words[at] in " \r\n\t,":
+            at += 1
+        if at >= len(words) or words[at] != "{":
+            return
+        try:
+            node, at = decoder.raw_decode(words, at)
+        except (ValueError, RecursionError):
+            return
+        yield json.dumps(node).encode()
+
+
+def link_of(raw: msgspec.Raw | bytes) -> Link | None:
+    """Return a node's name and parent, None for what is no node."""
+    try:
+        return _LINK.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def node_of(raw: msgspec.Raw | bytes) -> dict[str, Any] | None:
+    """Return a whole node, None for what is none."""
+    try:
+        node = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return node if isinstance(node, dict) else None
+
+
+_LINK = msgspec.json.Decoder(Link)
+
+
+def values(node: dict[str, Any], side: str) -> list[Any]:
+    """Return the values of ``inputs`` or ``outputs``: a list in older schemas, an object in newer ones."""
+    held = node.get(side)
+    if isinstance(held, dict):
+        held = held.get("values")
+    return held if isinstance(held, list) else []
+
+
+def types(node: dict[str, Any], side: str) -> list[Any]:
+    """Return the types beside :func:`values`."""
+    held = node.get(side)
+    found = held.get("types") if isinstance(held, dict) else node.get(f"{side.removesuffix('s')}_types")
+    return found if isinstance(found, list) else []
+
+
+def attributes(node: dict[str, Any]) -> dict[str, Any]:
+    """Return the typed attributes of newer schemas by name."""
+    held = node.get("attrs")
+    entries = held if isinstance(held, list) else []
+    return {
+        entry["name"]: entry.get("value")
+        for entry in entries
+        if isinstance(entry, dict) and isinstance(entry.get("name"), str)
+    }
