@@ -161,7 +161,7 @@ class Gathered:
         self, field: str, value: Any, source: str, *, ground: str = "read", confidence: float = 1.0, note: str = ""
     ) -> None:
         """Note a fact with where it comes from; the same claim is kept once."""
-        row = {"field": field, "value": text(value), "source": text(source), "ground": ground}
+        row: dict[str, Any] = {"field": field, "value": text(value), "source": text(source), "ground": ground}
         row |= {"confidence": confidence, "note": text(note)}
         if row not in self.claims[-64:]:
             self.claims.append(row)

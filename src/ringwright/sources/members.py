@@ -92,7 +92,7 @@ def members(source: Source, progress: Callable[[int], None] | None = None) -> It
     with _opened(source.open(), source.losses, source.compressed_bytes, progress) as stream:
         head = stream.peek(_PEEK)
         if head[:2] == _GZIP:  # .tgz, or compressed twice
-            inner: BinaryIO = gzip.GzipFile(fileobj=stream)
+            inner: BinaryIO = gzip.GzipFile(fileobj=stream)  # type: ignore[assignment]
             stream = _opened(inner, source.losses, source.compressed_bytes or 1, None)
             head = stream.peek(_PEEK)
         if head[_TAR_MAGIC] == b"ustar":
@@ -120,7 +120,7 @@ def _untar(source: Source, stream: BinaryIO) -> Iterator[Member]:
                     continue
                 inner: BinaryIO = content  # type: ignore[assignment]
                 if name.endswith(".gz"):
-                    inner = gzip.GzipFile(fileobj=inner)
+                    inner = gzip.GzipFile(fileobj=inner)  # type: ignore[assignment]
                 losses: Losses = []
                 yield Member(f"{source.name}:{entry.name}", _opened(inner, losses, entry.size, None), losses)
                 source.losses.extend(losses)

@@ -39,7 +39,11 @@ _PROGRAM = re.compile(r"\b(" + "|".join(sorted(OPS, key=len, reverse=True)) + r"
 _DEVICE = re.compile(r"#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
 _VERSION = re.compile(r"\b(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)|nccl-library=(\d+)")
 _SQUASHED = re.compile(r"[^a-z]")
-_KNOWN = {"size", "count", "type", "redop", "root", "time", "algbw", "busbw", "error", "#wrong"}
+_AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*([\d.eE+-]+)")
+_KNOWN = {
+    "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "error", "#wrong", "cputime", "timestamp", "i_min",
+    "i_max", "i_p99", "i_cv%",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,9 @@ class Row:
     size_bytes: int
     time_s: float
     inplace_s: float | None = None
+    count: int | None = field(default=None, compare=False)  # elements as printed
+    busbw_gbs: float | None = field(default=None, compare=False)  # as printed, out of place
+    inplace_busbw_gbs: float | None = field(default=None, compare=False)
 
     @property
     def steady_s(self) -> float:
@@ -75,6 +82,7 @@ class Table:
     release: str = ""
     dtype: str = ""
     facts: dict[str, str] = field(default_factory=dict)
+    hosts: dict[int, str] = field(default_factory=dict)  # rank -> host, of the ranks that the file lists
 
 
 @dataclass
@@ -89,6 +97,7 @@ class _Open:
     rows: list[Row] = field(default_factory=list)
     dtype: str = ""
     bus_factor: float = 0.0  # bus over algorithm bandwidth, of the last row
+    average: str = ""  # bus bandwidth in GB/s, as the closing line prints it
 
 
 def read_tables(paths: str | Path | list[str]) -> list[Table]:
@@ -146,6 +155,8 @@ def _note(state: _Open, line: str) -> None:
     program = _PROGRAM.search(line)
     if program:
         state.op = OPS[program[1]]
+    average = _AVERAGE.match(line)
+    state.average = average[1] if average else state.average
     version = _VERSION.search(line)
     if version:
         state.release = version[1] or _packed(int(version[2]))
@@ -163,10 +174,20 @@ def _packed(code: int) -> str:
     return f"{code // scale}.{code % scale // 100}.{code % 100}"
 
 
+def text_tables(lines: Iterable[str], name: str) -> Iterator[Table]:
+    """Yield the tables in the text of one output; ``name`` may tell the operation where the text does not."""
+    return _text(lines, name)
+
+
+def op_in(name: str) -> str:
+    """Return the operation that a name mentions, "" for none."""
+    return _op_of(name)
+
+
 def _header(line: str) -> list[str]:
     """Return the column names of a header line, or nothing."""
     words = line.strip().lstrip("#").lower().split()
-    words = ["#wrong" if word in ("wrong", "#wrong") else word for word in words]
+    words = [{"wrong": "#wrong", "cputime": "time"}.get(word, word) for word in words]
     return words if words[:2] == ["size", "count"] and "time" in words and set(words) <= _KNOWN else []
 
 
@@ -187,7 +208,17 @@ def _row(line: str, state: _Open) -> Row | None:
         state.bus_factor = rates[1] / rates[0]
     if not values or not 0 < values[0] < float("inf"):
         return None
-    return Row(int(words[0]), values[0], values[1] if len(values) > 1 else None)
+    count = int(words[1]) if words[1].isdigit() else None
+    inplace = values[1] if len(values) > 1 else None
+    buses = [_number(words[place]) for place, column in enumerate(columns) if column == "busbw" and place < len(words)]
+    return Row(int(words[0]), values[0], inplace, count, *[*buses, None, None][:2])
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
 
 
 def _closed(state: _Open, name: str) -> Iterator[Table]:
@@ -196,11 +227,12 @@ def _closed(state: _Open, name: str) -> Iterator[Table]:
         return
     ranks = len(state.hosts) and max(state.hosts) + 1
     op = state.op or _op_of(name) or ("all-reduce" if state.bus_factor > 1.01 else "")  # no other has one above 1
+    facts = {"average_busbw_gbs": state.average} if state.average else {}
     yield Table(
         op, tuple(state.rows), name, ranks, len(set(state.hosts.values())), state.gpu,
-        state.release, state.dtype,
+        state.release, state.dtype, facts, dict(state.hosts),
     )  # fmt: skip
-    state.rows = []
+    state.rows, state.average = [], ""
 
 
 def _op_of(name: str) -> str:

@@ -208,14 +208,13 @@ def from_json(entry: Any) -> Node | None:
     kind = lower.get("nodetype", lower.get("type"))
     kind = _JSON_TYPES.get(kind, 0) if isinstance(kind, str) else kind
     number = lower.get("id")
-    if not _is_count(kind) or not _is_count(number):
+    if not isinstance(kind, int) or not isinstance(number, int) or not _is_count(kind) or not _is_count(number):
         return None
     node = Node(number, str(lower.get("name", ""))[:4096], kind)
     node.ctrl, node.data = (_ids(lower.get(key)) for key in ("ctrldeps", "datadeps"))
     times = [lower.get(key) for key in ("runtime", "durationmicros", "duration")]
-    node.duration_us = next((float(time) for time in times if _is_number(time)), 0.0)
-    start = lower.get("starttimemicros", lower.get("starttime"))
-    node.start_us = float(start) if _is_number(start) else 0.0
+    node.duration_us = next((found for time in times if (found := _time(time))), 0.0)
+    node.start_us = _time(lower.get("starttimemicros", lower.get("starttime")))
     for name in ("is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "pg_name", "involved_dim",
                  "tensor_size", "num_ops", "stream"):  # fmt: skip
         value = lower.get(name.replace("_", ""))
@@ -231,8 +230,10 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 63
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
+def _time(value: Any) -> float:
+    """Return microseconds, 0 for what is no time."""
+    is_time = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e18
+    return float(value) if is_time else 0.0
 
 
 def _ids(value: Any) -> list[int]:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
+from ringwright.sources.salvage import whole_objects
+
 KNOWN = re.compile(r"1\.(?:0|1)\.\d+(?:-chakra\..*)?$|^1\.[2-9]")
-_START = re.compile(r'"nodes"\s*:\s*\[')
+_START = re.compile(rb'"nodes"\s*:\s*\[')
 _SCHEMA = re.compile(rb'"schema"\s*:\s*"([^"]{0,80})"')
-MOST_NODES = 20_000_000
 
 
 class DocumentError(ValueError):
@@ -63,32 +63,13 @@ def parse(data: bytes) -> Document:
 
 def _salvaged(data: bytes, schema: str, why: str) -> Document:
     """Return the whole nodes of a damaged file."""
-    words = data.decode("utf-8", "replace")
-    start = _START.search(words)
+    start = _START.search(data)
     if start is None or not schema:
         raise DocumentError(f"no execution trace: {why[:160]}")
-    found = Document(schema, cut=why[:160])
-    for node in _whole_nodes(words, start.end()):
-        found.nodes.append(node)
-        if len(found.nodes) >= MOST_NODES:
-            break
-    if not found.nodes:
+    nodes = whole_objects(data, start.end())
+    if not nodes:
         raise DocumentError(f"no node can be read: {why[:160]}")
-    return found
-
-
-def _whole_nodes(words: str, at: int) -> Iterator[bytes]:
-    decoder = json.JSONDecoder()
-    while True:
-        while at < len(words) and words[at] in " \r\n\t,":
-            at += 1
-        if at >= len(words) or words[at] != "{":
-            return
-        try:
-            node, at = decoder.raw_decode(words, at)
-        except (ValueError, RecursionError):
-            return
-        yield json.dumps(node).encode()
+    return Document(schema, nodes=[json.dumps(node).encode() for node in nodes], cut=why[:160])
 
 
 def link_of(raw: msgspec.Raw | bytes) -> Link | None:

@@ -153,6 +153,7 @@ def _rank_files(found: Gathered, files: list[_File]) -> None:
             found.claim("rank", file.rank, file.name, ground=ground, confidence=0.6, note=note)
         taken.add(file.rank)
         found.device(file.rank, pid=file.pid)
+    files.sort(key=lambda file: file.rank or 0)
 
 
 def _rank_said(file: _File) -> int | None:
@@ -228,12 +229,11 @@ def _communicator(found: Gathered, file: _File, call: Call, world: int | None) -
         return found.communicator(group.name, name=group.description or call.description, members=group.ranks, size=group.size)
     size = call.size if call.op is not None and call.size and call.size > 0 else len(call.in_split) or None
     if call.description or not call.group.lstrip("-").isdecimal() or len(call.group) < 6:
-        start, stride = call.start, call.stride
-        members = range(start, start + size * stride, stride) if _is_run(start, stride, size) and size and start is not None and stride else ()  # fmt: skip
+        members = _run(call, size)
         ground = "read" if members else "inferred"
         return found.communicator(call.group or "default", name=call.description, size=size, members=members, ground=ground)
     place = list(_addresses(file)).index(call.group)
-    everyone = range(world) if world and (size or world) == world and place == 0 else ()
+    everyone = range(world) if world and (size or world) == world and place == 0 else range(0)
     note = "named by an address that differs by rank; the n-th group of one rank is taken for the n-th of another"
     found.claim(f"group {place}", "matched by order", KIND, ground="assumed", confidence=0.6, note=note)
     return found.communicator(
@@ -242,8 +242,11 @@ def _communicator(found: Gathered, file: _File, call: Call, world: int | None) -
     )  # fmt: skip
 
 
-def _is_run(start: int | None, stride: int | None, size: int | None) -> bool:
-    return start is not None and stride is not None and bool(size) and start >= 0 and 0 < stride and (size or 0) <= 1 << 20
+def _run(call: Call, size: int | None) -> range:
+    """Return the global ranks of a group that start and stride describe, else none."""
+    if call.start is None or call.stride is None or not size or call.start < 0 or call.stride < 1 or size > 1 << 20:
+        return range(0)
+    return range(call.start, call.start + size * call.stride, call.stride)
 
 
 def _addresses(file: _File) -> Iterator[str]:

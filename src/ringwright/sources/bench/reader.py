@@ -1,0 +1,145 @@
+"""From benchmark files to measurements in a Trace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ringwright.errors import InputError
+from ringwright.sources.bench.structured import NoBenchError, csv_tables, json_tables
+from ringwright.sources.bench.torch_text import torch_tables
+from ringwright.sources.c10d import operation
+from ringwright.sources.datatypes import BYTES, datatype
+from ringwright.sources.gathered import Gathered
+from ringwright.sources.members import Member, members, whole
+from ringwright.sources.nccl_tests import Row, Table, text_tables
+
+if TYPE_CHECKING:
+    from ringwright.sources.inputs import Source
+    from ringwright.trace import Trace
+
+KIND = "bench"
+MOST_BYTES = 512 << 20
+_NAMED_RELEASE = re.compile(r"nccl[_-]?v?(\d)[._-](\d{1,2})(?:[._-](\d{1,2}))?(?!\d)", re.IGNORECASE)
+_CSV = re.compile(rb"^[^\n]*\b(?:size|bytes)\b[^\n]*,[^\n]*\btime|^[^\n]*\btime[^\n]*,[^\n]*\b(?:size|bytes)\b", re.IGNORECASE)
+
+
+def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
+    """Return the measurements of benchmark files; InputError where none holds a row."""
+    found = Gathered(KIND)
+    tables: list[tuple[Table, str]] = []
+    for source in sources:
+        before = len(source.losses)
+        for member in members(source, progress):
+            mine = _tables(member)
+            tables += [(table, member.name) for table in mine]
+            found.inputs.append(member.name)
+            if not mine:
+                found.note(member.name, "refused", "no row of a benchmark: header only, aborted, or another format")
+                found.lose(f"{member.name}: no row of a benchmark")
+        found.damage(source.name, source.losses[before:])
+    if not tables:
+        raise InputError(
+            "no row of a benchmark was found",
+            where=", ".join(source.name for source in sources[:3]),
+            remedy="give the output of all_reduce_perf and its kin: a header and at least one row of numbers",
+        )
+    for table, file in tables:
+        _emit(found, table, file)
+    ranks = {table.ranks for table, _ in tables}
+    is_rccl = any(table.facts.get("library") == "rccl" for table, _ in tables)
+    return found.trace(world=next(iter(ranks)) or None if len(ranks) == 1 else None, library="rccl" if is_rccl else None)
+
+
+def _tables(member: Member) -> list[Table]:
+    data = whole(member, MOST_BYTES)
+    start = data.lstrip()[:1]
+    try:
+        if start in (b"{", b"["):
+            return json_tables(data, member.title)
+        if _CSV.search(data[:4096].lstrip().split(b"\n", 1)[0]) and b"#" not in data[:64]:
+            return csv_tables(data, member.title)
+    except NoBenchError:
+        return []
+    text = data.decode("utf-8", "replace")
+    # a folder may carry what the file's name does not: which release, which operation
+    found = list(text_tables(text.splitlines(), member.title))
+    return found or torch_tables(text.splitlines(), member.title)
+
+
+def _emit(found: Gathered, table: Table, file: str) -> None:
+    """Write one table: its group, its rows, and what it says of itself."""
+    ranks, ground = table.ranks, "read"
+    if not ranks:
+        ranks, ground = _ranks_implied(table), "inferred"
+    number = None
+    if ranks:
+        confidence = 1.0 if ground == "read" else 0.8
+        name = f"{table.name}: {table.op or 'unknown operation'}"
+        number = found.communicator(
+            f"bench {len(found.comms)}", name=name, size=ranks, nnodes=table.nodes or None, ground=ground, confidence=confidence
+        )
+    for rank, host in table.hosts.items():
+        found.device(rank, host)
+    kind = datatype(table.dtype) if table.dtype else None
+    op = table.op or operation(table.facts.get("operation", "")) or "unknown"
+    for place, row in enumerate(table.rows):
+        common = {
+            "kind": "measurement", "op": op, "communicator": number, "nranks": ranks or None, "nnodes": table.nodes or None,
+            "size_bytes": row.size_bytes, "count": row.count, "datatype": kind, "element_bytes": BYTES[kind] if kind else None,
+            "text": table.name, "records": 1, "multiplicity": 1, "source": KIND, "file": file, "line": place,
+            "kernel": table.facts.get("kernel"), "ground": "read", "confidence": 1.0,
+        }  # fmt: skip
+        _sides(found, row, common)
+    found.note(file, "understood", "rows", len(table.rows))
+    _claims(found, table, file, ranks, ground)
+
+
+def _sides(found: Gathered, row: Row, common: dict[str, object]) -> None:
+    found.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
+    if row.inplace_s is not None and row.inplace_s > 0:
+        found.events.add(task="in-place", duration_s=row.inplace_s, value=row.inplace_busbw_gbs, **common)
+
+
+def _ranks_implied(table: Table) -> int:
+    """Return the ranks that bus over algorithm bandwidth imply, 0 where rounding leaves more than one answer."""
+    for row in sorted(table.rows, key=lambda row: -(row.busbw_gbs or 0)):
+        if not row.busbw_gbs or row.busbw_gbs < 1:
+            break
+        share = row.busbw_gbs / (row.size_bytes / row.time_s / 1e9)
+        share = share / 2 if table.op == "all-reduce" else share
+        if table.op not in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all") or not 0 < share < 1:
+            break
+        error = 0.005 / row.busbw_gbs + 0.5 / 10**4  # two decimals of a rate, four digits of a time
+        low, high = (1 / (1 - min(share * (1 + sign * error), 0.999999)) for sign in (-1, 1))
+        p = round(1 / (1 - share))
+        if p > 1 and p - 0.5 < low and high < p + 0.5:
+            return p
+    return 0
+
+
+def _claims(found: Gathered, table: Table, file: str, ranks: int, ground: str) -> None:
+    """Note release, GPU, nodes and ranks, each with its ground; ``source`` is the table's name."""
+    release, how = table.release, "read"
+    if not release:
+        named = _NAMED_RELEASE.search(file.replace("\\", "/"))
+        if named:
+            release, how = ".".join(part for part in named.groups() if part), "inferred"
+    if release:
+        note = "" if how == "read" else "from the file's name"
+        found.release(release)
+        found.claim("release", release, table.name, ground=how, confidence=1.0 if how == "read" else 0.8, note=note)
+    if table.gpu:
+        found.claim("gpu", table.gpu, table.name)
+    if table.nodes:
+        found.claim("nodes", table.nodes, table.name)
+    if ranks:
+        note = "" if ground == "read" else "from bus over algorithm bandwidth"
+        found.claim("ranks", ranks, table.name, ground=ground, confidence=1.0 if ground == "read" else 0.8, note=note)
+    if not table.op:
+        found.claim("operation", "not named", table.name, ground="assumed", confidence=0.0, note="neither output nor name says it")
+    for field, value in table.facts.items():
+        found.claim(field, value, table.name)
+    if table.hosts:
+        found.claim("hosts", " ".join(sorted(set(table.hosts.values()))), table.name)

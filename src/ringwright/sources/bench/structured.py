@@ -1,0 +1,214 @@
+"""Benchmark results that come as JSON or CSV, as tables of nccl-tests.
+
+- nccl-tests ``-J``: one object with ``config``, ``results``, ``nccl_version`` (``src/util.cu``).
+- rccl-tests and mscclpp: an object a row with ``name``, ``ranks``, ``size``, ``time``, ``algBw``, ``busBw`` (time in us).
+- superbench: ``nccl-bw[:setting]/operation_size_time`` and ``_algbw``, ``_busbw`` in flat or nested objects, a node a line.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ringwright.sources.gathered import whole_number
+from ringwright.sources.nccl_tests import Row, Table, op_in
+from ringwright.sources.salvage import whole_objects
+
+_SUPERBENCH = re.compile(
+    r"^(?P<bench>(?:nccl|rccl)-bw)(?::(?P<setting>[^/]*))?/(?:(?P<extra>\w+)_)?(?P<op>[a-z]+)_(?P<size>\d+)_(?P<what>time|algbw|busbw)(?::\d+)?$"
+)
+MOST_DEPTH = 6
+_SIZE = 1 << 62
+
+
+class NoBenchError(ValueError):
+    """The text is none of these shapes."""
+
+
+def json_tables(data: bytes, name: str) -> list[Table]:
+    """Return the tables of a JSON document or of JSON lines; NoBenchError where there is none."""
+    documents = _documents(data)
+    tables = [table for document in documents if isinstance(document, dict) for table in _nccl_tests(document, name)]
+    tables += _reports([entry for document in documents for entry in _entries(document)], name)
+    for document in documents:
+        tables += _superbench(document, name)
+    if not tables:
+        raise NoBenchError("JSON without a measurement that is known")
+    return tables
+
+
+def _documents(data: bytes) -> list[Any]:
+    try:
+        return [msgspec.json.decode(data)]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    found = []
+    for line in data.splitlines():
+        try:
+            found.append(msgspec.json.decode(line))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+    return found or list(whole_objects(b"[" + data)) or list(whole_objects(data))
+
+
+def _entries(document: Any) -> list[dict[str, Any]]:
+    """Return the rows of a document that is a row, or a list of rows."""
+    items = document if isinstance(document, list) else [document]
+    return [item for item in items if isinstance(item, dict) and "time" in item and "size" in item]
+
+
+def _positive(value: Any) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    fits = isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15
+    return float(value) if fits else None
+
+
+def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[Table]:
+    """Yield the table of ``all_reduce_perf -J``: the program stands in ``args``, the ranks in ``config.devices``."""
+    results, config = document.get("results"), document.get("config")
+    if not isinstance(results, list) or not isinstance(config, dict):
+        return
+    rows = [row for entry in results if isinstance(entry, dict) and (row := _two_sided(entry))]
+    if not rows:
+        return
+    devices = [entry for entry in config.get("devices") or [] if isinstance(entry, dict)]
+    hosts = {
+        rank: str(entry.get("hostname", "?")) for entry in devices if (rank := whole_number(entry.get("rank"), 1 << 24)) is not None
+    }  # fmt: skip
+    # one line of a process may hold several GPUs, of which only the first is written; ranks are counted by threads x GPUs
+    each = (whole_number(config.get("nthreads"), 4096) or 1) * (whole_number(config.get("ngpus"), 4096) or 1)
+    ranks = max(max(hosts, default=-1) + each, 0) if hosts else 0
+    arguments = document.get("args")
+    program = str(arguments[0]) if isinstance(arguments, list) and arguments else ""
+    code = whole_number(document.get("nccl_version"), 10**7)
+    average = document.get("average_bus_bandwidth")
+    facts = {}
+    if isinstance(average, dict) and _positive(average.get("bandwidth")):
+        facts["average_busbw_gbs"] = str(average["bandwidth"])
+    dtype = next((str(entry["type"]) for entry in results if isinstance(entry, dict) and "type" in entry), "")
+    gpu = next((str(entry["device_info"]) for entry in devices if entry.get("device_info")), "")
+    op = op_in(program.rsplit("/", 1)[-1]) or op_in(name)
+    yield Table(op, tuple(rows), name, ranks, len(set(hosts.values())), gpu, _release(code), dtype, facts, hosts)
+
+
+def _release(code: int | None) -> str:
+    if not code or code < 1000:
+        return ""
+    scale = 10_000 if code >= 10_000 else 1000
+    return f"{code // scale}.{code % scale // 100}.{code % 100}"
+
+
+def _two_sided(entry: dict[str, Any]) -> Row | None:
+    """Return a row with its out-of-place and in-place halves; one of them may be null."""
+    sides = [entry.get(side) if isinstance(entry.get(side), dict) else {} for side in ("out_of_place", "in_place")]
+    times = [_positive(side.get("time", side.get("cpu_time"))) for side in sides if side is not None]
+    buses = [_positive(side.get("bus_bw")) for side in sides if side is not None]
+    size = whole_number(entry.get("size"), _SIZE)
+    first = times[0] or times[1]
+    if size is None or size < 0 or first is None:
+        return None
+    inplace = times[1] * 1e-6 if times[1] else None
+    return Row(size, first * 1e-6, inplace, whole_number(entry.get("count"), _SIZE), buses[0], buses[1])
+
+
+def _reports(entries: list[dict[str, Any]], name: str) -> list[Table]:
+    """Return a table per operation, ranks, kernel and type of rows in the style of rccl-tests and mscclpp."""
+    found: dict[tuple[Any, ...], list[tuple[bool, Row]]] = {}
+    for entry in entries:
+        size, time = whole_number(entry.get("size"), _SIZE), _positive(entry.get("time"))
+        if size is None or size < 0 or time is None:
+            continue
+        ranks, per_node = (whole_number(entry.get(key), 1 << 24) or 0 for key in ("ranks", "ranksPerNode"))
+        nodes = whole_number(entry.get("nodes"), 1 << 24) or (ranks // per_node if per_node else 0)
+        key = (str(entry.get("name", "")), ranks, nodes, str(entry.get("kernel", "")), str(entry.get("type", "")))
+        bus = _positive(entry.get("busBw", entry.get("busbw")))
+        is_inplace = str(entry.get("inPlace", entry.get("inplace", "0"))).lower() in ("1", "true")
+        found.setdefault(key, []).append((is_inplace, Row(size, time * 1e-6, None, None, bus)))
+    tables = []
+    for (spelled, ranks, nodes, kernel, dtype), rows in found.items():
+        facts = {"kernel": kernel} if kernel else {}
+        tables.append(Table(op_in(spelled), _paired(rows), name, ranks, nodes, dtype=dtype, facts=facts))
+    return tables
+
+
+def _paired(rows: list[tuple[bool, Row]]) -> tuple[Row, ...]:
+    """Join in-place rows to the out-of-place rows of their size."""
+    inside = {row.size_bytes: row for is_inplace, row in rows if is_inplace}
+    outside = [row for is_inplace, row in rows if not is_inplace]
+    if not outside:
+        return tuple(inside.values())
+    joined = []
+    for row in outside:
+        other = inside.get(row.size_bytes)
+        joined.append(row if other is None else Row(row.size_bytes, row.time_s, other.time_s, None, row.busbw_gbs, other.busbw_gbs))
+    return tuple(joined)
+
+
+def _superbench(document: Any, name: str) -> list[Table]:
+    """Return the tables of superbench results, one per node, setting and operation."""
+    found: dict[tuple[str, ...], dict[int, dict[str, float]]] = {}
+    node = str(document.get("node", "")) if isinstance(document, dict) else ""
+    for key, value in _flat(document, "", 0):
+        match = _SUPERBENCH.match(key)
+        number = _positive(value[0] if isinstance(value, list) and value else value)
+        if match is None or number is None:
+            continue
+        label = (node, match["bench"], match["setting"] or "", match["extra"] or "", match["op"])
+        found.setdefault(label, {}).setdefault(int(match["size"][:18]), {})[match["what"]] = number
+    return [_superbench_table(name, label, sizes) for label, sizes in found.items() if any("time" in s for s in sizes.values())]
+
+
+def _flat(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, dict) or depth > MOST_DEPTH:
+        if path:
+            yield path, value
+        return
+    for key, inner in value.items():
+        yield from _flat(inner, f"{path}/{key}" if path else str(key), depth + 1)
+
+
+def _superbench_table(name: str, label: tuple[str, ...], sizes: dict[int, dict[str, float]]) -> Table:
+    node, bench, setting, extra, op = label
+    rows = tuple(
+        Row(size, values["time"] * 1e-6, None, None, values.get("busbw"))
+        for size, values in sorted(sizes.items())
+        if "time" in values
+    )
+    title = "/".join(part for part in (name, node, bench, setting, extra) if part)
+    hosts = {0: node} if node else {}
+    return Table(op_in(op), rows, title, 0, 1 if node else 0, facts={"benchmark": "superbench"}, hosts=hosts)
+
+
+def csv_tables(data: bytes, name: str) -> list[Table]:
+    """Return the tables of a CSV with columns size or bytes, and time or time_us; NoBenchError where there are none."""
+    lines = io.StringIO(data.decode("utf-8-sig", "replace"), newline="")
+    try:
+        rows = [{(key or "").strip().lower(): value for key, value in row.items() if key} for row in csv.DictReader(lines)]
+    except csv.Error as error:
+        raise NoBenchError(f"no CSV: {error}") from error
+    found: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        size, time = row.get("size", row.get("bytes")), row.get("time", row.get("time_us"))
+        entry = row | {"size": (size or "").strip(), "time": (time or "").strip(), "inPlace": row.get("inplace")}
+        entry |= {"ranksPerNode": row.get("rankspernode"), "name": row.get("name") or row.get("case") or name}
+        found.setdefault(str(entry["name"]), []).append(entry)
+    tables = []
+    for title, entries in found.items():
+        shown = f"{name}:{title}" if title != name else name
+        tables += [_renamed(table, shown, title) for table in _reports(entries, name)]
+    if not any(table.rows for table in tables):
+        raise NoBenchError("CSV without columns size (or bytes) and time (or time_us)")
+    return tables
+
+
+def _renamed(table: Table, shown: str, title: str) -> Table:
+    return Table(table.op or op_in(title), table.rows, shown, table.ranks, table.nodes, dtype=table.dtype, facts=table.facts)
