@@ -155,7 +155,7 @@ def _note(state: _Open, line: str) -> None:
     program = _PROGRAM.search(line)
     if program:
         state.op = OPS[program[1]]
-    average = _AVERAGE.match(line)
+    average = _AVERAGE.search(line)
     state.average = average[1] if average else state.average
     version = _VERSION.search(line)
     if version:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
@@ -13,7 +14,7 @@ from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered
 from ringwright.sources.members import Member, members, whole
-from ringwright.sources.nccl_tests import Row, Table, text_tables
+from ringwright.sources.nccl_tests import Row, Table, read_tables, text_tables
 
 if TYPE_CHECKING:
     from ringwright.sources.inputs import Source
@@ -59,13 +60,24 @@ def _tables(member: Member) -> list[Table]:
         if start in (b"{", b"["):
             return json_tables(data, member.title)
         if _CSV.search(data[:4096].lstrip().split(b"\n", 1)[0]) and b"#" not in data[:64]:
-            return csv_tables(data, member.title)
+            return _with_cases(member) or csv_tables(data, member.title)
     except NoBenchError:
         return []
     text = data.decode("utf-8", "replace")
     # a folder may carry what the file's name does not: which release, which operation
     found = list(text_tables(text.splitlines(), member.title))
     return found or torch_tables(text.splitlines(), member.title)
+
+
+def _with_cases(member: Member) -> list[Table]:
+    """Return the tables of ``*_times.csv`` where ``*_cases.csv`` lies beside it."""
+    path = Path(member.name)
+    if not path.name.endswith("times.csv") or not path.with_name(path.name.replace("times", "cases")).is_file():
+        return []
+    try:
+        return read_tables(member.name)
+    except InputError:
+        return []
 
 
 def _emit(found: Gathered, table: Table, file: str) -> None:
