@@ -136,7 +136,8 @@ def _reports(entries: list[dict[str, Any]], name: str) -> list[Table]:
     tables = []
     for (spelled, ranks, nodes, kernel, dtype), rows in found.items():
         facts = {"kernel": kernel} if kernel else {}
-        tables.append(Table(op_in(spelled), _paired(rows), name, ranks, nodes, dtype=dtype, facts=facts))
+        title = f"{name} kernel {kernel}" if kernel else name
+        tables.append(Table(op_in(spelled), _paired(rows), title, ranks, nodes, dtype=dtype, facts=facts))
     return tables
 
 

@@ -1,0 +1,106 @@
+"""Bandwidths in one convention, from benchmark rows and from collectives that were timed in a job.
+
+n = the size column (total over ranks for all-gather, reduce-scatter, all-to-all), algbw = n/t, busbw = algbw x f with
+f = 2(p-1)/p for all-reduce, (p-1)/p for all-gather, reduce-scatter, all-to-all, 1 for broadcast and reduce; p is the size
+of the GROUP. GB/s = 10^9. In a job the transfer is the shortest duration among the ranks: the others also waited in theirs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+_SHARED = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
+_WHOLE = ("broadcast", "reduce", "send-recv", "send", "recv")
+_KEYS = ("table", "op", "size_bytes", "nranks", "nnodes", "task", "algorithm", "protocol", "datatype")
+
+
+def bus_factor(op: str, p: int | None) -> float | None:
+    """Return bus over algorithm bandwidth for a group of ``p``; None where the convention or ``p`` is not known."""
+    if op in _WHOLE:
+        return 1.0
+    if p is None or p < 1:
+        return None
+    if op == "all-reduce":
+        return 2 * (p - 1) / p
+    return (p - 1) / p if op in _SHARED else None
+
+
+def bandwidth(trace: Trace) -> list[dict[str, Any]]:
+    """Return one entry per table, operation, size and group size, smallest size first.
+
+    ``time_us`` is the median of ``samples``; ``table`` names the benchmark or, for a job's own collectives, the
+    communicator; ``kind`` says which. ``busbw_gbs`` is None where the group's size is not known and nothing is printed.
+    ``ranks_seen`` of a job's entry says how many ranks were timed: with fewer than ``nranks`` waiting may be inside.
+    """
+    import polars as pl
+
+    frame = pl.concat([_measured(trace), _timed(trace)], how="diagonal")
+    keys = [key for key in ("kind", *_KEYS) if key in frame.columns]
+    joined = frame.group_by(keys, maintain_order=True).agg(
+        pl.col("duration_s").median(),
+        pl.col("printed").median(),
+        pl.col("multiplicity").sum().alias("samples"),
+        pl.col("ranks_seen").min(),
+        pl.col("first").min(),
+    )
+    joined = joined.sort("kind", "first", "op", "size_bytes", maintain_order=True)
+    return [_entry(row) for row in joined.to_dicts()]
+
+
+def _measured(trace: Trace) -> pl.DataFrame:
+    """Return the rows of benchmarks."""
+    import polars as pl
+
+    rows = trace.scan("events").with_row_index("first").filter(pl.col("kind") == "measurement")
+    rows = rows.filter(pl.col("duration_s") > 0, pl.col("size_bytes") >= 0)
+    return rows.select(
+        pl.lit("benchmark").alias("kind"), pl.col("text").fill_null("").alias("table"), "op", "size_bytes", "nranks", "nnodes",
+        pl.col("task").fill_null("out-of-place"), "algorithm", "protocol", "datatype", "duration_s",
+        pl.col("value").alias("printed"), pl.col("multiplicity").fill_null(1), pl.lit(None, pl.Int64).alias("ranks_seen"),
+        pl.col("first").cast(pl.Int64),
+    ).collect()  # fmt: skip
+
+
+def _timed(trace: Trace) -> pl.DataFrame:
+    """Return the collectives of a job, one row a sequence: the shortest duration among its ranks."""
+    import polars as pl
+
+    events = trace.scan("events").with_row_index("first").filter(pl.col("kind") == "collective")
+    events = events.filter(pl.col("duration_s") > 0, pl.col("size_bytes") > 0)
+    comms = trace.scan("communicators").select("communicator", "comm_id", "size")
+    named = events.join(comms, on="communicator", how="left").with_columns(
+        pl.coalesce("nranks", "size").alias("nranks"), pl.col("comm_id").fill_null("unknown group").alias("table")
+    )
+    # without a sequence nothing joins ranks: each row then stands for itself
+    alone = pl.when(pl.col("sequence").is_null()).then(pl.col("first").cast(pl.Int64)).otherwise(None)
+    once = named.with_columns(alone.alias("alone")).group_by("table", "communicator", "sequence", "alone", "op", "nranks").agg(
+        pl.col("duration_s").min(),
+        pl.col("size_bytes").median().round().cast(pl.Int64),
+        pl.col("rank").n_unique().alias("ranks_seen"),
+        pl.col("multiplicity").max().fill_null(1),
+        pl.col("first").min(),
+        *(pl.col(name).drop_nulls().first() for name in ("algorithm", "protocol", "datatype", "nnodes")),
+    )  # fmt: skip
+    return once.select(
+        pl.lit("job").alias("kind"), "table", "op", "size_bytes", "nranks", "nnodes", pl.lit("job").alias("task"),
+        "algorithm", "protocol", "datatype", "duration_s", pl.lit(None, pl.Float64).alias("printed"), "multiplicity",
+        pl.col("ranks_seen").cast(pl.Int64), pl.col("first").cast(pl.Int64),
+    ).collect()  # fmt: skip
+
+
+def _entry(row: dict[str, Any]) -> dict[str, Any]:
+    time_s, size, p = row["duration_s"], row["size_bytes"], row["nranks"]
+    algorithm_gbs = size / time_s / 1e9
+    factor = bus_factor(row["op"] or "", p)
+    bus = algorithm_gbs * factor if factor is not None else row["printed"]
+    return {
+        "op": row["op"], "size_bytes": size, "time_us": round(time_s * 1e6, 3), "algbw_gbs": round(algorithm_gbs, 4),
+        "busbw_gbs": None if bus is None else round(bus, 4), "table": row["table"], "nranks": p, "nnodes": row["nnodes"],
+        "kind": row["kind"], "task": row["task"], "algorithm": row["algorithm"], "protocol": row["protocol"],
+        "datatype": row["datatype"], "samples": int(row["samples"]), "ranks_seen": row["ranks_seen"],
+    }  # fmt: skip

@@ -1,0 +1,164 @@
+"""Benchmark tables of a Trace with what they say of the machine: the side that :mod:`ringwright.analysis.expected` compares."""
+
+from __future__ import annotations
+
+import bisect
+import math
+import re
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.bandwidth import bandwidth, bus_factor
+from ringwright.costs import nccl
+from ringwright.errors import RingwrightError, UsageError
+
+if TYPE_CHECKING:
+    from ringwright.costs.nccl import System
+    from ringwright.trace import Trace
+
+_GPU_NOISE = re.compile(r"\b(?:nvidia|tesla|amd|instinct|graphics)\b|\b\d+\s?GB\b|HBM\d?e?|\s+")
+_STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
+_BOXES = {
+    ("A100", 8): "dgx-a100", ("H100", 8): "dgx-h100", ("H200", 8): "dgx-h100", ("H800", 8): "dgx-h100", ("V100", 8): "dgx1",
+    ("B200", 8): "dgx-b200", ("A100", 4): "polaris", ("GB200", 4): "gb200", ("L40S", 4): "pcie",
+}  # fmt: skip
+
+
+@dataclass
+class Table:
+    """One benchmark, or one operation of a job: seconds per size, and what is known of where it ran."""
+
+    name: str
+    op: str
+    nranks: int | None
+    nnodes: int | None
+    kind: str  # benchmark or job
+    source: str
+    times_s: dict[int, float] = field(default_factory=dict)
+    inplace_s: dict[int, float] = field(default_factory=dict)
+    gpu: str = ""
+    release: str = ""
+    hosts: frozenset[str] = frozenset()
+    variant: str = ""
+
+    @property
+    def label(self) -> str:
+        """Name for a sentence."""
+        return f"{self.op} of {self.name}" if self.kind == "benchmark" else f"{self.op} in group {self.name}"
+
+    def steady_s(self, size: int) -> float:
+        """Return the time of a size, without what a first call costs where the in-place run shows it."""
+        out, inside = self.times_s.get(size), self.inplace_s.get(size)
+        if out is None:
+            return self.inplace_s[size]
+        return inside if inside is not None and inside < out / _STEADY else out
+
+    @property
+    def sizes(self) -> list[int]:
+        """Sizes above 0, smallest first."""
+        return sorted(size for size in self.times_s.keys() | self.inplace_s.keys() if size > 0)
+
+    def at(self, size: int) -> float | None:
+        """Return the time of any size within the measured ones, between neighbours on a log-log line; else None."""
+        sizes = self.sizes
+        if not sizes or not sizes[0] <= size <= sizes[-1]:
+            return None
+        place = bisect.bisect_left(sizes, size)
+        high = sizes[place]
+        if high == size:
+            return self.steady_s(size)
+        low = sizes[place - 1]
+        share = math.log(size / low) / math.log(high / low)
+        return math.exp((1 - share) * math.log(self.steady_s(low)) + share * math.log(self.steady_s(high)))
+
+    def bus_gbs(self, size: int) -> float | None:
+        """Return the bus bandwidth of a size (algorithm bandwidth where the group's size is not known)."""
+        time_s = self.at(size)
+        return None if time_s is None else size / time_s / 1e9 * (bus_factor(self.op, self.nranks) or 1.0)
+
+
+def tables(trace: Trace) -> list[Table]:
+    """Return the tables of a Trace, in the order in which they were read."""
+    claims = trace.table("claims").to_dicts()
+    source = str(trace.meta.get("source", ""))
+    found: dict[tuple[Any, ...], Table] = {}
+    for entry in bandwidth(trace):
+        key = tuple(entry[name] for name in ("kind", "table", "op", "nranks", "datatype", "algorithm"))
+        if entry["kind"] == "job":
+            key = (*key[:4], None, None)  # NCCL chooses per size: one curve of a job may hold several algorithms
+        table = found.get(key)
+        if table is None:
+            table = Table(entry["table"], entry["op"] or "unknown", entry["nranks"], entry["nnodes"], entry["kind"], source)
+            table.variant = entry["algorithm"] or ""
+            _describe(table, claims, trace)
+            found[key] = table
+        side = table.inplace_s if entry["task"] == "in-place" else table.times_s
+        time_s = entry["time_us"] * 1e-6
+        side[entry["size_bytes"]] = min(time_s, side.get(entry["size_bytes"], time_s))
+    return list(found.values())
+
+
+def _describe(table: Table, claims: list[dict[str, Any]], trace: Trace) -> None:
+    """Take GPU, release and hosts from the claims about this table, else from those about the whole Trace."""
+    known: dict[str, str] = {}
+    for claim in claims:
+        is_mine = table.kind == "job" or str(claim["source"]) == table.name or table.name.startswith(f"{claim['source']} ")
+        if is_mine and claim["field"] in ("gpu", "release", "hosts", "nodes"):
+            known.setdefault(claim["field"], claim["value"])
+    releases = trace.meta.get("nccl_versions") or []
+    table.gpu = known.get("gpu", "")
+    table.release = known.get("release", "") or (str(releases[0]) if len(releases) == 1 and table.kind == "job" else "")
+    table.hosts = frozenset(known.get("hosts", "").split())
+    if table.nnodes is None and known.get("nodes", "").isdecimal():
+        table.nnodes = int(known["nodes"])
+
+
+def gpu_model(spelled: str) -> str:
+    """Return the model of a GPU: ``NVIDIA A100-SXM4-40GB`` -> A100-SXM4."""
+    bare = _GPU_NOISE.sub(" ", re.sub(r"-?\d+GB", " ", spelled, flags=re.IGNORECASE).replace("NVIDIA", "nvidia"))
+    return "-".join(bare.strip(" -").split()).upper().strip("-")
+
+
+def same_gpu(one: str, other: str) -> bool:
+    """Say whether two GPUs are of one model; H100 agrees with H100-SXM5 but not with H100-PCIE."""
+    a, b = gpu_model(one), gpu_model(other)
+    if not a or not b:
+        return False
+    if a == b:
+        return True
+    longer, shorter = (a, b) if len(a) > len(b) else (b, a)
+    return longer.startswith(f"{shorter}-") and "PCIE" not in longer
+
+
+def system_of(table: Table, box: str | None) -> tuple[System, str]:
+    """Return the machine for NCCL's model and its ground; UsageError says in words what is not known.
+
+    ``box`` as in ``costs.nccl.placed`` (``dgx-a100:2``). Else GPU and GPUs per node pick a standard box, which is assumed.
+    """
+    if box:
+        system = nccl.placed(box)[1]
+        if table.nranks and system.ranks != table.nranks:
+            raise UsageError(f"{box} has {system.ranks} ranks, the table {table.nranks}", remedy="name a box of as many ranks")
+        return system, f"box {box} as given"
+    nodes = table.nnodes
+    if not table.gpu or not table.nranks or not nodes or table.nranks % nodes:
+        lacking = [word for word, value in (("GPU", table.gpu), ("ranks", table.nranks), ("nodes", nodes)) if not value]
+        raise UsageError(f"the table does not name its {' and '.join(lacking) or 'GPUs per node'}", remedy="name the box")
+    each, model = table.nranks // nodes, gpu_model(table.gpu).split("-")[0]
+    for (known, gpus), name in _BOXES.items():
+        if model == known and each == gpus:
+            spec = f"{name}:{nodes}"
+            return nccl.placed(spec)[1], f"{each} x {model} a node taken as {spec}"
+    raise UsageError(f"no standard box has {each} x {model} a node", remedy="name the box")
+
+
+def release_of(table: Table, release: str | None) -> str:
+    """Return a release that NCCL's model knows; UsageError where none is known."""
+    wanted = release or table.release
+    if not wanted:
+        raise UsageError("the table does not name NCCL's release", remedy="give the release")
+    try:
+        nccl.constants(wanted)
+    except RingwrightError as error:
+        raise UsageError(error.what, remedy="give another release") from error
+    return wanted

@@ -1,0 +1,217 @@
+"""Expected against measured: NCCL's own cost model, equal clusters, and cliffs between neighbouring sizes.
+
+A prediction of NCCL's model is what NCCL compares algorithms by, not what a wire measures; on large sizes it comes near to
+a well-configured machine. Clusters are compared only when operation, ranks and GPU agree (and nodes, where both say them).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.benchmarks import Table, release_of, same_gpu, system_of, tables
+from ringwright.costs import nccl
+from ringwright.errors import RingwrightError, UsageError
+from ringwright.units import format_size
+
+if TYPE_CHECKING:
+    from ringwright.costs.nccl import Choice, System
+    from ringwright.trace import Trace
+
+Finding = dict[str, Any]
+LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
+SLOW, MUCH_SLOWER = 1.5, 3.0
+CLIFF = 0.7  # of the bandwidth of the next smaller size
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+_LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH COMMAND 2>&1 | ringwright summary -"
+
+
+def expected(
+    trace: Trace, others: Sequence[Trace] = (), *, box: str | None = None, release: str | None = None
+) -> list[Finding]:
+    """Return findings on what was measured, the most severe first: {severity, title, detail, evidence, command}.
+
+    ``others``: Traces of benchmarks or performance tables to compare with; tables of one Trace are compared with each
+    other too. ``box`` (``dgx-a100:2``) and ``release`` say what the Trace does not, for NCCL's model.
+    """
+    mine = [table for table in tables(trace) if table.source != "perf-table" and table.sizes]
+    peers = [*mine, *(table for other in others for table in tables(other) if table.sizes)]
+    found: list[Finding] = []
+    unsure: dict[str, list[str]] = {}
+    for table in mine:
+        found += _against_peers(table, [peer for peer in peers if peer is not table])
+        try:
+            found += _against_model(table, box, release)
+        except RingwrightError as error:
+            unsure.setdefault(error.what, []).append(table.label)
+    for reason, labels in unsure.items():
+        detail = f"{reason}; so nothing is said about {_some(labels)}"
+        command = "expected(trace, box='dgx-a100:2', release='2.18.3')"
+        found.append(_finding("info", "cannot tell what NCCL's model expects", detail, labels[:8], command))
+    return sorted(found, key=lambda item: _ORDER[item["severity"]])
+
+
+def _finding(severity: str, title: str, detail: str, evidence: list[str], command: str) -> Finding:
+    return {"severity": severity, "title": title, "detail": detail, "evidence": evidence, "command": command}
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+# -------------------------------------------------------------------------------------------------------------- peers
+def _against_peers(table: Table, peers: list[Table]) -> list[Finding]:
+    """Compare with the best equal cluster at the largest size that both have."""
+    best: tuple[float, int, Table] | None = None
+    for peer in peers:
+        if not _equal(table, peer):
+            continue
+        size = next((size for size in reversed(table.sizes) if size >= LARGE_BYTES and peer.at(size) is not None), None)
+        if size is None:
+            continue
+        factor = table.steady_s(size) / (peer.at(size) or float("inf"))
+        if best is None or factor > best[0]:
+            best = factor, size, peer
+    if best is None:
+        return []
+    factor, size, peer = best
+    here, there = table.bus_gbs(size) or 0.0, peer.bus_gbs(size) or 0.0
+    place = "the same hosts" if table.hosts and table.hosts == peer.hosts else "an equal cluster"
+    detail = (
+        f"{table.label}: {here:.2f} GB/s at {format_size(size)} against {there:.2f} GB/s of {peer.name} on {place} "
+        f"({_machine(table)}; bus bandwidth, GB = 10^9)"
+    )
+    evidence = [_compared(table, peer, size) for size in _samples(table, peer, size)]
+    if factor < SLOW:
+        return [_finding("info", f"as fast as {place}", detail, evidence, "")] if factor > 1 / SLOW else []
+    words, command = _cause(table, factor, size, peer)
+    return [_finding("warning", f"{factor:.1f}x below {place}{words}", detail, evidence, command)]
+
+
+def _equal(table: Table, peer: Table) -> bool:
+    nodes_agree = table.nnodes is None or peer.nnodes is None or table.nnodes == peer.nnodes
+    same = table.op == peer.op and table.nranks == peer.nranks and table.nranks is not None
+    return same and nodes_agree and same_gpu(table.gpu, peer.gpu)
+
+
+def _machine(table: Table) -> str:
+    nodes = f" on {table.nnodes} node{'s' * (table.nnodes > 1)}" if table.nnodes else ""
+    return f"{table.nranks} x {table.gpu}{nodes}"
+
+
+def _samples(table: Table, peer: Table, largest: int) -> list[int]:
+    """Return up to four sizes that both have, spread from the smallest to ``largest``."""
+    shared = [size for size in table.sizes if size <= largest and peer.at(size) is not None]
+    picks = {0, len(shared) // 3, 2 * len(shared) // 3, len(shared) - 1}
+    return [shared[pick] for pick in sorted(picks)]
+
+
+def _compared(table: Table, peer: Table, size: int) -> str:
+    here, there = table.at(size) or 0.0, peer.at(size) or 0.0
+    return f"{format_size(size)}: {here * 1e6:,.1f} us against {there * 1e6:,.1f} us ({here / there:.1f}x)"
+
+
+def _cause(table: Table, factor: float, size: int, peer: Table) -> tuple[str, str]:
+    """Return what such a factor looks like, and what would show it."""
+    if factor < MUCH_SLOWER:
+        return "", _LOOK
+    if (table.nnodes or 1) > 1:
+        # plain sockets move a few GB/s however many cards there are; a wrong algorithm does not cost this much
+        return ": looks like default network settings (sockets instead of RDMA or the vendor's plug-in)", _LOOK
+    return ": looks like traffic that left NVLink (peer access off, or PCIe)", _LOOK
+
+
+# -------------------------------------------------------------------------------------------------------- NCCL's model
+def _against_model(table: Table, box: str | None, release: str | None) -> list[Finding]:
+    """Compare the largest size with what NCCL itself predicts; RingwrightError where the model cannot say."""
+    large = [size for size in table.sizes if size >= LARGE_BYTES]
+    if not large or table.variant:
+        return []  # latency alone, or an algorithm that was forced
+    size = large[-1]
+    if table.op not in nccl.OPS:
+        raise UsageError(f"NCCL's model has no cost for {table.op}")
+    system, ground = system_of(table, box)
+    choice, version = _choice(table, size, system, release)
+    measured_us = table.steady_s(size) * 1e6
+    factor = measured_us / choice.time_us
+    here = table.bus_gbs(size) or 0.0
+    how = f"{choice.algorithm}/{choice.protocol}, {choice.channels} channels"
+    detail = (
+        f"{table.label}: {here:.2f} GB/s at {format_size(size)}, NCCL {choice.release}'s own model says "
+        f"{here * factor:.2f} GB/s ({how}; {ground}; a model, not a measurement)"
+    )
+    evidence = [f"measured {measured_us:,.1f} us, model {choice.time_us:,.1f} us", ground, version]
+    if factor >= SLOW * 4 / 3:
+        words, command = _cause(table, factor, size, table)
+        return [_finding("warning", f"{factor:.1f}x below NCCL's own cost model{words}", detail, evidence, command)]
+    if factor < 0.5:
+        title = f"{1 / factor:.1f}x above NCCL's own cost model: is the box another one, or the size counted otherwise?"
+        return [_finding("warning", title, detail, evidence, "")]
+    return [_finding("info", f"near NCCL's own cost model ({1 / factor:.0%} of it)", detail, evidence, "")]
+
+
+def _choice(table: Table, size: int, system: System, release: str | None) -> tuple[Choice, str]:
+    """Return what NCCL would do; of an unknown release the one whose prediction comes nearest to the measurement."""
+    if release or table.release:
+        version = release_of(table, release)
+        return nccl.choose(table.op, size, system, version), f"release {version}"
+    choices = [nccl.choose(table.op, size, system, version) for version in nccl.releases()]
+    measured_us = table.steady_s(size) * 1e6
+    nearest = min(choices, key=lambda choice: abs(math.log(measured_us / choice.time_us)))
+    return nearest, f"release not known: of {len(choices)} from {choices[0].release} to {choices[-1].release} the nearest"
+
+
+# -------------------------------------------------------------------------------------------------------------- cliffs
+def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) -> list[Finding]:
+    """Return every fall of bandwidth by more than 30 % from one size to the next, the deepest first.
+
+    Each is a finding with ``op``, ``table``, ``from_bytes``, ``to_bytes``, ``fall`` (share of bandwidth lost) and ``model``:
+    what NCCL's model changes there, or why it cannot tell. A fall that the in-place run does not show is the cost of a
+    first call (loading a kernel) and is marked so.
+    """
+    found: list[Finding] = []
+    for table in tables(trace):
+        sizes = table.sizes
+        for low, high in zip(sizes, sizes[1:], strict=False):
+            cliff = _cliff(table, low, high)
+            if cliff is not None:
+                cliff["model"] = _change(table, low, high, box, release)
+                cliff["detail"] += f". {cliff['model']}"
+                found.append(cliff)
+    return sorted(found, key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
+
+
+def _cliff(table: Table, low: int, high: int) -> Finding | None:
+    """Return the finding on a pair of sizes, None where bandwidth does not fall."""
+    sides = [times for times in (table.times_s, table.inplace_s) if low in times and high in times]
+    kept = [(high / times[high]) / (low / times[low]) for times in sides]
+    if not kept or min(kept) >= CLIFF:
+        return None
+    share = min(kept)
+    times = sides[kept.index(share)]
+    is_first = len(kept) == 2 and max(kept) >= 0.9
+    rates = [size / times[size] / 1e9 for size in (low, high)]
+    where = "" if len(kept) < 2 else " out of place only" if is_first and times is table.times_s else " in place only" if is_first else ""
+    title = f"bandwidth falls by {1 - share:.0%} from {format_size(low)} to {format_size(high)}{where}"
+    detail = f"{table.label}: {rates[0]:.2f} to {rates[1]:.2f} GB/s (n/t), {times[low] * 1e6:,.1f} to {times[high] * 1e6:,.1f} us"
+    if is_first:
+        detail += "; the other run does not show it: looks like the cost of a first call or a disturbance"
+    evidence = [f"{format_size(size)}: {times[size] * 1e6:,.1f} us" for size in (low, high)]
+    command = f"all_reduce_perf -b {low} -e {high} -f 2 -w 20 -n 100".replace("all_reduce", table.op.replace("-", "_"))
+    result = _finding("info" if is_first else "warning", title, detail, evidence, command)
+    return result | {"op": table.op, "table": table.name, "from_bytes": low, "to_bytes": high, "fall": round(1 - share, 4)}
+
+
+def _change(table: Table, low: int, high: int, box: str | None, release: str | None) -> str:
+    """Say what NCCL's model changes between two sizes, or why it cannot tell."""
+    try:
+        version = release_of(table, release)
+        system, ground = system_of(table, box)
+        first, second = (nccl.choose(table.op, size, system, version) for size in (low, high))
+    except RingwrightError as error:
+        return f"Cannot tell whether NCCL changes algorithm there: {error.what}"
+    before, after = (f"{choice.algorithm}/{choice.protocol}" for choice in (first, second))
+    if before == after:
+        return f"NCCL {first.release}'s model keeps {before} there ({ground}): its choice does not explain it"
+    return f"NCCL {first.release}'s model changes from {before} to {after} there ({ground})"
