@@ -88,7 +88,9 @@ def tables(trace: Trace) -> list[Table]:
             key = (*key[:4], None, None)  # NCCL chooses per size: one curve of a job may hold several algorithms
         table = found.get(key)
         if table is None:
-            table = Table(entry["table"], entry["op"] or "unknown", entry["nranks"], entry["nnodes"], entry["kind"], source)
+            table = Table(
+                entry["table"], entry["op"] or "unknown", entry["nranks"], entry["nnodes"], entry["kind"], source
+            )
             table.variant = entry["algorithm"] or ""
             _describe(table, claims, trace)
             found[key] = table
@@ -102,7 +104,9 @@ def _describe(table: Table, claims: list[dict[str, Any]], trace: Trace) -> None:
     """Take GPU, release and hosts from the claims about this table, else from those about the whole Trace."""
     known: dict[str, str] = {}
     for claim in claims:
-        is_mine = table.kind == "job" or str(claim["source"]) == table.name or table.name.startswith(f"{claim['source']} ")
+        is_mine = (
+            table.kind == "job" or str(claim["source"]) == table.name or table.name.startswith(f"{claim['source']} ")
+        )
         if is_mine and claim["field"] in ("gpu", "release", "hosts", "nodes"):
             known.setdefault(claim["field"], claim["value"])
     releases = trace.meta.get("nccl_versions") or []
@@ -138,12 +142,16 @@ def system_of(table: Table, box: str | None) -> tuple[System, str]:
     if box:
         system = nccl.placed(box)[1]
         if table.nranks and system.ranks != table.nranks:
-            raise UsageError(f"{box} has {system.ranks} ranks, the table {table.nranks}", remedy="name a box of as many ranks")
+            raise UsageError(
+                f"{box} has {system.ranks} ranks, the table {table.nranks}", remedy="name a box of as many ranks"
+            )
         return system, f"box {box} as given"
     nodes = table.nnodes
     if not table.gpu or not table.nranks or not nodes or table.nranks % nodes:
         lacking = [word for word, value in (("GPU", table.gpu), ("ranks", table.nranks), ("nodes", nodes)) if not value]
-        raise UsageError(f"the table does not name its {' and '.join(lacking) or 'GPUs per node'}", remedy="name the box")
+        raise UsageError(
+            f"the table does not name its {' and '.join(lacking) or 'GPUs per node'}", remedy="name the box"
+        )
     each, model = table.nranks // nodes, gpu_model(table.gpu).split("-")[0]
     for (known, gpus), name in _BOXES.items():
         if model == known and each == gpus:

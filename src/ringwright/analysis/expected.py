@@ -6,6 +6,7 @@ a well-configured machine. Clusters are compared only when operation, ranks and 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -159,7 +160,10 @@ def _choice(table: Table, size: int, system: System, release: str | None) -> tup
     choices = [nccl.choose(table.op, size, system, version) for version in nccl.releases()]
     measured_us = table.steady_s(size) * 1e6
     nearest = min(choices, key=lambda choice: abs(math.log(measured_us / choice.time_us)))
-    return nearest, f"release not known: of {len(choices)} from {choices[0].release} to {choices[-1].release} the nearest"
+    return (
+        nearest,
+        f"release not known: of {len(choices)} from {choices[0].release} to {choices[-1].release} the nearest",
+    )
 
 
 # -------------------------------------------------------------------------------------------------------------- cliffs
@@ -173,7 +177,7 @@ def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) 
     found: list[Finding] = []
     for table in tables(trace):
         sizes = table.sizes
-        for low, high in zip(sizes, sizes[1:], strict=False):
+        for low, high in itertools.pairwise(sizes):
             cliff = _cliff(table, low, high)
             if cliff is not None:
                 cliff["model"] = _change(table, low, high, box, release)
@@ -192,7 +196,7 @@ def _cliff(table: Table, low: int, high: int) -> Finding | None:
     times = sides[kept.index(share)]
     is_first = len(kept) == 2 and max(kept) >= 0.9
     rates = [size / times[size] / 1e9 for size in (low, high)]
-    where = "" if len(kept) < 2 else " out of place only" if is_first and times is table.times_s else " in place only" if is_first else ""
+    where = (" out of place only" if times is table.times_s else " in place only") if is_first else ""
     title = f"bandwidth falls by {1 - share:.0%} from {format_size(low)} to {format_size(high)}{where}"
     detail = f"{table.label}: {rates[0]:.2f} to {rates[1]:.2f} GB/s (n/t), {times[low] * 1e6:,.1f} to {times[high] * 1e6:,.1f} us"
     if is_first:
@@ -200,7 +204,13 @@ def _cliff(table: Table, low: int, high: int) -> Finding | None:
     evidence = [f"{format_size(size)}: {times[size] * 1e6:,.1f} us" for size in (low, high)]
     command = f"all_reduce_perf -b {low} -e {high} -f 2 -w 20 -n 100".replace("all_reduce", table.op.replace("-", "_"))
     result = _finding("info" if is_first else "warning", title, detail, evidence, command)
-    return result | {"op": table.op, "table": table.name, "from_bytes": low, "to_bytes": high, "fall": round(1 - share, 4)}
+    return result | {
+        "op": table.op,
+        "table": table.name,
+        "from_bytes": low,
+        "to_bytes": high,
+        "fall": round(1 - share, 4),
+    }
 
 
 def _change(table: Table, low: int, high: int, box: str | None, release: str | None) -> str:

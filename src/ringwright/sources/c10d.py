@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_NOISE = re.compile(r"^(?:c10d::|nccl:|gloo:|ucc:|mpi:|xccl:|hccl:|rccl:)|[\s_\-]|coalesced|intotensor|tensor$|base$|single$|oop$")
+_NOISE = re.compile(
+    r"^(?:c10d::|nccl:|gloo:|ucc:|mpi:|xccl:|hccl:|rccl:)|[\s_\-]|coalesced|intotensor|tensor$|base$|single$|oop$"
+)
 _OPS = {
     "allreduce": "all-reduce", "allreducesparse": "all-reduce", "allgather": "all-gather", "allgatherv": "all-gather",
     "reducescatter": "reduce-scatter", "reducescatterv": "reduce-scatter", "alltoall": "all-to-all",
@@ -17,7 +19,18 @@ _OPS = {
     "scatter": "scatter", "barrier": "barrier", "monitoredbarrier": "barrier", "send": "send", "isend": "send",
     "recv": "recv", "irecv": "recv", "recvanysource": "recv", "sendrecv": "send-recv",
 }  # fmt: skip
-NO_CALLS = {"wait", "init", "startcoalesced", "endcoalesced", "coalesced", "", "abort", "destroy", "pgconfig", "waitall"}
+NO_CALLS = {
+    "wait",
+    "init",
+    "startcoalesced",
+    "endcoalesced",
+    "coalesced",
+    "",
+    "abort",
+    "destroy",
+    "pgconfig",
+    "waitall",
+}
 ROOTED = {"broadcast", "reduce", "gather", "scatter"}
 POINTWISE = {"send", "recv", "send-recv"}
 
@@ -61,7 +74,7 @@ def sizes(op: str, inside: int | None, outside: int | None, p: int | None) -> Si
     if op == "recv":
         buffer = outside or inside
         return Sizes(buffer, None, buffer)
-    size = inside if inside else outside
+    size = inside or outside
     return Sizes(size, inside, outside)
 
 

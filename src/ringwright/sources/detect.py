@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,9 @@ _PROMETHEUS = re.compile(
     rb"^# (?:HELP|TYPE) \w+|^[a-zA-Z_:][\w:]*\{[^}\n]*\} [-+0-9.eEinfNa]+\s*(?:\d+)?$", re.MULTILINE
 )
 _BENCH = re.compile(rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw\s+busbw|out-of-place", re.MULTILINE)
+_TORCH_BENCH = re.compile(rb"algo throughput: [\d.]+ bps|bandwidth of all_reduce (?:over|with)")
+_PICO = re.compile(rb"highest\s+\d|[^\n]*\bcollective_type\b[^\n]*,[^\n]*\bmedian\b")
+_TAR = slice(257, 262)
 _LOG = re.compile(rb"NCCL (?:INFO|WARN|CALL|TRACE)|NCCL version|Watchdog caught collective|ProcessGroupNCCL")
 
 
@@ -69,12 +73,39 @@ def kind_of(head: bytes, name: str = "") -> str | None:
         return "nccl-profiler"
     if _PICKLE.match(head):
         return "flight-recorder"
+    if head[:2] == b"\x1f\x8b":  # .tgz, or compressed twice
+        try:
+            head = zlib.decompressobj(31).decompress(head, PEEK_BYTES)
+        except zlib.error:
+            return None
+    if head[_TAR] == b"ustar":
+        return _tar(head)
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] in (b"{", b"["):
         return _json(text)
     if _chakra(head) or (name.endswith(".et") and b"\x00" in head):
         return "chakra-et"
     return _text(head, name)
+
+
+def _tar(head: bytes) -> str | None:
+    """Return the kind of the first file in a tar that is of one; its content may be cut by the end of ``head``."""
+    at = 0
+    while at + 512 < len(head):
+        name = head[at : at + 100].split(b"\0", 1)[0].decode("utf-8", "replace").rsplit("/", 1)[-1]
+        digits = head[at + 124 : at + 136].strip(b" \0")
+        if not digits.isdigit():
+            return None
+        try:
+            size = int(digits, 8)
+        except ValueError:
+            return None
+        is_file = head[at + 156 : at + 157] in (b"0", b"\0") and not name.startswith("._")
+        kind = kind_of(head[at + 512 : at + 512 + size], name) if is_file and size else None
+        if kind is not None and (kind != "nccl-log" or not name.endswith((".txt", ".csv"))):
+            return kind
+        at += 512 + -(-size // 512) * 512
+    return None
 
 
 def _json(text: bytes) -> str | None:
@@ -87,11 +118,20 @@ def _json(text: bytes) -> str | None:
         return "flight-recorder"
     if has("coll_perf") or has("coll_sn") or has("p2p_perf"):
         return "inspector"
+    if has("workload_graph") or has("NodeType", "ctrlDeps"):
+        return "chakra-et"
     if has("schema", "nodes") or (has("nodes") and b"record_param_comms" in text):
         return "pytorch-et"
-    if has("comms", "markers") or has("comms", "in_msg_size") or has("commsTrace") or has("comms", "startTime_ns"):
+    if (
+        has("comms", "markers")
+        or has("comms", "in_msg_size")
+        or has("commsTrace")
+        or has("comms", "startTime_ns")
+        or has("comms", "pg_id")
+    ):
         return "param-comms"
-    if has("ranks", "size", "time") or has("busbw") or has("nccl-bw") or has("config", "out_of_place"):
+    is_superbench = b'"nccl-bw' in text or b'"rccl-bw' in text
+    if has("ranks", "size", "time") or has("busbw") or has("busBw") or has("config", "out_of_place") or is_superbench:
         return "bench"
     return "nccl-log" if _LOG.search(text) else None
 
@@ -114,12 +154,13 @@ def _chakra(head: bytes) -> bool:
 def _text(head: bytes, name: str) -> str | None:
     if _LOG.search(head):
         return "nccl-log"
-    if _BENCH.search(head):
+    if _BENCH.search(head) or _TORCH_BENCH.search(head):
         return "bench"
     if _PROMETHEUS.search(head):
         return "prometheus"
     first = head.split(b"\n", 1)[0].lower()
-    if first.count(b",") >= 3 and (b"latency" in first or b"message_size" in first or b"mean" in first):
+    is_table = first.count(b",") >= 3 and (b"latency" in first or b"message_size" in first or b"mean" in first)
+    if is_table or _PICO.match(head):
         return "perf-table"
     if first.count(b",") >= 2 and b"bytes" in first and b"time" in first:
         return "bench"

@@ -95,9 +95,9 @@ def whole_number(value: Any, most: int = _I64) -> int | None:
     """Return an integer (also one written as 8.0 or "8") within plus or minus ``most``, else None."""
     if isinstance(value, bool):
         return None
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    elif isinstance(value, str) and len(value) < 20 and value.strip().lstrip("-").isdecimal():
+    if (isinstance(value, float) and value.is_integer()) or (
+        isinstance(value, str) and len(value) < 20 and value.strip().lstrip("-").isdecimal()
+    ):
         value = int(value)
     return value if isinstance(value, int) and -most - 1 <= value <= most else None
 
@@ -150,7 +150,9 @@ class Gathered:
         """Return what is known of a communicator by its number."""
         return list(self.comms.values())[number]
 
-    def device(self, rank: int | None, host: str | None = None, pid: int | None = None, device: int | None = None) -> None:
+    def device(
+        self, rank: int | None, host: str | None = None, pid: int | None = None, device: int | None = None
+    ) -> None:
         """Note a process that was seen."""
         row = {"kind": "device", "rank": fitting(rank, "i32") if rank is not None else None, "host": host or None}
         row |= {"pid": whole_number(pid) if pid is not None else None}
@@ -199,7 +201,9 @@ class Gathered:
 
         ledger = [
             {"file": file, "outcome": outcome, "reason": reason, "lines": count}
-            | dict(zip(("example_line", "example"), self.examples.get((file, outcome, reason), (None, "")), strict=True))
+            | dict(
+                zip(("example_line", "example"), self.examples.get((file, outcome, reason), (None, "")), strict=True)
+            )
             for (file, outcome, reason), count in self.ledger.items()
         ]
         comms = []
@@ -207,7 +211,12 @@ class Gathered:
             ranks = row.pop("ranks")
             comms.append(row | {"ranks_seen": len(ranks) or None})
         frames = {"events": self.events.frame(), "edges": self.edges.frame()}
-        tables = {"communicators": comms, "topology": list(self.devices.values()), "claims": self.claims, "ledger": ledger}
+        tables = {
+            "communicators": comms,
+            "topology": list(self.devices.values()),
+            "claims": self.claims,
+            "ledger": ledger,
+        }
         for name, records in tables.items():
             kinds = schema(name)
             columns = {key: [record.get(key) for record in records] for key in kinds}

@@ -89,8 +89,8 @@ class _Careful(io.RawIOBase):
 
 def members(source: Source, progress: Callable[[int], None] | None = None) -> Iterator[Member]:
     """Yield the files of one source: itself, or what its tar holds (without folders, links and ``._`` shadows)."""
-    with _opened(source.open(), source.losses, source.compressed_bytes, progress) as stream:
-        head = stream.peek(_PEEK)
+    with _opened(source.open(), source.losses, source.compressed_bytes, progress) as outer:
+        stream, head = outer, outer.peek(_PEEK)
         if head[:2] == _GZIP:  # .tgz, or compressed twice
             inner: BinaryIO = gzip.GzipFile(fileobj=stream)  # type: ignore[assignment]
             stream = _opened(inner, source.losses, source.compressed_bytes or 1, None)

@@ -58,13 +58,17 @@ def read_param_comms(sources: list[Source], *, progress: Callable[[int], None] |
         )
     _rank_files(found, files)
     world = _world(files)
-    starts = [start for file in files for _, entry in file.entries if (start := whole_number(entry.get("startTime_ns")))]
+    starts = [
+        start for file in files for _, entry in file.entries if (start := whole_number(entry.get("startTime_ns")))
+    ]
     origin = min(starts, default=0)
     for file in files:
         _groups(found, file)
     for file in files:
         _emit(found, file, world, origin)
-    found.claim("in_msg_size", "elements", KIND, note="PARAM counts elements, not bytes; bytes = elements x size of dtype")
+    found.claim(
+        "in_msg_size", "elements", KIND, note="PARAM counts elements, not bytes; bytes = elements x size of dtype"
+    )
     return found.trace(world=world, origin_ns=origin if origin > _EPOCH_NS else None)
 
 
@@ -85,7 +89,11 @@ def _entries(found: Gathered, member: Member, reasons: list[str]) -> list[tuple[
     if isinstance(document, dict):
         document = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
     entries = list(enumerate(document)) if isinstance(document, list) else []
-    kept = [(place, entry) for place, entry in entries if isinstance(entry, dict) and ("comms" in entry or "compute" in entry)]
+    kept = [
+        (place, entry)
+        for place, entry in entries
+        if isinstance(entry, dict) and ("comms" in entry or "compute" in entry)
+    ]
     found.note(member.name, "understood", "entries", len(kept))
     found.note(member.name, "refused", "an entry that is neither comms nor compute", len(entries) - len(kept))
     if not kept:
@@ -138,7 +146,11 @@ def _emit(found: Gathered, file: _File, world: int | None, origin: int) -> None:
         if "compute" in entry and "comms" not in entry:
             count = whole_number(entry.get("count"), _ELEMENTS)
             found.events.add(
-                kind="compute", kernel=str(entry["compute"]), kernel_class="compute", multiplicity=max(count or 1, 1), **common
+                kind="compute",
+                kernel=str(entry["compute"]),
+                kernel_class="compute",
+                multiplicity=max(count or 1, 1),
+                **common,
             )
             continue
         spelled = str(entry.get("comms", ""))
@@ -152,7 +164,9 @@ def _emit(found: Gathered, file: _File, world: int | None, origin: int) -> None:
         sequence = None
         if op not in POINTWISE:
             sequence, counters[number] = counters[number], counters[number] + 1
-        found.events.add(sequence=sequence, multiplicity=1, text=spelled, **_call(entry, op, facts, file.rank), **common)
+        found.events.add(
+            sequence=sequence, multiplicity=1, text=spelled, **_call(entry, op, facts, file.rank), **common
+        )
 
 
 def _times(entry: Entry, rank: int, origin: int) -> dict[str, Any]:

@@ -30,7 +30,18 @@ KIND = "perf-table"
 WARM_UP = 0.2  # of PICO's iterations, as its own summary leaves out
 MOST_BYTES = 512 << 20
 _PICO = re.compile(r"^(\d{1,18})_([a-z_]+?)_(.+)\.csv$")
-_PICO_OPS = ("reduce_scatter", "all_to_all", "allreduce", "allgather", "alltoall", "broadcast", "bcast", "gather", "scatter", "reduce")
+_PICO_OPS = (
+    "reduce_scatter",
+    "all_to_all",
+    "allreduce",
+    "allgather",
+    "alltoall",
+    "broadcast",
+    "bcast",
+    "gather",
+    "scatter",
+    "reduce",
+)
 _ALLOCATED = re.compile(r"\{\s*(\d{1,7})\s*:\s*(\S+)\s*-\s*(\d{1,4})\s*\}")
 _NAMED_RELEASE = re.compile(r"nccl[_-]?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _NCCL_ALGORITHMS = {
@@ -110,7 +121,11 @@ def _pico(state: _Read, member: Member, match: re.Match[str]) -> None:
     spelled = next((op for op in _PICO_OPS if rest.startswith(op)), "")
     op = operation(spelled) if spelled else "unknown"
     algorithm = rest.removeprefix(spelled).strip("_")
-    times = [int(line) for line in whole(member, MOST_BYTES).decode("ascii", "replace").splitlines() if line.strip().isdecimal()]
+    times = [
+        int(line)
+        for line in whole(member, MOST_BYTES).decode("ascii", "replace").splitlines()
+        if line.strip().isdecimal()
+    ]
     taken = [time for time in times if 0 < time < 10**15]
     steady = taken[int(len(taken) * WARM_UP) :]
     if not steady:
@@ -149,7 +164,11 @@ def _table(state: _Read, member: Member) -> None:
     versions, gpus = set(), set()
     try:
         for place, raw in enumerate(csv.DictReader(text), 2):
-            row = {(key or "").strip().lower(): (value or "").strip() for key, value in raw.items() if isinstance(value, str)}
+            row = {
+                (key or "").strip().lower(): (value or "").strip()
+                for key, value in raw.items()
+                if isinstance(value, str)
+            }
             line = _expected(row, member) or _summary(row, member)
             if line is None:
                 state.found.note(member.name, "refused", "a row without operation, size and time", at=place)
@@ -187,7 +206,10 @@ def _expected(row: dict[str, str], member: Member) -> _Line | None:
 
 def _summary(row: dict[str, str], member: Member) -> _Line | None:
     """Return a row of PICO's ``aggregated_results_summary.csv``."""
-    size, time_ns = whole_number((row.get("buffer_size") or "").split(".")[0]), _number(row.get("median") or row.get("mean"))
+    size, time_ns = (
+        whole_number((row.get("buffer_size") or "").split(".")[0]),
+        _number(row.get("median") or row.get("mean")),
+    )
     op = operation(row.get("collective_type") or "")
     if op is None or size is None or size < 0 or time_ns is None:
         return None
@@ -197,7 +219,9 @@ def _summary(row: dict[str, str], member: Member) -> _Line | None:
     algorithm = row.get("algo_name") or ""
     table = f"{row.get('system') or member.title} {row.get('mpi_lib') or ''} {algorithm}".strip()
     dtype = datatype(row.get("datatype") or "")
-    return _Line(op, size, time_ns * 1e-9, table, ranks, nodes, dtype, algorithm or None, int(_number(row.get("n_iter")) or 1))
+    return _Line(
+        op, size, time_ns * 1e-9, table, ranks, nodes, dtype, algorithm or None, int(_number(row.get("n_iter")) or 1)
+    )
 
 
 def _say(found: Gathered, member: Member, versions: set[str], gpus: set[str]) -> None:
@@ -209,12 +233,21 @@ def _say(found: Gathered, member: Member, versions: set[str], gpus: set[str]) ->
     named = _NAMED_RELEASE.search(member.title)
     if named and versions and named[1] not in versions:
         note = f"the name says {named[1]}, the column 'version' {', '.join(sorted(versions))}"
-        found.claim("release", named[1], f"name of {member.title}", ground="inferred", confidence=0.5, note=f"contradiction: {note}")
+        found.claim(
+            "release",
+            named[1],
+            f"name of {member.title}",
+            ground="inferred",
+            confidence=0.5,
+            note=f"contradiction: {note}",
+        )
         found.lose(f"{member.title}: {note}; which release was measured is not sure")
     if gpus:
         note = "half and int8 rows give one bandwidth only when message_size counts elements"
         found.claim("message_size", "elements", member.title, ground="inferred", confidence=0.95, note=note)
-        found.claim("nodes", 1, member.title, ground="assumed", confidence=0.9, note="up to 8 GPUs are taken as one node")
+        found.claim(
+            "nodes", 1, member.title, ground="assumed", confidence=0.9, note="up to 8 GPUs are taken as one node"
+        )
 
 
 def _emit(found: Gathered, line: _Line) -> None:

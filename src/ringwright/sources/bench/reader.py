@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.sources.bench.structured import NoBenchError, csv_tables, json_tables
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 KIND = "bench"
 MOST_BYTES = 512 << 20
 _NAMED_RELEASE = re.compile(r"nccl[_-]?v?(\d)[._-](\d{1,2})(?:[._-](\d{1,2}))?(?!\d)", re.IGNORECASE)
-_CSV = re.compile(rb"^[^\n]*\b(?:size|bytes)\b[^\n]*,[^\n]*\btime|^[^\n]*\btime[^\n]*,[^\n]*\b(?:size|bytes)\b", re.IGNORECASE)
+_CSV = re.compile(
+    rb"^[^\n]*\b(?:size|bytes)\b[^\n]*,[^\n]*\btime|^[^\n]*\btime[^\n]*,[^\n]*\b(?:size|bytes)\b", re.IGNORECASE
+)
 
 
 def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
@@ -50,7 +52,9 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
         _emit(found, table, file)
     ranks = {table.ranks for table, _ in tables}
     is_rccl = any(table.facts.get("library") == "rccl" for table, _ in tables)
-    return found.trace(world=next(iter(ranks)) or None if len(ranks) == 1 else None, library="rccl" if is_rccl else None)
+    return found.trace(
+        world=next(iter(ranks)) or None if len(ranks) == 1 else None, library="rccl" if is_rccl else None
+    )
 
 
 def _tables(member: Member) -> list[Table]:
@@ -90,7 +94,12 @@ def _emit(found: Gathered, table: Table, file: str) -> None:
         confidence = 1.0 if ground == "read" else 0.8
         name = f"{table.name}: {table.op or 'unknown operation'}"
         number = found.communicator(
-            f"bench {len(found.comms)}", name=name, size=ranks, nnodes=table.nodes or None, ground=ground, confidence=confidence
+            f"bench {len(found.comms)}",
+            name=name,
+            size=ranks,
+            nnodes=table.nodes or None,
+            ground=ground,
+            confidence=confidence,
         )
     for rank, host in table.hosts.items():
         found.device(rank, host)
@@ -108,7 +117,7 @@ def _emit(found: Gathered, table: Table, file: str) -> None:
     _claims(found, table, file, ranks, ground)
 
 
-def _sides(found: Gathered, row: Row, common: dict[str, object]) -> None:
+def _sides(found: Gathered, row: Row, common: dict[str, Any]) -> None:
     found.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
     if row.inplace_s is not None and row.inplace_s > 0:
         found.events.add(task="in-place", duration_s=row.inplace_s, value=row.inplace_busbw_gbs, **common)
@@ -150,7 +159,8 @@ def _claims(found: Gathered, table: Table, file: str, ranks: int, ground: str) -
         note = "" if ground == "read" else "from bus over algorithm bandwidth"
         found.claim("ranks", ranks, table.name, ground=ground, confidence=1.0 if ground == "read" else 0.8, note=note)
     if not table.op:
-        found.claim("operation", "not named", table.name, ground="assumed", confidence=0.0, note="neither output nor name says it")
+        note = "neither the output nor the file's name says it"
+        found.claim("operation", "not named", table.name, ground="assumed", confidence=0.0, note=note)
     for field, value in table.facts.items():
         found.claim(field, value, table.name)
     if table.hosts:

@@ -11,6 +11,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -80,10 +81,10 @@ def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[Table]:
     rows = [row for entry in results if isinstance(entry, dict) and (row := _two_sided(entry))]
     if not rows:
         return
-    devices = [entry for entry in config.get("devices") or [] if isinstance(entry, dict)]
-    hosts = {
-        rank: str(entry.get("hostname", "?")) for entry in devices if (rank := whole_number(entry.get("rank"), 1 << 24)) is not None
-    }  # fmt: skip
+    listed = config.get("devices")
+    devices = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
+    ranks_said = [(whole_number(entry.get("rank"), 1 << 24), str(entry.get("hostname", "?"))) for entry in devices]
+    hosts = {rank: host for rank, host in ranks_said if rank is not None}
     # one line of a process may hold several GPUs, of which only the first is written; ranks are counted by threads x GPUs
     each = (whole_number(config.get("nthreads"), 4096) or 1) * (whole_number(config.get("ngpus"), 4096) or 1)
     ranks = max(max(hosts, default=-1) + each, 0) if hosts else 0
@@ -109,9 +110,10 @@ def _release(code: int | None) -> str:
 
 def _two_sided(entry: dict[str, Any]) -> Row | None:
     """Return a row with its out-of-place and in-place halves; one of them may be null."""
-    sides = [entry.get(side) if isinstance(entry.get(side), dict) else {} for side in ("out_of_place", "in_place")]
-    times = [_positive(side.get("time", side.get("cpu_time"))) for side in sides if side is not None]
-    buses = [_positive(side.get("bus_bw")) for side in sides if side is not None]
+    held = [entry.get(side) for side in ("out_of_place", "in_place")]
+    sides: list[dict[str, Any]] = [side if isinstance(side, dict) else {} for side in held]
+    times = [_positive(side.get("time", side.get("cpu_time"))) for side in sides]
+    buses = [_positive(side.get("bus_bw")) for side in sides]
     size = whole_number(entry.get("size"), _SIZE)
     first = times[0] or times[1]
     if size is None or size < 0 or first is None:
@@ -150,7 +152,8 @@ def _paired(rows: list[tuple[bool, Row]]) -> tuple[Row, ...]:
     joined = []
     for row in outside:
         other = inside.get(row.size_bytes)
-        joined.append(row if other is None else Row(row.size_bytes, row.time_s, other.time_s, None, row.busbw_gbs, other.busbw_gbs))
+        both = row if other is None else replace(row, inplace_s=other.time_s, inplace_busbw_gbs=other.busbw_gbs)
+        joined.append(both)
     return tuple(joined)
 
 
@@ -165,7 +168,11 @@ def _superbench(document: Any, name: str) -> list[Table]:
             continue
         label = (node, match["bench"], match["setting"] or "", match["extra"] or "", match["op"])
         found.setdefault(label, {}).setdefault(int(match["size"][:18]), {})[match["what"]] = number
-    return [_superbench_table(name, label, sizes) for label, sizes in found.items() if any("time" in s for s in sizes.values())]
+    return [
+        _superbench_table(name, label, sizes)
+        for label, sizes in found.items()
+        if any("time" in s for s in sizes.values())
+    ]
 
 
 def _flat(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
@@ -193,7 +200,9 @@ def csv_tables(data: bytes, name: str) -> list[Table]:
     """Return the tables of a CSV with columns size or bytes, and time or time_us; NoBenchError where there are none."""
     lines = io.StringIO(data.decode("utf-8-sig", "replace"), newline="")
     try:
-        rows = [{(key or "").strip().lower(): value for key, value in row.items() if key} for row in csv.DictReader(lines)]
+        rows = [
+            {(key or "").strip().lower(): value for key, value in row.items() if key} for row in csv.DictReader(lines)
+        ]
     except csv.Error as error:
         raise NoBenchError(f"no CSV: {error}") from error
     found: dict[str, list[dict[str, Any]]] = {}
@@ -212,4 +221,6 @@ def csv_tables(data: bytes, name: str) -> list[Table]:
 
 
 def _renamed(table: Table, shown: str, title: str) -> Table:
-    return Table(table.op or op_in(title), table.rows, shown, table.ranks, table.nodes, dtype=table.dtype, facts=table.facts)
+    return Table(
+        table.op or op_in(title), table.rows, shown, table.ranks, table.nodes, dtype=table.dtype, facts=table.facts
+    )

@@ -105,5 +105,5 @@ def _trials(reader: _Reader, name: str) -> Table:
 
 def _rounded(size: float) -> int:
     """Return the payload; the printed time has four digits, so only the first three of the size are sure."""
-    digits = max(len(str(int(size))) - 3, 0)
-    return round(size / 10**digits) * 10**digits
+    unit: int = 10 ** max(len(str(int(size))) - 3, 0)
+    return round(size / unit) * unit

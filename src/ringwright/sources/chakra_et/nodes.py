@@ -12,9 +12,19 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.sources.chakra_et.wire import FIXED32, FIXED64, LENGTH, VARINT, WireError, fields, numbers, real, signed
+from ringwright.sources.chakra_et.wire import (
+    FIXED32,
+    FIXED64,
+    LENGTH,
+    VARINT,
+    WireError,
+    fields,
+    numbers,
+    real,
+    signed,
+    zigzag,
+)
 from ringwright.sources.chakra_et.wire import string as words
-from ringwright.sources.chakra_et.wire import zigzag
 
 METADATA, LOAD, STORE, COMP, SEND, RECV, COLL = 1, 2, 3, 4, 5, 6, 7
 OPS = (

@@ -78,7 +78,9 @@ def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | N
         job.found.damage(source.name, source.losses[before:])
     if not job.files:
         what = job.refusals[0] if job.refusals else "no file holds a node"
-        raise InputError(f"no Chakra execution trace: {what}", where=", ".join(s.name for s in sources[:3]), remedy=_REMEDY)
+        raise InputError(
+            f"no Chakra execution trace: {what}", where=", ".join(s.name for s in sources[:3]), remedy=_REMEDY
+        )
     world = world_of(file.rank for file in job.files)
     _emit_calls(job, world)
     _emit_edges(job)
@@ -128,7 +130,9 @@ def _nodes(file: _File, member: Member) -> Iterator[tuple[int, Node]]:
         if head is not None:
             file.head, is_first = head, True
             if head.version not in VERSIONS:
-                raise WireError(f"version '{head.version[:40]}' of the schema; {VERSIONS[1]} to {VERSIONS[-1]} are known")
+                raise WireError(
+                    f"version '{head.version[:40]}' of the schema; {VERSIONS[1]} to {VERSIONS[-1]} are known"
+                )
             continue
         node = chakra.node_of(message)
         if is_first:

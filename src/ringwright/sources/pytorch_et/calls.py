@@ -58,7 +58,7 @@ def call_of(node: dict[str, Any]) -> Call | None:
     else:
         found.group = str(group)
     found.rank = whole_number(said[place - 1], 1 << 24)
-    found.in_split, found.out_split = (_whole_list(item) for item in (said[place + 1 : place + 3] + [[], []])[:2])
+    found.in_split, found.out_split = (_whole_list(item) for item in [*said[place + 1 : place + 3], [], []][:2])
     rest = [whole_number(item, 1 << 24) for item in said[place + 3 :]]
     found.size = rest[-1] if rest else None
     if len(rest) >= 3:

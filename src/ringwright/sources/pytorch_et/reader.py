@@ -173,7 +173,9 @@ def _rank_said(file: _File) -> int | None:
 
 def _world(files: list[_File]) -> int | None:
     """Return the number of ranks: of the default group, else as many as were seen when none is missing."""
-    default = [g.size or len(g.ranks) for file in files for g in file.groups if g.description == "default_pg" or g.name == "0"]
+    default = [
+        g.size or len(g.ranks) for file in files for g in file.groups if g.description == "default_pg" or g.name == "0"
+    ]
     sizes_ = [size for size in default if size]
     seen = world_of(file.rank for file in files if file.rank is not None)
     if sizes_:
@@ -226,12 +228,16 @@ def _communicator(found: Gathered, file: _File, call: Call, world: int | None) -
     """Return the group of a call: as the init node says, as start and stride say, or the n-th that the rank uses."""
     group = file.group(call)
     if group:
-        return found.communicator(group.name, name=group.description or call.description, members=group.ranks, size=group.size)
+        return found.communicator(
+            group.name, name=group.description or call.description, members=group.ranks, size=group.size
+        )
     size = call.size if call.op is not None and call.size and call.size > 0 else len(call.in_split) or None
     if call.description or not call.group.lstrip("-").isdecimal() or len(call.group) < 6:
         members = _run(call, size)
         ground = "read" if members else "inferred"
-        return found.communicator(call.group or "default", name=call.description, size=size, members=members, ground=ground)
+        return found.communicator(
+            call.group or "default", name=call.description, size=size, members=members, ground=ground
+        )
     place = list(_addresses(file)).index(call.group)
     everyone = range(world) if world and (size or world) == world and place == 0 else range(0)
     note = "named by an address that differs by rank; the n-th group of one rank is taken for the n-th of another"
