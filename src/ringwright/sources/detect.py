@@ -65,20 +65,23 @@ def detect(source: Source) -> tuple[str, ...]:
     return (kind, "bench") if kind == "nccl-log" and _BENCH.search(head) else (kind,)
 
 
-def kind_of(head: bytes, name: str = "") -> str | None:
-    """Return the kind of a file that begins with ``head``; the name decides only between what bytes leave open."""
+def kind_of(head: bytes, name: str = "", *, is_packed: bool = False) -> str | None:
+    """Return the kind of a file that begins with ``head``; the name decides only between what bytes leave open.
+
+    ``is_packed``: the file lies in a tar; archives in archives are not looked into.
+    """
     if head.startswith(NSYS):
         return "nsys"
     if head.startswith(PLUGIN):
         return "nccl-profiler"
     if _PICKLE.match(head):
         return "flight-recorder"
-    if head[:2] == b"\x1f\x8b":  # .tgz, or compressed twice
+    if head[:2] == b"\x1f\x8b" and not is_packed:  # .tgz, or compressed twice
         try:
             head = zlib.decompressobj(31).decompress(head, PEEK_BYTES)
         except zlib.error:
             return None
-    if head[_TAR] == b"ustar":
+    if head[_TAR] == b"ustar" and not is_packed:
         return _tar(head)
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text[:1] in (b"{", b"["):
@@ -101,7 +104,7 @@ def _tar(head: bytes) -> str | None:
         except ValueError:
             return None
         is_file = head[at + 156 : at + 157] in (b"0", b"\0") and not name.startswith("._")
-        kind = kind_of(head[at + 512 : at + 512 + size], name) if is_file and size else None
+        kind = kind_of(head[at + 512 : at + 512 + size], name, is_packed=True) if is_file and size else None
         if kind is not None and (kind != "nccl-log" or not name.endswith((".txt", ".csv"))):
             return kind
         at += 512 + -(-size // 512) * 512
