@@ -134,12 +134,20 @@ def test_the_shortest_rank_is_the_transfer_and_the_group_counts() -> None:
     event = {"kind": "collective", "op": "all-reduce", "communicator": 0, "size_bytes": 1000, "multiplicity": 1}
     events = [event | {"rank": rank, "sequence": 0, "duration_s": (rank + 1) * 1e-6} for rank in range(2)]
     events += [event | {"rank": 0, "sequence": 1, "duration_s": 3e-6, "multiplicity": 1}]
-    events += [event | {"rank": 0, "sequence": None, "size_bytes": 10, "duration_s": 1e-6}, event | {"rank": 0, "sequence": 2}]
+    events += [
+        event | {"rank": 0, "sequence": None, "size_bytes": 10, "duration_s": 1e-6},
+        event | {"rank": 0, "sequence": 2},
+    ]
     comms = [{"communicator": 0, "comm_id": "tp", "size": 2}]
     trace = Trace.of({"events": rows("events", events), "communicators": rows("communicators", comms)})
     found = {entry["size_bytes"]: entry for entry in bandwidth(trace)}
     assert found[1000]["time_us"] == pytest.approx(2.0)  # the median of 1 and 3 us
-    assert (found[1000]["samples"], found[1000]["nranks"], found[1000]["table"], found[1000]["kind"]) == (2, 2, "tp", "job")
+    assert (found[1000]["samples"], found[1000]["nranks"], found[1000]["table"], found[1000]["kind"]) == (
+        2,
+        2,
+        "tp",
+        "job",
+    )
     assert found[1000]["busbw_gbs"] == found[1000]["algbw_gbs"] == pytest.approx(0.5)
     assert found[1000]["ranks_seen"] == 1
     assert set(found) == {10, 1000}

@@ -98,14 +98,28 @@ def test_dependencies_become_edges_also_through_the_host(tmp_path: Path) -> None
 
 def test_cycles_of_dependencies_end(tmp_path: Path) -> None:
     def host(ident: int, before: int) -> bytes:
-        return number(1, ident) + block(2, "h") + number(3, COMP) + attribute("is_cpu_op", 27, 1) + block(5, varint(before))
+        return (
+            number(1, ident)
+            + block(2, "h")
+            + number(3, COMP)
+            + attribute("is_cpu_op", 27, 1)
+            + block(5, varint(before))
+        )
 
     trace = read(tmp_path, metadata(), coll(9, 0, 8), host(1, 2), host(2, 1), coll(3, 0, 8, deps=(1, 3)))
     assert trace.table("edges").height == 0
 
 
 def test_the_schema_of_2022(tmp_path: Path) -> None:
-    node = number(1, 1) + block(2, "ALL_REDUCE") + number(3, 6) + number(13, 1) + number(14, 1) + number(14, 0) + number(18, 4096)
+    node = (
+        number(1, 1)
+        + block(2, "ALL_REDUCE")
+        + number(3, 6)
+        + number(13, 1)
+        + number(14, 1)
+        + number(14, 0)
+        + number(18, 4096)
+    )
     send = number(1, 2) + block(2, "S") + number(3, 4) + number(4, 1) + number(16, 0) + number(17, 3) + number(18, 64)
     trace = read(tmp_path, node, send)
     assert trace.df.select("kind", "op", "size_bytes", "peer").rows() == [
@@ -184,7 +198,9 @@ def test_generated_traces_of_a_simulator() -> None:
     trace = read_chakra_et(find([str(folder / f"astra_reduce_scatter_8npus_1MB.{rank}.et") for rank in range(8)]))
     rows = trace.df.select("op", "rank", "nranks", "size_bytes").rows()
     assert rows == [("reduce-scatter", rank, 8, 1 << 20) for rank in range(8)]
-    ring = read_chakra_et(find([str(folder / f"astra_sim/custom_ring_allreduce_8npus_1MB.{rank}.et") for rank in range(8)]))
+    ring = read_chakra_et(
+        find([str(folder / f"astra_sim/custom_ring_allreduce_8npus_1MB.{rank}.et") for rank in range(8)])
+    )
     assert dict(ring.df.group_by("op").len().rows()) == {"send": 112, "recv": 112, None: 56}
     sends = ring.df.filter(pl.col("op") == "send")
     assert sends.filter(pl.col("rank") == 3)["peer"].unique().to_list() == [4]
@@ -196,4 +212,9 @@ def test_generated_traces_of_a_simulator() -> None:
 def test_the_json_twin() -> None:
     trace = read_chakra_et(find([str(real("real/chakra/small_chakra.0.json"))]))
     row = trace.df.filter(pl.col("kind") == "collective").row(0, named=True)
-    assert (row["op"], row["ground"], row["rank"], row["duration_s"]) == ("broadcast", "inferred", 0, pytest.approx(28e-6))
+    assert (row["op"], row["ground"], row["rank"], row["duration_s"]) == (
+        "broadcast",
+        "inferred",
+        0,
+        pytest.approx(28e-6),
+    )

@@ -28,7 +28,9 @@ BASIC: list[dict[str, Any]] = [
 
 
 def read(folder: Path, *lists: Any, name: str = "rank{}.json") -> Trace:
-    return read_param_comms(sources(folder, {name.format(k): json.dumps(entries).encode() for k, entries in enumerate(lists)}))
+    return read_param_comms(
+        sources(folder, {name.format(k): json.dumps(entries).encode() for k, entries in enumerate(lists)})
+    )
 
 
 def test_a_basic_trace(tmp_path: Path) -> None:

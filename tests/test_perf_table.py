@@ -85,7 +85,9 @@ def test_real_aiconfigurator(name: str, rows: int, half_gbs: float | None) -> No
     # the same bytes take about the same time whatever the type, which holds only if message_size counts elements
     for p in {key[1] for key in entries} if "l40s" not in name else ():  # over PCIe the runs differ among themselves
         sizes = 256 << 20
-        assert entries["all-gather", p, "float16", sizes] == pytest.approx(entries["all-gather", p, "int8", sizes], rel=0.1)
+        assert entries["all-gather", p, "float16", sizes] == pytest.approx(
+            entries["all-gather", p, "int8", sizes], rel=0.1
+        )
 
 
 @needs_shared_data

@@ -73,7 +73,9 @@ def test_the_root_is_not_taken_for_the_rank(tmp_path: Path) -> None:
 
 def test_coalesced_calls_that_share_a_number_are_counted(tmp_path: Path) -> None:
     files = {
-        f"rank{rank}.json": document(GROUPS, *(comms(5 + k, "allreduce", [tensor(4)], seq=1, rank=rank) for k in range(3)))
+        f"rank{rank}.json": document(
+            GROUPS, *(comms(5 + k, "allreduce", [tensor(4)], seq=1, rank=rank) for k in range(3))
+        )
         for rank in range(2)
     }
     trace = read_pytorch_et(sources(tmp_path, files))

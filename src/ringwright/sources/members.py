@@ -25,6 +25,7 @@ MOST_MEMBERS = 100_000
 MOST_WHOLE_BYTES = 2 << 30
 _TAR_MAGIC = slice(257, 262)
 _PEEK = 512
+_PIECE = 1 << 20
 _GZIP = b"\x1f\x8b"
 _DAMAGE = (OSError, EOFError, zlib.error, lzma.LZMAError, tarfile.TarError)
 
@@ -128,9 +129,21 @@ def _untar(source: Source, stream: BinaryIO) -> Iterator[Member]:
         source.losses.append((f"tar damaged, rest not read: {error}", 0))
 
 
+def up_to(stream: BinaryIO, size: int) -> bytes:
+    """Return at most ``size`` bytes, in pieces: a stream asked for all at once sets the memory aside before it reads."""
+    pieces, left = [], size
+    while left > 0:
+        piece = stream.read(min(left, _PIECE))
+        if not piece:
+            break
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
+
+
 def whole(member: Member, most: int = MOST_WHOLE_BYTES) -> bytes:
     """Return all bytes of a member; beyond ``most`` the rest is left and the loss noted."""
-    data = member.stream.read(most + 1)
+    data = up_to(member.stream, most + 1)
     if len(data) > most:
         member.losses.append((f"longer than {most} bytes, rest not read", most))
         return data[:most]

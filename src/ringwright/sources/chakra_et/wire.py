@@ -9,6 +9,8 @@ import struct
 from collections.abc import Iterator
 from typing import BinaryIO
 
+from ringwright.sources.members import up_to
+
 MOST_MESSAGE_BYTES = 256 << 20
 MOST_FIELDS = 4_000_000  # of one message
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
@@ -28,7 +30,7 @@ def framed(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
         size, taken = prefix
         if size > MOST_MESSAGE_BYTES:
             raise WireError(f"a length of {size} bytes at byte {offset} (at most {MOST_MESSAGE_BYTES} are read)")
-        message = stream.read(size)
+        message = up_to(stream, size)
         if len(message) < size:
             raise WireError(f"cut at byte {offset + taken + len(message)}: a message of {size} bytes began at {offset}")
         yield offset, message

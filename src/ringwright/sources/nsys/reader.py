@@ -74,7 +74,7 @@ def read_nsys(sources: list[Source], *, progress: Callable[[int], None] | None =
                 _read(found, file, held[1], place if len(sources) > 1 else None)
                 ranks |= {rank for rank in file.rank_of.values() if rank is not None}
                 found.inputs.append(file.name)
-        except (sqlite3.Error, OSError, OverflowError) as error:
+        except (sqlite3.Error, OSError, OverflowError, ValueError) as error:
             reasons.append(f"{source.name}: {type(error).__name__}: {error}")
             found.note(source.name, "refused", f"SQLite: {error}")
             found.lose(reasons[-1])
@@ -97,7 +97,7 @@ def _origin(sources: list[Source]) -> int | None:
         try:
             with opened(source, None) as held:
                 start = _session_start(held[1]) if held else None
-        except (sqlite3.Error, OSError):
+        except (sqlite3.Error, OSError, ValueError):
             continue
         if start:
             starts.append(start)
