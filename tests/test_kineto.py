@@ -34,7 +34,7 @@ def test_kernel_record_and_call_become_one_row() -> None:
         2,
     )
     assert (row["size_bytes"], row["count"], row["element_bytes"], row["datatype"]) == (2000, 1000, 2, "bfloat16")
-    assert (row["algorithm"], row["protocol"], row["reduce_op"], row["channels"]) == ("RING", "LL", "sum", 8)
+    assert (row["algorithm"], row["protocol"], row["reduce_op"], row["channels"]) == ("ring", "ll", "sum", 8)
     assert (row["kernel_class"], row["stream"], row["iteration"], row["state"]) == ("nccl", "20", 3, "completed")
     assert row["start_s"] == pytest.approx(150e-6)
     assert row["enqueue_s"] == pytest.approx(145e-6)

@@ -47,7 +47,7 @@ def test_metadata_on_kernels() -> None:
     assert per_op == [("all-reduce", 15, 306_684_384), ("broadcast", 6, 638_712)]
     assert set(mine["rank"]) == {0}
     assert set(mine["nranks"]) == {2}
-    assert set(mine["protocol"]) == {"LL"}
+    assert set(mine["protocol"]) == {"ll"}
     assert sum(row["count"] for row in communication(trace)) == 21  # type: ignore[misc]
     found = overlap(trace)
     assert found["comm_us"] == pytest.approx(46_876.5, abs=0.1)

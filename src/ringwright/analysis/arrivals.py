@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SYNCHRONISING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
 WAIT_SHARE = 0.1  # of the time in collectives that must be waiting before anyone is accused
-WARMED = 8  # operations of a group, from which on its first one is left out
+WARMED = 16  # operations of a group, from which on one of them can be spared: the first
 FEWEST = 5  # collectives with a clear last rank
 CHANCE = 0.02  # of being last that often, had all ranks the same chance
 _EVIDENCE = 3

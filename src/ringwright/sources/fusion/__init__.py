@@ -44,11 +44,21 @@ def fuse(parts: Sequence[Trace]) -> Trace:
     for table, number in zip(("topology",), ("communicator",), strict=True):
         shifted = [_mapped(part.table(table), number, by) for part, by in zip(ordered, numbers, strict=True)]
         tables[table] = pl.concat(shifted)
+    tables["topology"] = _once(tables["topology"])
     tables["claims"] = pl.concat([*(part.table("claims") for part in ordered), rows("claims", claims)])
     tables["communicators"] = rows("communicators", communicators)
     tables["events"] = events
     trace = Trace.of(tables, _meta(ordered))
     return replace(trace, held=[part.held for part in ordered if part.held is not None] or None)
+
+
+def _once(topology: pl.DataFrame) -> pl.DataFrame:
+    """Return each device once: by rank, with what the first source that knows it says."""
+    import polars as pl
+
+    is_device = (pl.col("kind") == "device") & pl.col("rank").is_not_null()
+    devices = topology.filter(is_device).group_by("rank", maintain_order=True).agg(pl.all().drop_nulls().first())
+    return pl.concat([devices.select(topology.columns), topology.filter(~is_device)])
 
 
 def _place(source: str) -> int:

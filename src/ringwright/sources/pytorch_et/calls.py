@@ -68,6 +68,16 @@ def call_of(node: dict[str, Any]) -> Call | None:
     return found
 
 
+def label_of(node: dict[str, Any], name: str) -> Call | None:
+    """Return the call of a ``gloo:op`` node, which holds its tensor and neither group nor sequence."""
+    number = whole_number(node.get("id"))
+    if number is None:
+        return None
+    found = Call(number, operation(name), name)
+    _sizes(found, values(node, "inputs"), types(node, "inputs"), values(node, "outputs"))
+    return found
+
+
 def _whole_list(value: Any) -> list[int]:
     """Return a list of counts; also one that is printed as text."""
     if isinstance(value, str):
@@ -86,7 +96,7 @@ def _sizes(found: Call, inputs: list[Any], kinds: list[Any], outputs: list[Any])
     found.count = sum(count for count, _ in inside) if inside else None
     found.width = inside[0][1] if inside else outside[0][1] if outside else None
     if kinds and isinstance(kinds[0], str):
-        found.datatype = datatype(kinds[0].replace("GenericList[", "").split(",")[0])
+        found.datatype = datatype(kinds[0].replace("GenericList[", "").split(",")[0].removeprefix("Tensor(").rstrip(")]"))
 
 
 def tensors(value: Any, depth: int = 0) -> list[tuple[int, int]]:

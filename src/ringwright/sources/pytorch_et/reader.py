@@ -11,7 +11,7 @@ from ringwright.errors import InputError
 from ringwright.sources.c10d import POINTWISE, ROOTED, sizes
 from ringwright.sources.gathered import Gathered, whole_number
 from ringwright.sources.members import Member, members, whole
-from ringwright.sources.pytorch_et.calls import Call, Group, call_of, groups_of
+from ringwright.sources.pytorch_et.calls import Call, Group, call_of, groups_of, label_of
 from ringwright.sources.pytorch_et.document import Document, DocumentError, link_of, node_of, parse
 from ringwright.sources.ranks import rank_in_name, world_of
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 KIND = "pytorch-et"
 MOST_PARENTS = 200
-_WANTED = (b"record_param_comms", b"process_group:init")
+_WANTED = (b"record_param_comms", b"process_group:init", b'"gloo:')
 _BACKWARD = ("autograd::engine", "torch::autograd", "## backward", "[pytorch|profiler|execution_graph|thread]2")
 
 
@@ -38,6 +38,8 @@ class _File:
 
     def group(self, call: Call) -> Group | None:
         """Return what the init node says of a call's group."""
+        if not call.group and len(self.groups) == 1:
+            return self.groups[0]  # the process has no other
         return next((g for g in self.groups if call.group and call.group in (g.name, g.backend)), None)
 
 
@@ -111,9 +113,10 @@ def _take(file: _File, name: str, node: dict[str, Any] | None, around: dict[int,
     if "process_group:init" in name:
         file.groups.extend(groups_of(node))
         return True
-    if name != "record_param_comms":
+    is_label = name.startswith("gloo:")  # gloo writes no record_param_comms
+    if name != "record_param_comms" and not is_label:
         return True
-    call = call_of(node)
+    call = label_of(node, name) if is_label else call_of(node)
     if call is None:
         return False
     if call.op is None:
