@@ -145,7 +145,8 @@ def _slowed(key: str, changes: list[Change], samples: int, place: str) -> list[C
 def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]:
     """Return the matrix of slowdowns by global rank (row sends, column receives; NaN unknown), hosts and NICs of ranks.
 
-    A cell is the median over the pair's transfers of time over the median time of that size among all pairs.
+    A cell is the median over the pair's transfers of time over the median time of that size among all pairs that, as it
+    does, stay in one host or do not.
     """
     import polars as pl
 
@@ -157,16 +158,19 @@ def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]
     frame = _globally(frame, members)
     size = 1 + max([*frame["src"].to_list(), *frame["dst"].to_list()], default=-1)
     matrix = np.full((size, size), np.nan)
-    typical = frame.group_by("size_bytes").agg(pl.col("duration_s").median().alias("typical"))
+    devices = trace.table("topology")
+    hosts = {row["rank"]: row["host"] for row in devices.to_dicts() if row["rank"] is not None and row["host"]}
+    ends = (pl.col(name).replace_strict(hosts, default=None, return_dtype=pl.String) for name in ("src", "dst"))
+    frame = frame.with_columns(pl.Expr.__eq__(*ends).fill_null(value=False).alias("inside"))
+    kinds = ["size_bytes", "inside"]
+    typical = frame.group_by(kinds).agg(pl.col("duration_s").median().alias("typical"))
     cells = (
-        frame.join(typical, on="size_bytes")
+        frame.join(typical, on=kinds)
         .group_by("src", "dst")
         .agg((pl.col("duration_s") / pl.col("typical")).median().alias("slowdown"))
     )
     for src, dst, slowdown in cells.rows():
         matrix[src, dst] = slowdown
-    devices = trace.table("topology")
-    hosts = {row["rank"]: row["host"] for row in devices.to_dicts() if row["rank"] is not None and row["host"]}
     nics = {
         row["rank"]: f"{row['host']} {row['nic']}"
         for row in devices.to_dicts()
