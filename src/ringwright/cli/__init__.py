@@ -22,6 +22,7 @@ VERBS = {
     "read": "Which kind of recording is this?",
     "live": "A running job: its growing files, refreshed in place.",
     "doctor": "Why do I see nothing? Settings, files, remedies.",
+    "plugin": "Record a job: the NCCL profiler plug-in, built here.",
     "simulate": "How long a collective takes on a fabric, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",
     "library": "What a library would choose, size by size.",

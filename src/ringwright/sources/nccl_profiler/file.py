@@ -1,0 +1,177 @@
+"""One file of the plug-in: header, blocks and status, checked byte by byte; what is damaged is passed over and told."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from ringwright.sources.nccl_profiler import records
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ringwright.sources.inputs import Source
+
+MOST_BYTES = 8 << 30  # of one file; the rest is not read
+_READ_BYTES = 1 << 20
+_HEADER = struct.Struct("<10sHIIIIII4xqq")
+_BLOCK = struct.Struct("<4sIIIQqqQQII")
+_STATUS = struct.Struct("<IIQQQQQQQQqqII")
+_STATUS_KEYS = (
+    *("flags", "blocks", "bytes", "dropped_ring", "dropped_slots", "dropped_threads", "lost_disk", "unforwarded", "stale"),
+    *("mono_ns", "real_ns", "reason"),
+)
+
+
+class NotOurFileError(Exception):
+    """The file does not begin as ours do; the text says what is wrong."""
+
+
+@dataclass
+class Recorded:
+    """What one process wrote. ``arrays`` holds one structured array for each kind of record."""
+
+    name: str
+    pid: int
+    mono_ns: int
+    real_ns: int
+    text: dict[str, str]
+    arrays: dict[int, np.ndarray[Any, Any]] = field(default_factory=dict)
+    status: dict[str, int] = field(default_factory=dict)  # empty when the file never came so far
+    losses: list[str] = field(default_factory=list)
+    damaged_blocks: int = 0
+    unknown_records: int = 0
+    drift_ns: int = 0  # how far wall and monotonic clock moved apart while recording
+    dropped: dict[int, tuple[int, int]] = field(default_factory=dict)  # lane -> (ring full, too many events at a time)
+
+    @property
+    def host(self) -> str:
+        """The host's name."""
+        return self.text.get("host", "unknown")
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether NCCL or the process ended in order."""
+        return bool(self.status.get("flags", 0) & 1)
+
+
+def read_file(source: Source, progress: Callable[[int], None] | None) -> Recorded:
+    """Return what a source holds; raise NotOurFileError when nothing of it can be ours."""
+    with source.open() as stream:
+        head = stream.read(records.HEADER_BYTES)
+        recorded = _header(source.name, head)
+        pieces: dict[int, list[np.ndarray[Any, Any]]] = {}
+        for payload in _blocks(stream, recorded, progress):
+            _split(payload, pieces, recorded)
+    import numpy as np
+
+    recorded.arrays = {kind: np.concatenate(parts) for kind, parts in pieces.items()}
+    return recorded
+
+
+def _header(name: str, head: bytes) -> Recorded:
+    if len(head) < _HEADER.size or not head.startswith(records.MAGIC):
+        raise NotOurFileError("not a file of the NCCL profiler plug-in")
+    _, version, size, pid, text_at, status_at, waits, _, mono_ns, real_ns = _HEADER.unpack_from(head)
+    if version != records.VERSION or size != records.HEADER_BYTES or waits != len(records.WAITS):
+        raise NotOurFileError(f"version {version} of the plug-in's file, this release reads {records.VERSION}")
+    if len(head) < size:
+        raise NotOurFileError("the file ends within its header")
+    lines = head[text_at:status_at].split(b"\0", 1)[0].decode("utf-8", "replace").splitlines()
+    text = dict(line.split("=", 1) for line in lines if "=" in line)
+    recorded = Recorded(name, pid, mono_ns, real_ns, text)
+    status = head[records.STATUS_AT : records.STATUS_AT + _STATUS.size]
+    crc, *values = _STATUS.unpack(status)
+    if crc and crc == zlib.crc32(status[4:]):
+        recorded.status = dict(zip(_STATUS_KEYS, values, strict=False))
+    return recorded
+
+
+def _blocks(stream: BinaryIO, recorded: Recorded, progress: Callable[[int], None] | None) -> Iterator[memoryview]:
+    """Yield the payload of each whole block; after damage go on at the next block that is whole."""
+    rest, total, bad_bytes = b"", 0, 0
+    while True:
+        more = _read(stream, recorded)
+        total += len(more)
+        if progress:
+            progress(len(more))
+        data = rest + more
+        at = 0
+        while (size := _whole(data, at, is_last=not more)) is not None:
+            if size:
+                _note(data, at, recorded)
+                yield memoryview(data)[at + _BLOCK.size : at + size]
+                at += size
+                continue
+            found = data.find(records.BLOCK_MAGIC, at + 1)
+            step = (found if found >= 0 else max(at + 1, len(data) - 3)) - at
+            recorded.damaged_blocks += bad_bytes == 0 or data[at : at + 4] == records.BLOCK_MAGIC
+            bad_bytes += step
+            at += step
+        rest = data[at:]
+        if not more or total > MOST_BYTES:
+            break
+    if total > MOST_BYTES:
+        recorded.losses.append(f"{recorded.name}: larger than {MOST_BYTES >> 30} GiB, the rest is not read")
+    if bad_bytes:
+        recorded.losses.append(f"{recorded.name}: {bad_bytes} bytes are damaged or cut off and were passed over")
+
+
+def _read(stream: BinaryIO, recorded: Recorded) -> bytes:
+    try:
+        return stream.read(_READ_BYTES)
+    except (OSError, EOFError, zlib.error) as error:
+        recorded.losses.append(f"{recorded.name}: the rest cannot be read: {type(error).__name__}")
+        return b""
+
+
+def _whole(data: bytes, at: int, *, is_last: bool) -> int | None:
+    """Return the size of the block at ``at``, 0 when it is none, None when more bytes are needed to tell."""
+    left = len(data) - at
+    if left <= 0 or (left < _BLOCK.size and not is_last):
+        return None
+    if left < _BLOCK.size:
+        return 0
+    magic, size, crc, *_, header_crc = _BLOCK.unpack_from(data, at)
+    if magic != records.BLOCK_MAGIC or size > records.MOST_BLOCK_BYTES:
+        return 0
+    if zlib.crc32(data[at : at + _BLOCK.size - 4]) != header_crc:
+        return 0
+    if left < _BLOCK.size + size:
+        return 0 if is_last else None
+    start = at + _BLOCK.size
+    return _BLOCK.size + size if zlib.crc32(data[start : start + size]) == crc else 0
+
+
+def _note(data: bytes, at: int, recorded: Recorded) -> None:
+    _, _, _, lane, _, mono_ns, real_ns, ring, slots, _, _ = _BLOCK.unpack_from(data, at)
+    recorded.dropped[lane] = (ring, slots)
+    recorded.drift_ns = (real_ns - mono_ns) - (recorded.real_ns - recorded.mono_ns)
+
+
+def _split(payload: memoryview, pieces: dict[int, list[np.ndarray[Any, Any]]], recorded: Recorded) -> None:
+    """Sort the records of a block by kind; a kind or size we do not know is counted and passed over."""
+    import numpy as np
+
+    data = np.frombuffer(payload, np.uint8)
+    places: dict[int, list[int]] = {}
+    at, end = 0, len(payload)
+    while at + 8 <= end:
+        kind, words = payload[at], payload[at + 1]
+        if not words:
+            recorded.unknown_records += 1
+            break
+        if kind:
+            places.setdefault(kind, []).append(at)
+        at += words * 8
+    for kind, starts in places.items():
+        layout = records.LAYOUTS.get(kind)
+        offsets = np.array(starts)
+        if layout is not None:
+            offsets = offsets[(data[offsets + 1] * np.int64(8) == layout.itemsize) & (offsets + layout.itemsize <= end)]
+            gathered = data[offsets[:, None] + np.arange(layout.itemsize)]
+            pieces.setdefault(kind, []).append(np.ascontiguousarray(gathered).view(layout)[:, 0])
+        recorded.unknown_records += len(starts) - (len(offsets) if layout is not None else 0)
