@@ -98,6 +98,7 @@ def _operations(files: list[Recorded], members: pl.DataFrame) -> pl.DataFrame:
         *keep, "seq", pl.lit("copy-engine").alias("algo"), pl.col("sync").alias("proto"), "root",
         pl.lit(None, pl.Int32).alias("channels"), pl.lit(-1, pl.Int32).alias("reduction"),
         pl.lit(None, pl.Int32).alias("peer"), pl.lit("collective").alias("kind"), pl.lit("copy engine").alias("counter"),
+        pl.concat_str(pl.lit('{"batches": '), "batches", pl.lit("}")).alias("text"),
     )  # fmt: skip
     calls = pl.concat(
         [
