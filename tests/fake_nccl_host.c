@@ -3,7 +3,8 @@
  *
  * fake_nccl_host PLUGIN VERSION [key=value ...]: comms=2 ops=10 rank=0 nranks=4 truth=FILE kill_at=N (SIGKILL after N operations, when
  * the file has been given time) fork=1 stale=1 finalize=0 slow_net_us=0 slow_gpu_us=0 pause_us=0 churn=N (threads that come and go)
- * hang=1 (the last operation never completes) bench=N (start and stop pairs, threads=T) */
+ * hang=1 (the last operation never completes) bench=N (start and stop pairs, threads=T,
+ * in bursts of burst=1000 with a pause of pause_us after each, which is not counted) */
 #define _GNU_SOURCE
 #include "nccl_abi.h"
 
@@ -39,7 +40,7 @@ struct comm {
 static struct abi_profiler *plugin;
 static int version;
 static long comms = 2, ops = 10, rank_, nranks = 4, kill_at = -1, stale, finalize_ = 1, slow_net_us, slow_gpu_us, pause_us, do_fork, churn, hang,
-            bench, threads = 1;
+            bench, threads = 1, burst = 1000;
 static FILE *truth;
 static pthread_mutex_t truth_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm comm[MAX_COMMS];
@@ -390,14 +391,19 @@ static void *measure(void *argument) {
   coll->v6.type = EV_COLL, coll->v6.coll.func = "AllReduce", coll->v6.coll.datatype = "ncclFloat32", coll->v6.coll.algo = "RING",
   coll->v6.coll.proto = "SIMPLE", step->v6.type = EV_PROXY_STEP;
   for (int what = 0; what < 2; what++) {
-    uint64_t began = now();
-    for (long i = 0; i < bench; i++) {
-      void *handle;
-      plugin->start(c->context, &handle, what ? step : coll);
-      if (what) record(handle, ST_SEND_GPU_WAIT, NULL), record(handle, ST_SEND_WAIT, NULL);
-      stop(handle);
+    uint64_t spent = 0;
+    for (long done = 0; done < bench; done += burst) {
+      uint64_t began = now();
+      for (long i = 0; i < burst; i++) {
+        void *handle;
+        plugin->start(c->context, &handle, what ? step : coll);
+        if (what) record(handle, ST_SEND_GPU_WAIT, NULL), record(handle, ST_SEND_WAIT, NULL);
+        stop(handle);
+      }
+      spent += now() - began;
+      nap(pause_us);
     }
-    ns[what] = (double)(now() - began) / (double)bench;
+    ns[what] = (double)spent / (double)bench;
   }
   free(coll);
   free(step);
@@ -427,7 +433,7 @@ int main(int count, char **words) {
   } numbers[] = {{"comms", &comms},     {"ops", &ops},           {"rank", &rank_},         {"nranks", &nranks}, {"kill_at", &kill_at},
                  {"stale", &stale},     {"finalize", &finalize_}, {"slow_net_us", &slow_net_us}, {"slow_gpu_us", &slow_gpu_us},
                  {"pause_us", &pause_us}, {"fork", &do_fork},    {"churn", &churn},        {"hang", &hang},     {"bench", &bench},
-                 {"threads", &threads}};
+                 {"threads", &threads},   {"burst", &burst}};
   signal(SIGXFSZ, SIG_DFL);
   version = atoi(words[2]);
   for (int i = 3; i < count; i++) {

@@ -31,7 +31,12 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src" / "ringwright" / "capture" / "nccl_profiler"
 VERSIONS = range(1, 7)
 STRICT = ("-Wall", "-Wextra", "-Werror")
-OPS = {"AllReduce": "all-reduce", "AllGather": "all-gather", "ReduceScatter": "reduce-scatter", "Broadcast": "broadcast"}
+OPS = {
+    "AllReduce": "all-reduce",
+    "AllGather": "all-gather",
+    "ReduceScatter": "reduce-scatter",
+    "Broadcast": "broadcast",
+}
 
 pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 
@@ -59,7 +64,11 @@ def drive(
 ) -> subprocess.CompletedProcess[str]:
     """Run the stand-in for NCCL with the plug-in in ``folder``; its recordings land there."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("RINGWRIGHT_", "LD_PRELOAD"))}
-    environment |= {"RINGWRIGHT_PROFILE_FILE": str(folder / "job-%h-%p.rwprof"), "RINGWRIGHT_PROFILE_EVENTS": "all", **variables}
+    environment |= {
+        "RINGWRIGHT_PROFILE_FILE": str(folder / "job-%h-%p.rwprof"),
+        "RINGWRIGHT_PROFILE_EVENTS": "all",
+        **variables,
+    }
     done = subprocess.run(
         [str(tools / "host"), str(tools / plugin), str(version), *options],
         env=environment, capture_output=True, text=True, timeout=60, check=False,
@@ -105,7 +114,8 @@ def test_every_operation_is_read_back(driven: dict[str, Any]) -> None:
     names = dict(trace.table("communicators").select("communicator", "name").iter_rows())
     rows = trace.df.filter(kind="collective")
     seen = Counter(
-        (names[r["communicator"]], r["op"], r["op_count"], r["count"], r["algorithm"]) for r in rows.iter_rows(named=True)
+        (names[r["communicator"]], r["op"], r["op_count"], r["count"], r["algorithm"])
+        for r in rows.iter_rows(named=True)
     )
     want = Counter((f"comm{c}", OPS[f], int(s), int(n), "ring") for c, f, s, n, _ in truth["coll"])
     want.update((f"comm{c}", OPS[f], int(s), int(n), "copy-engine") for c, f, s, n, _ in truth.get("ce", []))
@@ -184,7 +194,7 @@ def test_proxies_and_their_steps(driven: dict[str, Any]) -> None:
     sends = Counter(words[5] for words in truth["proxy"])
     assert Counter(operations["op"]) == Counter({"send": sends["1"], "recv": sends["0"]})
     texts = operations["text"].str.json_decode(
-        pl.Struct({n: pl.Float64 for n in ("network_wait_s", "gpu_wait_s", "peer_wait_s", "flush_wait_s", "steps")})
+        pl.Struct(dict.fromkeys(("network_wait_s", "gpu_wait_s", "peer_wait_s", "flush_wait_s", "steps"), pl.Float64))
     )
     waits = texts.struct.unnest()
     assert set(waits["steps"]) == {3.0}
@@ -262,7 +272,10 @@ def test_a_full_ring_drops_and_says_so(tools: Path, tmp_path: Path) -> None:
     assert trace.table("claims").filter(field="records dropped").height == 1
     truth = {(f"comm{c}", OPS[f], int(s)) for c, f, s, *_ in truth_of(tmp_path / "truth")["coll"]}
     names = dict(trace.table("communicators").select("communicator", "name").iter_rows())
-    seen = {(names[r["communicator"]], r["op"], r["op_count"]) for r in trace.df.filter(kind="collective").iter_rows(named=True)}
+    seen = {
+        (names[r["communicator"]], r["op"], r["op_count"])
+        for r in trace.df.filter(kind="collective").iter_rows(named=True)
+    }
     assert seen < truth
 
 
@@ -284,7 +297,11 @@ def test_a_full_disk_does_not_touch_the_job(tools: Path, tmp_path: Path) -> None
     def small_files() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 17, 1 << 17))
 
-    environment = {**os.environ, "RINGWRIGHT_PROFILE_FILE": str(tmp_path / "%p.rwprof"), "RINGWRIGHT_PROFILE_EVENTS": "all"}
+    environment = {
+        **os.environ,
+        "RINGWRIGHT_PROFILE_FILE": str(tmp_path / "%p.rwprof"),
+        "RINGWRIGHT_PROFILE_EVENTS": "all",
+    }
     command = [str(tools / "host"), str(tools / FILE_NAME), "6", "ops=2000"]
     done = subprocess.run(command, env=environment, preexec_fn=small_files, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
@@ -391,7 +408,14 @@ def test_sanitizers_find_nothing(sanitized: Path, tmp_path: Path, version: int) 
     }
     drive(sanitized, tmp_path, version, "ops=100", "comms=3", "stale=1", "churn=20", **options)
     drive(sanitized, tmp_path, version, "ops=300", RINGWRIGHT_PROFILE_BUFFER="4K", ASAN_OPTIONS=options["ASAN_OPTIONS"])
-    drive(sanitized, tmp_path, version, "ops=50", RINGWRIGHT_PROFILE_FILE="/dev/full", ASAN_OPTIONS=options["ASAN_OPTIONS"])
+    drive(
+        sanitized,
+        tmp_path,
+        version,
+        "ops=50",
+        RINGWRIGHT_PROFILE_FILE="/dev/full",
+        ASAN_OPTIONS=options["ASAN_OPTIONS"],
+    )
     heights = [read(path).df.filter(kind="collective").height for path in recordings(tmp_path)]
     assert 300 in heights
 
@@ -464,7 +488,15 @@ def test_sequence_survives_dropped_records() -> None:
         counters: Counter[str] = Counter()
         rows = []
         for place, name in enumerate(itertools.islice(itertools.cycle(["A", "B", "A", "C"]), 40)):
-            row = {"communicator": 0, "file": file, "context": 0, "ns": place, "id": place, "counter": name, "seq": counters[name]}
+            row = {
+                "communicator": 0,
+                "file": file,
+                "context": 0,
+                "ns": place,
+                "id": place,
+                "counter": name,
+                "seq": counters[name],
+            }
             counters[name] += 1
             if place in kept:
                 rows.append({**row, "true": place})
@@ -530,5 +562,7 @@ def test_the_sources_ship() -> None:
 
     excluded = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["tool"]["scikit-build"]["wheel"]["exclude"]
     assert not {"**/*.c", "**/*.h"} & set(excluded)
-    listed = subprocess.run(["git", "ls-files", str(SOURCE)], cwd=HERE, capture_output=True, text=True, check=True).stdout
+    listed = subprocess.run(
+        ["git", "ls-files", str(SOURCE)], cwd=HERE, capture_output=True, text=True, check=True
+    ).stdout
     assert {"plugin.c", "nccl_abi.h"} <= {Path(line).name for line in listed.splitlines()}

@@ -30,11 +30,14 @@ class GpuClock:
 
     def to_host(self, gpu_ns: Times) -> Times:
         """Return host times (ns, monotonic) of GPU times (ns)."""
-        drift = np.rint(self.slope * (gpu_ns - self.at_ns)).astype(np.int64)
-        return gpu_ns - self.offset_ns - drift
+        drift: Times = np.rint(self.slope * (gpu_ns - self.at_ns)).astype(np.int64)
+        host: Times = gpu_ns - self.offset_ns - drift
+        return host
 
 
-def fit(enqueue_ns: Times, gpu_start_ns: Times, gpu_stop_ns: Times, seen_start_ns: Times, seen_stop_ns: Times) -> GpuClock:
+def fit(
+    enqueue_ns: Times, gpu_start_ns: Times, gpu_stop_ns: Times, seen_start_ns: Times, seen_stop_ns: Times
+) -> GpuClock:
     """Return the clock of one GPU from its operations (all times in ns, at least one operation)."""
     at = int(gpu_start_ns.min())
     base = int(gpu_start_ns[0] - enqueue_ns[0])  # keeps the differences small enough for floats

@@ -7,36 +7,11 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from ringwright.sources.nccl_profiler import clocks, records, sequence
+from ringwright.sources.nccl_profiler import clocks, records, rows, sequence
 from ringwright.sources.nccl_profiler.groups import Group, frame, members_frame
 
 if TYPE_CHECKING:
     from ringwright.sources.nccl_profiler.file import Recorded
-
-SOURCE = "nccl-profiler"
-_OPS = {
-    "AllReduce": "all-reduce",
-    "AllGather": "all-gather",
-    "AllGatherV": "all-gather",
-    "ReduceScatter": "reduce-scatter",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "AlltoAll": "all-to-all",
-    "AllToAll": "all-to-all",
-    "Gather": "gather",
-    "Scatter": "scatter",
-    "SendRecv": "send-recv",
-    "Send": "send",
-    "Recv": "recv",
-}
-_TYPES = {
-    **{"ncclInt8": ("int8", 1), "ncclUint8": ("uint8", 1), "ncclInt32": ("int32", 4), "ncclUint32": ("uint32", 4)},
-    **{"ncclInt64": ("int64", 8), "ncclUint64": ("uint64", 8), "ncclFloat16": ("float16", 2), "ncclFloat32": ("float32", 4)},
-    **{"ncclFloat64": ("float64", 8), "ncclBfloat16": ("bfloat16", 2), "ncclFloat8e4m3": ("float8_e4m3", 1)},
-    "ncclFloat8e5m2": ("float8_e5m2", 1),
-}
-_REDUCTIONS = {0: "sum", 1: "prod", 2: "max", 3: "min", 4: "avg"}
-_KERNELS_FROM = 3  # the first interface that reports kernels
 
 
 @dataclass
@@ -70,13 +45,19 @@ def events_of(files: list[Recorded], groups: list[Group], origin_ns: int) -> Fra
         },
         schema_overrides={"file": pl.Int32, "to_wall_ns": pl.Int64, "process": pl.Int64},
     )
-    rows = operations.join(kernels, on=["file", "id"], how="left").join(spans, on=["file", "id"], how="left")
-    rows = rows.join(wall, on="file", how="left")
-    collectives = _collective_rows(rows)
-    made.events = [collectives, *_status_rows(collectives), _proxy_rows(proxies.join(wall, on="file", how="left"))]
+    joined = operations.join(kernels, on=["file", "id"], how="left").join(spans, on=["file", "id"], how="left")
+    joined = joined.join(wall, on="file", how="left")
+    collectives = rows.operation_rows(joined)
+    made.events = [
+        collectives,
+        *rows.status_rows(collectives),
+        rows.proxy_rows(proxies.join(wall, on="file", how="left")),
+    ]
     steps = frame(files, records.STEP)
     if len(steps):
-        made.events.append(_step_rows(steps.join(members, on=["file", "context"], how="left").join(wall, on="file")))
+        made.events.append(
+            rows.step_rows(steps.join(members, on=["file", "context"], how="left").join(wall, on="file"))
+        )
     return made
 
 
@@ -102,7 +83,9 @@ def _operations(files: list[Recorded], members: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
     calls = pl.concat(
         [
-            frame(files, kind).select("file", pl.col("id").alias("parent"), pl.col("ns").alias("call_ns"), "stream", "captured")
+            frame(files, kind).select(
+                "file", pl.col("id").alias("parent"), pl.col("ns").alias("call_ns"), "stream", "captured"
+            )
             for kind in (records.COLL_API, records.P2P_API)
         ]
     ).unique(["file", "parent"], keep="first")
@@ -130,7 +113,9 @@ def _kernels(files: list[Recorded], operations: pl.DataFrame, made: Frames) -> p
         .select("file", "id", "parent", pl.col("ns").alias("seen_start"), pl.col("gpu_ns").alias("gpu_start"))
         .join(ends.unique(["file", "id"]), on=["file", "id"], how="left")
     )
-    is_torn = (pl.col("gpu_start") > 0) & (pl.col("gpu_stop") < pl.col("gpu_start"))  # NCCL's ring of timers has wrapped
+    is_torn = (pl.col("gpu_start") > 0) & (
+        pl.col("gpu_stop") < pl.col("gpu_start")
+    )  # NCCL's ring of timers has wrapped
     made.bad_kernels = kernels.filter(is_torn).height
     kernels = kernels.filter(is_torn.not_().fill_null(value=True)).with_columns(
         is_timed=(pl.col("gpu_start") > 0) & (pl.col("gpu_stop") > 0).fill_null(value=False)
@@ -163,7 +148,9 @@ def _on_host(kernels: pl.DataFrame, operations: pl.DataFrame, made: Frames) -> p
             start = pl.when("is_timed").then("host_start").otherwise("seen_start")
             stop = pl.when("is_timed").then("host_stop").otherwise("seen_stop")
             part = placed  # noqa: PLW2901
-        parts.append(part.select("file", "parent", "seen_stop", "is_timed", start.alias("start_ns"), stop.alias("stop_ns")))
+        parts.append(
+            part.select("file", "parent", "seen_stop", "is_timed", start.alias("start_ns"), stop.alias("stop_ns"))
+        )
     if parts:
         return pl.concat(parts)
     return kernels.select("file", "parent", "seen_stop", "is_timed", start_ns="seen_start", stop_ns="seen_stop")
@@ -173,7 +160,9 @@ def _proxies(files: list[Recorded], operations: pl.DataFrame, members: pl.DataFr
     """Return proxy operations with their waits and the operation they work for, also one of another process (PXN)."""
     ends = frame(files, records.PROXY_STOP)
     waits = [name for name in ends.columns if name.startswith("wait")]
-    ends = ends.select("file", "id", pl.col("ns").alias("stop_ns"), pl.col("steps").alias("done_steps"), "bytes", *waits)
+    ends = ends.select(
+        "file", "id", pl.col("ns").alias("stop_ns"), pl.col("steps").alias("done_steps"), "bytes", *waits
+    )
     proxies = frame(files, records.PROXY).join(ends.unique(["file", "id"]), on=["file", "id"], how="left")
     process = pl.DataFrame(
         {"owner": range(len(files)), "pid": [f.pid for f in files], "host": [f.host for f in files]},
@@ -184,10 +173,16 @@ def _proxies(files: list[Recorded], operations: pl.DataFrame, members: pl.DataFr
         schema={"file": pl.Int32, "host": pl.String, "own_pid": pl.Int32},
     )
     proxies = proxies.join(here, on="file").join(process, on=["pid", "host"], how="left").drop("host")
-    proxies = proxies.with_columns(pl.when(pl.col("pid") == pl.col("own_pid")).then("file").otherwise("owner").alias("owner"))
+    proxies = proxies.with_columns(
+        pl.when(pl.col("pid") == pl.col("own_pid")).then("file").otherwise("owner").alias("owner")
+    )
     made.foreign_proxies = proxies.filter(pl.col("pid") != pl.col("own_pid")).height
     parents = operations.select(
-        pl.col("file").alias("owner"), pl.col("id").alias("parent"), "sequence", pl.col("kind").alias("parent_kind"), "func"
+        pl.col("file").alias("owner"),
+        pl.col("id").alias("parent"),
+        "sequence",
+        pl.col("kind").alias("parent_kind"),
+        "func",
     )
     told = members.select("file", "context", "communicator", "comm_rank", "global_rank", "nranks")
     return proxies.join(parents, on=["owner", "parent"], how="left").join(told, on=["file", "context"], how="left")
@@ -199,132 +194,4 @@ def _spans(proxies: pl.DataFrame) -> pl.DataFrame:
         proxies.filter(pl.col("stop_ns").is_not_null() & (pl.col("owner") == pl.col("file")))
         .group_by("file", pl.col("parent").alias("id"))
         .agg(pl.col("ns").min().alias("proxy_start"), pl.col("stop_ns").max().alias("proxy_stop"))
-    )
-
-
-def _seconds(column: str) -> pl.Expr:
-    return (pl.col(column) + pl.col("to_wall_ns")) / 1e9
-
-
-def _origin() -> list[pl.Expr]:
-    return [
-        pl.col("global_rank").alias("rank"),
-        pl.col("file_name").alias("file"),
-        pl.col("process").alias("pid"),
-        pl.lit(SOURCE).alias("source"),
-        pl.lit(1, pl.Int64).alias("multiplicity"),
-        pl.lit(1, pl.Int64).alias("records"),
-        pl.lit(1.0).alias("confidence"),
-    ]
-
-
-def _collective_rows(rows: pl.DataFrame) -> pl.DataFrame:
-    """Return the columns of ``events`` for operations."""
-    element = pl.col("datatype").replace_strict({k: v[1] for k, v in _TYPES.items()}, default=None, return_dtype=pl.Int64)
-    op = pl.col("func").replace_strict(_OPS, default="unknown", return_dtype=pl.String)
-    total = pl.col("count").cast(pl.Int64) * element
-    per_rank = op.is_in(["all-gather", "reduce-scatter", "all-to-all"])
-    size = pl.when(per_rank).then(total * pl.col("nranks")).otherwise(total)
-    is_root = pl.col("root") == pl.col("comm_rank")
-    sent = pl.when(op == "all-gather").then(total).when((op == "broadcast") & ~is_root).then(0).when(op == "recv").then(0)
-    received = pl.when(op == "reduce-scatter").then(total).when((op == "reduce") & ~is_root).then(0).when(op == "send").then(0)
-    has_kernel = pl.col("kernel_start").is_not_null()
-    start = pl.coalesce("kernel_start", "proxy_start")
-    stop = pl.when(has_kernel & (pl.col("kernel_ended") == pl.col("kernel_channels"))).then("kernel_stop")
-    stop = stop.when(~has_kernel).then("proxy_stop")
-    known = pl.col("has_kernels") & (pl.col("version") >= _KERNELS_FROM) & pl.col("counter").ne_missing("copy engine")
-    state = pl.when(~known).then(None).when(stop.is_not_null() & has_kernel).then(pl.lit("completed"))
-    clock = pl.when(has_kernel & pl.col("is_timed")).then(pl.format("gpu:{}", "global_rank"))
-    return rows.select(
-        *_origin(),
-        *("kind", "communicator", "comm_rank", "nranks", "nnodes", "sequence", "host", "root", "channels", "peer", "text"),
-        op.alias("op"),
-        pl.col("seq").alias("op_count"),
-        pl.col("count").cast(pl.Int64),
-        pl.col("datatype").replace_strict({k: v[0] for k, v in _TYPES.items()}, default=pl.col("datatype"), return_dtype=pl.String),
-        element.cast(pl.Int32).alias("element_bytes"),
-        size.alias("size_bytes"),
-        sent.otherwise(size).alias("sent_bytes"),
-        received.otherwise(size).alias("received_bytes"),
-        pl.col("reduction").replace_strict(_REDUCTIONS, default=None, return_dtype=pl.String).alias("reduce_op"),
-        pl.col("algo").str.to_lowercase().alias("algorithm"),
-        pl.col("proto").str.to_lowercase().alias("protocol"),
-        pl.format("0x{}", pl.col("stream").map_elements(lambda v: f"{v:x}", return_dtype=pl.String)).alias("stream"),
-        pl.col("captured").cast(pl.Boolean).alias("graph_captured"),
-        _seconds("enqueue_ns").alias("enqueue_s"),
-        (start + pl.col("to_wall_ns")).truediv(1e9).alias("start_s"),
-        ((stop.otherwise(None) - start) / 1e9).alias("duration_s"),
-        clock.otherwise(pl.format("host:{}", "host")).alias("clock"),
-        state.when(has_kernel).then(pl.lit("started")).otherwise(pl.lit("scheduled")).alias("state"),
-        pl.when(has_kernel).then(pl.lit("nccl")).alias("kernel_class"),
-        pl.when(has_kernel | start.is_null()).then(pl.lit("read")).otherwise(pl.lit("inferred")).alias("ground"),
-    )
-
-
-def _status_rows(collectives: pl.DataFrame) -> list[pl.DataFrame]:
-    """Return how far each rank came in each communicator, where kernels were watched."""
-    known = collectives.filter((pl.col("kind") == "collective") & pl.col("state").is_not_null() & pl.col("rank").is_not_null())
-    reached = {
-        "last-enqueued": pl.lit(value=True),
-        "last-started": pl.col("state").is_in(["started", "completed"]),
-        "last-completed": pl.col("state") == "completed",
-    }
-    return [
-        known.filter(condition)
-        .group_by("file", "rank", "communicator")
-        .agg(pl.col("sequence").max(), pl.col("host", "pid", "comm_rank").first())
-        .with_columns(kind=pl.lit("status"), op=pl.lit(name), source=pl.lit(SOURCE), ground=pl.lit("read"))
-        for name, condition in reached.items()
-    ]
-
-
-def _proxy_rows(proxies: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per proxy operation: who it waited for, and for how long."""
-    network, peer = pl.col("wait3") + pl.col("wait4"), pl.col("wait2")
-    gpu, flush = pl.col("wait1") + pl.col("wait6"), pl.col("wait5")
-    waits = {"network-wait": network, "gpu-wait": gpu, "peer-wait": peer, "flush-wait": flush}
-    longest = pl.max_horizontal(*waits.values())
-    state = pl.when(pl.col("stop_ns").is_null()).then(pl.lit("started")).when(longest == 0).then(pl.lit("completed"))
-    for name, wait in waits.items():
-        state = state.when(wait == longest).then(pl.lit(name))
-    parts = [pl.concat_str(pl.lit(f'"{name.replace("-", "_")}_s": '), (wait / 1e9).cast(pl.String)) for name, wait in waits.items()]
-    facts = [
-        pl.concat_str(pl.lit(f'"{name}": '), pl.col(column).cast(pl.Int64).cast(pl.String))
-        for name, column in (("channel", "channel"), ("steps", "done_steps"), ("of_steps", "steps"), ("chunk_bytes", "chunk_bytes"))
-    ]
-    is_send, size = pl.col("is_send") == 1, pl.col("bytes").cast(pl.Int64)
-    return proxies.select(
-        *_origin(),
-        pl.lit("proxy").alias("kind"),
-        pl.when(is_send).then(pl.lit("send")).otherwise(pl.lit("recv")).alias("op"),
-        *("communicator", "nranks", "sequence", "peer", "host"),
-        pl.col("rank").alias("comm_rank"),
-        pl.col("func").alias("task"),
-        size.alias("size_bytes"),
-        pl.when(is_send).then(size).otherwise(0).alias("sent_bytes"),
-        pl.when(is_send).then(0).otherwise(size).alias("received_bytes"),
-        _seconds("ns").alias("start_s"),
-        ((pl.col("stop_ns") - pl.col("ns")) / 1e9).alias("duration_s"),
-        pl.format("host:{}", "host").alias("clock"),
-        state.otherwise(None).alias("state"),
-        (network / 1e9).alias("value"),
-        pl.concat_str(pl.lit("{"), pl.concat_str(*facts, *parts, separator=", ", ignore_nulls=True), pl.lit("}")).alias("text"),
-        pl.when(pl.col("parent_kind").is_null()).then(pl.lit("inferred")).otherwise(pl.lit("read")).alias("ground"),
-    )
-
-
-def _step_rows(steps: pl.DataFrame) -> pl.DataFrame:
-    """Return one row per step of a proxy, where steps were asked for."""
-    return steps.select(
-        *_origin(),
-        pl.lit("proxy").alias("kind"),
-        pl.lit("step").alias("op"),
-        *("communicator", "comm_rank", "nranks", "host"),
-        pl.col("step").cast(pl.Int64).alias("op_count"),
-        pl.col("bytes").cast(pl.Int64).alias("size_bytes"),
-        _seconds("ns").alias("start_s"),
-        ((pl.col("stop_ns") - pl.col("ns")) / 1e9).alias("duration_s"),
-        pl.format("host:{}", "host").alias("clock"),
-        ((pl.col("wait3") + pl.col("wait4")) / 1e9).alias("value"),
-        pl.lit("read").alias("ground"),
     )

@@ -21,7 +21,17 @@ _HEADER = struct.Struct("<10sHIIIIII4xqq")
 _BLOCK = struct.Struct("<4sIIIQqqQQII")
 _STATUS = struct.Struct("<IIQQQQQQQQqqII")
 _STATUS_KEYS = (
-    *("flags", "blocks", "bytes", "dropped_ring", "dropped_slots", "dropped_threads", "lost_disk", "unforwarded", "stale"),
+    *(
+        "flags",
+        "blocks",
+        "bytes",
+        "dropped_ring",
+        "dropped_slots",
+        "dropped_threads",
+        "lost_disk",
+        "unforwarded",
+        "stale",
+    ),
     *("mono_ns", "real_ns", "reason"),
 )
 

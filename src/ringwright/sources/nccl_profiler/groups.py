@@ -64,7 +64,7 @@ def groups_of(files: list[Recorded]) -> list[Group]:
             group = found.setdefault(key, Group(comm_id, name, None, None))
             group.nranks = max(group.nranks or 0, nranks) or None if nranks > 0 else group.nranks
             group.nnodes = nnodes if nnodes > 0 else group.nnodes
-            group.world = max(group.world, _variable(files[number], _WORLD_VARIABLES) or 0)
+            group.world = max(group.world, _variable(recorded, _WORLD_VARIABLES) or 0)
             comm_rank, version = int(record["rank"]), int(record["version"])
             group.members.append(Member(number, int(record["context"]), -1, comm_rank, version))
     ordered = sorted(found.values(), key=lambda group: (-group.size, group.comm_id))
@@ -81,7 +81,9 @@ def place_ranks(files: list[Recorded], groups: list[Group]) -> str:
         for member in group.members:
             by_file.setdefault(member.file, []).append(member)
     named = [_variable(recorded, _RANK_VARIABLES) for recorded in files]
-    one_rank = all(len({(m.communicator, m.comm_rank) for m in ms}) == len({m.communicator for m in ms}) for ms in by_file.values())
+    one_rank = all(
+        len({(m.communicator, m.comm_rank) for m in ms}) == len({m.communicator for m in ms}) for ms in by_file.values()
+    )
     if one_rank and None not in named and len(set(named)) == len(named):
         for file, members in by_file.items():
             for member in members:
@@ -159,5 +161,7 @@ def members_frame(groups: list[Group]) -> pl.DataFrame:
         for group in groups
         for m in group.members
     ]
-    types = {name: pl.Int32 for name in ("file", "communicator", "comm_rank", "global_rank", "nranks", "nnodes", "version")}
+    types: dict[str, Any] = dict.fromkeys(
+        ("file", "communicator", "comm_rank", "global_rank", "nranks", "nnodes", "version"), pl.Int32
+    )
     return pl.DataFrame(rows, schema={**types, "context": pl.UInt16}).unique(["file", "context"], keep="first")

@@ -41,7 +41,9 @@ def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None]
     made = events_of(files, groups, origin_ns)
     losses += [loss for recorded in files for loss in recorded.losses]
     claims = _claims(files, groups, how)
-    claims += _time_claims(made.clocks, files) + _other_claims(made.bad_kernels, made.inferred_sequences, groups, made.foreign_proxies)
+    claims += _time_claims(made.clocks, files) + _other_claims(
+        made.bad_kernels, made.inferred_sequences, groups, made.foreign_proxies
+    )
     for recorded in files:
         dropped = _dropped(recorded)
         losses += [f"{recorded.name}: {text}" for text in dropped]
@@ -161,7 +163,13 @@ def _claims(files: list[Recorded], groups: list[Group], how: str) -> list[dict[s
 def _time_claims(clocks: dict[int, Any], files: list[Recorded]) -> list[dict[str, Any]]:
     note = "GPU timer placed between enqueue and what the host saw; durations are the GPU's own"
     return [
-        _claim("start of kernels", f"good to {clock.uncertainty_ns / 1e3:.1f} us either way", files[number].name, "inferred", note)
+        _claim(
+            "start of kernels",
+            f"good to {clock.uncertainty_ns / 1e3:.1f} us either way",
+            files[number].name,
+            "inferred",
+            note,
+        )
         for number, clock in clocks.items()
     ]
 
@@ -212,7 +220,11 @@ def _ledger(recorded: Recorded) -> list[dict[str, Any]]:
         for kind, array in sorted(recorded.arrays.items())
     ]
     if recorded.damaged_blocks:
-        rows.append({"file": recorded.name, "outcome": "refused", "reason": "damaged block", "lines": recorded.damaged_blocks})
+        rows.append(
+            {"file": recorded.name, "outcome": "refused", "reason": "damaged block", "lines": recorded.damaged_blocks}
+        )
     if recorded.unknown_records:
-        rows.append({"file": recorded.name, "outcome": "other", "reason": "unknown record", "lines": recorded.unknown_records})
+        rows.append(
+            {"file": recorded.name, "outcome": "other", "reason": "unknown record", "lines": recorded.unknown_records}
+        )
     return rows

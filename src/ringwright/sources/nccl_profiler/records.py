@@ -14,16 +14,27 @@ STATUS_AT = 2048
 MOST_BLOCK_BYTES = 1 << 18
 WAITS = ("before", "send-gpu", "send-peer", "send-network", "receive-network", "receive-flush", "receive-gpu")
 
-_START = [
+_Fields = list[Any]
+_START: _Fields = [
     *(("kind", "u1"), ("words", "u1"), ("context", "<u2"), ("rank", "<i4")),
     *(("id", "<u8"), ("parent", "<u8"), ("ns", "<i8")),
 ]
-_NAMES = [("func", "S16"), ("datatype", "S16")]
-_API = [*_START, ("count", "<u8"), ("stream", "<u8"), ("root", "<i4"), ("captured", "u1"), ("spare", "V3"), *_NAMES]
-_PART = [*_START, ("bytes", "<u8"), ("number", "<i4"), ("flag", "u1"), ("spare", "V3")]
-_STOP = [("kind", "u1"), ("words", "u1"), ("state", "<u2"), ("value", "<i4"), ("id", "<u8"), ("ns", "<i8")]
+_NAMES: _Fields = [("func", "S16"), ("datatype", "S16")]
+_API: _Fields = [
+    *_START,
+    ("count", "<u8"),
+    ("stream", "<u8"),
+    ("root", "<i4"),
+    ("captured", "u1"),
+    ("spare", "V3"),
+    *_NAMES,
+]
+_PART: _Fields = [*_START, ("bytes", "<u8"), ("number", "<i4"), ("flag", "u1"), ("spare", "V3")]
+_STOP: _Fields = [("kind", "u1"), ("words", "u1"), ("state", "<u2"), ("value", "<i4"), ("id", "<u8"), ("ns", "<i8")]
 
-GROUP, COLL, P2P, PROXY, STEP, CTRL, KERNEL, NET, GROUP_API, COLL_API, P2P_API, LAUNCH, CE, CE_SYNC, CE_BATCH = range(1, 16)
+GROUP, COLL, P2P, PROXY, STEP, CTRL, KERNEL, NET, GROUP_API, COLL_API, P2P_API, LAUNCH, CE, CE_SYNC, CE_BATCH = range(
+    1, 16
+)
 STOP, PROXY_STOP, KERNEL_STOP, STATE, COMM, THREAD = range(32, 38)
 
 LAYOUTS: dict[int, np.dtype[Any]] = {
@@ -46,7 +57,13 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
         ],
         STEP: [
             *_START,
-            *(("stop_ns", "<i8"), ("bytes", "<u8"), ("wait_ns", "<i8", (len(WAITS),)), ("step", "<i4"), ("spare", "V4")),
+            *(
+                ("stop_ns", "<i8"),
+                ("bytes", "<u8"),
+                ("wait_ns", "<i8", (len(WAITS),)),
+                ("step", "<i4"),
+                ("spare", "V4"),
+            ),
         ],
         CTRL: _START,
         KERNEL: [*_START, ("gpu_ns", "<i8"), ("channel", "u1"), ("spare", "V7")],

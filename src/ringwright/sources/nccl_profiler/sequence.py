@@ -30,7 +30,9 @@ def number(operations: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     if not inferred:
         return placed.drop("place"), []
     whole = placed.filter(~pl.col("communicator").is_in(inferred))
-    parts = [_infer(part) for part in placed.filter(pl.col("communicator").is_in(inferred)).partition_by("communicator")]
+    parts = [
+        _infer(part) for part in placed.filter(pl.col("communicator").is_in(inferred)).partition_by("communicator")
+    ]
     return pl.concat([whole, *parts]).drop("place"), inferred
 
 
