@@ -67,6 +67,7 @@ def drive(
     environment |= {
         "RINGWRIGHT_PROFILE_FILE": str(folder / "job-%h-%p.rwprof"),
         "RINGWRIGHT_PROFILE_EVENTS": "all",
+        "RINGWRIGHT_PROFILE_BUFFER": "16M",  # nothing is dropped, however busy the machine
         **variables,
     }
     done = subprocess.run(

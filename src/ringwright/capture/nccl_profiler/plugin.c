@@ -14,8 +14,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/futex.h>
 #include <pthread.h>
-#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -31,6 +31,10 @@
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "the file is little-endian and so must be the machine"
 #endif
+
+_Static_assert(sizeof(struct abi_descr_v1) == 120 && sizeof(struct abi_descr_v2) == 128, "v1, v2: 64-bit layout");
+_Static_assert(sizeof(struct abi_descr_v3) == 120 && sizeof(struct abi_descr_v4) == 104, "v3, v4: 64-bit layout");
+_Static_assert(sizeof(struct abi_descr_v6) == 112 && offsetof(struct abi_descr_v6, coll.group) == 104, "v5, v6: 64-bit layout");
 
 #define EXPORT __attribute__((visibility("default")))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
@@ -200,7 +204,8 @@ struct lane {
 };
 
 static struct {
-  _Atomic int is_on, is_stopped, is_exiting, is_asleep;
+  _Atomic int is_on, is_stopped, is_exiting;
+  _Atomic uint32_t is_asleep; /* the flusher waits here */
   _Atomic uint64_t dropped_threads, unforwarded, stale;
   _Atomic int lanes;
   _Atomic(struct lane *) lane[MAX_LANES];
@@ -210,7 +215,6 @@ static struct {
   pid_t pid;
   uint64_t ring_bytes, limit_bytes, written, blocks;
   pthread_key_t key;
-  sem_t wake;
   void *next_library;
   pid_t once_pid;
   int has_hooks;
@@ -303,11 +307,14 @@ static void *reserve(struct lane *lane, size_t bytes) {
   return lane->ring + at;
 }
 
+static void wake_flusher(void) {
+  if (atomic_exchange_explicit(&all.is_asleep, 0, memory_order_relaxed)) syscall(SYS_futex, &all.is_asleep, FUTEX_WAKE_PRIVATE, 1);
+}
+
 static void commit(struct lane *lane, size_t bytes) {
   uint64_t head = atomic_load_explicit(&lane->head, memory_order_relaxed), after = head + bytes;
   atomic_store_explicit(&lane->head, after, memory_order_release);
-  if ((head ^ after) & (all.ring_bytes / 4) && atomic_exchange_explicit(&all.is_asleep, 0, memory_order_relaxed))
-    sem_post(&all.wake); /* a quarter is full: do not wait for the flusher's next look */
+  if ((head ^ after) & (all.ring_bytes / 4)) wake_flusher(); /* a quarter is full: do not wait for its next look */
 }
 
 /* ----------------------------------------------------------------------------------------------------------- the handles */
@@ -784,12 +791,9 @@ static void *flusher(void *nothing) {
   (void)nothing;
   prctl(PR_SET_NAME, "rw-profiler");
   while (!atomic_load(&all.is_exiting)) {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += 100000000;
-    if (until.tv_nsec >= 1000000000) until.tv_sec++, until.tv_nsec -= 1000000000;
+    struct timespec tenth = {0, 100000000}; /* a span, not a time of day: the wall clock may be set */
     atomic_store_explicit(&all.is_asleep, 1, memory_order_relaxed);
-    sem_timedwait(&all.wake, &until);
+    syscall(SYS_futex, &all.is_asleep, FUTEX_WAIT_PRIVATE, 1, &tenth, NULL, 0);
     pthread_mutex_lock(&file_lock);
     drain();
     pthread_mutex_unlock(&file_lock);
@@ -811,7 +815,7 @@ static void at_exit(void) {
   if (!atomic_load(&all.is_on) || getpid() != all.pid) return;
   atomic_store(&all.is_exiting, 1);
   flush_now();
-  sem_post(&all.wake);
+  wake_flusher();
 }
 
 /* A child of fork has none of our threads and must not touch the parent's file. */
@@ -974,7 +978,7 @@ static void install_hooks(void) {
   pthread_key_create(&all.key, leave_lane);
   pthread_atfork(before_fork, after_fork_parent, after_fork_child);
   atexit(at_exit);
-  uint64_t wanted = size_from("RINGWRIGHT_PROFILE_BUFFER", 1 << 20);
+  uint64_t wanted = size_from("RINGWRIGHT_PROFILE_BUFFER", 2 << 20);
   for (all.ring_bytes = 4096; all.ring_bytes < wanted && all.ring_bytes < 1 << 28;) all.ring_bytes *= 2;
 }
 
@@ -1002,7 +1006,6 @@ static void open_session(void *caller) {
   int reason = write_header(host, caller);
   if (reason) give_up(reason, 0);
   all.written = HEADER_BYTES;
-  sem_init(&all.wake, 0, 0);
   atomic_store_explicit(&all.is_on, 1, memory_order_release);
   start_flusher();
 }
@@ -1030,7 +1033,7 @@ static const struct abi_profiler *next_table(int version, int *known) {
   if (!path || !*path) return NULL;
   if (!all.next_library) all.next_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!all.next_library) {
-    warn("RINGWRIGHT_PROFILE_NEXT cannot be loaded, going on without", dlerror());
+    warn("RINGWRIGHT_PROFILE_NEXT cannot be loaded, going on without", path);
     return NULL;
   }
   for (int v = version; !found && v >= (version == 6 ? 5 : version); v--) {

@@ -13,13 +13,15 @@ from ringwright.sources.nccl_profiler.groups import Group, frame, members_frame
 if TYPE_CHECKING:
     from ringwright.sources.nccl_profiler.file import Recorded
 
+_LONG_BEFORE_NS = 10**12
+
 
 @dataclass
 class Frames:
     """The rows, and what must be said about them."""
 
     events: list[pl.DataFrame] = field(default_factory=list)
-    clocks: dict[int, clocks.GpuClock] = field(default_factory=dict)  # file -> clock
+    clocks: dict[tuple[int, int], clocks.GpuClock] = field(default_factory=dict)  # file and rank -> clock
     bad_kernels: int = 0
     inferred_sequences: list[int] = field(default_factory=list)
     foreign_proxies: int = 0
@@ -131,26 +133,30 @@ def _kernels(files: list[Recorded], operations: pl.DataFrame, made: Frames) -> p
 
 
 def _on_host(kernels: pl.DataFrame, operations: pl.DataFrame, made: Frames) -> pl.DataFrame:
-    """Add ``start_ns`` and ``stop_ns``: GPU timers placed on the host's clock, else when the host saw them."""
-    asked = operations.select("file", pl.col("id").alias("parent"), "ns")
+    """Add ``start_ns`` and ``stop_ns``: GPU timers placed on the host's clock, else when the host saw them.
+
+    A process may drive several GPUs, each with a clock of its own: a rank is a GPU.
+    """
+    # What a graph replays is reported when it may be running already: it says nothing of how late the GPU's clock can be.
+    asked = pl.when(pl.col("captured") == 1).then(pl.col("ns") - _LONG_BEFORE_NS).otherwise("ns")
+    gpu = pl.coalesce("global_rank", -1 - pl.col("context").cast(pl.Int32))
+    of = operations.select("file", pl.col("id").alias("parent"), asked.alias("asked"), gpu.alias("gpu"))
     parts = []
-    for (file,), part in kernels.join(asked, on=["file", "parent"], how="left").group_by("file", maintain_order=True):
+    for (file, number), part in kernels.join(of, on=["file", "parent"], how="left").group_by("file", "gpu"):
         start, stop = pl.col("seen_start"), pl.col("seen_stop")
-        pairs = part.filter(pl.col("is_timed") & pl.col("ns").is_not_null())
+        pairs = part.filter(pl.col("is_timed") & pl.col("asked").is_not_null())
         if len(pairs):
-            columns = (pairs[name].to_numpy() for name in ("ns", "gpu_start", "gpu_stop", "seen_start", "seen_stop"))
-            clock = clocks.fit(*columns)
-            made.clocks[int(str(file))] = clock
-            placed = part.with_columns(
-                pl.Series("host_start", clock.to_host(part["gpu_start"].to_numpy())),
-                pl.Series("host_stop", clock.to_host(part["gpu_stop"].fill_null(0).to_numpy())),
+            names = ("asked", "gpu_start", "gpu_stop", "seen_start", "seen_stop")
+            clock = clocks.fit(*(pairs[name].to_numpy() for name in names))
+            made.clocks[int(str(file)), int(str(number))] = clock
+            start = pl.when("is_timed").then(pl.Series(clock.to_host(part["gpu_start"].to_numpy()))).otherwise(start)
+            stop = (
+                pl.when("is_timed")
+                .then(pl.Series(clock.to_host(part["gpu_stop"].fill_null(0).to_numpy())))
+                .otherwise(stop)
             )
-            start = pl.when("is_timed").then("host_start").otherwise("seen_start")
-            stop = pl.when("is_timed").then("host_stop").otherwise("seen_stop")
-            part = placed  # noqa: PLW2901
-        parts.append(
-            part.select("file", "parent", "seen_stop", "is_timed", start.alias("start_ns"), stop.alias("stop_ns"))
-        )
+        keep = ("file", "parent", "seen_stop", "is_timed")
+        parts.append(part.select(*keep, start.alias("start_ns"), stop.alias("stop_ns")))
     if parts:
         return pl.concat(parts)
     return kernels.select("file", "parent", "seen_stop", "is_timed", start_ns="seen_start", stop_ns="seen_stop")

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ringwright.sources.inputs import Source
 
-MOST_BYTES = 8 << 30  # of one file; the rest is not read
+MOST_BYTES = 2 << 30  # of one file; the rest is not read
 _READ_BYTES = 1 << 20
 _HEADER = struct.Struct("<10sHIIIIII4xqq")
 _BLOCK = struct.Struct("<4sIIIQqqQQII")

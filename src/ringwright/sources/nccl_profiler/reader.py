@@ -160,17 +160,17 @@ def _claims(files: list[Recorded], groups: list[Group], how: str) -> list[dict[s
     return claims
 
 
-def _time_claims(clocks: dict[int, Any], files: list[Recorded]) -> list[dict[str, Any]]:
+def _time_claims(clocks: dict[tuple[int, int], Any], files: list[Recorded]) -> list[dict[str, Any]]:
     note = "GPU timer placed between enqueue and what the host saw; durations are the GPU's own"
     return [
         _claim(
             "start of kernels",
             f"good to {clock.uncertainty_ns / 1e3:.1f} us either way",
-            files[number].name,
+            files[file].name + (f", rank {rank}" if rank >= 0 else ""),
             "inferred",
             note,
         )
-        for number, clock in clocks.items()
+        for (file, rank), clock in sorted(clocks.items())
     ]
 
 
