@@ -59,7 +59,7 @@ def run(folder: Path, threads: int, events: str, pause_us: int, pairs: int) -> d
     found: dict[str, float] = json.loads(done.stdout)
     recorded = read_file(find([str(recording)])[0], None)
     made = 2 * pairs * threads
-    found["kept"] = sum(len(array) for kind, array in recorded.arrays.items() if kind in (2, 32)) / made
+    found["kept"] = sum(recorded.counts.get(kind, 0) for kind in (2, 32)) / made
     return found
 
 

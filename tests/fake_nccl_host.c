@@ -3,7 +3,7 @@
  *
  * fake_nccl_host PLUGIN VERSION [key=value ...]: comms=2 ops=10 rank=0 nranks=4 truth=FILE kill_at=N (SIGKILL after N operations, when
  * the file has been given time) fork=1 stale=1 finalize=0 slow_net_us=0 slow_gpu_us=0 pause_us=0 churn=N (threads that come and go)
- * hang=1 (the last operation never completes) bench=N (start and stop pairs, threads=T,
+ * storm=N (children forked while all threads are at work)  hang=1 (the last operation never completes) bench=N (start and stop pairs, threads=T,
  * in bursts of burst=1000 with a pause of pause_us after each, which is not counted) */
 #define _GNU_SOURCE
 #include "nccl_abi.h"
@@ -40,7 +40,7 @@ struct comm {
 static struct abi_profiler *plugin;
 static int version;
 static long comms = 2, ops = 10, rank_, nranks = 4, kill_at = -1, stale, finalize_ = 1, slow_net_us, slow_gpu_us, pause_us, do_fork, churn, hang,
-            bench, threads = 1, burst = 1000;
+            bench, threads = 1, burst = 1000, storm, same_job;
 static FILE *truth;
 static pthread_mutex_t truth_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct comm comm[MAX_COMMS];
@@ -367,12 +367,32 @@ static void begin(struct comm *c, int number) {
   if (failed) fprintf(stderr, "init failed\n"), exit(3);
 }
 
+/* What a worker of a data loader might do: a communicator of its own, in a process that was copied from a busy one. */
+static void child_work(void) {
+  static struct comm own;
+  begin(&own, 7);
+  for (int i = 0; i < 5; i++) stop(start_coll(&own, i, NULL, NULL, (uint64_t)(i / 4)));
+  plugin->finalize(own.context);
+}
+
 static void run(void) {
   pthread_t thread[MAX_COMMS][2];
-  for (int i = 0; i < comms; i++) begin(&comm[i], i);
+  for (int i = 0; i < comms; i++) {
+    if (same_job) rank_ = i; /* one process, several GPUs: each drives one rank of the same communicator */
+    begin(&comm[i], same_job ? 0 : i);
+  }
   for (int i = 0; i < comms; i++) {
     pthread_create(&thread[i][0], NULL, application, &comm[i]);
     pthread_create(&thread[i][1], NULL, progress, &comm[i]);
+  }
+  for (int i = 0; i < storm; i++) {
+    pid_t child = fork();
+    if (!child) {
+      truth = NULL;
+      child_work();
+      _exit(0);
+    }
+    waitpid(child, NULL, 0);
   }
   for (int i = 0; i < churn; i++) {
     pthread_t passing;
@@ -433,7 +453,7 @@ int main(int count, char **words) {
   } numbers[] = {{"comms", &comms},     {"ops", &ops},           {"rank", &rank_},         {"nranks", &nranks}, {"kill_at", &kill_at},
                  {"stale", &stale},     {"finalize", &finalize_}, {"slow_net_us", &slow_net_us}, {"slow_gpu_us", &slow_gpu_us},
                  {"pause_us", &pause_us}, {"fork", &do_fork},    {"churn", &churn},        {"hang", &hang},     {"bench", &bench},
-                 {"threads", &threads},   {"burst", &burst}};
+                 {"threads", &threads},   {"burst", &burst},   {"storm", &storm}, {"same_job", &same_job}};
   signal(SIGXFSZ, SIG_DFL);
   version = atoi(words[2]);
   for (int i = 3; i < count; i++) {

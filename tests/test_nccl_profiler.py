@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import os
 import random
 import resource
 import shutil
 import signal
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -256,6 +258,16 @@ def test_ranks_of_a_job_join_and_a_hang_shows(tools: Path, tmp_path: Path) -> No
     assert reached[1, "last-started"] == 20
 
 
+def test_one_process_with_several_gpus(tools: Path, tmp_path: Path) -> None:
+    drive(tools, tmp_path, 4, "ops=20", "comms=2", "nranks=2", "same_job=1")
+    trace = read(*recordings(tmp_path))
+    assert trace.table("communicators")["members"].to_list() == [[0, 1]]
+    rows = trace.df.filter(kind="collective")
+    assert sorted(zip(rows["rank"], rows["sequence"], strict=True)) == [(r, s) for r in range(2) for s in range(20)]
+    assert set(rows["clock"]) == {"gpu:0", "gpu:1"}
+    assert trace.table("claims").filter(field="start of kernels").height == 2
+
+
 def test_event_selection(tools: Path, tmp_path: Path) -> None:
     drive(tools, tmp_path, 6, "ops=10", RINGWRIGHT_PROFILE_EVENTS="coll,kernel,nonsense")
     counts = counted(read(*recordings(tmp_path)))
@@ -332,6 +344,12 @@ def test_a_fork_writes_a_file_of_its_own(tools: Path, tmp_path: Path) -> None:
     drive(tools, tmp_path, 4, "ops=40", "fork=1")
     counts = sorted(read(path).df.filter(kind="collective").height for path in recordings(tmp_path))
     assert counts == [80, 160]  # the child once, the parent before and after
+
+
+def test_children_of_a_busy_process(tools: Path, tmp_path: Path) -> None:
+    drive(tools, tmp_path, 4, "ops=20000", "storm=8")
+    counts = Counter(read(path).df.filter(kind="collective").height for path in recordings(tmp_path))
+    assert counts == Counter({5: 8, 40000: 1})
 
 
 def test_threads_that_come_and_go_share_their_lanes(tools: Path, tmp_path: Path) -> None:
@@ -527,6 +545,20 @@ def test_the_gpu_clock_is_found_within_its_uncertainty() -> None:
     assert clock.uncertainty_ns < 20_000
     assert error.max() <= clock.uncertainty_ns + 15_000
     assert clock.slope == pytest.approx(30e-6, abs=2e-6)
+
+
+def test_the_benchmark_runs() -> None:
+    command = [
+        sys.executable,
+        str(HERE.parent / "benchmarks" / "bench_profiler.py"),
+        "--pairs",
+        "2000",
+        "--rounds",
+        "1",
+        "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["4 threads"]["coll_pair_ns"] > 0
 
 
 # ---------------------------------------------------------------------------------------------------- building, from Python

@@ -42,7 +42,7 @@ class NotOurFileError(Exception):
 
 @dataclass
 class Recorded:
-    """What one process wrote. ``arrays`` holds one structured array for each kind of record."""
+    """What one process wrote: how many records of each kind, and structured arrays of the kinds that become rows."""
 
     name: str
     pid: int
@@ -50,6 +50,7 @@ class Recorded:
     real_ns: int
     text: dict[str, str]
     arrays: dict[int, np.ndarray[Any, Any]] = field(default_factory=dict)
+    counts: dict[int, int] = field(default_factory=dict)
     status: dict[str, int] = field(default_factory=dict)  # empty when the file never came so far
     losses: list[str] = field(default_factory=list)
     damaged_blocks: int = 0
@@ -182,6 +183,8 @@ def _split(payload: memoryview, pieces: dict[int, list[np.ndarray[Any, Any]]], r
         offsets = np.array(starts)
         if layout is not None:
             offsets = offsets[(data[offsets + 1] * np.int64(8) == layout.itemsize) & (offsets + layout.itemsize <= end)]
+            recorded.counts[kind] = recorded.counts.get(kind, 0) + len(offsets)
+        recorded.unknown_records += len(starts) - (len(offsets) if layout is not None else 0)
+        if layout is not None and kind in records.KEPT:
             gathered = data[offsets[:, None] + np.arange(layout.itemsize)]
             pieces.setdefault(kind, []).append(np.ascontiguousarray(gathered).view(layout)[:, 0])
-        recorded.unknown_records += len(starts) - (len(offsets) if layout is not None else 0)

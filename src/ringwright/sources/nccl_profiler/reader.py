@@ -216,8 +216,8 @@ def _os_error(number: int) -> str:
 
 def _ledger(recorded: Recorded) -> list[dict[str, Any]]:
     rows = [
-        {"file": recorded.name, "outcome": "understood", "reason": records.NAMES[kind], "lines": len(array)}
-        for kind, array in sorted(recorded.arrays.items())
+        {"file": recorded.name, "outcome": "understood", "reason": records.NAMES[kind], "lines": count}
+        for kind, count in sorted(recorded.counts.items())
     ]
     if recorded.damaged_blocks:
         rows.append(

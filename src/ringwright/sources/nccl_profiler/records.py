@@ -94,6 +94,9 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
         THREAD: [("kind", "u1"), ("words", "u1"), ("spare", "V2"), ("thread", "<u4"), ("ns", "<i8")],
     }.items()
 }
+KEPT = frozenset(
+    (COLL, P2P, PROXY, STEP, KERNEL, COLL_API, P2P_API, CE, PROXY_STOP, KERNEL_STOP, COMM)
+)  # the rest is counted
 NAMES = {
     GROUP: "groups",
     COLL: "collectives",
