@@ -20,7 +20,7 @@ from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.topology import NIC, Topology
 from ringwright.trace import Trace, rows
 
-FABRICS = ("dgx-a100:4", "dgx-h100:4", "p4d:4", "polaris:8")
+FABRICS = ("dgx-a100:4,layout=switch", "dgx-h100:4,layout=switch", "p4d:4", "polaris:8")
 LINK_FAULTS = {
     # name: (line of the fault language, whether it takes the card's way out, its way in, or both)
     "slow-card": ("link {nic} rate {share}%", "both"),
