@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.sources.gathered import Gathered, whole_number
+from ringwright.sources.kernel_names import KernelKind, classify
 from ringwright.sources.nsys.database import Database, opened
-from ringwright.sources.nsys.kernels import KernelKind, classify
 from ringwright.sources.nsys.ranges import Range, ranges
 from ringwright.sources.ranks import rank_in_name, world_of
 
