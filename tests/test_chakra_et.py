@@ -198,7 +198,7 @@ def test_the_feeder_trace_has_seven_collectives_not_twentyone() -> None:
     assert (calls["algorithm"] == "ring").all()
     assert calls["datatype"].to_list()[:2] == ["float32", "int64"]
     ledger = trace.table("ledger")
-    assert ledger.filter(pl.col("outcome") == "understood")["lines"].to_list() == [3664]
+    assert ledger.filter(pl.col("outcome") == "understood")["lines"].to_list() == [3650]
     assert ledger.filter(pl.col("reason").str.starts_with("host twin"))["lines"].to_list() == [14]
 
 

@@ -31,6 +31,7 @@ class File:
     events: dict[int, int] = field(default_factory=dict)  # node -> row of a kernel
     calls: dict[int, int] = field(default_factory=dict)  # node -> place in the list of calls
     edges: list[Edge] = field(default_factory=list)
+    twins: int = 0
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
 from ringwright.sources.chakra_et import nodes as chakra
-from ringwright.sources.chakra_et.edges import Dependencies
+from ringwright.sources.chakra_et.edges import MOST_THROUGH, Dependencies
 from ringwright.sources.chakra_et.job import KIND, Call, File, Job
 from ringwright.sources.chakra_et.nodes import COLL, COMP, LOAD, METADATA, RECV, SEND, STORE, Node
 from ringwright.sources.chakra_et.rows import emit_calls, emit_edges, emit_kernel, operation
@@ -127,7 +127,7 @@ def _take(job: Job, file: File, waits: Dependencies, node: Node, place: int) -> 
             file.calls[node.id] = len(job.calls)
             job.calls.append(Call(node, file.rank, file.name, place))
         else:
-            job.found.note(file.name, "other", "host twin of a collective, not counted again")
+            file.twins += 1
     elif node.type in (COMP, LOAD, STORE) and not node.is_cpu:
         file.events[node.id] = emit_kernel(job, file, node, place)
     else:
@@ -159,14 +159,16 @@ def _close(job: Job, file: File, waits: Dependencies, count: int, calls: int) ->
     found.inputs.append(file.name)
     attributes = file.head.attributes
     found.device(file.rank, pid=whole_number(attributes.get("pid")))
-    found.note(file.name, "understood", "nodes", count)
+    found.note(file.name, "understood", "nodes", count - file.twins)
+    found.note(file.name, "other", "host twin of a collective, not counted again", file.twins)
     schema = str(attributes.get("schema", ""))
     origin = f"; from a PyTorch trace of schema {schema}" if schema[:1].isdigit() and len(schema) < 40 else ""
     version = file.head.version or f"not named{origin}"
     found.claim("Chakra schema", version, file.name)
     unknown = waits.unknown
     if unknown:
-        found.note(file.name, "other", "dependencies on nodes that the file does not hold, taken as done", unknown)
+        note = "the traced window is cut there; taken as done"
+        found.claim("dependencies on nodes outside", unknown, file.name, note=note)
     room = MOST_EDGES - sum(len(other.edges) for other in job.files)
     for edge in waits.edges():
         if len(file.edges) >= room:
@@ -174,6 +176,7 @@ def _close(job: Job, file: File, waits: Dependencies, count: int, calls: int) ->
             break
         file.edges.append(edge)
     if waits.cut:
-        found.note(file.name, "other", "host operators behind which not every event is kept as a dependency", waits.cut)
+        note = f"behind so many host operators only {MOST_THROUGH} events each are kept as dependencies"
+        found.claim("dependencies cut", waits.cut, file.name, note=note)
     if not calls:
         found.lose(f"{file.name}: no collective of a device among {count} nodes")

@@ -293,6 +293,5 @@ def _matched(found: Gathered, file: _File, kernels: list[_Kernel], calls: list[R
             reason = (
                 f"{op}: {len(said)} calls and {len(mine)} kernels, so no size is given (grouped calls, or CUDA graphs)"
             )
-            found.note(file.name, "other", reason, len(mine))
             found.claim(f"sizes of {op}", "not matched", file.name, ground="inferred", confidence=0.0, note=reason)
     return matched
