@@ -13,8 +13,8 @@ from tests.nsys_export import START, write
 from ringwright.errors import InputError
 from ringwright.sources.detect import detect
 from ringwright.sources.inputs import find
+from ringwright.sources.kernel_names import classify
 from ringwright.sources.nsys import read_nsys
-from ringwright.sources.nsys.kernels import classify
 from ringwright.trace import Trace
 
 
@@ -24,7 +24,7 @@ def read(*paths: Path) -> Trace:
 
 def test_kernels_sizes_and_launches(tmp_path: Path) -> None:
     path = write(tmp_path / "report.3.sqlite")
-    assert detect(find([str(path)])[0]) == "nsys"
+    assert detect(find([str(path)])[0]) == ("nsys",)
     before = path.read_bytes()
     trace = read(path)
     calls = trace.df.filter(pl.col("kind") == "collective")

@@ -76,7 +76,7 @@ def test_nothing_to_read(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_real_aiconfigurator(name: str, rows: int, half_gbs: float | None) -> None:
     found = find([str(real(f"real/perf-db/aiconfigurator_{name}.csv"))])
-    assert detect(found[0]) == "perf-table"
+    assert detect(found[0]) == ("perf-table",)
     trace = read_perf_table(found)
     assert trace.df.height == rows
     entries = {(e["op"], e["nranks"], e["datatype"], e["size_bytes"]): e["busbw_gbs"] for e in bandwidth(trace)}

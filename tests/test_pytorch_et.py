@@ -143,7 +143,7 @@ REAL = {
 @pytest.mark.parametrize("path", REAL)
 def test_real_traces(path: str) -> None:
     found = find([str(real(f"real/{path}"))])
-    assert detect(found[0]) == "pytorch-et"
+    assert detect(found[0]) == ("pytorch-et",)
     trace = read_pytorch_et(found)
     assert dict(trace.df.group_by("op").len().rows()) == REAL[path]
     if not REAL[path]:

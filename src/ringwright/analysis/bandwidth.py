@@ -72,7 +72,8 @@ def _timed(trace: Trace) -> pl.DataFrame:
 
     events = trace.scan("events").with_row_index("first").filter(pl.col("kind") == "collective")
     events = events.filter(pl.col("duration_s") > 0, pl.col("size_bytes") > 0)
-    comms = trace.scan("communicators").select("communicator", "comm_id", "size")
+    known = pl.when(pl.col("ground").fill_null("read") != "assumed").then(pl.col("size"))
+    comms = trace.scan("communicators").select("communicator", "comm_id", known.alias("size"))
     named = events.join(comms, on="communicator", how="left").with_columns(
         pl.coalesce("nranks", "size").alias("nranks"), pl.col("comm_id").fill_null("unknown group").alias("table")
     )

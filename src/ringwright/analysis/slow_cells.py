@@ -110,10 +110,12 @@ def _candidates(
             groups[name].append(rank)
         for name, ranks in sorted(groups.items()):
             inside = set(ranks)
-            cells = {cell for rank in ranks for cell in rows[rank] | columns[rank]}
-            cells = {(a, b) for a, b in cells if not (a in inside and b in inside)}
-            if len(inside) > 1:
-                found.append((kind, name, tuple(sorted(inside)), cells))
+            if len(inside) < 2:
+                continue
+            out, into = ({cell for rank in ranks for cell in side[rank]} for side in (rows, columns))
+            for what, cells in ((f"{kind}-sender", out), (f"{kind}-receiver", into), (kind, out | into)):
+                leaving = {(a, b) for a, b in cells if not (a in inside and b in inside)}
+                found.append((what, name, tuple(sorted(inside)), leaving))
     return [item for item in found if len(item[3]) > 1]
 
 

@@ -19,7 +19,7 @@ _PROMETHEUS = re.compile(
 )
 _BENCH = re.compile(rb"nThread \d+ nGpus|^#\s+size\s+count\s+type|algbw\s+busbw|out-of-place", re.MULTILINE)
 _TORCH_BENCH = re.compile(rb"algo throughput: [\d.]+ bps|bandwidth of all_reduce (?:over|with)")
-_PICO = re.compile(rb"highest\s+\d|[^\n]*\bcollective_type\b[^\n]*,[^\n]*\bmedian\b")
+_PICO = re.compile(rb"\s*\{\d+ : [^\s{}]+ - \d+\}|highest\s+\d|[^\n]*\bcollective_type\b[^\n]*,[^\n]*\bmedian\b")
 _TAR = slice(257, 262)
 _LOG = re.compile(rb"NCCL (?:INFO|WARN|CALL|TRACE)|NCCL version|Watchdog caught collective|ProcessGroupNCCL")
 
@@ -62,7 +62,8 @@ def detect(source: Source) -> tuple[str, ...]:
     kind = kind_of(head, source.name) if head else None
     if kind is None:
         return ()
-    return (kind, "bench") if kind == "nccl-log" and _BENCH.search(head) else (kind,)
+    is_both = kind == "nccl-log" and (_BENCH.search(head) or _TORCH_BENCH.search(head))
+    return (kind, "bench") if is_both else (kind,)
 
 
 def kind_of(head: bytes, name: str = "", *, is_packed: bool = False) -> str | None:
@@ -70,10 +71,8 @@ def kind_of(head: bytes, name: str = "", *, is_packed: bool = False) -> str | No
 
     ``is_packed``: the file lies in a tar; archives in archives are not looked into.
     """
-    if head.startswith(NSYS):
-        return "nsys"
-    if head.startswith(PLUGIN):
-        return "nccl-profiler"
+    if head.startswith((NSYS, PLUGIN)):
+        return "nsys" if head.startswith(NSYS) else "nccl-profiler"
     if _PICKLE.match(head):
         return "flight-recorder"
     if head[:2] == b"\x1f\x8b" and not is_packed:  # .tgz, or compressed twice
@@ -84,6 +83,8 @@ def kind_of(head: bytes, name: str = "", *, is_packed: bool = False) -> str | No
     if head[_TAR] == b"ustar" and not is_packed:
         return _tar(head)
     text = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if _PICO.match(head):
+        return "perf-table"
     if text[:1] in (b"{", b"["):
         return _json(text)
     if _chakra(head) or (name.endswith(".et") and b"\x00" in head):
@@ -162,8 +163,7 @@ def _text(head: bytes, name: str) -> str | None:
     if _PROMETHEUS.search(head):
         return "prometheus"
     first = head.split(b"\n", 1)[0].lower()
-    is_table = first.count(b",") >= 3 and (b"latency" in first or b"message_size" in first or b"mean" in first)
-    if is_table or _PICO.match(head):
+    if first.count(b",") >= 3 and (b"latency" in first or b"message_size" in first or b"mean" in first):
         return "perf-table"
     if first.count(b",") >= 2 and b"bytes" in first and b"time" in first:
         return "bench"

@@ -21,6 +21,8 @@ _I32 = 2**31 - 1
 _I64 = 2**63 - 1
 MOST_TEXT = 4096
 MOST_EXAMPLES = 200
+MOST_MEMBERS = 1 << 20
+_EPOCH_S = 1e9  # seconds since 1970 passed this in 2001
 
 
 class Columns:
@@ -195,8 +197,40 @@ class Gathered:
         if release and release not in self.releases:
             self.releases.append(release)
 
+    def _whole(self, row: dict[str, Any]) -> dict[str, Any]:
+        """Return a communicator's row; a size that nothing gives is that of the ranks seen, and said to be assumed."""
+        ranks = row.pop("ranks")
+        seen = sorted(rank for rank in ranks if rank is not None)
+        if row["size"] is None:
+            row |= {"size": max(len(seen), 1), "members": seen or [-1], "ground": "assumed", "confidence": 0.2}
+            note = f"only the ranks seen are counted: {len(seen)}"
+            self.claim(
+                "size of a group",
+                f"at least {row['size']}",
+                row["comm_id"],
+                ground="assumed",
+                confidence=0.2,
+                note=note,
+            )
+        elif not row["members"]:
+            row["members"] = [-1] * min(row["size"], MOST_MEMBERS)
+        return row | {"ranks_seen": len(ranks) or None}
+
+    def zero(self, frame: pl.DataFrame) -> tuple[pl.DataFrame, int | None]:
+        """Return events whose earliest time is 0, and the wall clock of it in ns where the times were of the wall clock."""
+        import polars as pl
+
+        first = frame.select(pl.min_horizontal(pl.col("start_s").min(), pl.col("enqueue_s").min())).item()
+        if first is None:
+            return frame, None
+        moved = frame.with_columns(pl.col("start_s", "enqueue_s") - first)
+        return moved, round(first * 1e9) if first > _EPOCH_S else None
+
     def trace(self, **meta: Any) -> Trace:
-        """Return the Trace; ``meta`` completes or replaces what the reader's kind implies."""
+        """Return the Trace; ``meta`` completes or replaces what the reader's kind implies.
+
+        ``from_zero=True`` counts times from the earliest one.
+        """
         import polars as pl
 
         ledger = [
@@ -206,10 +240,7 @@ class Gathered:
             )
             for (file, outcome, reason), count in self.ledger.items()
         ]
-        comms = []
-        for row in self.comms.values():
-            ranks = row.pop("ranks")
-            comms.append(row | {"ranks_seen": len(ranks) or None})
+        comms = [self._whole(row) for row in self.comms.values()]
         frames = {"events": self.events.frame(), "edges": self.edges.frame()}
         tables = {
             "communicators": comms,
@@ -225,4 +256,6 @@ class Gathered:
             "source": self.source, "inputs": self.inputs, "losses": self.losses, "world": None,
             "nccl_versions": self.releases, "library": None, "origin_ns": None,
         }  # fmt: skip
+        if meta.pop("from_zero", False):
+            frames["events"], base["origin_ns"] = self.zero(frames["events"])
         return Trace.of(frames, base | meta)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import re
 import tarfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -43,7 +44,7 @@ class Member:
     @property
     def title(self) -> str:
         """The last part of the name, without what a compressor added."""
-        return self.name.replace("\\", "/").rsplit("/", 1)[-1].rsplit(":", 1)[-1].removesuffix(".gz")
+        return re.split(r"[/\\!:]", self.name)[-1].removesuffix(".gz")
 
 
 class _Careful(io.RawIOBase):

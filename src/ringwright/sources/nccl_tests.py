@@ -118,11 +118,16 @@ def _file(name: str) -> Iterator[Table]:
     if path.suffix == ".csv" and path.is_file():
         yield from _csv(path)
         return
-    for source in find([name]):
+    sources = find([name])
+    for source in sources:
         title, lines = Path(source.name).name, _lines(source)
         first = next((line for line in lines if line.strip()), "")
         lines = itertools.chain([first], lines)
-        yield from _json_lines(lines, title) if first.lstrip().startswith("{") else _text(lines, title)
+        try:
+            yield from list(_json_lines(lines, title) if first.lstrip().startswith("{") else _text(lines, title))
+        except InputError:
+            if len(sources) == 1:  # in a folder other files may lie beside the tables
+                raise
 
 
 def _lines(source: Source) -> Iterator[str]:

@@ -132,7 +132,7 @@ def _pico(state: _Read, member: Member, match: re.Match[str]) -> None:
         return
     folder = member.name.replace("\\", "/").rsplit("/", 2)[0]
     is_nccl = algorithm.startswith("nccl_")
-    table = f"{folder.rsplit('/', 1)[-1].rsplit(':', 1)[-1]} {algorithm}"
+    table = f"{re.split(r'[/!:]', folder)[-1]} {algorithm}"
     state.folders[len(state.lines)] = folder
     state.lines.append(_Line(
         op or "unknown", int(match[1]), statistics.median(steady) * 1e-9, table, iterations=len(steady), file=member.name,

@@ -12,7 +12,7 @@ _LAST = re.compile(r"(?:^|[._\-])(\d{1,6})$")
 
 def rank_in_name(name: str) -> int | None:
     """Return the rank that a file name gives: ``x.rank3.json``, ``prefix.3.et``, ``trace_3.json``, ``3.json``."""
-    title = name.replace("\\", "/").rsplit("/", 1)[-1]
+    title = re.split(r"[/\\!:]", name)[-1]  # a path, or a path within an archive
     named = _NAMED.search(title)
     if named:
         return int(named[1])

@@ -7,6 +7,7 @@ time gets seeded noise. Ranks: collectives that end together, to which one rank 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ LINK_FAULTS = {
     "slow-out": ("link {nic}>{switch} rate {share}%", "out"),
     "slow-in": ("link {switch}>{nic} rate {share}%", "in"),
     "lossy-card": ("link {nic} loss {lost}%", "both"),
-    "flapping-card": ("link {nic} flap 20us every 60us", "both"),
+    "flapping-card": ("link {nic} flap 200us every 500us", "both"),
 }
 RANK_FAULTS = ("late", "later-and-later", "late-at-times", "late-in-one-group", "pauses")
 SIZE_BYTES = 4 << 20
@@ -65,27 +66,24 @@ def _linked(mechanism: str, rng: np.random.Generator) -> tuple[Trace, Truth]:
     if mechanism:
         card = int(rng.choice(np.flatnonzero(top.kinds == NIC)))
         truth = Truth("link", mechanism, _behind(top, card))
-        top = apply(top, [_line(top, card, mechanism, rng)], seed=int(rng.integers(1 << 30)))
+        top = apply(top, [_line(top, card, mechanism, rng)], horizon_s=0.02, seed=int(rng.integers(1 << 30)))
     events = _probes(top, rng)
     return _trace(top, events), truth
 
 
 def _behind(top: Topology, card: int) -> tuple[int, ...]:
     """Return the ranks whose way to another host leads over a card."""
-    found = []
-    assert top.hosts is not None  # noqa: S101 - all fabrics here have hosts
-    for rank in range(top.n_ranks):
-        other = int(np.flatnonzero(top.hosts != top.hosts[rank])[0])
-        _, way = top.routes(np.array([rank]), np.array([other]))
-        if card in top.src[way] and top.hosts[rank] == _host(top, card):
-            found.append(rank)
-    return tuple(found)
+    return tuple(rank for rank in range(top.n_ranks) if _card(top, rank) == card)
 
 
-def _host(top: Topology, card: int) -> int:
-    name = top.label(card).partition("/")[0]
-    assert top.hosts is not None  # noqa: S101 - as above
-    return next(int(top.hosts[rank]) for rank in range(top.n_ranks) if top.label(rank).partition("/")[0] == name)
+def _card(top: Topology, rank: int) -> int:
+    """Return the card by which a rank reaches its like in another host, -1 for none."""
+    if top.hosts is None or not (top.kinds == NIC).any():
+        return -1
+    peers = np.flatnonzero(top.hosts != top.hosts[rank])
+    index = rank - int(np.flatnonzero(top.hosts == top.hosts[rank])[0])
+    _, way = top.routes(np.array([rank]), peers[[index]])
+    return next((int(node) for node in top.src[way] if top.kinds[node] == NIC), -1)
 
 
 def _line(top: Topology, card: int, mechanism: str, rng: np.random.Generator) -> str:
@@ -97,10 +95,13 @@ def _line(top: Topology, card: int, mechanism: str, rng: np.random.Generator) ->
 
 def _probes(top: Topology, rng: np.random.Generator) -> list[dict[str, Any]]:
     """Return sends of every pair, distance by distance."""
-    p, ranks = top.n_ranks, np.arange(top.n_ranks)
+    p = top.n_ranks
     collective = Collective("all-to-all", range(p), p * SIZE_BYTES)
+    cards = [_card(top, rank) for rank in range(p)]
+    place = [cards[:rank].count(cards[rank]) for rank in range(p)]  # among those that share a card
+    turns = [np.flatnonzero(np.array(place) == turn) for turn in range(max(place) + 1)]
     found, clock = [], 0.0
-    for by in range(1, p):
+    for by, ranks in product(range(1, p), turns):
         step = Step((explicit(Op.SEND, ranks, (ranks + by) % p, ranks * p + (ranks + by) % p),))
         program = Program("probe", collective, cut(collective), lambda step=step: [step], 1, Cost((), 0.0))  # type: ignore[misc]
         run = simulate(program, top, "events", fold_symmetry=False)
@@ -172,9 +173,5 @@ def _trace(top: Topology, events: list[dict[str, Any]]) -> Trace:
 
 
 def _card_of(top: Topology, rank: int) -> str | None:
-    if top.hosts is None or not (top.kinds == NIC).any():
-        return None
-    other = int(np.flatnonzero(top.hosts != top.hosts[rank])[0])
-    _, way = top.routes(np.array([rank]), np.array([other]))
-    cards = [int(node) for node in top.src[way] if top.kinds[node] == NIC]
-    return top.label(cards[0]).rpartition("/")[2] if cards else None
+    card = _card(top, rank)
+    return None if card < 0 else top.label(card).rpartition("/")[2]

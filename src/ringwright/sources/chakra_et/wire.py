@@ -54,9 +54,11 @@ def _prefix(stream: BinaryIO, offset: int) -> tuple[int, int] | None:
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
     """Return an unsigned number and the place behind it."""
+    piece = data[at : at + 10]
+    if piece and piece[0] < 0x80:  # most are of one byte
+        return piece[0], at + 1
     value = shift = 0
-    for place in range(at, min(at + 10, len(data))):
-        byte = data[place]
+    for place, byte in enumerate(piece, at):
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
             return value & 0xFFFFFFFFFFFFFFFF, place + 1
@@ -67,23 +69,24 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
 def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
     """Yield (field number, wire type, value); numbers for varints, bytes for all else."""
     at = count = 0
-    while at < len(data):
+    end = len(data)
+    while at < end:
         count += 1
         if count > MOST_FIELDS:
             raise WireError(f"more than {MOST_FIELDS} fields in one message")
-        tag, at = varint(data, at)
+        tag, at = (data[at], at + 1) if data[at] < 0x80 else varint(data, at)
         number, kind = tag >> 3, tag & 7
         if kind == VARINT:
             value, at = varint(data, at)
             yield number, kind, value
             continue
         if kind == LENGTH:
-            size, at = varint(data, at)
+            size, at = (data[at], at + 1) if at < end and data[at] < 0x80 else varint(data, at)
         elif kind in (FIXED64, FIXED32):
             size = 8 if kind == FIXED64 else 4
         else:
             raise WireError(f"wire type {kind} of field {number}")
-        if number == 0 or at + size > len(data):
+        if number == 0 or at + size > end:
             raise WireError(f"field {number} of {size} bytes goes beyond its message")
         yield number, kind, data[at : at + size]
         at += size

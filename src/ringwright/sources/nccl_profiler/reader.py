@@ -11,11 +11,8 @@ from ringwright.sources.nccl_profiler.file import NotOurFileError, Recorded, rea
 from ringwright.sources.nccl_profiler.groups import Group, device_of, groups_of, place_ranks
 
 if TYPE_CHECKING:
-<<<<<<< HEAD
-=======
     import polars as pl
 
->>>>>>> plugin
     from ringwright.sources.inputs import Source
     from ringwright.trace import Trace
 
@@ -37,11 +34,8 @@ def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None]
             where=sources[0].name if sources else "",
             remedy="ringwright plugin env",
         )
-<<<<<<< HEAD
-=======
     import polars as pl
 
->>>>>>> plugin
     from ringwright.sources.nccl_profiler.events import events_of
     from ringwright.trace import Trace, conform, rows
 
@@ -59,19 +53,11 @@ def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None]
         losses += [f"{recorded.name}: {text}" for text in dropped]
         claims += [_claim("records dropped", text, recorded.name) for text in dropped]
         ledger += _ledger(recorded)
-<<<<<<< HEAD
-    import polars as pl
-
-    events = pl.concat([conform("events", part) for part in made.events if len(part)] or [rows("events", [])])
-    tables = {
-        "events": events.sort("rank", pl.coalesce("enqueue_s", "start_s"), maintain_order=True, nulls_last=True),
-=======
     # Sorted while they are narrow: collectives first, then status and proxies, each by rank and time.
     parts = [conform("events", part.sort("rank", *_times(part), nulls_last=True)) for part in made.events if len(part)]
     events = pl.concat(parts) if parts else rows("events", [])
     tables = {
         "events": events,
->>>>>>> plugin
         "communicators": rows("communicators", [_communicator(number, group) for number, group in enumerate(groups)]),
         "topology": rows("topology", _devices(files, groups)),
         "claims": rows("claims", claims),
@@ -80,13 +66,10 @@ def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None]
     return Trace.of(tables, _meta(sources, files, groups, losses, origin_ns))
 
 
-<<<<<<< HEAD
-=======
 def _times(part: pl.DataFrame) -> list[str]:
     return [name for name in ("enqueue_s", "start_s", "op") if name in part.columns]
 
 
->>>>>>> plugin
 def _read(
     sources: list[Source], progress: Callable[[int], None] | None
 ) -> tuple[list[Recorded], list[str], list[dict[str, Any]]]:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.sources.gathered import Gathered, whole_number
+from ringwright.sources.kernel_names import KernelKind, classify
 from ringwright.sources.nsys.database import Database, opened
-from ringwright.sources.nsys.kernels import KernelKind, classify
 from ringwright.sources.nsys.ranges import Range, ranges
 from ringwright.sources.ranks import rank_in_name, world_of
 
@@ -293,6 +293,5 @@ def _matched(found: Gathered, file: _File, kernels: list[_Kernel], calls: list[R
             reason = (
                 f"{op}: {len(said)} calls and {len(mine)} kernels, so no size is given (grouped calls, or CUDA graphs)"
             )
-            found.note(file.name, "other", reason, len(mine))
             found.claim(f"sizes of {op}", "not matched", file.name, ground="inferred", confidence=0.0, note=reason)
     return matched

@@ -92,7 +92,7 @@ def _read(found: Gathered, member: Member) -> _File:
         if not _take(file, name, node_of(raw), around):
             found.note(member.name, "refused", "record_param_comms with arguments of no known order")
     found.inputs.append(member.name)
-    found.note(member.name, "understood", "nodes", len(document.nodes) - broken)
+    found.note(member.name, "understood", "nodes", len(document.nodes) - broken - file.waits)
     found.note(member.name, "refused", "a node without id and name", broken)
     found.note(member.name, "other", "wait and init, no collectives", file.waits)
     found.claim("PyTorch ET schema", document.schema or "not named", member.name)
