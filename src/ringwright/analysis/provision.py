@@ -25,7 +25,9 @@ def provision(
         "largest_burst_bytes": round(max((row["bytes"] for row in bursts), default=0)) or None,
         "share_per_op": [{"op": row["op"], "share": (row["bytes"] or 0) / total} for row in operations if total],
         "steps": steps,
-        "note": _note(operations, busiest, bursts, steps) if is_log else _short_note(operations, busiest, bursts, steps),
+        "note": _note(operations, busiest, bursts, steps)
+        if is_log
+        else _short_note(operations, busiest, bursts, steps),
     }
 
 

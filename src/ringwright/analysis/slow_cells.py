@@ -20,7 +20,7 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True)
 class Slow:
-    """One culprit: ``kind`` sender, receiver, rank, nic, host or path; how many of its ``known`` cells are slow."""
+    """One culprit: ``kind`` sender, receiver, rank, nic, host (either also -sender or -receiver) or path; how many of its ``known`` cells are slow."""
 
     kind: str
     name: str
@@ -38,6 +38,10 @@ class Slow:
             "rank": "is slow to and from everybody",
             "nic": "is slow for all of its ranks",
             "host": "is slow for all of its ranks",
+            "nic-sender": "is slow for all of its ranks, when they send",
+            "nic-receiver": "is slow for all of its ranks, when they receive",
+            "host-sender": "is slow for all of its ranks, when they send",
+            "host-receiver": "is slow for all of its ranks, when they receive",
             "path": "is slow while its ends are not: the path between them",
         }
         return f"{self.name} {means[self.kind]}"

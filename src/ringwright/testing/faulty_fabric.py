@@ -28,7 +28,7 @@ LINK_FAULTS = {
     "slow-out": ("link {nic}>{switch} rate {share}%", "out"),
     "slow-in": ("link {switch}>{nic} rate {share}%", "in"),
     "lossy-card": ("link {nic} loss {lost}%", "both"),
-    "flapping-card": ("link {nic} flap 200us every 500us", "both"),
+    "flapping-card": ("link {nic} flap 20us every 60us", "both"),
 }
 RANK_FAULTS = ("late", "later-and-later", "late-at-times", "late-in-one-group", "pauses")
 SIZE_BYTES = 4 << 20
@@ -66,7 +66,7 @@ def _linked(mechanism: str, rng: np.random.Generator) -> tuple[Trace, Truth]:
     if mechanism:
         card = int(rng.choice(np.flatnonzero(top.kinds == NIC)))
         truth = Truth("link", mechanism, _behind(top, card))
-        top = apply(top, [_line(top, card, mechanism, rng)], horizon_s=0.02, seed=int(rng.integers(1 << 30)))
+        top = apply(top, [_line(top, card, mechanism, rng)], horizon_s=0.003, seed=int(rng.integers(1 << 30)))
     events = _probes(top, rng)
     return _trace(top, events), truth
 
@@ -167,8 +167,18 @@ def _trace(top: Topology, events: list[dict[str, Any]]) -> Trace:
          "nic": _card_of(top, rank)}
         for rank in range(top.n_ranks)
     ]  # fmt: skip
-    comm = {"communicator": 0, "comm_id": "world", "size": top.n_ranks, "members": [*range(top.n_ranks)], "ground": "read"}
-    frames = {"events": rows("events", events), "communicators": rows("communicators", [comm]), "topology": rows("topology", devices)}
+    comm = {
+        "communicator": 0,
+        "comm_id": "world",
+        "size": top.n_ranks,
+        "members": [*range(top.n_ranks)],
+        "ground": "read",
+    }
+    frames = {
+        "events": rows("events", events),
+        "communicators": rows("communicators", [comm]),
+        "topology": rows("topology", devices),
+    }
     return Trace.of(frames, {"source": "simulator", "world": top.n_ranks, "inputs": [top.name]})
 
 

@@ -11,7 +11,15 @@ from typing import Any
 
 from ringwright.sources.inputs import Source
 from ringwright.sources.kineto.pieces import Reading
-from ringwright.sources.kineto.records import BAD_JSON, CommArgs, Event, decode_call, decode_comm, decode_kernel, decode_label
+from ringwright.sources.kineto.records import (
+    BAD_JSON,
+    CommArgs,
+    Event,
+    decode_call,
+    decode_comm,
+    decode_kernel,
+    decode_label,
+)
 from ringwright.sources.kineto.stream import batches
 
 KERNEL, COPY, CALL, HOST, NOTE = range(5)

@@ -96,7 +96,9 @@ def _sizes(found: Call, inputs: list[Any], kinds: list[Any], outputs: list[Any])
     found.count = sum(count for count, _ in inside) if inside else None
     found.width = inside[0][1] if inside else outside[0][1] if outside else None
     if kinds and isinstance(kinds[0], str):
-        found.datatype = datatype(kinds[0].replace("GenericList[", "").split(",")[0].removeprefix("Tensor(").rstrip(")]"))
+        found.datatype = datatype(
+            kinds[0].replace("GenericList[", "").split(",")[0].removeprefix("Tensor(").rstrip(")]")
+        )
 
 
 def tensors(value: Any, depth: int = 0) -> list[tuple[int, int]]:
