@@ -1,0 +1,149 @@
+"""A piece of ``traceEvents`` to events: as it stands, else repaired, else one by one; what fails is counted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringwright.sources.kineto.records import BAD_JSON, Event, decode_event, decode_events, decode_raws
+
+CUTS_TRIED = 4
+EVENT_START = re.compile(rb',\s*(?=\{\s*"(?:ph|cat|name|pid|tid|ts|dur|id|args)"\s*:)')
+_CUT = re.compile(rb"\}\s*,\s*(?=\{)")
+_BEHIND = re.compile(r"trailing characters \(byte (\d+)\)")
+_NOT_A_NUMBER = re.compile(rb"([:\[,]\s*)-?(?:nan|inf|infinity)\b(?:\([a-z]*\))?", re.IGNORECASE)
+_BAD_ESCAPE = re.compile(rb'\\\\|\\(?!["\\/bfnrtu])')
+
+
+@dataclass
+class Reading:
+    """What a file holds beside its events, and how the reading of them went."""
+
+    name: str
+    header: dict[str, Any] = field(default_factory=dict)
+    events: int = 0  # elements of the array met so far, the refused ones included
+    repaired: int = 0
+    refused: int = 0
+    example: str = ""
+    example_at: int | None = None
+    losses: list[str] = field(default_factory=list)
+    found_array: bool = False
+
+
+def cuts(data: bytes, at: int) -> list[int]:
+    """Return where events end that seem to be followed by another: the last such places, the latest first."""
+    size = 1 << 16
+    while True:
+        low = max(at, len(data) - size)
+        places = [found.start() + 1 for found in _CUT.finditer(data, low)]
+        if places or low == at:
+            return places[: -CUTS_TRIED - 1 : -1]
+        size *= 8
+
+
+def whole(data: bytes, at: int, places: list[int]) -> tuple[list[Event], int, int | None] | None:
+    """Return the events up to the first place that proves to be a cut, the place, and where the array closed, if it did."""
+    for place in places:
+        events, end = attempt(data[at:place])
+        if events is not None:
+            return events, place, end
+    return None
+
+
+def decode(piece: bytes, reading: Reading, *, is_last: bool = False) -> tuple[list[Event], int | None, bytes]:
+    """Return the events of a piece; when the array closes within it, how many bytes of the text returned it took."""
+    events, end = attempt(piece)
+    text = piece
+    if events is None:
+        text = repair(piece)
+        if text != piece:
+            events, end = attempt(text)
+            reading.repaired += events is not None
+    if events is None:
+        return *_one_by_one(piece, reading, is_last=is_last), piece
+    reading.events += len(events)
+    return events, end, text
+
+
+def attempt(piece: bytes) -> tuple[list[Event] | None, int | None]:
+    """Decode a piece as it stands: its events, and how many bytes belong to an array that closes within it."""
+    try:
+        return decode_events(b"[" + piece + b"]"), None
+    except BAD_JSON as error:
+        behind = _BEHIND.search(str(error))
+    if behind is None:
+        return None, None
+    end = int(behind[1]) - 1  # without the bracket that was put before
+    while end > 0 and piece[end - 1 : end] != b"]":
+        end -= 1
+    try:
+        return decode_events(b"[" + piece[:end]), end
+    except BAD_JSON:
+        return None, None
+
+
+def repair(piece: bytes) -> bytes:
+    """Return the piece with the damage mended that profilers are known to do."""
+    mended = _NOT_A_NUMBER.sub(rb"\1null", piece)
+    mended = _BAD_ESCAPE.sub(lambda found: found[0] if len(found[0]) == 2 else rb"\\", mended)
+    try:
+        mended.decode()
+    except UnicodeDecodeError:
+        mended = mended.decode("utf-8", "replace").encode()
+    return mended
+
+
+def _one_by_one(piece: bytes, reading: Reading, *, is_last: bool) -> tuple[list[Event], int | None]:
+    """Decode what can be decoded; joins up to four neighbours, should an event hold what looks like two."""
+    bounds = [found.start() for found in EVENT_START.finditer(piece)]
+    starts, ends = [0, *(bound + 1 for bound in bounds)], [*bounds, len(piece)]
+    events: list[Event] = []
+    at = 0
+    while at < len(starts):
+        for width in range(1, 5):
+            last = min(at + width, len(starts)) - 1
+            found, end = _piece(piece[starts[at] : ends[last]], reading)
+            if found is not None or last == len(starts) - 1:
+                break
+        if found is None:
+            if not (is_last and at == len(starts) - 1):  # a last event without its end is a cut, not a bad event
+                _refuse(reading, piece[starts[at] : ends[at]])
+            at += 1
+            continue
+        events += found
+        reading.events += len(found)
+        if end is not None:
+            return events, starts[at] + end
+        at = last + 1
+    return events, None
+
+
+def _piece(text: bytes, reading: Reading) -> tuple[list[Event] | None, int | None]:
+    found, end = attempt(text)
+    if found is not None:
+        return found, end
+    try:
+        elements = decode_raws(b"[" + text + b"]")
+    except BAD_JSON:
+        mended = repair(text)
+        if mended == text:
+            return None, None
+        found, _ = attempt(mended)
+        reading.repaired += found is not None
+        return found, None
+    events = []
+    for element in elements:
+        try:
+            events.append(decode_event(element))
+        except BAD_JSON:
+            _refuse(reading, bytes(element))
+    return events, None
+
+
+def _refuse(reading: Reading, text: bytes) -> None:
+    reading.example = reading.example or text.strip()[:200].decode("utf-8", "replace")
+    if reading.example_at is None:
+        reading.example_at = reading.events
+    reading.events += 1
+    reading.refused += 1
