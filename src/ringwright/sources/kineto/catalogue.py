@@ -22,7 +22,12 @@ VARIABLE = "RINGWRIGHT_KERNELS"
 UNKNOWN = "unknown-communication"
 COMPUTE = "compute"
 LONGEST_NAME = 1024
-_PLACEHOLDERS = ("all-gather", "broadcast", "send-recv", "all-to-all")  # their names carry Sum_int8_t, which means nothing
+_PLACEHOLDERS = (
+    "all-gather",
+    "broadcast",
+    "send-recv",
+    "all-to-all",
+)  # their names carry Sum_int8_t, which means nothing
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Kernel:
 
     @property
     def communicates(self) -> bool:
+        """Whether the name is that of a known communication kernel."""
         return self.library not in (COMPUTE, UNKNOWN)
 
 
@@ -153,7 +159,9 @@ def _rules(document: dict[str, Any], where: str) -> list[_Rule]:
         op = entry.get("op")
         known = operation(op) if isinstance(op, str) else None
         if op is not None and known is None:
-            raise InputError(f"'{op}' is no operation", where=place, remedy="use all-reduce, all-to-all, ... or leave it out")
+            raise InputError(
+                f"'{op}' is no operation", where=place, remedy="use all-reduce, all-to-all, ... or leave it out"
+            )
         library = _text(entry, "class", place)
         rules.append(_Rule(library or "custom", _pattern(entry["pattern"], place), known, bool(entry.get("full"))))
     return rules

@@ -6,7 +6,15 @@ import re
 
 from ringwright.collective import DTYPE_BYTES
 
-NO_OPERATION = ("wait", "init", "end_coalescing", "start_coalescing", "end_time_estimate", "start_time_estimate", "coalesced")
+NO_OPERATION = (
+    "wait",
+    "init",
+    "end_coalescing",
+    "start_coalescing",
+    "end_time_estimate",
+    "start_time_estimate",
+    "coalesced",
+)
 _TYPES = {
     "float": "float32", "f32": "float32", "float32": "float32", "single": "float32",
     "half": "float16", "f16": "float16", "float16": "float16", "fp16": "float16",

@@ -1,0 +1,283 @@
+"""Kernels, records and labels of one file to operations: one for each thing asked of the network on this rank."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from ringwright.sources.kineto.catalogue import UNKNOWN, Catalogue, Kernel
+from ringwright.sources.kineto.facts import Facts, facts
+from ringwright.sources.kineto.gather import RankFile, Table
+from ringwright.sources.kineto.names import operation
+
+if TYPE_CHECKING:
+    import numpy as np
+
+# operations that a library may well carry out by sends and receives
+_BY_SENDS = ("all-to-all", "gather", "scatter", "send", "recv", "send-recv")
+_HOST_RUN = ("gloo:", "mpi:", "ucc:")  # labels that last as long as the operation, which runs on the host
+_NEST = 24
+
+
+@dataclass
+class Operation:
+    """One operation: ``kernels`` and ``record`` are numbers in the tables of the file; times in microseconds."""
+
+    op: str
+    library: str
+    facts: Facts
+    kernel: Kernel | None = None
+    kernels: list[int] = field(default_factory=list)
+    line: int = 0
+    enqueue: float | None = None
+    start: float | None = None
+    duration: float | None = None
+    thread: int | None = None
+    ground: str = "read"
+
+
+@dataclass
+class Linked:
+    """All of one file joined: ``call`` is per kernel the number of its launch, -1 without; ``classes`` per kernel name."""
+
+    operations: list[Operation]
+    classes: list[Kernel]
+    communicates: np.ndarray
+    call: np.ndarray
+    nameless_records: int = 0
+    kernels_without_facts: list[int] = field(default_factory=list)
+    contradictions: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
+
+
+class _Spans:
+    """Intervals of a table by thread, for the question which of them hold a moment."""
+
+    def __init__(self, table: Table) -> None:
+        by_thread: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
+        for number, (start, dur, thread) in enumerate(zip(table.ts, table.dur, table.thread, strict=True)):
+            by_thread[thread].append((start, -dur, number))
+        self._rows = {thread: sorted(rows) for thread, rows in by_thread.items()}
+        self._starts = {thread: [row[0] for row in rows] for thread, rows in self._rows.items()}
+
+    def around(self, thread: int, moment: float, slack: float = 0.0) -> list[int]:
+        """Return the spans of a thread that hold a moment, the innermost first."""
+        rows = self._rows.get(thread, [])
+        last = bisect_right(self._starts.get(thread, []), moment)
+        near = rows[max(0, last - _NEST) : last]
+        return [number for start, minus, number in reversed(near) if start - minus + slack >= moment]
+
+    def within(self, thread: int, start: float, end: float) -> list[int]:
+        """Return the spans of a thread that begin in an interval, in order."""
+        starts = self._starts.get(thread, [])
+        first, last = bisect_right(starts, start - 1e-9), bisect_right(starts, end)
+        return [row[2] for row in self._rows.get(thread, [])[first : min(last, first + _NEST)]]
+
+
+def link(found: RankFile, catalogue: Catalogue, *, is_amd: bool = False) -> Linked:
+    """Join a file's kernels with the calls that launched them and the records that describe them."""
+    import numpy as np
+
+    classes = [catalogue.classify(name) for name in found.names]
+    kernels = found.kernels
+    names = np.frombuffer(kernels.name, np.int32)
+    copies = np.frombuffer(kernels.is_copy, np.int8).astype(bool)
+    communicates = np.array([kind.communicates for kind in classes], bool)[names] & ~copies if len(kernels) else copies
+    for number, args in found.meta.items():
+        if not copies[number] and classes[names[number]].library == UNKNOWN and operation(args.collective):
+            communicates[number] = True
+    linked = Linked([], classes, communicates, _calls(found))
+    _Joiner(found, linked, "rccl" if is_amd else None).join()
+    return linked
+
+
+def _calls(found: RankFile) -> np.ndarray:
+    """Return per kernel the number of the call that launched it, by correlation; -1 without one."""
+    import numpy as np
+
+    ids = np.frombuffer(found.calls.correlation, np.int64)
+    wanted = np.frombuffer(found.kernels.correlation, np.int64)
+    if not len(ids) or not len(wanted):
+        return np.full(len(wanted), -1, np.int64)
+    order = np.argsort(ids, kind="stable")
+    place = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
+    hit = order[place]
+    return np.where((ids[hit] == wanted) & (wanted >= 0), hit, -1)
+
+
+class _Joiner:
+    """The joining of one file."""
+
+    def __init__(self, found: RankFile, linked: Linked, library: str | None) -> None:
+        self.found, self.linked, self.library = found, linked, library
+        self.records, self.labels = _Spans(found.records), _Spans(found.labels)
+        self.facts: dict[int, Facts] = {}
+        self.by_external: dict[int, int] = {}
+        self.is_numbered_apart = False  # whether ids of kernels are those of host operations, as in newer releases
+        self._parents = [self._parent(number) for number in range(len(found.records))]
+
+    def join(self) -> None:
+        """Fill the operations: those with kernels first, then what was asked for but not seen on the device."""
+        owned = self._own()
+        taken: set[int] = set()
+        for record, numbers in owned.items():
+            if record is None:
+                for number in numbers:
+                    self._of_kernels([number], None)
+            else:
+                self._of_kernels(numbers, record)
+                taken.add(record)
+        seen = {key for op in self.linked.operations if (key := _key(op)) is not None}
+        for record in range(len(self.found.records)):
+            if self._parents[record] is None and record not in taken:
+                self._of_record(record, seen)
+        self.linked.operations.sort(key=lambda op: (op.enqueue if op.enqueue is not None else op.start or 0.0, op.line))
+
+    def _own(self) -> dict[int | None, list[int]]:
+        """Return the kernels of each record; None holds those without."""
+        import numpy as np
+
+        kernels, calls = self.found.kernels, self.found.calls
+        mine = np.flatnonzero(self.linked.communicates).tolist()
+        self.is_numbered_apart = any(kernels.external[n] not in (-1, kernels.correlation[n]) for n in mine)
+        for number, args in enumerate(self.found.record_args):
+            if type(args.external) is int:
+                self.by_external[args.external] = number
+        owned: dict[int | None, list[int]] = defaultdict(list)
+        for number in mine:
+            call = int(self.linked.call[number])
+            record = None
+            if call >= 0 and "GraphLaunch" not in self.found.names[calls.name[call]]:
+                around = self.records.around(calls.thread[call], calls.ts[call])
+                record = around[0] if around else None
+            if record is None and self.is_numbered_apart and call < 0:
+                record = self.by_external.get(kernels.external[number])
+            owned[None if record is None else self._root(record)].append(number)
+        return owned
+
+    def _parent(self, number: int) -> int | None:
+        """Return the record around this one that speaks of the same operation: some releases write two."""
+        table = self.found.records
+        for other in self.records.around(table.thread[number], table.ts[number])[:4]:
+            is_around = table.ts[other] + table.dur[other] >= table.ts[number] + table.dur[number]
+            if (
+                other == number
+                or not is_around
+                or (table.ts[other], -table.dur[other])
+                == (
+                    table.ts[number],
+                    -table.dur[number],
+                )
+            ):
+                continue
+            outer, inner = self._facts(other), self._facts(number)
+            return other if outer.said is None or inner.said is None or outer.op == inner.op else None
+        return None
+
+    def _root(self, number: int) -> int:
+        for _ in range(_NEST):
+            parent = self._parents[number]
+            if parent is None:
+                break
+            number = parent
+        return number
+
+    def _facts(self, record: int) -> Facts:
+        if record not in self.facts:
+            self.facts[record] = facts([self.found.record_args[record]])
+        return self.facts[record]
+
+    def _children(self, record: int) -> list[int]:
+        table = self.found.records
+        inside = self.records.within(table.thread[record], table.ts[record], table.ts[record] + table.dur[record])
+        return [number for number in inside if number != record and self._root(number) == record]
+
+    def _label(self, record: int) -> tuple[str | None, int | None]:
+        """Return the operation that the labels in or around a record name, and the label."""
+        table, labels = self.found.records, self.found.labels
+        thread, start = table.thread[record], table.ts[record]
+        for number in self.labels.within(thread, start, start + table.dur[record]):
+            op = operation(self.found.names[labels.name[number]])
+            if op is not None:
+                return op, number
+        for number in self.labels.around(thread, start):
+            op = operation(self.found.names[labels.name[number]])
+            if op is not None:
+                return op, number
+        return None, None
+
+    def _of_kernels(self, numbers: list[int], record: int | None) -> None:
+        found, kernels = self.found, self.found.kernels
+        first = min(numbers, key=lambda number: kernels.ts[number])
+        kind = self.linked.classes[kernels.name[first]]
+        said = [found.meta.get(number) for number in numbers]
+        if record is not None:
+            said += [found.record_args[n] for n in [record, *self._children(record)]]
+        about = facts(said)
+        op, ground = about.op, "read"
+        if op is None and record is not None:
+            op, ground = self._label(record)[0], "inferred"
+        if (
+            op is not None
+            and kind.op is not None
+            and op != kind.op
+            and not (kind.op == "send-recv" and op in _BY_SENDS)
+        ):
+            self.linked.contradictions[op, kind.op] += len(numbers)
+        if op is None:
+            op, ground = kind.op or "unknown", "read" if kind.op else "assumed"
+        if about.is_empty:
+            self.linked.kernels_without_facts.append(first)
+        call = int(self.linked.call[first])
+        end = max(kernels.ts[number] + kernels.dur[number] for number in numbers)
+        library = self.library if self.library and kind.library == "nccl" else kind.library
+        self.linked.operations.append(
+            Operation(
+                op,
+                "custom" if library == UNKNOWN else library,
+                about,
+                kind,
+                numbers,
+                kernels.line[first],
+                found.calls.ts[call] if call >= 0 else None,
+                kernels.ts[first],
+                kernels.dur[first] if len(numbers) == 1 else end - kernels.ts[first],
+                found.calls.thread[call] if call >= 0 else None,
+                ground,
+            )
+        )
+
+    def _of_record(self, record: int, seen: set[tuple[object, ...]]) -> None:
+        """An operation that was asked for, and whose kernel the trace does not hold."""
+        found, table = self.found, self.found.records
+        about = facts([found.record_args[n] for n in [record, *self._children(record)]])
+        op, label, ground = about.op, None, "read"
+        if about.said is None:
+            (op, label), ground = self._label(record), "inferred"
+        elif op is not None:
+            label = self._label(record)[1]
+        if op is None:
+            self.linked.nameless_records += 1
+            return
+        name = found.names[found.labels.name[label]] if label is not None else ""
+        made = Operation(
+            op, name.split(":", 1)[0] if name.startswith(_HOST_RUN) else "", about, line=table.line[record]
+        )
+        made.enqueue, made.thread, made.ground = table.ts[record], table.thread[record], ground
+        key = _key(made)
+        if key is not None and key in seen:
+            return  # the second record of an operation that is here already
+        if key is not None:
+            seen.add(key)
+        if label is not None and made.library:
+            made.start, made.duration, made.ground = found.labels.ts[label], found.labels.dur[label], "inferred"
+        self.linked.operations.append(made)
+
+
+def _key(op: Operation) -> tuple[object, ...] | None:
+    """Return what two records of one operation have in common, None when the trace numbers no operations."""
+    about = op.facts
+    if about.sequence is None or about.group_name is None or op.op in ("send", "recv", "send-recv"):
+        return None
+    return about.group_name, op.op, about.sequence, about.in_count

@@ -1,0 +1,237 @@
+"""From trace files of one job to a Trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import InputError, RingwrightError
+from ringwright.sources.inputs import Source
+from ringwright.sources.kineto import catalogue as kernels_catalogue
+from ringwright.sources.kineto.findings import Findings
+from ringwright.sources.kineto.frames import Calendar, device_rows, first_moment, host_rows, operations
+from ringwright.sources.kineto.gather import RankFile, gather
+from ringwright.sources.kineto.groups import Groups
+from ringwright.sources.kineto.operations import link
+from ringwright.sources.kineto.ranks import Place, place, settle
+from ringwright.sources.kineto.sequences import Numbered, number
+from ringwright.sources.kineto.tables import communicators, devices
+from ringwright.sources.temporary import TemporaryFolder
+from ringwright.trace import Trace, rows
+
+if TYPE_CHECKING:
+    import polars as pl
+
+KIND = "kineto"
+ROWS_IN_MEMORY = 2_000_000
+_EPOCH_US = 100_000_000_000_000  # times beyond are counted from 1970, those below from the start of something
+
+
+@dataclass
+class Part:
+    """One file, read: its rows with times from ``wall_ns``, which is None where the file does not tell."""
+
+    name: str
+    place: Place
+    wall_ns: int | None
+    operations: pl.DataFrame
+    rest: pl.LazyFrame
+    header: dict[str, Any]
+
+
+def read_kineto(
+    sources: list[Source],
+    *,
+    progress: Callable[[int], None] | None = None,
+    kernels: str | Path | None = None,
+) -> Trace:
+    """Return the Trace of PyTorch profiler traces, one file per rank as a rule, all of one job.
+
+    ``progress`` is called with the bytes of each block. ``kernels`` names a file with further rules for communication
+    kernels, as the environment variable RINGWRIGHT_KERNELS does. Memory is bounded: beyond two million rows those that
+    are no operations wait in a temporary folder. Raises InputError when no file holds a single usable event.
+    """
+    catalogue = kernels_catalogue.load(kernels)
+    findings, groups, store = Findings(), Groups(), _Store()
+    parts: list[Part] = []
+    for source in sources:
+        try:
+            found = gather(source, progress)
+        except (OSError, RingwrightError) as error:
+            findings.unreadable(source.name, str(error).split("\n", 1)[0])
+            continue
+        findings.file(found)
+        if found.used:
+            parts.append(_part(found, len(parts), catalogue, groups, findings, store))
+    if not parts:
+        raise InputError(
+            "no usable event in any trace: " + ("; ".join(findings.losses[:3]) or "they hold none"),
+            where=", ".join(source.name for source in sources[:3]),
+            remedy="export with torch.profiler's export_chrome_trace, then ringwright summary FILE",
+        )
+    return _trace(sources, parts, groups, findings, store)
+
+
+class _Store:
+    """Keeps the many rows of a file in memory, or in a folder once there are too many."""
+
+    def __init__(self) -> None:
+        self.folder: TemporaryFolder | None = None
+        self._held = 0
+
+    def keep(self, frame: pl.DataFrame, number: int) -> pl.LazyFrame:
+        """Return the frame for later, from memory or from disk."""
+        import polars as pl
+
+        self._held += frame.height
+        if self._held <= ROWS_IN_MEMORY:
+            return frame.lazy()
+        self.folder = self.folder or TemporaryFolder()
+        path = self.folder.path / f"part-{number:05}.parquet"
+        frame.write_parquet(path)
+        self._held -= frame.height
+        return pl.scan_parquet(path)
+
+
+def _part(
+    found: RankFile,
+    index: int,
+    catalogue: kernels_catalogue.Catalogue,
+    groups: Groups,
+    findings: Findings,
+    store: _Store,
+) -> Part:
+    import polars as pl
+
+    where = place(found, index)
+    linked = link(found, catalogue, is_amd=_is_amd(found))
+    info = found.reading.header.get("distributedInfo")
+    config = info.get("pg_config") if isinstance(info, dict) else None
+    mine = groups.of_file(config, (op.facts for op in linked.operations))
+    for group in mine.named:
+        group.files.add(index)
+    calendar, zero = Calendar(found), first_moment(found)
+    asked, _ = operations(found, linked, mine, calendar, zero, index)
+    rest = pl.concat([device_rows(found, linked, calendar, zero), host_rows(found, calendar, zero)], how="diagonal")
+    findings.links(found, linked)
+    return Part(found.reading.name, where, _wall_ns(found, zero), asked, store.keep(rest, index), found.reading.header)
+
+
+def _is_amd(found: RankFile) -> bool:
+    """Whether the device is AMD's: its library uses NCCL's names."""
+    listed = found.reading.header.get("deviceProperties")
+    names = [
+        str(entry.get("name")) for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)
+    ]
+    calls = {found.names[name] for name in found.calls.name[:1000]}
+    return any("AMD" in name or "Instinct" in name for name in names[:8]) or any(n.startswith("hip") for n in calls)
+
+
+def _wall_ns(found: RankFile, zero: int) -> int | None:
+    base = found.reading.header.get("baseTimeNanoseconds")
+    if type(base) is int and 0 < base < 1 << 62 and abs(zero) < _EPOCH_US:
+        return base + zero * 1000
+    return zero * 1000 if _EPOCH_US < zero < 1 << 53 else None
+
+
+def _trace(sources: list[Source], parts: list[Part], groups: Groups, findings: Findings, store: _Store) -> Trace:
+    import polars as pl
+
+    places = [part.place for part in parts]
+    for note in settle(places):
+        findings.claim("rank", "contradiction", "distributedInfo", "inferred", 0.5, note)
+    findings.ranks(parts)
+    walls = [part.wall_ns for part in parts if part.wall_ns is not None]
+    origin = min(walls, default=None)
+    findings.clocks(len(walls), len(parts))
+    world = max((where.world for where in places if where.world), default=None)
+    table = communicators(groups, places, world)
+    numbered = number([part.operations for part in parts])
+    findings.groups(groups, numbered)
+    finished = [_finish(part, i, numbered, table, origin).lazy() for i, part in enumerate(parts)]
+    others = [_constants(part, part.rest, origin) for part in parts]
+    frames = {
+        "communicators": table,
+        "topology": rows("topology", devices(places)),
+        "claims": rows("claims", findings.claims),
+        "ledger": rows("ledger", findings.ledger),
+    }
+    lost = Trace.of(frames, _meta(sources, parts, findings, world, origin))
+    events = pl.concat([_conformed(frame) for frame in (*finished, *others)])
+    return Trace({**lost.tables, "events": events}, lost.meta, held=store.folder)
+
+
+def _conformed(frame: pl.LazyFrame) -> pl.LazyFrame:
+    """As ``trace.conform``, for a frame that is not in memory."""
+    import polars as pl
+
+    from ringwright.trace import schema
+
+    present = set(frame.collect_schema().names())
+    return frame.select(
+        (pl.col(name) if name in present else pl.lit(None)).cast(kind).alias(name)
+        for name, kind in schema("events").items()
+    )
+
+
+def _finish(part: Part, file: int, numbered: Numbered, table: pl.DataFrame, origin: int | None) -> pl.DataFrame:
+    import polars as pl
+
+    counted = pl.Series(numbered.counted[file], dtype=pl.Boolean)
+    sizes = dict(table.select("communicator", "size").rows())
+    ranks = dict(table.select("communicator", "members").rows())
+    frame = part.operations.with_columns(
+        pl.Series("sequence", numbered.sequences[file], dtype=pl.Int64),
+        pl.when(counted & (pl.col("ground") == "read"))
+        .then(pl.lit("inferred"))
+        .otherwise(pl.col("ground"))
+        .alias("ground"),
+        pl.when(counted).then(pl.col("confidence") * 0.8).otherwise(pl.col("confidence")).alias("confidence"),
+        pl.Series("nranks", [sizes[number] for number in part.operations["communicator"]], dtype=pl.Int32),
+        pl.Series(
+            "comm_rank", [_index(ranks[n], part.place.rank) for n in part.operations["communicator"]], dtype=pl.Int32
+        ),
+    )
+    done: pl.DataFrame = _constants(part, frame.lazy(), origin).collect()
+    return done
+
+
+def _index(members: list[int] | None, rank: int) -> int | None:
+    return members.index(rank) if members and rank in members else None
+
+
+def _constants(part: Part, frame: pl.LazyFrame, origin: int | None) -> pl.LazyFrame:
+    """Add what is the same for all rows of a file, and count times from the job's origin."""
+    import polars as pl
+
+    present = frame.collect_schema().names()
+    shift = (part.wall_ns - origin) * 1e-9 if part.wall_ns is not None and origin is not None else 0.0
+    moved = [pl.col(name) + shift for name in ("enqueue_s", "start_s") if name in present and shift]
+    return frame.with_columns(
+        *moved,
+        pl.lit(part.place.rank).alias("rank"),
+        pl.lit(part.place.host).alias("host"),
+        pl.lit(f"host:rank{part.place.rank}").alias("clock"),
+        pl.lit(1).alias("multiplicity"),
+        (pl.col("records") if "records" in present else pl.lit(1)).alias("records"),
+        pl.lit(KIND).alias("source"),
+        pl.lit(part.name).alias("file"),
+    )
+
+
+def _meta(
+    sources: list[Source], parts: list[Part], findings: Findings, world: int | None, origin: int | None
+) -> dict[str, Any]:
+    infos = [info for part in parts if isinstance(info := part.header.get("distributedInfo"), dict)]
+    versions = sorted({str(info["nccl_version"])[:40] for info in infos if info.get("nccl_version")})
+    return {
+        "source": KIND,
+        "inputs": [source.name for source in sources],
+        "losses": findings.losses,
+        "world": world,
+        "nccl_versions": versions,
+        "library": findings.library(infos),
+        "origin_ns": origin,
+    }
