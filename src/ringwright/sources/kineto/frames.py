@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 POINTWISE = ("send", "recv", "send-recv")
 _STEP = re.compile(r"ProfilerStep\s*#\s*(\d{1,15})")
 _ITERATION = re.compile(r"^## .*?\b(?:iteration|iter|step)\b\D{0,3}(\d{1,15})", re.IGNORECASE)
+_PAIR = re.compile(r"\d+\s*(?:->|<-)\s*(\d{1,7})")
 _SYNCS = (("StreamWaitEvent", "stream-wait"), ("EventSynchronize", "event"), ("StreamSynchronize", "stream"))
 
 
@@ -150,7 +151,7 @@ def _row(found: RankFile, op: Operation, group: Group, zero: int) -> dict[str, A
     }
     row |= sizes(op.op, about, nranks)
     if op.op in POINTWISE:
-        row["peer"] = about.dst_rank if op.op == "send" else about.src_rank if op.op == "recv" else None
+        row["peer"] = _peer(op)
     if op.thread is not None:
         pid, tid = found.threads[op.thread]
         row |= {"pid": pid if type(pid) is int and abs(pid) < 1 << 62 else None}
@@ -161,6 +162,13 @@ def _row(found: RankFile, op: Operation, group: Group, zero: int) -> dict[str, A
         row[name] = None if moment is None else (moment - zero) * 1e-6
     row["duration_s"] = None if op.duration is None else op.duration * 1e-6
     return row
+
+
+def _peer(op: Operation) -> int | None:
+    """Return the partner of a send or receive: from the metadata, else from a label such as ``nccl:send 0->1``."""
+    said = op.facts.dst_rank if op.op == "send" else op.facts.src_rank if op.op == "recv" else None
+    found = _PAIR.search(op.label) if said is None and op.op in ("send", "recv") else None
+    return int(found[1]) if found else said
 
 
 def _device(found: RankFile, number: int, kind: Any) -> dict[str, Any]:

@@ -137,7 +137,8 @@ class FileGroups:
         if key not in self._streams:
             self._streams[key] = sum(1 for other, _ in self._streams if other == family)
         order = self._streams[key]
-        group = self._groups.get(("stream", family, order), f"{family}-stream-{order}")
+        name = f"{family}-stream-{order}" if stream >= 0 else f"{family}-unnamed"
+        group = self._groups.get(("stream", family, order), name)
         group.ground = "assumed"
         group.size = group.size or facts.group_size
         return group

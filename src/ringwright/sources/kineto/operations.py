@@ -11,12 +11,14 @@ from ringwright.sources.kineto.catalogue import UNKNOWN, Catalogue, Kernel
 from ringwright.sources.kineto.facts import Facts, facts
 from ringwright.sources.kineto.gather import RankFile, Table
 from ringwright.sources.kineto.names import operation
+from ringwright.sources.kineto.records import CommArgs
 
 if TYPE_CHECKING:
     import numpy as np
 
 # operations that a library may well carry out by sends and receives
 _BY_SENDS = ("all-to-all", "gather", "scatter", "send", "recv", "send-recv")
+_BACKENDS = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:", "hccl:")
 _HOST_RUN = ("gloo:", "mpi:", "ucc:")  # labels that last as long as the operation, which runs on the host
 _NEST = 24
 
@@ -36,6 +38,7 @@ class Operation:
     duration: float | None = None
     thread: int | None = None
     ground: str = "read"
+    label: str = ""
 
 
 @dataclass
@@ -112,10 +115,24 @@ class _Joiner:
     def __init__(self, found: RankFile, linked: Linked, library: str | None) -> None:
         self.found, self.linked, self.library = found, linked, library
         self.records, self.labels = _Spans(found.records), _Spans(found.labels)
+        if self._adopt():
+            self.records = _Spans(found.records)
         self.facts: dict[int, Facts] = {}
         self.by_external: dict[int, int] = {}
         self.is_numbered_apart = False  # whether ids of kernels are those of host operations, as in newer releases
         self._parents = [self._parent(number) for number in range(len(found.records))]
+
+    def _adopt(self) -> bool:
+        """Older releases label some collectives without recording them: such a label stands for its record."""
+        found, before = self.found, len(self.found.records)
+        labels, records = found.labels, found.records
+        is_call = [name.startswith(_BACKENDS) and operation(name) is not None for name in found.names]
+        for number, name in enumerate(labels.name):
+            if is_call[name] and not self.records.around(labels.thread[number], labels.ts[number]):
+                for column in ("ts", "dur", "name", "thread", "line"):
+                    getattr(records, column).append(getattr(labels, column)[number])
+                found.record_args.append(CommArgs())
+        return len(records) > before
 
     def join(self) -> None:
         """Fill the operations: those with kernels first, then what was asked for but not seen on the device."""
@@ -215,9 +232,11 @@ class _Joiner:
         if record is not None:
             said += [found.record_args[n] for n in [record, *self._children(record)]]
         about = facts(said)
-        op, ground = about.op, "read"
-        if op is None and record is not None:
-            op, ground = self._label(record)[0], "inferred"
+        op, ground, label = about.op, "read", None
+        if record is not None:
+            named, label = self._label(record)
+            if op is None:
+                op, ground = named, "inferred"
         if (
             op is not None
             and kind.op is not None
@@ -245,6 +264,7 @@ class _Joiner:
                 kernels.dur[first] if len(numbers) == 1 else end - kernels.ts[first],
                 found.calls.thread[call] if call >= 0 else None,
                 ground,
+                found.names[found.labels.name[label]] if label is not None else "",
             )
         )
 
@@ -264,7 +284,7 @@ class _Joiner:
         made = Operation(
             op, name.split(":", 1)[0] if name.startswith(_HOST_RUN) else "", about, line=table.line[record]
         )
-        made.enqueue, made.thread, made.ground = table.ts[record], table.thread[record], ground
+        made.enqueue, made.thread, made.ground, made.label = table.ts[record], table.thread[record], ground, name
         key = _key(made)
         if key is not None and key in seen:
             return  # the second record of an operation that is here already

@@ -24,7 +24,7 @@ def _row(group: Group, places: list[Place], world: int | None) -> dict[str, Any]
     confidence = {"read": 1.0, "inferred": 0.9, "assumed": 0.4}[ground]
     if size is None:
         size, ground, confidence = world or len(seen) or 1, "assumed", 0.3
-    if not members and len(seen) == size:
+    if not members and len(seen) == size and (group.size or world):
         members, confidence = tuple(seen), max(confidence, 0.6)
         ground = "inferred"
     members = members or (-1,) * min(size, 1 << 16)
