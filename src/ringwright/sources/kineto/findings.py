@@ -24,6 +24,7 @@ class Findings:
         self.claims: list[dict[str, Any]] = []
         self.ledger: list[dict[str, Any]] = []
         self.losses: list[str] = []
+        self.limits: list[str] = []
         self.classes: Counter[str] = Counter()
         self._per_field: Counter[str] = Counter()
 
@@ -82,9 +83,7 @@ class Findings:
         if not len(found.kernels):
             note = "host records only: no kernel, hence no device time, no overlap and no arrivals"
             self.claim("device events", "none", name, "read", 1.0, note)
-            self.losses.append(
-                f"{name}: a trace of the CPU only; operations are counted, their times on the device are not known"
-            )
+            self.limits.append(f"{name}: CPU only: operations are counted, their times on the device are not known")
         if linked.nameless_records:
             note = "record_param_comms that name no operation: waits and twins, not counted as operations"
             self.claim("nameless records", str(linked.nameless_records), name, "read", 1.0, note)

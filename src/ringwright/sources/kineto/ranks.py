@@ -74,16 +74,11 @@ def settle(places: list[Place]) -> list[str]:
             notes.append(
                 f"several files of rank {', '.join(map(str, sorted(twice)[:8]))}: taken as parts of one profile"
             )
-    for place in places:
-        if (
-            place.said is not None
-            and place.named is not None
-            and place.said != place.named
-            and place.rank == place.said
-        ):
-            notes.append(
-                f"the file name says rank {place.named}, distributedInfo rank {place.said}; the latter is used"
-            )
+    notes += [
+        f"the file name says rank {place.named}, distributedInfo rank {place.said}; the latter is used"
+        for place in places
+        if None not in (place.said, place.named) and place.said != place.named and place.rank == place.said
+    ]
     return notes
 
 

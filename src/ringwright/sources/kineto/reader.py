@@ -180,7 +180,8 @@ def _finish(part: Part, file: int, numbered: Numbered, table: pl.DataFrame, orig
     import polars as pl
 
     counted = pl.Series(numbered.counted[file], dtype=pl.Boolean)
-    sizes = dict(table.select("communicator", "size").rows())
+    is_known = pl.col("confidence") > (0.3 if part.place.world is None else 0)
+    sizes = dict(table.select("communicator", pl.when(is_known).then(pl.col("size"))).rows())
     ranks = dict(table.select("communicator", "members").rows())
     frame = part.operations.with_columns(
         pl.Series("sequence", numbered.sequences[file], dtype=pl.Int64),
@@ -230,6 +231,7 @@ def _meta(
         "source": KIND,
         "inputs": [source.name for source in sources],
         "losses": findings.losses,
+        "limits": findings.limits,
         "world": world,
         "nccl_versions": versions,
         "library": findings.library(infos),

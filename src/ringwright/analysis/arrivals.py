@@ -1,0 +1,215 @@
+"""Who arrived late at collectives, and who waited: blame by arrival, not by the longest kernel.
+
+A synchronising collective ends on all ranks together, hence the rank that arrives last has the SHORTEST kernel. Of each
+collective seen on at least two ranks, the shortest duration is taken as transfer and what a rank spent beyond it as
+wait; the wait of all is charged to the last rank. That needs no common clock. Not judged: broadcasts, reductions to a
+root, sends and receives, whose ranks may leave before others arrive.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+SYNCHRONISING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
+WAIT_SHARE = 0.1  # of the time in collectives that must be waiting before anyone is accused
+FEWEST = 5  # collectives with a clear last rank
+CHANCE = 0.01  # of being last that often, had all ranks the same chance
+_EVIDENCE = 3
+
+
+def arrivals(trace: Trace) -> dict[str, Any]:
+    """Return ``ranks`` (rank, wait_us, transfer_us, last_count, caused_us), ``culprits`` and a ``verdict`` with reason.
+
+    ``verdict`` is "straggler", "none" (balanced, or too little waiting to matter) or "cannot tell".
+    """
+    matched = _matched(trace)
+    answer: dict[str, Any] = {"ranks": [], "culprits": [], "collectives": 0, "verdict": "cannot tell", "reason": ""}
+    if matched.is_empty():
+        return answer | {"reason": "no collective with a measured time on two or more ranks"}
+    judged = _judge(matched)
+    ranks = _table(judged)
+    groups = judged.select("communicator", "sequence").n_unique()
+    answer |= {"ranks": ranks, "collectives": groups, "wait_us": _sum(ranks, "wait_us")}
+    verdict, reason, culprits = _verdict(judged, ranks)
+    return answer | {"verdict": verdict, "reason": reason, "culprits": culprits}
+
+
+def _sum(rows: list[dict[str, Any]], name: str) -> float:
+    return round(math.fsum(row[name] for row in rows), 3)
+
+
+def _matched(trace: Trace) -> pl.DataFrame:
+    """Collectives measured on two or more ranks, one row per rank: a rank's second row of one operation is left out."""
+    import polars as pl
+
+    mine = (pl.col("kind") == "collective") & pl.col("op").is_in(SYNCHRONISING) & pl.col("duration_s").is_not_null()
+    mine &= pl.col("rank").is_not_null() & pl.col("sequence").is_not_null() & pl.col("communicator").is_not_null()
+    columns = (
+        "communicator",
+        "sequence",
+        "op",
+        "rank",
+        "iteration",
+        "duration_s",
+        "nranks",
+        "file",
+        "line",
+        "confidence",
+    )
+    frame = trace.scan("events").filter(mine).select(*columns).collect()
+    frame = frame.unique(["communicator", "sequence", "op", "rank"], keep="first", maintain_order=True)
+    keys = ["communicator", "sequence", "op"]
+    return (
+        frame.filter(pl.len().over(keys) > 1).with_columns((pl.col("duration_s") * 1e6).alias("us")).drop("duration_s")
+    )
+
+
+def _judge(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add per row the transfer, the wait, who was last and how much waiting the collective holds in all."""
+    import polars as pl
+
+    keys = ["communicator", "sequence", "op"]
+    least = pl.col("us").min().over(keys)
+    added = frame.with_columns(least.alias("transfer"), (pl.col("us") - least).alias("wait"))
+    total = pl.col("wait").sum().over(keys)
+    second = pl.col("us").bottom_k(2).max().over(keys)
+    added = added.with_columns(
+        total.alias("total_wait"),
+        pl.len().over(keys).alias("members"),
+        ((pl.col("wait") == 0) & (second > least)).alias("is_last"),
+    )
+    # last beyond doubt: others waited for more than a tenth of their time, and a microsecond
+    clear = pl.col("is_last") & (pl.col("total_wait") > 0.1 * pl.col("us").sum().over(keys)) & (second - least > 1.0)
+    return added.with_columns(clear.alias("is_clear"))
+
+
+def _table(judged: pl.DataFrame) -> list[dict[str, Any]]:
+    import polars as pl
+
+    grouped = judged.group_by("rank").agg(
+        pl.col("wait").sum().alias("wait_us"),
+        pl.col("transfer").sum().alias("transfer_us"),
+        pl.col("is_last").sum().alias("last_count"),
+        pl.col("is_clear").sum().alias("clear_count"),
+        pl.col("total_wait").filter(pl.col("is_last")).sum().alias("caused_us"),
+        pl.len().alias("collectives"),
+    )
+    rows = grouped.sort("rank").to_dicts()
+    for row in rows:
+        for name in ("wait_us", "transfer_us", "caused_us"):
+            row[name] = round(row[name], 3)
+    return rows
+
+
+@dataclass(frozen=True)
+class _Suspects:
+    ranks: list[int]
+    share: float
+    times: int
+    trials: int
+    chance: float
+
+
+def _verdict(judged: pl.DataFrame, ranks: list[dict[str, Any]]) -> tuple[str, str, list[dict[str, Any]]]:
+    waited = _sum(ranks, "wait_us")
+    spent = waited + _sum(ranks, "transfer_us")
+    if waited < WAIT_SHARE * spent:
+        return (
+            "none",
+            f"waiting is {waited / spent if spent else 0:.1%} of the time in collectives: nobody is accused",
+            [],
+        )
+    clear = sum(row["clear_count"] for row in ranks)
+    if clear < FEWEST:
+        return "cannot tell", f"only {clear} collectives have a clear last rank; {FEWEST} are needed", []
+    suspects = _suspects(ranks, clear)
+    if suspects is None:
+        return "none", "ranks take turns in being last: no rank stands out", []
+    steady, steps = _steady(judged, suspects.ranks)
+    if steps >= 3 and steady < 0.6:
+        reason = f"rank {_names(suspects.ranks)} causes most waiting, but in {steady:.0%} of {steps} steps only"
+        return "cannot tell", reason, []
+    ground = float(judged["confidence"].fill_null(1.0).min() or 0.5)
+    confidence = min(0.95, 0.5 + 0.3 * suspects.share + 0.05 * min(steps, 3)) * max(ground, 0.6)
+    thin = " (one step only: it may be chance or the start of the profile)" if steps < 2 else ""
+    reason = f"rank {_names(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{thin}"
+    culprit = {
+        "ranks": suspects.ranks,
+        "kind": "straggler",
+        "confidence": round(confidence - (0.1 if steps < 2 else 0.0), 2),
+        "evidence": [
+            f"last in {suspects.times} of {suspects.trials} collectives with a clear last rank "
+            f"(chance {suspects.chance:.1g} were all alike)",
+            *_worst(judged, suspects.ranks),
+        ],
+    }
+    return "straggler", reason, [culprit]
+
+
+def _names(ranks: list[int]) -> str:
+    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
+
+
+def _suspects(ranks: list[dict[str, Any]], trials: int) -> _Suspects | None:
+    """Return the smallest set of ranks, at most a quarter, that causes most of the waiting and is last beyond chance."""
+    total = _sum(ranks, "caused_us")
+    order = sorted(ranks, key=lambda row: (-row["caused_us"], row["rank"]))
+    everyone = len(ranks)
+    for size in range(1, max(1, everyone // 4) + 1):
+        chosen = order[:size]
+        share = _sum(chosen, "caused_us") / total if total else 0.0
+        times = sum(row["clear_count"] for row in chosen)
+        chance = min(1.0, math.comb(everyone, size) * _at_least(times, trials, size / everyone))
+        is_each = all(row["caused_us"] > 2 * total / everyone or everyone < 4 for row in chosen)
+        if share >= 0.5 + 0.5 * size / everyone and chance <= CHANCE * (2 if trials < 10 else 1) and is_each:
+            return _Suspects(sorted(row["rank"] for row in chosen), share, times, trials, chance)
+    return None
+
+
+def _at_least(times: int, trials: int, probability: float) -> float:
+    """Probability of ``times`` or more hits in ``trials``; beyond 1,000 trials they are scaled down, which is cautious."""
+    if trials > 1000:
+        times, trials = times * 1000 // trials, 1000
+    terms = (
+        math.comb(trials, hits) * probability**hits * (1 - probability) ** (trials - hits)
+        for hits in range(times, trials + 1)
+    )
+    return min(1.0, math.fsum(terms))
+
+
+def _steady(judged: pl.DataFrame, ranks: list[int]) -> tuple[float, int]:
+    """Return in which part of the steps these ranks caused most of the waiting, and how many steps there are."""
+    import polars as pl
+
+    mine = judged.filter(pl.col("is_last") & pl.col("iteration").is_not_null())
+    steps = mine.group_by("iteration").agg(
+        pl.col("total_wait").filter(pl.col("rank").is_in(ranks)).sum().alias("theirs"),
+        pl.col("total_wait").sum().alias("all"),
+    )
+    if steps.is_empty():
+        return 1.0, 0
+    return float((steps["theirs"] >= 0.5 * steps["all"]).mean() or 0.0), steps.height
+
+
+def _worst(judged: pl.DataFrame, ranks: list[int]) -> list[str]:
+    """Say of the costliest collectives what each side measured, with file and event."""
+    import polars as pl
+
+    said = []
+    mine = judged.filter(pl.col("is_last") & pl.col("rank").is_in(ranks))
+    for row in mine.sort("total_wait", "sequence", descending=[True, False]).head(_EVIDENCE).to_dicts():
+        same = [pl.col(name) == row[name] for name in ("communicator", "sequence", "op")]
+        others = judged.filter(*same, pl.col("rank") != row["rank"])["us"]
+        low, high = others.min(), others.max()
+        said.append(
+            f"{row['file']} event {row['line']}: {row['op']} {row['sequence']} took rank {row['rank']} {row['us']:,.0f} us, "
+            f"the others {low:,.0f} to {high:,.0f} us"
+        )
+    return said
