@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SYNCHRONISING = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "barrier")
 WAIT_SHARE = 0.1  # of the time in collectives that must be waiting before anyone is accused
 FEWEST = 5  # collectives with a clear last rank
-CHANCE = 0.01  # of being last that often, had all ranks the same chance
+CHANCE = 0.02  # of being last that often, had all ranks the same chance
 _EVIDENCE = 3
 
 
@@ -136,17 +136,18 @@ def _verdict(judged: pl.DataFrame, ranks: list[dict[str, Any]]) -> tuple[str, st
     if steps >= 3 and steady < 0.6:
         reason = f"rank {_names(suspects.ranks)} causes most waiting, but in {steady:.0%} of {steps} steps only"
         return "cannot tell", reason, []
-    ground = float(judged["confidence"].fill_null(1.0).min() or 0.5)
+    ground = min(judged["confidence"].fill_null(1.0).to_list())
     confidence = min(0.95, 0.5 + 0.3 * suspects.share + 0.05 * min(steps, 3)) * max(ground, 0.6)
     thin = " (one step only: it may be chance or the start of the profile)" if steps < 2 else ""
     reason = f"rank {_names(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{thin}"
+    chance = f"chance {suspects.chance:.1g} were all alike"
+    times = f"last in {suspects.times} of {suspects.trials} collectives with a clear last rank ({chance})"
     culprit = {
         "ranks": suspects.ranks,
         "kind": "straggler",
         "confidence": round(confidence - (0.1 if steps < 2 else 0.0), 2),
         "evidence": [
-            f"last in {suspects.times} of {suspects.trials} collectives with a clear last rank "
-            f"(chance {suspects.chance:.1g} were all alike)",
+            times,
             *_worst(judged, suspects.ranks),
         ],
     }
@@ -168,7 +169,7 @@ def _suspects(ranks: list[dict[str, Any]], trials: int) -> _Suspects | None:
         times = sum(row["clear_count"] for row in chosen)
         chance = min(1.0, math.comb(everyone, size) * _at_least(times, trials, size / everyone))
         is_each = all(row["caused_us"] > 2 * total / everyone or everyone < 4 for row in chosen)
-        if share >= 0.5 + 0.5 * size / everyone and chance <= CHANCE * (2 if trials < 10 else 1) and is_each:
+        if share >= 0.5 + 0.5 * size / everyone and chance <= CHANCE and is_each:
             return _Suspects(sorted(row["rank"] for row in chosen), share, times, trials, chance)
     return None
 
@@ -195,7 +196,7 @@ def _steady(judged: pl.DataFrame, ranks: list[int]) -> tuple[float, int]:
     )
     if steps.is_empty():
         return 1.0, 0
-    return float((steps["theirs"] >= 0.5 * steps["all"]).mean() or 0.0), steps.height
+    return int((steps["theirs"] >= 0.5 * steps["all"]).sum()) / steps.height, steps.height
 
 
 def _worst(judged: pl.DataFrame, ranks: list[int]) -> list[str]:
@@ -206,8 +207,8 @@ def _worst(judged: pl.DataFrame, ranks: list[int]) -> list[str]:
     mine = judged.filter(pl.col("is_last") & pl.col("rank").is_in(ranks))
     for row in mine.sort("total_wait", "sequence", descending=[True, False]).head(_EVIDENCE).to_dicts():
         same = [pl.col(name) == row[name] for name in ("communicator", "sequence", "op")]
-        others = judged.filter(*same, pl.col("rank") != row["rank"])["us"]
-        low, high = others.min(), others.max()
+        others = judged.filter(*same, pl.col("rank") != row["rank"])["us"].to_list()
+        low, high = min(others), max(others)
         said.append(
             f"{row['file']} event {row['line']}: {row['op']} {row['sequence']} took rank {row['rank']} {row['us']:,.0f} us, "
             f"the others {low:,.0f} to {high:,.0f} us"

@@ -39,6 +39,7 @@ def covered(spans: Spans, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     def filled(moments: np.ndarray) -> np.ndarray:
         place = np.searchsorted(spans[0], moments, side="right")
         reach = np.minimum(moments, spans[1][np.maximum(place - 1, 0)]) - spans[0][np.maximum(place - 1, 0)]
-        return np.where(place > 0, before[np.maximum(place - 1, 0)] + reach, 0.0)
+        sums: np.ndarray = np.where(place > 0, before[np.maximum(place - 1, 0)] + reach, 0.0)
+        return sums
 
     return filled(ends) - filled(starts)
