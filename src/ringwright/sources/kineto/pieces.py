@@ -108,7 +108,8 @@ def _one_by_one(piece: bytes, reading: Reading, *, is_last: bool) -> tuple[list[
                 break
         if found is None:
             if not (is_last and at == len(starts) - 1):  # a last event without its end is a cut, not a bad event
-                _refuse(reading, piece[starts[at] : ends[at]])
+                events.append(_refuse(reading, piece[starts[at] : ends[at]]))
+                reading.events += 1
             at += 1
             continue
         events += found
@@ -137,13 +138,14 @@ def _piece(text: bytes, reading: Reading) -> tuple[list[Event] | None, int | Non
         try:
             events.append(decode_event(element))
         except BAD_JSON:
-            _refuse(reading, bytes(element))
+            events.append(_refuse(reading, bytes(element)))
     return events, None
 
 
-def _refuse(reading: Reading, text: bytes) -> None:
+def _refuse(reading: Reading, text: bytes) -> Event:
+    """Count a refused event; the empty one returned keeps the numbers of those behind it right."""
     reading.example = reading.example or text.strip()[:200].decode("utf-8", "replace")
     if reading.example_at is None:
         reading.example_at = reading.events
-    reading.events += 1
     reading.refused += 1
+    return Event()
