@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -459,6 +460,9 @@ def test_odd_types_cost_their_own_event_only() -> None:
             for field in ("ts", "dur", "args", "tid", "pid", "name", "cat", "ph")
         ]
         odd += [{**event, "args": {**event["args"], key: value}} for event in good for key in event["args"]]
+    job.numbers, job.events = itertools.count(500), []
+    job.collective(10_000, 10)
+    good = job.events
     text = json.dumps({**job.header, "traceEvents": [*odd, *good]}).encode()
     trace = read_kineto([source(text)])
     assert any(row["size_bytes"] == 2000 and row["line"] == len(odd) + 2 for row in collectives(trace))
