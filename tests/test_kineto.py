@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from kineto_traces import ALL_REDUCE, GEMM, Maker, claims, collectives, meta, read, source
 
+from kineto_traces import ALL_REDUCE, GEMM, Maker, claims, collectives, meta, read, source
 from ringwright.errors import InputError
 from ringwright.sources.detect import kind_of
 from ringwright.sources.inputs import Source, find
@@ -36,7 +36,8 @@ def test_kernel_record_and_call_become_one_row() -> None:
     assert (row["size_bytes"], row["count"], row["element_bytes"], row["datatype"]) == (2000, 1000, 2, "bfloat16")
     assert (row["algorithm"], row["protocol"], row["reduce_op"], row["channels"]) == ("RING", "LL", "sum", 8)
     assert (row["kernel_class"], row["stream"], row["iteration"], row["state"]) == ("nccl", "20", 3, "completed")
-    assert row["start_s"] == pytest.approx(150e-6) and row["enqueue_s"] == pytest.approx(145e-6)
+    assert row["start_s"] == pytest.approx(150e-6)
+    assert row["enqueue_s"] == pytest.approx(145e-6)
     assert row["duration_s"] == pytest.approx(40e-6)
     assert trace.df.group_by("kind").len().sort("kind").rows() == [
         ("collective", 1),
@@ -46,7 +47,9 @@ def test_kernel_record_and_call_become_one_row() -> None:
     ]
     event = json.loads(job.text())["traceEvents"][row["line"]]
     assert event["name"] == ALL_REDUCE
-    assert trace.meta["world"] == 2 and trace.meta["library"] == "nccl" and trace.meta["source"] == "kineto"
+    assert trace.meta["world"] == 2
+    assert trace.meta["library"] == "nccl"
+    assert trace.meta["source"] == "kineto"
 
 
 @pytest.mark.parametrize("spelling", ["BFloat16", "c10::BFloat16", "torch.bfloat16"])
@@ -153,7 +156,8 @@ def test_several_kernels_of_one_record_are_one_operation() -> None:
     job.kernel(ALL_REDUCE, 100, 10, stream=20, launch=92)
     job.kernel(ALL_REDUCE, 120, 10, stream=20, launch=95)
     (row,) = collectives(read(job))
-    assert row["records"] == 2 and row["duration_s"] == pytest.approx(30e-6)
+    assert row["records"] == 2
+    assert row["duration_s"] == pytest.approx(30e-6)
 
 
 def test_kernels_of_a_graph_are_operations_of_their_own() -> None:
@@ -196,7 +200,8 @@ def test_gloo_runs_on_the_host() -> None:
     (row,) = collectives(trace)
     assert row["duration_s"] == pytest.approx(400e-6)
     assert (row["kernel_class"], row["ground"], trace.meta["library"]) == ("gloo", "inferred", "gloo")
-    assert trace.meta["limits"] and claims(trace, "device events")
+    assert trace.meta["limits"]
+    assert claims(trace, "device events")
 
 
 # ------------------------------------------------------------------------------------------------------------- groups
@@ -213,7 +218,9 @@ def test_a_cut_rank_list_is_completed_from_the_group_configuration() -> None:
     job.collective(100, 10, **{"Process Group Name": "7", "Group size": 64, "Process Group Ranks": ranks_text(ranks)})
     trace = read(job)
     group = trace.table("communicators").filter(pl.col("comm_id") == "7").to_dicts()[0]
-    assert group["members"] == ranks and group["role"] == "dp" and group["ground"] == "read"
+    assert group["members"] == ranks
+    assert group["role"] == "dp"
+    assert group["ground"] == "read"
     assert collectives(trace)[0]["comm_rank"] == 63
 
 
@@ -232,7 +239,8 @@ def test_a_cut_rank_list_that_nothing_completes_says_so() -> None:
     job = Maker(rank=0, world=160)
     job.collective(100, 10, **{"Process Group Ranks": ranks_text(ranks), "Group size": 40})
     (group,) = read(job).table("communicators").to_dicts()
-    assert group["size"] == 40 and group["members"] == ranks[:30] + [-1] * 10
+    assert group["size"] == 40
+    assert group["members"] == ranks[:30] + [-1] * 10
 
 
 def test_old_group_ids_and_no_groups() -> None:
@@ -240,14 +248,16 @@ def test_old_group_ids_and_no_groups() -> None:
     old.record(94, 4, **{"Collective name": "allreduce", "dtype": "Float", "In msg nelems": 4, "Process Group ID": 3})
     old.kernel(ALL_REDUCE, 100, 10, stream=20)
     trace = read(old)
-    assert trace.table("communicators")["comm_id"].to_list() == ["3"] and collectives(trace)[0]["size_bytes"] == 16
+    assert trace.table("communicators")["comm_id"].to_list() == ["3"]
+    assert collectives(trace)[0]["size_bytes"] == 16
     none = Maker(world=2), Maker(rank=1, world=2)
     for job, streams in zip(none, ((20, 31), (44, 57)), strict=True):  # numbers of streams differ, their order does not
         for place, stream_number in enumerate(streams):
             job.kernel(ALL_REDUCE, 100 + 100 * place, 10, stream=stream_number)
     trace = read(*none)
     groups = trace.table("communicators")
-    assert groups["ranks_seen"].to_list() == [2, 2] and groups["members"].to_list() == [[0, 1], [0, 1]]
+    assert groups["ranks_seen"].to_list() == [2, 2]
+    assert groups["members"].to_list() == [[0, 1], [0, 1]]
     assert len(claims(trace, "communicator")) == 2
 
 
@@ -272,7 +282,8 @@ def test_rank_from_the_file_name(name: str, rank: int) -> None:
     job = Maker(rank=None)
     job.collective(100, 10)
     trace = read_kineto([job.source(name)])
-    assert collectives(trace)[0]["rank"] == rank and claims(trace, "rank")
+    assert collectives(trace)[0]["rank"] == rank
+    assert claims(trace, "rank")
 
 
 def test_files_that_claim_one_rank_are_told_apart_by_name() -> None:
@@ -311,7 +322,8 @@ def test_clocks_of_ranks_meet_at_the_earliest_origin() -> None:
     )
     assert trace.meta["origin_ns"] == base + 4994 * 1000
     starts = {row["rank"]: row["start_s"] for row in collectives(trace)}
-    assert starts[0] == pytest.approx(6e-6) and starts[1] == pytest.approx(2006e-6)
+    assert starts[0] == pytest.approx(6e-6)
+    assert starts[1] == pytest.approx(2006e-6)
 
 
 def test_times_since_1970_are_their_own_origin() -> None:
@@ -321,7 +333,8 @@ def test_times_since_1970_are_their_own_origin() -> None:
     unknown = Maker()
     unknown.collective(100, 10)
     trace = read(unknown)
-    assert trace.meta["origin_ns"] is None and claims(trace, "origin")
+    assert trace.meta["origin_ns"] is None
+    assert claims(trace, "origin")
 
 
 # ---------------------------------------------------------------------------------------------------------- sequences
@@ -334,7 +347,8 @@ def test_sequence_is_read_when_it_is_there() -> None:
             job.collective(100 + 100 * place, 10, Seq=60 + place)
     trace = read(*jobs)
     assert [row["sequence"] for row in collectives(trace)] == [60, 61, 62, 63, 61, 62, 63]
-    assert not claims(trace, "sequence") and {row["ground"] for row in collectives(trace)} == {"read"}
+    assert not claims(trace, "sequence")
+    assert {row["ground"] for row in collectives(trace)} == {"read"}
 
 
 def test_sequence_is_counted_per_kind_and_equal_on_all_ranks() -> None:
@@ -362,7 +376,8 @@ def test_counting_follows_steps_when_profiles_begin_apart() -> None:
     first, second = (
         {(r["iteration"], r["start_s"]): r["sequence"] for r in rows if r["rank"] == rank} for rank in (0, 1)
     )
-    assert [first[key] for key in sorted(first)] == [0, 1, 2, 3, 4, 5] and [second[key] for key in sorted(second)] == [
+    assert [first[key] for key in sorted(first)] == [0, 1, 2, 3, 4, 5]
+    assert [second[key] for key in sorted(second)] == [
         2,
         3,
         4,
@@ -400,7 +415,8 @@ def test_damaged_files_do_not_lose_the_good_ones(tmp_path: Path) -> None:
     assert any("input damaged" in loss for loss in trace.meta["losses"])
     with pytest.raises(InputError) as error:
         read_kineto(find(paths[2:]))
-    assert error.value.remedy and error.value.where
+    assert error.value.remedy
+    assert error.value.where
 
 
 def test_a_cut_file_keeps_what_stands_before_the_cut() -> None:
@@ -430,15 +446,18 @@ def test_blocks_of_any_size_give_the_same_events(
     found = pieces.Reading("x")
     names = [event.name for batch in stream.batches(source(text.encode()), found) for event in batch]
     assert names == [event["name"] for event in events]
-    assert (found.events, found.refused, found.losses) == (40, 0, []) and found.header == {"baseTimeNanoseconds": 5}
+    assert (found.events, found.refused, found.losses) == (40, 0, [])
+    assert found.header == {"baseTimeNanoseconds": 5}
 
 
 def test_known_damage_is_mended() -> None:
     text = b'{"traceEvents":[{"ph":"X","name":"a","args":{"x":inf,"y":-nan}},{"ph":"X","name":"C:\\dir"},{"ph":"X","name":"\xff"}],"baseTimeNanoseconds":5,"x":[{"a":1}]}'
     found = pieces.Reading("x")
     names = [event.name for batch in stream.batches(source(text), found) for event in batch]
-    assert names == ["a", "C:\\dir", "\ufffd"] and found.header == {"baseTimeNanoseconds": 5}
-    assert found.repaired and not found.refused
+    assert names == ["a", "C:\\dir", "\ufffd"]
+    assert found.header == {"baseTimeNanoseconds": 5}
+    assert found.repaired
+    assert not found.refused
 
 
 def test_odd_types_cost_their_own_event_only() -> None:
@@ -488,7 +507,8 @@ def test_an_endless_event_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     good = b'{"ph":"X","cat":"kernel","name":"k","ts":1,"dur":1,"args":{"stream":7}}'
     wide = b'{"ph":"X","cat":"kernel","name":"' + b"w" * 50_000 + b'","ts":1,"dur":1,"args":{}}'
     trace = read_kineto([source(b'{"traceEvents":[' + b",".join([good, good, wide, good]) + b"]}")])
-    assert trace.df.height == 3 and any("left out" in loss for loss in trace.meta["losses"])
+    assert trace.df.height == 3
+    assert any("left out" in loss for loss in trace.meta["losses"])
 
 
 def test_duplicate_keys_and_two_arrays() -> None:
@@ -524,7 +544,8 @@ def test_many_rows_wait_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     in_memory = read(*jobs).df
     monkeypatch.setattr(reader, "ROWS_IN_MEMORY", 25)
     on_disk = read(*jobs)
-    assert on_disk.held is not None and on_disk.df.equals(in_memory)
+    assert on_disk.held is not None
+    assert on_disk.df.equals(in_memory)
 
 
 def test_progress_is_told() -> None:

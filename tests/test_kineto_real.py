@@ -7,7 +7,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from shared_data import needs_shared_data, real
 
 from ringwright.analysis.arrivals import arrivals
 from ringwright.analysis.kernels import kernels
@@ -16,6 +15,7 @@ from ringwright.analysis.steps import steps_us
 from ringwright.sources.inputs import find
 from ringwright.sources.kineto import read_kineto
 from ringwright.trace import Trace
+from shared_data import needs_shared_data, real
 
 pytestmark = needs_shared_data
 COMM_US = [5798, 11336, 3492, 9774, 6587, 6251, 3558, 1746]
@@ -45,7 +45,9 @@ def test_metadata_on_kernels() -> None:
     mine = trace.df.filter(pl.col("kind") == "collective")
     per_op = mine.group_by("op").agg(pl.len(), pl.col("sent_bytes").sum()).sort("op").rows()
     assert per_op == [("all-reduce", 15, 306_684_384), ("broadcast", 6, 638_712)]
-    assert set(mine["rank"]) == {0} and set(mine["nranks"]) == {2} and set(mine["protocol"]) == {"LL"}
+    assert set(mine["rank"]) == {0}
+    assert set(mine["nranks"]) == {2}
+    assert set(mine["protocol"]) == {"LL"}
     assert sum(row["count"] for row in communication(trace)) == 21  # type: ignore[misc]
     found = overlap(trace)
     assert found["comm_us"] == pytest.approx(46_876.5, abs=0.1)
@@ -71,15 +73,20 @@ def test_eight_ranks_and_who_was_last(dlrm: Trace) -> None:
     assert [row["comm_us"] for row in found["ranks"]] == COMM_US
     assert steps_us(dlrm) == {rank: [us] for rank, us in enumerate(STEPS_US)}
     late = arrivals(dlrm)
-    assert late["verdict"] == "straggler" and late["collectives"] == 8
+    assert late["verdict"] == "straggler"
+    assert late["collectives"] == 8
     (culprit,) = late["culprits"]
-    assert culprit["ranks"] == [7] and culprit["kind"] == "straggler" and 0 < culprit["confidence"] < 0.7
-    assert "worker7" in culprit["evidence"][1] and "event" in culprit["evidence"][1]
+    assert culprit["ranks"] == [7]
+    assert culprit["kind"] == "straggler"
+    assert 0 < culprit["confidence"] < 0.7
+    assert "worker7" in culprit["evidence"][1]
+    assert "event" in culprit["evidence"][1]
     assert min(late["ranks"], key=lambda row: row["wait_us"])["rank"] == 7
     counts = dict(dlrm.df.filter(pl.col("kind") == "collective").group_by("op").len().rows())
     assert counts == {"all-to-all": 40, "all-reduce": 24}
     groups = dlrm.table("communicators")
-    assert groups["members"].to_list() == [list(range(8))] and groups["ground"].to_list() == ["inferred"]
+    assert groups["members"].to_list() == [list(range(8))]
+    assert groups["ground"].to_list() == ["inferred"]
     assert dlrm.df.filter(pl.col("kind") == "collective")["size_bytes"].null_count() == 64  # unknown, not zero
 
 
@@ -87,14 +94,17 @@ def test_a_trace_of_the_host_only() -> None:
     trace = one("hta_rank_non_gpu.json.gz")
     assert "CPU only" in trace.meta["limits"][0]
     assert trace.df.filter(pl.col("kind") == "collective")["op"].to_list() == ["all-to-all"] * 6
-    assert kernels(trace) == [] and steps_us(trace) == {0: [75_473]}
+    assert kernels(trace) == []
+    assert steps_us(trace) == {0: [75_473]}
     found = overlap(trace)
-    assert found["exposed_us"] is None and "cannot tell" in found["why"]
+    assert found["exposed_us"] is None
+    assert "cannot tell" in found["why"]
 
 
 def test_rank_three_of_eight() -> None:
     trace = one("hta_trace_diff_control.json.gz")
-    assert trace.meta["world"] == 8 and trace.df["rank"].unique().to_list() == [3]
+    assert trace.meta["world"] == 8
+    assert trace.df["rank"].unique().to_list() == [3]
     assert sum(row["count"] for row in communication(trace)) == 60  # type: ignore[misc]
     counts = dict(trace.df.filter(pl.col("kind") == "collective").group_by("op").len().rows())
     assert counts == {"all-to-all": 42, "all-reduce": 18}
@@ -103,7 +113,8 @@ def test_rank_three_of_eight() -> None:
 
 def test_a_sampled_trace() -> None:
     trace = one("hta_sampled_rank-0.json.gz")
-    assert trace.meta["world"] == 128 and trace.df["rank"].unique().to_list() == [0]
+    assert trace.meta["world"] == 128
+    assert trace.df["rank"].unique().to_list() == [0]
     assert sum(row["count"] for row in communication(trace)) == 10  # type: ignore[misc]
     assert overlap(trace)["comm_us"] == 396_199
     assert steps_us(trace) == {0: [607_312, 622_928]}

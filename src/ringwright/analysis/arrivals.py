@@ -159,11 +159,14 @@ def _names(ranks: list[int]) -> str:
 
 
 def _suspects(ranks: list[dict[str, Any]], trials: int) -> _Suspects | None:
-    """Return the smallest set of ranks, at most a quarter, that causes most of the waiting and is last beyond chance."""
+    """Return the ranks, at most a quarter, that each cause far more waiting than their part, and together most of it.
+
+    They must also be last more often than chance explains.
+    """
     total = _sum(ranks, "caused_us")
     order = sorted(ranks, key=lambda row: (-row["caused_us"], row["rank"]))
     everyone = len(ranks)
-    for size in range(1, max(1, everyone // 4) + 1):
+    for size in range(max(1, everyone // 4), 0, -1):
         chosen = order[:size]
         share = _sum(chosen, "caused_us") / total if total else 0.0
         times = sum(row["clear_count"] for row in chosen)

@@ -42,4 +42,5 @@ def covered(spans: Spans, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
         sums: np.ndarray = np.where(place > 0, before[np.maximum(place - 1, 0)] + reach, 0.0)
         return sums
 
-    return filled(ends) - filled(starts)
+    amounts: np.ndarray = filled(ends) - filled(starts)
+    return amounts

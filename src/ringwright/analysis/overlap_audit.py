@@ -119,7 +119,7 @@ def _arrange(rank: int | None, part: pl.DataFrame, syncs: pl.DataFrame) -> _Rank
     spans = union(starts, starts + compute["duration_s"].to_numpy() * 1e6)
     begin = comm["start_s"].to_numpy() * 1e6
     lasted = comm["duration_s"].to_numpy() * 1e6
-    waits = syncs.filter(pl.col("rank") == rank).sort("start_s")
+    waits = syncs.filter(pl.col("rank").eq_missing(rank)).sort("start_s")
     began = waits["start_s"].to_numpy() * 1e6
     made = _Rank(
         rank,
@@ -249,10 +249,8 @@ def _by_launch(
             return _told(
                 evidence, "strict-order", 0.9, exposed, f"the host waited ({waits['op'][number]}) until it ended"
             )
-        late = launched - begin
-        return _told(
-            evidence, "late-launch", 0.6, exposed, f"the next compute kernel was launched {late:,.0f} us into it"
-        )
+        when = f"{launched - begin:,.0f} us into it" if launched < end else f"{launched - end:,.0f} us after it ended"
+        return _told(evidence, "late-launch", 0.6, exposed, f"the next compute kernel was launched only {when}")
     gap = evidence["gap_us"] - (float(rank.reach(end)) - end)  # other communication may follow before
     between = ~is_host & (waits["start"] >= called) & (waits["start"] <= launched + TOLERANCE_US)
     if between.any() and gap <= 5 * AT_ONCE_US:
