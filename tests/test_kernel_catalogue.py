@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from kineto_traces import Maker, claims, collectives, read, source
 
+from kineto_traces import Maker, claims, collectives, read, source
 from ringwright.errors import InputError
 from ringwright.sources.kineto import read_kineto
 from ringwright.sources.kineto.catalogue import Kernel, bare, load
@@ -20,7 +20,9 @@ KNOWN = {
     "ncclDevKernel_AllReduce_Sum_bf16_NVLS_TREE_SIMPLE(ncclDevKernelArgsStorage<4096ul>)": Kernel(
         "nccl", "all-reduce", "NVLS_TREE", "SIMPLE", "sum", "bfloat16"
     ),
-    "ncclDevKernel_ReduceScatter_Max_f16_TREE_LL128(x)": Kernel("nccl", "reduce-scatter", "TREE", "LL128", "max", "float16"),
+    "ncclDevKernel_ReduceScatter_Max_f16_TREE_LL128(x)": Kernel(
+        "nccl", "reduce-scatter", "TREE", "LL128", "max", "float16"
+    ),
     "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)": Kernel("nccl", "all-gather", "RING", "LL"),
     "ncclKernel_Broadcast_RING_LL_Sum_int8_t(x)": Kernel("nccl", "broadcast", "RING", "LL"),
     "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)": Kernel("nccl", "send-recv"),
@@ -87,7 +89,9 @@ def test_suspects_are_listed_and_not_counted_as_nothing() -> None:
 
 def test_metadata_makes_a_suspect_communication() -> None:
     job = Maker()
-    job.kernel("my_moe_dispatch_kernel", 100, 30, **{"Collective name": "all_to_allv", "In msg nelems": 5, "dtype": "Half"})
+    job.kernel(
+        "my_moe_dispatch_kernel", 100, 30, **{"Collective name": "all_to_allv", "In msg nelems": 5, "dtype": "Half"}
+    )
     (row,) = collectives(read(job))
     assert (row["op"], row["kernel_class"], row["size_bytes"]) == ("all-to-all", "custom", 10)
 
@@ -147,7 +151,13 @@ def test_spellings() -> None:
     }  # fmt: skip
     assert {said: operation(said) for said in ops} == ops
     assert operation(5) is None
-    types = {"BFloat16": "bfloat16", "c10::BFloat16": "bfloat16", "Float": "float32", "torch.int64": "int64", "Float8_e4m3fn": "float8"}
+    types = {
+        "BFloat16": "bfloat16",
+        "c10::BFloat16": "bfloat16",
+        "Float": "float32",
+        "torch.int64": "int64",
+        "Float8_e4m3fn": "float8",
+    }
     assert {said: datatype(said) for said in types} == types
     assert datatype(None) is None
 

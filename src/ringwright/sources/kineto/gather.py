@@ -25,6 +25,7 @@ CATEGORIES = {
 LAUNCH, SYNC, PASS = range(3)
 ROWS_PER_FILE = 8_000_000  # of each kind; what lies beyond is counted as lost
 NAMES = 1 << 17
+TOO_MANY = "(one of the names beyond 131,072)"
 LONGEST_NAME = 2048
 RECORD = "record_param_comms"
 _LABELS = ("nccl:", "c10d:", "_c10d", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:", "hccl:", "symm_")
@@ -197,12 +198,9 @@ class _Sorter:
     def _name(self, name: str) -> int:
         number = self._names.get(name)
         if number is None:
-            name = name[:LONGEST_NAME]
-            if len(self._names) >= NAMES:
-                name = name[:60] + " (one of too many names)" if not self._names else "(beyond 131,072 names)"
-            number = self._names.get(name)
-            if number is None:
-                number = self._names[name] = len(self.found.names)
+            name = name[:LONGEST_NAME] if len(self._names) < NAMES else TOO_MANY
+            number = self._names.setdefault(name, len(self.found.names))
+            if number == len(self.found.names):
                 self.found.names.append(name)
         return number
 
