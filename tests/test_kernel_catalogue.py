@@ -87,6 +87,16 @@ def test_suspects_are_listed_and_not_counted_as_nothing() -> None:
     assert "2 kernels, 60 us" in claim["note"]
 
 
+def test_copies_between_devices_are_pointed_out() -> None:
+    job = Maker()
+    job.add("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 120, 50, stream=9)
+    job.collective(300, 10)
+    trace = read(job)
+    (claim,) = claims(trace, "copies between devices")
+    assert claim["value"] == "1"
+    assert "50 us" in claim["note"]
+
+
 def test_metadata_makes_a_suspect_communication() -> None:
     job = Maker()
     job.kernel(

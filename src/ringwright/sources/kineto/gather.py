@@ -116,7 +116,7 @@ class _Sorter:
 
     def _device(self, event: Event, line: int, *, is_copy: bool) -> None:
         table = self.found.kernels
-        if not self._place(table, event, line):
+        if not self._time(table, event, line):
             return
         try:
             args = decode_kernel(event.args)
@@ -180,18 +180,28 @@ class _Sorter:
             self._host(event, line)
 
     def _place(self, table: Table, event: Event, line: int) -> bool:
-        """Append the columns that all tables have; False when the event has no usable time."""
-        ts, dur = event.ts, 0.0 if event.dur is None else event.dur
-        if type(ts) not in (int, float) or type(dur) not in (int, float) or not 0 <= dur < _PID or not abs(ts) < _LIMIT:
+        """Append the columns that all tables of the host have; False when the event has no usable time."""
+        if not self._time(table, event, line):
+            return False
+        table.thread.append(self._thread(event.pid, event.tid))
+        return True
+
+    def _time(self, table: Table, event: Event, line: int) -> bool:
+        """Append time, name and line."""
+        ts, dur = event.ts, event.dur
+        if dur is None:
+            dur = 0.0
+        is_number = (type(ts) is float or type(ts) is int) and (type(dur) is float or type(dur) is int)
+        if not is_number or not 0 <= dur < _PID or not -_LIMIT < ts < _LIMIT:
             self.found.bad += 1
             return False
-        if len(table) >= ROWS_PER_FILE:
+        if len(table.ts) >= ROWS_PER_FILE:
             self.found.dropped += 1
             return False
         table.ts.append(ts)
         table.dur.append(dur)
-        table.name.append(self._name(event.name))
-        table.thread.append(self._thread(event.pid, event.tid))
+        name = self._names.get(event.name)
+        table.name.append(self._name(event.name) if name is None else name)
         table.line.append(line)
         return True
 
@@ -225,6 +235,8 @@ def whole(value: Any) -> int | None:
     """Return a whole number of at most 62 bits, also one spelled as text or float; None for anything else."""
     if type(value) is int:
         return value if -_LIMIT < value < _LIMIT else None
+    if value is None:
+        return None
     if type(value) is float and math.isfinite(value) and value == int(value) and abs(value) < _LIMIT:
         return int(value)
     if type(value) is str and len(value) < 20 and value.strip().lstrip("-").isdecimal():
