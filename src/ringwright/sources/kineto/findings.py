@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.kineto.catalogue import UNKNOWN
-from ringwright.sources.kineto.gather import RankFile
+from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.groups import Groups
 from ringwright.sources.kineto.operations import Linked
 from ringwright.sources.kineto.sequences import Numbered

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.kineto.catalogue import UNKNOWN
+from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import sizes
-from ringwright.sources.kineto.gather import RankFile
 from ringwright.sources.kineto.groups import FileGroups, Group
 from ringwright.sources.kineto.operations import Linked, Operation
 

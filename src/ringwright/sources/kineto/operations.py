@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.sources.kineto.catalogue import UNKNOWN, Catalogue, Kernel
+from ringwright.sources.kineto.columns import RankFile, Table
 from ringwright.sources.kineto.facts import Facts, facts
-from ringwright.sources.kineto.gather import RankFile, Table
 from ringwright.sources.kineto.names import operation
 from ringwright.sources.kineto.records import CommArgs
 
