@@ -71,6 +71,8 @@ class _Rank:
 def audit(talk: pl.DataFrame, compute: pl.DataFrame, syncs: pl.DataFrame) -> list[dict[str, Any]]:
     """Return reasons with exposed time, count, confidence, evidence, advice and the next command; the costliest first.
 
+    ``detail`` says it of the costliest operation; each piece of evidence has its own ``text``, file and event.
+
     ``talk``, ``compute`` and ``syncs``: kernels that communicate, that compute, and calls that wait, of all ranks.
     ``exposed_us`` here adds up operations, so two exposed at once count twice.
     """
@@ -93,13 +95,14 @@ def _reason(reason: str, found: list[_Case], total: float) -> dict[str, Any]:
     first = worst[0].evidence
     return {
         "reason": reason,
+        "detail": first["text"],
         "exposed_us": round(exposed, 3),
         "share": round(exposed / total, 4) if total else 0.0,
         "count": len(found),
         "confidence": round(weighted, 2),
         "evidence": [case.evidence for case in worst],
         "advice": _ADVICE[reason],
-        "next": _command(first),
+        "command": _command(first),
     }
 
 
