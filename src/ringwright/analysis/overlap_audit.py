@@ -71,7 +71,7 @@ class _Rank:
 def audit(talk: pl.DataFrame, compute: pl.DataFrame, syncs: pl.DataFrame) -> list[dict[str, Any]]:
     """Return reasons with exposed time, count, confidence, evidence, advice and the next command; the costliest first.
 
-    ``detail`` says it of the costliest operation; each piece of evidence has its own ``text``, file and event.
+    ``detail`` says all in one sentence; each piece of evidence has its own ``text``, file and event.
 
     ``talk``, ``compute`` and ``syncs``: kernels that communicate, that compute, and calls that wait, of all ranks.
     ``exposed_us`` here adds up operations, so two exposed at once count twice.
@@ -95,7 +95,8 @@ def _reason(reason: str, found: list[_Case], total: float) -> dict[str, Any]:
     first = worst[0].evidence
     return {
         "reason": reason,
-        "detail": first["text"],
+        "detail": f"{exposed:,.0f} us, {exposed / total if total else 0:.0%} of the exposed, in {len(found)} operations; "
+        f"the costliest: {first['text']}; {_ADVICE[reason]}",
         "exposed_us": round(exposed, 3),
         "share": round(exposed / total, 4) if total else 0.0,
         "count": len(found),
@@ -217,9 +218,9 @@ def _case(rank: _Rank, row: dict[str, Any], exposed: float, *, is_bucket: bool) 
         if row["stream"] is not None and rank.compute["stream"][after] == row["stream"]:
             return _told(evidence, "same-stream", 0.95, exposed, "the next compute kernel is on the same stream")
     if is_bucket:
-        confidence = 0.6 if row["size_bytes"] is not None else 0.4
+        confidence, what = (0.6, "bytes") if row["size_bytes"] is not None else (0.4, "time (bytes are unknown)")
         return _told(
-            evidence, "bucket", confidence, exposed, "half or more of the step's reduced bytes, last of the step"
+            evidence, "bucket", confidence, exposed, f"half or more of the step's reduced {what}, last of the step"
         )
     if not has_next:
         return _told(evidence, "cannot tell", 0.0, exposed, "no compute kernel follows in the trace")
