@@ -23,3 +23,12 @@ def test_engines_against_the_hand_written_loop() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "halving-doubling" in done.stdout
+
+
+@pytest.mark.slow
+def test_profiler_traces_against_a_bare_decode() -> None:
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_kineto.py"), "--events", "5000", "--rounds", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "ratio" in done.stdout

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from kineto_traces import Maker, claims, collectives, read, source
 
+from kineto_traces import Maker, claims, collectives, read, source
 from ringwright.errors import InputError
 from ringwright.sources.kineto import read_kineto
 from ringwright.sources.kineto.catalogue import Kernel, bare, load
@@ -85,6 +85,16 @@ def test_suspects_are_listed_and_not_counted_as_nothing() -> None:
     (claim,) = claims(trace, "unknown communication kernel")
     assert claim["value"] == "my_moe_dispatch_kernel"
     assert "2 kernels, 60 us" in claim["note"]
+
+
+def test_copies_between_devices_are_pointed_out() -> None:
+    job = Maker()
+    job.add("gpu_memcpy", "Memcpy PtoP (Device -> Device)", 120, 50, stream=9)
+    job.collective(300, 10)
+    trace = read(job)
+    (claim,) = claims(trace, "copies between devices")
+    assert claim["value"] == "1"
+    assert "50 us" in claim["note"]
 
 
 def test_metadata_makes_a_suspect_communication() -> None:

@@ -163,10 +163,17 @@ def test_several_kernels_of_one_record_are_one_operation() -> None:
 def test_kernels_of_a_graph_are_operations_of_their_own() -> None:
     job = Maker()
     job.record(0, 50, **meta("allreduce", 1000))
-    job.add("cuda_runtime", "cudaGraphLaunch", 10, 5, correlation=900)
-    for at in (100, 200):
-        job.add("kernel", ALL_REDUCE, at, 10, 20, correlation=900, stream=20)
-    assert len([row for row in collectives(read(job)) if row["duration_s"]]) == 2
+    for replay, launch in enumerate((10, 300)):
+        job.add("cuda_runtime", "cudaGraphLaunch", launch, 5, correlation=900 + replay)
+        for at in (100, 200):
+            job.add("kernel", ALL_REDUCE, launch + at, 10, 20, correlation=900 + replay, stream=20)
+    rows = [row for row in collectives(read(job)) if row["duration_s"]]
+    assert [(row["graph_captured"], row["graph_replay"]) for row in rows] == [
+        (True, 0),
+        (True, 0),
+        (True, 1),
+        (True, 1),
+    ]
 
 
 def test_rccl_takes_the_operation_from_the_call() -> None:

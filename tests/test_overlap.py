@@ -97,7 +97,7 @@ def test_strict_order_names_the_call_that_waited() -> None:
     assert job.events[evidence["next_event"]]["name"] == GEMM
     assert job.events[evidence["event"]]["name"] == ALL_REDUCE
     assert evidence["file"] == "job/t0.json"
-    assert "rank = 0" in found["next"]
+    assert "rank = 0" in found["command"]
     assert found["advice"]
 
 

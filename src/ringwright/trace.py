@@ -27,7 +27,8 @@ META_FILE = "meta.json"
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
 EVENTS = {
     "kind": "str",  # collective, p2p, compute, memory, proxy, step, error, tuning (a choice of algorithm, not a call),
-    # phase (a named stretch of a step), sync (a call that waits), status (how far a rank came in a group), measurement (a row of a benchmark), metric (a sample of a gauge)
+    # phase (a named stretch of a step), sync (a call that waits), status (how far a rank came in a group),
+    # measurement (a row of a benchmark), metric (a sample of a gauge)
     "op": "str",  # all-reduce, ...; for kind=error the error class
     "task": "str",
     "rank": "i32",  # global rank; null when unknown or when the row stands for several ranks

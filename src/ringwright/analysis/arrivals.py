@@ -26,7 +26,7 @@ _EVIDENCE = 3
 
 
 def arrivals(trace: Trace) -> dict[str, Any]:
-    """Return ``ranks`` (rank, wait_us, transfer_us, last_count, caused_us), ``culprits`` and a ``verdict`` with reason.
+    """Return ``ranks`` (rank, wait_us, transfer_us, calls, last_count, caused_us), ``culprits`` and a ``verdict`` with reason.
 
     ``verdict`` is "straggler", "none" (balanced, or too little waiting to matter) or "cannot tell".
     """
@@ -104,7 +104,7 @@ def _table(judged: pl.DataFrame) -> list[dict[str, Any]]:
         pl.col("is_last").sum().alias("last_count"),
         pl.col("is_clear").sum().alias("clear_count"),
         pl.col("total_wait").filter(pl.col("is_last")).sum().alias("caused_us"),
-        pl.len().alias("collectives"),
+        pl.len().alias("calls"),
     )
     rows = grouped.sort("rank").to_dicts()
     for row in rows:

@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 _SUMS = ("comm_us", "exposed_us", "overlapped_us", "compute_us", "memory_us", "unknown_us", "idle_us", "span_us")
-_COLUMNS = (
-    "rank", "kind", "op", "kernel", "kernel_class", "communicator", "size_bytes", "stream", "iteration", "enqueue_s",
-    "start_s", "duration_s", "multiplicity", "file", "line", "clock",
-)  # fmt: skip
+_TALK = ("op", "size_bytes", "iteration", "file")  # what only the audit of communication asks for
 
 
 def overlap(trace: Trace) -> dict[str, Any]:
@@ -33,26 +30,56 @@ def overlap(trace: Trace) -> dict[str, Any]:
     """
     import polars as pl
 
-    kinds = [*COMMUNICATION, "compute", "memory", "sync"]
-    mine = pl.col("kind").is_in(kinds) & pl.col("start_s").is_not_null() & pl.col("duration_s").is_not_null()
-    frame = trace.scan("events").filter(mine).select(*_COLUMNS).collect()
-    is_device = pl.col("kernel").is_not_null() | pl.col("kind").is_in(["compute", "memory"])
-    device = frame.filter(is_device)
+    device = _device(trace)
+    talking = device.filter("talks")
     answer: dict[str, Any] = dict.fromkeys(_SUMS)
     answer |= {"ranks": [], "audit": [], "why": None}
     if device.is_empty():
         return answer | {"why": "cannot tell: no device kernel with a time is in the trace"}
-    if device.filter(pl.col("kind").is_in(["compute", "memory"])).is_empty():
+    if talking.height == device.height:
         return answer | {"why": "cannot tell: the source records communication only, not what else ran"}
-    syncs = frame.filter(pl.col("kind") == "sync")
     ranks = [_rank(rank, part) for (rank, *_), part in _by_rank(device).items()]
     answer["ranks"] = sorted(ranks, key=lambda row: (row["rank"] is None, row["rank"]))
     for name in _SUMS:
         answer[name] = round(sum(row[name] * row["multiplicity"] for row in ranks), 3)
-    answer["audit"] = audit(device, syncs)
+    answer["audit"] = audit(_talk(trace), device.filter(pl.col("kind") == "compute"), _syncs(trace))
     if not answer["comm_us"]:
         answer["why"] = "no kernel of the catalogue communicates"
     return answer
+
+
+def _measured() -> pl.Expr:
+    import polars as pl
+
+    return pl.col("start_s").is_not_null() & pl.col("duration_s").is_not_null()
+
+
+def _device(trace: Trace) -> pl.DataFrame:
+    """What ran on devices, with few columns, for there may be millions: ``kind`` is talk, compute, memory or unknown."""
+    import polars as pl
+
+    talks = pl.col("kind").is_in(COMMUNICATION) & pl.col("kernel").is_not_null()
+    runs = pl.col("kind").is_in(["compute", "memory"])
+    is_unknown = (pl.col("kernel_class") == UNKNOWN).fill_null(value=False)
+    kind = pl.when(talks).then(pl.lit("talk")).when(is_unknown).then(pl.lit("unknown")).otherwise(pl.col("kind"))
+    columns = ("rank", "stream", "enqueue_s", "start_s", "duration_s", "multiplicity", "line")
+    chosen = trace.scan("events").filter((talks | runs) & _measured())
+    return chosen.select(kind.alias("kind"), talks.alias("talks"), *columns).collect()
+
+
+def _talk(trace: Trace) -> pl.DataFrame:
+    import polars as pl
+
+    mine = pl.col("kind").is_in(COMMUNICATION) & pl.col("kernel").is_not_null() & _measured()
+    columns = ("rank", "stream", "enqueue_s", "start_s", "duration_s", "line", *_TALK)
+    return trace.scan("events").filter(mine).select(*columns).collect()
+
+
+def _syncs(trace: Trace) -> pl.DataFrame:
+    import polars as pl
+
+    mine = (pl.col("kind") == "sync") & _measured()
+    return trace.scan("events").filter(mine).select("rank", "op", "start_s", "duration_s", "line").collect()
 
 
 def _by_rank(frame: pl.DataFrame) -> dict[tuple[Any, ...], pl.DataFrame]:
@@ -62,10 +89,9 @@ def _by_rank(frame: pl.DataFrame) -> dict[tuple[Any, ...], pl.DataFrame]:
 def _rank(rank: int | None, frame: pl.DataFrame) -> dict[str, Any]:
     import polars as pl
 
-    is_unknown = (pl.col("kernel_class") == UNKNOWN).fill_null(value=False)
-    talks = pl.col("kind").is_in(COMMUNICATION)
-    comm = _spans(frame.filter(talks))
-    compute = _spans(frame.filter((pl.col("kind") == "compute") & ~is_unknown))
+    comm, compute, memory, unknown = (
+        _spans(frame.filter(pl.col("kind") == kind)) for kind in ("talk", "compute", "memory", "unknown")
+    )
     everything = _spans(frame)
     total = length(comm)
     both = float(covered(compute, *comm).sum())
@@ -75,8 +101,8 @@ def _rank(rank: int | None, frame: pl.DataFrame) -> dict[str, Any]:
         "exposed_us": total - both,
         "overlapped_us": both,
         "compute_us": length(compute),
-        "memory_us": length(_spans(frame.filter(pl.col("kind") == "memory"))),
-        "unknown_us": length(_spans(frame.filter(is_unknown))),
+        "memory_us": length(memory),
+        "unknown_us": length(unknown),
         "idle_us": span - length(everything),
         "span_us": span,
     }

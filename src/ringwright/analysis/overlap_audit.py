@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.intervals import covered, union
-from ringwright.analysis.kernels import COMMUNICATION, UNKNOWN
 
 if TYPE_CHECKING:
     import numpy as np
@@ -69,14 +68,20 @@ class _Rank:
         return max(moment, float(self.talk[1][place]) - CHAIN_US) if place >= 0 else moment
 
 
-def audit(device: pl.DataFrame, syncs: pl.DataFrame) -> list[dict[str, Any]]:
+def audit(talk: pl.DataFrame, compute: pl.DataFrame, syncs: pl.DataFrame) -> list[dict[str, Any]]:
     """Return reasons with exposed time, count, confidence, evidence, advice and the next command; the costliest first.
 
+    ``detail`` says all in one sentence; each piece of evidence has its own ``text``, file and event.
+
+    ``talk``, ``compute`` and ``syncs``: kernels that communicate, that compute, and calls that wait, of all ranks.
     ``exposed_us`` here adds up operations, so two exposed at once count twice.
     """
+    import polars as pl
+
     cases: dict[str, list[_Case]] = defaultdict(list)
-    for (rank, *_), part in device.partition_by("rank", as_dict=True).items():
-        for case in _cases(_arrange(rank, part, syncs)):
+    for (rank, *_), part in talk.partition_by("rank", as_dict=True).items():
+        mine = pl.col("rank").eq_missing(rank)
+        for case in _cases(_arrange(rank, part, compute.filter(mine), syncs.filter(mine))):
             cases[case.reason].append(case)
     total = sum(case.exposed_us for found in cases.values() for case in found)
     rows = [_reason(reason, found, total) for reason, found in cases.items()]
@@ -90,13 +95,15 @@ def _reason(reason: str, found: list[_Case], total: float) -> dict[str, Any]:
     first = worst[0].evidence
     return {
         "reason": reason,
+        "detail": f"{exposed:,.0f} us, {exposed / total if total else 0:.0%} of the exposed, in {len(found)} operations; "
+        f"the costliest: {first['text']}; {_ADVICE[reason]}",
         "exposed_us": round(exposed, 3),
         "share": round(exposed / total, 4) if total else 0.0,
         "count": len(found),
         "confidence": round(weighted, 2),
         "evidence": [case.evidence for case in worst],
         "advice": _ADVICE[reason],
-        "next": _command(first),
+        "command": _command(first),
     }
 
 
@@ -108,18 +115,14 @@ def _command(first: dict[str, Any]) -> str:
     return f'ringwright query "select {columns} from events where {where} order by start_s" {first["file"]}'
 
 
-def _arrange(rank: int | None, part: pl.DataFrame, syncs: pl.DataFrame) -> _Rank:
+def _arrange(rank: int | None, comm: pl.DataFrame, compute: pl.DataFrame, waits: pl.DataFrame) -> _Rank:
     import numpy as np
-    import polars as pl
 
-    comm = part.filter(pl.col("kind").is_in(COMMUNICATION)).sort("start_s")
-    is_compute = (pl.col("kind") == "compute") & (pl.col("kernel_class") != UNKNOWN).fill_null(value=True)
-    compute = part.filter(is_compute).sort("start_s")
+    comm, compute, waits = (frame.sort("start_s") for frame in (comm, compute, waits))
     starts = compute["start_s"].to_numpy() * 1e6
     spans = union(starts, starts + compute["duration_s"].to_numpy() * 1e6)
     begin = comm["start_s"].to_numpy() * 1e6
     lasted = comm["duration_s"].to_numpy() * 1e6
-    waits = syncs.filter(pl.col("rank").eq_missing(rank)).sort("start_s")
     began = waits["start_s"].to_numpy() * 1e6
     made = _Rank(
         rank,
@@ -215,9 +218,9 @@ def _case(rank: _Rank, row: dict[str, Any], exposed: float, *, is_bucket: bool) 
         if row["stream"] is not None and rank.compute["stream"][after] == row["stream"]:
             return _told(evidence, "same-stream", 0.95, exposed, "the next compute kernel is on the same stream")
     if is_bucket:
-        confidence = 0.6 if row["size_bytes"] is not None else 0.4
+        confidence, what = (0.6, "bytes") if row["size_bytes"] is not None else (0.4, "time (bytes are unknown)")
         return _told(
-            evidence, "bucket", confidence, exposed, "half or more of the step's reduced bytes, last of the step"
+            evidence, "bucket", confidence, exposed, f"half or more of the step's reduced {what}, last of the step"
         )
     if not has_next:
         return _told(evidence, "cannot tell", 0.0, exposed, "no compute kernel follows in the trace")

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.sources.kineto.gather import whole
+from ringwright.sources.kineto.columns import whole
 from ringwright.sources.kineto.names import datatype, element_bytes, operation
 from ringwright.sources.kineto.records import CommArgs
 

@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.kineto.catalogue import UNKNOWN
-from ringwright.sources.kineto.gather import RankFile
+from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.groups import Groups
 from ringwright.sources.kineto.operations import Linked
 from ringwright.sources.kineto.sequences import Numbered
@@ -80,6 +80,7 @@ class Findings:
             note = f"{count} kernels are named {kernel} where the call is {call}; the call is believed"
             self.claim("operation", call, name, "inferred", 0.7, note)
         self._suspects(found, linked)
+        self._copies(found)
         if not len(found.kernels):
             note = "host records only: no kernel, hence no device time, no overlap and no arrivals"
             self.claim("device events", "none", name, "read", 1.0, note)
@@ -108,6 +109,16 @@ class Findings:
             self.claim(
                 "unknown communication kernel", found.names[kernel][:200], found.reading.name, "inferred", 0.5, note
             )
+
+    def _copies(self, found: RankFile) -> None:
+        """Copies between devices may be communication by copy engines, which no name tells."""
+        table = found.kernels
+        between = {number for number, name in enumerate(found.names) if "PtoP" in name}
+        mine = [number for number, name in enumerate(table.name) if name in between and table.is_copy[number]]
+        if mine:
+            total = sum(table.dur[number] for number in mine)
+            note = f"{total:,.0f} us of copies between devices: they may be communication, and are counted as copies"
+            self.claim("copies between devices", str(len(mine)), found.reading.name, "read", 1.0, note)
 
     def ranks(self, parts: list[Part]) -> None:
         """Note the ranks that the files do not say themselves."""

@@ -7,8 +7,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.kineto.catalogue import UNKNOWN
+from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import sizes
-from ringwright.sources.kineto.gather import RankFile
 from ringwright.sources.kineto.groups import FileGroups, Group
 from ringwright.sources.kineto.operations import Linked, Operation
 
@@ -108,7 +108,7 @@ def _moment(op: Operation) -> float:
 _COLUMNS = (
     "kind", "op", "records", "communicator", "comm_rank", "nranks", "sequence", "pid", "thread", "device", "count",
     "datatype", "element_bytes", "size_bytes", "sent_bytes", "received_bytes", "reduce_op", "peer", "algorithm",
-    "protocol", "channels", "stream", "graph_captured", "kernel", "kernel_class", "state", "enqueue_s", "start_s",
+    "protocol", "channels", "stream", "graph_captured", "graph_replay", "kernel", "kernel_class", "state", "enqueue_s", "start_s",
     "duration_s", "line", "ground", "confidence",
 )  # fmt: skip
 
@@ -150,6 +150,8 @@ def _row(found: RankFile, op: Operation, group: Group, zero: int) -> dict[str, A
         "confidence": {"read": 1.0, "inferred": 0.9, "assumed": 0.5}[op.ground],
     }
     row |= sizes(op.op, about, nranks)
+    if op.replay is not None:
+        row |= {"graph_captured": True, "graph_replay": op.replay}
     if op.op in POINTWISE:
         row["peer"] = _peer(op)
     if op.thread is not None:

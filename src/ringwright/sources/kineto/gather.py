@@ -1,8 +1,7 @@
-"""What one trace file holds for us, as compact columns: kernels, calls, communication records, labels, steps."""
+"""Sorts the events of a trace file into columns, a batch at a time; a batch with an odd event goes one by one."""
 
 from __future__ import annotations
 
-import math
 import re
 from array import array
 from collections.abc import Callable
@@ -10,16 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ringwright.sources.inputs import Source
+from ringwright.sources.kineto.columns import LIMIT, RankFile, Table, whole
 from ringwright.sources.kineto.pieces import Reading
-from ringwright.sources.kineto.records import (
-    BAD_JSON,
-    CommArgs,
-    Event,
-    decode_call,
-    decode_comm,
-    decode_kernel,
-    decode_label,
-)
+from ringwright.sources.kineto.records import BAD_JSON, CommArgs, Event, decode_call, decode_comm, decode_kernel, decode_label
 from ringwright.sources.kineto.stream import batches
 
 KERNEL, COPY, CALL, HOST, NOTE = range(5)
@@ -33,58 +25,12 @@ CATEGORIES = {
 LAUNCH, SYNC, PASS = range(3)
 ROWS_PER_FILE = 8_000_000  # of each kind; what lies beyond is counted as lost
 NAMES = 1 << 17
+TOO_MANY = "(one of the names beyond 131,072)"
 LONGEST_NAME = 2048
 RECORD = "record_param_comms"
 _LABELS = ("nccl:", "c10d:", "_c10d", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:", "hccl:", "symm_")
 _LABEL_STARTS = {label[:4] for label in _LABELS}
-_LIMIT = 1 << 62
 _PID = 1 << 40
-
-
-@dataclass
-class Table:
-    """Columns of one kind of event: ``ts`` and ``dur`` in microseconds, ``name`` an index into the names of the file."""
-
-    ts: array[float] = field(default_factory=lambda: array("d"))
-    dur: array[float] = field(default_factory=lambda: array("d"))
-    name: array[int] = field(default_factory=lambda: array("i"))
-    thread: array[int] = field(default_factory=lambda: array("i"))
-    line: array[int] = field(default_factory=lambda: array("q"))
-    correlation: array[int] = field(default_factory=lambda: array("q"))
-    stream: array[int] = field(default_factory=lambda: array("q"))
-    device: array[int] = field(default_factory=lambda: array("i"))
-    channels: array[int] = field(default_factory=lambda: array("i"))
-    external: array[int] = field(default_factory=lambda: array("q"))
-    is_copy: array[int] = field(default_factory=lambda: array("b"))
-
-    def __len__(self) -> int:
-        return len(self.ts)
-
-
-@dataclass
-class RankFile:
-    """One file, gathered. ``meta`` maps the number of a kernel to what was copied onto it."""
-
-    reading: Reading
-    names: list[str] = field(default_factory=list)
-    threads: list[tuple[Any, Any]] = field(default_factory=list)
-    kernels: Table = field(default_factory=Table)
-    calls: Table = field(default_factory=Table)
-    syncs: Table = field(default_factory=Table)
-    labels: Table = field(default_factory=Table)
-    notes: Table = field(default_factory=Table)
-    records: Table = field(default_factory=Table)
-    record_args: list[CommArgs] = field(default_factory=list)
-    meta: dict[int, CommArgs] = field(default_factory=dict)
-    label_args: dict[int, CommArgs] = field(default_factory=dict)  # of labels that say what they carry
-    bad: int = 0
-    dropped: int = 0
-
-    @property
-    def used(self) -> int:
-        """Events that this reader keeps."""
-        tables = (self.kernels, self.calls, self.syncs, self.labels, self.notes, self.records)
-        return sum(len(table) for table in tables)
 
 
 def gather(source: Source, progress: Callable[[int], None] | None = None) -> RankFile:
@@ -107,24 +53,88 @@ class _Sorter:
 
     def take(self, events: list[Event], first: int) -> None:
         """Sort a batch, whose first event is number ``first`` of the file."""
-        take = (self._kernel, self._copy, self._call, self._host, self._note)
+        devices, launches = _Batch(), _Batch()
         for line, event in enumerate(events, first):
             cat = event.cat
-            if type(cat) is not str:
+            kind = CATEGORIES.get(cat) if type(cat) is str else None
+            if kind is None or event.ph != "X" or type(event.name) is not str:
                 continue
-            kind = CATEGORIES.get(cat)
-            if kind is not None and event.ph == "X" and type(event.name) is str:
-                take[kind](event, line)
+            if kind <= COPY:
+                devices.add(event, line)
+                devices.copies.append(kind)
+            elif kind == CALL:
+                self._call(event, line, launches)
+            elif kind == HOST:
+                self._host(event, line)
+            else:
+                self._note(event, line)
+        if not self._devices(devices):
+            for event, line, is_copy in zip(devices.events, devices.lines, devices.copies, strict=True):
+                self._device(event, line, is_copy=bool(is_copy))
+        if not self._launches(launches):
+            for event, line in zip(launches.events, launches.lines, strict=True):
+                self._launch(event, line)
 
-    def _kernel(self, event: Event, line: int) -> None:
-        self._device(event, line, is_copy=False)
+    def _call(self, event: Event, line: int, launches: _Batch) -> None:
+        kind = self._calls.get(event.name)
+        if kind is None:
+            kind = _call_kind(event.name)
+            if len(self._calls) < NAMES:
+                self._calls[event.name] = kind
+        if kind == LAUNCH:
+            launches.add(event, line)
+        elif kind == SYNC:
+            self._place(self.found.syncs, event, line)
 
-    def _copy(self, event: Event, line: int) -> None:
-        self._device(event, line, is_copy=True)
+    def _devices(self, batch: _Batch) -> bool:
+        """Append all kernels and copies of a batch at once; False, and nothing is done, when one of them is odd."""
+        found, table, before = self.found, self.found.kernels, len(self.found.kernels)
+        times = _times(batch.events)
+        if times is None or before + len(batch.events) > ROWS_PER_FILE:
+            return False
+        try:
+            args = [decode_kernel(event.args) for event in batch.events]
+        except BAD_JSON:
+            return False
+        self._extend(table, batch, times)
+        table.is_copy.extend(batch.copies)
+        table.correlation.extend(_column("q", [each.correlation for each in args], -1))
+        table.external.extend(_column("q", [each.external for each in args], -1))
+        streams = [event.tid if a.stream is None else a.stream for a, event in zip(args, batch.events, strict=True)]
+        table.stream.extend(_column("q", streams, -1))
+        table.device.extend(_column("i", [each.device for each in args], -1))
+        grids = [each.grid for each in args]
+        table.channels.extend(_column("i", [grid[0] if type(grid) is list and grid else 0 for grid in grids], -1))
+        for number, each in enumerate(args, before):
+            if each.collective is not None or each.group_name is not None or each.group_id is not None:
+                found.meta[number] = each
+        return True
+
+    def _launches(self, batch: _Batch) -> bool:
+        """Append all launching calls of a batch at once, as above."""
+        table = self.found.calls
+        times = _times(batch.events)
+        if times is None or len(table) + len(batch.events) > ROWS_PER_FILE:
+            return False
+        try:
+            numbers = array("q", [decode_call(event.args).correlation for event in batch.events])
+        except (TypeError, *BAD_JSON):
+            return False
+        self._extend(table, batch, times)
+        table.correlation.extend(numbers)
+        table.thread.extend([self._thread(event.pid, event.tid) for event in batch.events])
+        return True
+
+    def _extend(self, table: Table, batch: _Batch, times: tuple[array[float], array[float]]) -> None:
+        table.ts.extend(times[0])
+        table.dur.extend(times[1])
+        get, name = self._names.get, self._name
+        table.name.extend([name(event.name) if (n := get(event.name)) is None else n for event in batch.events])
+        table.line.extend(batch.lines)
 
     def _device(self, event: Event, line: int, *, is_copy: bool) -> None:
         table = self.found.kernels
-        if not self._place(table, event, line):
+        if not self._time(table, event, line):
             return
         try:
             args = decode_kernel(event.args)
@@ -149,23 +159,15 @@ class _Sorter:
         if args.collective is not None or args.group_name is not None or args.group_id is not None:
             self.found.meta[len(table) - 1] = args
 
-    def _call(self, event: Event, line: int) -> None:
-        kind = self._calls.get(event.name)
-        if kind is None:
-            kind = _call_kind(event.name)
-            if len(self._calls) < NAMES:
-                self._calls[event.name] = kind
-        if kind == SYNC:
-            self._place(self.found.syncs, event, line)
-        elif kind == LAUNCH:
-            try:
-                number = whole(decode_call(event.args).correlation)
-            except BAD_JSON:
-                number = None
-            if number is None:
-                self.found.bad += 1
-            elif self._place(self.found.calls, event, line):
-                self.found.calls.correlation.append(number)
+    def _launch(self, event: Event, line: int) -> None:
+        try:
+            number = whole(decode_call(event.args).correlation)
+        except BAD_JSON:
+            number = None
+        if number is None:
+            self.found.bad += 1
+        elif self._place(self.found.calls, event, line):
+            self.found.calls.correlation.append(number)
 
     def _host(self, event: Event, line: int) -> None:
         name = event.name
@@ -203,30 +205,37 @@ class _Sorter:
             self._host(event, line)
 
     def _place(self, table: Table, event: Event, line: int) -> bool:
-        """Append the columns that all tables have; False when the event has no usable time."""
-        ts, dur = event.ts, 0.0 if event.dur is None else event.dur
-        if type(ts) not in (int, float) or type(dur) not in (int, float) or not 0 <= dur < _PID or not abs(ts) < _LIMIT:
+        """Append the columns that all tables of the host have; False when the event has no usable time."""
+        if not self._time(table, event, line):
+            return False
+        table.thread.append(self._thread(event.pid, event.tid))
+        return True
+
+    def _time(self, table: Table, event: Event, line: int) -> bool:
+        """Append time, name and line."""
+        ts, dur = event.ts, event.dur
+        if dur is None:
+            dur = 0.0
+        is_number = (type(ts) is float or type(ts) is int) and (type(dur) is float or type(dur) is int)
+        if not is_number or not 0 <= dur < _PID or not -LIMIT < ts < LIMIT:
             self.found.bad += 1
             return False
-        if len(table) >= ROWS_PER_FILE:
+        if len(table.ts) >= ROWS_PER_FILE:
             self.found.dropped += 1
             return False
         table.ts.append(ts)
         table.dur.append(dur)
-        table.name.append(self._name(event.name))
-        table.thread.append(self._thread(event.pid, event.tid))
+        name = self._names.get(event.name)
+        table.name.append(self._name(event.name) if name is None else name)
         table.line.append(line)
         return True
 
     def _name(self, name: str) -> int:
         number = self._names.get(name)
         if number is None:
-            name = name[:LONGEST_NAME]
-            if len(self._names) >= NAMES:
-                name = name[:60] + " (one of too many names)" if not self._names else "(beyond 131,072 names)"
-            number = self._names.get(name)
-            if number is None:
-                number = self._names[name] = len(self.found.names)
+            name = name[:LONGEST_NAME] if len(self._names) < NAMES else TOO_MANY
+            number = self._names.setdefault(name, len(self.found.names))
+            if number == len(self.found.names):
                 self.found.names.append(name)
         return number
 
@@ -241,21 +250,45 @@ class _Sorter:
         return number
 
 
+@dataclass
+class _Batch:
+    """Events of one kind with their numbers in the file."""
+
+    events: list[Event] = field(default_factory=list)
+    lines: array[int] = field(default_factory=lambda: array("q"))
+    copies: array[int] = field(default_factory=lambda: array("b"))
+
+    def add(self, event: Event, line: int) -> None:
+        """Append an event."""
+        self.events.append(event)
+        self.lines.append(line)
+
+
+def _times(events: list[Event]) -> tuple[array[float], array[float]] | None:
+    """Return start and duration of events, None when one of them has none that can be used."""
+    try:
+        ts, dur = array("d", [event.ts for event in events]), array("d", [event.dur for event in events])
+    except (TypeError, OverflowError):
+        return None
+    if events and not (min(dur) >= 0 and max(dur) < _PID and min(ts) > -LIMIT and max(ts) < LIMIT):
+        return None
+    return ts, dur
+
+
+def _column(kind: str, values: list[Any], other: int) -> array[int]:
+    """Return whole numbers as a column; what is none, or too large, becomes ``other``."""
+    try:
+        return array(kind, values)
+    except (TypeError, OverflowError):
+        limit = 1 << (31 if kind == "i" else 62)
+        numbers = [whole(value) for value in values]
+        return array(kind, [other if n is None or not -limit <= n < limit else n for n in numbers])
+
+
 def _call_kind(name: str) -> int:
     if re.search(r"StreamWaitEvent|Synchronize$", name):
         return SYNC
     return LAUNCH if re.search(r"[Ll]aunch|Memcpy|Memset|memcpy|memset", name) else PASS
-
-
-def whole(value: Any) -> int | None:
-    """Return a whole number of at most 62 bits, also one spelled as text or float; None for anything else."""
-    if type(value) is int:
-        return value if -_LIMIT < value < _LIMIT else None
-    if type(value) is float and math.isfinite(value) and value == int(value) and abs(value) < _LIMIT:
-        return int(value)
-    if type(value) is str and len(value) < 20 and value.strip().lstrip("-").isdecimal():
-        return int(value)
-    return None
 
 
 def _or(value: int | None, other: int) -> int:

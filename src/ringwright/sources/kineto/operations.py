@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.sources.kineto.catalogue import UNKNOWN, Catalogue, Kernel
+from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import Facts, facts
-from ringwright.sources.kineto.gather import RankFile, Table
 from ringwright.sources.kineto.names import operation
 from ringwright.sources.kineto.records import CommArgs
+from ringwright.sources.kineto.spans import NEST, Spans
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 _BY_SENDS = ("all-to-all", "gather", "scatter", "send", "recv", "send-recv")
 _BACKENDS = ("nccl:", "gloo:", "mpi:", "ucc:", "xccl:", "rccl:", "hccl:")
 _HOST_RUN = ("gloo:", "mpi:", "ucc:")  # labels that last as long as the operation, which runs on the host
-_NEST = 24
 
 
 @dataclass
@@ -39,6 +38,7 @@ class Operation:
     thread: int | None = None
     ground: str = "read"
     label: str = ""
+    replay: int | None = None  # which launch of a graph, counted from 0, brought the kernel
 
 
 @dataclass
@@ -52,30 +52,6 @@ class Linked:
     nameless_records: int = 0
     kernels_without_facts: list[int] = field(default_factory=list)
     contradictions: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
-
-
-class _Spans:
-    """Intervals of a table by thread, for the question which of them hold a moment."""
-
-    def __init__(self, table: Table) -> None:
-        by_thread: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
-        for number, (start, dur, thread) in enumerate(zip(table.ts, table.dur, table.thread, strict=True)):
-            by_thread[thread].append((start, -dur, number))
-        self._rows = {thread: sorted(rows) for thread, rows in by_thread.items()}
-        self._starts = {thread: [row[0] for row in rows] for thread, rows in self._rows.items()}
-
-    def around(self, thread: int, moment: float, slack: float = 0.0) -> list[int]:
-        """Return the spans of a thread that hold a moment, the innermost first."""
-        rows = self._rows.get(thread, [])
-        last = bisect_right(self._starts.get(thread, []), moment)
-        near = rows[max(0, last - _NEST) : last]
-        return [number for start, minus, number in reversed(near) if start - minus + slack >= moment]
-
-    def within(self, thread: int, start: float, end: float) -> list[int]:
-        """Return the spans of a thread that begin in an interval, in order."""
-        starts = self._starts.get(thread, [])
-        first, last = bisect_right(starts, start - 1e-9), bisect_right(starts, end)
-        return [row[2] for row in self._rows.get(thread, [])[first : min(last, first + _NEST)]]
 
 
 def link(found: RankFile, catalogue: Catalogue, *, is_amd: bool = False) -> Linked:
@@ -114,12 +90,14 @@ class _Joiner:
 
     def __init__(self, found: RankFile, linked: Linked, library: str | None) -> None:
         self.found, self.linked, self.library = found, linked, library
-        self.records, self.labels = _Spans(found.records), _Spans(found.labels)
+        self.records, self.labels = Spans(found.records), Spans(found.labels)
         if self._adopt():
-            self.records = _Spans(found.records)
+            self.records = Spans(found.records)
         self.facts: dict[int, Facts] = {}
         self.by_external: dict[int, int] = {}
         self.is_numbered_apart = False  # whether ids of kernels are those of host operations, as in newer releases
+        graphs = [number for number, name in enumerate(found.calls.name) if "GraphLaunch" in found.names[name]]
+        self._replays = {call: place for place, call in enumerate(graphs)}
         self._parents = [self._parent(number) for number in range(len(found.records))]
 
     def _adopt(self) -> bool:
@@ -165,7 +143,7 @@ class _Joiner:
         for number in mine:
             call = int(self.linked.call[number])
             record = None
-            if call >= 0 and "GraphLaunch" not in self.found.names[calls.name[call]]:
+            if call >= 0 and call not in self._replays:
                 around = self.records.around(calls.thread[call], calls.ts[call])
                 record = around[0] if around else None
             if record is None and self.is_numbered_apart and call < 0:
@@ -193,7 +171,7 @@ class _Joiner:
         return None
 
     def _root(self, number: int) -> int:
-        for _ in range(_NEST):
+        for _ in range(NEST):
             parent = self._parents[number]
             if parent is None:
                 break
@@ -265,6 +243,7 @@ class _Joiner:
                 found.calls.thread[call] if call >= 0 else None,
                 ground,
                 found.names[found.labels.name[label]] if label is not None else "",
+                self._replays.get(call),
             )
         )
 

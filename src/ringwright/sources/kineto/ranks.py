@@ -7,8 +7,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any
 
+from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import LARGEST_GROUP, positive
-from ringwright.sources.kineto.gather import RankFile
 
 _IN_NAME = re.compile(r"(?:rank|worker)[-_.]?(\d{1,7})(?!\d)", re.IGNORECASE)
 _HOST = re.compile(r"^([A-Za-z0-9][\w.-]*)_(\d{1,10})\.\d+(?:\.\d+)?\.pt\.trace")

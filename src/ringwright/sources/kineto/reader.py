@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from ringwright.errors import InputError, RingwrightError
 from ringwright.sources.inputs import Source
 from ringwright.sources.kineto import catalogue as kernels_catalogue
+from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.findings import Findings
 from ringwright.sources.kineto.frames import Calendar, device_rows, first_moment, host_rows, operations
-from ringwright.sources.kineto.gather import RankFile, gather
+from ringwright.sources.kineto.gather import gather
 from ringwright.sources.kineto.groups import Groups
 from ringwright.sources.kineto.operations import link
 from ringwright.sources.kineto.ranks import Place, place, settle
