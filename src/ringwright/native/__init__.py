@@ -1,7 +1,7 @@
 """The hot loops: compiled where a build is at hand, else their Python twin, with the same results to the bit.
 
-``NATIVE`` says which scanner serves; ``engine`` is the engines' module, or None (their twins live with them). Setting
-``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
+``NATIVE`` says which scanner serves; ``engine`` is the engines' module and ``plain`` the one of pickled plain data, or None
+(their twins live with them). Setting ``RINGWRIGHT_PURE_PYTHON`` to anything but the empty string chooses the twins.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
     NATIVE: bool
     engine: Any
+    plain: Any
 else:
-    Joiner, Scanner, NATIVE, engine = twin.Joiner, twin.Scanner, False, None
+    Joiner, Scanner, NATIVE, engine, plain = twin.Joiner, twin.Scanner, False, None, None
     if not os.environ.get("RINGWRIGHT_PURE_PYTHON"):
         with contextlib.suppress(ImportError):
             from ringwright.native._scan import Joiner, Scanner
@@ -28,5 +29,7 @@ else:
             NATIVE = True
         with contextlib.suppress(ImportError):
             from ringwright.native import _engine as engine
+        with contextlib.suppress(ImportError):
+            from ringwright.native import _plain as plain
 
-__all__ = ["NATIVE", "Joiner", "Scanner", "engine"]
+__all__ = ["NATIVE", "Joiner", "Scanner", "engine", "plain"]
