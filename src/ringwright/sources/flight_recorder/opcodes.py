@@ -45,12 +45,20 @@ _STOP = ord(".")
 
 
 class RefusedError(Exception):
-    """The bytes ask for more than plain data, or are damaged: what, and the byte offset of the opcode."""
+    """The bytes ask for more than plain data, or are damaged: what, and the byte offset of the opcode.
 
-    def __init__(self, what: str, at: int = -1) -> None:
+    ``kept`` is what had been built when the bytes ended too early, else None.
+    """
+
+    def __init__(self, what: str, at: int = -1, *, kept: Any = None) -> None:
         super().__init__(what)
         self.what = what
         self.at = at
+        self.kept = kept
+
+
+class _CutError(RefusedError):
+    """The bytes end within a value: what is open may be closed."""
 
 
 class _Machine:
@@ -71,7 +79,7 @@ class _Machine:
         """Return the next ``count`` bytes."""
         end = self.at + count
         if end > len(self.data):
-            raise RefusedError("the dump ends within a value")
+            raise _CutError("the dump ends within a value")
         piece = self.data[self.at : end]
         self.at = end
         return piece
@@ -80,7 +88,7 @@ class _Machine:
         """Return the text argument of an opcode of protocol 0."""
         end = self.data.find(b"\n", self.at)
         if end < 0:
-            raise RefusedError("the dump ends within a line")
+            raise _CutError("the dump ends within a line")
         piece = self.data[self.at : end]
         self.at = end + 1
         return piece
@@ -169,11 +177,28 @@ def interpret(data: bytes) -> Any:
                 return machine.pop()
             _TABLE[code](machine)
     except IndexError:
-        raise RefusedError("the dump ends without STOP", len(data)) from None
+        raise RefusedError("the dump ends without STOP", len(data), kept=_closed(machine)) from None
+    except _CutError as error:
+        raise RefusedError(error.what, start, kept=_closed(machine)) from None
     except RefusedError as error:
         raise RefusedError(error.what, start if error.at < 0 else error.at) from None
     except (ValueError, OverflowError, struct.error) as error:
         raise RefusedError(f"a damaged value: {error}", start) from None
+
+
+def _closed(machine: _Machine) -> Any:
+    """Close all that is open and return the outermost value: what was read before the bytes ended."""
+    while machine.marks:
+        items = machine.since_mark()
+        target = machine.stack[-1] if machine.stack else None
+        try:
+            if isinstance(target, dict):
+                machine.fill(target, items[: len(items) // 2 * 2])
+            elif isinstance(target, list):
+                target.extend(items)
+        except RefusedError:
+            return None
+    return machine.stack[0] if machine.stack else None
 
 
 def _refuse(name: str) -> Callable[[_Machine], None]:

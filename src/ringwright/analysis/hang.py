@@ -1,0 +1,183 @@
+"""Who hung the job: disagreement, deadlock, a host or device that stopped, or a rank that left no dump.
+
+Made for Flight Recorder dumps; it reads any Trace whose events carry states or status rows. The rule is causal: the end of
+the graph of waits is the culprit, and the two-signal vote over groups must not contradict it. Where the evidence points at
+no minority the ranks stay empty and the evidence says "cannot tell"; a healthy job yields no culprit at all.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.hang_mismatch import mismatches, say_ranks
+from ringwright.analysis.hang_progress import Call, Progress, progress
+from ringwright.analysis.hang_waits import DEADLOCK, DEVICE, NO_DUMP, NOT_ENTERED, NOT_STARTED, TOGETHER, Vote, Waits, vote, waits
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+Culprit = dict[str, Any]
+
+MOST_MISSING_SHARE = 0.25  # beyond it, dumps were not collected rather than ranks dead
+_LEAST_REACH = 0.5  # of the ranks that wait
+_SURE = {NOT_ENTERED: 0.9, DEVICE: 0.9, NO_DUMP: 0.7, NOT_STARTED: 0.5}
+_MEANS = {
+    NOT_ENTERED: "never entered the operation that others wait in: its host stopped issuing",
+    DEVICE: "entered, but did not complete what others completed: its device or link stopped",
+    NO_DUMP: "left no dump, and others wait for it: its process is gone, or its dump was not collected",
+    NOT_STARTED: "entered, but its device did not start the operation that others started",
+}
+_NEXT = {
+    NOT_ENTERED: "py-spy dump --pid PID on the host of {who}: where its host thread stands",
+    DEVICE: "nvidia-smi -q and dmesg | grep -i xid on the host of {who}",
+    NO_DUMP: "the output of {who}: out of memory, a signal, an uncaught error",
+    NOT_STARTED: "what else runs on the device of {who}: nvidia-smi, py-spy dump --pid PID",
+    DEADLOCK: "the order of sends, receives and collectives of {who}",
+    "mismatch": "the arguments of the call named in the evidence, on {who}",
+}
+
+
+def hang(trace: Trace) -> list[Culprit]:
+    """Return culprits, the most certain first: ``ranks``, ``hosts``, ``kind``, ``confidence``, ``evidence``, ``command``.
+
+    Empty for a trace without states, and for a job in which nobody waits for anybody.
+    """
+    state = progress(trace)
+    found = mismatches(trace)
+    if state.open:
+        graph, ballot = waits(state), vote(state)
+        explained = any(culprit["ranks"] and culprit["confidence"] >= 0.9 for culprit in found)
+        found += _deadlocks(state, graph)
+        if not explained:
+            found += _roots(state, graph, ballot)
+    found.sort(key=lambda culprit: -culprit["confidence"])
+    return [culprit | {"command": _command(culprit)} for culprit in found]
+
+
+def _command(culprit: Culprit) -> str:
+    kind = "mismatch" if culprit["kind"].startswith("hang-mismatch") else culprit["kind"]
+    who = say_ranks(culprit["ranks"]) if culprit["ranks"] else "the ranks in the evidence"
+    return "look at " + _NEXT.get(kind, _NEXT[NOT_ENTERED]).format(who=who)
+
+
+def _roots(state: Progress, graph: Waits, ballot: Vote) -> list[Culprit]:
+    """Return the culprit that the ends of the graph and the vote name together."""
+    waiting = [rank for rank, targets in graph.edges.items() if targets]
+    absent = {rank for rank, kind in graph.roots.items() if kind == NO_DUMP}
+    ranks = {rank for rank in graph.roots if graph.reach[rank]} or set(graph.roots)
+    surer = {rank for rank in ranks if graph.roots[rank] != TOGETHER}
+    ranks = surer or ranks
+    world = state.present | {rank for members in state.members.values() for rank in members}
+    if not ranks:
+        return []
+    unseen = len(world - state.present)
+    if absent and unseen > max(1, MOST_MISSING_SHARE * len(world)):
+        text = f"cannot tell: {unseen} of {len(world)} ranks have no dump"
+        return [_culprit(set(), NO_DUMP, 0.0, [text, *_examples(state, graph, absent)])]
+    if len(ranks) * 2 >= len(world):
+        text = f"cannot tell: {say_ranks(sorted(ranks))} all hold others up"
+        return [_culprit(set(), "hang", 0.0, [text, *_examples(state, graph, ranks)])]
+    if len(_reaching(graph, ranks)) < _LEAST_REACH * len(waiting):
+        return []  # a running job: some wait, for a moment, for different ranks
+    if not surer:
+        text = f"cannot tell which of {say_ranks(sorted(ranks))}: all entered, none completed; a device or the network"
+        return [_culprit(set(), TOGETHER, 0.0, [text, *_examples(state, graph, ranks)])]
+    return [_accused(state, graph, ballot, ranks)]
+
+
+def _accused(state: Progress, graph: Waits, ballot: Vote, ranks: set[int]) -> Culprit:
+    kinds = Counter(graph.roots[rank] for rank in ranks)
+    kind = kinds.most_common(1)[0][0]
+    sure = min(_SURE[graph.roots[rank]] for rank in ranks)
+    agrees = ballot.top == ranks
+    evidence = [f"{say_ranks(sorted(r for r in ranks if graph.roots[r] == k))} {_MEANS[k]}" for k in kinds]
+    if ballot.votes and agrees:
+        sure = min(sure + 0.05, 0.97)
+        evidence.append(f"the vote over groups names the same: {_tally(ballot)}")
+    elif ballot.votes and not ballot.top & ranks and NO_DUMP not in kinds:
+        sure -= 0.2
+        evidence.append(f"the vote over groups names others: {_tally(ballot)}")
+    evidence += [reason for rank in sorted(ranks) for reason in ballot.reasons.get(rank, [])[:2]][:4]
+    return _culprit(ranks, kind, round(sure, 2), evidence + _examples(state, graph, ranks))
+
+
+def _tally(ballot: Vote) -> str:
+    return ", ".join(f"rank {rank}: {count}" for rank, count in ballot.votes.most_common(4))
+
+
+def _reaching(graph: Waits, ranks: set[int]) -> set[int]:
+    """Return who waits for one of ``ranks``, directly or through others."""
+    back: dict[int, list[int]] = {}
+    for rank, targets in graph.edges.items():
+        for target in targets:
+            back.setdefault(target, []).append(rank)
+    found: set[int] = set()
+    todo = list(ranks)
+    while todo:
+        for rank in back.get(todo.pop(), ()):
+            if rank not in found:
+                found.add(rank)
+                todo.append(rank)
+    return found - ranks
+
+
+def _examples(state: Progress, graph: Waits, ranks: set[int], most: int = 6) -> list[str]:
+    """Return where the culprits stand, and some who wait for them, with file and record."""
+    found = []
+    for rank in sorted(ranks)[:most]:
+        front = state.front(rank)
+        if front is not None:
+            found.append(f"{front.place}: rank {rank} stands at {_says(state, front)}")
+        elif rank in state.files:
+            found.append(f"{state.files[rank]}: rank {rank} completed all that it issued")
+    direct = [rank for rank, targets in sorted(graph.edges.items()) if targets & ranks]
+    for rank in direct[: max(2, most - len(found))]:
+        call = state.front(rank)
+        if call is not None:
+            waited = say_ranks(sorted(graph.edges[rank] & ranks))
+            found.append(f"{call.place}: rank {rank} waits for {waited} in {_says(state, call)}")
+    if len(direct) > 2:
+        found.append(f"{len(direct)} ranks wait for them directly, {len(_reaching(graph, ranks))} in all")
+    return found
+
+
+def _says(state: Progress, call: Call) -> str:
+    where = f", called in {call.text}" if call.text else ""
+    return f"{call.op} {call.sequence} of group {state.name(call.communicator)} ({call.state}){where}"
+
+
+def _deadlocks(state: Progress, graph: Waits) -> list[Culprit]:
+    """Return a culprit per closed circle of waits: two ends of a pipeline, or collectives issued in different orders."""
+    found = []
+    for ranks in graph.circles:
+        by_front: dict[tuple[int, int], list[int]] = {}
+        for rank in ranks:
+            call = state.front(rank)
+            if call is not None:
+                by_front.setdefault((call.communicator, call.sequence), []).append(rank)
+        pairs = all(call.kind == "p2p" for rank in ranks if (call := state.front(rank)) is not None)
+        evidence = [f"{say_ranks(ranks)} wait for each other in a circle"]
+        evidence += _examples(state, graph, set(ranks))
+        odd = _odd(state, by_front)
+        if pairs:
+            found.append(_culprit(set(ranks), DEADLOCK, 0.85, evidence))
+        elif odd:
+            evidence.insert(1, f"{say_ranks(odd)} issued collectives of two groups in another order than the rest")
+            found.append(_culprit(set(odd), DEADLOCK, 0.7, evidence))
+        else:
+            evidence.insert(1, "cannot tell which of them is wrong")
+            found.append(_culprit(set(), DEADLOCK, 0.0, evidence))
+    return found
+
+
+def _odd(state: Progress, by_front: dict[tuple[int, int], list[int]]) -> list[int]:
+    """Return the members of the smallest front, where the others outnumber them in each of the groups concerned."""
+    smallest = min(by_front.values(), key=len, default=[])
+    total = sum(map(len, by_front.values()))
+    is_only = sum(len(ranks) == len(smallest) for ranks in by_front.values()) == 1
+    return smallest if smallest and is_only and len(smallest) * 2 < total else []
+
+
+def _culprit(ranks: set[int], kind: str, confidence: float, evidence: list[str]) -> Culprit:
+    return {"ranks": sorted(ranks), "hosts": [], "kind": kind, "confidence": confidence, "evidence": evidence[:12]}

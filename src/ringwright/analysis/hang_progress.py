@@ -1,0 +1,151 @@
+"""How far each rank came in each group, and where it stands: what the diagnosis of a hang reasons about."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+
+_COLUMNS = (
+    "kind",
+    "op",
+    "rank",
+    "communicator",
+    "comm_rank",
+    "sequence",
+    "peer",
+    "state",
+    "datatype",
+    "sent_bytes",
+    "received_bytes",
+    "size_bytes",
+    "enqueue_s",
+    "file",
+    "line",
+    "text",
+)
+
+
+class Call(NamedTuple):
+    """One operation of one rank, as the columns of ``events`` say it."""
+
+    kind: str
+    op: str
+    rank: int
+    communicator: int
+    comm_rank: int | None
+    sequence: int
+    peer: int | None
+    state: str
+    datatype: str | None
+    sent_bytes: int | None
+    received_bytes: int | None
+    size_bytes: int | None
+    enqueue_s: float | None
+    file: str
+    line: int | None
+    text: str | None
+
+    @property
+    def place(self) -> str:
+        return f"{self.file}: record {self.line}"
+
+
+@dataclass
+class Progress:
+    """Counters and open operations. Counters are None where unknown; ``open`` is in the order of issue."""
+
+    members: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    names: dict[int, str] = field(default_factory=dict)
+    roles: dict[int, str | None] = field(default_factory=dict)
+    present: set[int] = field(default_factory=set)  # ranks with a dump
+    files: dict[int, str] = field(default_factory=dict)
+    enqueued: dict[tuple[int, int], int] = field(default_factory=dict)  # (communicator, rank)
+    completed: dict[tuple[int, int], int] = field(default_factory=dict)
+    open: dict[int, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    halves: set[tuple[int, int, int, str, int]] = field(default_factory=set)  # completed sends and receives
+    pointwise: set[int] = field(default_factory=set)  # communicators that carried sends and receives
+    mixed: set[int] = field(default_factory=set)  # and collectives too: their counters mean either
+
+    def front(self, rank: int) -> Call | None:
+        """Return the oldest operation that the rank has not completed."""
+        calls = self.open.get(rank)
+        return calls[0] if calls else None
+
+    def name(self, communicator: int) -> str:
+        return self.names.get(communicator, str(communicator))
+
+
+def progress(trace: Trace) -> Progress:
+    """Return the progress that a trace with states or status rows shows; empty for any other trace."""
+    import polars as pl
+
+    found = Progress()
+    for row in trace.table("communicators").to_dicts():
+        number = row["communicator"]
+        found.members[number] = tuple(rank for rank in row["members"] or () if rank >= 0)
+        found.names[number] = row["name"] or row["comm_id"] or str(number)
+        found.roles[number] = row["role"]
+    events = trace.scan("events").filter(pl.col("rank").is_not_null() & pl.col("communicator").is_not_null())
+    calls = events.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("state").is_not_null())
+    status = events.filter(pl.col("kind") == "status").select("op", "rank", "communicator", "sequence", "file").collect()
+    devices = trace.table("topology").filter(pl.col("kind") == "device")["rank"].drop_nulls().to_list()
+    _kinds(found, calls)
+    _counters(found, status.to_dicts(), calls)
+    _open(found, calls)
+    done = calls.filter((pl.col("kind") == "p2p") & (pl.col("state") == "completed"))
+    halves = done.select("communicator", "rank", "peer", "op", "sequence").drop_nulls().collect()
+    found.halves = set(halves.rows())
+    if found.open or found.enqueued:
+        found.present = {*devices, *found.open, *(rank for _, rank in found.enqueued)}
+    return found
+
+
+def _kinds(found: Progress, calls: Any) -> None:
+    kinds: dict[int, set[str]] = defaultdict(set)
+    for communicator, kind in calls.select("communicator", "kind").unique().collect().rows():
+        kinds[communicator].add(kind)
+    found.pointwise = {number for number, seen in kinds.items() if "p2p" in seen}
+    found.mixed = {number for number, seen in kinds.items() if len(seen) > 1}
+
+
+def _counters(found: Progress, status: list[dict[str, Any]], calls: Any) -> None:
+    """Counters of a group that mixes collectives with sends count either, so there the collectives' own records decide."""
+    import polars as pl
+
+    tables = {"last-enqueued": found.enqueued, "last-completed": found.completed}
+    for row in status:
+        found.files.setdefault(row["rank"], row["file"])
+        if row["op"] in tables and row["sequence"] is not None and row["communicator"] not in found.mixed:
+            tables[row["op"]][row["communicator"], row["rank"]] = row["sequence"]
+    own = calls.filter((pl.col("kind") == "collective") & pl.col("sequence").is_not_null())
+    ends = own.group_by("communicator", "rank").agg(
+        pl.col("sequence").max().alias("last"),
+        pl.col("sequence").filter(pl.col("state") == "completed").max().alias("done"),
+    )
+    for communicator, rank, last, done in ends.collect().rows():
+        key = (communicator, rank)
+        if communicator in found.mixed or key not in found.enqueued:
+            found.enqueued[key] = last
+        found.enqueued[key] = max(found.enqueued[key], last)
+        if done is not None:
+            found.completed[key] = max(found.completed.get(key, -1), done)
+
+
+def _open(found: Progress, calls: Any) -> None:
+    """An operation is open while neither its state nor its group's counter says that it completed."""
+    import polars as pl
+
+    rows = calls.filter((pl.col("state") != "completed") & pl.col("sequence").is_not_null()).select(_COLUMNS)
+    for row in rows.collect().rows():
+        call = Call(*row)
+        done = found.completed.get((call.communicator, call.rank))
+        if call.kind == "collective" and done is not None and call.sequence <= done:
+            continue
+        found.open[call.rank].append(call)
+        found.files.setdefault(call.rank, call.file)
+    for listed in found.open.values():
+        listed.sort(key=lambda call: (call.line is None, call.line or 0, call.sequence))

@@ -1,0 +1,195 @@
+"""Who waits for whom in a hung job, from where each rank stands.
+
+A rank stands at its oldest open operation. It waits for the members that have not entered it, or that stand at an older
+operation of their own. Who is waited for and waits for nobody is where the hang began: a host that stopped issuing, a
+device that does not finish what all others finished, or a rank that left no dump. A closed circle of waits is a deadlock.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+from ringwright.analysis.hang_mismatch import say_ranks
+from ringwright.analysis.hang_progress import Call, Progress
+
+NOT_ENTERED = "hang-not-entered"
+DEVICE = "hang-device-stuck"
+NO_DUMP = "hang-no-dump"
+NOT_STARTED = "hang-not-started"
+TOGETHER = "hang-group-stuck"
+DEADLOCK = "hang-deadlock"
+
+
+@dataclass
+class Waits:
+    """``edges``: waiting rank to the ranks it waits for. ``roots``: rank to the kind of its fault. ``circles``: deadlocks."""
+
+    edges: dict[int, set[int]] = field(default_factory=dict)
+    roots: dict[int, str] = field(default_factory=dict)
+    circles: list[list[int]] = field(default_factory=list)
+    stuck: set[int] = field(default_factory=set)  # stand at an operation that others completed
+    reach: dict[int, int] = field(default_factory=dict)  # root to the number of ranks that wait for it, through others too
+
+
+def waits(state: Progress) -> Waits:
+    """Return the graph of waits and where it ends."""
+    found = Waits()
+    waited: set[int] = set()
+    for rank in sorted(state.open):
+        front = state.front(rank)
+        if front is None:
+            continue
+        targets = _of_pair(state, rank, front) if front.kind == "p2p" else _of_group(state, rank, front)
+        if targets is None:
+            found.stuck.add(rank)
+            targets = set()
+        found.edges[rank] = targets
+        waited |= targets
+    _ends(state, found, waited)
+    _not_started(state, found)
+    return found
+
+
+def _of_group(state: Progress, rank: int, front: Call) -> set[int] | None:
+    """Return whom a rank at a collective waits for; None where the others completed it, so that the rank alone is stuck."""
+    number, sequence = front.communicator, front.sequence
+    targets, completed = set(), 0
+    for member in state.members.get(number, ()):
+        if member == rank:
+            continue
+        if member not in state.present:
+            targets.add(member)
+            continue
+        done, entered = state.completed.get((number, member)), state.enqueued.get((number, member), -1)
+        if done is not None and done >= sequence:
+            completed += 1
+        elif entered < sequence:
+            targets.add(member)
+        else:
+            other = state.front(member)
+            if other is not None and (other.communicator, other.sequence) != (number, sequence):
+                targets.add(member)
+    return None if completed and not targets else targets
+
+
+def _of_pair(state: Progress, rank: int, front: Call) -> set[int] | None:
+    """Return whom a rank at a send or receive waits for: its peer, unless that stands at the other half."""
+    members = state.members.get(front.communicator, ())
+    if front.peer is None or not 0 <= front.peer < len(members):
+        return set()
+    peer = members[front.peer]
+    if peer not in state.present:
+        return {peer}
+    other = state.front(peer)
+    if other is not None and _meet(front, other):
+        return set()
+    return None if _has_completed(state, front, peer, len(members)) else {peer}
+
+
+def _has_completed(state: Progress, front: Call, peer: int, size: int) -> bool:
+    """Whether the peer completed its half: by its record, or in a group of two by its counter, where halves share a number."""
+    half = "recv" if front.op == "send" else "send"
+    number, own = front.communicator, front.comm_rank
+    if own is not None and (number, peer, own, half, front.sequence) in state.halves:
+        return True
+    if any(call.communicator == number and call.op == half and call.peer == own for call in state.open.get(peer, ())):
+        return False
+    return size == 2 and number not in state.mixed and state.completed.get((number, peer), -1) >= front.sequence
+
+
+def _meet(one: Call, other: Call) -> bool:
+    same = one.communicator == other.communicator and other.kind == "p2p" and one.op != other.op
+    return same and other.peer == one.comm_rank
+
+
+def _ends(state: Progress, found: Waits, waited: set[int]) -> None:
+    """Find the ends of the graph: single ranks that wait for nobody, and circles without a way out."""
+    import rustworkx
+
+    nodes = sorted(set(found.edges) | waited)
+    index = {rank: place for place, rank in enumerate(nodes)}
+    graph = rustworkx.PyDiGraph()
+    graph.add_nodes_from(nodes)
+    graph.add_edges_from_no_data([(index[a], index[b]) for a, targets in found.edges.items() for b in sorted(targets)])
+    for part in rustworkx.strongly_connected_components(graph):
+        ranks = sorted(nodes[place] for place in part)
+        leaves = any(target not in ranks for rank in ranks for target in found.edges.get(rank, ()))
+        if leaves:
+            continue
+        if len(ranks) > 1:
+            found.circles.append(ranks)
+        elif ranks[0] in waited or ranks[0] in found.stuck:
+            found.roots[ranks[0]] = _kind(state, found, ranks[0])
+            found.reach[ranks[0]] = len(rustworkx.ancestors(graph, index[ranks[0]]))
+    found.circles.sort()
+
+
+def _kind(state: Progress, found: Waits, rank: int) -> str:
+    if rank not in state.present:
+        return NO_DUMP
+    if rank in found.stuck:
+        return DEVICE
+    return NOT_ENTERED if state.front(rank) is None else TOGETHER
+
+
+def _not_started(state: Progress, found: Waits) -> None:
+    """All entered one operation: a minority whose device did not start it, where the others' did, holds it up."""
+    if any(kind != TOGETHER for kind in found.roots.values()) or found.circles:
+        return
+    standing: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
+    for rank in found.edges:
+        front = state.front(rank)
+        if front is not None and front.kind == "collective":
+            standing[front.communicator, front.sequence][rank] = front.state
+    for states in standing.values():
+        idle = [rank for rank, said in states.items() if said == "scheduled"]
+        if idle and len(idle) * 2 < len(states):
+            for rank in states:
+                found.roots.pop(rank, None)
+            for rank in idle:
+                found.roots[rank] = NOT_STARTED
+                found.reach[rank] = len(states) - len(idle)
+                for other in states.keys() - set(idle):
+                    found.edges[other] = found.edges[other] | {rank}
+
+
+@dataclass
+class Vote:
+    """The two-signal rule: ``votes`` per rank, and in which groups it lags by which signal."""
+
+    votes: Counter[int] = field(default_factory=Counter)
+    reasons: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
+
+    @property
+    def top(self) -> set[int]:
+        most = max(self.votes.values(), default=0)
+        return {rank for rank, count in self.votes.items() if count == most}
+
+
+def vote(state: Progress) -> Vote:
+    """Return the vote over groups: who enqueued least and who completed least where members disagree.
+
+    Groups that carry sends and receives, and pipeline groups, are left out: their members differ in a healthy job. Only a
+    minority of a group is accused. Both signals are needed: a host that is stopped shows in the first, a device in the second.
+    """
+    found = Vote()
+    for number, members in state.members.items():
+        if number in state.pointwise or "pp" in (state.roles.get(number) or "").split("-") or len(members) < 2:
+            continue
+        accused: set[int] = set()
+        for counters, signal in ((state.enqueued, "enqueued"), (state.completed, "completed")):
+            last = {rank: counters[number, rank] for rank in members if (number, rank) in counters}
+            if len(set(last.values())) < 2:
+                continue
+            least = min(last.values())
+            behind = {rank for rank, value in last.items() if value == least}
+            if len(behind) * 2 < len(last):
+                accused |= behind
+                most = Counter(last.values()).most_common(1)[0][0]
+                for rank in behind:
+                    found.reasons[rank].append(
+                        f"group {state.name(number)}: last {signal} {least} on {say_ranks(sorted(behind))}, {most} on most"
+                    )
+        found.votes.update(accused)
+    return found

@@ -1,0 +1,231 @@
+"""The entries of one dump as columns: every value checked, sizes in bytes, coalesced operations put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+from ringwright.sources.flight_recorder.dump import Dump, whole
+from ringwright.sources.flight_recorder.names import Operation, datatype, operation
+
+MOST_TENSORS = 4096
+MOST_DIMENSIONS = 64
+MOST_FRAMES = 64
+MOST_TEXT = 300
+_STATES = frozenset({"scheduled", "started", "completed"})
+_LIBRARY = ("/torch/", "site-packages", "dist-packages", "<frozen", "<string>", "importlib", "/lib/python", "c10d")
+_TOTAL_IS_OUTPUT = frozenset({"all-gather", "gather"})
+_TOTAL_IS_INPUT = frozenset({"reduce-scatter", "scatter"})
+
+Entry = dict[str, Any]
+
+
+@dataclass
+class Columns:
+    """Lists of equal length, one item per operation of the dump; times in nanoseconds since the epoch."""
+
+    record: list[int | None] = field(default_factory=list)
+    group: list[tuple[str, str]] = field(default_factory=list)  # name and description
+    number: list[str] = field(default_factory=list)  # pg_id, the rank's own number of the group
+    name: list[str] = field(default_factory=list)
+    what: list[Operation] = field(default_factory=list)
+    sequence: list[int | None] = field(default_factory=list)
+    op_id: list[int | None] = field(default_factory=list)
+    thread: list[int | None] = field(default_factory=list)
+    state: list[str | None] = field(default_factory=list)
+    created_ns: list[int | None] = field(default_factory=list)
+    started_ns: list[int | None] = field(default_factory=list)
+    completed_ns: list[int | None] = field(default_factory=list)
+    duration_ms: list[float | None] = field(default_factory=list)
+    timeout_ms: list[int | None] = field(default_factory=list)
+    sent: list[int | None] = field(default_factory=list)
+    received: list[int | None] = field(default_factory=list)
+    count: list[int | None] = field(default_factory=list)
+    datatype: list[str | None] = field(default_factory=list)
+    element: list[int | None] = field(default_factory=list)
+    records: list[int] = field(default_factory=list)
+    text: list[str | None] = field(default_factory=list)
+
+
+def columns(dump: Dump) -> Columns:
+    """Return the operations of a dump."""
+    entries = dump.entries
+    found = Columns()
+    found.name = [_name(entry.get("profiling_name")) for entry in entries]
+    if any(name.endswith("oalesced") for name in found.name):
+        entries = _without_markers(entries, [operation(name) for name in found.name])
+        found.name = [_name(entry.get("profiling_name")) for entry in entries]
+    found.what = [operation(name) for name in found.name]
+    found.record = _numbers(entries, "record_id")
+    found.op_id = _numbers(entries, "op_id")
+    found.thread = [whole(entry.get("thread_id")) for entry in entries]
+    found.timeout_ms = _numbers(entries, "timeout_ms")
+    found.number = [str(number) if type(number := entry.get("pg_id")) is int else "" for entry in entries]
+    found.group = [_group(entry.get("process_group", entry.get("pg_name"))) for entry in entries]
+    found.records = [n if type(n := entry.get(_FOLDED)) is int else 1 for entry in entries]
+    found.text = [_first_user_frame(entry.get("frames")) for entry in entries]
+    found.state = [state if (state := entry.get("state")) in _STATES else None for entry in map(_hashable, entries)]
+    _sequences(found, entries)
+    _times(found, entries)
+    _sizes(found, entries)
+    return found
+
+
+def total_bytes(op: str, nranks: int | None, sent: int | None, received: int | None) -> int | None:
+    """Return the size column of nccl-tests: the total over ranks for gathering and scattering, else this rank's buffer."""
+    if op in _TOTAL_IS_OUTPUT:
+        return received if received else _times_ranks(sent, nranks)
+    if op in _TOTAL_IS_INPUT:
+        return sent if sent else _times_ranks(received, nranks)
+    return sent if sent is not None and (sent or not received) else received
+
+
+def _times_ranks(part: int | None, nranks: int | None) -> int | None:
+    return part * nranks if part is not None and nranks else None
+
+
+def _name(value: Any) -> str:
+    return value[:128] if isinstance(value, str) else ""
+
+
+def _hashable(entry: Entry) -> Entry:
+    return entry if isinstance(entry.get("state"), str) else {}
+
+
+def _numbers(entries: list[Entry], key: str) -> list[int | None]:
+    limit = 1 << 62
+    return [n if type(n := entry.get(key)) is int and -limit < n < limit else None for entry in entries]
+
+
+def _group(value: Any) -> tuple[str, str]:
+    if isinstance(value, list | tuple) and value and isinstance(value[0], str):
+        description = value[1] if len(value) > 1 and isinstance(value[1], str) else ""
+        return value[0][:512], description[:512]
+    return (value[:512], "") if isinstance(value, str) else ("", "")
+
+
+def _sequences(found: Columns, entries: list[Entry]) -> None:
+    collective = _numbers(entries, "collective_seq_id")
+    if not any(number is not None for number in collective):
+        collective = _numbers(entries, "seq_id")  # dumps of version 1
+    pointwise = _numbers(entries, "p2p_seq_id")
+    found.sequence = [
+        p if what.kind == "p2p" and p is not None else c
+        for what, c, p in zip(found.what, collective, pointwise, strict=True)
+    ]
+
+
+def _times(found: Columns, entries: list[Entry]) -> None:
+    """Nanoseconds; JSON writes 0 for a time that was not seen."""
+    found.created_ns = [n or None for n in _numbers(entries, "time_created_ns")]
+    if not any(found.created_ns):
+        found.created_ns = [n * 1000 if n else None for n in _numbers(entries, "time_created_us")]
+    found.started_ns = [n or None for n in _numbers(entries, "time_discovered_started_ns")]
+    found.completed_ns = [n or None for n in _numbers(entries, "time_discovered_completed_ns")]
+    found.duration_ms = [
+        float(d) if type(d := entry.get("duration_ms")) in (int, float) and 0 <= d < 1e12 else None for entry in entries
+    ]
+
+
+def _sizes(found: Columns, entries: list[Entry]) -> None:
+    for what, entry in zip(found.what, entries, strict=True):
+        input_count, input_bytes, name, element = _bytes(entry.get("input_sizes"), entry.get("input_dtypes"))
+        output_count, output_bytes, other, other_element = _bytes(entry.get("output_sizes"), entry.get("output_dtypes"))
+        found.count.append(input_count or output_count)
+        found.datatype.append(name or other)
+        found.element.append(element if name else other_element)
+        found.sent.append(None if what.op == "recv" else input_bytes)
+        found.received.append(None if what.op == "send" else output_bytes)
+
+
+def _bytes(sizes: Any, types: Any) -> tuple[int | None, int | None, str | None, int | None]:
+    """Return elements, bytes, datatype and bytes of an element of a list of tensors."""
+    if not isinstance(sizes, list | tuple):
+        return None, None, None, None
+    listed = types if isinstance(types, list | tuple) else ()
+    name, element = datatype(listed[0]) if listed and isinstance(listed[0], str) and len(listed[0]) < 64 else (None, None)
+    count: int | None = 0
+    for tensor in islice(sizes, MOST_TENSORS):
+        elements = _elements(tensor)
+        count = None if count is None or elements is None else count + elements
+    if len(sizes) > MOST_TENSORS or count is None or count >= 1 << 58:
+        return None, None, name, element
+    if not sizes:
+        return 0, 0, name, element
+    return count, count * element if element else None, name, element
+
+
+def _elements(tensor: Any) -> int | None:
+    if not isinstance(tensor, list | tuple) or len(tensor) > MOST_DIMENSIONS:
+        return None
+    count = 1
+    for extent in tensor:
+        if type(extent) is not int or not 0 <= extent < 1 << 58:
+            return None
+        count *= extent
+    return count
+
+
+def _first_user_frame(frames: Any) -> str | None:
+    """Return ``function at file:line`` of the innermost frame outside libraries, else of the innermost frame."""
+    if not isinstance(frames, list | tuple) or not frames:
+        return None
+    first: str | None = None
+    for frame in islice(frames, MOST_FRAMES):
+        if not isinstance(frame, dict):
+            continue
+        file, name = frame.get("filename"), frame.get("name")
+        file, name = file if isinstance(file, str) else "", name if isinstance(name, str) else ""
+        if first is None or not any(word in file for word in _LIBRARY):
+            text = f"{name[:MOST_TEXT]} at {file[-MOST_TEXT:]}:{whole(frame.get('line')) or 0}"
+            if not any(word in file for word in _LIBRARY):
+                return text
+            first = text
+    return first
+
+
+_FOLDED = "ringwright folded"
+_STATE_KEYS = ("state", "time_discovered_started_ns", "time_discovered_completed_ns", "duration_ms", "retired")
+
+
+def _without_markers(entries: list[Entry], whats: list[Operation]) -> list[Entry]:
+    """Give the state of a coalesced marker to the operations it stands for, and leave the marker out.
+
+    Only the marker has device events; its parts stay at ``scheduled`` for ever. Collectives of one sequence become one
+    entry of their joint size; sends and receives stay apart. A marker without parts stays.
+    """
+    parts: dict[Any, list[int]] = {}
+    for index, (entry, what) in enumerate(zip(entries, whats, strict=True)):
+        if not what.is_coalesced:
+            parts.setdefault(_joint_key(entry, what.kind), []).append(index)
+    kept: dict[int, Entry] = dict(enumerate(entries))
+    for index, (entry, what) in enumerate(zip(entries, whats, strict=True)):
+        indices = parts.get(_joint_key(entry, what.kind), []) if what.is_coalesced else []
+        if not indices:
+            continue
+        del kept[index]
+        state = {key: entry.get(key) for key in _STATE_KEYS}
+        if what.kind == "p2p":
+            kept |= {part: {**entries[part], **state} for part in indices if part in kept}
+            continue
+        joint = _joined([entries[part] for part in indices]) | state
+        for part in indices:
+            kept.pop(part, None)
+        kept[indices[0]] = joint
+    return [kept[index] for index in sorted(kept)]
+
+
+def _joint_key(entry: Entry, kind: str) -> tuple[Any, ...]:
+    key = "p2p_seq_id" if kind == "p2p" else "collective_seq_id"
+    return (kind, *(whole(entry.get(name)) for name in ("pg_id", key)))
+
+
+def _joined(entries: list[Entry]) -> Entry:
+    joint: Entry = dict(entries[0])
+    pick: Callable[[Entry, str], list[Any]] = lambda entry, key: list(v) if isinstance(v := entry.get(key), list) else []  # noqa: E731
+    for key in ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"):
+        joint[key] = [item for entry in entries[:MOST_TENSORS] for item in pick(entry, key)[:MOST_TENSORS]][:MOST_TENSORS]
+    joint[_FOLDED] = len(entries)
+    return joint
