@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MOST_RANKS = 1 << 20
 MOST_GROUPS = 1 << 16
-_TOKENS = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{}]', re.DOTALL)
+_TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{}]', re.DOTALL)  # an open string ends with the bytes
 _COUNTERS = ("last_enqueued_collective", "last_started_collective", "last_completed_collective")
 
 Group = tuple[str, str, tuple[int, ...]]  # name, description, members; () where unknown

@@ -1,0 +1,199 @@
+"""Networks that fail slowly: when a series of times changed for good, and which rank, NIC, host or path is slow.
+
+Times change over the life of a job; a change that stays is found by change-point detection (PELT on the logarithm, so that
+a factor counts the same everywhere). Where the slowdown sits is read from the matrix of pairs: a row that is high is a
+sender, a column a receiver, a single cell a path (C4, arXiv 2406.04594); all ranks of a NIC or of a host are that NIC or host.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ringwright.analysis.slow_cells import locate
+from ringwright.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+LEAST_FACTOR = 1.3
+LEAST_RUN = 8  # samples on either side of a change
+MOST_SAMPLES = 20_000  # longer series are taken as medians of equal runs
+REMEDY = "pip install 'ringwright[diagnosis]'"
+
+Culprit = dict[str, Any]
+Floats = npt.NDArray[np.float64]
+
+
+class Change(NamedTuple):
+    """A lasting change: the first sample after it, the medians on either side, their ratio after / before."""
+
+    index: int
+    before: float
+    after: float
+
+    @property
+    def factor(self) -> float:
+        return self.after / self.before
+
+
+def change_points(values: Sequence[float] | Floats, *, least_factor: float = LEAST_FACTOR) -> list[Change]:
+    """Return where the level of positive ``values`` changes by ``least_factor`` or more, up or down, and stays.
+
+    The penalty follows the noise (median absolute difference of neighbours), so that noise alone yields nothing. Raises
+    MissingExtraError without the library for change points.
+    """
+    try:
+        import ruptures
+    except ImportError as error:
+        raise MissingExtraError("change-point detection needs ruptures", remedy=REMEDY) from error
+    series = np.asarray(values, dtype=np.float64)
+    series, run = _shortened(series[np.isfinite(series) & (series > 0)])
+    if len(series) < 2 * LEAST_RUN:
+        return []
+    logs = np.log(series)
+    sigma = max(float(np.median(np.abs(np.diff(logs)))) / (0.6745 * math.sqrt(2)), 1e-3)
+    penalty = 4.0 * sigma**2 * math.log(len(logs))
+    ends = ruptures.Pelt(model="l2", min_size=LEAST_RUN, jump=1 if len(logs) <= 2_000 else 5).fit_predict(
+        logs.reshape(-1, 1), pen=max(penalty, 1e-9)
+    )
+    return _lasting(series, [0, *ends], least_factor, run)
+
+
+def _shortened(series: Floats) -> tuple[Floats, int]:
+    run = -(-len(series) // MOST_SAMPLES)
+    if run <= 1:
+        return series, 1
+    whole = series[: len(series) // run * run].reshape(-1, run)
+    return np.median(whole, axis=1), run
+
+
+def _lasting(series: Floats, ends: list[int], least_factor: float, run: int) -> list[Change]:
+    """Merge neighbouring segments that differ by less than the factor, then return the changes between the rest."""
+    segments = [(start, end) for start, end in zip(ends, ends[1:], strict=False) if end > start]
+    merged = segments[:1]
+    for start, end in segments[1:]:
+        before = float(np.median(series[slice(*merged[-1])]))
+        after = float(np.median(series[start:end]))
+        if max(after / before, before / after) < least_factor:
+            merged[-1] = (merged[-1][0], end)
+        else:
+            merged.append((start, end))
+    medians = [float(np.median(series[start:end])) for start, end in merged]
+    return [Change(merged[i][0] * run, medians[i - 1], medians[i]) for i in range(1, len(merged))]
+
+
+def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culprit]:
+    """Return culprits of a network that became or is slow, the most certain first; none where nothing stands out.
+
+    Collectives: per communicator, operation and size, the shortest time of any member (what waiting for others does not
+    lengthen). Sends and receives: the matrix of pairs, each cell against the median pair of its size.
+    """
+    found = _slow_pairs(trace) + [
+        culprit
+        for key, values, place in _series(trace)
+        for culprit in _slowed(key, change_points(values, least_factor=least_factor), len(values), place)
+    ]
+    return sorted(found, key=lambda culprit: -culprit["confidence"])
+
+
+def _series(trace: Trace) -> list[tuple[str, list[float], str]]:
+    import polars as pl
+
+    timed = trace.scan("events").filter(
+        (pl.col("kind") == "collective") & (pl.col("duration_s") > 0) & pl.col("sequence").is_not_null()
+    )
+    keys = ["communicator", "op", "size_bytes"]
+    once = timed.group_by(*keys, "sequence").agg(pl.col("duration_s").min(), pl.col("file").first(), pl.col("line").first())
+    grouped = once.sort("sequence").group_by(keys, maintain_order=True).agg(
+        pl.col("duration_s"), pl.col("sequence"), pl.col("file").first(), pl.col("line").first()
+    )
+    table = grouped.filter(pl.col("duration_s").list.len() >= 2 * LEAST_RUN).sort(keys, nulls_last=True).collect()
+    return [
+        (f"{row['op']} of {row['size_bytes']} B in communicator {row['communicator']}", row["duration_s"],
+         f"{row['file']}: record {row['line']}, sequence {row['sequence'][0]}")
+        for row in table.to_dicts()
+    ]  # fmt: skip
+
+
+def _slowed(key: str, changes: list[Change], samples: int, place: str) -> list[Culprit]:
+    slower = [change for change in changes if change.factor > 1]
+    if not slower:
+        return []
+    worst = max(slower, key=lambda change: change.factor)
+    evidence = [
+        f"{key}: {worst.before * 1e6:.1f} us, from sample {worst.index} of {samples} on {worst.after * 1e6:.1f} us "
+        f"({worst.factor:.2f}x)",
+        f"the series begins at {place}",
+        "cannot tell who: all members of a collective share its time",
+    ]
+    command = "time sends between pairs of ranks (nccl-tests sendrecv_perf), and pass them as one Trace"
+    return [_culprit([], [], "fail-slow", 0.3, evidence, command)]
+
+
+def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]:
+    """Return the matrix of slowdowns by global rank (row sends, column receives; NaN unknown), hosts and NICs of ranks.
+
+    A cell is the median over the pair's transfers of time over the median time of that size among all pairs.
+    """
+    import polars as pl
+
+    timed = trace.scan("events").filter(
+        pl.col("op").is_in(["send", "recv"]) & (pl.col("duration_s") > 0) & pl.col("peer").is_not_null()
+    )
+    members = dict(trace.table("communicators").select("communicator", "members").rows())
+    frame = timed.select("op", "rank", "peer", "communicator", "size_bytes", "duration_s").collect()
+    frame = _globally(frame, members)
+    size = 1 + max([*frame["src"].to_list(), *frame["dst"].to_list()], default=-1)
+    matrix = np.full((size, size), np.nan)
+    typical = frame.group_by("size_bytes").agg(pl.col("duration_s").median().alias("typical"))
+    cells = frame.join(typical, on="size_bytes").group_by("src", "dst").agg(
+        (pl.col("duration_s") / pl.col("typical")).median().alias("slowdown")
+    )
+    for src, dst, slowdown in cells.rows():
+        matrix[src, dst] = slowdown
+    devices = trace.table("topology")
+    hosts = {row["rank"]: row["host"] for row in devices.to_dicts() if row["rank"] is not None and row["host"]}
+    nics = {row["rank"]: f"{row['host']} {row['nic']}" for row in devices.to_dicts() if row["rank"] is not None and row["nic"]}
+    return matrix, hosts, nics
+
+
+def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFrame:
+    """Replace the peer's rank in its communicator by its global rank; one row per direction src to dst."""
+    import polars as pl
+
+    src, dst, kept = [], [], []
+    for index, (op, rank, peer, number) in enumerate(frame.select("op", "rank", "peer", "communicator").rows()):
+        ranks = members.get(number) or []
+        other = ranks[peer] if 0 <= peer < len(ranks) else peer if not ranks else -1
+        if rank is None or other < 0 or other == rank:
+            continue
+        src.append(rank if op == "send" else other)
+        dst.append(other if op == "send" else rank)
+        kept.append(index)
+    return frame[kept].with_columns(pl.Series("src", src, pl.Int32), pl.Series("dst", dst, pl.Int32))
+
+
+def _slow_pairs(trace: Trace) -> list[Culprit]:
+    matrix, hosts, nics = pair_slowdown(trace)
+    found = []
+    for slow in locate(matrix, hosts, nics):
+        ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
+        evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
+        command = f"ib_write_bw, or nccl-tests sendrecv_perf, on {slow.name} alone; then its cable, port and counters"
+        found.append(_culprit(ranks, [slow.name] if slow.kind == "host" else [], f"slow-{slow.kind}", confidence, evidence, command))
+    return found
+
+
+def _culprit(
+    ranks: list[int], hosts: list[str], kind: str, confidence: float, evidence: list[str], command: str
+) -> Culprit:
+    return {
+        "ranks": ranks, "hosts": hosts, "kind": kind, "confidence": confidence, "evidence": evidence, "command": command
+    }  # fmt: skip

@@ -1,0 +1,128 @@
+"""Which rank, NIC, host or path explains the slow cells of a matrix of pairs, with as few culprits as possible."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+LEAST_SLOWDOWN = 1.5
+PURITY = 0.8  # of a culprit's cells that must be slow
+MOST_CULPRITS = 8
+_NOISES = 5.0  # standard deviations of the healthy cells
+
+Floats = npt.NDArray[np.float64]
+Cell = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Slow:
+    """One culprit: ``kind`` sender, receiver, rank, nic, host or path; how many of its ``known`` cells are slow."""
+
+    kind: str
+    name: str
+    ranks: tuple[int, ...]
+    cells: int
+    known: int
+    factor: float
+
+    @property
+    def says(self) -> str:
+        means = {
+            "sender": "is slow to everybody: its sending side",
+            "receiver": "is slow from everybody: its receiving side",
+            "rank": "is slow to and from everybody",
+            "nic": "is slow for all of its ranks",
+            "host": "is slow for all of its ranks",
+            "path": "is slow while its ends are not: the path between them",
+        }
+        return f"{self.name} {means[self.kind]}"
+
+    @property
+    def confidence(self) -> float:
+        """Grow with the share of cells that are slow, their number, and the factor; a single cell stays modest."""
+        support = 1 - 0.5 ** min(self.cells, 6)
+        return min(0.95, self.cells / self.known * (0.5 + 0.45 * support) * min(1.0, self.factor / LEAST_SLOWDOWN))
+
+
+def locate(slowdown: Floats, hosts: dict[int, str] | None = None, nics: dict[int, str] | None = None) -> list[Slow]:
+    """Return what explains the slow cells of ``slowdown`` (row sends, column receives, NaN unknown), the largest first.
+
+    ``hosts`` and ``nics`` name those of each rank; what they say stays unused where it is absent. A matrix whose cells
+    differ as by noise yields nothing, and so does one with more than half of its cells slow: nothing stands out.
+    """
+    slow, known = _slow(slowdown)
+    if not slow or len(slow) * 2 > len(known):
+        return []
+    candidates = _candidates(slowdown.shape[0], known, hosts or {}, nics or {})
+    found: list[Slow] = []
+    left = set(slow)
+    while left and len(found) < MOST_CULPRITS:
+        best = max(candidates, key=lambda item: _worth(item[3], left, slow), default=None)
+        if best is None or _worth(best[3], left, slow)[0] <= 0:
+            break
+        kind, name, ranks, cells = best
+        hit = cells & slow
+        found.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
+        left -= cells
+    for src, dst in sorted(left)[: MOST_CULPRITS - len(found)]:
+        found.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, float(slowdown[src, dst])))
+    return found
+
+
+def _slow(slowdown: Floats) -> tuple[set[Cell], set[Cell]]:
+    """Return slow and known cells. The limit is above the noise of the lower half, which slow cells do not reach."""
+    with np.errstate(invalid="ignore"):
+        valid = np.isfinite(slowdown) & (slowdown > 0)
+    known = {(int(a), int(b)) for a, b in np.argwhere(valid)}
+    if len(known) < 4:
+        return set(), known
+    logs = np.log(slowdown[valid])
+    centre = float(np.median(logs))
+    below = centre - logs[logs <= centre]
+    sigma = float(np.sqrt(np.mean(below**2)))
+    limit = centre + max(math.log(LEAST_SLOWDOWN), _NOISES * sigma)
+    return {(a, b) for a, b in known if math.log(slowdown[a, b]) >= limit}, known
+
+
+def _candidates(
+    size: int, known: set[Cell], hosts: dict[int, str], nics: dict[int, str]
+) -> list[tuple[str, str, tuple[int, ...], set[Cell]]]:
+    """Return kind, name, ranks and cells of all that could be slow, the narrower first."""
+    rows: dict[int, set[Cell]] = defaultdict(set)
+    columns: dict[int, set[Cell]] = defaultdict(set)
+    for src, dst in known:
+        rows[src].add((src, dst))
+        columns[dst].add((src, dst))
+    found = []
+    for rank in range(size):
+        found.append(("sender", f"rank {rank}", (rank,), rows[rank]))
+        found.append(("receiver", f"rank {rank}", (rank,), columns[rank]))
+    found += [("rank", f"rank {rank}", (rank,), rows[rank] | columns[rank]) for rank in range(size)]
+    for kind, names in (("nic", nics), ("host", hosts)):
+        groups: dict[str, list[int]] = defaultdict(list)
+        for rank, name in names.items():
+            groups[name].append(rank)
+        for name, ranks in sorted(groups.items()):
+            inside = set(ranks)
+            cells = {cell for rank in ranks for cell in rows[rank] | columns[rank]}
+            cells = {(a, b) for a, b in cells if not (a in inside and b in inside)}
+            if len(inside) > 1:
+                found.append((kind, name, tuple(sorted(inside)), cells))
+    return [item for item in found if len(item[3]) > 1]
+
+
+def _worth(cells: set[Cell], left: set[Cell], slow: set[Cell]) -> tuple[int, float]:
+    """Rank a candidate: how many unexplained slow cells it covers, if nearly all of its cells are slow; then its purity."""
+    if not cells:
+        return 0, 0.0
+    purity = len(cells & slow) / len(cells)
+    new = len(cells & left)
+    return (new, purity) if purity >= PURITY and new >= 2 else (0, 0.0)
+
+
+def _median(slowdown: Floats, cells: set[Cell]) -> float:
+    return float(np.median([slowdown[cell] for cell in cells])) if cells else 1.0
