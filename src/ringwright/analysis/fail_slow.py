@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 LEAST_FACTOR = 1.3
 LEAST_RUN = 8  # samples on either side of a change
-MOST_SAMPLES = 20_000  # longer series are taken as medians of equal runs
+MOST_SAMPLES = 5_000  # longer series are taken as medians of equal runs
 REMEDY = "pip install 'ringwright[diagnosis]'"
 
 Culprit = dict[str, Any]
@@ -34,12 +35,13 @@ Floats = npt.NDArray[np.float64]
 class Change(NamedTuple):
     """A lasting change: the first sample after it, the medians on either side, their ratio after / before."""
 
-    index: int
+    at: int
     before: float
     after: float
 
     @property
     def factor(self) -> float:
+        """How many times longer, or shorter, after the change."""
         return self.after / self.before
 
 
@@ -60,9 +62,8 @@ def change_points(values: Sequence[float] | Floats, *, least_factor: float = LEA
     logs = np.log(series)
     sigma = max(float(np.median(np.abs(np.diff(logs)))) / (0.6745 * math.sqrt(2)), 1e-3)
     penalty = 4.0 * sigma**2 * math.log(len(logs))
-    ends = ruptures.Pelt(model="l2", min_size=LEAST_RUN, jump=1 if len(logs) <= 2_000 else 5).fit_predict(
-        logs.reshape(-1, 1), pen=max(penalty, 1e-9)
-    )
+    search = ruptures.KernelCPD(kernel="linear", min_size=LEAST_RUN).fit(logs.reshape(-1, 1))
+    ends = search.predict(pen=max(penalty, 1e-9))
     return _lasting(series, [0, *ends], least_factor, run)
 
 
@@ -76,7 +77,7 @@ def _shortened(series: Floats) -> tuple[Floats, int]:
 
 def _lasting(series: Floats, ends: list[int], least_factor: float, run: int) -> list[Change]:
     """Merge neighbouring segments that differ by less than the factor, then return the changes between the rest."""
-    segments = [(start, end) for start, end in zip(ends, ends[1:], strict=False) if end > start]
+    segments = [(start, end) for start, end in pairwise(ends) if end > start]
     merged = segments[:1]
     for start, end in segments[1:]:
         before = float(np.median(series[slice(*merged[-1])]))
@@ -110,9 +111,13 @@ def _series(trace: Trace) -> list[tuple[str, list[float], str]]:
         (pl.col("kind") == "collective") & (pl.col("duration_s") > 0) & pl.col("sequence").is_not_null()
     )
     keys = ["communicator", "op", "size_bytes"]
-    once = timed.group_by(*keys, "sequence").agg(pl.col("duration_s").min(), pl.col("file").first(), pl.col("line").first())
-    grouped = once.sort("sequence").group_by(keys, maintain_order=True).agg(
-        pl.col("duration_s"), pl.col("sequence"), pl.col("file").first(), pl.col("line").first()
+    once = timed.group_by(*keys, "sequence").agg(
+        pl.col("duration_s").min(), pl.col("file").first(), pl.col("line").first()
+    )
+    grouped = (
+        once.sort("sequence")
+        .group_by(keys, maintain_order=True)
+        .agg(pl.col("duration_s"), pl.col("sequence"), pl.col("file").first(), pl.col("line").first())
     )
     table = grouped.filter(pl.col("duration_s").list.len() >= 2 * LEAST_RUN).sort(keys, nulls_last=True).collect()
     return [
@@ -127,9 +132,9 @@ def _slowed(key: str, changes: list[Change], samples: int, place: str) -> list[C
     if not slower:
         return []
     worst = max(slower, key=lambda change: change.factor)
+    levels = f"{worst.before * 1e6:.1f} us, then {worst.after * 1e6:.1f} us ({worst.factor:.2f}x)"
     evidence = [
-        f"{key}: {worst.before * 1e6:.1f} us, from sample {worst.index} of {samples} on {worst.after * 1e6:.1f} us "
-        f"({worst.factor:.2f}x)",
+        f"{key}: {levels} from sample {worst.at} of {samples} on",
         f"the series begins at {place}",
         "cannot tell who: all members of a collective share its time",
     ]
@@ -153,14 +158,20 @@ def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]
     size = 1 + max([*frame["src"].to_list(), *frame["dst"].to_list()], default=-1)
     matrix = np.full((size, size), np.nan)
     typical = frame.group_by("size_bytes").agg(pl.col("duration_s").median().alias("typical"))
-    cells = frame.join(typical, on="size_bytes").group_by("src", "dst").agg(
-        (pl.col("duration_s") / pl.col("typical")).median().alias("slowdown")
+    cells = (
+        frame.join(typical, on="size_bytes")
+        .group_by("src", "dst")
+        .agg((pl.col("duration_s") / pl.col("typical")).median().alias("slowdown"))
     )
     for src, dst, slowdown in cells.rows():
         matrix[src, dst] = slowdown
     devices = trace.table("topology")
     hosts = {row["rank"]: row["host"] for row in devices.to_dicts() if row["rank"] is not None and row["host"]}
-    nics = {row["rank"]: f"{row['host']} {row['nic']}" for row in devices.to_dicts() if row["rank"] is not None and row["nic"]}
+    nics = {
+        row["rank"]: f"{row['host']} {row['nic']}"
+        for row in devices.to_dicts()
+        if row["rank"] is not None and row["nic"]
+    }
     return matrix, hosts, nics
 
 
@@ -187,7 +198,11 @@ def _slow_pairs(trace: Trace) -> list[Culprit]:
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
         command = f"ib_write_bw, or nccl-tests sendrecv_perf, on {slow.name} alone; then its cable, port and counters"
-        found.append(_culprit(ranks, [slow.name] if slow.kind == "host" else [], f"slow-{slow.kind}", confidence, evidence, command))
+        found.append(
+            _culprit(
+                ranks, [slow.name] if slow.kind == "host" else [], f"slow-{slow.kind}", confidence, evidence, command
+            )
+        )
     return found
 
 

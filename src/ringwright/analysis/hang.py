@@ -12,7 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.hang_mismatch import mismatches, say_ranks
 from ringwright.analysis.hang_progress import Call, Progress, progress
-from ringwright.analysis.hang_waits import DEADLOCK, DEVICE, NO_DUMP, NOT_ENTERED, NOT_STARTED, TOGETHER, Vote, Waits, vote, waits
+from ringwright.analysis.hang_waits import (
+    DEADLOCK,
+    DEVICE,
+    NO_DUMP,
+    NOT_ENTERED,
+    NOT_STARTED,
+    TOGETHER,
+    Vote,
+    Waits,
+    vote,
+    waits,
+)
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace
@@ -23,10 +34,10 @@ MOST_MISSING_SHARE = 0.25  # beyond it, dumps were not collected rather than ran
 _LEAST_REACH = 0.5  # of the ranks that wait
 _SURE = {NOT_ENTERED: 0.9, DEVICE: 0.9, NO_DUMP: 0.7, NOT_STARTED: 0.5}
 _MEANS = {
-    NOT_ENTERED: "never entered the operation that others wait in: its host stopped issuing",
-    DEVICE: "entered, but did not complete what others completed: its device or link stopped",
-    NO_DUMP: "left no dump, and others wait for it: its process is gone, or its dump was not collected",
-    NOT_STARTED: "entered, but its device did not start the operation that others started",
+    NOT_ENTERED: "never entered the operation that others wait in: the host thread stopped issuing",
+    DEVICE: "entered, but did not complete what others completed: the device or its link stopped",
+    NO_DUMP: "left no dump, and others wait for it: the process is gone, or the dump was not collected",
+    NOT_STARTED: "entered, but the device did not start the operation that others started",
 }
 _NEXT = {
     NOT_ENTERED: "py-spy dump --pid PID on the host of {who}: where its host thread stands",

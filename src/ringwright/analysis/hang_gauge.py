@@ -30,9 +30,13 @@ def hang_gauge(trace: Trace) -> list[dict[str, Any]]:
         evidence.append("cannot tell who began: all ranks hang")
     else:
         evidence.append("the gauge says who hangs, not who began")
-    evidence += [f"{row['file']}:{row['line']}: rank {row['rank']} {row['op']} {row['value']:g}" for row in hung.to_dicts()]
+    evidence += [
+        f"{row['file']}:{row['line']}: rank {row['rank']} {row['op']} {row['value']:g}" for row in hung.to_dicts()
+    ]
     confidence = 0.5 if len(ranks) * 2 < all_ranks else 0.2
-    command = "dump the Flight Recorder of all ranks (TORCH_NCCL_DUMP_ON_TIMEOUT=1) and pass the dumps to ringwright summary"
+    command = (
+        "dump the Flight Recorder of all ranks (TORCH_NCCL_DUMP_ON_TIMEOUT=1) and pass the dumps to ringwright summary"
+    )
     return [
         {
             "ranks": ranks,

@@ -91,7 +91,8 @@ class _Group:
             return self._verdict(sequence, types, "datatype")
         send_side, receive_side = _SIDES.get(op, (True, True))
         parts = {
-            rank: (ask.sent if send_side else None, ask.received if receive_side else None) for rank, ask in asks.items()
+            rank: (ask.sent if send_side else None, ask.received if receive_side else None)
+            for rank, ask in asks.items()
         }
         if _is_uneven(op, asks):
             return None  # all-gather-v and reduce-scatter-v: the parts may differ when the whole agrees

@@ -51,6 +51,7 @@ class Call(NamedTuple):
 
     @property
     def place(self) -> str:
+        """Where it stands in the input."""
         return f"{self.file}: record {self.line}"
 
 
@@ -76,6 +77,7 @@ class Progress:
         return calls[0] if calls else None
 
     def name(self, communicator: int) -> str:
+        """Return a group's name."""
         return self.names.get(communicator, str(communicator))
 
 
@@ -91,7 +93,9 @@ def progress(trace: Trace) -> Progress:
         found.roles[number] = row["role"]
     events = trace.scan("events").filter(pl.col("rank").is_not_null() & pl.col("communicator").is_not_null())
     calls = events.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("state").is_not_null())
-    status = events.filter(pl.col("kind") == "status").select("op", "rank", "communicator", "sequence", "file").collect()
+    status = (
+        events.filter(pl.col("kind") == "status").select("op", "rank", "communicator", "sequence", "file").collect()
+    )
     devices = trace.table("topology").filter(pl.col("kind") == "device")["rank"].drop_nulls().to_list()
     _kinds(found, calls)
     _counters(found, status.to_dicts(), calls)

@@ -29,7 +29,9 @@ class Waits:
     roots: dict[int, str] = field(default_factory=dict)
     circles: list[list[int]] = field(default_factory=list)
     stuck: set[int] = field(default_factory=set)  # stand at an operation that others completed
-    reach: dict[int, int] = field(default_factory=dict)  # root to the number of ranks that wait for it, through others too
+    reach: dict[int, int] = field(
+        default_factory=dict
+    )  # root to the number of ranks that wait for it, through others too
 
 
 def waits(state: Progress) -> Waits:
@@ -163,6 +165,7 @@ class Vote:
 
     @property
     def top(self) -> set[int]:
+        """The ranks with the most votes."""
         most = max(self.votes.values(), default=0)
         return {rank for rank, count in self.votes.items() if count == most}
 

@@ -183,7 +183,13 @@ class _Job:
             self.dropped[key] = max(self.dropped.get(key, 0), count)
 
     def _operation(
-        self, perf: dict[str, Any], prefix: str, comm: str, header: dict[str, Any], meta: dict[str, Any], at: tuple[str, int]
+        self,
+        perf: dict[str, Any],
+        prefix: str,
+        comm: str,
+        header: dict[str, Any],
+        meta: dict[str, Any],
+        at: tuple[str, int],
     ) -> str:
         size, time_us = _whole(perf.get(f"{prefix}_msg_size_bytes")), _number(perf.get(f"{prefix}_exec_time_us"))
         op = OPS.get(str(perf.get(prefix)), "unknown")
@@ -331,7 +337,9 @@ class _Job:
         lost = {kind: sum(n for (_, _, k), n in self.dropped.items() if k == kind) for kind in ("coll", "p2p", "proxy")}
         if any(lost.values()):
             text = ", ".join(f"{kind} {count:,}" for kind, count in lost.items() if count)
-            found.append(claim("dropped records", text, "read", "overwritten before they were written: counts are lower bounds"))
+            found.append(
+                claim("dropped records", text, "read", "overwritten before they were written: counts are lower bounds")
+            )
         if self.unknown:
             text = ", ".join(key for key, _ in self.unknown.most_common(20))
             found.append(claim("unknown keys", text, "read", "kept in the text of the events"))
@@ -370,8 +378,10 @@ def _from_origin(events: pl.DataFrame) -> tuple[pl.DataFrame, int | None]:
     """Bring absolute microseconds to seconds since the earliest of them."""
     import polars as pl
 
-    times = [t for name in ("enqueue_s", "start_s") if (t := events[name].min()) is not None]
-    origin_us = int(min(times)) if times else None  # type: ignore[call-overload,type-var]
+    times: list[float] = [
+        t for name in ("enqueue_s", "start_s") for t in events[name].drop_nulls().head(1 << 24).to_list()
+    ]
+    origin_us = int(min(times)) if times else None
     moved = events.with_columns((pl.col("enqueue_s", "start_s") - (origin_us or 0)) / 1e6)
     return moved, None if origin_us is None else origin_us * 1000
 

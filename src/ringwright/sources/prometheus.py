@@ -47,11 +47,17 @@ def read_prometheus(sources: list[Source], *, progress: Callable[[int], None] | 
     for source in sources:
         found, refused, comments, example = _samples(source, MOST_SAMPLES - len(samples), progress)
         samples += found
-        counts = (("understood", "sample", len(found)), ("other", "comment", comments), ("refused", "no sample", refused))
+        counts = (
+            ("understood", "sample", len(found)),
+            ("other", "comment", comments),
+            ("refused", "no sample", refused),
+        )
         for outcome, reason, lines in counts:
             if lines:
                 text = example if outcome == "refused" else None
-                ledger.append({"file": source.name, "outcome": outcome, "reason": reason, "lines": lines, "example": text})
+                ledger.append(
+                    {"file": source.name, "outcome": outcome, "reason": reason, "lines": lines, "example": text}
+                )
         losses += [f"{source.name}: byte {at:,}: {reason}" for reason, at in source.losses]
     if not samples:
         names = ", ".join(source.name for source in sources[:3])
@@ -211,7 +217,9 @@ def _devices(samples: list[Sample]) -> list[dict[str, Any]]:
         key = (_rank(labels), _host(labels), _device(labels))
         if key[0] is not None or key[2] is not None:
             found[key] = {"kind": "device", "rank": key[0], "host": key[1], "device": key[2], "ground": "read"}
-    return [found[key] for key in sorted(found, key=lambda key: tuple((part is None, str(part).zfill(8)) for part in key))]
+    return [
+        found[key] for key in sorted(found, key=lambda key: tuple((part is None, str(part).zfill(8)) for part in key))
+    ]
 
 
 def _claims(samples: list[Sample]) -> list[dict[str, Any]]:

@@ -55,10 +55,12 @@ class Op(NamedTuple):
 
     @property
     def is_p2p(self) -> bool:
+        """Whether it is a send or receive."""
         return self.peer >= 0
 
     @property
     def profiling_name(self) -> str:
+        """As PyTorch writes it."""
         arrow = "->" if self.name == "send" else "<-"
         return f"nccl:{self.name} {self.own}{arrow}{self.peer}" if self.is_p2p else f"nccl:{self.name}"
 
@@ -141,7 +143,7 @@ class FlightJob:
     def _blamed(self) -> tuple[int, ...]:
         if self.culprits is not None:
             return self.culprits
-        rng = random.Random(f"{self.mechanism} {self.seed} who")
+        rng = random.Random(f"{self.mechanism} {self.seed} who")  # noqa: S311
         first = rng.randrange(self.world)
         if self.mechanism == "p2p-deadlock":
             first = rng.randrange(self.world // self.pp)
@@ -151,7 +153,7 @@ class FlightJob:
     @cached_property
     def _at(self) -> int:
         """The operation at which the fault strikes, in the last step."""
-        rng = random.Random(f"{self.mechanism} {self.seed} when")
+        rng = random.Random(f"{self.mechanism} {self.seed} when")  # noqa: S311
         program = self.program(self._blamed[0])
         step = len(program) // self.steps
         candidates = [i for i in range(step * (self.steps - 1), len(program) - 2) if self._may_strike(program, i)]
@@ -186,7 +188,11 @@ class FlightJob:
         pipe = self._pipe(rank)
         before, after = pipe
         grads = [Op(data, "all_reduce", (1 << 20,), (1 << 20,), "Float"), Op(data, "_all_gather_base", (4,), (4 * dp,))]
-        last = [Op(tensor, "all_reduce", (1,), (1,), "Float"), Op("0", "all_reduce", (1,), (1,), "Float"), Op("0", "barrier", (1,), (1,), "Float")]
+        last = [
+            Op(tensor, "all_reduce", (1,), (1,), "Float"),
+            Op("0", "all_reduce", (1,), (1,), "Float"),
+            Op("0", "barrier", (1,), (1,), "Float"),
+        ]
         return (before + layer * self.layers + after + layer * self.layers + grads + last) * self.steps
 
     def _pipe(self, rank: int) -> tuple[list[Op], list[Op]]:
@@ -224,7 +230,7 @@ class FlightJob:
 
     def run(self) -> list[_Rank]:
         """Let the job run until nothing moves, or until the moment of a dump of a running job."""
-        rng = random.Random(f"{self.mechanism} {self.seed} run")
+        rng = random.Random(f"{self.mechanism} {self.seed} run")  # noqa: S311
         ranks = [_Rank(self._faulty(rank)) for rank in range(self.world)]
         if self.mechanism == "gpu-error":
             for blamed in self._blamed:
@@ -311,7 +317,8 @@ class FlightJob:
         return {
             "version": self.version,
             "pg_config": {
-                name: {"name": name, "desc": self.groups[name][0], "ranks": str(list(self.groups[name][1]))} for name in mine
+                name: {"name": name, "desc": self.groups[name][0], "ranks": str(list(self.groups[name][1]))}
+                for name in mine
             },
             "nccl_version": "2.27.3",
             "pg_status": {str(numbers[name]): self._counters(name, rank) for name in mine},
@@ -357,7 +364,10 @@ class FlightJob:
         if self.timing and done:
             entry["duration_ms"] = (rank.completed[index] - rank.started[index]) / 1e6
         if self.stacks:
-            frames = (("all_reduce", "torch/distributed/distributed_c10d.py", 2696), ("train", "job/train.py", 40 + index % 9))
+            frames = (
+                ("all_reduce", "torch/distributed/distributed_c10d.py", 2696),
+                ("train", "job/train.py", 40 + index % 9),
+            )
             entry["frames"] = [{"name": name, "filename": f"/{file}", "line": line} for name, file, line in frames]
         return entry
 

@@ -30,6 +30,7 @@ class Groups:
         self.place: list[dict[int, int]] = []  # global rank to rank in the group
 
     def add(self, name: str, description: str, members: tuple[int, ...]) -> int:
+        """Return the communicator of a group, a new one where it was not seen before."""
         key = (name, members)
         if key not in self.number:
             self.number[key] = len(self.names)
@@ -41,6 +42,7 @@ class Groups:
         return self.number[key]
 
     def rows(self) -> list[dict[str, Any]]:
+        """Return the rows of the communicators table."""
         taken = Counter(self.names)
         found = []
         for number, name in enumerate(self.names):
@@ -122,9 +124,7 @@ _EVENT_COLUMNS = frozenset(
 def _groups_of(dump: Dump, part: Columns, groups: Groups) -> dict[str, int]:
     """Return the communicator of each of the rank's own group numbers, also of those that only its counters name."""
     rank = dump.rank if dump.rank is not None else -1
-    numbers = {
-        name: groups.add(name, description, members) for name, (_, description, members) in dump.groups.items()
-    }
+    numbers = {name: groups.add(name, description, members) for name, (_, description, members) in dump.groups.items()}
     of_number: dict[str, int] = {}
     for number, (name, description) in dict(zip(part.number, part.group, strict=True)).items():
         if name not in numbers:
@@ -255,7 +255,9 @@ def _derived(part: Columns) -> dict[str, tuple[int | None, int | None, int | Non
                 completed[number] = max(completed[number], sequence)
             else:
                 completed[number] = max(completed[number], -1)
-    return {number: (last, None, completed[number] if completed[number] >= 0 else None) for number, last in enqueued.items()}
+    return {
+        number: (last, None, completed[number] if completed[number] >= 0 else None) for number, last in enqueued.items()
+    }
 
 
 def _world(groups: Groups, dumps: list[Dump]) -> int | None:
@@ -287,7 +289,9 @@ def _job_claims(dumps: list[Dump], found: list[Columns], world: int | None) -> l
     claims = [
         _claim("clock", "host", SOURCE, "read", "times are those of each host; hosts are not aligned with each other")
     ]
-    firsts = {d.rank: min(r for r in p.record if r is not None) for d, p in zip(dumps, found, strict=True) if any(p.record)}
+    firsts = {
+        d.rank: min(r for r in p.record if r is not None) for d, p in zip(dumps, found, strict=True) if any(p.record)
+    }
     late = {rank: first for rank, first in firsts.items() if first > 0}
     if late:
         note = (

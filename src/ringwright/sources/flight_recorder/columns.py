@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -76,9 +75,9 @@ def columns(dump: Dump) -> Columns:
 def total_bytes(op: str, nranks: int | None, sent: int | None, received: int | None) -> int | None:
     """Return the size column of nccl-tests: the total over ranks for gathering and scattering, else this rank's buffer."""
     if op in _TOTAL_IS_OUTPUT:
-        return received if received else _times_ranks(sent, nranks)
+        return received or _times_ranks(sent, nranks)
     if op in _TOTAL_IS_INPUT:
-        return sent if sent else _times_ranks(received, nranks)
+        return sent or _times_ranks(received, nranks)
     return sent if sent is not None and (sent or not received) else received
 
 
@@ -124,9 +123,11 @@ def _times(found: Columns, entries: list[Entry]) -> None:
         found.created_ns = [n * 1000 if n else None for n in _numbers(entries, "time_created_us")]
     found.started_ns = [n or None for n in _numbers(entries, "time_discovered_started_ns")]
     found.completed_ns = [n or None for n in _numbers(entries, "time_discovered_completed_ns")]
-    found.duration_ms = [
-        float(d) if type(d := entry.get("duration_ms")) in (int, float) and 0 <= d < 1e12 else None for entry in entries
-    ]
+    found.duration_ms = [_duration(entry.get("duration_ms")) for entry in entries]
+
+
+def _duration(value: Any) -> float | None:
+    return float(value) if type(value) in (int, float) and 0 <= value < 1e12 else None
 
 
 def _sizes(found: Columns, entries: list[Entry]) -> None:
@@ -145,7 +146,9 @@ def _bytes(sizes: Any, types: Any) -> tuple[int | None, int | None, str | None, 
     if not isinstance(sizes, list | tuple):
         return None, None, None, None
     listed = types if isinstance(types, list | tuple) else ()
-    name, element = datatype(listed[0]) if listed and isinstance(listed[0], str) and len(listed[0]) < 64 else (None, None)
+    name, element = (
+        datatype(listed[0]) if listed and isinstance(listed[0], str) and len(listed[0]) < 64 else (None, None)
+    )
     count: int | None = 0
     for tensor in islice(sizes, MOST_TENSORS):
         elements = _elements(tensor)
@@ -224,8 +227,8 @@ def _joint_key(entry: Entry, kind: str) -> tuple[Any, ...]:
 
 def _joined(entries: list[Entry]) -> Entry:
     joint: Entry = dict(entries[0])
-    pick: Callable[[Entry, str], list[Any]] = lambda entry, key: list(v) if isinstance(v := entry.get(key), list) else []  # noqa: E731
     for key in ("input_sizes", "output_sizes", "input_dtypes", "output_dtypes"):
-        joint[key] = [item for entry in entries[:MOST_TENSORS] for item in pick(entry, key)[:MOST_TENSORS]][:MOST_TENSORS]
+        listed = [entry.get(key) for entry in entries[:MOST_TENSORS]]
+        joint[key] = [item for part in listed if isinstance(part, list) for item in part[:MOST_TENSORS]][:MOST_TENSORS]
     joint[_FOLDED] = len(entries)
     return joint

@@ -95,8 +95,8 @@ def operation(name: str) -> Operation:
     coalesced = text.endswith("_coalesced") and text.split("_", 1)[0].isupper()
     for prefix, op in _PREFIXES:
         if plain.startswith(prefix):
-            op = "barrier" if plain.endswith("barrier") else op
-            return Operation("collective", op, is_coalesced=coalesced)
+            found = "barrier" if plain.endswith("barrier") else op
+            return Operation("collective", found, is_coalesced=coalesced)
     return Operation("collective", "unknown")
 
 
