@@ -48,7 +48,9 @@ def accused(culprits: list[dict[str, Any]]) -> list[int]:
 
 
 @needs_shared_data
-@pytest.mark.parametrize(("run", "kind"), [("gpu_error_2nd", "hang-device-stuck"), ("lock_gil_1st", "hang-not-entered")])
+@pytest.mark.parametrize(
+    ("run", "kind"), [("gpu_error_2nd", "hang-device-stuck"), ("lock_gil_1st", "hang-not-entered")]
+)
 def test_the_injected_ranks_of_both_real_runs(run: str, kind: str) -> None:
     folder = real(f"real/flight-recorder/{run}")
     trace = read_flight_recorder([source for source in find([str(folder)]) if "_dump_" in source.name])
@@ -67,7 +69,11 @@ def test_the_injected_ranks_of_both_real_runs(run: str, kind: str) -> None:
 @pytest.mark.parametrize("lost", [[9], [3], [0, 14]])
 def test_real_runs_with_lost_dumps_still_name_no_innocent(lost: list[int]) -> None:
     folder = real("real/flight-recorder/gpu_error_2nd")
-    sources = [s for s in find([str(folder)]) if not any(s.name.endswith(f"_dump_{rank}") for rank in lost) and "_dump_" in s.name]
+    sources = [
+        s
+        for s in find([str(folder)])
+        if not any(s.name.endswith(f"_dump_{rank}") for rank in lost) and "_dump_" in s.name
+    ]
     assert set(accused(hang(read_flight_recorder(sources)))) <= {9, 14} | set(lost)
 
 
@@ -133,7 +139,14 @@ def test_evidence_names_both_values() -> None:
 
 def made(events: list[dict[str, Any]], size: int = 4) -> Trace:
     comm = {"communicator": 0, "comm_id": "g", "name": "g", "size": size, "members": list(range(size))}
-    base = {"kind": "collective", "communicator": 0, "nranks": size, "file": "made", "datatype": "float32", "state": "started"}
+    base = {
+        "kind": "collective",
+        "communicator": 0,
+        "nranks": size,
+        "file": "made",
+        "datatype": "float32",
+        "state": "started",
+    }
     return Trace.of({
         "events": rows("events", [base | {"line": n} | event for n, event in enumerate(events)]),
         "communicators": rows("communicators", [comm]),
@@ -162,7 +175,12 @@ def test_roots_and_leaves_of_scatter_and_gather_may_differ() -> None:
 
 
 def test_uneven_all_to_all_that_adds_up_is_no_mismatch() -> None:
-    even = [ask(0, "all-to-all", 8, 4), ask(1, "all-to-all", 4, 8), ask(2, "all-to-all", 6, 6), ask(3, "all-to-all", 6, 6)]
+    even = [
+        ask(0, "all-to-all", 8, 4),
+        ask(1, "all-to-all", 4, 8),
+        ask(2, "all-to-all", 6, 6),
+        ask(3, "all-to-all", 6, 6),
+    ]
     assert mismatches(made(even)) == []
 
 

@@ -27,11 +27,17 @@ def inspector(*texts: str | bytes) -> Trace:
     return read_inspector([Source(f"file{n}.log", lambda text=text: io.BytesIO(text)) for n, text in enumerate(data)])
 
 
-def record(rank: int = 0, comm: str = "0xa", nranks: int = 2, pid: int | None = None, sn: int = 1, **perf: Any) -> dict[str, Any]:
+def record(
+    rank: int = 0, comm: str = "0xa", nranks: int = 2, pid: int | None = None, sn: int = 1, **perf: Any
+) -> dict[str, Any]:
     coll = {"coll": "AllReduce", "coll_sn": sn, "coll_msg_size_bytes": 1 << 20, "coll_exec_time_us": 100} | perf
     return {
         "header": {"id": comm, "rank": rank, "n_ranks": nranks, "nnodes": 1},
-        "metadata": {"inspector_output_format_version": "v4.0", "hostname": "node0", "pid": 100 + rank if pid is None else pid},
+        "metadata": {
+            "inspector_output_format_version": "v4.0",
+            "hostname": "node0",
+            "pid": 100 + rank if pid is None else pid,
+        },
         "coll_perf": coll,
     }
 
@@ -82,10 +88,25 @@ def test_ranks_stay_unknown_where_groups_are_apart() -> None:
 
 def test_later_formats_markers_sends_and_unknown_keys() -> None:
     head = record()
-    marker = {"header": head["header"] | {"comm_name": "DP Group 0"}, "metadata": head["metadata"] | {"inspector_output_format_version": "v4.3"}}
+    marker = {
+        "header": head["header"] | {"comm_name": "DP Group 0"},
+        "metadata": head["metadata"] | {"inspector_output_format_version": "v4.3"},
+    }
     marker["dump_stats"] = {"coll_records": 1, "coll_dropped_total": 4096, "p2p_dropped_total": 0}
-    coll = {"coll_perf": head["coll_perf"] | {"coll_algo": "NVLS_TREE", "coll_proto": "SIMPLE", "coll_timing_source": "kernel_gpu", "coll_color": "red"}}
-    p2p = {"p2p_perf": {"p2p": "Send", "p2p_sn": 3, "p2p_peer": 1, "p2p_msg_size_bytes": 8192, "p2p_exec_time_us": 10, "p2p_timing_source": "kernel_gpu"}}
+    coll = {
+        "coll_perf": head["coll_perf"]
+        | {"coll_algo": "NVLS_TREE", "coll_proto": "SIMPLE", "coll_timing_source": "kernel_gpu", "coll_color": "red"}
+    }
+    p2p = {
+        "p2p_perf": {
+            "p2p": "Send",
+            "p2p_sn": 3,
+            "p2p_peer": 1,
+            "p2p_msg_size_bytes": 8192,
+            "p2p_exec_time_us": 10,
+            "p2p_timing_source": "kernel_gpu",
+        }
+    }
     trace = inspector(lines(marker, coll, p2p, {"proxy_trace": {"record_type": "proxy_op"}}))
     first, second = trace.df.to_dicts()
     assert (first["algorithm"], first["protocol"]) == ("nvls-tree", "simple")
@@ -110,7 +131,9 @@ def test_a_size_of_another_convention_is_said() -> None:
     assert trace.table("claims").filter(pl.col("field") == "contradiction").height == 1
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", "{" * 100_000, '{"header": 3}', lines({"coll_perf": {"coll": "AllReduce"}})])
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "{" * 100_000, '{"header": 3}', lines({"coll_perf": {"coll": "AllReduce"}})]
+)
 def test_nothing_readable_is_an_error(text: str) -> None:
     with pytest.raises(InputError):
         inspector(text)
