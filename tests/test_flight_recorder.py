@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from tests.shared_data import needs_shared_data, real
 
+from ringwright.analysis.summary import summarise
 from ringwright.errors import InputError, RingwrightError
 from ringwright.native import plain
 from ringwright.sources.detect import kind_of
@@ -241,6 +242,18 @@ def test_a_dump_cut_short_keeps_what_came_before(form: str) -> None:
     assert 0 < kept < whole or form == "json"  # JSON has its counters last and its entries first
     assert any("cut short" in loss for loss in trace.meta["losses"])
     assert trace.df["rank"].n_unique() == 16
+
+
+@needs_shared_data
+def test_stated_roles_reach_the_summary() -> None:
+    summary = summarise(real_dumps("lock_gil_1st"))
+    assert summary["roles"] == {"tp": 4, "pp": 2, "dp": 2, "ep": 8}
+    assert summary["ranks_seen"] == summary["ranks_expected"] == 16
+
+
+def test_groups_without_members_still_make_a_summary() -> None:
+    summary = summarise(trace_of({"dump_0": pickled(dump([entry()], pg_config={}))}))
+    assert summary["communicators"] == [{"size": 1, "count": 1}]
 
 
 def test_a_foreign_file_and_a_second_dump_of_a_rank_are_noted() -> None:

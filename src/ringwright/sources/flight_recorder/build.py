@@ -53,7 +53,7 @@ class Groups:
                     "communicator": number,
                     "comm_id": name if taken[name] == 1 else f"{name}@{members[0] if members else '?'}",
                     "name": f"{name} {description}".strip(),
-                    "size": len(members) or None,
+                    "size": len(members) or max(1, len(self.seen[number])),
                     "members": list(members),
                     "ranks_seen": len(self.seen[number]),
                     "role": stated,
