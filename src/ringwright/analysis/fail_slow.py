@@ -198,24 +198,19 @@ def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFram
 def _slow_pairs(trace: Trace) -> list[Culprit]:
     matrix, hosts, nics = pair_slowdown(trace)
     found = []
-    near = np.array(
-        [[a in hosts and hosts.get(a) == hosts.get(b) for b in range(len(matrix))] for a in range(len(matrix))]
-    )
+    size = range(len(matrix))
+    near = np.array([[a in hosts and hosts.get(a) == hosts.get(b) for b in size] for a in size], bool).reshape(matrix.shape)
     # Links inside a host and the network between hosts fail apart: each is looked at without the other.
-    between = np.where(near, np.nan, matrix) if near.any() and not near.all() else matrix
-    inside = np.where(near, matrix, np.nan) if near.any() and not near.all() else np.full_like(matrix, np.nan)
+    mixed = near.any() and not near.all()
+    between = np.where(near, np.nan, matrix) if mixed else matrix
+    inside = np.where(near, matrix, np.nan) if mixed else np.full_like(matrix, np.nan)
     for slow in [*locate(between, hosts, nics), *locate(inside, hosts, nics)]:
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
         command = f"ib_write_bw, or nccl-tests sendrecv_perf, on {slow.name} alone; then its cable, port and counters"
         found.append(
             _culprit(
-                ranks,
-                [slow.name] if slow.kind.startswith("host") else [],
-                f"slow-{slow.kind}",
-                confidence,
-                evidence,
-                command,
+                ranks, [slow.name] if slow.kind.startswith("host") else [], f"slow-{slow.kind}", confidence, evidence, command
             )
         )
     return found

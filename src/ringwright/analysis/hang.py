@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 Culprit = dict[str, Any]
 
 MOST_MISSING_SHARE = 0.25  # beyond it, dumps were not collected rather than ranks dead
+MOST_ACCUSED_SHARE = 0.2  # more at once is a moment of a running job, or has a cause that dumps do not show
 _LEAST_REACH = 0.5  # of the ranks that wait
 _SURE = {NOT_ENTERED: 0.9, DEVICE: 0.9, NO_DUMP: 0.7, NOT_STARTED: 0.5}
 _MEANS = {
@@ -111,7 +112,7 @@ def _roots(state: Progress, graph: Waits, ballot: Vote) -> list[Culprit]:
     if absent and unseen > max(1, MOST_MISSING_SHARE * len(world)):
         text = f"cannot tell: {unseen} of {len(world)} ranks have no dump"
         return [_culprit(set(), NO_DUMP, 0.0, [text, *_examples(state, graph, absent)])]
-    if len(ranks) * 2 >= len(world):
+    if len(ranks) * 2 >= len(world) or len(ranks - absent) > max(2, MOST_ACCUSED_SHARE * len(world)):
         text = f"cannot tell: {say_ranks(sorted(ranks))} all hold others up"
         return [_culprit(set(), "hang", 0.0, [text, *_examples(state, graph, ranks)])]
     if len(_reaching(graph, ranks)) < _LEAST_REACH * len(waiting):

@@ -67,7 +67,8 @@ class Progress:
     enqueued: dict[tuple[int, int], int] = field(default_factory=dict)  # (communicator, rank)
     completed: dict[tuple[int, int], int] = field(default_factory=dict)
     open: dict[int, list[Call]] = field(default_factory=lambda: defaultdict(list))
-    halves: set[tuple[int, int, int, str, int]] = field(default_factory=set)  # completed sends and receives
+    halves: dict[tuple[int, int, int, str], int] = field(default_factory=dict)  # completed sends and receives, counted
+    whole: set[int] = field(default_factory=set)  # ranks whose records begin with the first, so that counts are right
     pointwise: set[int] = field(default_factory=set)  # communicators that carried sends and receives
     mixed: set[int] = field(default_factory=set)  # and collectives too: their counters mean either
 
@@ -101,8 +102,10 @@ def progress(trace: Trace) -> Progress:
     _counters(found, status.to_dicts(), calls)
     _open(found, calls)
     done = calls.filter((pl.col("kind") == "p2p") & (pl.col("state") == "completed"))
-    halves = done.select("communicator", "rank", "peer", "op", "sequence").drop_nulls().collect()
-    found.halves = set(halves.rows())
+    halves = done.group_by("communicator", "rank", "peer", "op").len().drop_nulls().collect()
+    found.halves = {(a, b, c, d): count for a, b, c, d, count in halves.rows()}
+    firsts = calls.group_by("rank").agg(pl.col("line").min()).collect()
+    found.whole = {rank for rank, line in firsts.rows() if line == 0}
     if found.open or found.enqueued:
         found.present = {*devices, *found.open, *(rank for _, rank in found.enqueued)}
     return found

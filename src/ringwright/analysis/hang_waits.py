@@ -90,13 +90,17 @@ def _of_pair(state: Progress, rank: int, front: Call) -> set[int] | None:
 
 
 def _has_completed(state: Progress, front: Call, peer: int, size: int) -> bool:
-    """Whether the peer completed its half: by its record, or in a group of two by its counter, where halves share a number."""
+    """Whether the peer completed its half: by counting both sides where no record is lost, else in a group of two, where
+    the halves share a number, by the peer's counter."""
     half = "recv" if front.op == "send" else "send"
     number, own = front.communicator, front.comm_rank
-    if own is not None and (number, peer, own, half, front.sequence) in state.halves:
-        return True
+    if own is None or front.peer is None:
+        return False
     if any(call.communicator == number and call.op == half and call.peer == own for call in state.open.get(peer, ())):
         return False
+    if {front.rank, peer} <= state.whole:
+        mine = state.halves.get((number, front.rank, front.peer, front.op), 0)
+        return state.halves.get((number, peer, own, half), 0) > mine
     return size == 2 and number not in state.mixed and state.completed.get((number, peer), -1) >= front.sequence
 
 

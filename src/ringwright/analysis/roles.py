@@ -21,7 +21,13 @@ class Roles:
 def infer(
     communicators: list[dict[str, Any]], launch: dict[str, int], ops: dict[int, set[str]], world: int | None
 ) -> Roles:
-    """Return roles. ``ops`` maps a communicator to the operations seen on it; ``launch`` holds degrees that were printed."""
+    """Return roles. ``ops`` maps a communicator to the operations seen on it; ``launch`` holds degrees that were printed.
+
+    A role that the recording states is taken as it is; as soon as one is stated, nothing is inferred for the others.
+    """
+    stated = {comm["communicator"]: comm for comm in communicators if comm.get("role")}
+    if stated:
+        return _stated(stated, launch, world)
     roles = Roles()
     experts = {comm["communicator"]: comm["size"] for comm in communicators if _is_expert(comm, ops, world)}
     roles.of |= dict.fromkeys(experts, ("ep", "only all-to-all"))
@@ -42,6 +48,18 @@ def infer(
     if any(role in ("tp", "pp", "dp", "ep") for role, _ in roles.of.values()) and world:
         tp, pp, dp = _complete(tp, pp, dp, world)
     roles.degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": launch.get("ep") or _degree("ep", roles, sizes)}
+    return roles
+
+
+def _stated(communicators: dict[int, dict[str, Any]], launch: dict[str, int], world: int | None) -> Roles:
+    """Return the roles that the recording states, and degrees from the groups of one role alone (``dp-cp`` counts as dp)."""
+    roles = Roles({n: (comm["role"], comm["role_evidence"] or "stated") for n, comm in communicators.items()})
+    plain = Roles({n: ("dp" if role == "dp-cp" else role, why) for n, (role, why) in roles.of.items()})
+    sizes = {number: comm["size"] or 1 for number, comm in communicators.items()}
+    tp, pp, dp, ep = (launch.get(name) or _degree(name, plain, sizes) for name in ("tp", "pp", "dp", "ep"))
+    if world:
+        tp, pp, dp = _complete(tp, pp, dp, world)
+    roles.degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
     return roles
 
 

@@ -169,8 +169,9 @@ class FlightJob:
             return wide and not (self.mechanism == "size" and here.name in ("all_to_all", "barrier"))
         if self.mechanism in ("order", "skipped"):
             return wide and here.group == after.group and here.name != after.name
-        if self.mechanism == "order-across-groups":
-            return wide and not after.is_p2p and here.group != after.group and len(self.groups[after.group][1]) > 2
+        if self.mechanism == "order-across-groups":  # two members must meet in both groups, else nobody waits for long
+            shared = set(self.groups[here.group][1]) & set(self.groups[after.group][1])
+            return wide and not after.is_p2p and here.group != after.group and len(shared) > 2
         if self.mechanism == "p2p-deadlock":
             return here.is_p2p and here.name == "send"
         return True

@@ -26,18 +26,20 @@ def read_flight_recorder(sources: list[Source], *, progress: Callable[[int], Non
 
     A dump that is damaged or no dump is noted and left out; InputError is raised when none could be read.
     """
-    from ringwright.sources.flight_recorder.build import build
+    from ringwright.sources.flight_recorder.build import Job
 
     losses: list[str] = []
     refused: list[dict[str, Any]] = []
     with _no_collection():
-        dumps = list(_read(sources, losses, refused, progress))
-        if not dumps:
+        job = Job()
+        for dump in _read(sources, losses, refused, progress):
+            job.add(dump)
+        if not job.dumps:
             what = losses[0] if losses else "no file was given"
             raise InputError(f"no Flight Recorder dump could be read: {what}", where=_where(sources), remedy=REMEDY)
         for source in sources:
             losses += [f"{source.name}: byte {at:,}: {reason}" for reason, at in source.losses]
-        return build(dumps, [source.name for source in sources], losses, refused)
+        return job.trace([source.name for source in sources], losses, refused)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.flight_recorder.columns import Columns, columns, total_bytes
@@ -11,11 +10,12 @@ from ringwright.sources.flight_recorder.dump import Dump
 from ringwright.sources.flight_recorder.names import role
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ringwright.trace import Trace
 
 SOURCE = "flight-recorder"
 COUNTERS = ("last-enqueued", "last-started", "last-completed")
-_LEAST_FILE_IN_CLAIM = 8
 
 
 class Groups:
@@ -53,7 +53,7 @@ class Groups:
                     "communicator": number,
                     "comm_id": name if taken[name] == 1 else f"{name}@{members[0] if members else '?'}",
                     "name": f"{name} {description}".strip(),
-                    "size": len(members) or None,
+                    "size": len(members) or max(1, len(self.seen[number])),
                     "members": list(members),
                     "ranks_seen": len(self.seen[number]),
                     "role": stated,
@@ -65,60 +65,99 @@ class Groups:
         return found
 
 
-def build(dumps: list[Dump], inputs: list[str], losses: list[str], refused: list[dict[str, Any]]) -> Trace:
-    """Return the Trace of dumps, at most one per rank."""
-    import polars as pl
+class Job:
+    """Dumps on their way to tables: each becomes a frame as it comes, and its entries are let go."""
 
-    from ringwright.trace import Trace, rows, schema
+    def __init__(self) -> None:
+        self.groups = Groups()
+        self.dumps: list[Dump] = []
+        self.frames: list[pl.DataFrame] = []
+        self.status: list[dict[str, Any]] = []
+        self.claims: list[dict[str, Any]] = []
+        self.firsts: list[int] = []  # first record of each dump that has one
+        self.backends: Counter[str] = Counter()
+        self.timeout_ms: int | None = None
+        self.descriptions: dict[str, set[str]] = defaultdict(set)  # of a group number, over ranks
 
-    groups = Groups()
-    found = [columns(dump) for dump in dumps]
-    origin_ns = min((n for part in found for n in part.created_ns if n is not None), default=None)
-    frames, status, claims = [], [], []
-    for dump, part in zip(dumps, found, strict=True):
-        of_number = _groups_of(dump, part, groups)
-        frames.append(pl.DataFrame(_events(dump, part, of_number, groups, origin_ns or 0), schema_overrides=_types()))
-        status += _status(dump, part, of_number)
-        claims += _dump_claims(dump)
-    known = schema("events")
-    events = pl.concat([*frames, rows("events", status).select(*_STATUS_COLUMNS)], how="diagonal")
-    world = _world(groups, dumps)
-    tables = {
-        "events": events.select(pl.col(name).cast(known[name]) for name in events.columns),
-        "communicators": rows("communicators", groups.rows()),
-        "topology": rows("topology", [{"kind": "device", "rank": d.rank, "ground": "read"} for d in dumps]),
-        "claims": rows("claims", claims + _job_claims(dumps, found, world)),
-        "ledger": rows("ledger", refused + _ledger(dumps)),
-    }
-    meta = {
-        "source": SOURCE,
-        "inputs": inputs,
-        "losses": losses + [f"{dump.file}: {note}" for dump in dumps for note in dump.notes],
-        "world": world,
-        "nccl_versions": sorted({dump.nccl_version for dump in dumps if dump.nccl_version}),
-        "library": _library(found),
-        "origin_ns": origin_ns,
-        "dump_versions": sorted({dump.version for dump in dumps if dump.version}),
-        "timeout_s": min((n / 1e3 for part in found for n in part.timeout_ms if n), default=None),
-        "summary": f"{len(dumps)} dumps of {world if world is not None else '?'} ranks, {events.height:,} events",
-    }
-    return Trace.of(tables, meta)
+    def add(self, dump: Dump) -> None:
+        """Take one dump."""
+        import polars as pl
+
+        part = columns(dump)
+        dump.operations, dump.entries = len(dump.entries), []
+        of_number = _groups_of(dump, part, self.groups)
+        for number, communicator in of_number.items():
+            self.descriptions[number].add(self.groups.descriptions[communicator])
+        self.frames.append(pl.DataFrame(_events(dump, part, of_number, self.groups), schema_overrides=_types()))
+        self.status += _status(dump, part, of_number)
+        self.claims += _dump_claims(dump)
+        self.firsts += [min(known)] if (known := [n for n in part.record if n is not None]) else []
+        self.backends.update(name.partition(":")[0] for name in part.name[:64] if ":" in name)
+        self.timeout_ms = min((n for n in (self.timeout_ms, *part.timeout_ms) if n), default=None)
+        self.dumps.append(dump)
+
+    def trace(self, inputs: list[str], losses: list[str], refused: list[dict[str, Any]]) -> Trace:
+        """Return the Trace of all dumps taken."""
+        from ringwright.trace import Trace, rows
+
+        events, origin_ns = self._events()
+        world = _world(self.groups, self.dumps)
+        is_timed = events["start_s"].null_count() < events.height
+        tables = {
+            "events": events,
+            "communicators": rows("communicators", self.groups.rows()),
+            "topology": rows("topology", [{"kind": "device", "rank": d.rank, "ground": "read"} for d in self.dumps]),
+            "claims": rows("claims", self.claims + _job_claims(self.dumps, self.firsts, is_timed, world)),
+            "ledger": rows("ledger", refused + _ledger(self.dumps)),
+        }
+        meta = {
+            "source": SOURCE,
+            "inputs": inputs,
+            "losses": losses + [f"{dump.file}: {note}" for dump in self.dumps for note in dump.notes],
+            "world": world,
+            "nccl_versions": sorted({dump.nccl_version for dump in self.dumps if dump.nccl_version}),
+            "library": self.backends.most_common(1)[0][0] if self.backends else None,
+            "origin_ns": origin_ns,
+            "dump_versions": sorted({dump.version for dump in self.dumps if dump.version}),
+            "timeout_s": self.timeout_ms / 1e3 if self.timeout_ms else None,
+            "summary": f"{len(self.dumps)} dumps of {world if world is not None else '?'} ranks, {events.height:,} events",
+        }
+        return Trace.of(tables, meta)
+
+    def _events(self) -> tuple[pl.DataFrame, int | None]:
+        """Return all rows, with times in seconds since the earliest call."""
+        import polars as pl
+
+        from ringwright.trace import conform, rows
+
+        calls = pl.concat(self.frames)
+        self.frames = []
+        origin_ns: Any = calls["created_ns"].min()
+        seconds = [((pl.col(ns) - (origin_ns or 0)) / 1e9).alias(s) for ns, s in _TIMES.items()]
+        calls = conform("events", calls.with_columns(seconds).drop(*_TIMES))
+        for row in self.status:
+            self._resolve(row)
+        return pl.concat([calls, rows("events", self.status)]), origin_ns
+
+    def _resolve(self, row: dict[str, Any]) -> None:
+        """Where only a group's number is known, take the rank's one group of the description that others give the number."""
+        number, groups = row.pop("number"), row.pop("groups")
+        said = self.descriptions.get(number, set())
+        if row["communicator"] is None and len(said) == 1:
+            mine = [group for group in groups.values() if group[1] in said]
+            if len(mine) == 1:
+                row |= {"communicator": self.groups.add(*mine[0]), "ground": "inferred", "confidence": 0.7}
 
 
-_STATUS_COLUMNS = ("kind", "op", "rank", "communicator", "sequence", "source", "file", "ground", "confidence", "text")
+_TIMES = {"created_ns": "enqueue_s", "started_ns": "start_s"}
 
 
 def _types() -> dict[str, Any]:
+    import polars as pl
+
     from ringwright.trace import schema
 
-    return {name: kind for name, kind in schema("events").items() if name in _EVENT_COLUMNS}
-
-
-_EVENT_COLUMNS = frozenset(
-    "kind op task rank communicator comm_rank nranks sequence op_count thread count datatype element_bytes size_bytes "
-    "sent_bytes received_bytes peer state enqueue_s start_s duration_s clock text source file line ground confidence "
-    "records multiplicity role".split()
-)
+    return schema("events") | dict.fromkeys(_TIMES, pl.Int64)
 
 
 def _groups_of(dump: Dump, part: Columns, groups: Groups) -> dict[str, int]:
@@ -152,9 +191,7 @@ def _aligned(dump: Dump, known: dict[str, str]) -> dict[str, str]:
     return pairs if all(pairs.get(number, name) == name for number, name in known.items()) else {}
 
 
-def _events(
-    dump: Dump, part: Columns, of_number: dict[str, int], groups: Groups, origin_ns: int
-) -> dict[str, list[Any]]:
+def _events(dump: Dump, part: Columns, of_number: dict[str, int], groups: Groups) -> dict[str, list[Any]]:
     rank, size = dump.rank, len(part.what)
     communicator = [of_number[number] for number in part.number]
     nranks = [len(groups.members[c]) or None for c in communicator]
@@ -183,8 +220,8 @@ def _events(
         "received_bytes": part.received,
         "peer": [what.peer for what in part.what],
         "state": part.state,
-        "enqueue_s": _seconds(part.created_ns, origin_ns),
-        "start_s": _seconds(part.started_ns, origin_ns),
+        "created_ns": part.created_ns,
+        "started_ns": part.started_ns,
         "duration_s": duration,
         "clock": [f"host:rank{rank}"] * size,
         "text": part.text,
@@ -196,10 +233,6 @@ def _events(
         "records": part.records,
         "multiplicity": [1] * size,
     }
-
-
-def _seconds(times_ns: list[int | None], origin_ns: int) -> list[float | None]:
-    return [None if ns is None else (ns - origin_ns) / 1e9 for ns in times_ns]
 
 
 def _durations(part: Columns) -> tuple[list[float | None], list[str]]:
@@ -243,6 +276,8 @@ def _status(dump: Dump, part: Columns, of_number: dict[str, int]) -> list[dict[s
                     "ground": ground if number in by_entries else "inferred",
                     "confidence": 1.0 if number in by_entries else 0.9 if communicator is not None else 0.5,
                     "text": f"group number {number} of this rank",
+                    "number": number,
+                    "groups": dump.groups,
                 }
             )
     return found
@@ -272,11 +307,6 @@ def _world(groups: Groups, dumps: list[Dump]) -> int | None:
     return highest + 1 if highest >= 0 else None
 
 
-def _library(found: Iterable[Columns]) -> str | None:
-    backends = Counter(name.partition(":")[0] for part in found for name in part.name[:64] if ":" in name)
-    return backends.most_common(1)[0][0] if backends else None
-
-
 def _claim(field: str, value: str, source: str, ground: str, note: str, confidence: float = 1.0) -> dict[str, Any]:
     return {"field": field, "value": value, "source": source, "ground": ground, "confidence": confidence, "note": note}
 
@@ -288,22 +318,19 @@ def _dump_claims(dump: Dump) -> list[dict[str, Any]]:
     return [_claim("rank", str(dump.rank), dump.file, "inferred", note, 0.9)]
 
 
-def _job_claims(dumps: list[Dump], found: list[Columns], world: int | None) -> list[dict[str, Any]]:
+def _job_claims(dumps: list[Dump], firsts: list[int], is_timed: bool, world: int | None) -> list[dict[str, Any]]:
     claims = [
         _claim("clock", "host", SOURCE, "read", "times are those of each host; hosts are not aligned with each other")
     ]
-    firsts = {
-        d.rank: min(r for r in p.record if r is not None) for d, p in zip(dumps, found, strict=True) if any(p.record)
-    }
-    late = {rank: first for rank, first in firsts.items() if first > 0}
+    late = [first for first in firsts if first > 0]
     if late:
         note = (
             "records before the first are not in the dumps: the ring buffer was overwritten (TORCH_FR_BUFFER_SIZE) or "
             "only active operations were dumped; counts and bytes are those of the end of the job only"
         )
-        value = f"{len(late)} of {len(dumps)} dumps begin at record {min(late.values()):,} or later"
+        value = f"{len(late)} of {len(dumps)} dumps begin at record {min(late):,} or later"
         claims.append(_claim("coverage", value, SOURCE, "read", note))
-    if found and not any(n is not None for part in found for n in part.started_ns):
+    if firsts and not is_timed:
         note = "no operation carries a start (TORCH_NCCL_ENABLE_TIMING): durations are unknown, not zero"
         claims.append(_claim("timing", "none", SOURCE, "read", note))
     missing = sorted(set(range(world)) - {d.rank for d in dumps}) if world and world <= 1 << 20 else []
@@ -317,8 +344,8 @@ def _ledger(dumps: list[Dump]) -> list[dict[str, Any]]:
     found = []
     for dump in dumps:
         outcome, reason = ("repaired", dump.notes[0]) if dump.notes else ("understood", "entries of a dump")
-        if dump.entries or dump.notes:
-            found.append({"file": dump.file, "outcome": outcome, "reason": reason, "lines": len(dump.entries)})
+        if dump.operations or dump.notes:
+            found.append({"file": dump.file, "outcome": outcome, "reason": reason, "lines": dump.operations})
         if dump.not_entries:
             reason = "in the list of entries, but no entry"
             found.append({"file": dump.file, "outcome": "refused", "reason": reason, "lines": dump.not_entries})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import islice
 from typing import Any
 
@@ -143,25 +144,23 @@ def _sizes(found: Columns, entries: list[Entry]) -> None:
 
 def _bytes(sizes: Any, types: Any) -> tuple[int | None, int | None, str | None, int | None]:
     """Return elements, bytes, datatype and bytes of an element of a list of tensors."""
-    if not isinstance(sizes, list | tuple):
+    if type(sizes) is not list and type(sizes) is not tuple:
         return None, None, None, None
-    listed = types if isinstance(types, list | tuple) else ()
-    name, element = (
-        datatype(listed[0]) if listed and isinstance(listed[0], str) and len(listed[0]) < 64 else (None, None)
-    )
-    count: int | None = 0
-    for tensor in islice(sizes, MOST_TENSORS):
+    first = types[0] if (type(types) is list or type(types) is tuple) and types else None
+    name, element = datatype(first) if type(first) is str and len(first) < 64 else (None, None)
+    count = 0
+    for tensor in sizes if len(sizes) <= MOST_TENSORS else ():
         elements = _elements(tensor)
-        count = None if count is None or elements is None else count + elements
-    if len(sizes) > MOST_TENSORS or count is None or count >= 1 << 58:
+        if elements is None:
+            return None, None, name, element
+        count += elements
+    if len(sizes) > MOST_TENSORS or count >= 1 << 58:
         return None, None, name, element
-    if not sizes:
-        return 0, 0, name, element
-    return count, count * element if element else None, name, element
+    return count, count * element if element else (None if sizes else 0), name, element
 
 
 def _elements(tensor: Any) -> int | None:
-    if not isinstance(tensor, list | tuple) or len(tensor) > MOST_DIMENSIONS:
+    if (type(tensor) is not list and type(tensor) is not tuple) or len(tensor) > MOST_DIMENSIONS:
         return None
     count = 1
     for extent in tensor:
@@ -173,20 +172,25 @@ def _elements(tensor: Any) -> int | None:
 
 def _first_user_frame(frames: Any) -> str | None:
     """Return ``function at file:line`` of the innermost frame outside libraries, else of the innermost frame."""
-    if not isinstance(frames, list | tuple) or not frames:
+    if (type(frames) is not list and type(frames) is not tuple) or not frames:
         return None
-    first: str | None = None
+    first: Any = None
     for frame in islice(frames, MOST_FRAMES):
-        if not isinstance(frame, dict):
-            continue
-        file, name = frame.get("filename"), frame.get("name")
-        file, name = file if isinstance(file, str) else "", name if isinstance(name, str) else ""
-        if first is None or not any(word in file for word in _LIBRARY):
-            text = f"{name[:MOST_TEXT]} at {file[-MOST_TEXT:]}:{whole(frame.get('line')) or 0}"
-            if not any(word in file for word in _LIBRARY):
-                return text
-            first = text
-    return first
+        if type(frame) is dict and type(file := frame.get("filename")) is str:
+            if len(file) < 1 << 12 and not _is_library(file):
+                return _says(frame)
+            first = first or frame
+    return _says(first) if first else None
+
+
+def _says(frame: dict[Any, Any]) -> str:
+    name, file = frame.get("name"), str(frame["filename"])
+    return f"{name[:MOST_TEXT] if type(name) is str else '?'} at {file[-MOST_TEXT:]}:{whole(frame.get('line')) or 0}"
+
+
+@lru_cache(4096)
+def _is_library(file: str) -> bool:
+    return any(word in file for word in _LIBRARY)
 
 
 _FOLDED = "ringwright folded"

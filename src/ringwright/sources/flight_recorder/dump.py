@@ -36,6 +36,7 @@ class Dump:
     groups: dict[str, Group]
     status: dict[str, tuple[int | None, int | None, int | None]]  # last enqueued, started, completed
     entries: list[dict[str, Any]]
+    operations: int = 0  # as many entries as it had
     not_entries: int = 0  # things in the list of entries that are none
     notes: list[str] = field(default_factory=list)
     is_rank_inferred: bool = False

@@ -6,7 +6,7 @@ Names as PyTorch writes them (``ProcessGroupNCCL`` and its flight recorder, vers
 from __future__ import annotations
 
 import re
-from functools import cache
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -79,7 +79,7 @@ _LAST_DIGITS = re.compile(r"(\d{1,7})\D*$")
 _SUFFIX = re.compile(r"\.(?:pkl|pickle|json|jsonl|gz|zst|zstd|pt|bin|txt|dump|trace|fr)$", re.IGNORECASE)
 
 
-@cache
+@lru_cache(4096)
 def operation(name: str) -> Operation:
     """Return what a ``profiling_name`` such as ``nccl:_all_gather_base`` or ``nccl:recv 0<-1`` says."""
     text = name.rpartition(":")[2].strip()
@@ -100,14 +100,14 @@ def operation(name: str) -> Operation:
     return Operation("collective", "unknown")
 
 
-@cache
+@lru_cache(4096)
 def datatype(name: str) -> tuple[str, int | None]:
     """Return NCCL's spelling and the bytes of an element for a c10 or torch spelling; 4 bits and unknown types have none."""
     text = name.rpartition("::")[2].rpartition(".")[2].strip()
     return _DATATYPES.get(text.lower(), (text or "unknown", None))
 
 
-@cache
+@lru_cache(4096)
 def role(description: str) -> str | None:
     """Return the role that a group's description states, such as ``tp``, ``tp-cp`` or ``world``, else None.
 
