@@ -199,7 +199,9 @@ def _slow_pairs(trace: Trace) -> list[Culprit]:
     matrix, hosts, nics = pair_slowdown(trace)
     found = []
     size = range(len(matrix))
-    near = np.array([[a in hosts and hosts.get(a) == hosts.get(b) for b in size] for a in size], bool).reshape(matrix.shape)
+    near = np.array([[a in hosts and hosts.get(a) == hosts.get(b) for b in size] for a in size], bool).reshape(
+        matrix.shape
+    )
     # Links inside a host and the network between hosts fail apart: each is looked at without the other.
     mixed = near.any() and not near.all()
     between = np.where(near, np.nan, matrix) if mixed else matrix
@@ -210,7 +212,12 @@ def _slow_pairs(trace: Trace) -> list[Culprit]:
         command = f"ib_write_bw, or nccl-tests sendrecv_perf, on {slow.name} alone; then its cable, port and counters"
         found.append(
             _culprit(
-                ranks, [slow.name] if slow.kind.startswith("host") else [], f"slow-{slow.kind}", confidence, evidence, command
+                ranks,
+                [slow.name] if slow.kind.startswith("host") else [],
+                f"slow-{slow.kind}",
+                confidence,
+                evidence,
+                command,
             )
         )
     return found

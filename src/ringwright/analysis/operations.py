@@ -32,7 +32,15 @@ def _collectives(events: pl.LazyFrame) -> pl.DataFrame:
 
     mine = events.filter(pl.col("kind") == "collective")
     single = mine.filter(pl.col("sequence").is_not_null())
-    once = single.group_by(*_KEYS, "sequence").agg(pl.col("multiplicity").max(), pl.col("records").sum())
+    # Ranks may hand in different sizes to one operation (all-to-all-v): the largest stands for it.
+    same = ("communicator", "op", "sequence")
+    rest = [pl.col(name).first() for name in _KEYS if name not in (*same, "size_bytes", "count")]
+    largest = (
+        pl.col("size_bytes", "count").sort_by("size_bytes").last(),
+        pl.col("multiplicity").max(),
+        pl.col("records").sum(),
+    )
+    once = single.group_by(same).agg(*rest, *largest)
     joined = once.group_by(_KEYS).agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum())
     folded = mine.filter(pl.col("sequence").is_null()).group_by(_KEYS)
     weighted = folded.agg(pl.col("multiplicity").sum().alias("operations"), pl.col("records").sum())

@@ -20,7 +20,10 @@ Cell = tuple[int, int]
 
 @dataclass(frozen=True)
 class Slow:
-    """One culprit: ``kind`` sender, receiver, rank, nic, host (either also -sender or -receiver) or path; how many of its ``known`` cells are slow."""
+    """One culprit; ``kind`` is sender, receiver, rank, nic, host (these two also with -sender, -receiver) or path.
+
+    ``cells`` of its ``known`` cells are slow.
+    """
 
     kind: str
     name: str

@@ -27,7 +27,7 @@ def us(value: float | None) -> str:
 def all_tables(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Return the page's tables of timed recordings by name; those without rows are drawn by nobody."""
     waits = [
-        [number(r["rank"]), number(r["wait_us"], us), number(r["transfer_us"], us), count(r["collectives"]),
+        [number(r["rank"]), number(r["wait_us"], us), number(r["transfer_us"], us), count(r["calls"]),
          count(r["last_count"]), number(r["caused_us"], us)]
         for r in view["waits"]
     ]  # fmt: skip
@@ -84,7 +84,7 @@ def write(out: Console, view: dict[str, Any]) -> None:
         layout.table(
             out, ("rank", "waited", "transfer", "calls", "was last", "caused"),
             [
-                (r["rank"], us(r["wait_us"]), us(r["transfer_us"]), r["collectives"], r["last_count"], us(r["caused_us"]))
+                (r["rank"], us(r["wait_us"]), us(r["transfer_us"]), r["calls"], r["last_count"], us(r["caused_us"]))
                 for r in shown
             ],
         )  # fmt: skip

@@ -26,7 +26,10 @@ BOMB_RATIO = 500
 BOMB_FLOOR = 1 << 30
 _SKIPPED_SUFFIXES = {".html", ".parquet", ".xml", ".py", ".png", ".svg", ".toml", ".md"}
 
-_DAMAGE = (OSError, EOFError, zlib.error)
+
+def _is_damage(error: Exception) -> bool:
+    """Say whether an archive is damaged; zstandard raises its own type, which exists only when it is installed."""
+    return isinstance(error, OSError | EOFError | zlib.error) or type(error).__name__ == "ZstdError"
 
 
 @dataclass
@@ -48,7 +51,9 @@ class Source:
         try:
             with self.open() as stream:
                 return stream.read(size_bytes)
-        except _DAMAGE as error:
+        except Exception as error:
+            if not _is_damage(error):
+                raise
             self.losses.append((f"input damaged, not read: {type(error).__name__}", 0))
             return b""
 
@@ -161,8 +166,7 @@ def _read(source: Source, stream: BinaryIO, size: int, at: int) -> bytes:
         try:
             pieces.append(read1(min(PIECE_BYTES, size)))
         except Exception as error:
-            # zstandard raises its own type, which exists only when it is installed
-            if not isinstance(error, OSError | EOFError | zlib.error) and type(error).__name__ != "ZstdError":
+            if not _is_damage(error):
                 raise
             source.losses.append((f"input damaged, rest not read: {type(error).__name__}", at))
             source.is_over = True

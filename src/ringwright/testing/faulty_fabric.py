@@ -135,7 +135,8 @@ def _late(mechanism: str, rng: np.random.Generator) -> tuple[Trace, Truth]:
         events += [
             {"kind": "collective", "op": "all-reduce", "rank": rank, "comm_rank": rank, "communicator": 0, "sequence": number,
              "size_bytes": 1 << 22, "start_s": float(arrival[rank]), "duration_s": float(end - arrival[rank]), "iteration": step,
-             "clock": "host:0", "multiplicity": 1, "records": 1, "nranks": p, "source": "simulator", "file": "simulated", "line": number}
+             "clock": "host:0", "multiplicity": 1, "records": 1, "nranks": p, "source": "simulator",
+             "file": "simulated", "line": number}
             for rank in range(p)
         ]  # fmt: skip
         clock = float(end) + 1e-3

@@ -144,9 +144,8 @@ class _Rank:
         from torch import distributed
 
         torch.set_num_threads(1)
-        distributed.init_process_group(
-            "gloo", init_method=f"file://{self.folder / 'store'}", rank=self.rank, world_size=self.world
-        )
+        store = distributed.FileStore(str(self.folder / "store"), self.world)
+        distributed.init_process_group("gloo", store=store, rank=self.rank, world_size=self.world)
         threading.Thread(target=self._dump_on_demand, daemon=True).start()
         recorded = self._recorded() if self.profile else None
         try:

@@ -12,7 +12,15 @@ from typing import Any
 from ringwright.sources.inputs import Source
 from ringwright.sources.kineto.columns import LIMIT, RankFile, Table, whole
 from ringwright.sources.kineto.pieces import Reading
-from ringwright.sources.kineto.records import BAD_JSON, CommArgs, Event, decode_call, decode_comm, decode_kernel, decode_label
+from ringwright.sources.kineto.records import (
+    BAD_JSON,
+    CommArgs,
+    Event,
+    decode_call,
+    decode_comm,
+    decode_kernel,
+    decode_label,
+)
 from ringwright.sources.kineto.stream import batches
 
 KERNEL, COPY, CALL, HOST, NOTE = range(5)
@@ -180,9 +188,8 @@ class _Sorter:
                 self.found.bad += 1
             if self._place(self.found.records, event, line):
                 self.found.record_args.append(args)
-        elif name[:4] in _LABEL_STARTS and name.startswith(_LABELS):
-            if self._place(self.found.labels, event, line):
-                self._label(event)
+        elif name[:4] in _LABEL_STARTS and name.startswith(_LABELS) and self._place(self.found.labels, event, line):
+            self._label(event)
 
     def _label(self, event: Event) -> None:
         """Keep what a label says of its tensors: how many elements go in, and of which type."""
