@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from ringwright.studies import blind
+from ringwright.testing import blind
 
 
 def main() -> int:

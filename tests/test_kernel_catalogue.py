@@ -15,18 +15,18 @@ from ringwright.sources.kineto.names import datatype, operation
 
 KNOWN = {
     "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*, unsigned long, ncclWork*)": Kernel(
-        "nccl", "all-reduce", "RING", "LL", "sum", "float32"
+        "nccl", "all-reduce", "ring", "ll", "sum", "float32"
     ),
     "ncclDevKernel_AllReduce_Sum_bf16_NVLS_TREE_SIMPLE(ncclDevKernelArgsStorage<4096ul>)": Kernel(
-        "nccl", "all-reduce", "NVLS_TREE", "SIMPLE", "sum", "bfloat16"
+        "nccl", "all-reduce", "nvls_tree", "simple", "sum", "bfloat16"
     ),
     "ncclDevKernel_ReduceScatter_Max_f16_TREE_LL128(x)": Kernel(
-        "nccl", "reduce-scatter", "TREE", "LL128", "max", "float16"
+        "nccl", "reduce-scatter", "tree", "ll128", "max", "float16"
     ),
-    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)": Kernel("nccl", "all-gather", "RING", "LL"),
-    "ncclKernel_Broadcast_RING_LL_Sum_int8_t(x)": Kernel("nccl", "broadcast", "RING", "LL"),
+    "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)": Kernel("nccl", "all-gather", "ring", "ll"),
+    "ncclKernel_Broadcast_RING_LL_Sum_int8_t(x)": Kernel("nccl", "broadcast", "ring", "ll"),
     "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)": Kernel("nccl", "send-recv"),
-    "ncclAllReduceRingLLKernel_sum_f32(ncclColl)": Kernel("nccl", "all-reduce", "RING", "LL", "sum", "float32"),
+    "ncclAllReduceRingLLKernel_sum_f32(ncclColl)": Kernel("nccl", "all-reduce", "ring", "ll", "sum", "float32"),
     "ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(x)": Kernel("nccl", "all-reduce", "AGXLL_R", None, "sum", "bfloat16"),
     "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)": Kernel("rccl"),
     "ncclNewThing(x)": Kernel("nccl"),

@@ -127,6 +127,7 @@ def _recorded(result: dict[str, Any], trace: Trace, told: dict[str, Any] | None)
         "bandwidth": bandwidth(trace) if had["measured"] or had["timed"] else [],
         "bars": bars(trace) if had["timed"] else None,
         "not_examined": missing,
+        "passed_over": list(trace.meta.get("passed_over", [])),
         "told_limits": list(trace.meta.get("limits", [])),
         "measured_findings": [*expected(trace), *cliffs(trace)] if had["measured"] else [],
     }
@@ -233,6 +234,7 @@ def _limits(result: dict[str, Any]) -> list[str]:
         why = "no TUNING lines" if is_log(result) else "the source does not say"
         limits.append(f"which algorithm ran: {why}; the byte matrix assumes rings")
     limits += result["told_limits"]
+    limits += [f"passed over: {text}" for text in result["passed_over"][:5]]
     unsized = [row["op"] for row in result["operations"] if row["unsized"]]
     if unsized:
         limits.append(f"bytes of {', '.join(unsized)}: calls without a size are counted, their bytes are not")

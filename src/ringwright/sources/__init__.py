@@ -74,7 +74,9 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
             traces.append(_read_kind(kind, found, events, progress))
         except InputError as error:
             passed.append(f"{found[0].name}: as {kind}: {error.what}")
-    traces[0] = replace(traces[0], meta={**traces[0].meta, "passed_over": passed})
+    damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]
+    losses = [*traces[0].meta.get("losses", []), *damaged]
+    traces[0] = replace(traces[0], meta={**traces[0].meta, "passed_over": passed, "losses": losses})
     return traces
 
 
