@@ -27,7 +27,7 @@ KNOWN = {
     "ncclKernel_Broadcast_RING_LL_Sum_int8_t(x)": Kernel("nccl", "broadcast", "ring", "ll"),
     "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t(ncclWorkElem)": Kernel("nccl", "send-recv"),
     "ncclAllReduceRingLLKernel_sum_f32(ncclColl)": Kernel("nccl", "all-reduce", "ring", "ll", "sum", "float32"),
-    "ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(x)": Kernel("nccl", "all-reduce", "AGXLL_R", None, "sum", "bfloat16"),
+    "ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(x)": Kernel("nccl", "all-reduce", "agxll_r", None, "sum", "bfloat16"),
     "ncclDevKernel_Generic_4(ncclDevKernelArgsStorage<4096ul>)": Kernel("rccl"),
     "ncclNewThing(x)": Kernel("nccl"),
     "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(x)": Kernel("custom-all-reduce", "all-reduce"),
