@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 LEAST_SLOWDOWN = 1.5
+LEAST_TOGETHER = 3  # slow cells of one part that are no chance
 PURITY = 0.8  # of a culprit's cells that must be slow
 MOST_CULPRITS = 8
 _NOISES = 5.0  # standard deviations of the healthy cells
@@ -76,6 +77,11 @@ def locate(slowdown: Floats, hosts: dict[int, str] | None = None, nics: dict[int
         hit = cells & slow
         found.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
         left -= cells
+    whole = _intermittent(candidates, left)
+    if whole is not None:
+        kind, name, ranks, cells = whole
+        found.append(Slow(kind, name, ranks, len(cells & left), len(cells), _median(slowdown, cells & left)))
+        left -= cells
     for src, dst in sorted(left)[: MOST_CULPRITS - len(found)]:
         found.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, float(slowdown[src, dst])))
     return found
@@ -133,6 +139,17 @@ def _worth(cells: set[Cell], left: set[Cell], slow: set[Cell]) -> tuple[int, flo
     purity = len(cells & slow) / len(cells)
     new = len(cells & left)
     return (new, purity) if purity >= PURITY and new >= 2 else (0, 0.0)
+
+
+def _intermittent(
+    candidates: list[tuple[str, str, tuple[int, ...], set[Cell]]], left: set[Cell]
+) -> tuple[str, str, tuple[int, ...], set[Cell]] | None:
+    """Return the narrowest part to which all the slow cells that are left belong: what is slow at times only, a flapping link,
+    slows some cells of its own and no others."""
+    if len(left) < LEAST_TOGETHER:
+        return None
+    fitting = [item for item in candidates if left <= item[3]]
+    return min(fitting, key=lambda item: len(item[3]), default=None)
 
 
 def _median(slowdown: Floats, cells: set[Cell]) -> float:

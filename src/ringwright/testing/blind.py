@@ -19,10 +19,10 @@ from ringwright.sources import read
 from ringwright.trace import Trace
 
 SCHEMA = "ringwright.blind/1"
-DESIGNED = ("killed", "stopped", "wrong-size", "skipped", "sleep", "slow-card", "late")
+DESIGNED = ("killed", "stopped", "wrong-size", "skipped", "sleep", "slow-card", "flapping-card", "late")
 HELD_OUT = (
     "exit", "error", "lock", "gil", "wrong-order", "wrong-dtype", "wrong-op", "hog", "slow-out", "slow-in", "lossy-card",
-    "flapping-card", "later-and-later", "late-at-times", "late-in-one-group", "pauses",
+    "delayed-card", "late-every-third-step", "later-and-later", "late-at-times", "late-in-one-group", "pauses",
 )  # fmt: skip
 
 

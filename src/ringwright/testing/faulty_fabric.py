@@ -28,9 +28,10 @@ LINK_FAULTS = {
     "slow-out": ("link {nic}>{switch} rate {share}%", "out"),
     "slow-in": ("link {switch}>{nic} rate {share}%", "in"),
     "lossy-card": ("link {nic} loss {lost}%", "both"),
+    "delayed-card": ("link {nic} latency +{delay}us", "both"),
     "flapping-card": ("link {nic} flap 20us every 60us", "both"),
 }
-RANK_FAULTS = ("late", "later-and-later", "late-at-times", "late-in-one-group", "pauses")
+RANK_FAULTS = ("late", "later-and-later", "late-at-times", "late-in-one-group", "pauses", "late-every-third-step")
 SIZE_BYTES = 4 << 20
 REPEATS = 3
 NOISE = 0.03
@@ -89,7 +90,11 @@ def _card(top: Topology, rank: int) -> int:
 def _line(top: Topology, card: int, mechanism: str, rng: np.random.Generator) -> str:
     out = next(int(link) for link in np.flatnonzero(top.src == card) if top.label(int(top.dst[link])).count("/") == 0)
     names = {"nic": top.label(card), "switch": top.label(int(top.dst[out]))}
-    numbers = {"share": int(rng.integers(15, 50)), "lost": int(rng.integers(40, 80))}
+    numbers = {
+        "delay": int(rng.integers(200, 500)),
+        "share": int(rng.integers(15, 50)),
+        "lost": int(rng.integers(40, 80)),
+    }
     return LINK_FAULTS[mechanism][0].format(**names, **numbers)
 
 
@@ -156,6 +161,8 @@ def _delay(mechanism: str, step: int, call: int, delay: float, rng: np.random.Ge
         return delay * 3 if call == 0 and rng.random() < 0.6 else 0.0
     if mechanism == "late-in-one-group":
         return delay if call == 1 else 0.0
+    if mechanism == "late-every-third-step":
+        return delay * 2 if call == 0 and step % 3 == 0 else 0.0
     if mechanism == "pauses":
         return delay * rng.uniform(2, 8) if rng.random() < 0.4 else 0.0
     return delay if call == 0 else 0.0

@@ -255,3 +255,28 @@ class _Rank:
         beside = self.folder / f".fr_rank_{self.rank}"
         beside.write_bytes(native._dump_fr_trace(includeStackTraces=False))
         beside.replace(target)
+
+
+def main() -> int:
+    """Run one job: ``python -m ringwright.testing.gloo_job FOLDER --mechanism killed --rank 2``."""
+    import argparse
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--world", type=int, default=4)
+    parser.add_argument("--mechanism", choices=MECHANISMS, default="none")
+    parser.add_argument("--rank", type=int, default=0)
+    parser.add_argument("--step", type=int, default=5)
+    parser.add_argument("--amount", type=float, default=0.05, help="seconds, of the slow faults")
+    parser.add_argument("--steps", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    fault = Fault(given.mechanism, given.rank, given.step, given.amount)
+    done = run(given.folder, given.world, fault, steps=given.steps, seed=given.seed, profile=given.profile)
+    print(f"{'finished' if done.finished else 'stood still'}; dumps of ranks {done.dumped}")  # noqa: T201 - its answer
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
