@@ -50,7 +50,8 @@ def best_shift(first: Signature, second: Signature) -> tuple[int, float, int]:
     Of equal shares the shift with the most operations in common wins, then the smallest.
     """
     here = {sequence: (op, size) for sequence, op, size in first}
-    votes: Counter[int] = Counter({0: 0})
+    # Both may begin, or end, at the same moment; and where one knows no size the operations alone must do.
+    votes: Counter[int] = Counter({0: 1, first[0][0] - second[0][0]: 1, first[-1][0] - second[-1][0]: 1})
     places: dict[tuple[str, int | None], list[int]] = {}
     for sequence, op, size in first:
         places.setdefault((op, size), []).append(sequence)
