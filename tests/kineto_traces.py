@@ -7,8 +7,8 @@ import itertools
 import json
 from typing import Any
 
-from ringwright.sources.inputs import Source
 from ringwright.sources.kineto import read_kineto
+from ringwright.sources.source import Source
 from ringwright.trace import Trace
 
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

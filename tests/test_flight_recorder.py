@@ -22,7 +22,8 @@ from ringwright.sources.detect import kind_of
 from ringwright.sources.flight_recorder import names, opcodes, read_flight_recorder
 from ringwright.sources.flight_recorder.columns import total_bytes
 from ringwright.sources.flight_recorder.opcodes import RefusedError, interpret, load
-from ringwright.sources.inputs import Source, find
+from ringwright.sources.inputs import find
+from ringwright.sources.source import Source
 from ringwright.testing.flight_dumps import as_json, pickled
 from ringwright.testing.flight_recorder import FlightJob
 from ringwright.trace import Trace

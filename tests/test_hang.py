@@ -15,8 +15,9 @@ from ringwright.analysis.hang_mismatch import mismatches
 from ringwright.analysis.hang_progress import progress
 from ringwright.analysis.hang_waits import vote
 from ringwright.sources.flight_recorder import read_flight_recorder
-from ringwright.sources.inputs import Source, find
+from ringwright.sources.inputs import find
 from ringwright.sources.prometheus import read_prometheus
+from ringwright.sources.source import Source
 from ringwright.testing.flight_recorder import FAULTS, HEALTHY, FlightJob
 from ringwright.trace import Trace, rows
 

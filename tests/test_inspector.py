@@ -13,9 +13,9 @@ from tests.shared_data import needs_shared_data, real
 
 from ringwright.errors import InputError, RingwrightError
 from ringwright.sources.detect import kind_of
-from ringwright.sources.inputs import Source
 from ringwright.sources.inspector import read_inspector
 from ringwright.sources.prometheus import bucket_bytes, read_prometheus
+from ringwright.sources.source import Source
 from ringwright.trace import Trace
 
 REDUCE_SCATTER = "nccl_inspector_readme_reducescatter_verbose_v4.0.json"

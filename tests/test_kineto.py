@@ -14,8 +14,9 @@ import pytest
 from kineto_traces import ALL_REDUCE, GEMM, Maker, claims, collectives, meta, read, source
 from ringwright.errors import InputError
 from ringwright.sources.detect import kind_of
-from ringwright.sources.inputs import Source, find
+from ringwright.sources.inputs import find
 from ringwright.sources.kineto import pieces, read_kineto, reader, stream
+from ringwright.sources.source import Source
 
 
 def test_kernel_record_and_call_become_one_row() -> None:

@@ -7,7 +7,8 @@ import struct
 import tarfile
 from pathlib import Path
 
-from ringwright.sources.inputs import Source, find
+from ringwright.sources.inputs import find
+from ringwright.sources.source import Source
 
 
 def varint(value: int) -> bytes:

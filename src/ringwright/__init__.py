@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ringwright import errors
+    from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
     from ringwright.sources import read
     from ringwright.trace import Trace
 
 __version__ = "0.1.0"
-__all__ = ["Trace", "__version__", "errors", "read", "summary"]
+__all__ = ["Trace", "__version__", "errors", "metrics", "read", "summary"]
 
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {
     "Trace": ("ringwright.trace", "Trace"),
     "errors": ("ringwright.errors", ""),
+    "metrics": ("ringwright.analysis.metrics", "metrics"),
     "read": ("ringwright.sources", "read"),
     "summary": ("ringwright.analysis.summary", "summarise"),
 }

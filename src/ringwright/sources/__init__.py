@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import InputError, UsageError
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 _KINDS = ("auto", "all", "folded")

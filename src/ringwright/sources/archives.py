@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, BinaryIO
 
 from ringwright.errors import InputError
-from ringwright.sources.inputs import BOMB_FLOOR, BOMB_RATIO, Source
+from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source
 from ringwright.sources.temporary import TemporaryFolder
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")

@@ -10,52 +10,20 @@ import glob
 import gzip
 import io
 import sys
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
 from ringwright.errors import InputError, MissingExtraError
+from ringwright.sources.archives import is_archive, unpack
+from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source, is_damage
 
 # Measured: halving it costs a third more time (thread hand-overs), doubling it too (fresh pages from 32 MiB on).
 CHUNK_BYTES = 16 << 20
 PIECE_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more than this
 LONGEST_LINE = 1 << 20
-BOMB_RATIO = 500
-BOMB_FLOOR = 1 << 30
 _SKIPPED_SUFFIXES = {".html", ".parquet", ".xml", ".py", ".png", ".svg", ".toml", ".md"}
-
-
-def _is_damage(error: Exception) -> bool:
-    """Say whether an archive is damaged; zstandard raises its own type, which exists only when it is installed."""
-    return isinstance(error, OSError | EOFError | zlib.error) or type(error).__name__ == "ZstdError"
-
-
-@dataclass
-class Source:
-    """One input: its name, how to open it, and what was lost on the way."""
-
-    name: str
-    open: Callable[[], BinaryIO]
-    compressed_bytes: int = 0
-    losses: list[tuple[str, int]] = field(default_factory=list)  # reason, byte offset
-    is_over: bool = False
-    is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
-    peek: Callable[[int], bytes] | None = None  # where the source can be opened only once
-
-    def head(self, size_bytes: int) -> bytes:
-        """Return the first bytes; none where an archive is damaged that early."""
-        if self.peek is not None:
-            return self.peek(size_bytes)[:size_bytes]
-        try:
-            with self.open() as stream:
-                return stream.read(size_bytes)
-        except Exception as error:
-            if not _is_damage(error):
-                raise
-            self.losses.append((f"input damaged, not read: {type(error).__name__}", 0))
-            return b""
 
 
 @dataclass(frozen=True)
@@ -68,8 +36,6 @@ class Chunk:
 
 def find(paths: list[str]) -> list[Source]:
     """Return the sources that ``paths`` name, sorted; raise InputError when a path names nothing."""
-    from ringwright.sources.archives import is_archive, unpack
-
     sources: list[Source] = []
     for path in paths:
         if path == "-":
@@ -166,7 +132,7 @@ def _read(source: Source, stream: BinaryIO, size: int, at: int) -> bytes:
         try:
             pieces.append(read1(min(PIECE_BYTES, size)))
         except Exception as error:
-            if not _is_damage(error):
+            if not is_damage(error):
                 raise
             source.losses.append((f"input damaged, rest not read: {type(error).__name__}", at))
             source.is_over = True

@@ -21,7 +21,7 @@ from ringwright.errors import InputError
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 SOURCE = "inspector"

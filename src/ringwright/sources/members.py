@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, BinaryIO
 
-from ringwright.sources.inputs import BOMB_FLOOR, BOMB_RATIO
+from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
 
 MOST_MEMBERS = 100_000
 MOST_WHOLE_BYTES = 2 << 30

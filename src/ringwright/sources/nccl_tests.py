@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringwright.errors import InputError
-from ringwright.sources.inputs import Source, chunks, find
+from ringwright.sources.inputs import chunks, find
+from ringwright.sources.source import Source
 
 OPS = {
     "all_reduce": "all-reduce",

@@ -20,7 +20,7 @@ from ringwright.sources.members import Member, members, whole
 from ringwright.sources.ranks import rank_in_name, world_of
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 KIND = "param-comms"

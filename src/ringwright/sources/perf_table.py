@@ -23,7 +23,7 @@ from ringwright.sources.gathered import Gathered, whole_number
 from ringwright.sources.members import Member, members, whole
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 KIND = "perf-table"

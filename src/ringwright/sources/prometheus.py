@@ -15,7 +15,7 @@ from ringwright.errors import InputError
 from ringwright.sources.inspector import OPS
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 SOURCE = "prometheus"

@@ -17,7 +17,7 @@ from ringwright.sources.members import Member, members, whole
 from ringwright.sources.nccl_tests import Row, Table, read_tables, text_tables
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 KIND = "bench"

@@ -18,7 +18,7 @@ from ringwright.sources.members import Member, members, whole
 from ringwright.sources.ranks import rank_in_name, world_of
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 VERSIONS = ("", "0.0.1", "0.0.2", "0.0.3", "0.0.4")

@@ -15,7 +15,7 @@ from ringwright.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.sources.flight_recorder.dump import Dump
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 REMEDY = "pass the dumps of one job, one per rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1, TORCH_FR_BUFFER_SIZE=2000)"

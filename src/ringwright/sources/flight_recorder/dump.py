@@ -15,7 +15,7 @@ from ringwright.sources.flight_recorder.names import rank_in_name
 from ringwright.sources.flight_recorder.opcodes import MOST_BYTES, MOST_CONTAINERS, RefusedError, load
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
 
 MOST_RANKS = 1 << 20
 MOST_GROUPS = 1 << 16

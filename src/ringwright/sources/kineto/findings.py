@@ -12,7 +12,7 @@ from ringwright.sources.kineto.operations import Linked
 from ringwright.sources.kineto.sequences import Numbered
 
 if TYPE_CHECKING:
-    from ringwright.sources.kineto.reader import Part
+    from ringwright.sources.kineto.part import Part
 
 _MOST = 40  # claims of one field; the rest is counted
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.sources.inputs import Source
 from ringwright.sources.kineto.columns import LIMIT, RankFile, Table, whole
 from ringwright.sources.kineto.pieces import Reading
 from ringwright.sources.kineto.records import (
@@ -22,6 +21,7 @@ from ringwright.sources.kineto.records import (
     decode_label,
 )
 from ringwright.sources.kineto.stream import batches
+from ringwright.sources.source import Source
 
 KERNEL, COPY, CALL, HOST, NOTE = range(5)
 CATEGORIES = {

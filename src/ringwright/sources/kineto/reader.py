@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError, RingwrightError
-from ringwright.sources.inputs import Source
 from ringwright.sources.kineto import catalogue as kernels_catalogue
 from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.findings import Findings
@@ -16,9 +14,11 @@ from ringwright.sources.kineto.frames import Calendar, device_rows, first_moment
 from ringwright.sources.kineto.gather import gather
 from ringwright.sources.kineto.groups import Groups
 from ringwright.sources.kineto.operations import link
-from ringwright.sources.kineto.ranks import Place, place, settle
+from ringwright.sources.kineto.part import Part
+from ringwright.sources.kineto.ranks import place, settle
 from ringwright.sources.kineto.sequences import Numbered, number
 from ringwright.sources.kineto.tables import communicators, devices
+from ringwright.sources.source import Source
 from ringwright.sources.temporary import TemporaryFolder
 from ringwright.trace import Trace, rows
 
@@ -28,18 +28,6 @@ if TYPE_CHECKING:
 KIND = "kineto"
 ROWS_IN_MEMORY = 2_000_000
 _EPOCH_US = 100_000_000_000_000  # times beyond are counted from 1970, those below from the start of something
-
-
-@dataclass
-class Part:
-    """One file, read: its rows with times from ``wall_ns``, which is None where the file does not tell."""
-
-    name: str
-    place: Place
-    wall_ns: int | None
-    operations: pl.DataFrame
-    rest: pl.LazyFrame
-    header: dict[str, Any]
 
 
 def read_kineto(

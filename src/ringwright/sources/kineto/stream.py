@@ -13,9 +13,9 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 
-from ringwright.sources.inputs import BOMB_FLOOR, BOMB_RATIO, Source
 from ringwright.sources.kineto.pieces import EVENT_START, Reading, cuts, decode, repair, whole
 from ringwright.sources.kineto.records import BAD_JSON, Event, decode_any
+from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source
 
 BLOCK_BYTES = 8 << 20
 READ_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more than this

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringwright.errors import InputError
 from ringwright.native import Scanner
-from ringwright.sources.inputs import Chunk, Source, chunks
+from ringwright.sources.inputs import Chunk, chunks
 from ringwright.sources.nccl_log import framework
 from ringwright.sources.nccl_log.careful import JOINED, CarefulReader
 from ringwright.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, Fold
 from ringwright.sources.nccl_log.segments import PREFIX
 from ringwright.sources.nccl_log.state import LogState
+from ringwright.sources.source import Source
 from ringwright.sources.temporary import TemporaryFolder
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from ringwright.sources.nccl_profiler import records
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
 
 MOST_BYTES = 2 << 30  # of one file; the rest is not read
 _READ_BYTES = 1 << 20

@@ -13,7 +13,7 @@ from ringwright.sources.nccl_profiler.groups import Group, device_of, groups_of,
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 _SOURCE = "nccl-profiler"

@@ -18,7 +18,7 @@ from ringwright.sources.detect import NSYS
 from ringwright.sources.members import members
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
 
 MOST_STEPS = 2_000_000_000  # of SQLite's virtual machine, for one file
 MOST_TEXT_BYTES = 16 << 20

@@ -16,7 +16,7 @@ from ringwright.sources.nsys.ranges import Range, ranges
 from ringwright.sources.ranks import rank_in_name, world_of
 
 if TYPE_CHECKING:
-    from ringwright.sources.inputs import Source
+    from ringwright.sources.source import Source
     from ringwright.trace import Trace
 
 KIND = "nsys"

@@ -1,0 +1,42 @@
+"""One input: its name, how to open it, and what was lost on the way."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+BOMB_RATIO = 500
+BOMB_FLOOR = 1 << 30
+
+
+def is_damage(error: Exception) -> bool:
+    """Say whether an archive is damaged; zstandard raises its own type, which exists only when it is installed."""
+    return isinstance(error, OSError | EOFError | zlib.error) or type(error).__name__ == "ZstdError"
+
+
+@dataclass
+class Source:
+    """One input: its name, how to open it, and what was lost on the way."""
+
+    name: str
+    open: Callable[[], BinaryIO]
+    compressed_bytes: int = 0
+    losses: list[tuple[str, int]] = field(default_factory=list)  # reason, byte offset
+    is_over: bool = False
+    is_whole: Callable[[], bool] = lambda: True  # asked at the end, where the decompressor itself does not tell
+    peek: Callable[[int], bytes] | None = None  # where the source can be opened only once
+
+    def head(self, size_bytes: int) -> bytes:
+        """Return the first bytes; none where an archive is damaged that early."""
+        if self.peek is not None:
+            return self.peek(size_bytes)[:size_bytes]
+        try:
+            with self.open() as stream:
+                return stream.read(size_bytes)
+        except Exception as error:
+            if not is_damage(error):
+                raise
+            self.losses.append((f"input damaged, not read: {type(error).__name__}", 0))
+            return b""
