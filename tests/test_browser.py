@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from fixtures_summary import empty_summary, job_summary
+from ringwright.analysis.summary import summarise
 from ringwright.reports import html
+from ringwright.testing import faulty_fabric
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 _FLAGS = (
@@ -149,3 +151,15 @@ def test_a_script_that_slips_in_cannot_run(tmp_path: Path) -> None:
     done = chromium(page.as_uri(), tmp_path / "profile", "--dump-dom")
     assert "data-owned" not in marks(done.stdout)
     assert "Content Security Policy" in done.stderr
+
+
+def test_ranks_over_time_are_drawn(tmp_path: Path) -> None:
+    late = summarise(faulty_fabric.job("late", 3)[0])
+    document = opened(late, tmp_path)
+    assert "data-errors" not in marks(document)
+    lanes = re.search(r'id="rank-lanes".*?</figure>', document, re.DOTALL)
+    assert lanes
+    assert lanes[0].count("<rect") >= late["bars"]["shown"]
+    assert "waiting" in lanes[0]
+    for name in ("waits", "culprits", "bandwidth"):
+        assert f'id="table-{name}"' in document

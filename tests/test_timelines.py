@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from ringwright.analysis.metrics import metrics
+from ringwright.analysis.summary import summarise
 from ringwright.errors import InputError, UsageError
 from ringwright.exports.perfetto import perfetto
 from ringwright.exports.prometheus import bucket, lines, prometheus
+from ringwright.reports import html, terminal
+from ringwright.testing import blind, faulty_fabric
 from ringwright.trace import Trace, rows
 
 
@@ -111,3 +116,55 @@ def test_a_dictionary_per_step_and_per_interval() -> None:
     assert len(metrics(job(steps=False))) == 1
     with pytest.raises(UsageError):
         metrics(job(), 0)
+
+
+def late_job() -> dict[str, Any]:
+    return summarise(faulty_fabric.job("late", 3)[0])
+
+
+def test_reports_show_who_was_late() -> None:
+    found = late_job()
+    guilty = found["verdict"]["ranks"]
+    assert len(guilty) == 1
+    shown = terminal.text(found, width=100)
+    assert f"straggler: ranks {guilty[0]}" in shown
+    assert "waiting" in shown
+    page = html.page(found)
+    assert 'id="rank-lanes"' in page
+    assert f">rank {guilty[0]}<" in page
+    assert page.count("<rect class=") >= found["bars"]["shown"]
+    worst = max(found["waits"], key=lambda row: row["caused_us"])
+    assert worst["rank"] == guilty[0]
+
+
+def test_no_picture_where_clocks_cannot_be_compared() -> None:
+    trace = job(steps=False)
+    events = trace.df.with_columns(pl.format("host:{}", "rank").alias("clock"), pl.col("rank").alias("communicator"))
+    found = summarise(Trace.of({"events": events}))
+    assert found["bars"]["refused"]
+    assert found["bars"]["bars"] == []
+    page = html.page(found)
+    assert 'id="no-clock"' in page
+    assert 'id="rank-lanes"' not in page
+
+
+def test_the_blind_study_counts_what_it_should() -> None:
+    cases = [blind.Case("late", False, 1), blind.Case("slow-card", False, 2), blind.Case("none", False, 3)]
+    answers = blind.judge(cases)
+    found = blind.document(answers)
+    assert found["scores"]["all"]["cases"] == 2
+    assert found["healthy"] == {"cases": 1, "false_alarms": 0}
+    assert [answer.outcome for answer in answers] == ["right"] * 3
+    wrong = [blind.Answer(cases[0], (1,), (2,), "x", "wrong"), blind.Answer(cases[1], (1,), (), "", "silent")]
+    score = blind.document(wrong)["scores"]["all"]
+    assert (score["precision"], score["recall"], score["cannot_tell"]) == (0.0, 0.0, 0.5)
+    out = io.StringIO()
+    blind.write(found, out)
+    assert "held_out" in out.getvalue()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mechanism", [*faulty_fabric.LINK_FAULTS, "late", "later-and-later", "pauses"])
+def test_a_seeded_part_of_the_campaign(mechanism: str) -> None:
+    answers = blind.judge([blind.Case(mechanism, False, seed) for seed in (101, 102)])
+    assert [answer.outcome for answer in answers] == ["right", "right"]
