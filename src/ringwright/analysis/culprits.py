@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -36,7 +37,8 @@ def culprits(
         late = arrivals(trace)
         found += late["culprits"]
         found += _tried(lambda: fail_slow(trace), missing)
-    return sorted((_complete(one) for one in found), key=_strength), late, missing
+    given = list(trace.meta.get("inputs", []))[:3]
+    return sorted((_complete(one, given) for one in found), key=_strength), late, missing
 
 
 def verdict(found: list[Culprit]) -> Culprit | None:
@@ -49,11 +51,18 @@ def verdict(found: list[Culprit]) -> Culprit | None:
     return best
 
 
-def _complete(one: Culprit) -> Culprit:
+def _complete(one: Culprit, inputs: list[str]) -> Culprit:
+    """Return a culprit with all its keys; the next command shows the ranks side by side where the rule names none."""
+    names = shlex.join(inputs) or "INPUT"
+    command = one.get("command") or (
+        f"ringwright convert {names} --format perfetto -o job.json"
+        if one["kind"] == "straggler"
+        else f"ringwright report {names} -o job.html"
+    )
     evidence = one.get("evidence") or []
     listed = [evidence] if isinstance(evidence, str) else list(evidence)
     whole = {"ranks": list(one.get("ranks") or []), "hosts": list(one.get("hosts") or []), "evidence": listed}
-    return {**one, **whole, "confidence": one.get("confidence") or 0.0}
+    return {**one, **whole, "confidence": one.get("confidence") or 0.0, "command": command}
 
 
 def _strength(one: Culprit) -> tuple[bool, float]:

@@ -45,7 +45,9 @@ def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
         if who
         else f"{verdict['kind']}: culprit unknown"
     )
-    command = f"ringwright report {_input(summary)} -o job.html"
+    told = verdict.get("command") or ""
+    is_plain = not told or told.startswith("ringwright report")
+    command = f"ringwright report {_input(summary)} -o job.html" if is_plain else told
     return [_finding("error", title, f"confidence {verdict['confidence']:.2f}", command, verdict["evidence"])]
 
 
