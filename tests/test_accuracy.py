@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.reports import accuracy as report
 from ringwright.studies import accuracy, mpi_accuracy
+from shared_data import needs_shared_data, real
 
 # transport: (most mean error, most median error, least cases within the target); reached in brackets
 SIZES = {

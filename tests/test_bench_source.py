@@ -8,9 +8,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.shared_data import needs_shared_data, real
-from tests.test_nccl_tests_source import NEW
-from tests.written import sources
 
 from ringwright.analysis.bandwidth import bandwidth, bus_factor
 from ringwright.errors import InputError
@@ -18,6 +15,9 @@ from ringwright.sources.bench import read_bench
 from ringwright.sources.detect import kind_of
 from ringwright.sources.inputs import find
 from ringwright.trace import Trace, rows
+from shared_data import needs_shared_data, real
+from test_nccl_tests_source import NEW
+from written import sources
 
 GIB = 1 << 30
 

@@ -14,7 +14,6 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.algorithms import blocks
 from ringwright.algorithms.blocks.ring import ring as ring_program
@@ -32,6 +31,7 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.topology import Group, Topology
 from ringwright.wiring import Wires
+from shared_data import needs_shared_data, real
 
 GIB = 1 << 30
 # All-gather of 1 GiB in all, microseconds: ForestColl's optimum, found by others with its public implementation.

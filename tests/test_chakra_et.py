@@ -8,8 +8,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.shared_data import needs_shared_data, real
-from tests.written import attribute, block, double, framed, metadata, number, sources, tar_of, varint
 
 from ringwright.collective import Collective
 from ringwright.errors import InputError
@@ -18,8 +16,19 @@ from ringwright.sources.chakra_et import read_chakra_et
 from ringwright.sources.detect import detect, kind_of
 from ringwright.sources.inputs import find
 from ringwright.trace import Trace
+from shared_data import needs_shared_data, real
+from written import attribute, block, double, framed, metadata, number, sources, tar_of, varint
 
 COMP, SEND, RECV, COLL, META = 4, 5, 6, 7, 1
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast"])
+def test_what_is_written_reads_as_the_same_size(op: str, tmp_path: Path) -> None:
+    for rank, file in enumerate(chakra_collective(Collective(op, tuple(range(4)), 1 << 20))):
+        (tmp_path / f"x.{rank}.et").write_bytes(file)
+    events = read_chakra_et(find([str(tmp_path)])).df
+    assert events["op"].to_list() == [op] * 4
+    assert events["size_bytes"].unique().to_list() == [1 << 20]
 
 
 def coll(ident: int, comm_type: int, size: int, *more: bytes, cpu: bool = False, deps: tuple[int, ...] = ()) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.analysis.benchmarks import gpu_model, same_gpu
 from ringwright.analysis.expected import cliffs, expected
@@ -14,6 +13,7 @@ from ringwright.sources.bench import read_bench
 from ringwright.sources.inputs import find
 from ringwright.sources.perf_table import read_perf_table
 from ringwright.trace import Trace, rows
+from shared_data import needs_shared_data, real
 
 MIB = 1 << 20
 

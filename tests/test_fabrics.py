@@ -7,12 +7,12 @@ import time
 
 import numpy as np
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric, families, family, knobs
 from ringwright.topology import NIC, RANK, SWITCH, Topology
 from ringwright.wiring import Dimension, Names, Wires, lattice
+from shared_data import needs_shared_data, real
 
 SMALL = [
     "ring:8", "ring:7", "ring:2", "ring:1", "torus:4x3", "torus:2x2x3", "torus:4x4x4", "mesh:3x3x2", "mesh:5",

@@ -13,7 +13,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.analysis.summary import summarise
 from ringwright.errors import InputError, RingwrightError
@@ -27,6 +26,7 @@ from ringwright.sources.source import Source
 from ringwright.testing.flight_dumps import as_json, pickled
 from ringwright.testing.flight_recorder import FlightJob
 from ringwright.trace import Trace
+from shared_data import needs_shared_data, real
 
 VALUES: list[Any] = [
     {"version": "2.9", "entries": [], "pg_config": {}},

@@ -7,7 +7,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.analysis.hang import hang
 from ringwright.analysis.hang_gauge import hang_gauge
@@ -20,6 +19,7 @@ from ringwright.sources.prometheus import read_prometheus
 from ringwright.sources.source import Source
 from ringwright.testing.flight_recorder import FAULTS, HEALTHY, FlightJob
 from ringwright.trace import Trace, rows
+from shared_data import needs_shared_data, real
 
 KINDS = {
     "killed": "hang-no-dump",

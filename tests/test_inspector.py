@@ -9,7 +9,6 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.errors import InputError, RingwrightError
 from ringwright.sources.detect import kind_of
@@ -17,6 +16,7 @@ from ringwright.sources.inspector import read_inspector
 from ringwright.sources.prometheus import bucket_bytes, read_prometheus
 from ringwright.sources.source import Source
 from ringwright.trace import Trace
+from shared_data import needs_shared_data, real
 
 REDUCE_SCATTER = "nccl_inspector_readme_reducescatter_verbose_v4.0.json"
 ALL_REDUCE = "nccl_inspector_readme_allreduce_v4.0.json"

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.test_blocks import assert_right
 
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.nvls import nvls
@@ -37,6 +36,7 @@ from ringwright.sources.mpich_json import parse_mpich_json
 from ringwright.studies import registry
 from ringwright.topology import Topology
 from ringwright.validity import check
+from test_blocks import assert_right
 
 RANKS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32]
 SIZED = ("all-gather", "reduce-scatter", "gather", "scatter")

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.algorithms.libraries.mpich2 import rules as mpich
 from ringwright.algorithms.libraries.mvapich import rules as mvapich
@@ -24,6 +23,7 @@ from ringwright.exports.mpich_json import to_mpich_json
 from ringwright.exports.ompi_rules import to_rules_json, to_rules_text
 from ringwright.sources.mpich_json import parse_mpich_json, read_mpich_json
 from ringwright.sources.ompi_rules import parse_ompi_rules, read_ompi_rules
+from shared_data import needs_shared_data, real
 
 OMPI = "real/mpi-tuning/ompi-tuned-fixed-decisions.json"
 MPICH = "real/mpi-tuning/mpich-mpir-generic.json"

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS, box, choose, costs, predict_us, sweep
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match, rules_from_choices
@@ -16,6 +15,7 @@ from ringwright.errors import InputError, UsageError
 from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv, write_nccl_tuner_csv
 from ringwright.sources.nccl_graph_xml import graphs_from_log, parse_nccl_graph_xml, read_nccl_graph_xml
 from ringwright.sources.nccl_tuner_csv import parse_nccl_tuner_csv, read_nccl_tuner_csv
+from shared_data import needs_shared_data, real
 
 RING = (
     '<graph id="0" pattern="4" crossnic="0" nchannels="1" speedintra="12" speedinter="12" latencyinter="2.5" '

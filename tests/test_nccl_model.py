@@ -8,7 +8,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.costs.nccl import (
     ALGORITHMS,
@@ -32,6 +31,7 @@ from ringwright.costs.nccl import (
 )
 from ringwright.costs.nccl.selection import ALWAYS_TREE, algorithm_2_4
 from ringwright.errors import InfeasibleError, UsageError
+from shared_data import needs_shared_data, real
 
 SIZES = [0, *(1 << power for power in range(3, 37))]
 

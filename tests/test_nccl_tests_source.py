@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.errors import InputError
 from ringwright.sources.nccl_tests import Row, Table, read_tables
+from shared_data import needs_shared_data, real
 
 NEW = """\
 # nccl-tests version 2.17.9 nccl-headers=22903 nccl-library=22903

@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.costs.nccl import Tree, binary_tree, double_tree, rank_trees
 from ringwright.errors import UsageError
+from shared_data import needs_shared_data, real
 
 NODES = [*range(1, 65), 100, 127, 128, 129, 255, 256, 1000, 1023, 1024, 3072]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.nsys_export import START, write
 
+from nsys_export import START, write
 from ringwright.errors import InputError
 from ringwright.sources.detect import detect
 from ringwright.sources.inputs import find

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.written import sources
 
 from ringwright.errors import InputError
 from ringwright.sources.detect import kind_of
 from ringwright.sources.param_comms import read_param_comms
 from ringwright.trace import Trace
+from written import sources
 
 BASIC: list[dict[str, Any]] = [
     {"comms": "init", "pg_id": 1, "global_ranks": [0, 2], "world_size": 2, "req": -1},

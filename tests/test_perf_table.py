@@ -6,14 +6,14 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from tests.shared_data import needs_shared_data, real
-from tests.written import sources, tar_of
 
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.errors import InputError
 from ringwright.sources.detect import detect, kind_of
 from ringwright.sources.inputs import find
 from ringwright.sources.perf_table import read_perf_table
+from shared_data import needs_shared_data, real
+from written import sources, tar_of
 
 CSV = (
     b'"framework","version","device","op_name","kernel_source","nccl_dtype","num_gpus","message_size","latency"\n'

@@ -9,14 +9,14 @@ from typing import Any
 
 import polars as pl
 import pytest
-from tests.shared_data import needs_shared_data, real
-from tests.written import sources, tar_of
 
 from ringwright.errors import InputError
 from ringwright.sources.c10d import operation, sizes
 from ringwright.sources.detect import detect
 from ringwright.sources.inputs import find
 from ringwright.sources.pytorch_et import read_pytorch_et
+from shared_data import needs_shared_data, real
+from written import sources, tar_of
 
 
 def node(ident: int, name: str, values: list[Any], *, types: list[str] | None = None, outputs: list[Any] = [], parent: int = 2) -> dict[str, Any]:  # fmt: skip  # noqa: B006

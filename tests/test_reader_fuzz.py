@@ -11,14 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.nsys_export import write
-from tests.test_chakra_et import coll
-from tests.test_nccl_tests_source import NEW
-from tests.test_param_comms import BASIC
-from tests.test_perf_table import CSV
-from tests.test_pytorch_et import GROUPS, comms, document, tensor
-from tests.written import attribute, framed, metadata, sources, tar_of, varint
 
+from nsys_export import write
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.expected import cliffs, expected
 from ringwright.errors import RingwrightError
@@ -29,6 +23,12 @@ from ringwright.sources.param_comms import read_param_comms
 from ringwright.sources.perf_table import read_perf_table
 from ringwright.sources.pytorch_et import read_pytorch_et
 from ringwright.trace import TABLES, Trace
+from test_chakra_et import coll
+from test_nccl_tests_source import NEW
+from test_param_comms import BASIC
+from test_perf_table import CSV
+from test_pytorch_et import GROUPS, comms, document, tensor
+from written import attribute, framed, metadata, sources, tar_of, varint
 
 CASES = 150
 MOST_BYTES = 64 << 20

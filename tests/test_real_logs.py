@@ -6,10 +6,10 @@ from functools import cache
 from typing import Any
 
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
+from shared_data import needs_shared_data, real
 
 pytestmark = needs_shared_data
 

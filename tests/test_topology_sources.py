@@ -12,7 +12,6 @@ from types import ModuleType
 
 import numpy as np
 import pytest
-from tests.shared_data import needs_shared_data, real
 
 from ringwright.errors import InputError, UsageError
 from ringwright.exports.astra_network import astra_network
@@ -21,6 +20,7 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.sources.topology import parse_topology, read_topology, sniff
 from ringwright.topology import NIC, Topology
+from shared_data import needs_shared_data, real
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 

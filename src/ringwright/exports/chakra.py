@@ -25,12 +25,14 @@ COMM_TYPES = {
     "all-reduce": 0, "reduce": 1, "all-gather": 2, "gather": 3, "scatter": 4, "broadcast": 5, "all-to-all": 6,
     "reduce-scatter": 7, "barrier": 9,
 }  # fmt: skip
+ONE_BLOCK = ("all-gather", "gather")
 _INT32, _INT64, _UINT64, _BOOL, _STRING = 7, 9, 13, 27, 29  # fields of an attribute, by type of its value
 
 
 def chakra_collective(collective: Collective, *, name: str = "", group: str = "") -> list[bytes]:
-    """Return one file per rank with one node. ``comm_size`` is our size column (bytes; see ``collective``).
+    """Return one file per rank with one node. ``comm_size`` is what a rank hands in: for all-gather and gather its own block.
 
+    ASTRA-sim's ring multiplies an all-gather's size by the ranks (``RingAllGather`` ends with size x ranks).
     ``group`` names the process group (``pg_name``) where it is not all ranks. Raises ProgramError for send-recv.
     """
     if collective.op not in COMM_TYPES:
@@ -39,7 +41,7 @@ def chakra_collective(collective: Collective, *, name: str = "", group: str = ""
     attributes = [
         _attribute("is_cpu_op", _BOOL, 0),
         _attribute("comm_type", _INT64, COMM_TYPES[collective.op]),
-        _attribute("comm_size", _INT64, collective.size_bytes),
+        _attribute("comm_size", _INT64, collective.size_bytes // (collective.p if collective.op in ONE_BLOCK else 1)),
     ]
     if group:
         attributes.append(_attribute("pg_name", _STRING, group))
