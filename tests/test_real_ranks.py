@@ -49,7 +49,7 @@ def test_three_recordings_of_one_job_agree(tmp_path: Path) -> None:
 def test_a_fault_on_purpose_names_its_rank(tmp_path: Path, mechanism: str) -> None:
     folder = tmp_path / "job"
     slow = ["--profile", "--steps", "30"] if mechanism == "sleep" else []
-    job(folder, "--mechanism", mechanism, "--rank", "2", "--amount", "0.06", *slow)
+    job(folder, "--mechanism", mechanism, "--rank", "2", "--amount", "0.15", *slow)
     verdict = summarise(read(str(folder)))["verdict"]
     assert verdict is not None
     assert verdict["ranks"] == [2]

@@ -112,6 +112,9 @@ def _roots(state: Progress, graph: Waits, ballot: Vote) -> list[Culprit]:
     if absent and unseen > max(1, MOST_MISSING_SHARE * len(world)):
         text = f"cannot tell: {unseen} of {len(world)} ranks have no dump"
         return [_culprit(set(), NO_DUMP, 0.0, [text, *_examples(state, graph, absent)])]
+    if absent & ranks and ranks - absent and all(state.front(rank) is None for rank in ranks - absent):
+        # A process that is gone explains why others, told of it, stopped issuing; the other way round it does not.
+        ranks = absent & ranks
     if len(ranks) * 2 >= len(world) or len(ranks - absent) > max(2, MOST_ACCUSED_SHARE * len(world)):
         text = f"cannot tell: {say_ranks(sorted(ranks))} all hold others up"
         return [_culprit(set(), "hang", 0.0, [text, *_examples(state, graph, ranks)])]

@@ -27,7 +27,7 @@ from ringwright.errors import MissingExtraError, UsageError
 if TYPE_CHECKING:
     import torch
 
-STALL_S = 1.5  # without a step of any rank the job stands still
+STALL_S = 3.0  # without a step of any rank the job stands still
 DUMP_S = 3.0
 MOST_S = 90.0
 HANGING = (
