@@ -1,6 +1,6 @@
 """1,000 Flight Recorder dumps with stacks: seconds to read and to diagnose, in a fresh process, and peak memory.
 
-    python benchmarks/bench_flight_recorder.py [--world 1000]
+python benchmarks/bench_flight_recorder.py [--world 1000]
 """
 
 from __future__ import annotations
@@ -39,7 +39,10 @@ def main() -> int:
             (Path(folder) / name).write_bytes(data)
             size += len(data)
         print(f"{given.world:,} dumps, {size / 1e6:.0f} MB")
-        print(subprocess.run([sys.executable, "-c", READ, folder], check=True, capture_output=True, text=True).stdout, end="")
+        print(
+            subprocess.run([sys.executable, "-c", READ, folder], check=True, capture_output=True, text=True).stdout,
+            end="",
+        )
     return 0
 
 

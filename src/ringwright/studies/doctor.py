@@ -55,7 +55,7 @@ def _settings(given: Mapping[str, str]) -> list[Check]:
         _present(
             "profiler plug-in", "NCCL_PROFILER_PLUGIN" in given, given.get("NCCL_PROFILER_PLUGIN", "unset"),
             "times of kernels and of the network, NCCL 2.23 and newer", "the log carries no times",
-            "ringwright plugin build, then ringwright plugin env",
+            'ringwright plugin build && eval "$(ringwright plugin env)"',
         ),
         _inspector(given),
         _present(
@@ -148,7 +148,7 @@ def _recording(trace: Trace) -> list[Check]:
         _share(
             "times", events["timed"], events["calls"], "how long each call took, waiting for others included",
             "when and how long: a log or execution trace has no times",
-            "profile with PyTorch's profiler, NCCL Inspector or the plug-in (ringwright plugin build)",
+            'ringwright plugin build && eval "$(ringwright plugin env)", or a profiler of PyTorch',
         ),
         _share("sizes", events["sized"], events["calls"], "bytes per call", "bytes: these calls carry no size",
                "record_shapes=True, or PyTorch 2.3 and newer, which writes sizes beside kernels"),
