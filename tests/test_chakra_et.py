@@ -237,3 +237,10 @@ def test_the_json_twin() -> None:
         0,
         pytest.approx(28e-6),
     )
+
+
+@pytest.mark.parametrize("width", [0, 3, 4, 8, 9])
+def test_a_real_number_of_any_width(width: int) -> None:
+    from ringwright.sources.chakra_et.wire import real as number_of
+
+    assert isinstance(number_of(b"\x00" * width), float)

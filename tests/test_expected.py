@@ -182,3 +182,12 @@ def test_real_boxes_meet_their_expectation() -> None:
         )
     )
     assert titles(expected(wide))[0].startswith("warning: 8.2x below NCCL's own cost model: looks like default network")
+
+
+def test_times_of_zero_are_no_cliff() -> None:
+    events = [
+        {"kind": "measurement", "op": "all-reduce", "size_bytes": size, "duration_s": time, "nranks": 8, "nnodes": 1,
+         "task": task, "text": "t", "multiplicity": 1, "records": 1}
+        for size, time in ((1 << 20, 1e-3), (2 << 20, 0.0), (4 << 20, 1e-2)) for task in ("out-of-place", "in-place")
+    ]  # fmt: skip
+    assert isinstance(cliffs(Trace.of({"events": rows("events", events)}, {"source": "bench"})), list)

@@ -188,8 +188,10 @@ def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) 
 
 def _cliff(table: Table, low: int, high: int) -> Finding | None:
     """Return the finding on a pair of sizes, None where bandwidth does not fall."""
-    sides = [times for times in (table.times_s, table.inplace_s) if low in times and high in times]
-    kept = [(high / times[high]) / (low / times[low]) for times in sides]
+    sides = [
+        times for times in (table.times_s, table.inplace_s) if times.get(low, 0.0) > 0 and times.get(high, 0.0) > 0
+    ]
+    kept = [(high / times[high]) / (low / times[low]) for times in sides if low > 0]
     if not kept or min(kept) >= CLIFF:
         return None
     share = min(kept)

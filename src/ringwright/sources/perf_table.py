@@ -115,17 +115,17 @@ def _member(state: _Read, member: Member) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------- PICO
+LONGEST_NUMBER = 20  # digits of a time in ns
+
+
 def _pico(state: _Read, member: Member, match: re.Match[str]) -> None:
     """Read one file of times; lines that are no number are PICO's own remarks."""
     rest = f"{match[2]}_{match[3]}"
     spelled = next((op for op in _PICO_OPS if rest.startswith(op)), "")
     op = operation(spelled) if spelled else "unknown"
     algorithm = rest.removeprefix(spelled).strip("_")
-    times = [
-        int(line)
-        for line in whole(member, MOST_BYTES).decode("ascii", "replace").splitlines()
-        if line.strip().isdecimal()
-    ]
+    lines = (line.strip() for line in whole(member, MOST_BYTES).decode("ascii", "replace").splitlines())
+    times = [int(line) for line in lines if line.isdecimal() and len(line) < LONGEST_NUMBER]
     taken = [time for time in times if 0 < time < 10**15]
     steady = taken[int(len(taken) * WARM_UP) :]
     if not steady:

@@ -5,6 +5,7 @@ A file is a run of messages, each behind its length as a base-128 varint. Source
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -116,10 +117,11 @@ def zigzag(value: int) -> int:
 
 
 def real(value: int | bytes) -> float:
-    """Return a float or a double."""
+    """Return a float or a double; no number where the bytes are neither."""
     if isinstance(value, int):
         return float(value)
-    return float(struct.unpack("<d" if len(value) == 8 else "<f", value)[0])
+    form = {8: "<d", 4: "<f"}.get(len(value))
+    return float(struct.unpack(form, value)[0]) if form else math.nan
 
 
 def string(value: int | bytes) -> str:
