@@ -64,7 +64,7 @@ def _chunk_lengths(program: Program) -> np.ndarray:
     return sizes // program.collective.unit_bytes
 
 
-def _placed(program: Program, rank: int, *, after: bool) -> list[tuple[int, int]]:
+def placed(program: Program, rank: int, *, after: bool) -> list[tuple[int, int]]:
     """Return (slot, chunk) of all that a rank holds before, or must hold after."""
     layout, collective = program.layout, program.collective
     given = layout.after if after else layout.before
@@ -80,7 +80,7 @@ def _load(program: Program, given: Sequence[dict[int, np.ndarray]]) -> Buffers:
     state: Buffers = [{} for _ in range(program.n_nodes)]
     parts, lengths = program.layout.parts, _chunk_lengths(program)
     for rank, held in enumerate(given):
-        for slot, chunk in _placed(program, rank, after=False):
+        for slot, chunk in placed(program, rank, after=False):
             block = chunk // parts
             begin = int(lengths[block * parts : chunk].sum())
             state[rank][slot] = held[block][begin : begin + int(lengths[chunk])].copy()
@@ -92,7 +92,7 @@ def _unload(program: Program, state: Buffers) -> list[dict[int, np.ndarray]]:
     scale = program.collective.p if program.collective.reduce_op == "avg" and program.collective.reduces else 1
     for rank in range(program.p):
         pieces: dict[int, list[np.ndarray]] = {}
-        for slot, chunk in sorted(_placed(program, rank, after=True), key=lambda pair: pair[1]):
+        for slot, chunk in sorted(placed(program, rank, after=True), key=lambda pair: pair[1]):
             if slot not in state[rank]:
                 raise ProgramError(f"rank {rank} ends without chunk {chunk}", where=f"{program.name}, slot {slot}")
             pieces.setdefault(chunk // program.layout.parts, []).append(state[rank][slot])
