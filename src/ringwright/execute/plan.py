@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from ringwright.errors import ProgramError
+from ringwright.interpreter import placed
 from ringwright.program import ADDING, Op
 
 if TYPE_CHECKING:
@@ -106,13 +107,6 @@ def plans(program: Program) -> list[Plan]:
     for node in nodes[: program.p]:
         _require_result(program, node.number, present[node.number])
     return [node.plan(program, sizes) for node in nodes]
-
-
-def placed(program: Program, rank: int, *, after: bool) -> list[tuple[int, int]]:
-    """Return (slot, chunk) of all that a rank holds before, or must hold after."""
-    from ringwright.interpreter import placed as meant
-
-    return meant(program, rank, after=after)
 
 
 class _Moves:
@@ -295,7 +289,7 @@ class _Node:
 
 
 def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared: set[int]) -> list[Run]:
-    """Join pieces that follow each other at both ends."""
+    """Join pieces that follow each other at both ends; both ends find the same runs."""
     found: list[Run] = []
     for chunk, to, adds, _ in moves.pieces:
         here, there = (chunk, to) if at_source else (to, chunk)
@@ -303,9 +297,8 @@ def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared
         if not size:
             continue
         last = found[-1] if found else None
-        joins = last and (last.at + last.size, last.there + last.size, last.adds, last.alone) == (at, far, adds, alone)
-        if last and joins:
-            found[-1] = Run(last.at, last.there, last.size + size, adds, alone)
+        if last and (last.at + last.size, last.there + last.size, last.adds) == (at, far, adds):
+            found[-1] = Run(last.at, last.there, last.size + size, adds, last.alone and alone)
         else:
             found.append(Run(at, far, size, adds, alone))
     return found

@@ -1,0 +1,91 @@
+"""The memory of one node while it runs a Plan: bytes, seen as elements where they are added."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.execute.arithmetic import STORED, combiner, element
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.execute.plan import Run
+
+Action = Callable[[], object]
+
+
+class Arena:
+    """``raw`` is uint8; ``combine`` adds elements as stored."""
+
+    def __init__(self, raw: np.ndarray, collective: Collective) -> None:
+        self.raw = raw
+        self.kind = np.dtype(STORED[element(collective)])
+        self.combine = combiner(element(collective), collective.reduce_op)
+
+    def bytes(self, at: int, size: int) -> np.ndarray:
+        """Return these bytes themselves, no copy."""
+        return self.raw[at : at + size]
+
+    def elements(self, at: int, size: int) -> np.ndarray:
+        """Return these bytes as elements, no copy."""
+        return self.bytes(at, size).view(self.kind)
+
+    def put(self, at: int, source: np.ndarray, *, adds: bool) -> Action:
+        """Return what writes ``source`` (uint8, read when called) to ``at``, or adds it there."""
+        if adds:
+            combine, mine, theirs = self.combine, self.elements(at, len(source)), source.view(self.kind)
+            return lambda: combine(mine, theirs)
+        copy, target = np.copyto, self.bytes(at, len(source))
+        return lambda: copy(target, source)
+
+    def put_runs(self, runs: Sequence[Run], source: np.ndarray, *, there: bool) -> list[Action]:
+        """Return what puts every run where it belongs, from where it lies at the peer or else from scratch, run after run."""
+        found, begin = [], 0
+        for run in runs:
+            at = run.there if there else begin
+            found.append(self.put(run.at, source[at : at + run.size], adds=run.adds))
+            begin += run.size
+        return found
+
+    def gather(self, runs: Sequence[Run], scratch: np.ndarray, source: np.ndarray, *, there: bool) -> list[Action]:
+        """Return what copies every run into scratch, run after run."""
+        found: list[Action] = []
+        begin = 0
+        for run in runs:
+            at = run.there if there else run.at
+            found.append(_copy(scratch[begin : begin + run.size], source[at : at + run.size]))
+            begin += run.size
+        return found
+
+
+def _copy(target: np.ndarray, source: np.ndarray) -> Action:
+    copy = np.copyto
+    return lambda: copy(target, source)
+
+
+def together(actions: Sequence[Action]) -> Action:
+    """Return one action that does all of them in order."""
+    if len(actions) == 1:
+        return actions[0]
+    each = tuple(actions)
+
+    def every() -> None:
+        for action in each:
+            action()
+
+    return every
+
+
+def nothing() -> None:
+    """Do nothing: what is left of a local move or message without bytes."""
+
+
+def local_moves(arena: Arena, runs: Sequence[Run], *, kept: bool) -> tuple[Action, Action]:
+    """Return (KEEP, LOCAL) of a local move; unless ``kept``, LOCAL reads its source directly."""
+    if not kept:
+        return nothing, together(arena.put_runs(runs, arena.raw, there=True))
+    scratch = np.empty(sum(run.size for run in runs), np.uint8)
+    keep = together(arena.gather(runs, scratch, arena.raw, there=True))
+    return keep, together(arena.put_runs(runs, scratch, there=False))

@@ -1,0 +1,173 @@
+"""Start the ranks of a job, wait for their answers, and where there are none say which rank the others wait for."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringwright.errors import InfeasibleError
+from ringwright.execute.job import Found, Job, Status, plan_path, read, write
+from ringwright.execute.place import Place
+from ringwright.execute.plan import Plan
+from ringwright.execute.watch import EXIT_WAITING
+
+GRACE_S = 3.0  # for a rank to say where it stands once others have failed
+
+
+@dataclass(frozen=True)
+class Start:
+    """A command that starts one rank, or one that starts all."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    ranks: tuple[int, ...]
+
+
+def rank_command(folder: Path, *, node: int | None = None) -> tuple[str, ...]:
+    """Return what a rank's process runs."""
+    return (sys.executable, "-m", "ringwright.execute.rank", str(folder), *([str(node)] if node is not None else []))
+
+
+def rank_environment() -> dict[str, str]:
+    """Return the environment of ranks: this one, the package found again, one thread each."""
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.pathsep.join(dict.fromkeys([package, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]))
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def plain(folder: Path, places: Sequence[Place]) -> list[Start]:
+    """Return the starts of plain processes, one a place."""
+    environment = rank_environment()
+    return [
+        Start((*place.command, *rank_command(folder, node=place.rank)), environment, (place.rank,)) for place in places
+    ]
+
+
+@contextlib.contextmanager
+def job_folder() -> Iterator[Path]:
+    """Make a folder in memory for one job; it goes when the job is over."""
+    memory = Path("/dev/shm")  # noqa: S108 - the folder in it has a random name and only we can read it
+    where = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    folder = Path(tempfile.mkdtemp(prefix="ringwright-", dir=where))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:
+    """Write the job and its plans where the ranks will look."""
+    for number, nodes in enumerate(plans):
+        for plan in nodes:
+            write(plan_path(folder, number, plan.node), plan)
+    with (folder / "gate").open("wb") as file:
+        file.truncate(job.nodes * 64)
+    write(folder / "job", job)
+
+
+def run(folder: Path, job: Job, starts: Sequence[Start], *, limit_s: float) -> list[list[Found]]:
+    """Return each node's answers. InfeasibleError where a rank died, stood still for too long, or time ran out."""
+    started: list[tuple[Start, subprocess.Popen[bytes]]] = []
+    errors = folder / "errors"
+    try:
+        with errors.open("wb") as log:
+            for start in starts:
+                process = subprocess.Popen(
+                    start.argv, env=dict(start.environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start_new_session=True,
+                )  # fmt: skip
+                started.append((start, process))
+        _wait(folder, started, limit_s)
+        return _answers(folder, job, started)
+    finally:
+        for _, process in started:
+            _end(process)
+
+
+def _wait(folder: Path, started: Sequence[tuple[Start, subprocess.Popen[bytes]]], limit_s: float) -> None:
+    """Return when all have ended; once one has failed, or time is up, the others are asked where they stand."""
+    until_s = time.monotonic() + limit_s
+    asked = False
+    while any(process.poll() is None for _, process in started):
+        failed = any(process.poll() not in (None, 0) for _, process in started)
+        if time.monotonic() > until_s:
+            if asked:
+                return
+            failed = True
+        if failed and not asked:
+            (folder / "stop").touch()
+            asked, until_s = True, time.monotonic() + GRACE_S
+        time.sleep(0.01)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def _answers(
+    folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]
+) -> list[list[Found]]:
+    paths = [folder / f"answer-{node}" for node in range(job.nodes)]
+    if all(path.exists() for path in paths):
+        return [read(path, list[Found]) for path in paths]
+    raise verdict(folder, job, started)
+
+
+def verdict(
+    folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]
+) -> InfeasibleError:
+    """Return what went wrong: which rank the others wait for, where, and how that one ended."""
+    codes: dict[int, int | None] = {rank: process.poll() for start, process in started for rank in start.ranks}
+    statuses = {
+        node: read(path, Status) for node in range(job.nodes) if (path := folder / f"status-{node}").exists()
+    }
+    answered = {node for node in range(job.nodes) if (folder / f"answer-{node}").exists()}
+    said = [_sentence(node, statuses, codes, answered, job) for node in range(job.nodes) if node not in answered]
+    first = min(statuses.values(), key=lambda each: (each.state != "failed", each.step < 0, each.step), default=None)
+    where = _place(first, job) if first else "before the first case"
+    log = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()[-12:]
+    said += ["the ranks' last words:", *(f"  {line}" for line in log)] if log and not statuses else []
+    return InfeasibleError(
+        "\n".join(said) or "no rank has answered", where=where, remedy="the same with --timeout larger, if it was only slow"
+    )
+
+
+def _sentence(
+    node: int, statuses: Mapping[int, Status], codes: Mapping[int, int | None], answered: set[int], job: Job
+) -> str:
+    status, code = statuses.get(node), codes.get(node)
+    who = f"rank {node}"
+    if status is not None and status.state == "failed":
+        return f"{who} failed: {status.error}"
+    if status is not None:
+        peers = f" rank {', '.join(map(str, status.peers))}" if status.peers else ""
+        missing = [
+            each for each in range(job.nodes) if each not in statuses and each not in answered
+        ]
+        late = f" (rank {', '.join(map(str, missing))} did not come)" if "barrier" in status.doing and missing else ""
+        place = f" (step {status.step}, chunk {status.chunk})" if status.step >= 0 else ""
+        return f"{who} {status.doing}{peers}{place}{late}"
+    if code is not None and code < 0:
+        return f"{who} was killed by signal {-code}"
+    if code is not None and code not in (0, EXIT_WAITING):
+        return f"{who} ended with exit code {code}"
+    return f"{who} does not answer (stopped, or its machine is)"
+
+
+def _place(status: Status, job: Job) -> str:
+    if not 0 <= status.case < len(job.cases):
+        return "before the first case"
+    asked = job.cases[status.case].asked
+    at = f", step {status.step}, chunk {status.chunk}" if status.step >= 0 else ""
+    return f"{status.label}, {asked.op} of {asked.size_bytes} B over {asked.p} ranks{at}"

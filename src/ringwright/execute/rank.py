@@ -1,0 +1,240 @@
+"""What runs in every rank's process: ``python -m ringwright.execute.rank FOLDER [NODE]``.
+
+It takes each case of the job in turn, runs every contender once on seeded data and looks at the result, then times them one
+after the other, round by round, so that all meet the same weather.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from ringwright.execute import data
+from ringwright.execute.arithmetic import element, scale
+from ringwright.execute.backends import Backend, backend
+from ringwright.execute.job import Case, Contender, Found, Job, Span, read, read_plan, write
+from ringwright.execute.plan import Do
+from ringwright.execute.pull import Gate, Pulled
+from ringwright.execute.push import PIECE_BYTES, Pushed
+from ringwright.execute.watch import Watch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ringwright.collective import Collective
+    from ringwright.execute.plan import Plan
+
+
+class Runner(Protocol):
+    """A contender made ready."""
+
+    def fill(self, seed: int, *, reals: bool) -> None:
+        """Put this rank's contribution where it belongs."""
+
+    def run(self) -> None:
+        """Do the collective once."""
+
+    def results(self) -> list[tuple[int, int, np.ndarray]]:
+        """Return (block, first byte in it, bytes) of what this rank holds now."""
+
+
+class Ours:
+    """A Plan on a wire."""
+
+    def __init__(self, ready: Pulled | Pushed, collective: Collective, watch: Watch) -> None:
+        self.ready, self._collective, self._watch = ready, collective, watch
+
+    def fill(self, seed: int, *, reals: bool) -> None:
+        """Put this rank's contribution into the arena."""
+        collective, plan = self._collective, self.ready.plan
+        given: dict[int, np.ndarray] = {}
+        for part in plan.given:
+            if part.block not in given:
+                size = data.block_bytes(collective, part.block)
+                given[part.block] = data.values(
+                    collective, plan.node, part.block, size, seed, reals=reals
+                ).view(np.uint8)
+            self.ready.arena.bytes(part.at, part.size)[:] = given[part.block][part.begin : part.begin + part.size]
+
+    def run(self) -> None:
+        """Run the plan once; the watch sees where it stands."""
+        ready, watch = self.ready, self._watch
+        ready.begin()
+        for watch.at, action in enumerate(ready.code):  # noqa: B007 - the watch looks at it
+            action()
+        watch.at = -1
+        watch.turn += 1
+        ready.finish()
+
+    def spans(self) -> list[Span]:
+        """Run the plan once and return when each message began and ended."""
+        ready, watch = self.ready, self._watch
+        clock = time.perf_counter
+        posted: dict[tuple[bool, int], float] = {}
+        found: list[Span] = []
+        ready.begin()
+        for watch.at, (action, (what, which)) in enumerate(zip(ready.code, ready.plan.order, strict=True)):  # noqa: B007
+            if what in (Do.RECV, Do.SEND):
+                posted[what == Do.SEND, which] = clock()
+            action()
+            if what in (Do.TAKE, Do.GRAB, Do.SENT):
+                found.append(Span(what == Do.SENT, which, posted[what == Do.SENT, which], clock()))
+        watch.at = -1
+        watch.turn += 1
+        ready.finish()
+        return found
+
+    def results(self) -> list[tuple[int, int, np.ndarray]]:
+        """Return what the arena holds now."""
+        return [(part.block, part.begin, self.ready.arena.bytes(part.at, part.size)) for part in self.ready.plan.wanted]
+
+
+class Rank:
+    """One node's process."""
+
+    def __init__(self, folder: Path, node: int | None) -> None:
+        self.folder = folder
+        self.job = read(folder / "job", Job)
+        self.backend: Backend = backend(self.job, folder, node)
+        self.node = self.backend.node
+        self.watch = Watch(folder, self.node, self.job.timeout_s)
+        self.gate = Gate(folder / "gate", self.node, self.job.nodes, create=False)
+        self.answers: list[Found] = []
+
+    def all_(self) -> None:
+        """Do every case, then say what was found."""
+        self.pass_gate()
+        for number, case in enumerate(self.job.cases):
+            self.case(number, case)
+        self.pass_gate()
+        self.backend.close()
+
+    def pass_gate(self) -> None:
+        """Wait for all nodes."""
+        self.watch.at_gate = True
+        self.gate.pass_()
+        self.watch.at_gate = False
+        self.watch.turn += 1
+
+    def case(self, number: int, case: Case) -> None:
+        """Check, then time every contender."""
+        collective = case.asked.collective()
+        self.watch.case = number
+        runners: list[tuple[Found, Runner]] = []
+        for contender in case.contenders:
+            found = Found(number, contender.label)
+            self.answers.append(found)
+            self.watch.label = contender.label
+            runner = self._ready(number, contender, collective, found)
+            if runner is None:
+                continue
+            runner.fill(case.seed, reals=case.reals)
+            self.pass_gate()
+            runner.run()
+            self._look(runner, case, collective, found)
+            self.pass_gate()
+            if case.record and isinstance(runner, Ours):
+                found.started_s = time.perf_counter()
+                found.spans = runner.spans()
+                self.pass_gate()
+            runners.append((found, runner))
+        self._time(case, runners)
+
+    def _ready(self, number: int, contender: Contender, collective: Collective, found: Found) -> Runner | None:
+        if not contender.wire:
+            self.watch.plan = None
+            made = self.backend.native(collective) if self.node < collective.p else self.backend.bystander(collective)
+            if isinstance(made, str):
+                found.declined = made
+                return None
+            return made
+        plan = read_plan(self.folder, contender.plan, self.node)
+        self.watch.plan = plan
+        return Ours(self._wired(number, contender, plan, collective), collective, self.watch)
+
+    def _wired(self, number: int, contender: Contender, plan: Plan, collective: Collective) -> Pulled | Pushed:
+        if contender.wire == "memory":
+            folder = self.folder / f"memory-{number}-{contender.plan}"
+            self._make(lambda: _make_memory(folder, plan))
+            return Pulled(plan, collective, folder, create=False)
+        pieces = self.job.piece_bytes or PIECE_BYTES
+        return Pushed(plan, collective, self.backend.wire(contender.wire), pieces)
+
+    def _make(self, make: Callable[[], None]) -> None:
+        """Let the first node make what all will open."""
+        if self.node == 0:
+            make()
+        self.pass_gate()
+
+    def _look(self, runner: Runner, case: Case, collective: Collective, found: Found) -> None:
+        results = runner.results() if self.node < collective.p else []
+        if case.keep:
+            found.results = [(block, begin, part.tobytes()) for block, begin, part in results]
+        if case.reals:
+            return  # only who sees all contributions can say how far off is too far
+        kind = element(collective)
+        for block, begin, part in results:
+            wanted = data.expected(collective, block, case.seed)
+            size = wanted.dtype.itemsize
+            wanted = wanted[begin // size : (begin + len(part)) // size]
+            values = part.view(wanted.dtype)
+            if collective.reduces and collective.reduce_op == "avg":
+                values = scale(values, kind, collective.p)
+            wrong = data.wrong(values, wanted)
+            if wrong and found.first_wrong is None:
+                differs = np.flatnonzero(values != wanted) if values.shape == wanted.shape else [0]
+                found.first_wrong = (block, begin // size + int(differs[0]))
+            found.wrong += wrong
+
+    def _time(self, case: Case, runners: list[tuple[Found, Runner]]) -> None:
+        for found, runner in runners:
+            self.watch.label = found.label
+            if isinstance(runner, Ours):
+                self.watch.plan = runner.ready.plan
+            for _ in range(case.warmup if case.rounds else 0):
+                runner.run()
+        clock = time.perf_counter
+        for _ in range(case.rounds):
+            for found, runner in runners:
+                self.watch.label = found.label
+                self.watch.plan = runner.ready.plan if isinstance(runner, Ours) else None
+                self.pass_gate()
+                cpu_s, start_s = time.process_time(), clock()
+                for _ in range(case.inner):
+                    runner.run()
+                found.times_s.append((start_s, clock()))
+                found.cpu_s += time.process_time() - cpu_s
+        self.pass_gate()
+
+
+def _make_memory(folder: Path, plan: Plan) -> None:
+    folder.mkdir()
+    for node, size in enumerate(plan.arenas):
+        with (folder / f"arena-{node}").open("wb") as file:
+            file.truncate(max(size, 1))
+    with (folder / "counters").open("wb") as file:
+        file.truncate(2 * plan.nodes * plan.nodes * 64)
+
+
+def main() -> int:
+    """Run as one rank; 0 also where results are wrong, for that is an answer."""
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    folder = Path(sys.argv[1])
+    node = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    rank = Rank(folder, node)
+    try:
+        rank.all_()
+    except Exception as error:  # noqa: BLE001 - said in the status, for the parent to name
+        rank.watch.failed(error)
+        return 1
+    write(folder / f"answer-{rank.node}", rank.answers)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

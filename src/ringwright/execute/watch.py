@@ -1,0 +1,68 @@
+"""Who waits for whom: a thread in each rank that notices when nothing moves any more, says where, and ends the process."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringwright.execute.job import Status, write
+from ringwright.execute.plan import Do
+
+if TYPE_CHECKING:
+    from ringwright.execute.plan import Plan
+
+LOOK_S = 0.1
+EXIT_WAITING = 75  # the process gave up waiting; its status says for whom
+_DOING = {
+    Do.TAKE: "receives from", Do.GRAB: "receives from", Do.SENT: "sends to", Do.SEND: "sends to", Do.RECV: "receives from",
+}  # fmt: skip
+
+
+class Watch:
+    """``at``, ``turn`` and the like are set by the rank as it goes; the thread only looks."""
+
+    def __init__(self, folder: Path, node: int, timeout_s: float) -> None:
+        self._folder, self._node, self._timeout_s = folder, node, timeout_s
+        self.at, self.turn, self.case = -1, 0, -1
+        self.label = ""
+        self.at_gate = False
+        self.plan: Plan | None = None
+        threading.Thread(target=self._look, daemon=True).start()
+
+    def _look(self) -> None:
+        seen, since_s = None, time.monotonic()
+        while True:
+            time.sleep(LOOK_S)
+            now = (self.at, self.turn, self.case, self.at_gate, self.label)
+            if now != seen:
+                seen, since_s = now, time.monotonic()
+            if time.monotonic() - since_s > self._timeout_s or (self._folder / "stop").exists():
+                write(self._folder / f"status-{self._node}", self.status())
+                os._exit(EXIT_WAITING)
+
+    def status(self) -> Status:
+        """Return where this node stands."""
+        if self.at_gate:
+            return Status(self._node, "waiting", self.case, self.label, "waits at a barrier")
+        plan, at = self.plan, self.at
+        if plan is None or not 0 <= at < len(plan.order):
+            return Status(self._node, "waiting", self.case, self.label, "is in the library's own call")
+        what, which = plan.order[at]
+        if what in (Do.KEEP, Do.LOCAL, Do.APPLY):
+            return Status(self._node, "waiting", self.case, self.label, "adds")
+        message = (plan.sends if what in (Do.SEND, Do.SENT) else plan.receives)[which]
+        return Status(
+            self._node, "waiting", self.case, self.label, _DOING[Do(what)], [message.peer], message.step, message.chunk
+        )
+
+    def failed(self, error: Exception) -> None:
+        """Say that the rank ended with an error."""
+        at = self.status()
+        said = f"{type(error).__name__}: {error}"
+        write(
+            self._folder / f"status-{self._node}",
+            Status(self._node, "failed", at.case, at.label, at.doing, at.peers, at.step, at.chunk, said),
+        )
