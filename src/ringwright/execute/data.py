@@ -39,7 +39,7 @@ def _most(collective: Collective, dtype: str) -> int:
         return 2 if collective.p <= 8 else 1
     bits = MANTISSA_BITS.get(dtype)
     if bits is None:
-        return 100
+        return max(1, 100 // collective.p) if STORED[dtype] in (np.int8, np.uint8) else 100
     return max(1, min(100, (1 << bits) // max(collective.p, 1)))
 
 

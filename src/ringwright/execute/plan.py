@@ -15,6 +15,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from ringwright.errors import ProgramError
 from ringwright.interpreter import placed
@@ -92,8 +93,8 @@ def plans(program: Program) -> list[Plan]:
     """Return what each rank, and each aggregating node behind them, does; ProgramError where a move has nothing to send."""
     moves = [list(_messages(program, step, number)) for number, step in enumerate(program.steps())]
     arenas = [_Arena(program.layout, slots) for slots in _touched(program, moves)]
-    present = [{slot for slot, _ in placed(program, node, after=False)} for node in range(program.p)]
-    present += [set() for _ in program.aggregators]
+    present = [_given(program, node) for node in range(program.p)]
+    present += [{} for _ in program.aggregators]
     nodes = [_Node(node, arenas[node]) for node in range(program.n_nodes)]
     turns: dict[tuple[int, int], int] = {}
     for number, messages in enumerate(moves):
@@ -110,14 +111,14 @@ def plans(program: Program) -> list[Plan]:
 
 
 class _Moves:
-    """A message being put together: pieces (source slot, target slot, adds), all of one step, pair and channel."""
+    """A message being put together: pieces (source slot, target slot, adds, frees, bytes) of one step, pair and channel."""
 
     __slots__ = ("dst", "number", "pieces", "src", "step", "turn")
 
     def __init__(self, src: int, dst: int, step: int, number: int) -> None:
         self.src, self.dst, self.step, self.number = src, dst, step, number
         self.turn = 0
-        self.pieces: list[tuple[int, int, bool, bool]] = []
+        self.pieces: list[tuple[int, int, bool, bool, int]] = []
 
     @property
     def reads(self) -> set[int]:
@@ -138,7 +139,7 @@ def _messages(program: Program, step: Step, number: int) -> Iterator[_Moves]:
             message = found.get(key)
             if message is None:
                 message = found[key] = _Moves(src, dst, number, len(found))
-            message.pieces += [(chunk + further, to + further, adds, frees) for further in range(block.span)]
+            message.pieces += [(chunk + further, to + further, adds, frees, 0) for further in range(block.span)]
     yield from found.values()
 
 
@@ -155,27 +156,38 @@ def _touched(program: Program, moves: list[list[_Moves]]) -> list[set[int]]:
     return found
 
 
-def _presence(program: Program, messages: Sequence[_Moves], present: list[set[int]], number: int) -> None:
-    """Settle which additions find nothing to add to and so just set the slot; follow what each node holds."""
-    freed: list[tuple[int, int]] = []
+def _given(program: Program, rank: int) -> dict[int, int]:
+    """Return slot -> bytes of what a rank holds before."""
+    sizes = program.layout.chunk_bytes
+    return {slot: int(sizes[chunk % len(sizes)]) for slot, chunk in placed(program, rank, after=False)}
+
+
+def _presence(program: Program, messages: Sequence[_Moves], present: list[dict[int, int]], number: int) -> None:
+    """Settle how many bytes each piece has, and which additions find nothing to add to and so just set the slot.
+
+    A slot of scratch may hold less than it has room for: what counts is what lies in it.
+    """
     for message in messages:
-        missing = message.reads - present[message.src]
+        there = present[message.src]
+        missing = message.reads - there.keys()
         if missing:
             raise ProgramError(
                 f"{program.name} sends what is not there",
                 where=f"rank {message.src}, step {number}, chunk {min(missing)}",
             )
-        freed += [(message.src, piece[0]) for piece in message.pieces if piece[3]]
-    for node, slot in freed:
-        present[node].discard(slot)
+        message.pieces = [(chunk, to, adds, frees, there[chunk]) for chunk, to, adds, frees, _ in message.pieces]
+    for message in messages:
+        for chunk, _, _, frees, _ in message.pieces:
+            if frees:
+                present[message.src].pop(chunk, None)
     for message in messages:
         here = present[message.dst]
-        for place, (chunk, to, adds, frees) in enumerate(message.pieces):
-            message.pieces[place] = (chunk, to, adds and to in here, frees)
-            here.add(to)
+        for place, (chunk, to, adds, frees, size) in enumerate(message.pieces):
+            message.pieces[place] = (chunk, to, adds and to in here, frees, size)
+            here[to] = size
 
 
-def _require_result(program: Program, rank: int, present: set[int]) -> None:
+def _require_result(program: Program, rank: int, present: dict[int, int]) -> None:
     for slot, chunk in placed(program, rank, after=True):
         if slot not in present:
             raise ProgramError(f"rank {rank} ends without chunk {chunk}", where=f"{program.name}, slot {slot}")
@@ -185,13 +197,10 @@ class _Arena:
     """The memory of one node: its slots in rising order, those next to each other without a gap."""
 
     def __init__(self, layout: Layout, slots: set[int]) -> None:
-        import numpy as np
-
         ordered = np.array(sorted(slots), np.int64)
         ends = np.cumsum(layout.bytes_of(ordered)) if len(ordered) else np.zeros(0, np.int64)
         starts = np.concatenate(([0], ends[:-1])) if len(ordered) else ends
         self.at = dict(zip(ordered.tolist(), starts.tolist(), strict=True))
-        self.bytes = dict(zip(ordered.tolist(), (ends - starts).tolist(), strict=True))
         self.size = int(ends[-1]) if len(ordered) else 0
 
 
@@ -291,9 +300,9 @@ class _Node:
 def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared: set[int]) -> list[Run]:
     """Join pieces that follow each other at both ends; both ends find the same runs."""
     found: list[Run] = []
-    for chunk, to, adds, _ in moves.pieces:
+    for chunk, to, adds, _, size in moves.pieces:
         here, there = (chunk, to) if at_source else (to, chunk)
-        at, far, size, alone = mine.at[here], other.at[there], mine.bytes[here], here not in shared
+        at, far, alone = mine.at[here], other.at[there], here not in shared
         if not size:
             continue
         last = found[-1] if found else None
@@ -306,8 +315,6 @@ def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared
 
 def _parts(program: Program, node: int, arena: _Arena, *, after: bool) -> list[Part]:
     """Return which elements of which block lie where."""
-    import numpy as np
-
     if node >= program.p:
         return []
     layout, parts = program.layout, program.layout.parts

@@ -1,0 +1,108 @@
+"""Whether ranks ended with what the interpreter says: bit for bit, or for reals within what any order of additions allows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright import interpreter
+from ringwright.execute import data
+from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, element, scale, widen
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.execute.job import Found
+    from ringwright.program import Program
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The first element that is not what it must be."""
+
+    rank: int
+    block: int
+    element: int
+    found: float
+    wanted: float
+    wrong: int  # elements in all
+
+    def __str__(self) -> str:
+        return (
+            f"{self.wrong} elements differ; first: rank {self.rank}, block {self.block}, element {self.element} "
+            f"is {self.found:g} instead of {self.wanted:g}"
+        )
+
+
+def gathered(found: Found, collective: Collective) -> dict[int, np.ndarray]:
+    """Return what a rank ended with, block by block, as stored; parts that nobody gave are left out."""
+    kind = np.dtype(STORED[element(collective)])
+    blocks: dict[int, np.ndarray] = {}
+    for block, begin, part in found.results:
+        if block not in blocks:
+            blocks[block] = np.zeros(data.block_bytes(collective, block), np.uint8)
+        blocks[block][begin : begin + len(part)] = np.frombuffer(part, np.uint8)
+    values = {block: raw.view(kind) for block, raw in blocks.items()}
+    if collective.reduces and collective.reduce_op == "avg":
+        return {block: scale(each, element(collective), collective.p) for block, each in values.items()}
+    return values
+
+
+def against_interpreter(program: Program, answers: Sequence[Found], *, seed: int = 0) -> Difference | None:
+    """Compare with the interpreter's run on the same whole numbers, bit for bit; None where all are equal."""
+    collective = program.collective
+    kind = element(collective)
+    given = [
+        {block: np.asarray(widen(values, kind), np.float64) for block, values in held.items()}
+        for held in data.inputs(collective, seed)
+    ]
+    wanted = interpreter.run(program, given)
+    found = [gathered(answer, collective) for answer in answers[: collective.p]]
+    return _first(found, wanted, kind)
+
+
+def _first(
+    found: Sequence[Mapping[int, np.ndarray]], wanted: Sequence[Mapping[int, np.ndarray]], kind: str
+) -> Difference | None:
+    first: Difference | None = None
+    wrong = 0
+    for rank, blocks in enumerate(wanted):
+        for block, values in blocks.items():
+            stored = found[rank].get(block)
+            mine = np.zeros(0) if stored is None else np.asarray(widen(stored, kind), np.float64)
+            if mine.shape != values.shape:
+                return Difference(rank, block, 0, float("nan"), float("nan"), len(values))
+            differs = np.flatnonzero(mine != _as_stored(values, kind))
+            wrong += len(differs)
+            if len(differs) and first is None:
+                at = int(differs[0])
+                first = Difference(rank, block, at, float(mine[at]), float(values[at]), 0)
+    return None if first is None else Difference(first.rank, first.block, first.element, first.found, first.wanted, wrong)
+
+
+def _as_stored(values: np.ndarray, kind: str) -> np.ndarray:
+    """Return whole numbers as the element type holds them: integers wrap around, as additions of them do."""
+    if kind in MANTISSA_BITS:
+        return np.asarray(values, np.float64)
+    return np.floor(values).astype(np.int64).astype(STORED[kind]).astype(np.float64)
+
+
+def within_order(program: Program, answers: Sequence[Found], *, seed: int = 0) -> Difference | None:
+    """Compare sums of random reals with the exact ones; None where each is within the bound that holds for any order."""
+    collective = program.collective
+    kind = element(collective)
+    given = data.inputs(collective, seed, reals=True)
+    wrong, first = 0, None
+    for rank, answer in enumerate(answers[: collective.p]):
+        for block, stored in gathered(answer, collective).items():
+            parts = [np.asarray(widen(held[block], kind), np.float64) for held in given if block in held]
+            exact = np.sum(parts, axis=0)
+            off = np.abs(np.asarray(widen(stored, kind), np.float64) - exact)
+            far = np.flatnonzero(~(off <= data.order_bound(parts, max(len(parts) - 1, 0), kind)))
+            wrong += len(far)
+            if len(far) and first is None:
+                at = int(far[0])
+                first = (rank, block, at, float(stored[at]), float(exact[at]))
+    return None if first is None else Difference(*first, wrong)
