@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,30 +17,49 @@ Action = Callable[[], object]
 
 
 class Arena:
-    """``raw`` is uint8; ``combine`` adds elements as stored."""
+    """``raw`` is uint8; ``combine`` adds elements as stored. What others put in place of it works on a GPU's memory."""
 
-    def __init__(self, raw: np.ndarray, collective: Collective) -> None:
+    def __init__(self, raw: Any, collective: Collective) -> None:
         self.raw = raw
         self.kind = np.dtype(STORED[element(collective)])
         self.combine = combiner(element(collective), collective.reduce_op)
 
-    def bytes(self, at: int, size: int) -> np.ndarray:
+    def bytes(self, at: int, size: int) -> Any:
         """Return these bytes themselves, no copy."""
         return self.raw[at : at + size]
 
-    def elements(self, at: int, size: int) -> np.ndarray:
+    def elements(self, at: int, size: int) -> Any:
         """Return these bytes as elements, no copy."""
         return self.bytes(at, size).view(self.kind)
 
-    def put(self, at: int, source: np.ndarray, *, adds: bool) -> Action:
+    def scratch(self, size: int) -> Any:
+        """Return memory of this kind for messages on their way."""
+        return np.zeros(max(size, 1), np.uint8)
+
+    def write(self, at: int, values: np.ndarray) -> None:
+        """Fill bytes from ordinary memory."""
+        self.raw[at : at + len(values)] = values
+
+    def read(self, at: int, size: int) -> np.ndarray:
+        """Return a copy of these bytes in ordinary memory."""
+        return self.raw[at : at + size].copy()
+
+    def settle(self) -> None:
+        """Return when all that was asked is done; here nothing is ever late."""
+
+    def put(self, at: int, source: Any, *, adds: bool) -> Action:
         """Return what writes ``source`` (uint8, read when called) to ``at``, or adds it there."""
         if adds:
             combine, mine, theirs = self.combine, self.elements(at, len(source)), source.view(self.kind)
             return lambda: combine(mine, theirs)
-        copy, target = np.copyto, self.bytes(at, len(source))
+        return self.copy(self.bytes(at, len(source)), source)
+
+    def copy(self, target: Any, source: Any) -> Action:
+        """Return what copies one into the other, both uint8."""
+        copy = np.copyto
         return lambda: copy(target, source)
 
-    def put_runs(self, runs: Sequence[Run], source: np.ndarray, *, there: bool) -> list[Action]:
+    def put_runs(self, runs: Sequence[Run], source: Any, *, there: bool) -> list[Action]:
         """Return what puts every run where it belongs, from where it lies at the peer or else from scratch, run after run."""
         found, begin = [], 0
         for run in runs:
@@ -49,20 +68,15 @@ class Arena:
             begin += run.size
         return found
 
-    def gather(self, runs: Sequence[Run], scratch: np.ndarray, source: np.ndarray, *, there: bool) -> list[Action]:
+    def gather(self, runs: Sequence[Run], scratch: Any, source: Any, *, there: bool) -> list[Action]:
         """Return what copies every run into scratch, run after run."""
         found: list[Action] = []
         begin = 0
         for run in runs:
             at = run.there if there else run.at
-            found.append(_copy(scratch[begin : begin + run.size], source[at : at + run.size]))
+            found.append(self.copy(scratch[begin : begin + run.size], source[at : at + run.size]))
             begin += run.size
         return found
-
-
-def _copy(target: np.ndarray, source: np.ndarray) -> Action:
-    copy = np.copyto
-    return lambda: copy(target, source)
 
 
 def together(actions: Sequence[Action]) -> Action:
@@ -86,6 +100,6 @@ def local_moves(arena: Arena, runs: Sequence[Run], *, kept: bool) -> tuple[Actio
     """Return (KEEP, LOCAL) of a local move; unless ``kept``, LOCAL reads its source directly."""
     if not kept:
         return nothing, together(arena.put_runs(runs, arena.raw, there=True))
-    scratch = np.empty(sum(run.size for run in runs), np.uint8)
+    scratch = arena.scratch(sum(run.size for run in runs))
     keep = together(arena.gather(runs, scratch, arena.raw, there=True))
     return keep, together(arena.put_runs(runs, scratch, there=False))

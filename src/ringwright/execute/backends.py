@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+import numpy as np
+
 from ringwright.errors import UsageError
-from ringwright.execute.sockets import Sockets
+from ringwright.execute.arena import Arena
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -22,6 +24,12 @@ class Backend(Protocol):
     def wire(self, name: str) -> Wire:
         """Return what carries messages; the same one for the same name."""
 
+    def arena(self, name: str, size: int, collective: Collective) -> Arena:
+        """Return memory that the wire can send from."""
+
+    def piece_bytes(self, name: str) -> int:
+        """Return into what pieces this wire must be fed; 0: any."""
+
     def native(self, collective: Collective) -> Any:
         """Return the library's own collective as a Runner, or the reason why it has none."""
 
@@ -32,34 +40,41 @@ class Backend(Protocol):
         """Leave."""
 
 
-class Processes:
-    """Plain processes, started by us."""
+class Embedded:
+    """Plain processes, started by us; memory and sockets are all they have, and all other ranks have these too."""
 
-    def __init__(self, job: Job, folder: Path, node: int | None) -> None:
+    def __init__(self, node: int | None) -> None:
         if node is None:
             raise UsageError("a rank of our own is told its number")
         self.node = node
-        self._job, self._folder = job, folder
-        self._sockets: Sockets | None = None
 
     def wire(self, name: str) -> Wire:
-        """Return the sockets; they are made on first use."""
-        if name != "sockets":
-            raise UsageError(f"'{name}' needs ranks that were started by its library")
-        if self._sockets is None:
-            self._sockets = Sockets(self._folder, self.node, self._job.nodes, self._job.addresses[self.node])
-        return self._sockets
+        """Refuse: there is no library."""
+        raise UsageError(f"'{name}' needs ranks that were started by its library")
+
+    def arena(self, name: str, size: int, collective: Collective) -> Arena:
+        """Return ordinary memory."""
+        del name
+        return ordinary(size, collective)
+
+    def piece_bytes(self, name: str) -> int:
+        """Return 0: any piece."""
+        del name
+        return 0
 
     def native(self, collective: Collective) -> Any:
-        """Plain processes have no library."""
+        """Return why there is none."""
         return f"no library does {collective.op} here"
 
     bystander = native
 
     def close(self) -> None:
-        """Close the connections."""
-        if self._sockets is not None:
-            self._sockets.close()
+        """Nothing to leave."""
+
+
+def ordinary(size: int, collective: Collective) -> Arena:
+    """Return an arena in this process's own memory."""
+    return Arena(np.zeros(max(size, 1), np.uint8), collective)
 
 
 def backend(job: Job, folder: Path, node: int | None) -> Backend:
@@ -68,8 +83,8 @@ def backend(job: Job, folder: Path, node: int | None) -> Backend:
         from ringwright.execute.mpi_ranks import MpiRanks
 
         return MpiRanks(job, folder)
-    if job.backend == "torch":
+    if job.backend.startswith("torch"):
         from ringwright.execute.torch_ranks import TorchRanks
 
         return TorchRanks(job, folder, node)
-    return Processes(job, folder, node)
+    return Embedded(node)

@@ -86,7 +86,8 @@ def _as_stored(values: np.ndarray, kind: str) -> np.ndarray:
     """Return whole numbers as the element type holds them: integers wrap around, as additions of them do."""
     if kind in MANTISSA_BITS:
         return np.asarray(values, np.float64)
-    return np.floor(values).astype(np.int64).astype(STORED[kind]).astype(np.float64)
+    wrapped: np.ndarray = np.floor(values).astype(np.int64).astype(STORED[kind]).astype(np.float64)
+    return wrapped
 
 
 def within_order(program: Program, answers: Sequence[Found], *, seed: int = 0) -> Difference | None:

@@ -105,8 +105,8 @@ def plans(program: Program) -> list[Plan]:
         for node in dict.fromkeys(each for message in messages for each in (message.src, message.dst)):
             nodes[node].step(messages, arenas)
     sizes = [arena.size for arena in arenas]
-    for node in nodes[: program.p]:
-        _require_result(program, node.number, present[node.number])
+    for rank in range(program.p):
+        _require_result(program, rank, present[rank])
     return [node.plan(program, sizes) for node in nodes]
 
 
@@ -257,13 +257,13 @@ class _Node:
                 self.order.append((Do.KEEP, place))
 
     def _post(self, arrivals: Sequence[_Moves], places: Sequence[int], shared: set[int]) -> None:
-        """Post what is received; where it may arrive in place at once, the place must be free."""
-        for each, place in zip(arrivals, places, strict=True):
-            if each.src == self.number:
-                continue
-            direct = {piece[1] for piece in each.pieces if not piece[2]}
-            self._leave(direct - shared)
-            self.order.append((Do.RECV, place))
+        """Post what is received; where it may arrive in place at once, the place must be free.
+
+        All waiting comes before all posting, so that what a step posts can go out as one group.
+        """
+        coming = [(each, place) for each, place in zip(arrivals, places, strict=True) if each.src != self.number]
+        self._leave({piece[1] for each, _ in coming for piece in each.pieces if not piece[2]} - shared)
+        self.order += [(Do.RECV, place) for _, place in coming]
 
     def _send(self, sends: Sequence[_Moves], arenas: Sequence[_Arena]) -> None:
         for moves in sends:

@@ -14,15 +14,13 @@ Both ends cut a message alike: run by run where runs are long, each into pieces;
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
-
-from ringwright.execute.arena import Action, Arena, local_moves, nothing, together
+from ringwright.execute.arena import Action, local_moves, nothing, together
 from ringwright.execute.plan import Do
 
 if TYPE_CHECKING:
-    from ringwright.collective import Collective
+    from ringwright.execute.arena import Arena
     from ringwright.execute.plan import Message, Plan, Run
 
 PIECE_BYTES = 256 * 1024  # fits the cache beside its target
@@ -43,10 +41,10 @@ class Request(Protocol):
 class Session(Protocol):
     """Requests that belong to one plan."""
 
-    def send(self, peer: int, turn: int, piece: int, buffer: np.ndarray) -> Request:
+    def send(self, peer: int, turn: int, piece: int, buffer: Any) -> Request:
         """Prepare to send ``buffer``."""
 
-    def receive(self, peer: int, turn: int, piece: int, buffer: np.ndarray) -> Request:
+    def receive(self, peer: int, turn: int, piece: int, buffer: Any) -> Request:
         """Prepare to receive into ``buffer``."""
 
     def finish(self) -> None:
@@ -73,9 +71,8 @@ def cut(run: Run, piece_bytes: int) -> list[tuple[int, int]]:
 class Pushed:
     """A Plan made ready to run over a wire; ``code`` is what to call, in order."""
 
-    def __init__(self, plan: Plan, collective: Collective, wire: Wire, piece_bytes: int = PIECE_BYTES) -> None:
-        self.plan, self.piece_bytes = plan, piece_bytes
-        self.arena = Arena(np.zeros(max(plan.arena_bytes, 1), np.uint8), collective)
+    def __init__(self, plan: Plan, arena: Arena, wire: Wire, piece_bytes: int = PIECE_BYTES) -> None:
+        self.plan, self.arena, self.piece_bytes = plan, arena, piece_bytes
         self.session = wire.session()
         kept = {which for what, which in plan.order if what == Do.KEEP}
         staged = {which for what, which in plan.order if what == Do.GRAB}
@@ -90,6 +87,7 @@ class Pushed:
     def finish(self) -> None:
         """End a round."""
         self.session.finish()
+        self.arena.settle()
 
     def close(self) -> None:
         """Nothing to give back: the wire belongs to who made it."""
@@ -105,7 +103,7 @@ class Pushed:
         """Return (SEND, SENT)."""
         arena, prepare = self.arena, self.session.send
         if packed(message.runs):
-            scratch = np.zeros(max(message.size, 1), np.uint8)
+            scratch = arena.scratch(message.size)
             request = prepare(message.peer, message.turn, 0, scratch)
             gather = arena.gather(message.runs, scratch, arena.raw, there=False)
             return together([*gather, request.start]), request.wait
@@ -118,7 +116,7 @@ class Pushed:
     def _receiving(self, message: Message, *, whole: bool) -> tuple[Action, Action, Action]:
         """Return (RECV, TAKE or GRAB, APPLY)."""
         if packed(message.runs):
-            scratch = np.empty(max(message.size, 1), np.uint8)
+            scratch = self.arena.scratch(message.size)
             request = self.session.receive(message.peer, message.turn, 0, scratch)
             puts = together(self.arena.put_runs(message.runs, scratch, there=False) or [nothing])
             return request.start, request.wait if whole else together([request.wait, puts]), puts
@@ -127,8 +125,9 @@ class Pushed:
         return self._windowed(message)
 
     def _whole(self, message: Message) -> tuple[Action, Action, Action]:
-        scratch = np.empty(message.size, np.uint8)
-        requests, begin = [], 0
+        scratch = self.arena.scratch(message.size)
+        requests: list[Request] = []
+        begin = 0
         for run in message.runs:
             for first, size in cut(run, self.piece_bytes):
                 buffer = scratch[begin + first : begin + first + size]
@@ -142,7 +141,8 @@ class Pushed:
         requests: list[Request] = []
         puts: list[Action | None] = []
         frees: list[int] = []  # number of a piece whose scratch this one takes over, -1: none
-        scratch: list[np.ndarray] = []
+        scratch: list[Any] = []
+        longest = min(self.piece_bytes, max(run.size for run in message.runs))
         users: list[int] = []  # of scratch, the pieces so far in order
         for run in message.runs:
             for begin, size in cut(run, self.piece_bytes):
@@ -150,7 +150,7 @@ class Pushed:
                 buffer = self.arena.bytes(run.at + begin, size)
                 if run.adds or not run.alone:
                     if len(users) < WINDOW:
-                        scratch.append(np.empty(self.piece_bytes, np.uint8))
+                        scratch.append(self.arena.scratch(longest))
                     else:
                         before = users[-WINDOW]
                     buffer = scratch[len(users) % WINDOW][:size]

@@ -16,11 +16,12 @@ import numpy as np
 
 from ringwright.execute import data
 from ringwright.execute.arithmetic import element, scale
-from ringwright.execute.backends import Backend, backend
+from ringwright.execute.backends import Backend, backend, ordinary
 from ringwright.execute.job import Case, Contender, Found, Job, Span, read, read_plan, write
 from ringwright.execute.plan import Do
 from ringwright.execute.pull import Gate, Pulled
 from ringwright.execute.push import PIECE_BYTES, Pushed
+from ringwright.execute.sockets import Sockets
 from ringwright.execute.watch import Watch
 
 if TYPE_CHECKING:
@@ -59,13 +60,13 @@ class Ours:
                 given[part.block] = data.values(
                     collective, plan.node, part.block, size, seed, reals=reals
                 ).view(np.uint8)
-            self.ready.arena.bytes(part.at, part.size)[:] = given[part.block][part.begin : part.begin + part.size]
+            self.ready.arena.write(part.at, given[part.block][part.begin : part.begin + part.size])
 
     def run(self) -> None:
         """Run the plan once; the watch sees where it stands."""
         ready, watch = self.ready, self._watch
         ready.begin()
-        for watch.at, action in enumerate(ready.code):  # noqa: B007 - the watch looks at it
+        for watch.at, action in enumerate(ready.code):
             action()
         watch.at = -1
         watch.turn += 1
@@ -78,7 +79,7 @@ class Ours:
         posted: dict[tuple[bool, int], float] = {}
         found: list[Span] = []
         ready.begin()
-        for watch.at, (action, (what, which)) in enumerate(zip(ready.code, ready.plan.order, strict=True)):  # noqa: B007
+        for watch.at, (action, (what, which)) in enumerate(zip(ready.code, ready.plan.order, strict=True)):
             if what in (Do.RECV, Do.SEND):
                 posted[what == Do.SEND, which] = clock()
             action()
@@ -91,7 +92,7 @@ class Ours:
 
     def results(self) -> list[tuple[int, int, np.ndarray]]:
         """Return what the arena holds now."""
-        return [(part.block, part.begin, self.ready.arena.bytes(part.at, part.size)) for part in self.ready.plan.wanted]
+        return [(part.block, part.begin, self.ready.arena.read(part.at, part.size)) for part in self.ready.plan.wanted]
 
 
 class Rank:
@@ -105,6 +106,7 @@ class Rank:
         self.watch = Watch(folder, self.node, self.job.timeout_s)
         self.gate = Gate(folder / "gate", self.node, self.job.nodes, create=False)
         self.answers: list[Found] = []
+        self.sockets: Sockets | None = None
 
     def all_(self) -> None:
         """Do every case, then say what was found."""
@@ -112,6 +114,8 @@ class Rank:
         for number, case in enumerate(self.job.cases):
             self.case(number, case)
         self.pass_gate()
+        if self.sockets is not None:
+            self.sockets.close()
         self.backend.close()
 
     def pass_gate(self) -> None:
@@ -163,7 +167,16 @@ class Rank:
             self._make(lambda: _make_memory(folder, plan))
             return Pulled(plan, collective, folder, create=False)
         pieces = self.job.piece_bytes or PIECE_BYTES
-        return Pushed(plan, collective, self.backend.wire(contender.wire), pieces)
+        if contender.wire == "sockets":
+            return Pushed(plan, ordinary(plan.arena_bytes, collective), self._over_sockets(), pieces)
+        arena = self.backend.arena(contender.wire, plan.arena_bytes, collective)
+        return Pushed(plan, arena, self.backend.wire(contender.wire), self.backend.piece_bytes(contender.wire) or pieces)
+
+    def _over_sockets(self) -> Sockets:
+        """Connect on first use."""
+        if self.sockets is None:
+            self.sockets = Sockets(self.folder, self.node, self.job.nodes, self.job.addresses[self.node])
+        return self.sockets
 
     def _make(self, make: Callable[[], None]) -> None:
         """Let the first node make what all will open."""

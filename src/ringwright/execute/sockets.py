@@ -32,7 +32,7 @@ class _Piece:
 
     def __init__(self, wire: Sockets, link: _Link, buffer: np.ndarray, order: int, *, sends: bool) -> None:
         self._wire, self._link, self.order, self.sends = wire, link, order, sends
-        self.whole = memoryview(buffer).cast("B")
+        self.whole = memoryview(buffer.data).cast("B")
         self.view = self.whole
         self.done = True
 

@@ -47,6 +47,7 @@ class Result:
     wrong: str = ""
 
 
+TORCH = (Executor("torch gloo", "torch", "torch"), Executor("torch gloo batched", "torch-batched", "torch"))
 EMBEDDED = (Executor("shared memory", "memory"), Executor("sockets", "sockets"))
 
 
