@@ -1,8 +1,10 @@
 """How an MPI library is made to run one algorithm and no other, by the names of our building blocks.
 
 Open MPI numbers the algorithms of ``coll/tuned``; other components, which would be asked first, are left out. MPICH names them
-in variables per collective; its device's own collectives are switched off, and an algorithm that cannot do a case is an
-error instead of another one. Where Open MPI would quietly take another, this module refuses when told the number of ranks.
+in variables per collective; its device's own collectives are switched off. Where a library would quietly take another because
+of the number of ranks, this module refuses when told that number. (MPICH could be told to fail instead, but then it fails
+while it starts, at collectives of its own.) Two cases are left to the caller: Rabenseifner needs as many elements as the largest
+power of two within p, a ring of Open MPI p.
 
 Source: ``ompi_info --param coll tuned --level 9`` of Open MPI 5.0.11; ``mpivars`` of MPICH 5.0.2. The bytes that each rank
 sent over an interface of its own confirmed the all-reduce algorithms of both (ring 1.5 n, recursive doubling 2 n, linear 3 n
@@ -185,7 +187,6 @@ def _cvars(call: str, slug: str, way: Way, segment_bytes: int, fanout: int) -> d
     stem = f"MPIR_CVAR_{mpi_name(call).upper()}"
     settings = {
         "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
-        "MPIR_CVAR_COLLECTIVE_FALLBACK": "error",
         f"{stem}_INTRA_ALGORITHM": way.called,
     }
     settings |= {f"{stem}_{knob}": value for knob, value in way.fixed}
