@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What messages over MPI cost from Python, and a ring all-reduce made of them beside the library's own, forced to its ring.
 
-    python benchmarks/bench_mpi_wire.py [--library open-mpi] [--ranks 4] [--transport default] [--rounds 9] [--json]
+    python benchmarks/bench_mpi_wire.py [--library open-mpi] [--ranks 4] [--transport default] [--rounds 9] [--quick] [--json]
 
 Times are medians over rounds of the slowest rank, in us; ours and the library's take turns within a round, so that other
 work on the machine meets both. ``call`` is one message to the next rank and one from the one before, 8 bytes. ``ring
@@ -12,6 +12,7 @@ it arrives and sends it on. ``ratio`` is ours over the library's; the last line 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,8 @@ class RingAllReduce:
     def __init__(self, wire: MpiWire, data: Any, piece_bytes: int) -> None:
         import numpy as np
 
-        self.p = p = wire.p
+        self.p, self.add = wire.p, np.add
+        p = wire.p
         after, before = (wire.rank + 1) % p, (wire.rank - 1) % p
         ends = [len(data) * each // p for each in range(p + 1)]
         self.receives: list[list[Any]] = []  # by step: (message, where it belongs, where it arrives)
@@ -53,13 +56,15 @@ class RingAllReduce:
             out = _cut(data, ends, (wire.rank - step + (not adds)) % p, piece_bytes)
             into = _cut(data, ends, (wire.rank - step - adds) % p, piece_bytes)
             arrive = [np.empty_like(each) if adds else each for each in into]
-            self.sends.append([
-                wire.prepare_send(after, sent + number, each.view(np.uint8)) for number, each in enumerate(out)
-            ])
-            self.receives.append([
-                (wire.prepare_recv(before, received + number, at.view(np.uint8)), each, at)
-                for number, (each, at) in enumerate(zip(into, arrive, strict=True))
-            ])
+            self.sends.append(
+                [wire.prepare_send(after, sent + number, each.view(np.uint8)) for number, each in enumerate(out)]
+            )
+            self.receives.append(
+                [
+                    (wire.prepare_recv(before, received + number, at.view(np.uint8)), each, at)
+                    for number, (each, at) in enumerate(zip(into, arrive, strict=True))
+                ]
+            )
             sent, received = sent + len(out), received + len(into)
 
     def run(self) -> None:
@@ -83,7 +88,7 @@ class RingAllReduce:
         for number, (message, mine, arrived) in enumerate(arrivals):
             message.wait()
             if adds:
-                mine += arrived
+                self.add(mine, arrived, mine)
             if following:
                 following[number].start()
 
@@ -92,7 +97,7 @@ def _cut(data: Any, ends: list[int], block: int, piece_bytes: int) -> list[Any]:
     begin, end = ends[block], ends[block + 1]
     count = max(1, -(-(end - begin) * data.itemsize // piece_bytes)) if piece_bytes else 1
     edges = [begin + (end - begin) * each // count for each in range(count + 1)]
-    return [data[low:high] for low, high in zip(edges, edges[1:], strict=False)]
+    return [data[low:high] for low, high in itertools.pairwise(edges)]
 
 
 def exchange(wire: MpiWire, size: int, piece_bytes: int) -> Run:
@@ -132,7 +137,8 @@ def timed(runs: dict[str, Run], rounds: int, repeats: int, reset: Callable[[], N
     """Return the median over rounds, in us, of each run's slowest rank; runs take turns."""
     from mpi4py import MPI
 
-    comm, found = MPI.COMM_WORLD, {name: [] for name in runs}
+    comm = MPI.COMM_WORLD
+    found: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 2):
         for name, run in runs.items():
             if reset:
@@ -150,7 +156,6 @@ def timed(runs: dict[str, Run], rounds: int, repeats: int, reset: Callable[[], N
 
 def in_rank(given: argparse.Namespace) -> None:
     """Measure everything; rank 0 prints JSON."""
-    import numpy as np
     from mpi4py import MPI
 
     comm, rows = MPI.COMM_WORLD, []
@@ -158,24 +163,33 @@ def in_rank(given: argparse.Namespace) -> None:
     calls = {"new requests": fresh_call(wire), "persistent": exchange(wire, 8, 0)}
     rows.append({"what": "call", "size": 8, **timed(calls, given.rounds, 100)})
     wire.close()
-    for size in SIZES:
+    sizes = SIZES[1:2] if given.quick else SIZES
+    for size in sizes:
         wire = MpiWire(waits=given.waits)
         fitting = [piece for piece in PIECES if not piece or piece * 2 <= size <= piece * MOST_PIECES]
         runs = {_label(piece): exchange(wire, size, piece) for piece in fitting}
         rows.append({"what": "ring exchange", "size": size, **timed(runs, given.rounds, 3)})
         wire.close()
-    for size in SIZES:
-        wire, data = MpiWire(waits=given.waits), np.ones(size // 4, np.float32)
-        share = size // wire.p
-        fitting = [piece for piece in PIECES if not piece or piece < share <= piece * MOST_PIECES]
-        runs = {_label(piece): RingAllReduce(wire, data, piece).run for piece in fitting}
-        runs["native"] = lambda data=data: comm.Allreduce(MPI.IN_PLACE, data)
-        rows.append({"what": "all-reduce", "size": size, **timed(runs, given.rounds, 1, lambda: data.fill(1))})
-        if not (data == wire.p).all():
-            raise SystemExit(f"wrong sums at {size} B")
-        wire.close()
+    rows += [all_reduces(given, size) for size in sizes]
     if comm.rank == 0:
         Path(given.result).write_text(json.dumps({"library": MPI.Get_library_version().split(",")[0], "rows": rows}))
+
+
+def all_reduces(given: argparse.Namespace, size: int) -> dict[str, Any]:
+    """Time our ring, in pieces of each size, beside the library's."""
+    import numpy as np
+    from mpi4py import MPI
+
+    wire, data = MpiWire(waits=given.waits), np.ones(size // 4, np.float32)
+    share = size // wire.p
+    fitting = [piece for piece in PIECES if not piece or piece < share <= piece * MOST_PIECES]
+    runs: dict[str, Run] = {_label(piece): RingAllReduce(wire, data, piece).run for piece in fitting}
+    runs["native"] = partial(MPI.COMM_WORLD.Allreduce, MPI.IN_PLACE, data)
+    row = {"what": "all-reduce", "size": size, **timed(runs, given.rounds, 1, lambda: data.fill(1))}
+    if not (data == wire.p).all():
+        raise SystemExit(f"wrong sums at {size} B")
+    wire.close()
+    return row
 
 
 def _label(piece: int) -> str:
@@ -189,7 +203,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     settings = forced(found.name, "all-reduce", "ring").settings
     result = Path(given.result or f"/tmp/bench_mpi_wire.{os.getpid()}.json")
     argv = [sys.executable, str(Path(__file__).resolve()), "--in-rank", "--result", str(result)]
-    argv += ["--rounds", str(given.rounds), "--waits", given.waits]
+    argv += ["--rounds", str(given.rounds), "--waits", given.waits, *(["--quick"] * given.quick)]
     line, environment = command(
         found, given.ranks, argv, {**os.environ, **settings}, transport=given.transport, crowded=True
     )
@@ -226,10 +240,13 @@ def main() -> None:
     parser.add_argument("--transport", choices=TRANSPORTS, default="default")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--waits", choices=WAITS, default="block")
+    parser.add_argument("--quick", action="store_true", help="one size, one round: whether it works")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--result", default="")
     parser.add_argument("--in-rank", action="store_true")
     given = parser.parse_args()
+    if given.quick:
+        given.rounds = 1
     if given.in_rank:
         in_rank(given)
         return

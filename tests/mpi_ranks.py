@@ -34,7 +34,7 @@ class Check:
         self.checked = 0
 
     def __call__(self, what: str, expected: np.ndarray | None, send: Any, receive: Any, **how: Any) -> None:
-        op = what.split()[0]
+        op = what.split(maxsplit=1)[0]
         before = None if receive is None else receive.copy()
         run = native(COMM, op, send, receive, **how)
         for _ in range(2):
@@ -141,9 +141,13 @@ def wire() -> dict[str, Any]:
     handles += [line.send(*key, out[key]) for key in pairs]
     line.wait_all(handles)
     wrong += [f"{key} test" for key, handle in zip(pairs, handles, strict=False) if not line.test(handle)]
-    prepared = [line.prepare_recv(*key, into[key]) for key in pairs] + [line.prepare_send(*key, out[key]) for key in pairs]
+    prepared = [line.prepare_recv(*key, into[key]) for key in pairs] + [
+        line.prepare_send(*key, out[key]) for key in pairs
+    ]
     for number in range(5):
-        wrong += [f"{key} round {number}" for key in pairs if not np.array_equal(into[key], content(key[0], ME, key[1]))]
+        wrong += [
+            f"{key} round {number}" for key in pairs if not np.array_equal(into[key], content(key[0], ME, key[1]))
+        ]
         for array in into.values():
             array[:] = 255
         for message in prepared:
@@ -152,7 +156,7 @@ def wire() -> dict[str, Any]:
             message.wait()
     line.barrier()
     line.close()
-    return {"wrong": sum(COMM.allgather(wrong), []), "rounds": 5}
+    return {"wrong": [each for found in COMM.allgather(wrong) for each in found], "rounds": 5}
 
 
 # ------------------------------------------------------------------------------------------------------------------- bytes

@@ -74,7 +74,16 @@ class TestWithoutMpi:
         found = runtime("openmpi")
         assert (found.name, found.version, found.major, found.prefix) == ("open-mpi", "4.1.4", 4, "")
         line, environment = command(found, 4, ["true"], {})
-        assert line == [str(launcher), "--allow-run-as-root", "--bind-to", "none", "--oversubscribe", "-np", "4", "true"]
+        assert line == [
+            str(launcher),
+            "--allow-run-as-root",
+            "--bind-to",
+            "none",
+            "--oversubscribe",
+            "-np",
+            "4",
+            "true",
+        ]
         assert environment["OMPI_MCA_btl"] == "vader,self"  # what release 4 calls shared memory
 
     def test_what_the_caller_sets_wins(self) -> None:
@@ -140,6 +149,11 @@ class TestForcedTables:
         if algorithm in {"swing", "linear"}:
             assert "ring" in raised.value.remedy
 
+    def test_what_is_wrong_in_place_is_refused_there(self) -> None:
+        assert forced("open-mpi", "all-gather", "sparbit").called == "7"
+        with pytest.raises(DeclinedError, match="in place"):
+            forced("open-mpi", "all-gather", "sparbit", in_place=True)
+
     def test_a_later_release_has_more(self) -> None:
         assert "allgather-reduce" in offered("open-mpi", "all-reduce", release=6)
         with pytest.raises(DeclinedError):
@@ -170,14 +184,25 @@ class TestRealRanks:
         menus = {op: [slug for slug, way in ways.items() if way.since <= 5] for op, ways in table.items()}
         for turn in range(max(map(len, menus.values()))):
             settings: dict[str, str] = {}
+            known = set()
             for op, slugs in menus.items():
-                settings |= forced(name, op, slugs[turn % len(slugs)], p=n).settings
-            assert start(name, n, "native", settings)["wrong"] == []
+                slug = slugs[turn % len(slugs)]
+                settings |= forced(name, op, slug, p=n).settings
+                known |= set() if table[op][slug].in_place else {f"{op} in place"}
+            assert set(start(name, n, "native", settings)["wrong"]) <= known
 
     @pytest.mark.parametrize(("name", "n"), [("open-mpi", 3), ("mpich", 2)])
     @pytest.mark.parametrize("waits", ["block", "yield", "sleep"])
     def test_messages_come_whole_and_in_their_turn(self, name: str, n: int, waits: str) -> None:
         assert start(name, n, "wire", {"WAITS": waits}) == {"wrong": [], "rounds": 5}
+
+    def test_the_benchmark_of_messages(self) -> None:
+        command = [sys.executable, str(SCRIPTS.parents[1] / "benchmarks" / "bench_mpi_wire.py"), "--quick", "--json"]
+        done = subprocess.run([*command, "--ranks", "2"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        found = json.loads(done.stdout)
+        assert [row["what"] for row in found["rows"]] == ["call", "ring exchange", "all-reduce"]
+        last = found["rows"][-1]
+        assert last["ratio"] == pytest.approx(min(last["whole"], last["64 KiB"]) / last["native"])
 
 
 @pytest.fixture(scope="module")
@@ -211,7 +236,7 @@ def places() -> Generator[tuple[Place, ...], None, None]:
 class TestNamespaces:
     """Each rank counts what it sends through its own interface, in multiples of the vector."""
 
-    pytestmark = [*real, namespaces]
+    pytestmark = real
 
     @pytest.mark.parametrize(
         ("algorithm", "sent"),

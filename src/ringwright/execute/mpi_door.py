@@ -24,6 +24,7 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
+_INTERFACE = "OMPI_MCA_btl_tcp_if_include"
 _URI = re.compile(r"(tcp4://)([\d.]+):(\d+)")
 
 
@@ -56,7 +57,7 @@ def inside(handover: int, interface: str, argv: list[str]) -> None:
     for name, value in os.environ.items():
         if name.startswith("PMIX_SERVER_URI"):
             os.environ[name] = _URI.sub(rf"\g<1>127.0.0.1:{port}", value)
-    os.environ["OMPI_MCA_btl_tcp_if_include"] = interface
+    os.environ[_INTERFACE] = interface
     os.execvp(argv[0], argv)  # noqa: S606
 
 

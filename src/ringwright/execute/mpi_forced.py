@@ -24,19 +24,19 @@ _SEGMENTED_RING_BYTES = 1 << 20  # what our segmented ring takes
 
 @dataclass(frozen=True)
 class Way:
-    """What a library calls one of our algorithms: number or name; from which release on; which ranks it can do; its knobs."""
+    """What a library calls one of our algorithms (number or name), from which release on, what it cannot do, its knobs."""
 
     called: str
     since: int = 0
     needs: str = ""
-    segment: str = ""
+    in_place: bool = True  # whether it is right in place
     fanout: str = ""
     fixed: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
 class Forced:
-    """Environment variables that force an algorithm; ``call``: the MPI collective meant; ``called``: what the library calls it."""
+    """Environment variables that force an algorithm; ``call``: the MPI collective meant; ``called``: the library's name."""
 
     settings: dict[str, str] = field(default_factory=dict)
     call: str = ""
@@ -44,13 +44,18 @@ class Forced:
 
 
 def _tuned(listed: str) -> dict[str, Way]:
-    """Return ways from ``slug=number`` words; ``@6`` is the first release, ``!2`` and ``!even`` what p must be."""
+    """Return ways from ``slug=number`` words; ``@6`` is the first release, ``!2`` and ``!even`` what p must be.
+
+    ``*``: wrong in place.
+    """
     found = {}
     for word in listed.split():
-        slug, _, rest = word.partition("=")
+        slug, _, rest = word.rstrip("*").partition("=")
         rest, _, needs = rest.partition("!")
         number, _, since = rest.partition("@")
-        found[slug] = Way(number, int(since or 0), {"": "", "2": POWER_OF_TWO, "even": EVEN}[needs])
+        found[slug] = Way(
+            number, int(since or 0), {"": "", "2": POWER_OF_TWO, "even": EVEN}[needs], not word.endswith("*")
+        )
     return found
 
 
@@ -59,7 +64,7 @@ OPEN_MPI = {
         "linear=1 nonoverlapping=2 recursive-doubling=3 ring=4 segmented-ring=5 rabenseifner=6 allgather-reduce=7@6"
     ),
     "all-gather": _tuned(
-        "linear=1 bruck=2 recursive-doubling=3!2 ring=4 neighbor-exchange=5!even sparbit=7 direct=8@6"
+        "linear=1 bruck=2 recursive-doubling=3!2 ring=4 neighbor-exchange=5!even sparbit=7* direct=8@6"
     ),
     "all-gather-v": _tuned("linear=1 bruck=2 ring=3 neighbor-exchange=4!even sparbit=6"),
     "all-to-all": _tuned("direct=1 pairwise=2 bruck=3"),
@@ -126,12 +131,21 @@ def offered(name: str, op: str, release: int = 5) -> tuple[str, ...]:
 
 
 def forced(
-    name: str, op: str, algorithm: str, *, p: int = 0, segment_bytes: int = 0, fanout: int = 0, release: int = 5
+    name: str,
+    op: str,
+    algorithm: str,
+    *,
+    p: int = 0,
+    in_place: bool = False,
+    segment_bytes: int = 0,
+    fanout: int = 0,
+    release: int = 5,
 ) -> Forced:
     """Return the settings that make a library run ``algorithm`` (our name, ``recursive-doubling``) for ``op``.
 
     A reduce-scatter is two collectives in MPI, with equal blocks and with counts; ``call`` says which one has the algorithm.
-    DeclinedError where the library has it not, or not for ``p`` ranks (0: not checked). ``segment_bytes`` and ``fanout`` 0:
+    DeclinedError where the library has it not, or not for ``p`` ranks (0: not checked), or ``in_place`` with wrong results (the
+    sparbit of 5.0.11, seen at 3, 4, 5 and 8 ranks). ``segment_bytes`` and ``fanout`` 0:
     the library's default, which is ours.
     """
     slug = algorithm.replace("_", "-")
@@ -141,6 +155,8 @@ def forced(
         if way is None or way.since > release:
             continue
         _require_ranks(name, way, slug, p)
+        if in_place and not way.in_place:
+            raise DeclinedError(f"{_LIBRARIES[name]}'s {slug} is wrong in place", remedy="a second buffer")
         settings = (_mca if name == "open-mpi" else _cvars)(call, slug, way, segment_bytes, fanout)
         return Forced(settings, call, way.called)
     has = ", ".join(offered(name, op, release))

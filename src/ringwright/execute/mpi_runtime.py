@@ -80,7 +80,9 @@ def runtime(name: str) -> Runtime:
         raise MissingExtraError("real ranks over MPI need mpi4py", remedy=REMEDY)
     found = _from_wheel(name) or _from_path(name)
     if found is None:
-        raise MissingExtraError(f"no {_KINDS[name].says if name == 'open-mpi' else 'MPICH'} is installed", remedy=REMEDY)
+        raise MissingExtraError(
+            f"no {_KINDS[name].says if name == 'open-mpi' else 'MPICH'} is installed", remedy=REMEDY
+        )
     return found
 
 
