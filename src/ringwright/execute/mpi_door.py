@@ -5,7 +5,12 @@
 runs ``COMMAND... ARGV...`` (COMMAND is the first WORDS words, ``nsenter ... --``). A rank finds its launcher at a port of the
 loopback, and a network namespace has a loopback of its own. So a socket is opened to listen there, inside, and handed out; the
 door, which stays outside, passes what comes in on to the launcher. Nothing of the rank's own traffic goes through it, and no
-second network is needed. Only the standard library is imported, since this runs once per rank.
+second network is needed.
+
+    python mpi_door.py --here ARGV...
+
+becomes ``ARGV...``, a rank that needs no door but, like the others, must not outlive its launcher: Open MPI's ranks would, when it
+is killed. Only the standard library is imported, since this runs once per rank.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ _URI = re.compile(r"(tcp4://)([\d.]+):(\d+)")
 
 def outside(interface: str, prefix: list[str], argv: list[str]) -> int:
     """Start the rank inside, relay for it until it ends, and return its exit status."""
+    _die_with_parent()
     here, there = socket.socketpair()
     own = [sys.executable, "-I", os.path.abspath(__file__), "--inside", str(there.fileno()), interface]  # noqa: PTH100
     child = subprocess.Popen([*prefix, *own, *argv], pass_fds=[there.fileno()])
@@ -45,7 +51,7 @@ def outside(interface: str, prefix: list[str], argv: list[str]) -> int:
 
 def inside(handover: int, interface: str, argv: list[str]) -> None:
     """Listen where the rank will look for its launcher, hand the socket out, and become the rank."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    _die_with_parent()
     _raise_loopback()
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -59,6 +65,11 @@ def inside(handover: int, interface: str, argv: list[str]) -> None:
             os.environ[name] = _URI.sub(rf"\g<1>127.0.0.1:{port}", value)
     os.environ[_INTERFACE] = interface
     os.execvp(argv[0], argv)  # noqa: S606
+
+
+def _die_with_parent() -> None:
+    """Have the kernel end this process, and what it becomes, with the one that started it."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def _taken(here: socket.socket) -> socket.socket | None:
@@ -133,6 +144,9 @@ class _Relay:
 
 def main() -> int:
     """Take the side that the arguments name."""
+    if sys.argv[1] == "--here":
+        _die_with_parent()
+        os.execvp(sys.argv[2], sys.argv[2:])  # noqa: S606
     if sys.argv[1] == "--inside":
         inside(int(sys.argv[2]), sys.argv[3], sys.argv[4:])
     interface, words = sys.argv[1], int(sys.argv[2])

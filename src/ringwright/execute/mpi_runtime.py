@@ -190,11 +190,12 @@ def _open_mpi(
         line += ["--personality", "ompi"]
     line += ["--allow-run-as-root", "--bind-to", "none"]
     line += ["--map-by", ":OVERSUBSCRIBE"] if found.major >= 5 else ["--oversubscribe"]
+    door = [sys.executable, "-I", str(_DOOR)]
     if places is None:
-        return [*line, "-np", str(n), *argv], settings
+        return [*line, "-np", str(n), *door, "--here", *argv], settings
     for place in places:
-        door = [sys.executable, "-I", str(_DOOR), place.interface, str(len(place.command)), *place.command]
-        line += [*([":"] if place.rank else []), "-np", "1", *door, *argv]
+        through = [*door, place.interface, str(len(place.command)), *place.command]
+        line += [*([":"] if place.rank else []), "-np", "1", *through, *argv]
     return line, settings
 
 
