@@ -9,8 +9,8 @@ second network is needed.
 
     python mpi_door.py --here ARGV...
 
-becomes ``ARGV...``, a rank that needs no door but, like the others, must not outlive its launcher: Open MPI's ranks would, when it
-is killed. Only the standard library is imported, since this runs once per rank.
+becomes ``ARGV...``, a rank that needs no door but, like the others, must not outlive its launcher: Open MPI's ranks would,
+when it is killed. Only the standard library is imported, since this runs once per rank.
 """
 
 from __future__ import annotations
