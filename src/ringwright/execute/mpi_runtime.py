@@ -5,8 +5,8 @@ the program that only it has (``prterun``, ``mpiexec.hydra``), and mpi4py is tol
 system is taken where a wheel is missing: any Open MPI of release 4 or later, or an MPICH with the common ABI.
 
 Both are set up to do their best where ranks share cores: no binding, ranks that wait give their core away (Open MPI), large
-buffers stay mapped between calls (the kernel's clearing of fresh pages doubles an all-reduce of 1 MiB and more), and what looks for
-fabrics that are not there stays out, which saves a second at every start.
+buffers stay mapped between calls (the kernel's clearing of fresh pages doubles an all-reduce of 1 MiB and more), one thread
+calls MPI at a time, and what looks for fabrics that are not there stays out, which saves a second at every start.
 """
 
 from __future__ import annotations
