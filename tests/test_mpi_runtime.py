@@ -167,7 +167,8 @@ class TestRealRanks:
         """The ranks hold the only writing ends of a pipe; when the launcher is killed, the pipe must end."""
         pipe = tmp_path / "pipe"
         os.mkfifo(pipe)
-        line, environment = command(runtime(name), 2, ["sh", "-c", f"exec sleep 30 > {pipe}"], dict(os.environ))
+        environment = {**os.environ, "TMPDIR": str(tmp_path)}  # the launcher's own files stay when it is killed
+        line, environment = command(runtime(name), 2, ["sh", "-c", f"exec sleep 30 > {pipe}"], environment)
         with subprocess.Popen(line, env=environment, stdout=-1, stderr=-1) as launcher, pipe.open("rb") as reading:
             launcher.kill()
             assert reading.read() == b""  # returns when no rank is left
