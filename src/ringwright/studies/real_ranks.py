@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.execute import check, launch
+from ringwright.execute.executors import Executor
 from ringwright.execute.job import Asked, Contender, Job
 from ringwright.execute.job import Case as Round
 from ringwright.execute.place import here
@@ -16,8 +17,6 @@ from ringwright.studies.conformance import Case, cases
 from ringwright.studies.registry import find, systems
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from ringwright.execute.job import Found
     from ringwright.execute.plan import Plan
     from ringwright.program import Program
@@ -25,17 +24,7 @@ if TYPE_CHECKING:
 GROUP_SIZES = (2, 3, 4, 8)
 SIZES = ("ragged", "even", "fewer", "bytes")
 AT_ONCE = 150  # cases in one start
-
-
-@dataclass(frozen=True)
-class Executor:
-    """A wire, and who starts the ranks that talk over it."""
-
-    name: str
-    wire: str
-    backend: str = "processes"
-    most_ranks: int = 64
-    starts: Callable[[Path, int], list[launch.Start]] = lambda folder, n: launch.plain(folder, here(n))
+MOST_RANKS = {"mpich": 2}  # it never gives a core away while it waits; all others share cores
 
 
 @dataclass(frozen=True)
@@ -45,10 +34,6 @@ class Result:
     case: Case
     executor: str
     wrong: str = ""
-
-
-TORCH = (Executor("torch gloo", "torch", "torch"), Executor("torch gloo batched", "torch-batched", "torch"))
-EMBEDDED = (Executor("shared memory", "memory"), Executor("sockets", "sockets"))
 
 
 def chosen(
@@ -79,7 +64,7 @@ def verify(executor: Executor, wanted: Iterable[Case], *, timeout_s: float = 20.
     waiting: dict[int, list[tuple[Case, Program]]] = {}
     for case in wanted:
         made = program(case)
-        if made is None or made.n_nodes > executor.most_ranks:
+        if made is None or made.n_nodes > MOST_RANKS.get(executor.name, 64):
             continue
         batch = waiting.setdefault(made.n_nodes, [])
         batch.append((case, made))
