@@ -42,7 +42,8 @@ class Arena:
 
     def read(self, at: int, size: int) -> np.ndarray:
         """Return a copy of these bytes in ordinary memory."""
-        return self.raw[at : at + size].copy()
+        found: np.ndarray = self.raw[at : at + size].copy()
+        return found
 
     def settle(self) -> None:
         """Return when all that was asked is done; here nothing is ever late."""

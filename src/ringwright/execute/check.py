@@ -79,7 +79,9 @@ def _first(
             if len(differs) and first is None:
                 at = int(differs[0])
                 first = Difference(rank, block, at, float(mine[at]), float(values[at]), 0)
-    return None if first is None else Difference(first.rank, first.block, first.element, first.found, first.wanted, wrong)
+    return (
+        None if first is None else Difference(first.rank, first.block, first.element, first.found, first.wanted, wrong)
+    )
 
 
 def _as_stored(values: np.ndarray, kind: str) -> np.ndarray:

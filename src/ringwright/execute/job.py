@@ -80,6 +80,7 @@ class Job(msgspec.Struct, frozen=True):
     backend: str = "processes"  # who starts and knows the ranks: processes, mpi or torch
     timeout_s: float = 60.0  # without any progress
     piece_bytes: int = 0  # 0: the wire's own
+    call: str = ""  # which of MPI's collectives is meant where one of ours is two of them
 
 
 class Span(msgspec.Struct, array_like=True, frozen=True):

@@ -20,6 +20,7 @@ from ringwright.execute.place import Place
 from ringwright.execute.plan import Plan
 from ringwright.execute.watch import EXIT_WAITING
 
+ASKED_S = 2.0  # for a launcher to end its ranks
 GRACE_S = 3.0  # for a rank to say where it stands once others have failed
 
 
@@ -110,28 +111,28 @@ def _wait(folder: Path, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a rank, or a launcher, which is asked first: killed outright it would leave files behind."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ASKED_S)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
-def _answers(
-    folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]
-) -> list[list[Found]]:
+def _answers(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> list[list[Found]]:
     paths = [folder / f"answer-{node}" for node in range(job.nodes)]
     if all(path.exists() for path in paths):
         return [read(path, list[Found]) for path in paths]
     raise verdict(folder, job, started)
 
 
-def verdict(
-    folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]
-) -> InfeasibleError:
+def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> InfeasibleError:
     """Return what went wrong: which rank the others wait for, where, and how that one ended."""
     codes: dict[int, int | None] = {rank: process.poll() for start, process in started for rank in start.ranks}
-    statuses = {
-        node: read(path, Status) for node in range(job.nodes) if (path := folder / f"status-{node}").exists()
-    }
+    statuses = {node: read(path, Status) for node in range(job.nodes) if (path := folder / f"status-{node}").exists()}
     answered = {node for node in range(job.nodes) if (folder / f"answer-{node}").exists()}
     said = [_sentence(node, statuses, codes, answered, job) for node in range(job.nodes) if node not in answered]
     first = min(statuses.values(), key=lambda each: (each.state != "failed", each.step < 0, each.step), default=None)
@@ -139,7 +140,9 @@ def verdict(
     log = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()[-12:]
     said += ["the ranks' last words:", *(f"  {line}" for line in log)] if log and not statuses else []
     return InfeasibleError(
-        "\n".join(said) or "no rank has answered", where=where, remedy="the same with --timeout larger, if it was only slow"
+        "\n".join(said) or "no rank has answered",
+        where=where,
+        remedy="the same with --timeout larger, if it was only slow",
     )
 
 
@@ -152,9 +155,7 @@ def _sentence(
         return f"{who} failed: {status.error}"
     if status is not None:
         peers = f" rank {', '.join(map(str, status.peers))}" if status.peers else ""
-        missing = [
-            each for each in range(job.nodes) if each not in statuses and each not in answered
-        ]
+        missing = [each for each in range(job.nodes) if each not in statuses and each not in answered]
         late = f" (rank {', '.join(map(str, missing))} did not come)" if "barrier" in status.doing and missing else ""
         place = f" (step {status.step}, chunk {status.chunk})" if status.step >= 0 else ""
         return f"{who} {status.doing}{peers}{place}{late}"

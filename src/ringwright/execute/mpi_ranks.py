@@ -34,6 +34,7 @@ class MpiRanks:
         self.node = int(self._world.rank)
         if self._world.size != job.nodes:
             raise UsageError(f"MPI has started {self._world.size} ranks for a job of {job.nodes}")
+        self._call = job.call
         self._wire: MpiWire | None = None
         self._comms: dict[int, Any] = {}
 
@@ -65,7 +66,7 @@ class MpiRanks:
         """Return the library's own collective, or the reason why it has none."""
         comm = self._comm(collective.p)
         try:
-            return Buffers(collective, self.node, lambda buffers: _prepared(comm, buffers))
+            return Buffers(collective, self.node, lambda buffers: _prepared(comm, buffers, self._call))
         except RingwrightError as error:
             return str(error.what)
 
@@ -103,7 +104,7 @@ class _Opened:
         """Nothing to add up."""
 
 
-def _prepared(comm: Any, buffers: Buffers) -> Callable[[], object]:
+def _prepared(comm: Any, buffers: Buffers, asked: str) -> Callable[[], object]:
     """Return one run; where the library works in place, the buffer takes the contribution the first time only."""
     collective, kind = buffers.collective, element(buffers.collective)
     reduce_op = "sum" if collective.reduce_op == "avg" else collective.reduce_op  # who looks at the result divides
@@ -118,7 +119,7 @@ def _prepared(comm: Any, buffers: Buffers) -> Callable[[], object]:
         return native(comm, op, None, buffers.receive, **knobs)
     counts = _counts(collective, buffers)
     if op == "reduce-scatter" and counts is None:
-        op = "reduce-scatter-block"
+        op = asked or "reduce-scatter-block"
     return native(comm, op, buffers.send, buffers.receive, counts=counts, **knobs)
 
 

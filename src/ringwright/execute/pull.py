@@ -105,7 +105,9 @@ class Pulled:
 
     def __init__(self, plan: Plan, collective: Collective, folder: Path, *, create: bool) -> None:
         self.plan, n = plan, plan.nodes
-        self.arenas = [SharedFile(folder / f"arena-{node}", size, create=create) for node, size in enumerate(plan.arenas)]
+        self.arenas = [
+            SharedFile(folder / f"arena-{node}", size, create=create) for node, size in enumerate(plan.arenas)
+        ]
         self.arena = Arena(self.arenas[plan.node].bytes(), collective)
         self.counters = Counters(folder / "counters", 2 * n * n, create=create)
         self.round = 0
@@ -118,7 +120,9 @@ class Pulled:
             self._count(message.peer, plan.node, message.turn)
         self._kept = {which for what, which in plan.order if what == Do.KEEP}
         self._scratch: dict[int, np.ndarray] = {}
-        self._local = [local_moves(self.arena, each.runs, kept=which in self._kept) for which, each in enumerate(plan.local)]
+        self._local = [
+            local_moves(self.arena, each.runs, kept=which in self._kept) for which, each in enumerate(plan.local)
+        ]
         self.code = [self._action(Do(what), which) for what, which in plan.order]
 
     def _count(self, src: int, dst: int, turn: int) -> None:
@@ -155,7 +159,11 @@ class Pulled:
 
     def _send(self, message: Message) -> Action:
         me, cells = self.plan.node, self.counters.cells
-        index, turn, per_pair = self._ready[me * self.plan.nodes + message.peer], message.turn, self._per_pair[me, message.peer]
+        index, turn, per_pair = (
+            self._ready[me * self.plan.nodes + message.peer],
+            message.turn,
+            self._per_pair[me, message.peer],
+        )
 
         def send() -> None:
             fence()
@@ -165,7 +173,11 @@ class Pulled:
 
     def _sent(self, message: Message) -> Action:
         me, cells = self.plan.node, self.counters.cells
-        index, turn, per_pair = self._taken[me * self.plan.nodes + message.peer], message.turn, self._per_pair[me, message.peer]
+        index, turn, per_pair = (
+            self._taken[me * self.plan.nodes + message.peer],
+            message.turn,
+            self._per_pair[me, message.peer],
+        )
 
         def sent() -> None:
             wait_until(cells, index, self.round * per_pair + turn + 1)

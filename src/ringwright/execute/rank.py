@@ -57,9 +57,9 @@ class Ours:
         for part in plan.given:
             if part.block not in given:
                 size = data.block_bytes(collective, part.block)
-                given[part.block] = data.values(
-                    collective, plan.node, part.block, size, seed, reals=reals
-                ).view(np.uint8)
+                given[part.block] = data.values(collective, plan.node, part.block, size, seed, reals=reals).view(
+                    np.uint8
+                )
             self.ready.arena.write(part.at, given[part.block][part.begin : part.begin + part.size])
 
     def run(self) -> None:
@@ -152,7 +152,8 @@ class Rank:
     def _ready(self, number: int, contender: Contender, collective: Collective, found: Found) -> Runner | None:
         if not contender.wire:
             self.watch.plan = None
-            made = self.backend.native(collective) if self.node < collective.p else self.backend.bystander(collective)
+            mine = self.node < collective.p
+            made: Runner | str = self.backend.native(collective) if mine else self.backend.bystander(collective)
             if isinstance(made, str):
                 found.declined = made
                 return None
@@ -170,7 +171,9 @@ class Rank:
         if contender.wire == "sockets":
             return Pushed(plan, ordinary(plan.arena_bytes, collective), self._over_sockets(), pieces)
         arena = self.backend.arena(contender.wire, plan.arena_bytes, collective)
-        return Pushed(plan, arena, self.backend.wire(contender.wire), self.backend.piece_bytes(contender.wire) or pieces)
+        return Pushed(
+            plan, arena, self.backend.wire(contender.wire), self.backend.piece_bytes(contender.wire) or pieces
+        )
 
     def _over_sockets(self) -> Sockets:
         """Connect on first use."""

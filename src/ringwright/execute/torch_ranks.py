@@ -19,6 +19,8 @@ from ringwright.execute.native import Buffers, Bystander
 from ringwright.execute.torch_native import native
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ringwright.collective import Collective
     from ringwright.execute.job import Job
     from ringwright.execute.push import Wire
@@ -32,7 +34,9 @@ def require_torch() -> Any:
         import torch
         import torch.distributed
     except ImportError:
-        raise MissingExtraError("ranks of torch.distributed need PyTorch", remedy="pip install 'ringwright[torch]'") from None
+        raise MissingExtraError(
+            "ranks of torch.distributed need PyTorch", remedy="pip install 'ringwright[torch]'"
+        ) from None
     return torch
 
 
@@ -53,7 +57,7 @@ class TorchRanks:
 
     def wire(self, name: str) -> Wire:
         """Return the wire of this name."""
-        kinds = {"torch": OneByOne, "torch-batched": Batched}
+        kinds: dict[str, Callable[[Any], Wire]] = {"torch": OneByOne, "torch-batched": Batched}
         if name not in kinds:
             raise UsageError(f"ranks of torch.distributed have no wire '{name}'", remedy=f"one of: {', '.join(kinds)}")
         if name not in self._wires:
@@ -91,7 +95,8 @@ class _OneRequest:
     __slots__ = ("_peer", "_post", "_tag", "_tensors", "_work")
 
     def __init__(self, post: Any, tensor: Any, peer: int, tag: int) -> None:
-        self._post, self._tensors, self._peer, self._tag, self._work = post, [tensor], peer, tag, None
+        self._post, self._tensors, self._peer, self._tag = post, [tensor], peer, tag
+        self._work: Any = None
 
     def start(self) -> None:
         self._work = self._post(self._tensors, self._peer, self._tag)
@@ -133,7 +138,8 @@ class _BatchRequest:
     __slots__ = ("_wire", "operation", "work")
 
     def __init__(self, wire: Batched, operation: Any) -> None:
-        self._wire, self.operation, self.work = wire, operation, None
+        self._wire, self.operation = wire, operation
+        self.work: Any = None
 
     def start(self) -> None:
         self._wire.open.append(self)
@@ -188,7 +194,7 @@ class TorchArena(Arena):
         self._torch, self._device = torch, device
         self.raw = torch.zeros(max(size, 1), dtype=torch.uint8, device=device)
         self.kind = getattr(torch, kind, torch.uint8)
-        self.combine = {
+        self._into = {
             "sum": torch.add, "avg": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum,
         }[collective.reduce_op]  # fmt: skip
 
@@ -196,7 +202,7 @@ class TorchArena(Arena):
         """Return what writes or adds."""
         if not adds:
             return self.copy(self.bytes(at, len(source)), source)
-        combine, mine, theirs = self.combine, self.elements(at, len(source)), source.view(self.kind)
+        combine, mine, theirs = self._into, self.elements(at, len(source)), source.view(self.kind)
         return lambda: combine(mine, theirs, out=mine)
 
     def copy(self, target: Any, source: Any) -> Action:

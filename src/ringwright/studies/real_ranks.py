@@ -122,4 +122,3 @@ def run(
         launch.lay_out(folder, job, [cut(each) for each in programs])
         answers = launch.run(folder, job, executor.starts(folder, nodes), limit_s=timeout_s + 10.0 * len(programs))
     return [[answers[node][number] for node in range(nodes)] for number in range(len(programs))]
-
