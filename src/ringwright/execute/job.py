@@ -66,6 +66,7 @@ class Case(msgspec.Struct, frozen=True):
     inner: int = 1
     warmup: int = 0
     seed: int = 0
+    look: bool = True  # whether results are compared with what the seeds say
     reals: bool = False  # random reals instead of small whole numbers
     keep: bool = False  # answer with the results themselves
     record: bool = False  # answer with the times of every message of one run

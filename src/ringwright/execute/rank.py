@@ -191,7 +191,7 @@ class Rank:
         results = runner.results() if self.node < collective.p else []
         if case.keep:
             found.results = [(block, begin, part.tobytes()) for block, begin, part in results]
-        if case.reals:
+        if case.reals or not case.look:
             return  # only who sees all contributions can say how far off is too far
         kind = element(collective)
         for block, begin, part in results:

@@ -1,0 +1,8 @@
+"""Programs on real ranks beside the native libraries and the simulator: one question, one table."""
+
+from __future__ import annotations
+
+from ringwright.studies.bench.question import Question
+from ringwright.studies.bench.study import SCHEMA, bench
+
+__all__ = ["SCHEMA", "Question", "bench"]

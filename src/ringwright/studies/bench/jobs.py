@@ -1,0 +1,226 @@
+"""Who runs together: every library in starts of its own, our programs in the same processes, in turns with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.errors import DeclinedError, UsageError
+from ringwright.execute import launch
+from ringwright.execute.executors import Executor
+from ringwright.execute.job import Asked, Case, Contender, Job
+from ringwright.execute.place import here
+from ringwright.execute.plan import plans
+from ringwright.studies.bench import probe
+from ringwright.studies.bench.question import Entrant, Question
+
+if TYPE_CHECKING:
+    from ringwright.execute.job import Found
+    from ringwright.execute.place import Place
+    from ringwright.execute.plan import Plan
+    from ringwright.program import Program
+
+ROUND_S = 0.02  # what one round should take, so that a barrier before it does not count
+PROBE_ROUNDS = 9
+OWN = {  # what a library does where nothing forces it
+    ("gloo", "all-reduce"): "ring", ("gloo", "all-gather"): "ring", ("gloo", "reduce-scatter"): "all-reduce",
+    ("gloo", "broadcast"): "binomial", ("gloo", "reduce"): "ring", ("gloo", "all-to-all"): "direct",
+    ("gloo", "gather"): "linear", ("gloo", "scatter"): "linear", ("gloo", "barrier"): "bruck",
+}  # fmt: skip
+
+
+@dataclass
+class Group:
+    """One start of ranks: who starts them, with which settings, and who competes there."""
+
+    starter: Executor
+    settings: dict[str, str] = field(default_factory=dict)
+    call: str = ""
+    entries: list[tuple[Entrant, str]] = field(default_factory=list)  # entrant, algorithm
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One contender at one size: what each node found."""
+
+    entrant: str
+    algorithm: str
+    size_bytes: int
+    inner: int
+    found: list[Found]
+    beside: str
+    wire: str
+
+    @property
+    def times_s(self) -> list[float]:
+        """Each round's time: from when the last rank starts to when the last one ends, a run's share of it."""
+        rounds = zip(*(each.times_s for each in self.found if each.times_s), strict=True)
+        return [(max(end for _, end in each) - max(start for start, _ in each)) / self.inner for each in rounds]
+
+
+def groups(question: Question, entrants: Sequence[Entrant], notes: list[str]) -> list[Group]:
+    """Return the starts that answer a question; what a library cannot do is said in ``notes``."""
+    ours = [each for each in entrants if not each.native]
+    found: list[Group] = []
+    for entrant in entrants:
+        if entrant.native:
+            found += _native(question, entrant, notes)
+    for group in found:
+        group.entries += [
+            (each, name)
+            for each in ours
+            for name in question.algorithms
+            if _is_at_home(each.executor, group.starter) and (not group.settings or _fits(group, name))
+        ]
+    placed = {(each.name, name) for group in found for each, name in group.entries}
+    for each in ours:
+        left = [(each, name) for name in question.algorithms if (each.name, name) not in placed]
+        if left:
+            found.append(Group(each.executor, entries=left))
+    return found
+
+
+def _native(question: Question, entrant: Entrant, notes: list[str]) -> list[Group]:
+    if not entrant.executor.library:
+        return [Group(entrant.executor, entries=[(entrant, OWN.get((entrant.name, question.op), "own"))])]
+    from ringwright.execute.mpi_forced import forced
+
+    found = []
+    for name in question.algorithms:
+        try:
+            made = forced(entrant.executor.library, question.op, name.partition(":")[0], p=question.ranks)
+        except DeclinedError as error:
+            notes.append(f"{error.what} ({error.remedy})" if error.remedy else error.what)
+            continue
+        found.append(Group(entrant.executor, made.settings, made.call, [(entrant, name)]))
+    return found
+
+
+def _is_at_home(mine: Executor, starter: Executor) -> bool:
+    """Return whether ranks started by one can run the other: all have memory and sockets."""
+    return mine.backend == "processes" or (mine.backend, mine.library) == (starter.backend, starter.library)
+
+
+def _fits(group: Group, algorithm: str) -> bool:
+    """Return whether this start is about that algorithm."""
+    return any(name == algorithm for entrant, name in group.entries if entrant.native)
+
+
+def measure(
+    question: Question,
+    group: Group,
+    made: dict[tuple[str, int], Program],
+    places: Sequence[Place] | None,
+    slowest_rate: float,
+) -> tuple[list[Sample], dict[str, dict[tuple[str, int], float]]]:
+    """Run a group once; return its samples, and per wire the times of the probe."""
+    nodes = max([program.n_nodes for program in made.values()] or [question.ranks])
+    cut: list[list[Plan]] = []
+    rounds, meanings = _probes(question, group, cut, slowest_rate, nodes)
+    for size in question.sizes:
+        contenders = []
+        for entrant, name in group.entries:
+            if entrant.native:
+                contenders.append(Contender(f"{entrant.name}|{name}"))
+            elif (name, size) in made:
+                cut.append(_padded(plans(made[name, size]), nodes))
+                contenders.append(Contender(f"{entrant.name}|{name}", entrant.executor.wire, len(cut) - 1))
+        inner = _inner(size, slowest_rate)
+        rounds.append(
+            Case(
+                Asked.of(question.collective(size)), contenders, question.rounds, inner, question.warmup, question.seed,
+                record=question.record,
+            )  # fmt: skip
+        )
+    seats = list(places or here(nodes))
+    if len(seats) < nodes:
+        raise UsageError(f"{nodes} nodes (ranks and aggregators) on {len(seats)} places", remedy="a larger fabric")
+    job = Job(nodes, [seat.address for seat in seats], rounds, group.starter.backend, question.timeout_s, call=group.call)
+    with launch.job_folder() as folder:
+        launch.lay_out(folder, job, cut)
+        starts = group.starter.starts(folder, nodes, places, group.settings)
+        answers = launch.run(folder, job, starts, limit_s=_limit_s(question, rounds, slowest_rate))
+    return _sorted(group, rounds, meanings, answers)
+
+
+def _padded(found: list[Plan], nodes: int) -> list[Plan]:
+    """Give nodes beyond a program's nothing to do."""
+    import msgspec
+
+    missing = [
+        msgspec.structs.replace(found[0], node=node, arena_bytes=0, order=[], sends=[], receives=[], local=[], given=[],
+                                wanted=[])
+        for node in range(len(found), nodes)
+    ]  # fmt: skip
+    sizes = found[0].arenas + [0] * len(missing)
+    return [msgspec.structs.replace(each, nodes=nodes, arenas=sizes) for each in (*found, *missing)]
+
+
+def _probes(
+    question: Question, group: Group, cut: list[list[Plan]], slowest_rate: float, nodes: int
+) -> tuple[list[Case], list[tuple[str, str, int]]]:
+    """Return the probe's cases and what each is: (wire, kind, bytes). A library is probed through its own messages."""
+    wires = dict.fromkeys(entrant.executor.wire for entrant, _ in group.entries)
+    chunks = sorted({max(size // question.ranks, probe.SMALL_BYTES) for size in question.sizes if size})
+    sizes = [] if question.lab else _spread(chunks)
+    cases, meanings = [], []
+    for kind, size, program in probe.programs(question.ranks, sizes) if question.ranks > 1 else ():
+        cut.append(_padded(plans(program), nodes))
+        for wire in wires:
+            contender = Contender(f"probe {kind}", wire, len(cut) - 1)
+            inner = _inner(size, slowest_rate)
+            cases.append(
+                Case(Asked.of(program.collective), [contender], PROBE_ROUNDS, inner, 1, look=False)
+            )
+            meanings.append((wire, kind, size))
+    return cases, meanings
+
+
+def _spread(chunks: Sequence[int]) -> list[int]:
+    """Return sizes from the smallest to the largest, each at most 8 times the one before."""
+    if not chunks:
+        return []
+    found = [chunks[0]]
+    for chunk in chunks[1:]:
+        if chunk >= 8 * found[-1]:
+            found.append(chunk)
+    return found if found[-1] == chunks[-1] else [*found, chunks[-1]]
+
+
+def _inner(size: int, slowest_rate: float) -> int:
+    expected_s = 60e-6 + 2 * size / slowest_rate
+    return max(1, min(20, int(ROUND_S / expected_s)))
+
+
+def _limit_s(question: Question, rounds: Sequence[Case], slowest_rate: float) -> float:
+    """Return a generous limit for the whole start."""
+    runs = sum(
+        (case.rounds * case.inner + case.warmup + 2) * len(case.contenders) * (0.2 + 40 * case.asked.size_bytes / slowest_rate)
+        for case in rounds
+    )
+    return question.timeout_s + 60 + runs
+
+
+def _sorted(
+    group: Group, rounds: Sequence[Case], meanings: Sequence[tuple[str, str, int]], answers: list[list[Found]]
+) -> tuple[list[Sample], dict[str, dict[tuple[str, int], float]]]:
+    probes: dict[str, dict[tuple[str, int], float]] = {}
+    samples: list[Sample] = []
+    natives = [entrant.name for entrant, _ in group.entries if entrant.native]
+    wires = {f"{entrant.name}|{name}": entrant.executor.wire for entrant, name in group.entries}
+    for found in zip(*answers, strict=True):
+        case = rounds[found[0].case]
+        name, _, algorithm = found[0].label.partition("|")
+        beside = "" if name in natives or not natives else natives[0]
+        is_probe = found[0].case < len(meanings)
+        wire = meanings[found[0].case][0] if is_probe else wires[found[0].label]
+        sample = Sample(name, algorithm, case.asked.size_bytes, case.inner, list(found), beside, wire)
+        if is_probe:
+            _, kind, size = meanings[found[0].case]
+            probes.setdefault(wire, {})[kind, size] = float(np.median(sample.times_s)) / probe.STEPS
+        else:
+            samples.append(sample)
+    return samples, probes

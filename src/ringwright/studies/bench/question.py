@@ -1,0 +1,67 @@
+"""What a benchmark is asked, and the names of those who compete in it.
+
+``openmpi``, ``mpich``, ``gloo`` and ``nccl`` are libraries, doing the collective by themselves. ``ringwright`` is our program over
+shared memory, or over sockets in a lab; ``ringwright@gloo`` is our program over that library's messages.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ringwright.collective import Collective
+from ringwright.errors import UsageError
+from ringwright.execute.executors import EXECUTORS, Executor, executor
+
+LIBRARIES = ("openmpi", "mpich", "gloo", "nccl")
+OURS = "ringwright"
+
+
+@dataclass(frozen=True)
+class Entrant:
+    """A backend as it was named: a library, or our program on an executor."""
+
+    name: str
+    executor: Executor
+    native: bool
+
+
+@dataclass(frozen=True)
+class Question:
+    """All that is asked. ``lab``: a fabric to build of namespaces; without one the ranks talk on this machine."""
+
+    op: str
+    ranks: int
+    sizes: Sequence[int]
+    backends: Sequence[str] = (OURS,)
+    algorithms: Sequence[str] = ("ring",)
+    dtype: str = "float32"
+    reduce_op: str = "sum"
+    root: int = 0
+    rounds: int = 10
+    warmup: int = 2
+    lab: str | None = None
+    faults: Sequence[str] = ()
+    tcp: str = "reno"
+    seed: int = 0
+    timeout_s: float = 60.0
+    record: bool = False
+
+    def collective(self, size_bytes: int) -> Collective:
+        """Return the collective at one size."""
+        return Collective(self.op, range(self.ranks), size_bytes, self.dtype, self.reduce_op, self.root)
+
+    def entrants(self) -> list[Entrant]:
+        """Return who competes; UsageError for a name that is none, or one that cannot run here."""
+        return [self._entrant(name) for name in dict.fromkeys(self.backends)]
+
+    def _entrant(self, name: str) -> Entrant:
+        if name in LIBRARIES:
+            return Entrant(name, executor(name), native=True)
+        own, _, over = name.partition("@")
+        if own != OURS or (over and over not in EXECUTORS):
+            ways = ", ".join(f"{OURS}@{each}" for each in EXECUTORS)
+            raise UsageError(f"no backend '{name}'", remedy=f"one of: {', '.join(LIBRARIES)}, {OURS}, {ways}")
+        if self.lab and over == "memory":
+            raise UsageError("ranks in a lab do not share memory", remedy=f"--backend {OURS}")
+        return Entrant(name, executor(over or ("sockets" if self.lab else "memory")), native=False)

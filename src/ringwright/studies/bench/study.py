@@ -1,0 +1,210 @@
+"""From a question to its table: programs, starts, measured rows, predictions, ratios."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringwright.errors import UsageError
+from ringwright.studies.bench import jobs, probe
+from ringwright.studies.bench.question import Question
+from ringwright.studies.registry import algorithm
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+    from ringwright.studies.lab import Network
+    from ringwright.topology import Topology
+
+SCHEMA = "ringwright.bench/1"
+LOOPBACK_RATE = 1e9  # bytes/s, only to guess how long a round takes
+Progress = Callable[[str], None]
+
+
+def bench(question: Question, *, out: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.bench/1``: a row per backend, algorithm and size; ratios; what was left out.
+
+    Raises UsageError for a question that cannot be asked, InfeasibleError where ranks did not come to an end.
+    """
+    entrants = question.entrants()
+    notes: list[str] = []
+    usable = []
+    for entrant in entrants:
+        reason = entrant.executor.missing()
+        if reason:
+            notes.append(f"{entrant.name} left out: {' '.join(reason.split())}")
+        else:
+            usable.append(entrant)
+    if not usable:
+        raise UsageError("none of these backends can run here", where="; ".join(notes), remedy="--backend ringwright")
+    with _network(question, out) as net:
+        topology = net.topology if net else _plain(question.ranks)
+        made = _programs(question, topology, notes)
+        rate = float(topology.rate.min()) if net else LOOPBACK_RATE
+        samples: list[jobs.Sample] = []
+        probes: dict[tuple[str, str], dict[tuple[str, int], float]] = {}
+        began_s = net.start_faults() if net else 0.0
+        for group in jobs.groups(question, usable, notes):
+            if progress:
+                progress(", ".join(f"{entrant.name} {name}" for entrant, name in group.entries))
+            found, measured = jobs.measure(question, group, made, net.places if net else None, rate)
+            samples += found
+            for wire, times_s in measured.items():
+                probes.setdefault((group.starter.name, wire), times_s)
+                probes.setdefault(("", wire), times_s)
+        limit = net.limit(began_s) if net else None
+    rows = _rows(question, samples, made, probes, topology if net else None)
+    result = {
+        "schema": SCHEMA, "collective": question.op, "ranks": question.ranks, "dtype": question.dtype,
+        "reduce_op": question.reduce_op, "root": question.root, "rounds": question.rounds, "lab": question.lab,
+        "tcp": question.tcp if question.lab else None, "faults": list(question.faults), "seed": question.seed,
+        "rows": rows, "ratios": _ratios(samples),
+        "verdict": {"limit": limit.what, "why": limit.why} if limit else None,
+        "notes": [*dict.fromkeys(notes), *_remarks(question, usable)],
+    }  # fmt: skip
+    return result
+
+
+def _plain(ranks: int) -> Topology:
+    from ringwright.fabrics import fabric
+
+    return fabric(f"switch:{ranks}")
+
+
+@contextlib.contextmanager
+def _network(question: Question, out: Path | None) -> Iterator[Network | None]:
+    if question.lab is None:
+        yield None
+        return
+    from ringwright.studies import lab
+
+    with lab.network(question.lab, question.faults, seed=question.seed, tcp=question.tcp, out=out) as net:
+        if net.topology.n_ranks != question.ranks:
+            raise UsageError(f"{question.ranks} ranks in a lab of {net.topology.n_ranks}", remedy=f"--ranks {net.topology.n_ranks}")
+        yield net
+
+
+def _programs(question: Question, topology: Topology, notes: list[str]) -> dict[tuple[str, int], Program]:
+    """Return the program of each algorithm and size; what an algorithm declines is said."""
+    made: dict[tuple[str, int], Program] = {}
+    for spelling in question.algorithms:
+        _, make, knobs = algorithm(spelling)
+        for size in question.sizes:
+            try:
+                made[spelling, size] = make(question.collective(size), topology, **knobs)
+            except UsageError as error:
+                notes.append(f"{spelling} left out: {error.what}")
+                break
+    return made
+
+
+def _rows(
+    question: Question,
+    samples: list[jobs.Sample],
+    made: dict[tuple[str, int], Program],
+    probes: dict[tuple[str, str], dict[tuple[str, int], float]],
+    fabric: Topology | None,
+) -> list[dict[str, Any]]:
+    """Return a row for each backend, algorithm and size: of several starts the first."""
+    rows: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for sample in samples:
+        key = (sample.entrant, sample.algorithm, sample.size_bytes)
+        times = sample.times_s
+        if key in rows or not times:
+            continue
+        rows[key] = _row(question, sample, np.array(times)) | {
+            "predicted_us": _predicted(question, sample, made, probes, fabric)
+        }
+    order = {name: at for at, name in enumerate(question.backends)}
+    return sorted(rows.values(), key=lambda row: (row["size_bytes"], order[row["backend"]], row["algorithm"]))
+
+
+def _row(question: Question, sample: jobs.Sample, times_s: np.ndarray) -> dict[str, Any]:
+    collective = question.collective(sample.size_bytes)
+    time_s = float(np.median(times_s))
+    algbw = sample.size_bytes / time_s / 1e9
+    low, high = np.quantile(times_s, [0.1, 0.9])
+    wrong = sum(each.wrong for each in sample.found)
+    return {
+        "backend": sample.entrant, "algorithm": sample.algorithm, "ranks": question.ranks,
+        "size_bytes": sample.size_bytes, "count": sample.size_bytes // collective.unit_bytes, "dtype": question.dtype,
+        "time_us": time_s * 1e6, "algbw_gbs": algbw, "busbw_gbs": algbw * collective.bus_factor, "wrong": wrong,
+        "min_us": float(times_s.min()) * 1e6, "p10_us": float(low) * 1e6, "p90_us": float(high) * 1e6,
+        "runs": len(times_s) * sample.inner, "beside": sample.beside or None,
+    }  # fmt: skip
+
+
+def _predicted(
+    question: Question,
+    sample: jobs.Sample,
+    made: dict[tuple[str, int], Program],
+    probes: dict[tuple[str, str], dict[tuple[str, int], float]],
+    fabric: Topology | None,
+) -> float | None:
+    """Return the simulator's time: the same program on the probe's machine, or on the lab's fabric with its faults."""
+    from ringwright.engines.choose import simulate
+
+    program = made.get((sample.algorithm, sample.size_bytes)) or _own(question, sample)
+    times_s = probes.get((sample.beside or sample.entrant, sample.wire)) or probes.get(("", sample.wire))
+    if program is None or not times_s:
+        return None
+    machine = probe.fit(question.ranks, times_s, sample.size_bytes / question.ranks)
+    where = machine.topology(question.ranks) if fabric is None else machine.on(faulted(question, fabric))
+    return simulate(program, where).time_s * 1e6
+
+
+def _own(question: Question, sample: jobs.Sample) -> Program | None:
+    """Return the program of what a library does by itself, where we have it under that name."""
+    try:
+        _, make, knobs = algorithm(sample.algorithm)
+        return make(question.collective(sample.size_bytes), _plain(question.ranks), **knobs)
+    except UsageError:
+        return None
+
+
+def faulted(question: Question, fabric: Topology) -> Topology:
+    """Return the fabric with those faults that the simulation knows."""
+    if not question.faults:
+        return fabric
+    from ringwright.fabrics.faults import apply
+    from ringwright.studies.lab import simulated_lines
+
+    return apply(fabric, simulated_lines(fabric, question.faults), horizon_s=600.0, seed=question.seed)
+
+
+def _ratios(samples: list[jobs.Sample]) -> list[dict[str, Any]]:
+    """Return ours over theirs, for each pair that took turns in the same processes, the same algorithm or a library's own."""
+    natives = {
+        (each.entrant, each.algorithm, each.size_bytes): each for each in samples if not each.beside and each.times_s
+    }
+    found = []
+    for sample in samples:
+        theirs = natives.get((sample.beside, sample.algorithm, sample.size_bytes))
+        if not sample.beside or theirs is None or not sample.times_s:
+            continue
+        ours_s, theirs_s = float(np.median(sample.times_s)), float(np.median(theirs.times_s))
+        found.append(
+            {
+                "backend": sample.entrant, "native": sample.beside, "algorithm": sample.algorithm,
+                "size_bytes": sample.size_bytes, "time_us": ours_s * 1e6, "native_us": theirs_s * 1e6,
+                "ratio": ours_s / theirs_s,
+            }  # fmt: skip
+        )
+    return found
+
+
+def _remarks(question: Question, usable: list[Any]) -> list[str]:
+    found = []
+    names = [entrant.name for entrant in usable]
+    cores = len(os.sched_getaffinity(0))
+    if question.ranks > cores:
+        found.append(f"{question.ranks} ranks share {cores} cores")
+        if any("mpich" in name for name in names):
+            found.append("MPICH's ranks hold their core while they wait: with more ranks than cores its times mean nothing")
+    if "gloo" in names and question.op == "reduce-scatter":
+        found.append("gloo carries out a reduce-scatter as an all-reduce: it moves twice the bytes it would have to")
+    return found
