@@ -145,11 +145,23 @@ def describe(topology: Topology, faults: Iterable[Fault]) -> list[str]:
     return [line for _, line in sorted(found)]
 
 
+def describe_row(topology: Topology, row: Fault) -> str:
+    """Return one change in words: ``link rank3>switch rate 20%``, ``rank rank1 slow 2x``."""
+    return f"{row.kind} {_name(topology, row.kind, row.target)} " + _EFFECTS[row.field](
+        row.value, _healthy(topology, row.target, row.field)
+    )
+
+
 _EFFECTS: dict[str, Callable[[float, float], str]] = {
     "rate_factor": lambda value, _: f"rate {value * 100:.15g}%" if value else "dead",
     "loss": lambda value, healthy: f"loss {(1 - (1 - value) / (1 - healthy)) * 100:.15g}%",
     "latency_s": lambda value, _: f"latency {_time(value)}",
     "compute_factor": lambda value, _: f"slow {1 / value:.15g}x",
+    "jitter_s": lambda value, _: f"jitter {_time(value)}",
+    "reorder": lambda value, _: f"reorder {value * 100:.15g}%",
+    "ecn": lambda value, _: f"ecn {value * 100:.15g}%",
+    "killed": lambda value, _: "kill" if value else "stays dead",
+    "stopped": lambda value, _: "stop" if value else "goes on",
 }
 
 

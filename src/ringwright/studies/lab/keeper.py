@@ -96,7 +96,11 @@ def keep(plan: dict[str, Any], channel: socket.socket) -> NoReturn:
         wait(channel, plan["lab"], starter)
     except OSError as error:
         tell(channel, error=str(error))
-    shutil.rmtree(plan["folder"], ignore_errors=True)
+    shutil.rmtree(plan["folder"], ignore_errors=True)  # a killed lab cannot
+    try:
+        Path(plan["folder"]).parent.rmdir()
+    except OSError:
+        pass  # other labs live
     os._exit(0)
 
 
