@@ -161,3 +161,14 @@ def batches(work: Iterable[tuple[Inside, str, Sequence[str]]]) -> None:
             failed = f"{tool} in {inside.name}: {' '.join(complaint.split())[:300]}"
     if failed:
         raise InfeasibleError("the lab's network could not be set up", where=failed, remedy="ringwright lab --list")
+
+
+def queues(inside: Inside) -> dict[str, int]:
+    """Return the frames that the queue of each interface has dropped; raise InfeasibleError where ``tc`` does not tell."""
+    command = [*inside.door, "tc", "-s", "-j", "qdisc", "show"]
+    try:
+        told = subprocess.run(command, capture_output=True, check=True, timeout=SETUP_S).stdout
+        rows = json.loads(told or b"[]")
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise InfeasibleError("the queues cannot be asked", where=f"{inside.name}: {error}") from error
+    return {row["dev"]: int(row.get("drops", 0)) for row in rows if row.get("kind") == "htb"}

@@ -25,7 +25,7 @@ from ringwright.studies.lab import leftovers, plane, script, shaping, spec, verd
 from ringwright.studies.lab.capture import Capture
 from ringwright.studies.lab.conductor import Conductor
 from ringwright.studies.lab.counters import Sample, Sampler
-from ringwright.studies.lab.namespaces import Inside, Keeper, batches, check_tools, is_rootless
+from ringwright.studies.lab.namespaces import Inside, Keeper, batches, check_tools, is_rootless, queues
 from ringwright.topology import Topology
 
 TCP = ("reno", "cubic", "bbr")
@@ -77,6 +77,12 @@ class Network:
         """Return the bytes that each directed link has carried so far, Ethernet headers counted."""
         sample = self._sampler.look()
         return {self.spec.link_name(link): size for link, size in enumerate(sample.size_bytes)}
+
+    def dropped(self) -> dict[str, int]:
+        """Return the frames for which each directed link's queue had no room, as the kernel's shaper counts them."""
+        nodes = {port.node for port in self.spec.ports}
+        told = {node: queues(self._inside[node]) for node in nodes}
+        return {self.spec.link_name(port.link): told[port.node].get(port.name, 0) for port in self.spec.ports}
 
     def switched(self) -> dict[str, dict[str, int]]:
         """Return frames, lost, reordered and marked of each link that a switch in user space handles."""
@@ -157,7 +163,7 @@ def _built(
     sampler = Sampler(keeper.inside, conductor, switches, capture)
     stack.callback(sampler.close)
     net = Network(built, asked, keeper.inside, conductor, sampler, capture)
-    capture.event("network ready", took_s=time.monotonic() - began_s, switches=[box for box in (s.name for s in switches)])
+    capture.event("network ready", took_s=time.monotonic() - began_s, switches=[each.name for each in switches])
     capture.head(document(net))
     return net
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from types import FrameType
 from typing import IO, Any
 
 from ringwright.errors import EXIT_INFEASIBLE, UsageError
+from ringwright.studies.lab.capture import SCHEMA
 from ringwright.studies.lab.network import Network, document, network
 from ringwright.studies.lab.verdict import Limit
 
@@ -41,6 +43,11 @@ class Outcome:
     ranks: tuple[Ended, ...]
     limit: Limit
     timeline: tuple[dict[str, Any], ...]
+
+    def full(self) -> dict[str, Any]:
+        """Return the document with the timeline and what the ranks said last."""
+        exits = [{**each, "tail": ended.tail} for each, ended in zip(self.document["exits"], self.ranks, strict=True)]
+        return {"schema": SCHEMA, **self.document, "exits": exits, "timeline": list(self.timeline)}
 
     @property
     def code(self) -> int:
@@ -69,17 +76,22 @@ def run(
         return Outcome(told, ended, limit, tuple(net.timeline))
 
 
+def free_folder(parent: Path) -> Path:
+    """Return the first of ringwright-lab-1, -2, ... that does not exist yet."""
+    return next(path for path in (parent / f"ringwright-lab-{n}" for n in itertools.count(1)) if not path.exists())
+
+
 def _told(
     net: Network, command: Sequence[str], timeout_s: float, ended: Sequence[Ended], limit: Limit
 ) -> dict[str, Any]:
     sample = net.samples[-1]
-    rows = zip(sample.size_bytes, sample.packets, sample.drops, strict=True)
+    dropped = net.dropped()
     totals = [
-        {"name": net.spec.link_name(link), "bytes": size, "packets": packets, "drops": drops}
-        for link, (size, packets, drops) in enumerate(rows)
+        {"name": name, "bytes": size, "packets": packets, "dropped": dropped[name]}
+        for name, size, packets in zip(dropped, sample.size_bytes, sample.packets, strict=True)
     ]
     return document(
-        net, command=list(command), timeout_s=timeout_s, verdict=limit.verdict, limit=limit.document(), totals=totals,
+        net, command=list(command), timeout_s=timeout_s, out=str(net.capture.folder), verdict=limit.verdict, limit=limit.document(), totals=totals,
         switched=sample.switched,
         exits=[
             {"rank": each.rank, "code": each.code, "took_s": each.took_s, "is_late": each.is_late} for each in ended

@@ -104,7 +104,7 @@ def _decide(samples: Sequence[Sample], looks: int, wire: float, cpu: float, over
     if cpu >= CPU_SHARE:
         return "cpu", "cores were the limit while no link was full"
     if wire >= WIRE_SHARE:
-        return "wire", "links were full or disturbed, and cores were free"
+        return "wire", "a link was full or disturbed most of the time"
     return "unknown", "neither a full link nor full cores"
 
 
