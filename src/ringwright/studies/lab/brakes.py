@@ -20,16 +20,17 @@ PERIOD_S = 0.02
 LOOK_S = 0.2  # how often a slow rank is searched for new processes
 
 
-def processes(inside: Inside) -> tuple[list[int], list[int]]:
-    """Return the processes that live in a node, and those that only wait outside for one of them."""
+def processes(inside: Inside) -> list[int]:
+    """Return the processes that live in a node, its holder left out."""
     holder = Path(f"/proc/{inside.pid}/ns")
     network, family = (holder / "net").readlink(), (holder / "pid").readlink()
-    living, waiting = [], []
+    living = []
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if int(path.name) != inside.pid and (path / "ns/net").readlink() == network:
-                (living if (path / "ns/pid").readlink() == family else waiting).append(int(path.name))
-    return living, waiting
+            # Their parents outside share the network namespace, but not that of the process numbers.
+            if (path / "ns/net").readlink() == network and (path / "ns/pid").readlink() == family:
+                living.append(int(path.name))
+    return [number for number in living if number != inside.pid]
 
 
 def send(numbers: Iterable[int], what: signal.Signals) -> None:
@@ -62,9 +63,8 @@ class Brake:
 
     def kill(self) -> int:
         """Kill everything that lives in the node; return how many processes."""
-        living, waiting = processes(self._inside)
+        living = processes(self._inside)
         send(living, signal.SIGKILL)
-        send(waiting, signal.SIGCONT)
         return len(living)
 
     def close(self) -> None:
@@ -73,23 +73,17 @@ class Brake:
         self.set()
 
     def _hold(self) -> None:
-        looked_s, living, waiting = -LOOK_S, list[int](), list[int]()
+        looked_s, living = -LOOK_S, list[int]()
         while not self._end.is_set():
             if time.monotonic() - looked_s > LOOK_S:
                 looked_s = time.monotonic()
                 with suppress(OSError):  # the lab is ending
-                    living, waiting = processes(self._inside)
+                    living = processes(self._inside)
             send(living, signal.SIGSTOP)
             share = 0.0 if self.is_stopped else self.factor
             self._end.wait(PERIOD_S * (1.0 - share))
-            if share or self._end.is_set():
-                self._free(living, waiting)
+            if share:
+                send(living, signal.SIGCONT)
                 self._end.wait(PERIOD_S * share)
-        time.sleep(PERIOD_S)
-        self._free(living, waiting)
-
-    @staticmethod
-    def _free(living: list[int], waiting: list[int]) -> None:
-        # nsenter stops itself with its child and wakes the child when it is woken itself.
-        send(living, signal.SIGCONT)
-        send(waiting, signal.SIGCONT)
+        with suppress(OSError):
+            send(processes(self._inside), signal.SIGCONT)

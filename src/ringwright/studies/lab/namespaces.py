@@ -20,7 +20,7 @@ from ringwright.errors import InfeasibleError
 
 SETUP_S = 20.0
 END_S = 5.0
-TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux", "setpriv": "util-linux", "env": "coreutils"}
+TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux"}
 ROOTLESS = "RINGWRIGHT_LAB_ROOTLESS"
 PROGRAMS = Path(__file__).parent
 
@@ -37,17 +37,14 @@ class Inside:
     @property
     def door(self) -> tuple[str, ...]:
         """What stands before ``ip`` and ``tc``: the network namespace alone."""
-        return ("nsenter", "-t", str(self.pid), *self._user, "-n", "--")
+        user = ("-U", "--preserve-credentials") if self.rootless else ()
+        return ("nsenter", "-t", str(self.pid), *user, "-n", "--")
 
     @property
     def command(self) -> tuple[str, ...]:
         """What stands before a program that lives inside: it ends with its parent here, and with the lab."""
-        enter = ("nsenter", "-t", str(self.pid), *self._user, "-m", "-u", "-i", "-n", "-p", "--")
-        return (*enter, "setpriv", "--pdeathsig", "KILL", "env", "-C", self.cwd)
-
-    @property
-    def _user(self) -> tuple[str, ...]:
-        return ("-U", "--preserve-credentials") if self.rootless else ()
+        program = (sys.executable, "-I", "-S", str(PROGRAMS / "enter.py"))
+        return (*program, str(self.pid), "1" if self.rootless else "0", self.cwd)
 
 
 class Keeper:
