@@ -13,6 +13,7 @@ from ringwright.studies.lab.spec import LAUNCHER_ADDRESS, Port, Spec, address, c
 BURST = "16k"
 QUEUE_BYTES = 256 * 1024
 GOODPUT = 1448 / 1514
+FIRST_NUMBER = 1000  # of interfaces; the kernel's own choices are small numbers
 
 
 def bits(rate: float) -> str:
@@ -41,9 +42,13 @@ def shaped(ports: list[Port]) -> list[str]:
 
 
 def cable(here: Port, here_pid: int, there: Port, there_pid: int) -> str:
-    """Return the line of ``ip -batch`` that lays a cable between two namespaces, named by processes in them."""
+    """Return the line of ``ip -batch`` that lays a cable between two namespaces, named by processes in them.
+
+    The first end gets a number that no other interface has: where both ends have the same, the kernel takes them for no pair,
+    and tells a bridge of a carrier that came back only once a second.
+    """
     ends = [f"name {port.name} address {port.mac} netns {pid}" for port, pid in ((here, here_pid), (there, there_pid))]
-    return f"link add {ends[0]} type veth peer {ends[1]}"
+    return f"link add index {FIRST_NUMBER + max(here.link, 0)} {ends[0]} type veth peer {ends[1]}"
 
 
 def rank_lines(spec: Spec, rank: int, tcp: str) -> list[str]:
@@ -85,7 +90,7 @@ def bare_lines(names: list[str]) -> list[str]:
 
 def control_cable(rank: int, rank_pid: int, launcher_pid: int) -> str:
     """Return the line that joins a rank to the control network, which has no limits."""
-    return f"link add name ctl0 netns {rank_pid} type veth peer name c{rank} netns {launcher_pid}"
+    return f"link add index {FIRST_NUMBER * 2 + rank} name ctl0 netns {rank_pid} type veth peer name c{rank} netns {launcher_pid}"
 
 
 def control_rank_lines(rank: int) -> list[str]:
