@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,7 @@ elif rank == 1:
 else:
     while time.monotonic() - began < 1.0:
         sum(range(20000))
+        time.sleep(0.002)
         print("tick", time.monotonic() - began, flush=True)
 print("took", time.monotonic() - began, flush=True)
 """
@@ -88,7 +90,7 @@ class Run:
     def gap_s(self, rank: int) -> float:
         """Longest time between two of them."""
         found = self.moments(rank)
-        return max((b - a for a, b in zip(found, found[1:], strict=False)), default=0.0)
+        return max((b - a for a, b in pairwise(found)), default=0.0)
 
     def count(self, name: str) -> int:
         """Frames lost, reordered or marked by switches in user space."""
@@ -123,7 +125,7 @@ FAULTS: dict[str, tuple[list[str], Shown]] = {
 def gaps(run: Run, rank: int) -> list[float]:
     """Times between a rank's blocks or ticks."""
     found = run.moments(rank)
-    return [b - a for a, b in zip(found, found[1:], strict=False)] or [0.0]
+    return [b - a for a, b in pairwise(found)] or [0.0]
 
 
 def slow_share(run: Run) -> float:
@@ -155,17 +157,17 @@ class Ground:
         found = set()
         for number in numbers:
             try:
-                found.add(os.readlink(f"/proc/{number}/ns/net"))
+                found.add(str(Path(f"/proc/{number}/ns/net").readlink()))
             except OSError:
                 continue
-        return found - {os.readlink("/proc/self/ns/net")}
+        return found - {str(Path("/proc/self/ns/net").readlink())}
 
     def holders(self, namespaces: set[str]) -> list[int]:
         """Processes that keep one of these namespaces."""
         found = []
         for path in Path("/proc").glob("[0-9]*/ns/net"):
             try:
-                if os.readlink(path) in namespaces:
+                if str(path.readlink()) in namespaces:
                     found.append(int(path.parts[2]))
             except OSError:
                 continue
@@ -210,7 +212,9 @@ def play(ground: Ground, faults: list[str], seed: int, *, rootless: bool, kill_s
         run = Run(process.returncode, wall_s=time.monotonic() - began_s, said=said)
         if (out / "lab.json").exists():
             run.document = json.loads((out / "lab.json").read_text())
-        run.printed = {n: (out / f"rank-{n}.out").read_text().splitlines() for n in range(3) if (out / f"rank-{n}.out").exists()}
+        run.printed = {
+            n: (out / f"rank-{n}.out").read_text().splitlines() for n in range(3) if (out / f"rank-{n}.out").exists()
+        }
         if (out / "timeline.jsonl").exists():
             [json.loads(line) for line in (out / "timeline.jsonl").read_text().splitlines()]
         run.left = ground.left(seen)

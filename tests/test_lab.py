@@ -186,7 +186,7 @@ def namespaces() -> set[str]:
     found = set()
     for path in Path("/proc").glob("[0-9]*/ns/net"):
         try:
-            found.add(os.readlink(path))
+            found.add(str(path.readlink()))
         except OSError:
             continue
     return found
@@ -410,7 +410,9 @@ def test_slow_stopped_and_killed_ranks(as_user: bool, ways: list[bool], make: An
     assert running[1].poll() is None
     for process in running[:2] + running[3:]:
         process.kill()
-    times = [[float(line) for line in process.communicate()[0].splitlines() if line[-1:].isdigit()] for process in running]
+    times = [
+        [float(line) for line in process.communicate()[0].splitlines() if line[-1:].isdigit()] for process in running
+    ]
     gaps = [max((b - a for a, b in pairwise(each)), default=0.0) for each in times]
     assert 0.35 < gaps[1] < 0.7
     assert gaps[3] < 0.35
@@ -605,7 +607,14 @@ def test_a_machine_without_namespaces_is_told(monkeypatch: pytest.MonkeyPatch) -
 
 def test_simulations_refuse_what_they_have_no_model_for() -> None:
     machine = fabric(STAR)
-    outside = ["link rank1 jitter 1ms", "link rank1 reorder 1%", "link rank1 ecn 1%", "rank 1 stop at 1s", "rank 1 kill", "flow 1>2"]
+    outside = [
+        "link rank1 jitter 1ms",
+        "link rank1 reorder 1%",
+        "link rank1 ecn 1%",
+        "rank 1 stop at 1s",
+        "rank 1 kill",
+        "flow 1>2",
+    ]
     for line in outside:
         with pytest.raises(UsageError, match="outside the simulation's model") as error:
             apply(machine, [line])
@@ -639,7 +648,9 @@ def test_a_marked_header_adds_up() -> None:
         return (words & 0xFFFF) + (words >> 16)
 
     for field in (0x02, 0x01, 0xB9):
-        header = bytearray(struct.pack("!BBHHHBBH4s4s", 0x45, field, 40, 7, 0, 64, 6, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2"))
+        header = bytearray(
+            struct.pack("!BBHHHBBH4s4s", 0x45, field, 40, 7, 0, 64, 6, 0, b"\x0a\x4d\0\1", b"\x0a\x4d\0\2")
+        )
         header[10:12] = struct.pack("!H", ~total(bytes(header)) & 0xFFFF)
         frame = bytes(12) + b"\x08\x00" + bytes(header) + bytes(20)
         marked, done = switch.congestion_experienced(frame)
@@ -696,5 +707,3 @@ def test_a_run_that_the_cores_limit_gives_no_result(make: Any) -> None:
     assert limit.what == "cpu", limit
     assert limit.verdict.startswith("none, CPU-bound")
     assert "at the CPU" in limit.why
-
-

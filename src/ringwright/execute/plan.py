@@ -231,9 +231,7 @@ class _Node:
         self._post(arrivals, places, shared)
         self._send(sends, arenas)
         if staged:
-            self.order += [
-                (Do.GRAB, place) for each, place in zip(arrivals, places, strict=True) if each.src != me
-            ]
+            self.order += [(Do.GRAB, place) for each, place in zip(arrivals, places, strict=True) if each.src != me]
         for each, place, written in zip(arrivals, places, writes, strict=True):
             self._leave(written)
             what = Do.LOCAL if each.src == me else Do.APPLY if staged else Do.TAKE

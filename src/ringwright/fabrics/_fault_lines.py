@@ -15,7 +15,9 @@ from ringwright.errors import UsageError
 from ringwright.topology import NIC, RANK, SWITCH, Topology
 from ringwright.units import parse_time
 
-EFFECTS = "dead, rate P%, loss P%, latency T, slow Fx or flap T every T; in the lab also jitter, reorder, ecn, kill, stop"
+EFFECTS = (
+    "dead, rate P%, loss P%, latency T, slow Fx or flap T every T; in the lab also jitter, reorder, ecn, kill, stop"
+)
 OF_RANKS = ("compute_factor", "killed", "stopped")
 MOST_ROWS = 5_000_000
 MOST_NEAR = 20_000  # names among which near ones are sought

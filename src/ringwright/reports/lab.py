@@ -41,7 +41,9 @@ def _ground(out: Console, result: dict[str, Any]) -> None:
     layout.line(out, f"{ground}, {faults}, seed {result['seed']}", style="bold", indent=0)
     how = "in a user namespace" if result["rootless"] else "as root"
     versions = f"TCP {result['tcp']}, {result['forwarding']}, kernel {result['versions']['kernel']}, {how}"
-    layout.line(out, f"network namespaces on one machine, {versions}; capture in {result['out']}", style="dim", indent=0)
+    layout.line(
+        out, f"network namespaces on one machine, {versions}; capture in {result['out']}", style="dim", indent=0
+    )
 
 
 def _nodes(out: Console, result: dict[str, Any]) -> None:

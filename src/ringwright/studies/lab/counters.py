@@ -113,7 +113,7 @@ class Sampler:
             ports = self._conductor.spec.ports
             rows = [sent[port.node][port.name] for port in ports]
             sample = Sample(
-                time.monotonic(), *([row[column] for row in rows] for column in range(3)),
+                time.monotonic(), [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows],
                 rates=self._conductor.rates, is_disturbed=self._conductor.is_disturbed,
             )  # fmt: skip
             self._add_machine(sample)

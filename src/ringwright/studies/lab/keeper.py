@@ -6,8 +6,8 @@ it ends, its process descriptor becomes readable here; the keeper leaves, and th
 with it every namespace and interface.
 
 ``keeper.py FOLDER SOCKET LAB``: the folder holds ``hosts`` and ``plan.json`` (``nodes``: name and sysctls of each;
-``rootless``) and is removed at the end; the others are numbers of inherited descriptors. Holders introduce themselves over the socket with their credentials, which the
-kernel translates into the lab's process numbers.
+``rootless``) and is removed at the end; the others are numbers of inherited descriptors. Holders introduce themselves over the
+socket with their credentials, which the kernel translates into the lab's process numbers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import signal
 import socket
 import struct
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -97,10 +98,8 @@ def keep(plan: dict[str, Any], channel: socket.socket) -> NoReturn:
     except OSError as error:
         tell(channel, error=str(error))
     shutil.rmtree(plan["folder"], ignore_errors=True)  # a killed lab cannot
-    try:
+    with suppress(OSError):  # other labs live
         Path(plan["folder"]).parent.rmdir()
-    except OSError:
-        pass  # other labs live
     os._exit(0)
 
 

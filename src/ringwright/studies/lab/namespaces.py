@@ -138,7 +138,7 @@ def is_rootless() -> bool:
 
 
 def batches(work: Iterable[tuple[Inside, str, Sequence[str]]]) -> None:
-    """Run ``ip`` or ``tc`` with lines in several namespaces at once; raise InfeasibleError with what the first says that fails."""
+    """Run ``ip`` or ``tc`` with lines in several namespaces at once; raise InfeasibleError with the first complaint."""
     running = []
     for inside, tool, lines in work:
         if lines:

@@ -1,12 +1,12 @@
 """A fabric of network namespaces that stands while a ``with`` block runs.
 
-    from ringwright.studies import lab
+from ringwright.studies import lab
 
-    with lab.network("switch:4,rate=100Mb/s", ["link rank3 loss 1% at 2s"], seed=1) as net:
-        ...                                # start a command behind each net.places[rank].command
-        net.start_faults()                 # clock zero of the script
-        ...
-        print(net.counters()["rank3>switch"], net.limit())
+with lab.network("switch:4,rate=100Mb/s", ["link rank3 loss 1% at 2s"], seed=1) as net:
+    ...                                # start a command behind each net.places[rank].command
+    net.start_faults()                 # clock zero of the script
+    ...
+    print(net.counters()["rank3>switch"], net.limit())
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ class Layout:
 def layout(spec: Spec, impaired: Iterable[int]) -> Layout:
     """Return where frames of impaired links are handled.
 
-    A link is handled where it ends if that is a switch, else where it begins; between two ranks a wire of two ports is spliced in.
+    A link is handled where it ends if that is a switch, else where it begins; between ranks a wire of two ports is spliced in.
     """
     links: dict[int, dict[str, tuple[str, str]]] = {}
     wires: dict[int, Box] = {}
@@ -55,9 +55,7 @@ def layout(spec: Spec, impaired: Iterable[int]) -> Layout:
         else:
             wire = wires.setdefault(min(link, back.link), _wire(spec, min(link, back.link)))
             wire.links[name] = ("p0" if link < back.link else "p1", "in")
-    boxes = {
-        node: Box(spec.topology.label(node), tuple(spec.ports_of(node)), found) for node, found in links.items()
-    }
+    boxes = {node: Box(spec.topology.label(node), tuple(spec.ports_of(node)), found) for node, found in links.items()}
     return Layout(boxes, wires)
 
 

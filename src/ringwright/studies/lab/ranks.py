@@ -26,7 +26,7 @@ TAIL_BYTES = 2000
 
 @dataclass(frozen=True)
 class Ended:
-    """How one rank ended. ``code``: its exit code, 128 + the signal where one ended it; ``is_late``: stopped by the time limit."""
+    """How one rank ended. ``code``: its exit code, 128 + the signal that ended it; ``is_late``: stopped by the time limit."""
 
     rank: int
     code: int
@@ -46,7 +46,7 @@ class Outcome:
 
     def full(self) -> dict[str, Any]:
         """Return the document with the timeline and what the ranks said last."""
-        exits = [{**each, "tail": ended.tail} for each, ended in zip(self.document["exits"], self.ranks, strict=True)]
+        exits = [{**each, "tail": own.tail} for each, own in zip(self.document["exits"], self.ranks, strict=True)]
         return {"schema": SCHEMA, **self.document, "exits": exits, "timeline": list(self.timeline)}
 
     @property
@@ -90,12 +90,10 @@ def _told(
         {"name": name, "bytes": size, "packets": packets, "dropped": dropped[name]}
         for name, size, packets in zip(dropped, sample.size_bytes, sample.packets, strict=True)
     ]
+    exits = [{"rank": each.rank, "code": each.code, "took_s": each.took_s, "is_late": each.is_late} for each in ended]
     return document(
-        net, command=list(command), timeout_s=timeout_s, out=str(net.capture.folder), verdict=limit.verdict, limit=limit.document(), totals=totals,
-        switched=sample.switched,
-        exits=[
-            {"rank": each.rank, "code": each.code, "took_s": each.took_s, "is_late": each.is_late} for each in ended
-        ],
+        net, command=list(command), timeout_s=timeout_s, out=str(net.capture.folder), verdict=limit.verdict,
+        limit=limit.document(), totals=totals, switched=sample.switched, exits=exits,
     )  # fmt: skip
 
 
@@ -122,7 +120,8 @@ def _ranks(net: Network, command: Sequence[str], timeout_s: float, out: Path) ->
         began_s = time.monotonic()
         for place in net.places:
             files = [
-                stack.enter_context((out / f"rank-{place.rank}.{end}").open("wb", buffering=0)) for end in ("out", "err")
+                stack.enter_context((out / f"rank-{place.rank}.{end}").open("wb", buffering=0))
+                for end in ("out", "err")
             ]
             running[place.rank] = _start(net, place.rank, command, files)
             stack.callback(_end, running[place.rank])
@@ -131,7 +130,7 @@ def _ranks(net: Network, command: Sequence[str], timeout_s: float, out: Path) ->
         return _wait(net, running, began_s, began_s + timeout_s, out)
 
 
-def _start(net: Network, rank: int, command: Sequence[str], files: list[IO[bytes]]) -> subprocess.Popen[bytes]:
+def _start(net: Network, rank: int, command: Sequence[str], files: Sequence[IO[bytes]]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*net.places[rank].command, *command], stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
         env={**os.environ, **net.environment(rank)}, start_new_session=True,

@@ -79,7 +79,11 @@ def _routes(spec: Spec, rank: int, chosen: str) -> Iterator[str]:
 
 def bridge_lines(names: list[str]) -> list[str]:
     """Return the lines that make a switch of a namespace: one bridge with these ports."""
-    lines = ["link set lo up", "link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0", "link set br0 up"]
+    lines = [
+        "link set lo up",
+        "link add br0 type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+        "link set br0 up",
+    ]
     return lines + [f"link set {name} gso_max_segs 1 master br0 up" for name in names]
 
 

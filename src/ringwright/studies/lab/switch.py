@@ -19,6 +19,7 @@ import struct
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 ETH_P_ALL = 3
@@ -165,7 +166,7 @@ class Switch:
                     return
                 *lines, text = (text + more).split(b"\n")
                 for line in lines:
-                    self._order(json.loads(line))
+                    self.order(json.loads(line))
             if self.waiting:
                 self._release()
             if self.held_until_s:
@@ -176,7 +177,8 @@ class Switch:
         moments += self.held_until_s.values()
         return max(0.0, min(moments) - time.monotonic()) if moments else None
 
-    def _order(self, order: dict[str, Any]) -> None:
+    def order(self, order: dict[str, Any]) -> None:
+        """Change a link, or nothing, and answer with the counters."""
         if "link" in order:
             self.links[order["link"]].order(order)
         answer = {
@@ -278,11 +280,9 @@ def congestion_experienced(frame: bytes) -> tuple[bytes, bool]:
 def main() -> None:
     """Switch until the lab closes standard input."""
     switch = Switch(json.loads(sys.argv[1]))
-    try:
+    with suppress(OSError):  # without root, at the common priority
         os.nice(-10)
-    except OSError:
-        pass  # without root, at the common priority
-    switch._order({})  # noqa: SLF001 (the first answer says that it is ready)
+    switch.order({})  # the first answer says that it is ready
     switch.run()
 
 
