@@ -30,6 +30,7 @@ VERBS = {
     "systems": "Every algorithm and library, and what it has shown.",
     "reproduce": "Is the paper right? Its claim beside what we measure.",
     "export": "Algorithms, rules and fabrics as files of other systems.",
+    "lab": "Real ranks on a network of namespaces, with faults.",
     "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }
 STDIN = "<stdin>"

@@ -15,8 +15,13 @@ from ringwright.errors import UsageError
 from ringwright.topology import NIC, RANK, SWITCH, Topology
 from ringwright.units import parse_time
 
+EFFECTS = (
+    "dead, rate P%, loss P%, latency T, slow Fx or flap T every T; in the lab also jitter, reorder, ecn, kill, stop"
+)
+OF_RANKS = ("compute_factor", "killed", "stopped")
 MOST_ROWS = 5_000_000
 MOST_NEAR = 20_000  # names among which near ones are sought
+LAB = "ringwright lab FABRIC --fault '...' -- COMMAND"
 HELP = "link node3/nic2 flap 100ms every 2s; link a>b rate 50% from 1ms to 3ms; nic N dead at 5ms; rank 7 slow 2x"
 
 
@@ -31,6 +36,7 @@ class Effect:
     start_s: float = 0.0
     end_s: float = math.inf
     everywhere: bool = False  # a pattern that names all links
+    text: str = ""  # the line
 
 
 def effects(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[Effect]:
@@ -61,6 +67,8 @@ class _Line:
 
     def effects(self, horizon_s: float) -> list[Effect]:
         kind = self.word("a target")
+        if kind == "flow":
+            raise self.wrong("a competing flow is outside the simulation's model", LAB)
         if kind not in ("link", "nic", "switch", "rank"):
             raise self.wrong(f"'{kind}' is no target", "link, nic, switch or rank")
         name, how = self.word("a name"), self.word("an effect")
@@ -81,15 +89,21 @@ class _Line:
             if factor <= 0:
                 raise self.wrong("a rank cannot be slower than for ever", "rank 7 slow 2x")
             return "compute_factor", 1.0 / factor
-        if how in ("rate", "loss"):
+        if how in ("rate", "loss", "reorder", "ecn"):
             share = self._number("%") / 100.0
-            if share < 0 or (how == "loss" and share > 1):
+            if share < 0 or (how != "rate" and share > 1):
                 raise self.wrong(f"{how} of {share:.0%} is not possible", "0% to 100%")
-            return ("rate_factor", share) if how == "rate" else ("loss", share)
+            return ("rate_factor" if how == "rate" else how), share
+        if how in ("kill", "stop"):
+            if kind != "rank":
+                raise self.wrong(f"only a rank is to {how}", f"rank 7 {how} at 2s")
+            return {"kill": "killed", "stop": "stopped"}[how], 1.0
+        if how == "jitter":
+            return "jitter_s", self._time(self.word("a time"))
         if how == "latency":
             text = self.word("a time")
             return ("added_latency_s" if text[0] == "+" else "latency_s"), self._time(text.lstrip("+"))
-        raise self.wrong(f"'{how}' is no effect", "dead, rate P%, loss P%, latency T, slow Fx or flap T every T")
+        raise self.wrong(f"'{how}' is no effect", EFFECTS)
 
     def _flapping(self, kind: str, name: str, horizon_s: float) -> list[Effect]:
         down_s = self._time(self.word("how long"))
@@ -116,11 +130,11 @@ class _Line:
         ]
 
     def _on(self, kind: str, name: str, field: str, value: float, start_s: float, end_s: float) -> Effect:
-        if kind == "rank" and field == "compute_factor":
-            return Effect("rank", tuple(self._nodes("rank", name)), field, value, start_s, end_s)
+        if kind == "rank" and field in OF_RANKS:
+            return Effect("rank", tuple(self._nodes("rank", name)), field, value, start_s, end_s, text=self.text)
         links = self._links(name) if kind == "link" else self._links_at(self._nodes(kind, name))
         everywhere = len(links) == self.topology.n_links and any(mark in name for mark in "*?[")
-        return Effect("link", tuple(links), field, value, start_s, end_s, everywhere)
+        return Effect("link", tuple(links), field, value, start_s, end_s, everywhere, self.text)
 
     def _times(self) -> tuple[float, float]:
         start_s, end_s = 0.0, math.inf

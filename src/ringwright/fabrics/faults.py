@@ -15,6 +15,9 @@ Targets: ``link`` with ``a>b`` (one direction), ``a--b`` (both), one node (all l
 Effects: ``dead``, ``rate P%``, ``loss P%``, ``latency T`` or ``+T``, ``slow Fx`` (ranks), ``flap T every T``. Times: ``at T``
 or ``from T`` (else from the start), then ``to T``, ``until T`` or ``for T`` (else to the end). A rank that is ``dead`` loses
 its links. What overlaps adds up: rates and speeds multiply, losses combine as independent chances, latencies add.
+
+The lab (``ringwright.studies.lab``) reads the same lines and a few that simulations have no model for: ``jitter T``,
+``reorder P%`` and ``ecn P%`` on links, ``rank 3 kill at 4s``, ``rank 3 stop at 2s for 1s``; ``apply`` refuses those.
 """
 
 from __future__ import annotations
@@ -26,13 +29,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ringwright.errors import InputError, UsageError
-from ringwright.fabrics._fault_lines import Effect, effects
+from ringwright.fabrics._fault_lines import LAB, Effect, effects
 from ringwright.topology import FAULT_FIELDS, Fault, Topology
 from ringwright.units import parse_time
 
 SCHEMA = "ringwright.faults/1"
 HEALTHY = {"rate_factor": 1.0, "compute_factor": 1.0}
 MOST_ROWS = 5_000_000
+LAB_FIELDS = ("jitter_s", "reorder", "ecn", "killed", "stopped")  # beyond the simulation's model
 
 
 def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> Topology:
@@ -45,6 +49,9 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
     import numpy as np
 
     found = effects(topology, lines, horizon_s=horizon_s, seed=seed)
+    beyond = next((each for each in found if each.field in LAB_FIELDS), None)
+    if beyond is not None:
+        raise UsageError("this is outside the simulation's model", where=f"fault '{beyond.text}'", remedy=LAB)
     always = [each for each in found if each.everywhere and not each.start_s and math.isinf(each.end_s)]
     changed = topology
     for each in always:
@@ -60,6 +67,11 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
     return dataclasses.replace(changed, faults=tuple(sorted((*topology.faults, *rows), key=_order)))
 
 
+def rows(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[Fault]:
+    """Return all that the lines say as rows, what only the lab can do (``LAB_FIELDS``) too; the machine stays as it is."""
+    return timetable(topology, effects(topology, lines, horizon_s=horizon_s, seed=seed))
+
+
 def _order(fault: Fault) -> tuple[float, str, int, str]:
     return fault.time_s, fault.kind, fault.target, fault.field
 
@@ -69,7 +81,7 @@ def _healthy(topology: Topology, target: int, field: str) -> float:
         return float(topology.latency_s[target])
     if field == "loss":
         return 0.0 if topology.loss is None else float(topology.loss[target])
-    return 1.0
+    return 0.0 if field in LAB_FIELDS else 1.0
 
 
 def timetable(topology: Topology, found: Sequence[Effect]) -> list[Fault]:
@@ -106,11 +118,13 @@ def _sweep(kind: str, target: int, field: str, acting: Sequence[Effect], healthy
 
 
 def _combined(field: str, active: Sequence[Effect], healthy: float) -> float:
-    if field == "loss":
+    if field in ("loss", "reorder", "ecn"):
         return 1.0 - (1.0 - healthy) * math.prod(1.0 - effect.value for effect in active) if active else healthy
     if field == "latency_s":
         fixed = [effect.value for effect in active if effect.field == "latency_s"]
         return (fixed[-1] if fixed else healthy) + sum(each.value for each in active if each.field != "latency_s")
+    if field in LAB_FIELDS:
+        return sum(effect.value for effect in active)
     return math.prod(effect.value for effect in active)
 
 
@@ -131,11 +145,23 @@ def describe(topology: Topology, faults: Iterable[Fault]) -> list[str]:
     return [line for _, line in sorted(found)]
 
 
+def describe_row(topology: Topology, row: Fault) -> str:
+    """Return one change in words: ``link rank3>switch rate 20%``, ``rank rank1 slow 2x``."""
+    return f"{row.kind} {_name(topology, row.kind, row.target)} " + _EFFECTS[row.field](
+        row.value, _healthy(topology, row.target, row.field)
+    )
+
+
 _EFFECTS: dict[str, Callable[[float, float], str]] = {
     "rate_factor": lambda value, _: f"rate {value * 100:.15g}%" if value else "dead",
     "loss": lambda value, healthy: f"loss {(1 - (1 - value) / (1 - healthy)) * 100:.15g}%",
     "latency_s": lambda value, _: f"latency {_time(value)}",
     "compute_factor": lambda value, _: f"slow {1 / value:.15g}x",
+    "jitter_s": lambda value, _: f"jitter {_time(value)}",
+    "reorder": lambda value, _: f"reorder {value * 100:.15g}%",
+    "ecn": lambda value, _: f"ecn {value * 100:.15g}%",
+    "killed": lambda value, _: "kill" if value else "stays dead",
+    "stopped": lambda value, _: "stop" if value else "goes on",
 }
 
 

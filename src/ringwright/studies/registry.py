@@ -31,6 +31,7 @@ FOLDERS = {
     "innetwork/ethernet": ("in-network-aggregation", "ethernet"),
     "innetwork/infiniband": ("in-network-aggregation", "infiniband"),
 }
+ALSO_CALLED = {"halving-doubling": "rabenseifner"}  # what the literature calls them besides
 HEADINGS = ("Idea", "Cost", "Knobs", "Holds", "Figure", "Source", "Declines")
 _HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):\s*", re.MULTILINE)
 
@@ -106,6 +107,7 @@ def headings(docstring: str) -> dict[str, str]:
 def find(name: str) -> System:
     """Return the system of that slug; raise UsageError with the nearest names."""
     found = {system.slug: system for system in systems()}
+    name = ALSO_CALLED.get(name, name)
     if name in found:
         return found[name]
     near = difflib.get_close_matches(name, found, 3) or list(found)[:6]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 SCHEMA = "ringwright.bench/1"
+HORIZON_S = 600.0  # flapping is laid out until then
 LOOPBACK_RATE = 1e9  # bytes/s, only to guess how long a round takes
 Progress = Callable[[str], None]
 
@@ -168,12 +169,12 @@ def _own(question: Question, sample: jobs.Sample) -> Program | None:
 
 def faulted(question: Question, fabric: Topology) -> Topology:
     """Return the fabric with those faults that the simulation knows."""
-    if not question.faults:
-        return fabric
     from ringwright.fabrics.faults import apply
-    from ringwright.studies.lab import simulated_lines
+    from ringwright.studies.lab import script, spec
 
-    return apply(fabric, simulated_lines(fabric, question.faults), horizon_s=600.0, seed=question.seed)
+    outside = script.read(spec.read(fabric), question.faults, horizon_s=HORIZON_S, seed=question.seed).outside
+    known = [line for line in question.faults if line.partition("#")[0].strip() not in outside]
+    return apply(fabric, known, horizon_s=HORIZON_S, seed=question.seed) if known else fabric
 
 
 def _ratios(samples: list[jobs.Sample]) -> list[dict[str, Any]]:
