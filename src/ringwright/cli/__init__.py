@@ -23,6 +23,8 @@ VERBS = {
     "live": "A running job: its growing files, refreshed in place.",
     "doctor": "Why do I see nothing? Settings, files, remedies.",
     "plugin": "Record a job: the NCCL profiler plug-in, built here.",
+    "bench": "Collectives on real ranks, beside the libraries' own.",
+    "compare": "A benchmark beside its simulation, error by error.",
     "simulate": "How long a collective takes on a fabric, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",
     "library": "What a library would choose, size by size.",

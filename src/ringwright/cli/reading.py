@@ -87,6 +87,12 @@ def busy(what: str) -> Iterator[None]:
         yield
 
 
+def told(what: str) -> None:
+    """Say on stderr what is going on, only when it is a terminal."""
+    if sys.stderr.isatty():
+        print(f"ringwright: {what}", file=sys.stderr)
+
+
 def print_json(document: dict[str, Any]) -> None:
     """Print one JSON object."""
     import json

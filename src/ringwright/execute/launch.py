@@ -54,10 +54,13 @@ def plain(folder: Path, places: Sequence[Place]) -> list[Start]:
 
 
 @contextlib.contextmanager
-def job_folder() -> Iterator[Path]:
-    """Make a folder in memory for one job; it goes when the job is over."""
+def job_folder(*, elsewhere: bool = False) -> Iterator[Path]:
+    """Make a folder for one job; it goes when the job is over.
+
+    It lies in memory, unless ranks are ``elsewhere``: nodes of a lab have a memory of their own and share only the disk.
+    """
     memory = Path("/dev/shm")  # noqa: S108 - the folder in it has a random name and only we can read it
-    where = memory if memory.is_dir() and os.access(memory, os.W_OK) else None
+    where = memory if not elsewhere and memory.is_dir() and os.access(memory, os.W_OK) else None
     folder = Path(tempfile.mkdtemp(prefix="ringwright-", dir=where))
     try:
         yield folder

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
+from ringwright.studies.bench.calibrated import calibration_of
 from ringwright.studies.bench.question import Question
 from ringwright.studies.bench.study import SCHEMA, bench
 
-__all__ = ["SCHEMA", "Question", "bench"]
+__all__ = ["SCHEMA", "Question", "bench", "calibration_of"]

@@ -15,6 +15,7 @@ from ringwright.execute.job import Asked, Case, Contender, Job
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.studies.bench import probe
+from ringwright.studies.registry import find
 from ringwright.studies.bench.question import Entrant, Question
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def groups(question: Question, entrants: Sequence[Entrant], notes: list[str]) ->
             for name in question.algorithms
             if _is_at_home(each.executor, group.starter) and (not group.settings or _fits(group, name))
         ]
+    found.sort(key=lambda group: "mpich" in group.starter.name)  # whose waiting ranks disturb all others: last
     placed = {(each.name, name) for group in found for each, name in group.entries}
     for each in ours:
         left = [(each, name) for name in question.algorithms if (each.name, name) not in placed]
@@ -91,7 +93,9 @@ def _native(question: Question, entrant: Entrant, notes: list[str]) -> list[Grou
     found = []
     for name in question.algorithms:
         try:
-            made = forced(entrant.executor.library, question.op, name.partition(":")[0], p=question.ranks)
+            made = forced(
+                entrant.executor.library, question.op, find(name.partition(":")[0]).slug, p=question.ranks
+            )
         except DeclinedError as error:
             notes.append(f"{error.what} ({error.remedy})" if error.remedy else error.what)
             continue
@@ -139,7 +143,7 @@ def measure(
     if len(seats) < nodes:
         raise UsageError(f"{nodes} nodes (ranks and aggregators) on {len(seats)} places", remedy="a larger fabric")
     job = Job(nodes, [seat.address for seat in seats], rounds, group.starter.backend, question.timeout_s, call=group.call)
-    with launch.job_folder() as folder:
+    with launch.job_folder(elsewhere=places is not None) as folder:
         launch.lay_out(folder, job, cut)
         starts = group.starter.starts(folder, nodes, places, group.settings)
         answers = launch.run(folder, job, starts, limit_s=_limit_s(question, rounds, slowest_rate))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.errors import UsageError
-from ringwright.studies.bench import jobs, probe
+from ringwright.studies.bench import capture, jobs, probe
 from ringwright.studies.bench.question import Question
 from ringwright.studies.registry import algorithm
 
@@ -59,14 +59,21 @@ def bench(question: Question, *, out: Path | None = None, progress: Progress | N
                 probes.setdefault(("", wire), times_s)
         limit = net.limit(began_s) if net else None
     rows = _rows(question, samples, made, probes, topology if net else None)
-    result = {
+    result: dict[str, Any] = {
         "schema": SCHEMA, "collective": question.op, "ranks": question.ranks, "dtype": question.dtype,
         "reduce_op": question.reduce_op, "root": question.root, "rounds": question.rounds, "lab": question.lab,
         "tcp": question.tcp if question.lab else None, "faults": list(question.faults), "seed": question.seed,
         "rows": rows, "ratios": _ratios(samples),
+        "probe": [
+            {"backend": starter, "wire": wire, "kind": kind, "size_bytes": size, "time_us": time_s * 1e6}
+            for (starter, wire), times_s in probes.items() if starter
+            for (kind, size), time_s in times_s.items()
+        ],
         "verdict": {"limit": limit.what, "why": limit.why} if limit else None,
         "notes": [*dict.fromkeys(notes), *_remarks(question, usable)],
     }  # fmt: skip
+    if out is not None:
+        capture.save(out, result, question, samples, made, began_s)
     return result
 
 
@@ -203,7 +210,8 @@ def _remarks(question: Question, usable: list[Any]) -> list[str]:
     names = [entrant.name for entrant in usable]
     cores = len(os.sched_getaffinity(0))
     if question.ranks > cores:
-        found.append(f"{question.ranks} ranks share {cores} cores")
+        how = "" if question.lab else ": predictions know nothing of waiting for a core"
+        found.append(f"{question.ranks} ranks share {cores} cores{how}")
         if any("mpich" in name for name in names):
             found.append("MPICH's ranks hold their core while they wait: with more ranks than cores its times mean nothing")
     if "gloo" in names and question.op == "reduce-scatter":

@@ -1,0 +1,70 @@
+"""What a benchmark found, with the columns of nccl-tests; ours over theirs; what the simulator said."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, TextIO
+
+from ringwright.reports import layout
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+COLUMNS = ("size B", "count", "type", "time us", "algbw", "busbw", "#wrong", "predicted us")
+
+
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.bench/1`` for a terminal."""
+    out = layout.console(file, width=width)
+    where = f"in a lab, {result['lab']}, TCP {result['tcp']}" if result["lab"] else "on this machine"
+    faults = f", faults: {'; '.join(result['faults'])}" if result["faults"] else ""
+    ground = f"measured: {result['collective']}, {result['ranks']} real ranks {where}{faults}; median of {result['rounds']} rounds"
+    layout.line(out, ground, style="bold", indent=0)
+    layout.line(out, "a round lasts from when its last rank starts to when its last rank ends", style="dim", indent=0)
+    if result["verdict"]:
+        layout.line(out, f"limit: {result['verdict']['limit']} ({result['verdict']['why']})", indent=0)
+    rows = sorted(result["rows"], key=lambda row: (row["backend"], row["algorithm"], row["size_bytes"]))
+    for (backend, algorithm), group in groupby(rows, key=lambda row: (row["backend"], row["algorithm"])):
+        layout.heading(out, f"{backend}, {algorithm}", f"{result['reduce_op']}, root {result['root']}, bandwidths in GB/s")
+        layout.table(out, COLUMNS, [_cells(row) for row in group])
+    _ratios(out, result["ratios"])
+    if result["notes"]:
+        layout.heading(out, "Notes")
+        for note in result["notes"]:
+            layout.line(out, note)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    predicted = row["predicted_us"]
+    return [
+        f"{row['size_bytes']}", f"{row['count']}", row["dtype"], us(row["time_us"]), f"{row['algbw_gbs']:.3g}",
+        f"{row['busbw_gbs']:.3g}", f"{row['wrong']}", "-" if predicted is None else us(predicted),
+    ]  # fmt: skip
+
+
+def us(time_us: float) -> str:
+    """Return microseconds with three or four digits that matter."""
+    return f"{time_us:,.0f}" if time_us >= 100 else f"{time_us:.1f}"
+
+
+def _ratios(out: Console, ratios: list[dict[str, Any]]) -> None:
+    if not ratios:
+        return
+    layout.heading(out, "Ours over theirs", "in turns, on the same ranks; below 1 ours is faster")
+    rows = []
+    key = lambda each: (each["backend"], each["native"], each["algorithm"])  # noqa: E731
+    for (backend, native, algorithm), group in groupby(sorted(ratios, key=key), key=key):
+        found = list(group)
+        large = [each["ratio"] for each in found if each["size_bytes"] >= 64 << 10]
+        small = [each["ratio"] for each in found if each["size_bytes"] < 64 << 10]
+        rows.append([backend, native, algorithm, mean(large), mean(small), f"{len(found)}"])
+    columns = ("ours", "theirs", "algorithm", "from 64 KiB on", "below", "sizes")
+    layout.table(out, columns, rows, left=("ours", "theirs", "algorithm"))
+
+
+def mean(ratios: Iterable[float]) -> str:
+    """Return the geometric mean."""
+    found = [*ratios]
+    return f"{math.exp(sum(map(math.log, found)) / len(found)):.2f}" if found else "-"

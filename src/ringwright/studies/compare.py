@@ -1,0 +1,225 @@
+"""Measured against simulated: a benchmark's capture, calibrated on half of its sizes, predicts the other half.
+
+Fitted are two numbers for each backend: what a message waits beyond the wire, and which share of the fabric's rate data gets.
+The fault script is the capture's own; where it changes with time, each round is simulated from its own moment on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import InputError
+from ringwright.studies.bench import capture, probe
+from ringwright.studies.bench.study import faulted
+from ringwright.studies.registry import algorithm
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+    from ringwright.studies.bench.question import Question
+    from ringwright.topology import Fault, Topology
+    from ringwright.trace import Trace
+
+SCHEMA = "ringwright.compare/1"
+MOST_ROUNDS = 12  # simulated of each row where faults change with time
+_FINE = 1.02  # the last step of the search
+
+
+@dataclass(frozen=True)
+class Row:
+    """One collective: what its rounds took, and what the simulator says. ``used``: it was calibrated with."""
+
+    collective: str
+    backend: str
+    algorithm: str
+    size_bytes: int
+    measured_us: float
+    p10_us: float
+    p90_us: float
+    simulated_us: float
+    used: bool
+
+    @property
+    def error(self) -> float:
+        """Return simulated over measured, less one."""
+        return self.simulated_us / self.measured_us - 1
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What was fitted for a backend."""
+
+    latency_s: float
+    share: float  # of the fabric's rate
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All rows, and for the largest collective of each program its two Traces."""
+
+    question: Question
+    rows: list[Row]
+    fitted: dict[str, Fitted]
+    verdict: Mapping[str, Any] | None
+    outside: Sequence[str]
+
+    @property
+    def geomean_error(self) -> float | None:
+        """Return the geometric mean of max(simulated/measured, measured/simulated), less one, over what was predicted."""
+        logs = [abs(math.log(row.simulated_us / row.measured_us)) for row in self.rows if not row.used]
+        return math.exp(sum(logs) / len(logs)) - 1 if logs else None
+
+    def document(self) -> dict[str, Any]:
+        """Return the object of schema ``ringwright.compare/1``."""
+        return {
+            "schema": SCHEMA, "lab": self.question.lab, "ranks": self.question.ranks, "tcp": self.question.tcp,
+            "faults": list(self.question.faults), "outside_simulation": list(self.outside), "verdict": self.verdict,
+            "fitted": {name: dataclasses.asdict(each) for name, each in self.fitted.items()},
+            "rows": [{**dataclasses.asdict(row), "error": row.error} for row in self.rows],
+            "geomean_error": self.geomean_error,
+        }  # fmt: skip
+
+
+class _Run:
+    """One measured collective, ready to be simulated."""
+
+    def __init__(self, question: Question, fabric: Topology, run: Mapping[str, Any]) -> None:
+        import numpy as np
+
+        self.backend, self.name, self.size_bytes = run["backend"], run["algorithm"], int(run["size_bytes"])
+        self.starts_s, self.times_s = np.array(run["start_s"], float), np.array(run["time_s"], float)
+        self.measured_s = float(np.median(self.times_s))
+        self._question, self._fabric = question, fabric
+
+    @cached_property
+    def program(self) -> Program:
+        """The program; UsageError where the algorithm has none here."""
+        _, make, knobs = algorithm(self.name)
+        return make(self._question.collective(self.size_bytes), self._fabric, **knobs)
+
+    def machine(self, fitted: Fitted) -> Topology:
+        """Return the fabric as a backend sees it."""
+        found = probe.Machine(fitted.latency_s, 0.0, 0.0, 0.0, math.inf).on(self._fabric)
+        return dataclasses.replace(found, rate=self._fabric.rate * fitted.share)
+
+    def simulated_s(self, fitted: Fitted) -> float:
+        """Return the median over the rounds, each from its own moment on."""
+        import numpy as np
+
+        from ringwright.engines.choose import simulate
+
+        machine = self.machine(fitted)
+        if all(fault.time_s <= 0 for fault in machine.faults):
+            return simulate(self.program, machine).time_s
+        starts = self.starts_s[:: max(1, len(self.starts_s) // MOST_ROUNDS)]
+        return float(np.median([simulate(self.program, since(machine, start)).time_s for start in starts]))
+
+
+def since(topology: Topology, start_s: float) -> Topology:
+    """Return the topology as one sees it who begins at a moment of its fault script."""
+    now: dict[tuple[str, int, str], Fault] = {}
+    later: list[Fault] = []
+    for fault in topology.faults:
+        if fault.time_s <= start_s:
+            now[fault.kind, fault.target, fault.field] = dataclasses.replace(fault, time_s=0.0)
+        else:
+            later.append(dataclasses.replace(fault, time_s=fault.time_s - start_s))
+    return dataclasses.replace(topology, faults=(*now.values(), *later))
+
+
+def compare(folder: Path) -> Comparison:
+    """Return measured beside simulated; InputError where the folder holds no benchmark in a lab."""
+    from ringwright.fabrics import fabric
+    from ringwright.studies.lab import script, spec
+
+    document = capture.load(folder)
+    question = capture.question(document)
+    if not question.lab:
+        raise InputError(
+            "this benchmark ran on a machine whose links nobody knows", where=str(folder),
+            remedy="ringwright bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 4M --out DIR",
+        )  # fmt: skip
+    plain = fabric(question.lab)
+    outside = script.read(spec.read(plain), question.faults, horizon_s=600.0, seed=question.seed).outside
+    machine = faulted(question, plain)
+    runs = [found for run in document["runs"] if (found := _ready(question, machine, run)) is not None]
+    if not runs:
+        raise InputError("nothing in this capture can be simulated", where=str(folder), remedy="ringwright bench --help")
+    rows: list[Row] = []
+    fitted: dict[str, Fitted] = {}
+    for backend in dict.fromkeys(run.backend for run in runs):
+        mine = [run for run in runs if run.backend == backend]
+        used = _half(mine)
+        fitted[backend] = fit([run for run in mine if run in used])
+        rows += [_row(question, run, fitted[backend], used=run in used and len(used) < len(mine)) for run in mine]
+    return Comparison(question, rows, fitted, document["result"].get("verdict"), outside)
+
+
+def _ready(question: Question, machine: Topology, run: Mapping[str, Any]) -> _Run | None:
+    from ringwright.errors import UsageError
+
+    found = _Run(question, machine, run)
+    try:
+        return found if len(found.times_s) and found.program.n_steps else None
+    except UsageError:
+        return None  # a library's own way, for which there is no program
+
+
+def _half(runs: Sequence[_Run]) -> list[_Run]:
+    """Return every second size: the smallest and the largest are among them where there are three sizes or more."""
+    sizes = sorted({run.size_bytes for run in runs})
+    chosen = set(sizes[::2])
+    return [run for run in runs if run.size_bytes in chosen]
+
+
+def _row(question: Question, run: _Run, fitted: Fitted, *, used: bool) -> Row:
+    import numpy as np
+
+    low, high = np.quantile(run.times_s, [0.1, 0.9]) * 1e6
+    return Row(
+        question.op, run.backend, run.name, run.size_bytes, run.measured_s * 1e6, float(low), float(high),
+        run.simulated_s(fitted) * 1e6, used,
+    )  # fmt: skip
+
+
+def fit(runs: Sequence[_Run]) -> Fitted:
+    """Return the latency and the share of the rate with the least mean of |log(simulated/measured)|, by coordinate steps."""
+
+    def off(latency_s: float, share: float) -> float:
+        found = Fitted(latency_s, share)
+        return sum(abs(math.log(max(run.simulated_s(found), 1e-9) / run.measured_s)) for run in runs) / len(runs)
+
+    best = (200e-6, probe.GOODPUT)
+    error = off(*best)
+    step = 4.0
+    while step > _FINE:
+        moved = False
+        for factors in ((step, 1.0), (1 / step, 1.0), (1.0, step**0.1), (1.0, step**-0.1)):
+            tried = (min(max(best[0] * factors[0], 1e-6), 0.1), min(best[1] * factors[1], 1.0))
+            found = off(*tried)
+            if found < error * (1 - 1e-6):
+                best, error, moved = tried, found, True
+        if not moved:
+            step **= 0.5
+    return Fitted(*best)
+
+
+def traces(folder: Path, comparison: Comparison, row: Row) -> tuple[Trace | None, Trace]:
+    """Return the recorded run of a row, if it was kept, and the simulated one."""
+    from ringwright.engines.choose import simulate
+    from ringwright.fabrics import fabric
+    from ringwright.studies.traced import trace
+
+    question = comparison.question
+    run = _Run(
+        question, faulted(question, fabric(question.lab or "")),
+        {"backend": row.backend, "algorithm": row.algorithm, "size_bytes": row.size_bytes, "start_s": [0.0], "time_s": [1.0]},
+    )  # fmt: skip
+    machine = run.machine(comparison.fitted[row.backend])
+    simulated = trace(run.program, machine, simulate(run.program, machine, fold_symmetry=False))
+    return capture.recorded(folder, row.backend, row.algorithm, row.size_bytes), simulated
