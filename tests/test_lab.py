@@ -192,18 +192,6 @@ def namespaces() -> set[str]:
     return found
 
 
-def keepers() -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if any(word.endswith((b"/keeper.py", b"lab/switch.py", b"lab/traffic.py")) for word in words):
-            found.append(str(path))
-    return found
-
-
 def ours() -> list[str]:
     """Return the keepers of this test's labs: those whose folder lies in its own runtime folder."""
     top = os.fsencode(leftovers.runtime())
