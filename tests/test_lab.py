@@ -192,18 +192,6 @@ def namespaces() -> set[str]:
     return found
 
 
-def keepers() -> list[str]:
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = path.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if any(word.endswith((b"/keeper.py", b"lab/switch.py", b"lab/traffic.py")) for word in words):
-            found.append(str(path))
-    return found
-
-
 def ours() -> list[str]:
     """Return the keepers of this test's labs: those whose folder lies in its own runtime folder."""
     top = os.fsencode(leftovers.runtime())
@@ -288,6 +276,19 @@ def test_the_control_network_has_no_limits(make: Any) -> None:
     server.communicate(timeout=LIMIT_S)
     assert took_s < 10.0  # 20 s at the rate of the links
     assert max(net.counters().values()) < 10_000
+
+
+@pytest.mark.lab
+@pytest.mark.parametrize("as_user", [False, True])
+def test_a_launcher_starts_ranks_from_inside(as_user: bool, ways: list[bool], make: Any) -> None:
+    if as_user not in ways:
+        pytest.skip("not this way here")
+    net, _ = make("switch:2,rate=8Mb/s", control=True, rootless=as_user)
+    for rank, hop in enumerate(net.hops):
+        code = "import os, socket; print(socket.gethostname(), socket.gethostbyname(socket.gethostname()), os.getcwd())"
+        command = [*net.launcher.command, *hop, *PYTHON, code]
+        said = subprocess.run(command, capture_output=True, check=True, timeout=LIMIT_S, text=True).stdout
+        assert said.split() == [f"rank{rank}", net.places[rank].address, str(Path.cwd())]
 
 
 # Faults
@@ -532,6 +533,17 @@ def test_the_verb(ways: list[bool], tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 @pytest.mark.lab
+def test_the_clock_waits_for_the_ranks(ways: list[bool], tmp_path: Path) -> None:
+    out = tmp_path / "capture"
+    code = "import time; time.sleep(0.6); print('all set', flush=True); time.sleep(0.5)"
+    options = ["--ready", "all set", "--fault", "link rank1 rate 50% at 0.1s", "--out", str(out), "--", *PYTHON, code]
+    assert main(["lab", STAR, *options]) == 0
+    events = {event["event"]: event["t_mono_s"] for event in lines(out / "timeline.jsonl")}
+    assert events["script starts"] - events["rank started"] > 0.5
+    assert 0.09 < events["fault"] - events["script starts"] < 0.4
+
+
+@pytest.mark.lab
 def test_the_time_limit(ways: list[bool], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "capture"
     began_s = time.monotonic()
@@ -670,7 +682,7 @@ def looks(count: int, fill: float, **machine: Any) -> list[Sample]:
     return [
         Sample(0.1 * n, [int(fill * rate * 0.1 * n)], [0], [0], [rate], machine.get("disturbed", False),
                busy=machine.get("busy", 0.2), pressure=machine.get("pressure", 0.0), busiest=machine.get("busiest", 0.1),
-               overruns=machine.get("overruns", 0), switched={"a": {"frames": 1000}})
+               overruns=machine.get("overruns", 0), waited=machine.get("waited"), switched={"a": {"frames": 1000}})
         for n in range(21)
     ]  # fmt: skip
 
@@ -684,6 +696,11 @@ def looks(count: int, fill: float, **machine: Any) -> list[Sample]:
         (looks(20, 0.4, disturbed=True, busy=1.0), "cpu"),
         (looks(20, 0.4, pressure=0.9), "cpu"),
         (looks(20, 0.4, busiest=0.98), "cpu"),
+        (
+            looks(20, 0.4, disturbed=True, busy=1.0, pressure=1.0, waited=0.02),
+            "wire",
+        ),  # others are busy, we do not wait
+        (looks(20, 0.4, waited=0.4), "cpu"),
         (looks(20, 0.95, overruns=5), "cpu"),
         (looks(20, 0.4), "unknown"),
         (looks(20, 0.0, busy=1.0), "unknown"),

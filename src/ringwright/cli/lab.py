@@ -20,6 +20,7 @@ def lab(
     seed: int = 0,
     tcp: str = "reno",
     timeout: str = "60s",
+    ready: str = "",
     out: Path | None = None,
     rootless: bool = False,
     force: bool = False,
@@ -42,6 +43,8 @@ def lab(
         Congestion control: reno, cubic or bbr.
     timeout
         Ranks that still run by then are ended.
+    ready
+        Start the fault script's clock when every rank has printed this text, instead of at once.
     out
         Folder of the capture (ringwright-lab-N in this folder, unless given).
     rootless
@@ -64,7 +67,7 @@ def lab(
         raise UsageError("no fabric is named", remedy="ringwright lab switch:4,rate=100Mb/s -- COMMAND")
     outcome = ranks.run(
         fabric, command, faults=fault, seed=seed, tcp=tcp, timeout_s=parse_time(timeout),
-        out=out or ranks.free_folder(Path.cwd()), rootless=rootless or None, force=force,
+        ready=ready, out=out or ranks.free_folder(Path.cwd()), rootless=rootless or None, force=force,
     )  # fmt: skip
     if json:
         reading.print_json(outcome.full())

@@ -39,6 +39,7 @@ class Sample:
     busiest: float = 0.0  # cores used by the busiest process inside
     busiest_name: str = ""
     cores: float = 0.0  # cores used by all processes inside
+    waited: float | None = None  # share of the time in which a process inside waited for a core, the most; None: untold
     overruns: int = 0  # frames the switch in user space was too slow for, in all
     switched: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -64,16 +65,45 @@ def machine() -> tuple[float, float, float]:
     return total * TICK_S, (total - idle) * TICK_S, waited_s
 
 
-def times(family: Path) -> dict[int, tuple[str, float]]:
-    """Return name and CPU seconds of each process in a PID namespace."""
+@dataclass(frozen=True)
+class Used:
+    """What a process has had: seconds on cores, and seconds of readiness without one (None where the kernel tells not)."""
+
+    name: str
+    ran_s: float
+    waited_s: float | None
+
+
+def times(family: Path) -> dict[int, Used]:
+    """Return what each process in a PID namespace has had so far, all its threads together."""
     wanted, found = family.readlink(), {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (path / "ns/pid").readlink() == wanted:
                 name, _, rest = (path / "stat").read_text().partition("(")[2].rpartition(")")
                 values = rest.split()
-                found[int(path.name)] = (name, (int(values[11]) + int(values[12])) * TICK_S)
+                found[int(path.name)] = Used(name, (int(values[11]) + int(values[12])) * TICK_S, _waited_s(path))
     return found
+
+
+def _waited_s(process: Path) -> float | None:
+    try:
+        return max(int(task.read_text().split()[1]) for task in process.glob("task/*/schedstat")) * 1e-9
+    except (OSError, ValueError, IndexError):
+        return None
+
+
+def _busiest(before: dict[int, Used], now: dict[int, Used], since_s: float) -> tuple[float, float, str, float | None]:
+    """Return cores of the busiest process, cores of all, its name, and the longest wait of any as a share of the time."""
+    none = Used("", 0.0, 0.0)
+    ran = [((used.ran_s - before.get(pid, none).ran_s) / since_s, used.name) for pid, used in now.items()]
+    waits = [
+        (used.waited_s - (before.get(pid, none).waited_s or 0.0)) / since_s
+        for pid, used in now.items()
+        if used.waited_s is not None
+    ]
+    most, name = max(ran, default=(0.0, ""))
+    return most, sum(share for share, _ in ran), name, max(waits, default=None)
 
 
 class Sampler:
@@ -88,7 +118,7 @@ class Sampler:
         self._family = Path(f"/proc/{inside[0].pid}/ns/pid")
         self._machine, self._times = machine(), times(self._family)
         self._times_s = time.monotonic()
-        self._last = (0.0, 0.0, "")
+        self._last: tuple[float, float, str, float | None] = (0.0, 0.0, "", None)
         self._lock, self._end = threading.Lock(), threading.Event()
         self.look()
         self._thread = threading.Thread(target=self._watch, name="lab counters", daemon=True)
@@ -131,11 +161,9 @@ class Sampler:
         since_s = sample.mono_s - self._times_s
         if since_s >= 4 * EVERY_S:  # processes are counted in ticks of 10 ms: seldom, and then exactly
             now = times(self._family)
-            used = {pid: (took_s - self._times.get(pid, ("", 0.0))[1], name) for pid, (name, took_s) in now.items()}
-            most, name = max(used.values(), default=(0.0, ""))
-            self._last = (most / since_s, sum(each for each, _ in used.values()) / since_s, name)
+            self._last = _busiest(self._times, now, since_s)
             self._times, self._times_s = now, sample.mono_s
-        sample.busiest, sample.cores, sample.busiest_name = self._last
+        sample.busiest, sample.cores, sample.busiest_name, sample.waited = self._last
 
     def _add_switches(self, sample: Sample) -> None:
         for switch in self._switches:
@@ -152,6 +180,7 @@ class Sampler:
                 "t_wall_s": time.time(), "t_mono_s": sample.mono_s,
                 "links": {spec.link_name(link): row for link, row in enumerate(rows)}, "switched": sample.switched,
                 "busy": round(sample.busy, 3), "pressure": round(sample.pressure, 3), "cores": round(sample.cores, 2),
+                "waited": sample.waited and round(sample.waited, 3),
                 "busiest": [sample.busiest_name, round(sample.busiest, 2)], "overruns": sample.overruns,
             },
         )  # fmt: skip

@@ -23,6 +23,7 @@ END_S = 5.0
 TOOLS = {"ip": "iproute2", "tc": "iproute2", "nsenter": "util-linux"}
 ROOTLESS = "RINGWRIGHT_LAB_ROOTLESS"
 PROGRAMS = Path(__file__).parent
+ENTER = (sys.executable, "-I", "-S", str(PROGRAMS / "enter.py"))
 
 
 @dataclass(frozen=True)
@@ -43,8 +44,14 @@ class Inside:
     @property
     def command(self) -> tuple[str, ...]:
         """What stands before a program that lives inside: it ends with its parent here, and with the lab."""
-        program = (sys.executable, "-I", "-S", str(PROGRAMS / "enter.py"))
-        return (*program, str(self.pid), "1" if self.rootless else "0", self.cwd)
+        return (*ENTER, str(self.pid), "1" if self.rootless else "0", self.cwd)
+
+    @property
+    def hop(self) -> tuple[str, ...]:
+        """What stands before a program that a process of another node starts here, by the numbers that hold inside."""
+        status = Path(f"/proc/{self.pid}/status").read_text()
+        numbers = next(line for line in status.splitlines() if line.startswith("NSpid:"))
+        return (*ENTER, numbers.split()[-1], "0", self.cwd)
 
 
 class Keeper:

@@ -36,7 +36,8 @@ CARRIER_S = 5.0
 class Network:
     """What stands. ``places`` and ``control`` hold a Place per rank, on the network under test and on the control network;
 
-    ``launcher`` is the place that reaches all ranks over the control network, outside the links under test.
+    ``launcher`` is the place that reaches all ranks over the control network, outside the links under test. ``hops`` hold for
+    each rank what the launcher puts before a command to start it there, in place of ssh.
     """
 
     def __init__(
@@ -50,11 +51,13 @@ class Network:
         ranks = range(built.n)
         self.places = tuple(Place(rank, spec.address(rank), "eth0", inside[rank].command) for rank in ranks)
         self.control: tuple[Place, ...] = ()
+        self.hops: tuple[tuple[str, ...], ...] = ()
         self.launcher: Place | None = None
         if asked["control"]:
             self.control = tuple(
                 Place(rank, spec.control_address(rank), "ctl0", inside[rank].command) for rank in ranks
             )
+            self.hops = tuple(inside[rank].hop for rank in ranks)
             self.launcher = Place(-1, spec.LAUNCHER_ADDRESS, "ctl0", inside[-1].command)
 
     def start_faults(self) -> float:

@@ -59,15 +59,18 @@ class Outcome:
 
 def run(
     fabric: str, command: Sequence[str], *, faults: Sequence[str] = (), seed: int = 0, tcp: str = "reno",
-    timeout_s: float = 60.0, out: Path, rootless: bool | None = None, force: bool = False,
+    timeout_s: float = 60.0, ready: str = "", out: Path, rootless: bool | None = None, force: bool = False,
 ) -> Outcome:  # fmt: skip
-    """Build a network, run the command on every rank, and return how it went; the capture is in ``out``."""
+    """Build a network, run the command on every rank, and return how it went; the capture is in ``out``.
+
+    ``ready``: a text; the script's clock starts when every rank has printed it, or else when all have been started.
+    """
     if not command:
         raise UsageError("no command is named", remedy="ringwright lab switch:4,rate=100Mb/s -- python train.py")
     options: dict[str, Any] = {"seed": seed, "tcp": tcp, "rootless": rootless, "horizon_s": timeout_s, "force": force}
     with _terminable(), network(fabric, faults, out=out, **options) as net:
         began_s = time.monotonic()
-        ended = _ranks(net, command, timeout_s, out)
+        ended = _ranks(net, command, timeout_s, ready, out)
         net.counters()
         limit = net.limit(since_s=began_s)
         net.capture.event("verdict", verdict=limit.verdict)
@@ -114,7 +117,7 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _ranks(net: Network, command: Sequence[str], timeout_s: float, out: Path) -> tuple[Ended, ...]:
+def _ranks(net: Network, command: Sequence[str], timeout_s: float, ready: str, out: Path) -> tuple[Ended, ...]:
     running: dict[int, subprocess.Popen[bytes]] = {}
     with ExitStack() as stack:
         began_s = time.monotonic()
@@ -126,8 +129,18 @@ def _ranks(net: Network, command: Sequence[str], timeout_s: float, out: Path) ->
             running[place.rank] = _start(net, place.rank, command, files)
             stack.callback(_end, running[place.rank])
             net.capture.event("rank started", rank=place.rank, pid=running[place.rank].pid)
-        net.start_faults()
-        return _wait(net, running, began_s, began_s + timeout_s, out)
+        waiting = {rank: out / f"rank-{rank}.out" for rank in running} if ready else {}
+        if not ready:
+            net.start_faults()
+        ended: dict[int, Ended] = {}
+        while len(ended) < len(running):
+            if waiting:
+                waiting = {rank: path for rank, path in waiting.items() if ready.encode() not in path.read_bytes()}
+                if not waiting:
+                    net.start_faults()
+            _look(net, running, ended, began_s, timeout_s, out)
+            time.sleep(LOOK_S)
+        return tuple(ended[rank] for rank in sorted(ended))
 
 
 def _start(net: Network, rank: int, command: Sequence[str], files: Sequence[IO[bytes]]) -> subprocess.Popen[bytes]:
@@ -144,27 +157,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _wait(
-    net: Network, running: dict[int, subprocess.Popen[bytes]], began_s: float, end_s: float, out: Path
-) -> tuple[Ended, ...]:
-    ended: dict[int, Ended] = {}
-    while len(ended) < len(running):
-        is_late = time.monotonic() >= end_s
-        for rank, process in running.items():
-            if rank in ended:
-                continue
-            if is_late and process.poll() is None:
-                _end(process)
-                is_ours = True
-            else:
-                is_ours = False
-            if (code := process.poll()) is not None:
-                took_s = time.monotonic() - began_s
-                code = 128 - code if code < 0 else code
-                ended[rank] = Ended(rank, code, took_s, is_ours, _tail(out / f"rank-{rank}.err"))
-                net.capture.event("rank ended", rank=rank, code=code, is_late=is_ours)
-        time.sleep(LOOK_S)
-    return tuple(ended[rank] for rank in sorted(ended))
+def _look(
+    net: Network, running: dict[int, subprocess.Popen[bytes]], ended: dict[int, Ended], began_s: float,
+    timeout_s: float, out: Path,
+) -> None:  # fmt: skip
+    """Note the ranks that have ended; end those that are late."""
+    took_s = time.monotonic() - began_s
+    for rank, process in running.items():
+        if rank in ended:
+            continue
+        is_late = took_s >= timeout_s and process.poll() is None
+        if is_late:
+            _end(process)
+        if (code := process.poll()) is not None:
+            code = 128 - code if code < 0 else code
+            ended[rank] = Ended(rank, code, took_s, is_late, _tail(out / f"rank-{rank}.err"))
+            net.capture.event("rank ended", rank=rank, code=code, is_late=is_late)
 
 
 def _tail(path: Path) -> str:

@@ -2,7 +2,8 @@
 
 A look at the counters is *active* when a link carried a fiftieth of its rate since the last one. Of the active ones, those count
 for the wire in which a link was full, or in which a fault disturbed the network while cores were free; those count for the CPU in
-which no link was full and cores were not free, one process used a whole one, or the switch in user space fell behind.
+which no link was full and a process of the lab waited for a core or used a whole one. Frames for which the switch in user space
+was too slow count for the CPU in any case.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from ringwright.studies.lab.counters import Sample
 ACTIVE = 0.02
 FULL = 0.85  # of the rate, over a look; bursts and gaps of TCP leave some of it
 NOT_FREE = 0.95  # cores busy
+WAITED = 0.2  # of the time, by one process of the lab
 WAITING = 0.5  # of the time some process waited for a core
 WHOLE_CORE = 0.9
 LEAST_LOOKS = 3
@@ -90,9 +92,16 @@ def _fill(before: Sample, now: Sample) -> float:
 def _kind(sample: Sample, fill: float) -> str:
     if fill >= FULL:
         return "wire"
-    if sample.busy >= NOT_FREE or sample.pressure >= WAITING or sample.busiest >= WHOLE_CORE:
+    if sample.busiest >= WHOLE_CORE or _waits(sample):
         return "cpu"
     return "wire" if sample.is_disturbed else "neither"
+
+
+def _waits(sample: Sample) -> bool:
+    """Whether processes of the lab waited for cores; where the kernel does not tell of each, whether any did."""
+    if sample.waited is not None:
+        return sample.waited >= WAITED
+    return sample.busy >= NOT_FREE or sample.pressure >= WAITING
 
 
 def _decide(samples: Sequence[Sample], looks: int, wire: float, cpu: float, overruns: int) -> tuple[str, str]:
