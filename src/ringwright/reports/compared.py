@@ -33,8 +33,8 @@ def write(found: Comparison, folder: Path, file: TextIO, *, width: int | None = 
         layout.line(out, f"limit: {found.verdict['limit']} ({found.verdict['why']})", indent=0)
     for (backend, algorithm), group in groupby(found.rows, key=lambda row: (row.backend, row.algorithm)):
         layout.heading(out, f"{backend}, {algorithm}", "fitted: used for the calibration")
-        columns = ("collective", "size", "measured us", "p10-p90 us", "simulated us", "error", "")
-        layout.table(out, columns, [_cells(row) for row in group], left=("collective", ""))
+        columns = ("size", "measured us", "p10-p90 us", "simulated us", "error", "")
+        layout.table(out, columns, [_cells(row) for row in group], left=("",))
     _steps(out, found, folder)
     layout.heading(out, "Error")
     error = found.geomean_error
@@ -54,7 +54,7 @@ def _ground(found: Comparison) -> str:
 def _cells(row: Row) -> list[str]:
     span = f"{us(row.p10_us)}-{us(row.p90_us)}"
     return [
-        row.collective, format_size(row.size_bytes), us(row.measured_us), span, us(row.simulated_us), f"{100 * row.error:+.1f} %",
+        format_size(row.size_bytes), us(row.measured_us), span, us(row.simulated_us), f"{100 * row.error:+.1f} %",
         "fitted" if row.used else "",
     ]  # fmt: skip
 
@@ -111,9 +111,8 @@ def _messages(trace: Trace) -> list[dict[str, Any]]:
     """Return the messages as their receivers saw them; a simulated one is seen from its sender, and has a peer."""
     import polars as pl
 
-    frame = trace.events.df.filter(pl.col("kind") == "proxy").sort("start_s")
-    executed = frame.filter(pl.col("op") == "recv").height + frame.filter(pl.col("sent_bytes") > 0).height < 2 * frame.height
-    by_receiver = executed and frame.filter(pl.col("sent_bytes") == 0).height > 0
+    frame = trace.df.filter(pl.col("kind") == "proxy").sort("start_s")
+    by_receiver = frame.filter(pl.col("sent_bytes") == 0).height > 0
     rows = []
     for event in frame.iter_rows(named=True):
         if by_receiver and event["sent_bytes"]:

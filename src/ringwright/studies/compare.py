@@ -156,6 +156,7 @@ def compare(folder: Path) -> Comparison:
         mine = [run for run in runs if run.backend == backend]
         used = _half(mine)
         fitted[backend] = fit([run for run in mine if run in used])
+        mine.sort(key=lambda run: (question.algorithms.index(run.name) if run.name in question.algorithms else -1, run.size_bytes))
         rows += [_row(question, run, fitted[backend], used=run in used and len(used) < len(mine)) for run in mine]
     return Comparison(question, rows, fitted, document["result"].get("verdict"), outside)
 

@@ -89,4 +89,4 @@ def recorded(folder: Path, backend: str, algorithm: str, size_bytes: int) -> Tra
     from ringwright.trace import Trace
 
     path = folder / name(backend, algorithm, size_bytes)
-    return Trace.load(path) if path.is_dir() else None
+    return Trace.open(path) if path.is_dir() else None
