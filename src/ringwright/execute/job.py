@@ -81,6 +81,8 @@ class Job(msgspec.Struct, frozen=True):
     backend: str = "processes"  # who starts and knows the ranks: processes, mpi or torch
     timeout_s: float = 60.0  # without any progress
     piece_bytes: int = 0  # 0: the wire's own
+    interfaces: list[str] = []  # of each node, whose bytes are counted; empty: none are
+    begins: int = -1  # the case before which ranks wait until they are told to go on; -1: none
     call: str = ""  # which of MPI's collectives is meant where one of ours is two of them
 
 
@@ -105,6 +107,7 @@ class Found(msgspec.Struct):
     spans: list[Span] = []
     started_s: float = 0.0
     cpu_s: float = 0.0
+    sent_bytes: int = -1  # by this node's interface in all rounds, headers counted; -1: not counted
     declined: str = ""
 
 

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,8 +78,13 @@ def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:
     write(folder / "job", job)
 
 
-def run(folder: Path, job: Job, starts: Sequence[Start], *, limit_s: float) -> list[list[Found]]:
-    """Return each node's answers. InfeasibleError where a rank died, stood still for too long, or time ran out."""
+def run(
+    folder: Path, job: Job, starts: Sequence[Start], *, limit_s: float, begin: Callable[[], object] | None = None
+) -> list[list[Found]]:
+    """Return each node's answers. InfeasibleError where a rank died, stood still for too long, or time ran out.
+
+    ``begin`` is called when all ranks stand before the case at which the job says it begins.
+    """
     started: list[tuple[Start, subprocess.Popen[bytes]]] = []
     errors = folder / "errors"
     try:
@@ -90,18 +95,28 @@ def run(folder: Path, job: Job, starts: Sequence[Start], *, limit_s: float) -> l
                     start_new_session=True,
                 )  # fmt: skip
                 started.append((start, process))
-        _wait(folder, started, limit_s)
+        _wait(folder, started, limit_s, begin)
         return _answers(folder, job, started)
     finally:
         for _, process in started:
             _end(process)
 
 
-def _wait(folder: Path, started: Sequence[tuple[Start, subprocess.Popen[bytes]]], limit_s: float) -> None:
+def _wait(
+    folder: Path,
+    started: Sequence[tuple[Start, subprocess.Popen[bytes]]],
+    limit_s: float,
+    begin: Callable[[], object] | None,
+) -> None:
     """Return when all have ended; once one has failed, or time is up, the others are asked where they stand."""
     until_s = time.monotonic() + limit_s
     asked = False
+    go = folder / "go"
     while any(process.poll() is None for _, process in started):
+        if not go.exists() and (folder / "begun").exists():
+            if begin is not None:
+                begin()
+            go.touch()
         failed = any(process.poll() not in (None, 0) for _, process in started)
         if time.monotonic() > until_s:
             if asked:

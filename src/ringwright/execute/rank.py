@@ -129,6 +129,8 @@ class Rank:
         """Check, then time every contender."""
         collective = case.asked.collective()
         self.watch.case = number
+        if number == self.job.begins:
+            self._make(self._wait_for_go)
         runners: list[tuple[Found, Runner]] = []
         for contender in case.contenders:
             found = Found(number, contender.label)
@@ -182,10 +184,16 @@ class Rank:
         return self.sockets
 
     def _make(self, make: Callable[[], None]) -> None:
-        """Let the first node make what all will open."""
+        """Let the first node do what all others wait for."""
         if self.node == 0:
             make()
         self.pass_gate()
+
+    def _wait_for_go(self) -> None:
+        """Tell the parent that all is ready, and wait for its word."""
+        (self.folder / "begun").touch()
+        while not (self.folder / "go").exists():
+            time.sleep(0.002)
 
     def _look(self, runner: Runner, case: Case, collective: Collective, found: Found) -> None:
         results = runner.results() if self.node < collective.p else []
@@ -219,13 +227,23 @@ class Rank:
             for found, runner in runners:
                 self.watch.label = found.label
                 self.watch.plan = runner.ready.plan if isinstance(runner, Ours) else None
+                sent_bytes = self._sent_bytes()
                 self.pass_gate()
                 cpu_s, start_s = time.process_time(), clock()
                 for _ in range(case.inner):
                     runner.run()
                 found.times_s.append((start_s, clock()))
                 found.cpu_s += time.process_time() - cpu_s
+                if sent_bytes >= 0:
+                    self.pass_gate()
+                    found.sent_bytes = max(found.sent_bytes, 0) + self._sent_bytes() - sent_bytes
         self.pass_gate()
+
+    def _sent_bytes(self) -> int:
+        """Return what this node's interface has sent so far; -1 where nobody asks."""
+        if not self.job.interfaces:
+            return -1
+        return int(Path(f"/sys/class/net/{self.job.interfaces[self.node]}/statistics/tx_bytes").read_text())
 
 
 def _make_memory(folder: Path, plan: Plan) -> None:

@@ -28,7 +28,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     rows = sorted(result["rows"], key=lambda row: (row["backend"], row["algorithm"], row["size_bytes"]))
     for (backend, algorithm), group in groupby(rows, key=lambda row: (row["backend"], row["algorithm"])):
         layout.heading(out, f"{backend}, {algorithm}", f"{result['reduce_op']}, root {result['root']}, bandwidths in GB/s")
-        layout.table(out, COLUMNS, [_cells(row) for row in group])
+        listed = list(group)
+        counted = any(row["sent_bytes"] is not None for row in listed)
+        layout.table(out, [*COLUMNS, "B on wire"] if counted else COLUMNS, [_cells(row) for row in listed])
+    if any(row["sent_bytes"] is not None for row in rows):
+        layout.line(out, "B on wire: what a rank's interface sent in one run, mean over ranks, headers counted", style="dim")
     _ratios(out, result["ratios"])
     if result["notes"]:
         layout.heading(out, "Notes")
@@ -37,10 +41,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    predicted = row["predicted_us"]
+    predicted, sent = row["predicted_us"], row["sent_bytes"]
     return [
         f"{row['size_bytes']}", f"{row['count']}", row["dtype"], us(row["time_us"]), f"{row['algbw_gbs']:.3g}",
         f"{row['busbw_gbs']:.3g}", f"{row['wrong']}", "-" if predicted is None else us(predicted),
+        *([] if sent is None else [f"{sent}"]),
     ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -119,6 +119,7 @@ def measure(
     made: dict[tuple[str, int], Program],
     places: Sequence[Place] | None,
     slowest_rate: float,
+    begin: Callable[[], object] | None = None,
 ) -> tuple[list[Sample], dict[str, dict[tuple[str, int], float]]]:
     """Run a group once; return its samples, and per wire the times of the probe."""
     nodes = max([program.n_nodes for program in made.values()] or [question.ranks])
@@ -142,11 +143,12 @@ def measure(
     seats = list(places or here(nodes))
     if len(seats) < nodes:
         raise UsageError(f"{nodes} nodes (ranks and aggregators) on {len(seats)} places", remedy="a larger fabric")
-    job = Job(nodes, [seat.address for seat in seats], rounds, group.starter.backend, question.timeout_s, call=group.call)
+    job = Job(nodes, [seat.address for seat in seats], rounds, group.starter.backend, question.timeout_s,
+              interfaces=[seat.interface for seat in seats] if places else [], begins=len(meanings), call=group.call)  # fmt: skip
     with launch.job_folder(elsewhere=places is not None) as folder:
         launch.lay_out(folder, job, cut)
         starts = group.starter.starts(folder, nodes, places, group.settings)
-        answers = launch.run(folder, job, starts, limit_s=_limit_s(question, rounds, slowest_rate))
+        answers = launch.run(folder, job, starts, limit_s=_limit_s(question, rounds, slowest_rate), begin=begin)
     return _sorted(group, rounds, meanings, answers)
 
 

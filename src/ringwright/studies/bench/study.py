@@ -48,22 +48,28 @@ def bench(question: Question, *, out: Path | None = None, progress: Progress | N
         rate = float(topology.rate.min()) if net else LOOPBACK_RATE
         samples: list[jobs.Sample] = []
         probes: dict[tuple[str, str], dict[tuple[str, int], float]] = {}
-        began_s = net.start_faults() if net else 0.0
+        clock: list[float] = []  # when the fault script began: as soon as the first ranks are ready
+
+        def begin() -> None:
+            if net and not clock:
+                clock.append(net.start_faults())
+
         for group in jobs.groups(question, usable, notes):
             if progress:
                 progress(", ".join(f"{entrant.name} {name}" for entrant, name in group.entries))
-            found, measured = jobs.measure(question, group, made, net.places if net else None, rate)
+            found, measured = jobs.measure(question, group, made, net.places if net else None, rate, begin)
             samples += found
             for wire, times_s in measured.items():
                 probes.setdefault((group.starter.name, wire), times_s)
                 probes.setdefault(("", wire), times_s)
+        began_s = clock[0] if clock else 0.0
         limit = net.limit(began_s) if net else None
     rows = _rows(question, samples, made, probes, topology if net else None)
     result: dict[str, Any] = {
         "schema": SCHEMA, "collective": question.op, "ranks": question.ranks, "dtype": question.dtype,
         "reduce_op": question.reduce_op, "root": question.root, "rounds": question.rounds, "lab": question.lab,
         "tcp": question.tcp if question.lab else None, "faults": list(question.faults), "seed": question.seed,
-        "rows": rows, "ratios": _ratios(samples),
+        "rows": rows, "ratios": _ratios(question, samples),
         "probe": [
             {"backend": starter, "wire": wire, "kind": kind, "size_bytes": size, "time_us": time_s * 1e6}
             for (starter, wire), times_s in probes.items() if starter
@@ -143,7 +149,14 @@ def _row(question: Question, sample: jobs.Sample, times_s: np.ndarray) -> dict[s
         "time_us": time_s * 1e6, "algbw_gbs": algbw, "busbw_gbs": algbw * collective.bus_factor, "wrong": wrong,
         "min_us": float(times_s.min()) * 1e6, "p10_us": float(low) * 1e6, "p90_us": float(high) * 1e6,
         "runs": len(times_s) * sample.inner, "beside": sample.beside or None,
+        "sent_bytes": sent // (len(times_s) * sample.inner * question.ranks) if (sent := _sent(sample)) >= 0 else None,
     }  # fmt: skip
+
+
+def _sent(sample: jobs.Sample) -> int:
+    """Return the bytes of all ranks' interfaces in all rounds, headers counted; -1 where they were not counted."""
+    counted = [each.sent_bytes for each in sample.found]
+    return sum(counted) if min(counted) >= 0 else -1
 
 
 def _predicted(
@@ -184,20 +197,21 @@ def faulted(question: Question, fabric: Topology) -> Topology:
     return apply(fabric, known, horizon_s=HORIZON_S, seed=question.seed) if known else fabric
 
 
-def _ratios(samples: list[jobs.Sample]) -> list[dict[str, Any]]:
+def _ratios(question: Question, samples: list[jobs.Sample]) -> list[dict[str, Any]]:
     """Return ours over theirs, for each pair that took turns in the same processes, the same algorithm or a library's own."""
     natives = {
         (each.entrant, each.algorithm, each.size_bytes): each for each in samples if not each.beside and each.times_s
     }
     found = []
     for sample in samples:
-        theirs = natives.get((sample.beside, sample.algorithm, sample.size_bytes))
+        own = jobs.OWN.get((sample.beside, question.op), sample.algorithm)
+        theirs = natives.get((sample.beside, sample.algorithm, sample.size_bytes)) or natives.get((sample.beside, own, sample.size_bytes))
         if not sample.beside or theirs is None or not sample.times_s:
             continue
         ours_s, theirs_s = float(np.median(sample.times_s)), float(np.median(theirs.times_s))
         found.append(
             {
-                "backend": sample.entrant, "native": sample.beside, "algorithm": sample.algorithm,
+                "backend": sample.entrant, "native": sample.beside, "algorithm": sample.algorithm, "native_algorithm": theirs.algorithm,
                 "size_bytes": sample.size_bytes, "time_us": ours_s * 1e6, "native_us": theirs_s * 1e6,
                 "ratio": ours_s / theirs_s,
             }  # fmt: skip
