@@ -32,18 +32,29 @@ def trace(program: Program, plans: Sequence[Plan], found: Sequence[Found], *, ex
         "events": pl.concat(
             [
                 conform("events", _collectives(program, found, zero_s)),
-                *[conform("events", _messages(program, plan, each, zero_s)) for plan, each in zip(plans, found, strict=True)],
+                *[
+                    conform("events", _messages(program, plan, each, zero_s))
+                    for plan, each in zip(plans, found, strict=True)
+                ],
             ]
         ),
         "communicators": pl.DataFrame(
             {
-                "communicator": [0], "comm_id": ["executed"], "name": [executor], "size": [program.p],
-                "members": [list(program.collective.group)], "ranks_seen": [program.p], "role": ["world"],
-                "ground": ["read"], "confidence": [1.0],
-            }  # fmt: skip
+                "communicator": [0],
+                "comm_id": ["executed"],
+                "name": [executor],
+                "size": [program.p],
+                "members": [list(program.collective.group)],
+                "ranks_seen": [program.p],
+                "role": ["world"],
+                "ground": ["read"],
+                "confidence": [1.0],
+            }
         ),
     }
-    return Trace.of(frames, {"source": SOURCE, "world": program.p, "summary": f"{program.name} on real ranks, {executor}"})
+    return Trace.of(
+        frames, {"source": SOURCE, "world": program.p, "summary": f"{program.name} on real ranks, {executor}"}
+    )
 
 
 def _collectives(program: Program, found: Sequence[Found], zero_s: float) -> pl.DataFrame:
@@ -75,11 +86,15 @@ def _messages(program: Program, plan: Plan, found: Found, zero_s: float) -> pl.D
         adds = any(run.adds for run in message.runs)
         rows.append(
             {
-                "rank": plan.node, "peer": message.peer, "size_bytes": message.size,
-                "sent_bytes": message.size if span.sends else 0, "iteration": message.step,
-                "start_s": span.start_s - zero_s, "duration_s": span.end_s - span.start_s,
+                "rank": plan.node,
+                "peer": message.peer,
+                "size_bytes": message.size,
+                "sent_bytes": message.size if span.sends else 0,
+                "iteration": message.step,
+                "start_s": span.start_s - zero_s,
+                "duration_s": span.end_s - span.start_s,
                 "op": "send" if span.sends else "reduce" if adds else "recv",
-            }  # fmt: skip
+            }
         )
     same = {
         "kind": "proxy", "task": program.name, "multiplicity": 1, "records": 1, "communicator": 0, "nranks": program.p,

@@ -20,19 +20,24 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     out = layout.console(file, width=width)
     where = f"in a lab, {result['lab']}, TCP {result['tcp']}" if result["lab"] else "on this machine"
     faults = f", faults: {'; '.join(result['faults'])}" if result["faults"] else ""
-    ground = f"measured: {result['collective']}, {result['ranks']} real ranks {where}{faults}; median of {result['rounds']} rounds"
+    rounds = f"median of {result['rounds']} rounds"
+    ground = f"measured: {result['collective']}, {result['ranks']} real ranks {where}{faults}; {rounds}"
     layout.line(out, ground, style="bold", indent=0)
     layout.line(out, "a round lasts from when its last rank starts to when its last rank ends", style="dim", indent=0)
     if result["verdict"]:
         layout.line(out, f"limit: {result['verdict']['limit']} ({result['verdict']['why']})", indent=0)
     rows = sorted(result["rows"], key=lambda row: (row["backend"], row["algorithm"], row["size_bytes"]))
     for (backend, algorithm), group in groupby(rows, key=lambda row: (row["backend"], row["algorithm"])):
-        layout.heading(out, f"{backend}, {algorithm}", f"{result['reduce_op']}, root {result['root']}, bandwidths in GB/s")
+        layout.heading(
+            out, f"{backend}, {algorithm}", f"{result['reduce_op']}, root {result['root']}, bandwidths in GB/s"
+        )
         listed = list(group)
         counted = any(row["sent_bytes"] is not None for row in listed)
         layout.table(out, [*COLUMNS, "B on wire"] if counted else COLUMNS, [_cells(row) for row in listed])
     if any(row["sent_bytes"] is not None for row in rows):
-        layout.line(out, "B on wire: what a rank's interface sent in one run, mean over ranks, headers counted", style="dim")
+        layout.line(
+            out, "B on wire: what a rank's interface sent in one run, mean over ranks, headers counted", style="dim"
+        )
     _ratios(out, result["ratios"])
     if result["notes"]:
         layout.heading(out, "Notes")

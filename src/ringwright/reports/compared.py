@@ -38,7 +38,11 @@ def write(found: Comparison, folder: Path, file: TextIO, *, width: int | None = 
     _steps(out, found, folder)
     layout.heading(out, "Error")
     error = found.geomean_error
-    said = "every size was needed for the calibration" if error is None else f"{100 * error:.1f} % geometric mean over the predicted"
+    said = (
+        "every size was needed for the calibration"
+        if error is None
+        else f"{100 * error:.1f} % geometric mean over the predicted"
+    )
     layout.line(out, said, style="bold")
     if found.outside:
         layout.line(out, f"outside the simulation: {'; '.join(found.outside)}", style="yellow")
@@ -86,7 +90,9 @@ def _steps(out: Console, found: Comparison, folder: Path) -> None:
         steps = sorted(ends[0].keys() & ends[1].keys())
         if not steps:
             continue
-        layout.heading(out, f"{row.backend}, {row.algorithm} of {format_size(row.size_bytes)}, step by step", "one recorded run")
+        layout.heading(
+            out, f"{row.backend}, {row.algorithm} of {format_size(row.size_bytes)}, step by step", "one recorded run"
+        )
         cells = [
             [f"{step}", us(ends[0][step] * 1e6), us(ends[1][step] * 1e6), _off(ends[0][step], ends[1][step])]
             for step in steps[:MOST_STEPS]
@@ -120,9 +126,12 @@ def _messages(trace: Trace) -> list[dict[str, Any]]:
         rank = event["rank"] if by_receiver else event["peer"]
         rows.append(
             {
-                "rank": int(rank), "step": int(event["iteration"] or 0), "start_s": float(event["start_s"]),
-                "end_s": float(event["start_s"] + event["duration_s"]), "size_bytes": int(event["size_bytes"]),
-            }  # fmt: skip
+                "rank": int(rank),
+                "step": int(event["iteration"] or 0),
+                "start_s": float(event["start_s"]),
+                "end_s": float(event["start_s"] + event["duration_s"]),
+                "size_bytes": int(event["size_bytes"]),
+            }
         )
     return rows
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 SCHEMA = "ringwright.compare/1"
+HORIZON_S = 600.0
 MOST_ROUNDS = 12  # simulated of each row where faults change with time
 _FINE = 1.02  # the last step of the search
 
@@ -135,7 +136,6 @@ def since(topology: Topology, start_s: float) -> Topology:
 def compare(folder: Path) -> Comparison:
     """Return measured beside simulated; InputError where the folder holds no benchmark in a lab."""
     from ringwright.fabrics import fabric
-    from ringwright.studies.lab import script, spec
 
     document = capture.load(folder)
     question = capture.question(document)
@@ -145,20 +145,43 @@ def compare(folder: Path) -> Comparison:
             remedy="ringwright bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 4M --out DIR",
         )  # fmt: skip
     plain = fabric(question.lab)
-    outside = script.read(spec.read(plain), question.faults, horizon_s=600.0, seed=question.seed).outside
+    outside = beyond(plain, question.faults, question.seed)
     machine = faulted(question, plain)
     runs = [found for run in document["runs"] if (found := _ready(question, machine, run)) is not None]
     if not runs:
-        raise InputError("nothing in this capture can be simulated", where=str(folder), remedy="ringwright bench --help")
+        raise InputError(
+            "nothing in this capture can be simulated", where=str(folder), remedy="ringwright bench --help"
+        )
     rows: list[Row] = []
     fitted: dict[str, Fitted] = {}
     for backend in dict.fromkeys(run.backend for run in runs):
         mine = [run for run in runs if run.backend == backend]
         used = _half(mine)
         fitted[backend] = fit([run for run in mine if run in used])
-        mine.sort(key=lambda run: (question.algorithms.index(run.name) if run.name in question.algorithms else -1, run.size_bytes))
+        mine.sort(
+            key=lambda run: (
+                question.algorithms.index(run.name) if run.name in question.algorithms else -1,
+                run.size_bytes,
+            )
+        )
         rows += [_row(question, run, fitted[backend], used=run in used and len(used) < len(mine)) for run in mine]
     return Comparison(question, rows, fitted, document["result"].get("verdict"), outside)
+
+
+def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:
+    """Return what of a fault script the simulation has no model of, each with the reason."""
+    from ringwright.studies.lab import script, spec
+
+    found = script.read(spec.read(fabric), faults, horizon_s=HORIZON_S, seed=seed)
+    outside = list(found.outside)
+    fields = {row.field for row in found.rows}
+    if "loss" in fields or (fabric.loss is not None and fabric.loss.any()):
+        outside.append(
+            "loss: TCP's smaller window and its timeouts; simulated is the time of sending lost frames again"
+        )
+    if any(row.field == "rate_factor" and not row.value for row in found.rows):
+        outside.append("dead and flapping links: TCP's timeouts after the link is back; simulated is the outage alone")
+    return outside
 
 
 def _ready(question: Question, machine: Topology, run: Mapping[str, Any]) -> _Run | None:

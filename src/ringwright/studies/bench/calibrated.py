@@ -19,7 +19,9 @@ def calibration_of(result: Mapping[str, Any], path: Path) -> Calibration:
     """
     rows = [row for row in result["rows"] if row["predicted_us"]]
     if not rows or not result["probe"]:
-        raise UsageError("nothing was probed, so there is nothing to write down", remedy="two ranks or more, without --lab")
+        raise UsageError(
+            "nothing was probed, so there is nothing to write down", remedy="two ranks or more, without --lab"
+        )
     first = rows[0]["backend"]
     starter, wire = next(
         (each["backend"], each["wire"]) for each in result["probe"] if each["backend"] in (first, rows[0]["beside"] or first)

@@ -39,13 +39,21 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     runs = []
     for sample in samples:
-        starts = [max(start for start, _ in each) - began_s for each in zip(*(node.times_s for node in sample.found if node.times_s), strict=True)]
+        starts = [
+            max(start for start, _ in each) - began_s
+            for each in zip(*(node.times_s for node in sample.found if node.times_s), strict=True)
+        ]
         runs.append(
             {
-                "backend": sample.entrant, "algorithm": sample.algorithm, "size_bytes": sample.size_bytes,
-                "beside": sample.beside, "wire": sample.wire, "inner": sample.inner, "start_s": starts,
+                "backend": sample.entrant,
+                "algorithm": sample.algorithm,
+                "size_bytes": sample.size_bytes,
+                "beside": sample.beside,
+                "wire": sample.wire,
+                "inner": sample.inner,
+                "start_s": starts,
                 "time_s": sample.times_s,
-            }  # fmt: skip
+            }
         )
         program = made.get((sample.algorithm, sample.size_bytes))
         if program is not None and sample.found[0].spans:

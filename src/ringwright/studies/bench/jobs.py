@@ -15,8 +15,8 @@ from ringwright.execute.job import Asked, Case, Contender, Job
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.studies.bench import probe
-from ringwright.studies.registry import find
 from ringwright.studies.bench.question import Entrant, Question
+from ringwright.studies.registry import find
 
 if TYPE_CHECKING:
     from ringwright.execute.job import Found
@@ -93,9 +93,7 @@ def _native(question: Question, entrant: Entrant, notes: list[str]) -> list[Grou
     found = []
     for name in question.algorithms:
         try:
-            made = forced(
-                entrant.executor.library, question.op, find(name.partition(":")[0]).slug, p=question.ranks
-            )
+            made = forced(entrant.executor.library, question.op, find(name.partition(":")[0]).slug, p=question.ranks)
         except DeclinedError as error:
             notes.append(f"{error.what} ({error.remedy})" if error.remedy else error.what)
             continue
@@ -136,9 +134,14 @@ def measure(
         inner = _inner(size, slowest_rate)
         rounds.append(
             Case(
-                Asked.of(question.collective(size)), contenders, question.rounds, inner, question.warmup, question.seed,
+                Asked.of(question.collective(size)),
+                contenders,
+                question.rounds,
+                inner,
+                question.warmup,
+                question.seed,
                 record=question.record,
-            )  # fmt: skip
+            )
         )
     seats = list(places or here(nodes))
     if len(seats) < nodes:
@@ -178,9 +181,7 @@ def _probes(
         for wire in wires:
             contender = Contender(f"probe {kind}", wire, len(cut) - 1)
             inner = _inner(size, slowest_rate)
-            cases.append(
-                Case(Asked.of(program.collective), [contender], PROBE_ROUNDS, inner, 1, look=False)
-            )
+            cases.append(Case(Asked.of(program.collective), [contender], PROBE_ROUNDS, inner, 1, look=False))
             meanings.append((wire, kind, size))
     return cases, meanings
 
@@ -204,7 +205,9 @@ def _inner(size: int, slowest_rate: float) -> int:
 def _limit_s(question: Question, rounds: Sequence[Case], slowest_rate: float) -> float:
     """Return a generous limit for the whole start."""
     runs = sum(
-        (case.rounds * case.inner + case.warmup + 2) * len(case.contenders) * (0.2 + 40 * case.asked.size_bytes / slowest_rate)
+        (case.rounds * case.inner + case.warmup + 2)
+        * len(case.contenders)
+        * (0.2 + 40 * case.asked.size_bytes / slowest_rate)
         for case in rounds
     )
     return question.timeout_s + 60 + runs

@@ -1,7 +1,7 @@
 """What a benchmark is asked, and the names of those who compete in it.
 
-``openmpi``, ``mpich``, ``gloo`` and ``nccl`` are libraries, doing the collective by themselves. ``ringwright`` is our program over
-shared memory, or over sockets in a lab; ``ringwright@gloo`` is our program over that library's messages.
+``openmpi``, ``mpich``, ``gloo`` and ``nccl`` are libraries, doing the collective by themselves. ``ringwright`` is our program
+over shared memory, or over sockets in a lab; ``ringwright@gloo`` is our program over that library's messages.
 """
 
 from __future__ import annotations

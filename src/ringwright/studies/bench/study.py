@@ -98,7 +98,9 @@ def _network(question: Question, out: Path | None) -> Iterator[Network | None]:
 
     with lab.network(question.lab, question.faults, seed=question.seed, tcp=question.tcp, out=out) as net:
         if net.topology.n_ranks != question.ranks:
-            raise UsageError(f"{question.ranks} ranks in a lab of {net.topology.n_ranks}", remedy=f"--ranks {net.topology.n_ranks}")
+            raise UsageError(
+                f"{question.ranks} ranks in a lab of {net.topology.n_ranks}", remedy=f"--ranks {net.topology.n_ranks}"
+            )
         yield net
 
 
@@ -205,16 +207,23 @@ def _ratios(question: Question, samples: list[jobs.Sample]) -> list[dict[str, An
     found = []
     for sample in samples:
         own = jobs.OWN.get((sample.beside, question.op), sample.algorithm)
-        theirs = natives.get((sample.beside, sample.algorithm, sample.size_bytes)) or natives.get((sample.beside, own, sample.size_bytes))
+        theirs = natives.get((sample.beside, sample.algorithm, sample.size_bytes)) or natives.get(
+            (sample.beside, own, sample.size_bytes)
+        )
         if not sample.beside or theirs is None or not sample.times_s:
             continue
         ours_s, theirs_s = float(np.median(sample.times_s)), float(np.median(theirs.times_s))
         found.append(
             {
-                "backend": sample.entrant, "native": sample.beside, "algorithm": sample.algorithm, "native_algorithm": theirs.algorithm,
-                "size_bytes": sample.size_bytes, "time_us": ours_s * 1e6, "native_us": theirs_s * 1e6,
+                "backend": sample.entrant,
+                "native": sample.beside,
+                "algorithm": sample.algorithm,
+                "native_algorithm": theirs.algorithm,
+                "size_bytes": sample.size_bytes,
+                "time_us": ours_s * 1e6,
+                "native_us": theirs_s * 1e6,
                 "ratio": ours_s / theirs_s,
-            }  # fmt: skip
+            }
         )
     return found
 
@@ -227,7 +236,9 @@ def _remarks(question: Question, usable: list[Any]) -> list[str]:
         how = "" if question.lab else ": predictions know nothing of waiting for a core"
         found.append(f"{question.ranks} ranks share {cores} cores{how}")
         if any("mpich" in name for name in names):
-            found.append("MPICH's ranks hold their core while they wait: with more ranks than cores its times mean nothing")
+            found.append(
+                "MPICH's ranks hold their core while they wait: with more ranks than cores its times mean nothing"
+            )
     if "gloo" in names and question.op == "reduce-scatter":
         found.append("gloo carries out a reduce-scatter as an all-reduce: it moves twice the bytes it would have to")
     return found
