@@ -103,14 +103,13 @@ def _links(out: Console, result: dict[str, Any]) -> None:
 
 
 def labs(found: Sequence[dict[str, Any]], file: TextIO) -> None:
-    """Write the labs of this user that live or were left."""
+    """Write the labs of this user that live or were left; nothing at all where there are none."""
+    if not found:
+        return
     out = layout.console(file)
     alive = sum(1 for lab in found if lab["is_alive"])
     layout.line(out, f"{alive} labs alive, {len(found) - alive} left by killed ones", style="bold", indent=0)
-    if found:
-        rows = [
-            ["alive" if lab["is_alive"] else "left", lab.get("pid"), lab.get("fabric"), lab["folder"]] for lab in found
-        ]
-        layout.table(out, ["state", "pid", "fabric", "folder"], rows, left=("state", "fabric", "folder"))
+    rows = [["alive" if lab["is_alive"] else "left", lab.get("pid"), lab.get("fabric"), lab["folder"]] for lab in found]
+    layout.table(out, ["state", "pid", "fabric", "folder"], rows, left=("state", "fabric", "folder"))
     if len(found) > alive:
         layout.line(out, "the next lab removes what was left", style="dim")
