@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import shutil
 import signal
@@ -20,6 +21,8 @@ from ringwright.execute.place import Place
 from ringwright.execute.plan import Plan
 from ringwright.execute.watch import EXIT_WAITING
 
+PREFIX = "ringwright-job-"
+YOUNG_S = 5.0  # between making a folder and locking it
 ASKED_S = 2.0  # for a launcher to end its ranks
 GRACE_S = 3.0  # for a rank to say where it stands once others have failed
 
@@ -55,17 +58,37 @@ def plain(folder: Path, places: Sequence[Place]) -> list[Start]:
 
 @contextlib.contextmanager
 def job_folder(*, elsewhere: bool = False) -> Iterator[Path]:
-    """Make a folder for one job; it goes when the job is over.
+    """Make a folder for one job; it goes when the job is over, or, where we are killed before, when the next one starts.
 
     It lies in memory, unless ranks are ``elsewhere``: nodes of a lab have a memory of their own and share only the disk.
     """
     memory = Path("/dev/shm")  # noqa: S108 - the folder in it has a random name and only we can read it
-    where = memory if not elsewhere and memory.is_dir() and os.access(memory, os.W_OK) else None
-    folder = Path(tempfile.mkdtemp(prefix="ringwright-", dir=where))
+    in_memory = not elsewhere and memory.is_dir() and os.access(memory, os.W_OK)
+    where = memory if in_memory else Path(tempfile.gettempdir())
+    _remove_left(where)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=where))
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
+
+
+def _remove_left(where: Path) -> None:
+    """Remove folders of ours whose owner is dead: nobody holds a lock on them, and they are not just being made."""
+    for folder in where.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            about = folder.stat()
+            if about.st_uid != os.geteuid() or time.time() - about.st_ctime < YOUNG_S:
+                continue
+            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(lock)
 
 
 def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:

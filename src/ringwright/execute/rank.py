@@ -6,7 +6,9 @@ after the other, round by round, so that all meet the same weather.
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
 import sys
 import time
 from pathlib import Path
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
     from ringwright.collective import Collective
     from ringwright.execute.plan import Plan
+
+
+_PR_SET_PDEATHSIG = 1
 
 
 class Runner(Protocol):
@@ -255,11 +260,20 @@ def _make_memory(folder: Path, plan: Plan) -> None:
         file.truncate(2 * plan.nodes * plan.nodes * 64)
 
 
+def _die_with_parent() -> None:
+    """Ask the kernel to kill this process when the one that started it ends, however it ends."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):
+        libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
 def main() -> int:
     """Run as one rank; 0 also where results are wrong, for that is an answer."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     folder = Path(sys.argv[1])
     node = int(sys.argv[2]) if len(sys.argv) > 2 else None
+    if node is not None:
+        _die_with_parent()
     rank = Rank(folder, node)
     try:
         rank.all_()
