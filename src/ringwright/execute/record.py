@@ -18,8 +18,10 @@ SOURCE = "executor"
 CLOCK = "monotonic"
 
 
-def trace(program: Program, plans: Sequence[Plan], found: Sequence[Found], *, executor: str) -> Trace:
-    """Return one recorded run; times count from when the first rank began.
+def trace(
+    program: Program, plans: Sequence[Plan], found: Sequence[Found], *, executor: str, hosts: bool = False
+) -> Trace:
+    """Return one recorded run; times count from when the first rank began. ``hosts``: each rank is a host of its own.
 
     A send lasts from its posting until its source may be overwritten, a receive from its posting until the bytes lie, or are
     added, where they belong.
@@ -49,6 +51,14 @@ def trace(program: Program, plans: Sequence[Plan], found: Sequence[Found], *, ex
                 "role": ["world"],
                 "ground": ["read"],
                 "confidence": [1.0],
+            }
+        ),
+        "topology": pl.DataFrame(
+            {
+                "kind": ["device"] * program.p,
+                "rank": list(program.collective.group),
+                "host": [f"host{rank}" if hosts else "host0" for rank in range(program.p)],
+                "ground": ["read"] * program.p,
             }
         ),
     }

@@ -57,7 +57,13 @@ def save(
         )
         program = made.get((sample.algorithm, sample.size_bytes))
         if program is not None and sample.found[0].spans:
-            recorded = trace(program, plans(program), sample.found[: program.n_nodes], executor=sample.entrant)
+            recorded = trace(
+                program,
+                plans(program),
+                sample.found[: program.n_nodes],
+                executor=sample.entrant,
+                hosts=question.lab is not None,
+            )
             recorded.save(folder / name(sample.entrant, sample.algorithm, sample.size_bytes), force=True)
     document = {"schema": SCHEMA, "question": asdict(question), "result": dict(result), "runs": runs}
     draft = folder / f".{FILE}"
