@@ -40,32 +40,18 @@ def bench(
 
     Parameters
     ----------
-    collective
-        all-reduce, reduce-scatter, all-gather, broadcast, reduce, gather, scatter, all-to-all or barrier.
-    ranks
-        Processes; more than there are cores share them.
     backend
         Comma separated: openmpi, mpich, gloo, nccl, ringwright (shared memory; sockets in a lab), ringwright@gloo.
     algorithm
         Systems, comma separated: ring,rabenseifner (see ringwright systems).
     iters
         Rounds; libraries and programs take turns in each.
-    warmup
-        Runs before them.
-    dtype
-        Element type.
-    op
-        sum, prod, max, min or avg.
-    root
-        Of rooted collectives.
     lab
         Talk over a network of namespaces: switch:4,rate=100Mb/s.
     fault
         A line of the lab's fault script; may be repeated.
     tcp
         Congestion control in the lab: reno, cubic or bbr.
-    seed
-        Of data, and of faults.
     timeout
         Without any progress for so long the ranks say who waits for whom, and end.
     out
