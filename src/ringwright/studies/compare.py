@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 SCHEMA = "ringwright.compare/1"
 HORIZON_S = 600.0
-MOST_ROUNDS = 12  # simulated of each row where faults change with time
+MOST_ROUNDS, FEW_ROUNDS = 12, 4  # simulated of each row where faults change with time; while fitting
+HORIZON_RUNS = 10  # times as long as was measured
 _FINE = 1.02  # the last step of the search
 
 
@@ -108,7 +109,7 @@ class _Run:
         found = probe.Machine(fitted.latency_s, 0.0, 0.0, 0.0, math.inf).on(self._fabric)
         return dataclasses.replace(found, rate=self._fabric.rate * fitted.share)
 
-    def simulated_s(self, fitted: Fitted) -> float:
+    def simulated_s(self, fitted: Fitted, most_rounds: int = MOST_ROUNDS) -> float:
         """Return the median over the rounds, each from its own moment on."""
         import numpy as np
 
@@ -117,20 +118,25 @@ class _Run:
         machine = self.machine(fitted)
         if all(fault.time_s <= 0 for fault in machine.faults):
             return simulate(self.program, machine).time_s
-        starts = self.starts_s[:: max(1, len(self.starts_s) // MOST_ROUNDS)]
-        return float(np.median([simulate(self.program, since(machine, start)).time_s for start in starts]))
+        starts = self.starts_s[:: -(-len(self.starts_s) // most_rounds)]
+        soon_s = max(HORIZON_RUNS * self.measured_s, 1.0)
+        return float(np.median([simulate(self.program, since(machine, start, soon_s)).time_s for start in starts]))
 
 
-def since(topology: Topology, start_s: float) -> Topology:
-    """Return the topology as one sees it who begins at a moment of its fault script."""
-    now: dict[tuple[str, int, str], Fault] = {}
+def since(topology: Topology, start_s: float, horizon_s: float = math.inf) -> Topology:
+    """Return the topology as one sees it who begins at a moment of its fault script.
+
+    What happens later than ``horizon_s`` after that is left out, but nothing is left dead.
+    """
+    state: dict[tuple[str, int, str], Fault] = {}
     later: list[Fault] = []
     for fault in topology.faults:
-        if fault.time_s <= start_s:
-            now[fault.kind, fault.target, fault.field] = dataclasses.replace(fault, time_s=0.0)
-        else:
-            later.append(dataclasses.replace(fault, time_s=fault.time_s - start_s))
-    return dataclasses.replace(topology, faults=(*now.values(), *later))
+        if fault.time_s > start_s + horizon_s and all(each.value or each.field != "rate_factor" for each in state.values()):
+            break
+        state[fault.kind, fault.target, fault.field] = fault
+        later.append(dataclasses.replace(fault, time_s=max(fault.time_s - start_s, 0.0)))
+    now = {(fault.kind, fault.target, fault.field): fault for fault in later if not fault.time_s}
+    return dataclasses.replace(topology, faults=(*now.values(), *(fault for fault in later if fault.time_s)))
 
 
 def compare(folder: Path) -> Comparison:
@@ -216,7 +222,9 @@ def fit(runs: Sequence[_Run]) -> Fitted:
 
     def off(latency_s: float, share: float) -> float:
         found = Fitted(latency_s, share)
-        return sum(abs(math.log(max(run.simulated_s(found), 1e-9) / run.measured_s)) for run in runs) / len(runs)
+        return sum(abs(math.log(max(run.simulated_s(found, FEW_ROUNDS), 1e-9) / run.measured_s)) for run in runs) / len(
+            runs
+        )
 
     best = (200e-6, probe.GOODPUT)
     error = off(*best)
