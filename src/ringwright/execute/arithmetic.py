@@ -43,7 +43,7 @@ def combiner(dtype: str, reduce_op: str) -> Combine:
         return partial(_combine_bfloat16, ufunc)
     if dtype == "float8":
         return partial(_combine_float8, _table(reduce_op))
-    return lambda mine, theirs: ufunc(mine, theirs, mine)
+    return lambda mine, theirs: ufunc(mine, theirs, out=mine)
 
 
 def widen(stored: np.ndarray, dtype: str) -> np.ndarray:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright import interpreter
+from ringwright.errors import UsageError
 from ringwright.execute import data
-from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, element, scale, widen
+from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, element, narrow, scale, widen
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -85,27 +86,59 @@ def _first(
 
 
 def _as_stored(values: np.ndarray, kind: str) -> np.ndarray:
-    """Return whole numbers as the element type holds them: integers wrap around, as additions of them do."""
+    """Return results as the element type holds them: averages are rounded, integers wrap around as additions of them do."""
     if kind in MANTISSA_BITS:
-        return np.asarray(values, np.float64)
+        return np.asarray(widen(narrow(values, kind), kind), np.float64)
     wrapped: np.ndarray = np.floor(values).astype(np.int64).astype(STORED[kind]).astype(np.float64)
     return wrapped
 
 
 def within_order(program: Program, answers: Sequence[Found], *, seed: int = 0) -> Difference | None:
-    """Compare sums of random reals with the exact ones; None where each is within the bound that holds for any order."""
+    """Compare results of random reals with the exact ones; None where each is within the bound that holds for any order.
+
+    UsageError for products, for which there is no such bound.
+    """
     collective = program.collective
     kind = element(collective)
+    if collective.reduces and collective.reduce_op == "prod":
+        raise UsageError("products of reals have no bound for every order", remedy="compare whole numbers")
     given = data.inputs(collective, seed, reals=True)
     wrong, first = 0, None
     for rank, answer in enumerate(answers[: collective.p]):
-        for block, stored in gathered(answer, collective).items():
-            parts = [np.asarray(widen(held[block], kind), np.float64) for held in given if block in held]
-            exact = np.sum(parts, axis=0)
-            off = np.abs(np.asarray(widen(stored, kind), np.float64) - exact)
-            far = np.flatnonzero(~(off <= data.order_bound(parts, max(len(parts) - 1, 0), kind)))
+        blocks = gathered(answer, collective)
+        for block in collective.final(rank):
+            exact, bound = _exact(program, block, given, seed)
+            stored = blocks.get(block, np.zeros(0, STORED[kind]))
+            if stored.shape != exact.shape:
+                return Difference(rank, block, 0, float("nan"), float("nan"), len(exact))
+            found = np.asarray(widen(stored, kind), np.float64)
+            far = np.flatnonzero(~(np.abs(found - exact) <= bound))
             wrong += len(far)
             if len(far) and first is None:
                 at = int(far[0])
-                first = (rank, block, at, float(stored[at]), float(exact[at]))
+                first = (rank, block, at, float(found[at]), float(exact[at]))
     return None if first is None else Difference(*first, wrong)
+
+
+def _exact(
+    program: Program, block: int, given: Sequence[dict[int, np.ndarray]], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return a block's result in float64, and how far from it a rank may be: not at all where no order could change it."""
+    collective = program.collective
+    kind = element(collective)
+    if kind not in MANTISSA_BITS or not collective.reduces or collective.reduce_op in ("max", "min"):
+        stored = data.expected(collective, block, seed, reals=True)
+        return np.asarray(widen(stored, kind), np.float64), np.zeros(len(stored))
+    parts = [np.asarray(widen(held[block], kind), np.float64) for held in given if block in held]
+    roundings = len(parts) - 1
+    bound = data.order_bound(
+        parts, 2 * roundings if kind == "float64" else roundings, kind
+    )  # the sum here is rounded too
+    total: np.ndarray = np.sum(parts, axis=0)
+    if collective.reduce_op == "sum":
+        return total, bound
+    total, bound = total / collective.p, bound / collective.p
+    # A division may leave the normal numbers.
+    least = np.array([1], f"u{np.dtype(STORED[kind]).itemsize}").view(STORED[kind])
+    tiny = float(np.asarray(widen(least, kind), np.float64)[0])
+    return total, bound + 2.0 ** -MANTISSA_BITS[kind] * (np.abs(total) + bound) + tiny

@@ -1,7 +1,8 @@
 """What ranks are filled with, and what must come out: any rank can work out every other's data from a seed.
 
-Values are small whole numbers, so that sums of up to ``p`` of them are exact in every element type and in any order. Random
-reals are there too, for checks that know the order of additions.
+Values are small whole numbers, so that sums and products of ``p`` of them are exact in every element type and in any order:
+where a type holds too few numbers for that, only some ranks, others for each element, give more than the neutral one. Random
+reals are there too, for checks that allow any order of additions.
 """
 
 from __future__ import annotations
@@ -29,18 +30,30 @@ def values(collective: Collective, rank: int, block: int, size: int, seed: int, 
     mixed = np.arange(count, dtype=np.uint32) * _SPREAD
     mixed += np.uint32((rank * 7919 + block * 104729 + seed * 31 + 1) & 0xFFFFFFFF)
     mixed *= _ODD
-    found = (mixed >> np.uint32(13)) % np.uint32(_most(collective, dtype))
-    return narrow((found + 1).astype(np.float32) if dtype in MANTISSA_BITS else found + 1, dtype)
+    found = (mixed >> np.uint32(13)) % np.uint32(_most(collective, dtype)) + np.uint32(1)
+    turns = -(-collective.p // _givers(collective, dtype))
+    if turns > 1:
+        found[(np.arange(count) + rank) % turns != 0] = collective.reduce_op == "prod"
+    return narrow(found.astype(np.float32) if dtype in MANTISSA_BITS else found, dtype)
 
 
 def _most(collective: Collective, dtype: str) -> int:
-    """Return up to which number sums (products: powers of two) of p values stay exact."""
-    if collective.reduce_op == "prod":
-        return 2 if collective.p <= 8 else 1
+    """Return up to which number the result of p values (products: powers of two) stays exact."""
+    if collective.reduces and collective.reduce_op == "prod":
+        return 2
+    adders = collective.p if collective.reduces and collective.reduce_op in ("sum", "avg") else 1
     bits = MANTISSA_BITS.get(dtype)
     if bits is None:
-        return max(1, 100 // collective.p) if STORED[dtype] in (np.int8, np.uint8) else 100
-    return max(1, min(100, (1 << bits) // max(collective.p, 1)))
+        return max(1, 100 // adders) if STORED[dtype] in (np.int8, np.uint8) else 100
+    return max(1, min(100, (1 << bits) // adders))
+
+
+def _givers(collective: Collective, dtype: str) -> int:
+    """Return how many ranks may add to, or multiply, one element."""
+    if collective.reduces and collective.reduce_op == "prod":
+        return 8
+    adds = collective.reduces and collective.reduce_op in ("sum", "avg")
+    return 1 << MANTISSA_BITS[dtype] if adds and dtype in MANTISSA_BITS else collective.p
 
 
 def block_bytes(collective: Collective, block: int) -> int:
@@ -86,12 +99,11 @@ def wrong(found: np.ndarray, wanted: np.ndarray) -> int:
 
 
 def order_bound(given: Sequence[np.ndarray], additions: int, dtype: str) -> np.ndarray:
-    """Return how far a sum may be from the exact one, whatever the order: gamma(additions) times the sum of magnitudes.
+    """Return how far a sum may be from the exact one, whatever the order: ((1+u)**additions - 1) times the sum of magnitudes.
 
     Source: Higham, Accuracy and Stability of Numerical Algorithms, 4.2.
     """
     unit = 2.0 ** -MANTISSA_BITS[dtype]
-    gamma = additions * unit / (1 - additions * unit)
     total = np.sum([np.abs(np.asarray(each, np.float64)) for each in given], axis=0)
-    bound: np.ndarray = gamma * total
+    bound: np.ndarray = np.expm1(additions * np.log1p(unit)) * total
     return bound

@@ -86,6 +86,8 @@ class MpiRanks:
 class _Opened:
     """A session of the wire; turns are tags, so nothing has to be added up."""
 
+    at_once = False
+
     def __init__(self, wire: MpiWire) -> None:
         self._wire = wire
 

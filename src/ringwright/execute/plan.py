@@ -176,6 +176,7 @@ def _presence(program: Program, messages: Sequence[_Moves], present: list[dict[i
                 where=f"rank {message.src}, step {number}, chunk {min(missing)}",
             )
         message.pieces = [(chunk, to, adds, frees, there[chunk]) for chunk, to, adds, frees, _ in message.pieces]
+        _require_room(program, message)
     for message in messages:
         for chunk, _, _, frees, _ in message.pieces:
             if frees:
@@ -185,6 +186,18 @@ def _presence(program: Program, messages: Sequence[_Moves], present: list[dict[i
         for place, (chunk, to, adds, frees, size) in enumerate(message.pieces):
             message.pieces[place] = (chunk, to, adds and to in here, frees, size)
             here[to] = size
+
+
+def _require_room(program: Program, message: _Moves) -> None:
+    """Raise ProgramError where a slot is too small for what comes: in memory the next one would be overwritten."""
+    targets = np.array([to for _, to, _, _, _ in message.pieces])
+    rooms = program.layout.bytes_of(targets)
+    sizes = np.array([size for _, _, _, _, size in message.pieces])
+    full = np.flatnonzero(sizes > rooms)
+    if len(full):
+        slot, size, room = (int(each[full[0]]) for each in (targets, sizes, rooms))
+        where = f"rank {message.dst}, step {message.step}, slot {slot}"
+        raise ProgramError(f"{program.name} puts {size} B where there is room for {room}", where=where)
 
 
 def _require_result(program: Program, rank: int, present: dict[int, int]) -> None:

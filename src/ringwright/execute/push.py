@@ -50,6 +50,10 @@ class Session(Protocol):
     def finish(self) -> None:
         """All requests were started and waited for once more."""
 
+    @property
+    def at_once(self) -> bool:
+        """Whether all pieces of a step must be posted before any is waited for."""
+
 
 class Wire(Protocol):
     """What carries messages between nodes."""
@@ -144,16 +148,17 @@ class Pushed:
         scratch: list[Any] = []
         longest = min(self.piece_bytes, max(run.size for run in message.runs))
         users: list[int] = []  # of scratch, the pieces so far in order
+        window = sum(len(cut(run, self.piece_bytes)) for run in message.runs) if self.session.at_once else WINDOW
         for run in message.runs:
             for begin, size in cut(run, self.piece_bytes):
                 number, put, before = len(requests), None, -1
                 buffer = self.arena.bytes(run.at + begin, size)
                 if run.adds or not run.alone:
-                    if len(users) < WINDOW:
+                    if len(users) < window:
                         scratch.append(self.arena.scratch(longest))
                     else:
-                        before = users[-WINDOW]
-                    buffer = scratch[len(users) % WINDOW][:size]
+                        before = users[-window]
+                    buffer = scratch[len(users) % window][:size]
                     users.append(number)
                     put = self.arena.put(run.at + begin, buffer, adds=run.adds)
                 requests.append(self.session.receive(message.peer, message.turn, number, buffer))

@@ -104,6 +104,8 @@ class _Link:
 class _Session:
     """Requests of one plan: their orders count from the link's base at the time of each round."""
 
+    at_once = False
+
     def __init__(self, wire: Sockets) -> None:
         self._wire = wire
         self._counts: dict[int, int] = {}

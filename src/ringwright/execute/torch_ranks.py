@@ -110,6 +110,8 @@ class _OneRequest:
 class OneByOne:
     """The wire ``torch``; its own only session, for messages between two ranks keep their order."""
 
+    at_once = False
+
     def __init__(self, torch: Any) -> None:
         self._torch = torch
         self._group = torch.distributed.group.WORLD
@@ -154,6 +156,8 @@ class _BatchRequest:
 
 class Batched:
     """The wire ``torch-batched``: what was started since the last wait goes out as one group."""
+
+    at_once = True
 
     def __init__(self, torch: Any) -> None:
         self._distributed = torch.distributed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -29,11 +30,12 @@ MOST_RANKS = {"mpich": 2}  # it never gives a core away while it waits; all othe
 
 @dataclass(frozen=True)
 class Result:
-    """One case on one executor; ``wrong`` says what differs, or what stopped it."""
+    """One case on one executor; ``wrong`` says what differs, or what stopped it, ``declined`` why it did not run."""
 
     case: Case
     executor: str
     wrong: str = ""
+    declined: str = ""
 
 
 def chosen(
@@ -49,14 +51,21 @@ def chosen(
 
 
 def program(case: Case) -> Program | None:
-    """Return the program of a case; None where the algorithm openly declines it."""
+    """Return the program of a case; None where the algorithm openly declines it.
+
+    What works only between hosts gets a group that is spread over those of the fabric.
+    """
     from ringwright.fabrics import fabric
 
     topology = fabric(case.fabric if ":" in case.fabric else f"{case.fabric}:{case.p}")
-    try:
-        return find(case.slug).load()(case.collective(), topology)
-    except UsageError:
-        return None
+    collective = case.collective()
+    spread = range(0, topology.n_ranks, max(topology.n_ranks // case.p, 1))[: case.p]
+    for group in dict.fromkeys((range(case.p), spread)):
+        try:
+            return find(case.slug).load()(dataclasses.replace(collective, group=group), topology)
+        except UsageError:
+            continue
+    return None
 
 
 def verify(executor: Executor, wanted: Iterable[Case], *, timeout_s: float = 20.0, seed: int = 0) -> Iterator[Result]:
@@ -64,7 +73,11 @@ def verify(executor: Executor, wanted: Iterable[Case], *, timeout_s: float = 20.
     waiting: dict[int, list[tuple[Case, Program]]] = {}
     for case in wanted:
         made = program(case)
-        if made is None or made.n_nodes > MOST_RANKS.get(executor.name, 64):
+        if made is None:
+            yield Result(case, executor.name, declined="the algorithm declines it")
+            continue
+        if made.n_nodes > MOST_RANKS.get(executor.name, 64):
+            yield Result(case, executor.name, declined=f"too many ranks for {executor.name}")
             continue
         batch = waiting.setdefault(made.n_nodes, [])
         batch.append((case, made))
