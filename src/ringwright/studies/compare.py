@@ -131,7 +131,9 @@ def since(topology: Topology, start_s: float, horizon_s: float = math.inf) -> To
     state: dict[tuple[str, int, str], Fault] = {}
     later: list[Fault] = []
     for fault in topology.faults:
-        if fault.time_s > start_s + horizon_s and all(each.value or each.field != "rate_factor" for each in state.values()):
+        if fault.time_s > start_s + horizon_s and all(
+            each.value or each.field != "rate_factor" for each in state.values()
+        ):
             break
         state[fault.kind, fault.target, fault.field] = fault
         later.append(dataclasses.replace(fault, time_s=max(fault.time_s - start_s, 0.0)))
