@@ -8,7 +8,7 @@ scripts/real-ranks --replay "openmpi ring all-reduce p=4 size=ragged fabric=swit
 from __future__ import annotations
 
 import argparse
-import datetime
+import datetime as dt
 import json
 import sys
 import time
@@ -85,7 +85,7 @@ def table(rows: list[list[str]]) -> None:
 def record(rows: list[dict[str, str | int]]) -> None:
     """Put these executors' figures into the record; what it says of others stays."""
     kept = json.loads(RECORD.read_text())["executors"] if RECORD.exists() else {}
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    date = dt.datetime.now(dt.UTC).date().isoformat()
     for row in rows:
         counts = {heading: row[heading] for heading in HEADINGS[1:5]}
         kept[str(row["executor"])] = {"date": date, **counts}

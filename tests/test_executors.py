@@ -21,9 +21,9 @@ import numpy as np
 import pytest
 
 from ringwright.algorithms.blocks.ring import ring
-from ringwright.collective import PER_RANK, REDUCE_OPS, ROOTED, Collective
+from ringwright.collective import OPS, PER_RANK, REDUCE_OPS, REDUCING, ROOTED, Collective
 from ringwright.errors import InfeasibleError, UsageError
-from ringwright.execute import check, data, launch
+from ringwright.execute import check, data, job, launch
 from ringwright.execute.arithmetic import STORED, STORED_BYTES
 from ringwright.execute.backends import ordinary
 from ringwright.execute.executors import EXECUTORS, Executor, executor
@@ -197,6 +197,26 @@ def test_uneven_cuts_and_parts_of_a_machine(name: str) -> None:
     programs = uneven(3)
     assert sum(program.collective.counts is not None for program in programs) >= 3
     exact(name, programs)
+
+
+@pytest.mark.parametrize("name", EVERY[2:])
+def test_the_librarys_own_collectives(name: str) -> None:
+    """Every collective and element type, three times on the same buffers; what is only moved is never declined."""
+    asked = []
+    for op, dtype in itertools.product(OPS, STORED):
+        size = 0 if op == "barrier" else 12 * STORED_BYTES[dtype]
+        for reduce_op in ("sum", "avg", "max") if op in REDUCING else ("sum",):
+            asked.append(Collective(op, range(3), size, dtype, reduce_op, root=2 if op in ROOTED else 0))
+    cases = [job.Case(job.Asked.of(each), [job.Contender("native")], rounds=2) for each in asked]
+    whole = job.Job(3, ["127.0.0.1"] * 3, cases, executor(name).backend, 10.0)
+    with launch.job_folder() as folder:
+        launch.lay_out(folder, whole, [])
+        answers = launch.run(folder, whole, executor(name).starts(folder, 3), limit_s=60)
+    for collective, *found in zip(asked, *answers, strict=True):
+        assert not any(each.wrong for each in found), collective
+        if not collective.reduces and collective.op != "send-recv":
+            assert not any(each.declined for each in found), collective
+    assert sum(not each.declined for each in answers[0]) > len(asked) // 2
 
 
 # ------------------------------------------------------------------------------------------------------------- wrong plans
