@@ -13,6 +13,7 @@ from hypothesis import settings
 import shared_data
 
 NO_BROWSER = "chromium is not installed"
+NO_RANKS = ("PyTorch is absent", "the MPI wheels are absent")  # what a real library's ranks need
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100, print_blob=True)
 settings.register_profile("fast", deadline=None, max_examples=25)
@@ -41,7 +42,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_terminal_summary(terminalreporter: Any) -> None:
     """Say aloud how much was not tested."""
     skipped = [_reason(report) for report in terminalreporter.stats.get("skipped", [])]
-    for reason in (shared_data.REASON, NO_BROWSER):
+    for reason in (shared_data.REASON, NO_BROWSER, *NO_RANKS):
         count = sum(reason in text for text in skipped)
         if count:
             terminalreporter.section("NOT TESTED", sep="!", red=True, bold=True)

@@ -51,6 +51,17 @@ def test_absent_recordings_skip_aloud(suite: Path) -> None:
     assert "2 tests skipped: real recordings are absent" in output
 
 
+def test_absent_libraries_skip_aloud(suite: Path) -> None:
+    for number, reason in enumerate(
+        ("PyTorch is absent: no real ranks", "the MPI wheels are absent: no ranks over MPI")
+    ):
+        text = f"import pytest\n\n@pytest.mark.skipif(True, reason={reason!r})\ndef test_ranks():\n    pass\n"
+        (suite / f"test_more_{number}.py").write_text(text)
+    output = run(suite, suite / "absent")
+    assert "1 tests skipped: PyTorch is absent" in output
+    assert "1 tests skipped: the MPI wheels are absent" in output
+
+
 def test_present_recordings_forbid_a_skip(suite: Path) -> None:
     data = suite / "data"
     data.mkdir()

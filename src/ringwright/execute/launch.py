@@ -179,7 +179,8 @@ def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Po
     first = min(statuses.values(), key=lambda each: (each.state != "failed", each.step < 0, each.step), default=None)
     where = _place(first, job) if first else "before the first case"
     log = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()[-12:]
-    said += ["the ranks' last words:", *(f"  {line}" for line in log)] if log and not statuses else []
+    silent = any(codes.get(node) not in (None, 0) and node not in statuses for node in range(job.nodes))
+    said += ["the ranks' last words:", *(f"  {line}" for line in log)] if log and (silent or not statuses) else []
     return InfeasibleError(
         "\n".join(said) or "no rank has answered",
         where=where,
@@ -192,13 +193,13 @@ def _sentence(
 ) -> str:
     status, code = statuses.get(node), codes.get(node)
     who = f"rank {node}"
-    if status is not None and status.state == "failed":
-        return f"{who} failed: {status.error}"
     if status is not None:
         peers = f" rank {', '.join(map(str, status.peers))}" if status.peers else ""
         missing = [each for each in range(job.nodes) if each not in statuses and each not in answered]
         late = f" (rank {', '.join(map(str, missing))} did not come)" if "barrier" in status.doing and missing else ""
         place = f" (step {status.step}, chunk {status.chunk})" if status.step >= 0 else ""
+        if status.state == "failed":
+            return f"{who} failed: {status.error}; it {status.doing}{peers}{place}"
         return f"{who} {status.doing}{peers}{place}{late}"
     if code is not None and code < 0:
         return f"{who} was killed by signal {-code}"

@@ -279,7 +279,7 @@ def main() -> int:
         rank.all_()
     except Exception as error:  # noqa: BLE001 - said in the status, for the parent to name
         rank.watch.failed(error)
-        return 1
+        os._exit(1)  # a library's own leaving would wait for the others
     write(folder / f"answer-{rank.node}", rank.answers)
     return 0
 

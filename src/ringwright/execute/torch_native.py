@@ -25,7 +25,8 @@ def native(torch: Any, device: Any, collective: Collective) -> Prepare | str:
         return f"torch.distributed wants equal blocks for {collective.op}; {collective.size_bytes} B are not"
     if collective.op == "send-recv":
         return "torch.distributed has no send-recv of its own"
-    return lambda buffers: _Tensors(torch, device, buffers, kind).prepared()
+    moved_as = kind if collective.reduces else "uint8"  # what is only moved goes as bytes: gloo knows few types
+    return lambda buffers: _Tensors(torch, device, buffers, moved_as).prepared()
 
 
 class _Tensors:
@@ -38,7 +39,7 @@ class _Tensors:
         self.send, self.receive = (each if self._cpu else torch.empty_like(each, device=device) for each in self.near)
 
     def _seen(self, array: Any) -> Any:
-        seen = self._torch.from_numpy(array)
+        seen = self._torch.from_numpy(array.view("uint8"))
         return seen if seen.dtype == self._dtype else seen.view(self._dtype)
 
     def prepared(self) -> Callable[[], object]:
@@ -110,7 +111,8 @@ class _Tensors:
 
     def _all_to_all(self) -> Callable[[], object]:
         buffers = self._buffers
-        leaving, coming = buffers.counts(buffers.given), buffers.counts(buffers.wanted)
+        size = buffers.kind.itemsize
+        leaving, coming = ([size * n for n in buffers.counts(blocks)] for blocks in (buffers.given, buffers.wanted))
         return lambda: self._dist.all_to_all_single(self.receive, self.send, coming, leaving)
 
     def _barrier(self) -> Callable[[], object]:

@@ -8,6 +8,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from ringwright.execute.job import Status, write
 from ringwright.execute.plan import Do
 
@@ -30,6 +32,7 @@ class Watch:
         self.label = ""
         self.at_gate = False
         self.plan: Plan | None = None
+        self._ending = threading.Lock()  # taken by who ends the process, never given back
         threading.Thread(target=self._look, daemon=True).start()
 
     def _look(self) -> None:
@@ -40,6 +43,7 @@ class Watch:
             if now != seen:
                 seen, since_s = now, time.monotonic()
             if time.monotonic() - since_s > self._timeout_s or (self._folder / "stop").exists():
+                self._ending.acquire()
                 write(self._folder / f"status-{self._node}", self.status())
                 os._exit(EXIT_WAITING)
 
@@ -49,7 +53,8 @@ class Watch:
             return Status(self._node, "waiting", self.case, self.label, "waits at a barrier")
         plan, at = self.plan, self.at
         if plan is None or not 0 <= at < len(plan.order):
-            return Status(self._node, "waiting", self.case, self.label, "is in the library's own call")
+            doing = "is in the library's own call" if plan is None and self.case >= 0 else "makes ready"
+            return Status(self._node, "waiting", self.case, self.label, doing)
         what, which = plan.order[at]
         if what in (Do.KEEP, Do.LOCAL, Do.APPLY):
             return Status(self._node, "waiting", self.case, self.label, "adds")
@@ -59,10 +64,12 @@ class Watch:
         )
 
     def failed(self, error: Exception) -> None:
-        """Say that the rank ended with an error."""
+        """Say that the rank ended with an error, and tell the others. A connection that closed is the peer's failure."""
+        self._ending.acquire()
         at = self.status()
         said = f"{type(error).__name__}: {error}"
-        write(
-            self._folder / f"status-{self._node}",
-            Status(self._node, "failed", at.case, at.label, at.doing, at.peers, at.step, at.chunk, said),
-        )
+        if not isinstance(error, ConnectionError):
+            at = msgspec.structs.replace(at, state="failed", error=said)
+        write(self._folder / f"status-{self._node}", at)
+        (self._folder / "stop").touch()
+        time.sleep(3 * LOOK_S)  # before a launcher ends them, they say where they stand

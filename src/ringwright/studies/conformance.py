@@ -53,6 +53,17 @@ class Case:
     def __str__(self) -> str:
         return f"{self.slug} {self.op} p={self.p} size={self.size} fabric={self.fabric} root={self.root}"
 
+    @classmethod
+    def parsed(cls, text: str) -> Case:
+        """Return the case that ``str`` wrote; UsageError for anything else."""
+        try:
+            slug, op, *settings = text.split()
+            given = dict(setting.split("=", 1) for setting in settings)
+            return cls(slug, op, int(given["p"]), given["size"], given["fabric"], int(given.get("root", 0)))
+        except (ValueError, KeyError):
+            remedy = "as in: ring all-reduce p=7 size=ragged fabric=full root=0"
+            raise UsageError(f"'{text}' is not a case", remedy=remedy) from None
+
     def collective(self) -> Collective:
         """Return the collective of the case."""
         return Collective(self.op, range(self.p), SIZES[self.size](self.p), root=self.root)
