@@ -16,8 +16,9 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import PER_RANK, REDUCE_OPS, ROOTED, Collective
 from ringwright.errors import ProgramError, UsageError
 from ringwright.execute import arithmetic
+from ringwright.execute.backends import ordinary
 from ringwright.execute.plan import Do, Message, Plan, Run, plans
-from ringwright.execute.push import PIECE_BYTES, cut, packed
+from ringwright.execute.push import PIECE_BYTES, WINDOW, Pushed, cut, packed
 from ringwright.fabrics import fabric
 from ringwright.program import Op, Program, Step, explicit
 from ringwright.sources.programs import read_program
@@ -185,3 +186,44 @@ def test_what_is_not_there_is_refused() -> None:
         plans(moved(explicit(Op.SEND, [0], [1], [1])))
     with pytest.raises(ProgramError, match="rank 0 ends without chunk 1"):
         plans(moved(explicit(Op.SEND, [0], [1], [0])))
+
+
+# ----------------------------------------------------------------------------------------------------------- what is posted
+class Noted:
+    """A wire that only notes what was started."""
+
+    def __init__(self, at_once: bool) -> None:
+        self.at_once, self.started = at_once, 0
+
+    def session(self) -> Noted:
+        return self
+
+    def send(self, peer: int, turn: int, piece: int, buffer: Any) -> Noted:
+        return self
+
+    receive = send
+
+    def start(self) -> None:
+        self.started += 1
+
+    def wait(self) -> None:
+        """Everything has come."""
+
+    def finish(self) -> None:
+        """Nothing to add up."""
+
+
+@pytest.mark.parametrize(("at_once", "posted"), [(True, 7), (False, WINDOW)])
+def test_what_is_added_is_posted_as_the_wire_wants_it(at_once: bool, posted: int) -> None:
+    """Seven runs that do not lie together: few at a time, but all together where a step must go as one group."""
+    runs = [Run(at * 16384, at * 8192, 8192, True, False) for at in range(7)]
+    plan = Plan(
+        "x", 1, 2, 1 << 17, [1 << 17] * 2, [(Do.RECV, 0), (Do.TAKE, 0)], [], [Message(0, 0, 0, 0, 0, runs)], [], [], []
+    )
+    wire = Noted(at_once)
+    collective = Collective("all-reduce", range(2), 1 << 17)
+    receive, take = Pushed(plan, ordinary(plan.arena_bytes, collective), wire).code
+    receive()
+    assert wire.started == posted
+    take()
+    assert wire.started == 7
