@@ -202,11 +202,11 @@ def test_uneven_cuts_and_parts_of_a_machine(name: str) -> None:
 @pytest.mark.parametrize("name", EVERY[2:])
 def test_the_librarys_own_collectives(name: str) -> None:
     """Every collective and element type, three times on the same buffers; what is only moved is never declined."""
-    asked = []
-    for op, dtype in itertools.product(OPS, STORED):
-        size = 0 if op == "barrier" else 12 * STORED_BYTES[dtype]
-        for reduce_op in ("sum", "avg", "max") if op in REDUCING else ("sum",):
-            asked.append(Collective(op, range(3), size, dtype, reduce_op, root=2 if op in ROOTED else 0))
+    asked = [
+        Collective(op, range(3), 12 * STORED_BYTES[dtype] * (op != "barrier"), dtype, reduce_op, 2 * (op in ROOTED))
+        for op, dtype, reduce_op in itertools.product(OPS, STORED, ("sum", "avg", "max"))
+        if reduce_op == "sum" or op in REDUCING
+    ]
     cases = [job.Case(job.Asked.of(each), [job.Contender("native")], rounds=2) for each in asked]
     whole = job.Job(3, ["127.0.0.1"] * 3, cases, executor(name).backend, 10.0)
     with launch.job_folder() as folder:
