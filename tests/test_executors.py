@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import itertools
 import os
@@ -80,11 +81,18 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         assert not list(Path(sessions).iterdir())
 
 
+@functools.cache
+def campaign() -> list[Case]:
+    return real_ranks.chosen()
+
+
 def seeded(count: int, group_sizes: tuple[int, ...], sizes: tuple[str, ...] = ("ragged", "bytes")) -> list[Case]:
     """Some cases of every algorithm."""
     chance, found = random.Random(11), []
     every: dict[str, list[Case]] = {}
-    for case in real_ranks.chosen(group_sizes, sizes):
+    for case in campaign():
+        if case.p not in group_sizes or case.size not in sizes:
+            continue
         every.setdefault(case.slug, []).append(case)
     for cases in every.values():
         found += chance.sample(cases, min(count, len(cases)))
@@ -102,7 +110,7 @@ def verify(name: str, cases: list[Case]) -> list[real_ranks.Result]:
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_some_of_every_algorithm(name: str) -> None:
-    ran = verify(name, seeded(4, (2, 3, 4, 8)))
+    ran = verify(name, seeded(3, (2, 3, 4, 8)))
     assert len({each.case.slug for each in ran}) >= 40
 
 
