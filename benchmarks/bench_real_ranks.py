@@ -40,7 +40,10 @@ def main() -> int:
     parser.add_argument("--small", action="store_true")
     parser.add_argument("--only", default="")
     given = parser.parse_args()
-    sizes = [1 << shift for shift in (range(3, 16, 3) if given.small else (16, 20, 24, 26) if given.lab else range(16, 27, 2))]
+    sizes = [
+        1 << shift
+        for shift in (range(3, 16, 3) if given.small else (16, 20, 24, 26) if given.lab else range(16, 27, 2))
+    ]
     labels = "".join(f"{_size(size):>8}" for size in sizes)
     print(f"{'theirs':9}{'collective':15}{'algorithm':20}{'ours over':20}{labels}{'geomean':>9}")
     for library, ranks, op, algorithms in LAB_CASES if given.lab else CASES:
