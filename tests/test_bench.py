@@ -317,23 +317,37 @@ def test_in_the_lab_measured_meets_simulated(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.lab
-def test_a_killed_rank_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_killed_rank_is_named_and_what_was_measured_before_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The 64 KiB take 40 ms a round, the 1 MiB 600 ms: the kill comes in the midst of the latter."""
+    folder = tmp_path / "capture"
     words = (
         "--lab",
         "switch:3,rate=20Mb/s",
         "--fault",
-        "rank 1 kill at 500ms",
+        "rank 1 kill at 3s",
         "-b",
+        "64K",
+        "-e",
         "1M",
+        "-f",
+        "16",
         "-n",
-        "20",
-        "--timeout",
-        "10s",
+        "12",
     )
-    assert main(["bench", "all-reduce", "--ranks", "3", *words]) == 5
+    assert main(["bench", "all-reduce", "--ranks", "3", *words, "--timeout", "10s", "--out", str(folder)]) == 5
     told = capsys.readouterr().err
     assert "rank 1 was killed by signal 9" in told
     assert "step" in told
+    kept = capture.load(folder)
+    assert "rank 1 was killed by signal 9" in kept["result"]["failure"]
+    rounds = {run_["size_bytes"]: len(run_["time_s"]) for run_ in kept["runs"]}
+    assert rounds[1 << 16] == 12
+    assert rounds.get(1 << 20, 0) < 12
+    timeline = [json.loads(line) for line in (folder / "timeline.jsonl").read_text().splitlines()]
+    assert [event["what"] for event in timeline if event["event"] == "fault"] == ["rank rank1 kill"]
+    assert run(capsys, "compare", str(folder))["rows"]
     assert main(["lab", "--list"]) == 0
     assert not capsys.readouterr().out.strip()
 

@@ -9,10 +9,17 @@ RingwrightError
 ├── MissingExtraError     exit 2   an optional library is not installed
 ├── ProgramError          exit 4   a program is not legal
 └── InfeasibleError       exit 5   no answer exists, or none in the time allowed
-    └── DeclinedError     exit 5   this engine cannot answer exactly; another one may
+    ├── DeclinedError     exit 5   this engine cannot answer exactly; another one may
+    └── RanksFailedError  exit 5   a rank of a job died, or nothing moved any more
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 EXIT_GOOD = 0
 EXIT_GATE = 1
@@ -83,6 +90,14 @@ class InfeasibleError(RingwrightError):
     """The question has no answer, or none within the time given."""
 
     exit_code = EXIT_INFEASIBLE
+
+
+class RanksFailedError(InfeasibleError):
+    """Real ranks did not come to their end; ``answers`` are what each of them had found by then."""
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", answers: Sequence[Any] = ()) -> None:
+        super().__init__(what, where=where, remedy=remedy)
+        self.answers = answers
 
 
 class DeclinedError(InfeasibleError):

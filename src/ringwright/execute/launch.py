@@ -10,12 +10,14 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
-from ringwright.errors import InfeasibleError
+from ringwright.errors import RanksFailedError
 from ringwright.execute.job import Found, Job, Status, plan_path, read, write
 from ringwright.execute.place import Place
 from ringwright.execute.plan import Plan
@@ -25,6 +27,23 @@ PREFIX = "ringwright-job-"
 YOUNG_S = 5.0  # between making a folder and locking it
 ASKED_S = 2.0  # for a launcher to end its ranks
 GRACE_S = 3.0  # for a rank to say where it stands once others have failed
+
+
+@contextlib.contextmanager
+def terminable() -> Iterator[None]:
+    """Have SIGTERM end the block as Ctrl-C does, so that everything is taken down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @dataclass(frozen=True)
@@ -104,7 +123,7 @@ def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:
 def run(
     folder: Path, job: Job, starts: Sequence[Start], *, limit_s: float, begin: Callable[[], object] | None = None
 ) -> list[list[Found]]:
-    """Return each node's answers. InfeasibleError where a rank died, stood still for too long, or time ran out.
+    """Return each node's answers. RanksFailedError where a rank died, stood still for too long, or time ran out.
 
     ``begin`` is called when all ranks stand before the case at which the job says it begins.
     """
@@ -170,7 +189,13 @@ def _answers(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.P
     raise verdict(folder, job, started)
 
 
-def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> InfeasibleError:
+def _partial(folder: Path, job: Job) -> list[list[Found]]:
+    """Return what each node had written down, which is nothing outside a lab."""
+    paths = [folder / f"partial-{node}" for node in range(job.nodes)]
+    return [read(path, list[Found]) if path.exists() else [] for path in paths]
+
+
+def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> RanksFailedError:
     """Return what went wrong: which rank the others wait for, where, and how that one ended."""
     codes: dict[int, int | None] = {rank: process.poll() for start, process in started for rank in start.ranks}
     statuses = {node: read(path, Status) for node in range(job.nodes) if (path := folder / f"status-{node}").exists()}
@@ -181,10 +206,11 @@ def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Po
     log = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()[-12:]
     silent = any(codes.get(node) not in (None, 0) and node not in statuses for node in range(job.nodes))
     said += ["the ranks' last words:", *(f"  {line}" for line in log)] if log and (silent or not statuses) else []
-    return InfeasibleError(
+    return RanksFailedError(
         "\n".join(said) or "no rank has answered",
         where=where,
         remedy="the same with --timeout larger, if it was only slow",
+        answers=_partial(folder, job),
     )
 
 

@@ -41,7 +41,7 @@ def save(
     for sample in samples:
         starts = [
             max(start for start, _ in each) - began_s
-            for each in zip(*(node.times_s for node in sample.found if node.times_s), strict=True)
+            for each in zip(*(node.times_s for node in sample.found if node.times_s), strict=False)
         ]
         runs.append(
             {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.errors import DeclinedError, UsageError
+from ringwright.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.executors import Executor
 from ringwright.execute.job import Asked, Case, Contender, Job
@@ -58,7 +58,7 @@ class Sample:
     @property
     def times_s(self) -> list[float]:
         """Each round's time: from when the last rank starts to when the last one ends, a run's share of it."""
-        rounds = zip(*(each.times_s for each in self.found if each.times_s), strict=True)
+        rounds = zip(*(each.times_s for each in self.found if each.times_s), strict=False)
         return [(max(end for _, end in each) - max(start for start, _ in each)) / self.inner for each in rounds]
 
 
@@ -118,8 +118,12 @@ def measure(
     places: Sequence[Place] | None,
     slowest_rate: float,
     begin: Callable[[], object] | None = None,
+    kept: list[Sample] | None = None,
 ) -> tuple[list[Sample], dict[str, dict[tuple[str, int], float]]]:
-    """Run a group once; return its samples, and per wire the times of the probe."""
+    """Run a group once; return its samples, and per wire the times of the probe.
+
+    RanksFailedError where the ranks did not come to their end; ``kept`` then gets the samples that they had.
+    """
     nodes = max([program.n_nodes for program in made.values()] or [question.ranks])
     cut: list[list[Plan]] = []
     rounds, meanings = _probes(question, group, cut, slowest_rate, nodes)
@@ -151,7 +155,14 @@ def measure(
     with launch.job_folder(elsewhere=places is not None) as folder:
         launch.lay_out(folder, job, cut)
         starts = group.starter.starts(folder, nodes, places, group.settings)
-        answers = launch.run(folder, job, starts, limit_s=_limit_s(question, rounds, slowest_rate), begin=begin)
+        limit_s = _limit_s(question, rounds, slowest_rate)
+        try:
+            answers = launch.run(folder, job, starts, limit_s=limit_s, begin=begin)
+        except RanksFailedError as error:
+            if kept is not None:
+                whole = min(map(len, error.answers), default=0)
+                kept += _sorted(group, rounds, meanings, [each[:whole] for each in error.answers])[0]
+            raise
     return _sorted(group, rounds, meanings, answers)
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.errors import UsageError
+from ringwright.errors import RanksFailedError, UsageError
+from ringwright.execute import launch
 from ringwright.studies.bench import capture, jobs, probe
 from ringwright.studies.bench.question import Question
 from ringwright.studies.registry import algorithm
@@ -42,7 +43,7 @@ def bench(question: Question, *, out: Path | None = None, progress: Progress | N
             usable.append(entrant)
     if not usable:
         raise UsageError("none of these backends can run here", where="; ".join(notes), remedy="--backend ringwright")
-    with _network(question, out) as net:
+    with launch.terminable(), _network(question, out) as net:
         topology = net.topology if net else _plain(question.ranks)
         made = _programs(question, topology, notes)
         rate = float(topology.rate.min()) if net else LOOPBACK_RATE
@@ -57,7 +58,14 @@ def bench(question: Question, *, out: Path | None = None, progress: Progress | N
         for group in jobs.groups(question, usable, notes):
             if progress:
                 progress(", ".join(f"{entrant.name} {name}" for entrant, name in group.entries))
-            found, measured = jobs.measure(question, group, made, net.places if net else None, rate, begin)
+            try:
+                found, measured = jobs.measure(question, group, made, net.places if net else None, rate, begin, samples)
+            except RanksFailedError as error:
+                if out is not None:  # what was measured until then
+                    rows = _rows(question, samples, made, probes, topology if net else None)
+                    partial = {"rows": rows, "failure": error.what, "verdict": None}
+                    capture.save(out, partial, question, samples, made, clock[0] if clock else 0.0)
+                raise
             samples += found
             for wire, times_s in measured.items():
                 probes.setdefault((group.starter.name, wire), times_s)

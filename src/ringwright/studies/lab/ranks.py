@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import itertools
 import os
-import signal
 import subprocess
-import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any
 
 from ringwright.errors import EXIT_INFEASIBLE, UsageError
+from ringwright.execute.launch import terminable
 from ringwright.studies.lab.capture import SCHEMA
 from ringwright.studies.lab.network import Network, document, network
 from ringwright.studies.lab.verdict import Limit
@@ -68,7 +66,7 @@ def run(
     if not command:
         raise UsageError("no command is named", remedy="ringwright lab switch:4,rate=100Mb/s -- python train.py")
     options: dict[str, Any] = {"seed": seed, "tcp": tcp, "rootless": rootless, "horizon_s": timeout_s, "force": force}
-    with _terminable(), network(fabric, faults, out=out, **options) as net:
+    with terminable(), network(fabric, faults, out=out, **options) as net:
         began_s = time.monotonic()
         ended = _ranks(net, command, timeout_s, ready, out)
         net.counters()
@@ -98,23 +96,6 @@ def _told(
         net, command=list(command), timeout_s=timeout_s, out=str(net.capture.folder), verdict=limit.verdict,
         limit=limit.document(), totals=totals, switched=sample.switched, exits=exits,
     )  # fmt: skip
-
-
-@contextmanager
-def _terminable() -> Iterator[None]:
-    """Have SIGTERM end the block as Ctrl-C does, so that everything is taken down."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _ranks(net: Network, command: Sequence[str], timeout_s: float, ready: str, out: Path) -> tuple[Ended, ...]:
