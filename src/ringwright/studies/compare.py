@@ -29,6 +29,8 @@ SCHEMA = "ringwright.compare/1"
 HORIZON_S = 600.0
 MOST_ROUNDS, FEW_ROUNDS = 12, 4  # simulated of each row where faults change with time; while fitting
 HORIZON_RUNS = 10  # times as long as was measured
+USUAL_S = 200e-6
+LATENCY_PULL, SHARE_PULL = 0.02, 0.3
 _FINE = 1.02  # the last step of the search
 
 
@@ -93,6 +95,7 @@ class _Run:
     def __init__(self, question: Question, fabric: Topology, run: Mapping[str, Any]) -> None:
         import numpy as np
 
+        self.wire = str(run.get("wire", ""))
         self.backend, self.name, self.size_bytes = run["backend"], run["algorithm"], int(run["size_bytes"])
         self.starts_s, self.times_s = np.array(run["start_s"], float), np.array(run["time_s"], float)
         self.measured_s = float(np.median(self.times_s))
@@ -165,7 +168,7 @@ def compare(folder: Path) -> Comparison:
     for backend in dict.fromkeys(run.backend for run in runs):
         mine = [run for run in runs if run.backend == backend]
         used = _half(mine)
-        fitted[backend] = fit([run for run in mine if run in used])
+        fitted[backend] = fit([run for run in mine if run in used], probed_s(document, mine[0]))
         mine.sort(
             key=lambda run: (
                 question.algorithms.index(run.name) if run.name in question.algorithms else -1,
@@ -219,16 +222,28 @@ def _row(question: Question, run: _Run, fitted: Fitted, *, used: bool) -> Row:
     )  # fmt: skip
 
 
-def fit(runs: Sequence[_Run]) -> Fitted:
-    """Return the latency and the share of the rate with the least mean of |log(simulated/measured)|, by coordinate steps."""
+def probed_s(document: Mapping[str, Any], run: _Run) -> float:
+    """Return what a small message took in the same run, over the same wire; a usual time where nothing was probed."""
+    for each in document["result"].get("probe") or ():
+        if (each["kind"], each["size_bytes"], each["wire"]) == ("shift", probe.SMALL_BYTES, run.wire):
+            return float(each["time_us"]) / 1e6
+    return USUAL_S
+
+
+def fit(runs: Sequence[_Run], probed_s: float = USUAL_S) -> Fitted:
+    """Return the latency and the share of the rate with the least mean of |log(simulated/measured)|, by coordinate steps.
+
+    Both are held to what is known of them, a message's time from the probe and the share that frame headers leave: few sizes
+    could otherwise be met by numbers that no wire has.
+    """
 
     def off(latency_s: float, share: float) -> float:
         found = Fitted(latency_s, share)
-        return sum(abs(math.log(max(run.simulated_s(found, FEW_ROUNDS), 1e-9) / run.measured_s)) for run in runs) / len(
-            runs
-        )
+        logs = [abs(math.log(max(run.simulated_s(found, FEW_ROUNDS), 1e-9) / run.measured_s)) for run in runs]
+        pull = LATENCY_PULL * abs(math.log(latency_s / probed_s)) + SHARE_PULL * abs(math.log(share / probe.GOODPUT))
+        return sum(logs) / len(logs) + pull
 
-    best = (200e-6, probe.GOODPUT)
+    best = (probed_s, probe.GOODPUT)
     error = off(*best)
     step = 4.0
     while step > _FINE:
