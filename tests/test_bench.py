@@ -17,7 +17,7 @@ from ringwright.execute.mpi_runtime import available
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.studies import compare
-from ringwright.studies.bench import Question, bench, capture, probe
+from ringwright.studies.bench import Question, bench, calibration_of, capture, probe
 from ringwright.studies.registry import algorithm
 from ringwright.trace import Trace
 
@@ -185,6 +185,33 @@ def test_a_calibration_is_written_and_simulated_with(tmp_path: Path, capsys: pyt
     assert "this machine" in found["provenance"]
 
 
+def test_a_calibration_is_of_the_first_backends_own_wire(tmp_path: Path) -> None:
+    """Other wires are probed in the same run; they must not be taken for this one, nor a lab's, which probes no rates."""
+    probed = [
+        {
+            "backend": "openmpi",
+            "wire": wire,
+            "kind": kind,
+            "size_bytes": size,
+            "time_us": time_us * (2 if size > 64 else 1),
+        }
+        for wire, time_us in (("mpi", 500.0), ("memory", 10.0))
+        for kind in ("shift", "adds", "pair")
+        for size in (64, 65536)
+    ]
+    row = {"backend": "ringwright", "wire": "memory", "beside": "openmpi", "size_bytes": 131072, "time_us": 100.0}
+    result = {
+        "rows": [{**row, "predicted_us": 100.0}],
+        "probe": probed,
+        "ranks": 2,
+        "lab": None,
+        "collective": "all-reduce",
+    }
+    assert calibration_of(result, tmp_path / "c.json").inside.latency_s == pytest.approx(10e-6)
+    with pytest.raises(UsageError, match="no rates were probed"):
+        calibration_of({**result, "lab": STAR}, tmp_path / "c.json")
+
+
 # -------------------------------------------------------------------------------------------------------------- compare
 def made_up(
     folder: Path, fitted: compare.Fitted, faults: tuple[str, ...] = (), starts_s: tuple[float, ...] = (0.0, 1.0)
@@ -249,7 +276,8 @@ def test_what_has_no_model_is_declared() -> None:
 def test_compare_refuses_what_is_no_capture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", str(tmp_path)]) == 3
     assert "no capture of a benchmark" in capsys.readouterr().err
-    for text in ("", "[]", "{", '{"schema": "other/1"}'):
+    damaged = json.dumps({"schema": capture.SCHEMA, "question": {"op": "all-reduce"}, "runs": 3})
+    for text in ("", "[]", "{", '{"schema": "other/1"}', damaged):
         (tmp_path / "bench.json").write_text(text)
         with pytest.raises(InputError):
             compare.compare(tmp_path)

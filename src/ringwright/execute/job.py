@@ -106,7 +106,6 @@ class Found(msgspec.Struct):
     results: list[tuple[int, int, bytes]] = []  # block, first byte in it, bytes
     spans: list[Span] = []
     started_s: float = 0.0
-    cpu_s: float = 0.0
     sent_bytes: int = -1  # by this node's interface in all rounds, headers counted; -1: not counted
     declined: str = ""
 

@@ -21,6 +21,7 @@ from ringwright.errors import RanksFailedError
 from ringwright.execute.job import Found, Job, Status, plan_path, read, write
 from ringwright.execute.place import Place
 from ringwright.execute.plan import Plan
+from ringwright.execute.pull import make_counters
 from ringwright.execute.watch import EXIT_WAITING
 
 PREFIX = "ringwright-job-"
@@ -115,8 +116,7 @@ def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:
     for number, nodes in enumerate(plans):
         for plan in nodes:
             write(plan_path(folder, number, plan.node), plan)
-    with (folder / "gate").open("wb") as file:
-        file.truncate(job.nodes * 64)
+    make_counters(folder / "gate", job.nodes)
     write(folder / "job", job)
 
 
@@ -206,10 +206,12 @@ def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Po
     log = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()[-12:]
     silent = any(codes.get(node) not in (None, 0) and node not in statuses for node in range(job.nodes))
     said += ["the ranks' last words:", *(f"  {line}" for line in log)] if log and (silent or not statuses) else []
+    died = any(each.state == "failed" for each in statuses.values()) or any((code or 0) < 0 for code in codes.values())
+    remedy = "mend what ended that rank (dmesg | tail, where nobody meant to kill it), then the same again"
     return RanksFailedError(
         "\n".join(said) or "no rank has answered",
         where=where,
-        remedy="the same with --timeout larger, if it was only slow",
+        remedy=remedy if died else "the same with --timeout larger, if it was only slow",
         answers=_partial(folder, job),
     )
 

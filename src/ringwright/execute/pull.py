@@ -51,17 +51,32 @@ def fence() -> None:
             pass
 
 
-class SharedFile:
-    """A file in memory that several processes map; ``create`` makes it, anyone may open it."""
+def make_file(path: Path, size_bytes: int) -> None:
+    """Make a file of zeros, for several processes to map."""
+    with path.open("wb") as file:
+        file.truncate(max(size_bytes, 1))
 
-    def __init__(self, path: Path, size: int, *, create: bool) -> None:
-        size = max(size, 1)
-        flags = os.O_RDWR | (os.O_CREAT if create else 0)
-        handle = os.open(path, flags, 0o600)
+
+def make_counters(path: Path, count: int) -> None:
+    """Make the file of a table of counters."""
+    make_file(path, count * LINE * 8)
+
+
+def make_memory(folder: Path, plan: Plan) -> None:
+    """Make what the nodes of a plan will map: an arena each, and their counters."""
+    folder.mkdir()
+    for node, size in enumerate(plan.arenas):
+        make_file(folder / f"arena-{node}", size)
+    make_counters(folder / "counters", 2 * plan.nodes * plan.nodes)
+
+
+class SharedFile:
+    """A file in memory that several processes map; somebody has made it."""
+
+    def __init__(self, path: Path) -> None:
+        handle = os.open(path, os.O_RDWR)
         try:
-            if create:
-                os.ftruncate(handle, size)
-            self.map = mmap.mmap(handle, size)
+            self.map = mmap.mmap(handle, 0)
         finally:
             os.close(handle)
 
@@ -73,8 +88,8 @@ class SharedFile:
 class Counters:
     """A table of counters in shared memory, one cache line each."""
 
-    def __init__(self, path: Path, count: int, *, create: bool) -> None:
-        self._file = SharedFile(path, count * LINE * 8, create=create)
+    def __init__(self, path: Path) -> None:
+        self._file = SharedFile(path)
         self.cells = memoryview(self._file.map).cast("q")
 
     @staticmethod
@@ -86,8 +101,8 @@ class Counters:
 class Gate:
     """A barrier over shared counters, one a process: ``pass_()`` returns when all have come."""
 
-    def __init__(self, path: Path, me: int, n: int, *, create: bool) -> None:
-        self._counters = Counters(path, n, create=create)
+    def __init__(self, path: Path, me: int, n: int) -> None:
+        self._counters = Counters(path)
         self._me, self._n, self._turn = me, n, 0
 
     def pass_(self) -> None:
@@ -103,13 +118,11 @@ class Gate:
 class Pulled:
     """A Plan made ready to run over shared memory; ``code`` is what to call, in order."""
 
-    def __init__(self, plan: Plan, collective: Collective, folder: Path, *, create: bool) -> None:
+    def __init__(self, plan: Plan, collective: Collective, folder: Path) -> None:
         self.plan, n = plan, plan.nodes
-        self.arenas = [
-            SharedFile(folder / f"arena-{node}", size, create=create) for node, size in enumerate(plan.arenas)
-        ]
+        self.arenas = [SharedFile(folder / f"arena-{node}") for node in range(n)]
         self.arena = Arena(self.arenas[plan.node].bytes(), collective)
-        self.counters = Counters(folder / "counters", 2 * n * n, create=create)
+        self.counters = Counters(folder / "counters")
         self.round = 0
         self._ready = [Counters.at(number) for number in range(n * n)]
         self._taken = [Counters.at(n * n + number) for number in range(n * n)]

@@ -21,7 +21,7 @@ from ringwright.execute.arithmetic import element, scale
 from ringwright.execute.backends import Backend, backend, ordinary
 from ringwright.execute.job import Case, Contender, Found, Job, Span, read, read_plan, write
 from ringwright.execute.plan import Do
-from ringwright.execute.pull import Gate, Pulled
+from ringwright.execute.pull import Gate, Pulled, make_memory
 from ringwright.execute.push import PIECE_BYTES, Pushed
 from ringwright.execute.sockets import Sockets
 from ringwright.execute.watch import Watch
@@ -109,7 +109,7 @@ class Rank:
         self.backend: Backend = backend(self.job, folder, node)
         self.node = self.backend.node
         self.watch = Watch(folder, self.node, self.job.timeout_s)
-        self.gate = Gate(folder / "gate", self.node, self.job.nodes, create=False)
+        self.gate = Gate(folder / "gate", self.node, self.job.nodes)
         self.answers: list[Found] = []
         self.sockets: Sockets | None = None
 
@@ -172,8 +172,8 @@ class Rank:
     def _wired(self, number: int, contender: Contender, plan: Plan, collective: Collective) -> Pulled | Pushed:
         if contender.wire == "memory":
             folder = self.folder / f"memory-{number}-{contender.plan}"
-            self._make(lambda: _make_memory(folder, plan))
-            return Pulled(plan, collective, folder, create=False)
+            self._make(lambda: make_memory(folder, plan))
+            return Pulled(plan, collective, folder)
         pieces = self.job.piece_bytes or PIECE_BYTES
         if contender.wire == "sockets":
             return Pushed(plan, ordinary(plan.arena_bytes, collective), self._over_sockets(), pieces)
@@ -234,11 +234,10 @@ class Rank:
                 self.watch.plan = runner.ready.plan if isinstance(runner, Ours) else None
                 sent_bytes = self._sent_bytes()
                 self.pass_gate()
-                cpu_s, start_s = time.process_time(), clock()
+                start_s = clock()
                 for _ in range(case.inner):
                     runner.run()
                 found.times_s.append((start_s, clock()))
-                found.cpu_s += time.process_time() - cpu_s
                 if sent_bytes >= 0:
                     self.pass_gate()
                     found.sent_bytes = max(found.sent_bytes, 0) + self._sent_bytes() - sent_bytes
@@ -251,15 +250,6 @@ class Rank:
         if not self.job.interfaces:
             return -1
         return int(Path(f"/sys/class/net/{self.job.interfaces[self.node]}/statistics/tx_bytes").read_text())
-
-
-def _make_memory(folder: Path, plan: Plan) -> None:
-    folder.mkdir()
-    for node, size in enumerate(plan.arenas):
-        with (folder / f"arena-{node}").open("wb") as file:
-            file.truncate(max(size, 1))
-    with (folder / "counters").open("wb") as file:
-        file.truncate(2 * plan.nodes * plan.nodes * 64)
 
 
 def _die_with_parent() -> None:

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 MOST_STEPS = 24
 MOST_BANDS = 4
 WIDTH, LEFT, ROW, MOST_RANKS = 900, 60, 16, 32
-WHERE_KINDS = ("send", "recv", "reduce")
 
 
 def write(found: Comparison, folder: Path, file: TextIO, *, width: int | None = None) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.studies.bench import capture, probe
-from ringwright.studies.bench.study import faulted
+from ringwright.studies.bench.study import HORIZON_S, faulted
 from ringwright.studies.registry import algorithm
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 SCHEMA = "ringwright.compare/1"
-HORIZON_S = 600.0
 MOST_ROUNDS, FEW_ROUNDS = 12, 4  # simulated of each row where faults change with time; while fitting
 HORIZON_RUNS = 10  # times as long as was measured
 USUAL_S = 200e-6
@@ -206,7 +205,7 @@ def _ready(question: Question, machine: Topology, run: Mapping[str, Any]) -> _Ru
 
 
 def _half(runs: Sequence[_Run]) -> list[_Run]:
-    """Return every second size: the smallest and the largest are among them where there are three sizes or more."""
+    """Return every second size, from the smallest on."""
     sizes = sorted({run.size_bytes for run in runs})
     chosen = set(sizes[::2])
     return [run for run in runs if run.size_bytes in chosen]

@@ -18,15 +18,13 @@ def calibration_of(result: Mapping[str, Any], path: Path) -> Calibration:
     ``error`` is how far the simulator was off with it, over this benchmark's own rows of that backend.
     """
     rows = [row for row in result["rows"] if row["predicted_us"]]
-    if not rows or not result["probe"]:
+    if not rows or not result["probe"] or result["lab"]:
         raise UsageError(
-            "nothing was probed, so there is nothing to write down", remedy="two ranks or more, without --lab"
+            "no rates were probed, so there is nothing to write down", remedy="two ranks or more, without --lab"
         )
-    first = rows[0]["backend"]
-    starter, wire = next(
-        (each["backend"], each["wire"]) for each in result["probe"] if each["backend"] in (first, rows[0]["beside"] or first)
-        or first.startswith("ringwright")
-    )  # fmt: skip
+    first, wire, beside = (rows[0][key] for key in ("backend", "wire", "beside"))
+    starters = [each["backend"] for each in result["probe"] if each["wire"] == wire]
+    starter = beside if beside in starters else starters[0]
     times_s = {
         (each["kind"], each["size_bytes"]): each["time_us"] / 1e6
         for each in result["probe"]

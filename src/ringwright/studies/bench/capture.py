@@ -10,7 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import msgspec
 
 from ringwright.errors import InputError
 from ringwright.execute.plan import plans
@@ -21,6 +23,24 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.studies.bench.jobs import Sample
     from ringwright.trace import Trace
+
+
+class _Measured(TypedDict):
+    """What has to stand in each of the ``runs``; seconds."""
+
+    backend: str
+    algorithm: str
+    size_bytes: int
+    start_s: list[float]
+    time_s: list[float]
+
+
+class _Document(TypedDict):
+    """What has to stand in the file."""
+
+    result: dict[str, Any]
+    runs: list[_Measured]
+
 
 SCHEMA = "ringwright.bench-capture/1"
 FILE = "bench.json"
@@ -39,10 +59,7 @@ def save(
     folder.mkdir(parents=True, exist_ok=True)
     runs = []
     for sample in samples:
-        starts = [
-            max(start for start, _ in each) - began_s
-            for each in zip(*(node.times_s for node in sample.found if node.times_s), strict=False)
-        ]
+        starts = [start - began_s for start, _ in sample.rounds_s]
         runs.append(
             {
                 "backend": sample.entrant,
@@ -90,12 +107,17 @@ def load(folder: Path) -> dict[str, Any]:
         raise InputError(f"this is no JSON: {error}", where=str(path), remedy=remedy) from error
     if not isinstance(document, dict) or document.get("schema") != SCHEMA:
         raise InputError(f"the schema is not {SCHEMA}", where=str(path), remedy=remedy)
+    try:
+        question(document)
+        msgspec.convert(document, _Document)
+    except msgspec.ValidationError as error:
+        raise InputError(f"this capture is damaged: {error}", where=str(path), remedy=remedy) from error
     return document
 
 
 def question(document: Mapping[str, Any]) -> Question:
     """Return the question that a capture answers."""
-    return Question(**document["question"])
+    return msgspec.convert(document.get("question"), Question)
 
 
 def recorded(folder: Path, backend: str, algorithm: str, size_bytes: int) -> Trace | None:

@@ -56,10 +56,15 @@ class Sample:
     wire: str
 
     @property
+    def rounds_s(self) -> list[tuple[float, float]]:
+        """Each round that all nodes have finished: when its last rank started, when its last one ended."""
+        rounds = zip(*(each.times_s for each in self.found), strict=False)
+        return [(max(start for start, _ in each), max(end for _, end in each)) for each in rounds]
+
+    @property
     def times_s(self) -> list[float]:
-        """Each round's time: from when the last rank starts to when the last one ends, a run's share of it."""
-        rounds = zip(*(each.times_s for each in self.found if each.times_s), strict=False)
-        return [(max(end for _, end in each) - max(start for start, _ in each)) / self.inner for each in rounds]
+        """Each round's time, a run's share of it."""
+        return [(end - start) / self.inner for start, end in self.rounds_s]
 
 
 def groups(question: Question, entrants: Sequence[Entrant], notes: list[str]) -> list[Group]:
@@ -238,9 +243,9 @@ def _sorted(
         is_probe = found[0].case < len(meanings)
         wire = meanings[found[0].case][0] if is_probe else wires[found[0].label]
         sample = Sample(name, algorithm, case.asked.size_bytes, case.inner, list(found), beside, wire)
-        if is_probe:
+        if is_probe and sample.times_s:
             _, kind, size = meanings[found[0].case]
             probes.setdefault(wire, {})[kind, size] = float(np.median(sample.times_s)) / probe.STEPS
-        else:
+        elif not is_probe:
             samples.append(sample)
     return samples, probes

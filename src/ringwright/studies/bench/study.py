@@ -158,6 +158,7 @@ def _row(question: Question, sample: jobs.Sample, times_s: np.ndarray) -> dict[s
         "size_bytes": sample.size_bytes, "count": sample.size_bytes // collective.unit_bytes, "dtype": question.dtype,
         "time_us": time_s * 1e6, "algbw_gbs": algbw, "busbw_gbs": algbw * collective.bus_factor, "wrong": wrong,
         "min_us": float(times_s.min()) * 1e6, "p10_us": float(low) * 1e6, "p90_us": float(high) * 1e6,
+        "wire": sample.wire,
         "runs": len(times_s) * sample.inner, "beside": sample.beside or None,
         "sent_bytes": sent // (len(times_s) * sample.inner * question.ranks) if (sent := _sent(sample)) >= 0 else None,
     }  # fmt: skip
