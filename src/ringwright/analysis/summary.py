@@ -177,8 +177,12 @@ def _error(row: dict[str, Any]) -> dict[str, Any]:
 def _iterations(trace: Trace) -> list[dict[str, Any]]:
     import polars as pl
 
-    steps = trace.scan("events").filter(pl.col("kind") == "step").select("iteration", "duration_s").collect()
-    return [{"iteration": number, "time_s": seconds} for number, seconds in steps.rows()]
+    steps = trace.scan("events").filter(pl.col("kind") == "step").select("iteration", "rank", "duration_s").collect()
+    of_a_rank = pl.col("iteration").is_not_null() & pl.col("rank").is_not_null()
+    whole = steps.filter(~of_a_rank).select("iteration", "duration_s")
+    # An iteration that every rank tells of takes as long as on the slowest.
+    joined = steps.filter(of_a_rank).group_by("iteration").agg(pl.col("duration_s").max()).sort("iteration")
+    return [{"iteration": number, "time_s": seconds} for number, seconds in pl.concat([whole, joined]).rows()]
 
 
 def _communicator_list(comms: list[dict[str, Any]], roles: Roles, logical: pl.DataFrame) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ VERBS = {
     "convert": "Parquet, CSV or JSON lines; redacted on demand.",
     "query": "SQL over the tables.",
     "read": "Which kind of recording is this?",
+    "run": "Record a job: run -- torchrun train.py, nothing changed.",
     "live": "A running job: its growing files, refreshed in place.",
     "doctor": "Why do I see nothing? Settings, files, remedies.",
     "plugin": "Record a job: the NCCL profiler plug-in, built here.",

@@ -52,6 +52,8 @@ KINDS = {
         Kind(
             "nccl-profiler", "file of the NCCL profiler plug-in", "ringwright.sources.nccl_profiler:read_nccl_profiler"
         ),
+        Kind("calls", "calls of a recorded job", "ringwright.sources.calls:read_calls"),
+        Kind("run", "what was recorded, and how the job ended", "ringwright.sources.run_manifest:read_run_manifest"),
     )
 }
 
@@ -116,6 +118,8 @@ def _json(text: bytes) -> str | None:
     def has(*keys: str) -> bool:
         return all(f'"{key}"'.encode() in text for key in keys)
 
+    if has("ringwright"):
+        return "calls" if b'"calls/' in text[:4096] else "run" if b'"run/' in text[:4096] else None
     if has("traceEvents") or has("deviceProperties") or has("distributedInfo") or has("ph", "ts"):
         return "kineto"
     if has("pg_config", "entries") or has("pg_status") or has("collective_seq_id") or has("profiling_name"):

@@ -1,0 +1,179 @@
+"""What the model is doing: iteration, phase, layer and tokens, from module hooks, ``backward`` and the optimiser's hooks.
+
+The layer is the module whose forward is running when a call is made; in backward, the last numbered block whose output's gradient
+has arrived (a call made for a block's parameters comes while that block, or the one before it, is being differentiated).
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import threading
+import time
+import weakref
+from typing import Any
+
+_WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
+_BLOCK = re.compile(r"(?:^|\.)\d+$")
+
+
+class Context:
+    """The state of this process; ``number()`` is what a call refers to.
+
+    The iteration of a call is not in it: the file tells where one ends, and a reader counts.
+    """
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+        self._numbers: dict[tuple[str, str, int | None], int] = {}
+        self._local = threading.local()
+        self._names: dict[int, tuple[Any, str]] = {}
+        self._blocks: set[int] = set()
+        self._optimizer: Any = None
+        self._began_ns: int | None = None
+        self._wants_tokens = False
+        self._differentiating = 0
+        self.iteration = 0
+        self.phase = "setup"
+        self.tokens: int | None = None
+        self.block = ""  # being differentiated
+        self.on_step: Any = None  # called with the number of a finished iteration
+
+    def number(self) -> int:
+        """Return the number of the context now, after telling the file about it."""
+        key = (self.phase, self._layer(), self.tokens)
+        found = self._numbers.get(key)
+        if found is None:
+            found = self._numbers[key] = len(self._numbers)
+            self._writer.line(["c", found, None, *key])
+        return found
+
+    def _layer(self) -> str:
+        stack = getattr(self._local, "stack", None)
+        if stack:
+            return self._name(stack[-1])
+        return self.block if self.phase == "backward" else ""
+
+    def _name(self, module: Any) -> str:
+        known = self._names.get(id(module))
+        return known[1] if known is not None and known[0]() is module else ""
+
+    # Forward ------------------------------------------------------------------------------------------------------
+    def enter(self, module: Any, args: Any) -> None:
+        """Before the forward of any module."""
+        stack = self._local.__dict__.get("stack")
+        if stack is None:
+            stack = self._local.stack = []
+        if not stack:
+            self._outermost(module)
+        if self._wants_tokens and args:
+            self._count_tokens(args[0])
+        stack.append(module)
+
+    def leave(self, module: Any, _args: Any, output: Any) -> None:
+        """After the forward of any module, also when it raised."""
+        stack = self._local.__dict__.get("stack") or []
+        while stack and stack.pop() is not module:
+            pass
+        if id(module) in self._blocks and self.phase == "forward":
+            self._mark(module, output)
+        if not stack and self.phase in ("prefill", "decode", "inference"):
+            self._finish(self.iteration)
+
+    def _outermost(self, module: Any) -> None:
+        import torch
+
+        known = self._names.get(id(module))
+        if known is None or known[0]() is not module:
+            self._learn(module)
+        if self._began_ns is None:
+            self._began_ns = time.monotonic_ns()
+        if self._differentiating:
+            return  # a forward done again, by checkpointing
+        self._wants_tokens = True
+        self.tokens = None
+        if torch.is_grad_enabled():
+            self.phase = "forward"
+        else:
+            self.phase = "evaluation" if self._optimizer is not None else "inference"
+
+    def _learn(self, root: Any) -> None:
+        for path, module in root.named_modules():
+            name = _WRAPPERS.sub("", path).rstrip(".")
+            self._names[id(module)] = (weakref.ref(module), name)
+            if _BLOCK.search(name):
+                self._blocks.add(id(module))
+            else:
+                self._blocks.discard(id(module))
+
+    def _count_tokens(self, value: Any) -> None:
+        """Take the first tensor that a module gets: ids of tokens (2-D), hidden states (3-D) or images (4-D)."""
+        shape = getattr(value, "shape", None)
+        if shape is None or not 2 <= len(shape) <= 4:
+            return
+        self._wants_tokens = False
+        try:
+            sizes = [int(size) for size in shape]
+        except (TypeError, RuntimeError):
+            return  # a symbolic size, while something is compiled
+        is_sequence = len(sizes) == 3 or (len(sizes) == 2 and not value.is_floating_point())
+        self.tokens = sizes[0] * sizes[1] if is_sequence else None
+        if self.phase == "inference" and is_sequence:
+            self.phase = "decode" if sizes[1] == 1 else "prefill"
+
+    # Backward -----------------------------------------------------------------------------------------------------
+    def _mark(self, module: Any, output: Any) -> None:
+        first = output[0] if isinstance(output, (tuple, list)) and output else output
+        if getattr(first, "requires_grad", False) and getattr(first, "grad_fn", None) is not None:
+            first.register_hook(functools.partial(self._reached, self._name(module)))
+
+    def _reached(self, name: str, _gradient: Any) -> None:
+        self.block = name
+
+    def around_backward(self, original: Any) -> Any:
+        """Return ``torch.autograd.backward`` with the phase set while it runs."""
+
+        @functools.wraps(original)
+        def backward(*args: Any, **kwargs: Any) -> Any:
+            self.phase, self.block = "backward", ""
+            self._differentiating += 1
+            try:
+                return original(*args, **kwargs)
+            finally:
+                self._differentiating -= 1
+                self.block = ""
+
+        return backward
+
+    # Optimiser ----------------------------------------------------------------------------------------------------
+    def before_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """Before the step of any optimiser."""
+        self.phase = "optimizer"
+        if self._optimizer is None or self._optimizer() is None:
+            self._optimizer = weakref.ref(optimizer)
+
+    def after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
+        """After the step of any optimiser; the first one that stepped counts iterations."""
+        if self._optimizer is not None and self._optimizer() is optimizer:
+            self._finish(self.iteration)
+
+    def _finish(self, iteration: int) -> None:
+        now_ns = time.monotonic_ns()
+        began_ns = self._began_ns if self._began_ns is not None else now_ns
+        self._writer.line(["s", iteration, began_ns, now_ns])
+        self.iteration = iteration + 1
+        self._began_ns = now_ns if self._optimizer is not None else None
+        if self.on_step is not None:
+            self.on_step(iteration)
+
+    def install(self) -> None:
+        """Hook into every module and optimiser of this process."""
+        import torch
+        from torch.nn.modules import module as modules
+        from torch.optim import optimizer as optimizers
+
+        modules.register_module_forward_pre_hook(self.enter)
+        modules.register_module_forward_hook(self.leave, always_call=True)
+        optimizers.register_optimizer_step_pre_hook(self.before_step)
+        optimizers.register_optimizer_step_post_hook(self.after_step)
+        torch.autograd.backward = self.around_backward(torch.autograd.backward)

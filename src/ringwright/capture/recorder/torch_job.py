@@ -1,0 +1,228 @@
+"""The PyTorch hook: every c10d operation of the process, whoever issues it, on its way through the dispatcher.
+
+DDP's reducer, FSDP, DTensor, functional collectives and plain calls all end in operations of the library ``c10d``; the recorder
+stands before the kernels of all devices and calls them from there. With the fake backend and fake tensors kernels
+never run; there a dispatch mode sees the same operations.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import json
+import os
+import threading
+import time
+from typing import Any
+
+from .context import Context
+from .groups import Groups
+from .operations import SHAPES, Shape, measure
+from .writer import Writer
+
+_MOST_OPEN = 256
+_state: dict[str, Any] = {}
+
+
+def begin(folder: str) -> Job | None:
+    """Return the recorder of this process, made and hooked in at the first call."""
+    if _state.get("pid") == os.getpid():
+        return _state["job"]  # type: ignore[no-any-return]
+    if _state:
+        return None  # a forked child: its parent's file is not its own
+    import torch
+
+    _state.update(pid=os.getpid(), job=None)
+    job = _state["job"] = Job(folder, torch.__version__)
+    job.install()
+    return job
+
+
+class Job:
+    """What one process records."""
+
+    def __init__(self, folder: str, release: str) -> None:
+        self.folder = folder
+        self.options = json.loads(os.environ.get("RINGWRIGHT_RECORD") or "{}")
+        self.writer = Writer(folder, "torch-hook", "torch %s" % release)
+        self.groups = Groups(self.writer)
+        self.context = Context(self.writer)
+        self.calls = 0
+        self.pid = os.getpid()
+        self._is_joined = False
+        self._lock = threading.Lock()
+        self._open: dict[int, tuple[int, Any]] = {}  # works without a future, closed by wait()
+
+    # Once ---------------------------------------------------------------------------------------------------------
+    def install(self) -> None:
+        """Stand before the kernels, and hook into modules."""
+        import torch
+        from torch.distributed import distributed_c10d as c10d
+
+        self._step_in(torch)
+        if self.options.get("layers", True):
+            self.context.install()
+        self._watch_waits()
+        c10d.destroy_process_group = self._before_destroy(c10d.destroy_process_group)
+        torch.distributed.destroy_process_group = c10d.destroy_process_group
+        atexit.register(self._leave)
+
+    def joined(self) -> None:
+        """Say who this process is, once the group knows."""
+        from torch import distributed
+
+        if distributed.is_initialized():
+            self.writer.line({"rank": distributed.get_rank(), "world": distributed.get_world_size()})
+            if "fake" in str(distributed.get_backend()):
+                from . import fake
+
+                fake.watch(self)
+            if not self._is_joined:
+                self._is_joined = True
+                from . import sources
+
+                sources.start(self)
+
+    def _step_in(self, torch: Any) -> None:
+        """Register in front of every device's kernel: BackendSelect is the last key before them, and always looked at."""
+        self._library = torch.library.Library("c10d", "IMPL")  # kept: with it the kernels would go
+        for name, shape in SHAPES.items():
+            operation = getattr(getattr(torch.ops.c10d, name, None), "default", None)
+            if operation is not None:
+                self._library.impl(name, self._kernel(torch, operation, shape), "BackendSelect", with_keyset=True)
+
+    def _kernel(self, torch: Any, operation: Any, shape: Shape) -> Any:
+        meta = torch._C.DispatchKey.Meta
+        below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+        # Redispatching lets go of the interpreter's lock, where a kernel called directly would keep it: gloo's threads need that
+        # lock while they hold one of their own.
+        go_on = operation.redispatch
+
+        def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
+            begun = None if keys.has(meta) else self.begin(shape, args)
+            if begun is None:
+                return go_on(keys & below, *args, **kwargs)
+            try:
+                result = go_on(keys & below, *args, **kwargs)
+            except BaseException as error:
+                self.raised(begun[0], error)
+                raise
+            if begun[1]:
+                self._follow(begun[0], result)
+            return result
+
+        return kernel
+
+    def _watch_waits(self) -> None:
+        """Some works of gloo have no future (send, receive, reduce-scatter): they end when somebody has waited for them."""
+        from torch._C._distributed_c10d import Work
+
+        original, opened, end = Work.wait, self._open, self.end
+
+        @functools.wraps(original)
+        def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
+            found = opened.pop(id(work), None) if opened else None
+            if found is None:
+                return original(work, *args, **kwargs)
+            try:
+                result = original(work, *args, **kwargs)
+            except BaseException as error:
+                self.raised(found[0], error)
+                raise
+            end(found[0])
+            return result
+
+        Work.wait = wait
+
+    def _before_destroy(self, original: Any) -> Any:
+        @functools.wraps(original)
+        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+            self._open.clear()
+            self.groups.forget()
+            return original(*args, **kwargs)
+
+        return destroy_process_group
+
+    def _leave(self) -> None:
+        if os.getpid() == self.pid:
+            self.writer.line(["x", "exit", time.monotonic_ns(), None])
+
+    # Each call ----------------------------------------------------------------------------------------------------
+    def begin(self, shape: Shape, args: Any) -> tuple[int, bool] | None:
+        """Note a call that begins; return its number and whether its end can be seen, None where it is not recorded."""
+        if os.getpid() != self.pid:
+            return None
+        try:
+            from torch._C._distributed_c10d import ProcessGroup
+
+            group = args[shape.group]
+            if not isinstance(group, ProcessGroup):
+                group = ProcessGroup.unbox(group)
+            inside = measure(args[shape.inside]) if shape.inside is not None else None
+            outside = measure(args[shape.outside]) if shape.outside is not None else None
+            root = args[shape.root] if shape.root is not None else None
+            peer = args[shape.peer] if shape.peer is not None else None
+            return self.write(shape.op, group, inside, outside, root, peer)
+        except Exception as error:  # noqa: BLE001 - recording must not disturb
+            self.writer.lose("call not understood: %s" % type(error).__name__)
+            return None
+
+    def write(
+        self, op: str, group: Any, inside: Any, outside: Any, root: int | None, peer: int | None, reduction: str = ""
+    ) -> tuple[int, bool]:
+        """Write a call's first line; ``inside`` and ``outside`` are (elements, bytes, type) or None. Returns as ``begin``."""
+        number_of_group = self.groups.number(group)
+        context = self.context.number()
+        with self._lock:
+            number = self.calls
+            self.calls += 1
+        count, sent, kind = inside or ((outside[0], None, outside[2]) if outside else (0, 0, ""))
+        received = outside[1] if outside else (0 if op == "barrier" else None)
+        self.writer.text(
+            '["b",%d,%d,%d,"%s","%s",%d,%s,%s,%s,%s,"%s",%d,%d,%d]'
+            % (
+                number, time.monotonic_ns(), number_of_group, op, kind, count, _json(sent), _json(received), _json(root),
+                _json(peer), reduction, context, 1, threading.get_native_id(),
+            )  # fmt: skip
+        )
+        return number, self.groups.measured[number_of_group]
+
+    def end(self, number: int) -> None:
+        """Note that a call has completed."""
+        self.writer.text('["e",%d,%d]' % (number, time.monotonic_ns()))
+
+    def _done(self, number: int, future: Any) -> None:
+        """Called by the backend's thread when a call is over."""
+        try:
+            future.value()
+        except BaseException as error:  # noqa: BLE001 - whatever a call fails with
+            self.raised(number, error)
+        else:
+            self.end(number)
+
+    def raised(self, number: int, error: BaseException) -> None:
+        """Note that a call failed at once."""
+        self.writer.line(["r", number, time.monotonic_ns(), "%s: %s" % (type(error).__name__, str(error)[:300])])
+
+    def _follow(self, number: int, result: Any) -> None:
+        """See to it that the end of a call is noted, where the host can see it."""
+        try:
+            from torch._C._distributed_c10d import Work
+
+            boxed = result[-1] if isinstance(result, (tuple, list)) else result
+            if boxed is None:
+                return
+            work = Work.unbox(boxed)
+            try:
+                future = work.get_future()
+            except RuntimeError:
+                if len(self._open) < _MOST_OPEN:
+                    self._open[id(work)] = (number, work)
+                return
+            future.add_done_callback(functools.partial(self._done, number))
+        except Exception as error:  # noqa: BLE001 - recording must not disturb
+            self.writer.lose("end not seen: %s" % type(error).__name__)
+
+
+def _json(value: Any) -> Any:
+    return "null" if value is None else value

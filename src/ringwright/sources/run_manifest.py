@@ -1,0 +1,60 @@
+"""A launcher's manifest: what was recorded with which settings, and how the job ended. Format ``run/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import InputError
+from ringwright.sources.gathered import Gathered
+
+if TYPE_CHECKING:
+    from ringwright.sources.source import Source
+    from ringwright.trace import Trace
+
+KIND = "run"
+MOST_BYTES = 4 << 20
+
+
+def read_run_manifest(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
+    """Return a Trace of claims: command, sources, exit; InputError where no manifest can be read."""
+    import msgspec
+
+    found = Gathered(KIND)
+    for source in sources:
+        if progress is not None:
+            progress(0)
+        try:
+            document = msgspec.json.decode(source.head(MOST_BYTES))
+        except (msgspec.DecodeError, RecursionError) as error:
+            found.note(source.name, "refused", f"no manifest: {error}")
+            found.lose(f"{source.name}: the manifest cannot be read")
+            continue
+        if isinstance(document, dict):
+            found.inputs.append(source.name)
+            _tell(found, source.name, document)
+    if not found.inputs:
+        raise InputError("no manifest can be read", where=", ".join(source.name for source in sources[:3]))
+    return found.trace(from_zero=False)
+
+
+def _tell(found: Gathered, name: str, document: dict[str, Any]) -> None:
+    host = document.get("host", "?")
+    for field in ("command", "job", "ringwright_version", "kept"):
+        value = document.get(field)
+        if value:
+            words = " ".join(map(str, value)) if isinstance(value, list) else value
+            found.claim(f"run {field}", words, name, note=f"launcher on {host}")
+    sources = document.get("sources")
+    for source, what in sources.items() if isinstance(sources, dict) else ():
+        found.claim(f"recorded {source}", what, name, note=f"launcher on {host}")
+    code = document.get("exit_code")
+    if isinstance(code, int):
+        by = document.get("signal")
+        words = f"{code} (signal {by})" if by else "5 (out of time)" if document.get("is_late") else str(code)
+        found.claim("exit code", words, name, note=f"launcher on {host}")
+        if code:
+            found.lose(f"the job ended with exit code {words}: what it did not come to is not here")
+    else:
+        found.claim("exit code", "unknown", name, ground="assumed", note="the launcher was killed, or the job still runs")
+        found.lose("the launcher left no end: it was killed, or the job still runs")

@@ -1,0 +1,127 @@
+"""Record a job: claim the folder, start the command with every source switched on, say how it ended and what was recorded."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ringwright.capture.folder import Manifest, claim, job_name
+from ringwright.capture.launch import Ended, launch
+from ringwright.capture.settings import Options, Settings, settings
+from ringwright.errors import RingwrightError
+
+SCHEMA = "ringwright.run/1"
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """How a recording went. ``summary`` is that of the folder (``ringwright.summary/1``), None where nothing was recorded."""
+
+    folder: Path
+    command: tuple[str, ...]
+    ended: Ended
+    sources: dict[str, str]
+    kept: tuple[str, ...]
+    notes: tuple[str, ...]
+    summary: dict[str, Any] | None
+
+    def document(self) -> dict[str, Any]:
+        """Return the object of schema ``ringwright.run/1``."""
+        return {
+            "schema": SCHEMA, "out": str(self.folder), "command": list(self.command), "exit_code": self.ended.code,
+            "signal": self.ended.signal, "is_late": self.ended.is_late, "took_s": round(self.ended.took_s, 3),
+            "sources": self.sources, "kept": list(self.kept), "notes": list(self.notes), "summary": self.summary,
+        }  # fmt: skip
+
+
+def record(
+    command: Sequence[str], folder: Path, options: Options, *, job: str = "", timeout_s: float | None = None,
+    stall_s: float | None = None, force: bool = False, summarised: bool = True, tell: Callable[[str], None] = print,
+) -> Recorded:  # fmt: skip
+    """Run a command and record it into ``folder``. ``tell`` is given words for the user while the job runs.
+
+    The recording is complete up to whatever ended the job. Raises UsageError before the job is started, never after.
+    """
+    from ringwright import __version__
+
+    name = job_name(job, os.environ)
+    chosen = settings(folder, options, os.environ)
+    command = _with_mpi(command, chosen, options)
+    claim(folder, name, force=force)
+    facts = {"command": list(command), "job": name, "ringwright_version": __version__, "sources": chosen.sources}
+    manifest = Manifest(folder, facts | {"kept": chosen.kept, "started_ns": time.time_ns()})
+    manifest.write()
+
+    def stalled(seconds: float) -> None:
+        tell(stall_words(folder, seconds))
+
+    try:
+        ended = launch(
+            command, chosen.variables, timeout_s=timeout_s, stall_s=stall_s, folder=folder, stalled=stalled
+        )
+    except RingwrightError:
+        manifest.write(ended_ns=time.time_ns(), exit_code=127, why="the command could not be started")
+        raise
+    told = manifest.write(
+        ended_ns=time.time_ns(), exit_code=ended.code, signal=ended.signal, is_late=ended.is_late
+    )
+    notes = [] if told else [f"{folder}: the end of the job could not be noted: the disk may be full"]
+    summary = None
+    if summarised:
+        summary, why = _summary(folder)
+        notes += why
+    return Recorded(folder, tuple(command), ended, chosen.sources, tuple(chosen.kept), tuple(notes), summary)
+
+
+def stall_words(folder: Path, seconds: float) -> str:
+    """Ask the ranks for their Flight Recorder dumps, and return who waits for whom as far as the recording tells."""
+    try:
+        (folder / "dump-request").touch()
+    except OSError:
+        pass
+    head = f"nothing was recorded for {seconds:.0f} s"
+    summary, _ = _summary(folder)
+    verdict = (summary or {}).get("verdict")
+    if not verdict:
+        return f"{head}: the job computes, or stands; look with: ringwright summary {folder}"
+    who = f"ranks {', '.join(map(str, verdict['ranks']))}" if verdict["ranks"] else "no rank is named"
+    return f"{head}: {verdict['kind']}, {who}: {verdict['evidence'][0] if verdict['evidence'] else ''}"
+
+
+def _with_mpi(command: Sequence[str], chosen: Settings, options: Options) -> list[str]:
+    return list(command)
+
+
+def _summary(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+    """Return the summary of what was recorded, and why there is none; nothing here may cost the job its exit code."""
+    from ringwright.analysis.summary import summarise
+    from ringwright.sources import read
+
+    try:
+        if not any(_is_recording(path) for path in folder.iterdir()):
+            return None, [_nothing(folder)]
+        return summarise(read(str(folder))), []
+    except RingwrightError as error:
+        return None, [f"no summary: {error.what}"]
+    except Exception as error:  # noqa: BLE001 - the recording is there, and the job's exit code has to be passed on
+        return None, [f"no summary: a bug of ours: {type(error).__name__}: {error}; ringwright summary {folder}"]
+
+
+def _is_recording(path: Path) -> bool:
+    return not path.name.startswith(("run.", ".", "not-recorded", "dump-request"))
+
+
+def _nothing(folder: Path) -> str:
+    reasons = [path.read_text(errors="replace").strip() for path in sorted(folder.glob("not-recorded.*.txt"))[:3]]
+    why = f" ({'; '.join(reasons)})" if reasons else ""
+    return (
+        f"nothing was recorded{why}: no process made a torch.distributed group, called MPI, or used NCCL; "
+        "Python started with -I, -E or -S, or in a container without this environment, is not seen"
+    )
+
+
+__all__ = ["Options", "Recorded", "record", "replace", "stall_words"]
