@@ -53,10 +53,12 @@ def _around(original: Any) -> Any:
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         job = None
+        folder = os.environ.get("RINGWRIGHT_CAPTURE")
         try:
-            from . import torch_job
+            if folder:
+                from . import torch_job
 
-            job = torch_job.begin(os.environ["RINGWRIGHT_CAPTURE"])
+                job = torch_job.begin(folder)
         except Exception as error:  # noqa: BLE001 - the job goes on unrecorded, and a file says why
             _tell(error)
         result = original(*args, **kwargs)

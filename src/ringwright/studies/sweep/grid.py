@@ -1,0 +1,82 @@
+"""A grid as a TOML file: every combination of the axes, what all have in common, and single cells besides.
+
+    [axes]
+    model = ["gpt2", "llama"]
+    parallel = ["ddp:dp=2", "fsdp:dp=2"]
+    [all]
+    steps = 4
+    [[cell]]
+    model = "vgg"
+    parallel = "ddp:dp=2"
+"""
+
+from __future__ import annotations
+
+import itertools
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ringwright.errors import InputError, RingwrightError, UsageError
+from ringwright.studies.sweep.cell import Cell, cell
+from ringwright.studies.sweep.program import check
+
+MOST_CELLS = 100_000
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The cells of a sweep, and combinations that are not legal with the reason for each."""
+
+    cells: tuple[Cell, ...]
+    left_out: tuple[tuple[Cell, str], ...] = ()
+
+    def __add__(self, other: Grid) -> Grid:
+        """Return both grids, each cell once."""
+        return Grid(tuple(dict.fromkeys((*self.cells, *other.cells))), (*self.left_out, *other.left_out))
+
+
+def read(path: Path) -> Grid:
+    """Return the grid of a TOML file; InputError where it cannot be read, UsageError where it asks for what does not exist."""
+    try:
+        document = tomllib.loads(path.read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"no grid: {error}", where=str(path), remedy="see docs/sweep.md for an example") from error
+    strange = sorted(set(document) - {"axes", "all", "cell"})
+    if strange:
+        raise UsageError(f"a grid has no part '{strange[0]}'", where=str(path), remedy="[axes], [all] and [[cell]]")
+    common = document.get("all", {})
+    grid = grid_of(document["axes"], common) if document.get("axes") else Grid(())
+    singles = document.get("cell", [])
+    found = grid + _legal(cell({**common, **each}) for each in singles)
+    if not found.cells:
+        why = found.left_out[0][1] if found.left_out else "it has no axes and no cell"
+        raise UsageError(f"nothing to run: {why}", where=str(path))
+    return found
+
+
+def grid_of(axes: Mapping[str, Iterable[Any]], common: Mapping[str, Any] | None = None) -> Grid:
+    """Return the cells of every combination of the axes' values; combinations that are not legal are listed, not run."""
+    lists = {name: list(values) if not isinstance(values, str) else [values] for name, values in axes.items()}
+    total = 1
+    for values in lists.values():
+        total *= len(values)
+    if total > MOST_CELLS:
+        raise UsageError(f"{total:,} combinations, at most {MOST_CELLS:,} are run", remedy="fewer values on an axis")
+    made = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))
+    return _legal(cell({**(common or {}), **each}) for each in made)
+
+
+def _legal(cells: Iterable[Cell]) -> Grid:
+    good: dict[Cell, None] = {}
+    bad: list[tuple[Cell, str]] = []
+    for each in cells:
+        try:
+            check(each)
+        except RingwrightError as error:
+            bad.append((each, error.what))
+        else:
+            good[each] = None
+    return Grid(tuple(good), tuple(bad))

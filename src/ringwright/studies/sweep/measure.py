@@ -1,0 +1,149 @@
+"""What one cell's recording says: calls an iteration by phase, role, operation and size, their times, and the steps'."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.program import must_issue
+from ringwright.workloads.expected.row import Row
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+Issued = Counter[tuple[str, str, int, int]]  # role, op, size_bytes, sent_bytes: how often
+WHENS = {"training": ("setup", "first", "second", "later"), "inference": ("setup", "prefill", "decode")}
+_QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
+
+
+def calls(trace: Trace) -> pl.DataFrame:
+    """Return every call of every rank with the role of its group."""
+    import polars as pl
+
+    roles = trace.table("communicators").select("communicator", pl.col("role").alias("group_role"), "name")
+    mine = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"])).collect()
+    return mine.join(roles, on="communicator", how="left").with_columns(
+        pl.coalesce("role", "group_role", pl.lit("world")).alias("role")
+    )
+
+
+def issued(frame: pl.DataFrame, rank: int, when: str) -> Issued:
+    """Return what a rank issued in the set-up, in the first, second or a later iteration (of which all must be alike), or a token."""
+    import polars as pl
+
+    mine = frame.filter(pl.col("rank") == rank)
+    if when == "setup":
+        chosen = mine.filter(pl.col("iteration").is_null())
+    else:
+        number = {"first": 0, "second": 1, "prefill": 0, "decode": 1, "later": 2}[when]
+        chosen = mine.filter(pl.col("iteration") == number)
+    found: Issued = Counter()
+    columns = ("role", "op", "size_bytes", "sent_bytes", "received_bytes")
+    for role, op, size, sent, received in chosen.select(columns).iter_rows():
+        found[role, op, size, received if sent is None else sent] += 1
+    return found
+
+
+def formula(rows: list[Row], when: str) -> Issued:
+    """Return what the closed formulas say for that time."""
+    wanted = {"setup": {"setup"}, "first": {"each", "first"}, "second": {"each", "later", "second"}, "later": {"each", "later"}}
+    found: Issued = Counter()
+    for row in rows:
+        if row.when in wanted.get(when, {when}):
+            found[row.role, row.op, row.size_bytes, row.sent_bytes] += row.count
+    return found
+
+
+def agreement(cell: Cell, trace: Trace, frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return per time what the formulas say and what was recorded: calls, bytes and whether they are equal to the unit."""
+    import polars as pl
+
+    rows = must_issue(cell)
+    rank = trace.table("topology").filter(pl.col("kind") == "device")["rank"].drop_nulls().min()
+    found = []
+    for when in WHENS["inference" if cell.mode == "inference" else "training"]:
+        if when == "later" and cell.steps < 3:
+            continue
+        said, seen = formula(rows, when), issued(frame, int(rank or 0), when)
+        found.append({
+            "cell": cell.key, "when": when, "expected_calls": said.total(), "recorded_calls": seen.total(),
+            "expected_bytes": _bytes(said), "recorded_bytes": _bytes(seen), "agrees": said == seen,
+            "difference": _difference(said, seen),
+        })  # fmt: skip
+    return found
+
+
+def _bytes(of: Issued) -> int:
+    return sum(size * count for (_, _, size, _), count in of.items())
+
+
+def _difference(said: Issued, seen: Issued) -> str:
+    words = [f"{count} x {' '.join(map(str, what))} too few" for what, count in (said - seen).items()]
+    words += [f"{count} x {' '.join(map(str, what))} too many" for what, count in (seen - said).items()]
+    return "; ".join(words[:6])
+
+
+def results(cell: Cell, trace: Trace, frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return rows of the sweep's table: one per phase, role, operation and size, and one for steps."""
+    import polars as pl
+
+    warm = frame.filter(pl.col("iteration").is_null() | (pl.col("iteration") >= min(cell.warm, max(cell.steps - 1, 0))))
+    iterations = max(1, frame.select(pl.col("iteration").filter(pl.col("iteration") >= cell.warm).n_unique()).item())
+    both = ["phase", "role", "op", "size_bytes", "communicator", "sequence", "iteration"]
+    joined = warm.filter(pl.col("kind") == "collective").group_by(both).agg(_slowest())
+    single = warm.filter(pl.col("kind") == "p2p").select(
+        *both, pl.col("duration_s").alias("slowest_s"), pl.col("layer"), pl.lit(1).alias("ranks"),
+        pl.col("duration_s").alias("fastest_s"),
+    )  # fmt: skip
+    whole = pl.concat([joined.select(single.columns), single], how="vertical_relaxed")
+    keys = ["phase", "role", "op", "size_bytes"]
+    grouped = whole.group_by(keys, maintain_order=True).agg(
+        pl.len().alias("calls"), pl.col("layer").n_unique().alias("layers"),
+        *(_us("slowest_s", name, quantile) for name, quantile in _QUANTILES.items()),
+        pl.col("fastest_s").median().mul(1e6).alias("transfer_us_p50"),
+    )  # fmt: skip
+    base = cell.row()
+    found = []
+    for row in grouped.sort("phase", "op", "size_bytes", nulls_last=True).iter_rows(named=True):
+        in_setup = row["phase"] == "setup"
+        row["calls_per_iteration"] = None if in_setup else row["calls"] / iterations
+        row["bytes_per_iteration"] = None if in_setup else row["calls"] * (row["size_bytes"] or 0) / iterations
+        found.append({**base, "what": "collective", **row})
+    return [*found, {**base, "what": "step", "op": "step", **steps(cell, trace)}]
+
+
+def _slowest() -> list[pl.Expr]:
+    import polars as pl
+
+    took = pl.col("duration_s")
+    return [
+        took.max().alias("slowest_s"), pl.col("layer").first(), pl.col("rank").n_unique().alias("ranks"),
+        took.min().alias("fastest_s"),
+    ]  # fmt: skip
+
+
+def _us(column: str, name: str, quantile: float) -> pl.Expr:
+    import polars as pl
+
+    return pl.col(column).quantile(quantile, "linear").mul(1e6).alias(f"time_us_{name}")
+
+
+def step_times(cell: Cell, trace: Trace) -> pl.DataFrame:
+    """Return iteration and seconds of its slowest rank, without the warm-up."""
+    import polars as pl
+
+    mine = trace.scan("events").filter((pl.col("kind") == "step") & (pl.col("iteration") >= cell.warm))
+    return mine.group_by("iteration").agg(pl.col("duration_s").max()).sort("iteration").collect()
+
+
+def steps(cell: Cell, trace: Trace) -> dict[str, Any]:
+    """Return how many steps after the warm-up there are, and quantiles of their times."""
+    took = step_times(cell, trace)["duration_s"]
+    found: dict[str, Any] = {"calls": len(took)}
+    for name, quantile in _QUANTILES.items():
+        value = took.quantile(quantile, "linear")
+        found[f"time_us_{name}"] = value * 1e6 if value is not None else None
+    return found

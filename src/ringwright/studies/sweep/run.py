@@ -1,0 +1,202 @@
+"""Runs the cells of a grid, each recorded into a folder of its own; a sweep that was cut short goes on where it stopped.
+
+``OUT/cells/<key>/cell.json`` is written last: a cell without it is run anew.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from ringwright.capture.settings import Options, settings
+from ringwright.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
+from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.grid import Grid
+from ringwright.studies.sweep.program import WARM, told
+
+CELLS = "cells"
+FACTS = "cell.json"
+JOB = "ringwright.execute.models.job"
+CREW = "ringwright.execute.models.crew"
+_NEEDED = ("torch", "transformers")
+_PACKAGES = ("ringwright", "torch", "transformers", "numpy", "polars")
+
+Progress = Callable[[int, int, str], None]
+
+
+def sweep(
+    grid: Grid, out: Path, *, timeout_s: float = 300.0, retry: bool = False, progress: Progress | None = None
+) -> dict[str, int]:
+    """Run the cells that are not there yet; return how many were run, kept from before, and failed.
+
+    A cell that fails keeps its recording and its reason, and the others go on; ``retry`` runs failed cells again. ``progress``
+    is called with cells done, cells in all, and the key of the next one. Raises MissingExtraError without PyTorch.
+    """
+    _check_libraries()
+    (out / CELLS).mkdir(parents=True, exist_ok=True)
+    found = {"run": 0, "kept": 0, "failed": 0}
+    with crew() as ask:
+        for done, cell in enumerate(grid.cells):
+            folder = out / CELLS / cell.key
+            facts = facts_of(folder)
+            if facts is not None and (facts["outcome"] == "done" or not retry):
+                found["kept"] += 1
+                found["failed"] += facts["outcome"] != "done"
+                continue
+            if progress is not None:
+                progress(done, len(grid.cells), cell.key)
+            facts = run_cell(cell, folder, ask, timeout_s=timeout_s)
+            found["run"] += 1
+            found["failed"] += facts["outcome"] != "done"
+    if progress is not None:
+        progress(len(grid.cells), len(grid.cells), "")
+    return found
+
+
+def facts_of(folder: Path) -> dict[str, Any] | None:
+    """Return what is known of a cell that was run, None where it was not, or not to its end."""
+    with suppress(OSError, ValueError):
+        document = json.loads((folder / FACTS).read_text())
+        if isinstance(document, dict) and {"cell", "outcome"} <= set(document):
+            return document
+    return None
+
+
+def run_cell(cell: Cell, folder: Path, ask: Ask, *, timeout_s: float, recorded: bool = True) -> dict[str, Any]:
+    """Run one cell, recorded unless told otherwise, and return its facts, which also lie in its folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    began_s = time.time()
+    facts = {"cell": asdict(cell), "key": cell.key, "versions": versions(), "started_s": began_s, "program": told(cell)}
+    variables = settings(folder, Options(nccl="off"), {}).variables if recorded else {"RINGWRIGHT_CAPTURE": ""}
+    try:
+        run = _in_lab if cell.fabric else _here
+        outcome = run(cell, folder, variables, ask, timeout_s)
+    except RingwrightError as error:
+        outcome = {"outcome": "failed", "why": error.what}
+    facts |= {"took_s": round(time.time() - began_s, 3), **outcome}
+    (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
+    return facts
+
+
+def _here(cell: Cell, folder: Path, variables: dict[str, str], ask: Ask, timeout_s: float) -> dict[str, Any]:
+    world = 1 if cell.world else cell.ranks
+    answer = ask({
+        "spec": told(cell), "world": world, "folder": str(folder), "environment": variables, "timeout_s": timeout_s,
+    })  # fmt: skip
+    return _outcome(folder, answer["codes"], is_late=answer["is_late"])
+
+
+def _in_lab(cell: Cell, folder: Path, variables: dict[str, str], _ask: Ask, timeout_s: float) -> dict[str, Any]:
+    """Run the ranks in network namespaces; the fault script's clock starts when all are warm."""
+    from ringwright.studies.lab import ranks
+
+    words = [f"{name}={value}" for name, value in {**_environment(), **variables}.items()]
+    program = [sys.executable, "-m", JOB, json.dumps({**told(cell), "out": str(folder)})]
+    lab = ranks.run(
+        cell.fabric, ["env", *words, *program], faults=[line for line in cell.fault.split(";") if line.strip()],
+        seed=cell.seed, tcp=cell.tcp, timeout_s=timeout_s, ready=WARM if cell.warm else "", out=folder / "lab",
+    )  # fmt: skip
+    told_ = {"lab_verdict": lab.limit.verdict, "lab_why": lab.limit.why, "timeline": list(lab.timeline)}
+    codes = [ended.code for ended in lab.ranks]
+    return {**_outcome(folder / "lab", codes, is_late=any(ended.is_late for ended in lab.ranks)), **told_}
+
+
+def _outcome(folder: Path, codes: list[int], *, is_late: bool) -> dict[str, Any]:
+    if not any(codes) and not is_late:
+        return {"outcome": "done", "codes": codes}
+    why = "out of time" if is_late else ""
+    for rank, code in enumerate(codes):
+        words = ""
+        with suppress(OSError):
+            words = (folder / f"rank-{rank}.err").read_text(errors="replace").strip()[-400:]
+        if code and not why:
+            why = f"rank {rank} ended with {code}: {words}"
+    return {"outcome": "failed", "codes": codes, "why": why}
+
+
+Ask = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+@contextmanager
+def crew() -> Iterator[Ask]:
+    """Start the program that forks ranks, at the first question, and give what asks it; it ends with the block."""
+    process: list[subprocess.Popen[str]] = []
+
+    def ask(asked: dict[str, Any]) -> dict[str, Any]:
+        if not process:
+            process.append(_start_crew())
+        write, read = process[0].stdin, process[0].stdout
+        if write is None or read is None:
+            raise RanksFailedError("the program that forks ranks has no pipes")
+        write.write(json.dumps(asked) + "\n")
+        write.flush()
+        line = read.readline()
+        if not line:
+            process.clear()
+            raise RanksFailedError("the program that forks ranks is gone", remedy="run the sweep again: it goes on")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+    try:
+        yield ask
+    finally:
+        for each in process:
+            each.kill()
+            each.wait()
+
+
+def _start_crew() -> subprocess.Popen[str]:
+    variables = settings(Path.cwd(), Options(nccl="off"), os.environ).variables
+    environment = {**os.environ, **_environment(), **variables}
+    command = [sys.executable, "-m", CREW]
+    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    line = process.stdout.readline() if process.stdout is not None else ""
+    if not line:
+        raise RanksFailedError("the program that forks ranks did not start", where=" ".join(command))
+    return process
+
+
+def _environment() -> dict[str, str]:
+    """Return what ranks find: this package, one thread each, no network for models."""
+    package = str(Path(__file__).resolve().parents[3])
+    site = settings(Path.cwd(), Options(nccl="off"), {}).variables["PYTHONPATH"]
+    return {
+        "PYTHONPATH": os.pathsep.join([site, package]), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false", "TORCH_CPP_LOG_LEVEL": "ERROR",
+    }  # fmt: skip
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    found = {"python": platform.python_version(), "kernel": platform.release()}
+    for name in _PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _check_libraries() -> None:
+    missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise MissingExtraError(
+            f"models need {' and '.join(missing)}", remedy="pip install 'ringwright[models]'; PyTorch's CPU build will do"
+        )
+
+
+def check_folder(out: Path) -> None:
+    """Raise UsageError where ``out`` holds something else than a sweep."""
+    if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / CELLS).is_dir()):
+        raise UsageError(f"{out} is no sweep's folder", remedy="name another with --out")

@@ -1,0 +1,71 @@
+"""The whole sweep as one Parquet table, and what agrees with the closed formulas."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import InputError, RingwrightError
+from ringwright.sources import read
+from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.measure import agreement, calls, results
+from ringwright.studies.sweep.run import CELLS, facts_of
+
+if TYPE_CHECKING:
+    import polars as pl
+
+RESULTS = "results.parquet"
+SCHEMA = "ringwright.sweep/1"
+
+
+def finished(out: Path) -> list[tuple[Cell, Path, dict[str, Any]]]:
+    """Return every cell that was run, done or failed, with its folder and facts; sorted by key."""
+    found = []
+    for folder in sorted((out / CELLS).glob("*")) if (out / CELLS).is_dir() else []:
+        facts = facts_of(folder)
+        if facts is not None:
+            found.append((Cell(**facts["cell"]), folder, facts))
+    if not found:
+        raise InputError("no cell of a sweep", where=str(out), remedy="ringwright sweep GRID.toml --out DIR")
+    return found
+
+
+def gather(out: Path) -> dict[str, Any]:
+    """Read every cell's recording, write the table, and return the object of schema ``ringwright.sweep/1``."""
+    rows: list[dict[str, Any]] = []
+    checks: list[dict[str, Any]] = []
+    cells = []
+    for cell, folder, facts in finished(out):
+        told = {**cell.row(), "outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
+        told["lab_verdict"] = facts.get("lab_verdict", "")
+        cells.append(told)
+        if facts["outcome"] != "done":
+            continue
+        try:
+            trace = read([str(path) for path in recordings(folder)])
+        except RingwrightError as error:
+            told |= {"outcome": "unreadable", "why": error.what}
+            continue
+        frame = calls(trace) if cell.ranks > 1 else None
+        if frame is not None:
+            rows += results(cell, trace, frame)
+            checks += agreement(cell, trace, frame)
+    table = _table(rows)
+    table.write_parquet(out / RESULTS)
+    agree = sum(check["agrees"] for check in checks)
+    return {
+        "schema": SCHEMA, "out": str(out), "table": str(out / RESULTS), "rows": table.height, "cells": cells,
+        "agreement": checks, "agreeing": agree, "checked": len(checks),
+    }  # fmt: skip
+
+
+def recordings(folder: Path) -> list[Path]:
+    """Return the files of a cell's recording."""
+    return sorted(folder.glob("calls.*.jsonl"))
+
+
+def _table(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    import polars as pl
+
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return pl.DataFrame({name: [row.get(name) for row in rows] for name in names}, strict=False)
