@@ -1,8 +1,8 @@
 """Ranks of model jobs for the tests: forked from one process that has loaded the libraries, each counting its own calls.
 
 Run as a program it takes a folder with ``cells.json``, a list of cells, and writes ``CELL/calls_RANK.json`` for each: a list
-of [iteration, phase, role, op, size_bytes, sent_bytes, dtype] in the order of the calls, beside the job's ``rank_RANK.json``.
-The counting replaces the kernels of c10d in the dispatcher, below everything that issues collectives.
+of [iteration, phase, role, op, size_bytes, sent_bytes] in the order of the calls, beside the job's ``rank_RANK.json``.
+The counting sits in the dispatcher, below everything that issues collectives.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ import sys
 import time
 import traceback
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 OPS = {
-    "allreduce_": "all-reduce", "allreduce_coalesced_": "all-reduce", "broadcast_": "broadcast",
-    "allgather_": "all-gather", "_allgather_base_": "all-gather", "allgather_into_tensor_coalesced_": "all-gather",
+    "allreduce_": "all-reduce", "broadcast_": "broadcast", "allgather_": "all-gather", "_allgather_base_": "all-gather",
     "reduce_scatter_": "reduce-scatter", "_reduce_scatter_base_": "reduce-scatter", "reduce_": "reduce",
-    "reduce_scatter_tensor_coalesced_": "reduce-scatter", "alltoall_": "all-to-all", "alltoall_base_": "all-to-all",
-    "gather_": "gather", "scatter_": "scatter", "send": "send", "recv_": "recv", "barrier": "barrier",
+    "alltoall_": "all-to-all", "alltoall_base_": "all-to-all", "gather_": "gather", "scatter_": "scatter",
+    "send": "send", "recv_": "recv", "barrier": "barrier",
 }  # fmt: skip
-SENT_FIRST = {"all-reduce", "broadcast", "send", "reduce"}
-MOST_S = 40.0
-# A Library takes its kernels with it when it goes. Tensors are kept for another reason: call_boxed holds the interpreter's
-# lock, and a thread of gloo that drops the last reference to a tensor would wait for it while it holds gloo's own lock.
-KEPT: list[Any] = []
+FUNCTIONAL = {
+    "all_reduce": "all-reduce", "all_reduce_": "all-reduce", "all_gather_into_tensor": "all-gather",
+    "reduce_scatter_tensor": "reduce-scatter", "all_to_all_single": "all-to-all", "broadcast": "broadcast",
+}  # fmt: skip
+KNOWN_QUIET = {"wait_tensor"}
+ONE_BUFFER = {"all-reduce", "broadcast", "send", "reduce"}
+MOST_S = 60.0
 
 
 def nbytes(value: Any) -> int:
@@ -42,54 +42,69 @@ def nbytes(value: Any) -> int:
     return 0
 
 
-def sizes(name: str, args: tuple[Any, ...], size_of_group: int) -> tuple[int, int]:
-    """Return (size, sent) bytes of a call; size is the larger of what goes in and what comes out."""
-    op = OPS[name]
+def sizes(op: str, name: str, args: tuple[Any, ...], ranks: int) -> tuple[int, int]:
+    """Return (size, sent) bytes of a call of c10d; size is the larger of what goes in and what comes out."""
     if op == "barrier":
         return 0, 0
     if op == "recv":
         return nbytes(args[0]), 0
-    if op in SENT_FIRST:
+    if op in ONE_BUFFER:
         return nbytes(args[0]), nbytes(args[0])
     received, sent = nbytes(args[0]), nbytes(args[1])
     if name == "allgather_":
-        sent = received // size_of_group
+        sent = received // ranks
     return max(received, sent), sent
 
 
-def row(name: str, args: tuple[Any, ...]) -> list[Any]:
+def functional_sizes(op: str, args: tuple[Any, ...], ranks: int) -> tuple[int, int]:
+    """Return the same of a functional collective."""
+    sent = nbytes(args[0])
+    if op == "all-gather":
+        return sent * ranks, sent
+    if op == "all-to-all" and args[0].shape[0]:
+        return max(sent, sent // args[0].shape[0] * sum(args[1])), sent
+    return sent, sent
+
+
+def row(func: Any, args: tuple[Any, ...]) -> list[Any] | None:
+    """Return what is written down about a call; None for what is no collective; KeyError for one that is not known here."""
     import torch
     from torch._C._distributed_c10d import ProcessGroup
+    from torch.distributed.distributed_c10d import _resolve_process_group
 
     from ringwright.execute.models.label import NOW
 
-    group = next(each for each in args if isinstance(each, torch.ScriptObject))
-    group = ProcessGroup.unbox(group)
-    size, sent = sizes(name, args, group.size())
-    return [NOW.iteration, NOW.phase, group.group_desc.removeprefix("mesh_"), OPS[name], size, sent]
+    room, name = func._schema.name.split("::")
+    if room not in ("c10d", "_c10d_functional", "_c10d_functional_autograd") or name in KNOWN_QUIET:
+        return None
+    if room == "c10d":
+        group = ProcessGroup.unbox(next(each for each in args if isinstance(each, torch.ScriptObject)))
+        found = sizes(OPS[name], name, args, group.size())
+        op = OPS[name]
+    else:
+        op, group = FUNCTIONAL[name], _resolve_process_group(args[-1])
+        found = functional_sizes(op, args, group.size())
+    return [NOW.iteration, NOW.phase, group.group_desc.removeprefix("mesh_"), op, *found]
 
 
-def watch(key: str, into: list[list[Any]]) -> None:
-    """Count every call that reaches c10d on this dispatch key."""
-    import torch
+def watching(into: list[list[Any]]) -> Any:
+    """Return a context in which every collective is written down; it sees shapes only, and works on fake tensors too.
 
-    library = torch.library.Library("c10d", "IMPL")
-    KEPT.append(library)
-    for name in OPS:
-        try:
-            kernel = torch.library.get_kernel(f"c10d::{name}", key)
-        except Exception:  # noqa: BLE001, S112 - this build has no such kernel
-            continue
-        library.impl(name, _counted(name, kernel, into), key, with_keyset=True, allow_override=True)
+    A dispatch mode and not another kernel: a kernel would call the original one with the interpreter's lock held, and
+    wait for gloo's lock while a thread of gloo that drops a tensor waits for the interpreter's.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
 
+    class Counting(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if any(each.__name__ in ("DTensor", "AsyncCollectiveTensor") for each in types):
+                return NotImplemented
+            found = row(func, args)
+            if found is not None:
+                into.append(found)
+            return func(*args, **(kwargs or {}))
 
-def _counted(name: str, kernel: Any, into: list[list[Any]]) -> Callable[..., Any]:
-    def counted(keyset: Any, *args: Any) -> Any:
-        into.append(row(name, args))
-        KEPT.append(args)
-        return kernel.call_boxed(keyset, *args)
-
-    return counted
+    return Counting()
 
 
 def rank(cell: dict[str, Any], folder: Path, number: int, world: int) -> None:
@@ -101,8 +116,8 @@ def rank(cell: dict[str, Any], folder: Path, number: int, world: int) -> None:
 
     os.environ.update(RANK=str(number), WORLD_SIZE=str(world))
     calls: list[list[Any]] = []
-    watch("CPU", calls)
-    done = run(read({**cell, "store": str(folder / "store")}))
+    with watching(calls):
+        done = run(read({**cell, "store": str(folder / "store")}))
     (folder / f"calls_{number}.json").write_text(json.dumps(calls))
     (folder / f"rank_{number}.json").write_text(json.dumps(asdict(done)))
 
@@ -147,7 +162,7 @@ def main(folder: Path) -> int:
     import torch
     import torch.distributed
 
-    warnings.simplefilter("ignore")  # that kernels are replaced is meant
+    warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     cells = json.loads((folder / "cells.json").read_text())
     if any(cell["model"] not in ("resnet", "vgg") for cell in cells):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 
 from ringwright.errors import RingwrightError
+from ringwright.execute.models.deepseek_serving import Server, Shares
 from ringwright.execute.models.families import Family, family
 from ringwright.execute.models.label import NOW
-from ringwright.execute.models.loop import Done, train
+from ringwright.execute.models.language import tokens
+from ringwright.execute.models.loop import Done, serve, train
 from ringwright.execute.models.spec import Spec, read
 from ringwright.execute.models.tune import prepare
 from ringwright.execute.parallel import data
@@ -35,12 +38,25 @@ def run(spec: Spec) -> Done:
     _, world = join(spec)
     try:
         mesh = roles(spec, world)
+        if spec.model == "deepseek-v3" and spec.mode == "inference":
+            return _served(spec, mesh)
         if spec.fake is None:
             return _go(_real(made, spec, mesh), made, spec, mesh)
         return _fake(made, spec, mesh)
     finally:
         if dist.is_initialized():
             dist.destroy_process_group()
+
+
+def _served(spec: Spec, mesh: DeviceMesh | None) -> Done:
+    """Serve DeepSeek-V3 with its own program."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    group = mesh.get_group("tp") if mesh is not None else None
+    with FakeTensorMode() if spec.fake is not None else nullcontext():
+        rank = mesh.get_local_rank("tp") if mesh is not None else 0
+        server = Server(Shares(spec, group, rank, spec.ranks("tp")))
+        return serve(server.answer, tokens(spec, 0, 0, 1)[0], spec)
 
 
 def _real(made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -50,4 +51,21 @@ def train(model: nn.Module, family: Family, spec: Spec, part: int, parts: int) -
             optimiser.zero_grad()
         done.times_s.append(time.perf_counter() - started)
         done.losses.append(number(loss))
+    return done
+
+
+def serve(answer: Callable[[torch.Tensor], torch.Tensor], prompt: torch.Tensor, spec: Spec) -> Done:
+    """Ask for the logits after the prompt, then ``spec.steps`` times for those after the likeliest next token."""
+    done = Done()
+    tokens = prompt
+    with torch.no_grad():
+        for turn in range(spec.steps + 1):
+            NOW.iteration = turn
+            started = time.perf_counter()
+            with phase("decode" if turn else "prefill"):
+                found = answer(tokens)
+            done.times_s.append(time.perf_counter() - started)
+            tokens = found.argmax(dim=-1, keepdim=True)
+            if spec.fake is None:
+                done.logits.append(found.float().flatten().tolist())
     return done
