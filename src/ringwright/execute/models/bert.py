@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -24,9 +22,8 @@ def build(dims: dict[str, int]) -> nn.Module:
     return quiet(lambda: BertForMaskedLM(config))
 
 
-def logits(model: nn.Module, inputs: torch.Tensor, cache: Any = None) -> torch.Tensor:
-    """Return the logits (batch, sequence, vocabulary); an encoder keeps no cache."""
-    del cache
+def logits(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """Return the logits (batch, sequence, vocabulary)."""
     found: torch.Tensor = model(input_ids=inputs).logits
     return found
 

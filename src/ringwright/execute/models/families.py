@@ -34,7 +34,7 @@ class Family(Protocol):
         """Return inputs and targets of a step."""
         ...
 
-    def logits(self, model: nn.Module, inputs: torch.Tensor, cache: object = None) -> torch.Tensor:
+    def logits(self, model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
         """Return the logits."""
         ...
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -24,9 +22,8 @@ def tokens(spec: Spec, step: int, part: int, parts: int) -> Batch:
     return images[mine].contiguous(), classes[mine].contiguous()
 
 
-def logits(model: nn.Module, inputs: torch.Tensor, cache: Any = None) -> torch.Tensor:
+def logits(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """Return the logits (batch, classes)."""
-    del cache
     found: torch.Tensor = model(inputs)
     return found
 

@@ -22,11 +22,11 @@ from ringwright.errors import RingwrightError
 from ringwright.execute.models.deepseek_serving import Server, Shares
 from ringwright.execute.models.families import Family, family
 from ringwright.execute.models.label import NOW
-from ringwright.execute.models.language import tokens
+from ringwright.execute.models.language import answering, tokens
 from ringwright.execute.models.loop import Done, serve, train
 from ringwright.execute.models.spec import Spec, read
 from ringwright.execute.models.tune import prepare
-from ringwright.execute.parallel import data
+from ringwright.execute.parallel import data, sharded
 from ringwright.execute.parallel.groups import join, roles
 
 
@@ -38,7 +38,7 @@ def run(spec: Spec) -> Done:
     _, world = join(spec)
     try:
         mesh = roles(spec, world)
-        if spec.model == "deepseek-v3" and spec.mode == "inference":
+        if spec.model == "deepseek-v3" and spec.mode == "inference" and spec.form in ("none", "tp"):
             return _served(spec, mesh)
         if spec.fake is None:
             return _go(_real(made, spec, mesh), made, spec, mesh)
@@ -85,17 +85,25 @@ def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
 
 
 def _spread(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:
-    del made
+    """Spread the model over the ranks in the form of the cell."""
     if mesh is None:
         return model
+    if spec.form == "fsdp":
+        return sharded.spread(model, made, mesh)
     return data.spread(model, spec, mesh)
 
 
 def _go(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
     """Run the loop of the mode."""
-    names = (mesh.mesh_dim_names or ()) if mesh is not None else ()
-    part = mesh.get_local_rank("dp") if mesh is not None and "dp" in names else 0
-    return train(model, made, spec, part, spec.ranks("dp"))
+    if spec.mode == "inference":
+        prompt = made.tokens(spec, 0, part(spec, mesh), spec.ranks("dp"))[0]
+        return serve(answering(model), prompt, spec)
+    return train(model, made, spec, part(spec, mesh), spec.ranks("dp"))
+
+
+def part(spec: Spec, mesh: DeviceMesh | None) -> int:
+    """Return which part of the data is this rank's."""
+    return mesh.get_local_rank("dp") if mesh is not None and "dp" in spec.parallel else 0
 
 
 def main(argv: list[str]) -> int:

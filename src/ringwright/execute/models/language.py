@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
-
 import torch
 from torch import nn
 
@@ -28,14 +26,24 @@ def tokens(spec: Spec, step: int, part: int, parts: int) -> Batch:
     return mine[0].contiguous(), mine[1].contiguous()
 
 
-def logits(model: nn.Module, inputs: torch.Tensor, cache: Any = None) -> torch.Tensor:
+def logits(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """Return the logits of a model of the transformers library, (batch, sequence, vocabulary)."""
-    if cache is not None:
-        answer = model(input_ids=inputs, past_key_values=cache, use_cache=True)
-    else:
-        answer = model(input_ids=inputs, use_cache=False)
-    found: torch.Tensor = answer.logits
+    found: torch.Tensor = model(input_ids=inputs, use_cache=False).logits
     return found
+
+
+def answering(model: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Return what gives the logits (batch, vocabulary) after the last of more and more tokens, their keys and values kept."""
+    from transformers import DynamicCache
+
+    cache = DynamicCache()
+
+    def answer(inputs: torch.Tensor) -> torch.Tensor:
+        found = model(input_ids=inputs, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        last: torch.Tensor = found[:, -1]
+        return last
+
+    return answer
 
 
 def loss(found: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

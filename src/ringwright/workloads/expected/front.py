@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ringwright.workloads.cards import Card
-from ringwright.workloads.expected import data
+from ringwright.workloads.expected import data, sharded
 from ringwright.workloads.expected.legal import check
 from ringwright.workloads.expected.row import Row
 from ringwright.workloads.tuning import tuned
@@ -54,4 +54,8 @@ def _data(ask: Ask) -> list[Row]:
     return data.rows(anatomy, ask.ranks("dp"), ask.dtype, ask.bucket_cap_mb) if ask.mode != "inference" else []
 
 
-FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data}
+def _sharded(ask: Ask) -> list[Row]:
+    return sharded.rows(tuned(ask.card, ask.mode, ask.rank_of_update), ask.ranks("dp"), ask.mode, ask.dtype)
+
+
+FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded}
