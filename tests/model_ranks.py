@@ -27,7 +27,7 @@ FUNCTIONAL = {
     "all_reduce": "all-reduce", "all_reduce_": "all-reduce", "all_gather_into_tensor": "all-gather",
     "reduce_scatter_tensor": "reduce-scatter", "all_to_all_single": "all-to-all", "broadcast": "broadcast",
 }  # fmt: skip
-KNOWN_QUIET = {"wait_tensor"}
+KNOWN_QUIET = {"wait_tensor", "_wrap_tensor_autograd"}
 ONE_BUFFER = {"all-reduce", "broadcast", "send", "reduce"}
 MOST_S = 60.0
 

@@ -26,7 +26,7 @@ from ringwright.execute.models.language import answering, tokens
 from ringwright.execute.models.loop import Done, serve, train
 from ringwright.execute.models.spec import Spec, read
 from ringwright.execute.models.tune import prepare
-from ringwright.execute.parallel import data, sharded
+from ringwright.execute.parallel import data, sharded, tensor
 from ringwright.execute.parallel.groups import join, roles
 
 
@@ -40,7 +40,7 @@ def run(spec: Spec) -> Done:
         mesh = roles(spec, world)
         if spec.model == "deepseek-v3" and spec.mode == "inference" and spec.form in ("none", "tp"):
             return _served(spec, mesh)
-        if spec.fake is None:
+        if spec.fake is None or spec.form == "ddp":  # whose native part reads memory, so its tensors are real
             return _go(_real(made, spec, mesh), made, spec, mesh)
         return _fake(made, spec, mesh)
     finally:
@@ -74,14 +74,9 @@ def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
     with torch.device("meta"):
         model = made.build(spec.dims).to(getattr(torch, spec.dtype))
         prepare(model, made, spec)
-    early = spec.form != "ddp"  # it looks at the parameters; the others want them before they have memory
-    if early:
-        model = _spread(model, made, spec, mesh)
+    model = _spread(model, made, spec, mesh)
     with FakeTensorMode(allow_non_fake_inputs=True):
-        model = model.to_empty(device="cpu")
-        if not early:
-            model = _spread(model, made, spec, mesh)
-        return _go(model, made, spec, mesh)
+        return _go(model.to_empty(device="cpu"), made, spec, mesh)
 
 
 def _spread(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:
@@ -90,6 +85,9 @@ def _spread(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None)
         return model
     if spec.form == "fsdp":
         return sharded.spread(model, made, mesh)
+    if spec.form in ("tp", "tp+fsdp"):
+        model = tensor.spread(model, made, spec, mesh)
+        return sharded.spread(model, made, mesh) if spec.form == "tp+fsdp" else model
     return data.spread(model, spec, mesh)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ringwright.workloads.cards import Card
-from ringwright.workloads.expected import data, sharded
+from ringwright.workloads.expected import data, serving, sharded, tensor
 from ringwright.workloads.expected.legal import check
 from ringwright.workloads.expected.row import Row
 from ringwright.workloads.tuning import tuned
@@ -58,4 +58,11 @@ def _sharded(ask: Ask) -> list[Row]:
     return sharded.rows(tuned(ask.card, ask.mode, ask.rank_of_update), ask.ranks("dp"), ask.mode, ask.dtype)
 
 
-FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded}
+def _tensor(ask: Ask) -> list[Row]:
+    card, ranks, batch, sequence, dtype = ask.card, ask.ranks("tp"), ask.batch, ask.sequence, ask.dtype
+    if card.family == "deepseek-v3" and ask.mode == "inference":
+        return serving.rows(card.dims, ranks, batch, sequence, dtype)
+    return tensor.rows(card, ranks, ask.mode, batch, sequence, dtype)
+
+
+FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded, "tp": _tensor}

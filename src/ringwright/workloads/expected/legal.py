@@ -9,12 +9,15 @@ from ringwright.workloads.cards import FAMILIES, IMAGES, MIXTURES, Card
 
 FORMS = ("none", "ddp", "fsdp", "tp", "tp+fsdp", "ep", "pp")
 MODES = ("training", "lora", "head", "inference")
+CUT = ("llama", "mixtral", "deepseek-v3", "bert")
 DECODERS = ("gpt2", "llama", "mixtral", "deepseek-v3")
 
 
 def forms(family: str, mode: str = "training") -> tuple[str, ...]:
     """Return the forms that are legal for a family in a mode."""
-    legal = ["none", "ddp", "fsdp"]
+    legal = ["none", "fsdp"] if mode == "inference" else ["none", "ddp", "fsdp"]
+    if family in CUT and mode != "lora":
+        legal.append("tp")
     return tuple(legal)
 
 
