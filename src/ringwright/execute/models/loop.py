@@ -1,0 +1,71 @@
+"""The two loops: training steps, and a prefill with decoded tokens after it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import nn
+
+from ringwright.execute.models.families import Family
+from ringwright.execute.models.label import NOW, phase
+from ringwright.execute.models.spec import Spec
+
+RATE = 0.05
+
+
+@dataclass
+class Done:
+    """What one rank found: seconds and loss of each step, and the logits of each of its answers when it served."""
+
+    times_s: list[float] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    logits: list[list[float]] = field(default_factory=list)
+
+
+def number(value: torch.Tensor) -> float:
+    """Return a scalar; nan for a fake one, which has none."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return float("nan") if isinstance(value, FakeTensor) else float(value.detach())
+
+
+def train(model: nn.Module, family: Family, spec: Spec, part: int, parts: int) -> Done:
+    """Run ``spec.steps`` steps of plain gradient descent on part ``part`` of the data."""
+    done = Done()
+    optimiser = torch.optim.SGD([each for each in model.parameters() if each.requires_grad], RATE, foreach=False)
+    for step in range(spec.steps):
+        inputs, targets = family.tokens(spec, step, part, parts)
+        if inputs.is_floating_point():
+            inputs = inputs.to(next(model.parameters()).dtype)
+        NOW.iteration = step
+        started = time.perf_counter()
+        with phase("forward"):
+            loss = family.loss(family.logits(model, inputs), targets)
+        with phase("backward"):
+            loss.backward()
+        with phase("optimiser"):
+            optimiser.step()
+            optimiser.zero_grad()
+        done.times_s.append(time.perf_counter() - started)
+        done.losses.append(number(loss))
+    return done
+
+
+def serve(answer: Callable[[torch.Tensor], torch.Tensor], prompt: torch.Tensor, spec: Spec) -> Done:
+    """Ask for the logits after the prompt, then ``spec.steps`` times for those after the likeliest next token."""
+    done = Done()
+    tokens = prompt
+    with torch.no_grad():
+        for turn in range(spec.steps + 1):
+            NOW.iteration = turn
+            started = time.perf_counter()
+            with phase("decode" if turn else "prefill"):
+                found = answer(tokens)
+            done.times_s.append(time.perf_counter() - started)
+            tokens = found.argmax(dim=-1, keepdim=True)
+            if spec.fake is None:
+                done.logits.append(found.float().flatten().tolist())
+    return done

@@ -1,0 +1,68 @@
+"""The one question: which collectives does this model issue in this parallel form?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ringwright.workloads.cards import Card
+from ringwright.workloads.expected import data, serving, sharded, tensor
+from ringwright.workloads.expected.legal import check
+from ringwright.workloads.expected.row import Row
+from ringwright.workloads.tuning import tuned
+
+
+@dataclass(frozen=True)
+class Ask:
+    """A cell: sequences (or images) of one data rank and step, tokens of each, and what the parallel forms want to know."""
+
+    card: Card
+    parallel: Mapping[str, int | str]
+    mode: str
+    batch: int
+    sequence: int
+    micro_batches: int = 1
+    dtype: str = "float32"
+    bucket_cap_mb: float | None = None
+    rank_of_update: int = 8
+
+    def ranks(self, role: str) -> int:
+        """Return how many ranks share a role."""
+        return int(self.parallel.get(role, 1))
+
+
+def expected(
+    card: Card, parallel: Mapping[str, int | str], mode: str = "training", *, batch: int, sequence: int,
+    micro_batches: int = 1, dtype: str = "float32", bucket_cap_mb: float | None = None, rank_of_update: int = 8,
+) -> list[Row]:  # fmt: skip
+    """Return what one rank issues, before anything has run.
+
+    ``parallel`` is {"form": ..., "dp": ranks, "tp": ...}. Raises UsageError where the form is not legal for the family, the
+    mode or the dimensions.
+    """
+    ask = Ask(card, parallel, mode, batch, sequence, micro_batches, dtype, bucket_cap_mb, rank_of_update)
+    form = check(card, parallel, mode)
+    return FORMS[form](ask)
+
+
+def _nothing(_ask: Ask) -> list[Row]:
+    return []
+
+
+def _data(ask: Ask) -> list[Row]:
+    anatomy = tuned(ask.card, ask.mode, ask.rank_of_update)
+    return data.rows(anatomy, ask.ranks("dp"), ask.dtype, ask.bucket_cap_mb) if ask.mode != "inference" else []
+
+
+def _sharded(ask: Ask) -> list[Row]:
+    return sharded.rows(tuned(ask.card, ask.mode, ask.rank_of_update), ask.ranks("dp"), ask.mode, ask.dtype)
+
+
+def _tensor(ask: Ask) -> list[Row]:
+    card, ranks, batch, sequence, dtype = ask.card, ask.ranks("tp"), ask.batch, ask.sequence, ask.dtype
+    if card.family == "deepseek-v3" and ask.mode == "inference":
+        return serving.rows(card.dims, ranks, batch, sequence, dtype)
+    return tensor.rows(card, ranks, ask.mode, batch, sequence, dtype)
+
+
+FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded, "tp": _tensor}

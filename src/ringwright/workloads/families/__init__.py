@@ -1,0 +1,1 @@
+"""Model families, one file each: their sizes, and their parameters in closed form."""
