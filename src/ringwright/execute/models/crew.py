@@ -17,6 +17,11 @@ from typing import Any
 from ringwright.execute.models import job
 
 LOOK_S = 0.005
+_USED = (
+    "torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp", "torch.distributed.tensor.parallel",
+    "torch.distributed.pipelining", "torch._subclasses.fake_tensor", "torch.testing._internal.distributed.fake_pg",
+    *(f"transformers.models.{name}.modeling_{name}" for name in ("gpt2", "llama", "bert", "mixtral", "deepseek_v3")),
+)  # fmt: skip
 MOST_S = 600.0
 
 
@@ -41,7 +46,7 @@ def preload() -> None:
     """Import what cells need, where it is there; a cell that needs more says so itself."""
     from importlib import import_module
 
-    for name in ("torch.distributed.fsdp", "torch.distributed.tensor.parallel", "torch.distributed.pipelining", "transformers"):
+    for name in _USED:
         try:
             import_module(name)
         except ImportError:

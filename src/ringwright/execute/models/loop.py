@@ -25,6 +25,12 @@ class Done:
     logits: list[list[float]] = field(default_factory=list)
 
 
+def announce(spec: Spec, step: int) -> None:
+    """Print that the warm-up is over, before step ``step``."""
+    if spec.warm and step == spec.warm:
+        print("warm", flush=True)  # noqa: T201 - what starts a fault script's clock
+
+
 def number(value: torch.Tensor) -> float:
     """Return a scalar; nan for a fake one, which has none."""
     from torch._subclasses.fake_tensor import FakeTensor
@@ -40,6 +46,7 @@ def train(model: nn.Module, family: Family, spec: Spec, part: int, parts: int) -
         inputs, targets = family.tokens(spec, step, part, parts)
         if inputs.is_floating_point():
             inputs = inputs.to(next(model.parameters()).dtype)
+        announce(spec, step)
         NOW.iteration = step
         started = time.perf_counter()
         with phase("forward"):
@@ -60,6 +67,7 @@ def serve(answer: Callable[[torch.Tensor], torch.Tensor], prompt: torch.Tensor, 
     tokens = prompt
     with torch.no_grad():
         for turn in range(spec.steps + 1):
+            announce(spec, turn)
             NOW.iteration = turn
             started = time.perf_counter()
             with phase("decode" if turn else "prefill"):

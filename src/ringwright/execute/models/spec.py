@@ -38,6 +38,7 @@ class Spec:
     store: str = ""
     bucket_cap_mb: float | None = None
     rank_of_update: int = 8  # of the two thin matrices beside a frozen one
+    warm: int = 0  # steps after which each rank prints "warm", so that a fault script can begin
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
