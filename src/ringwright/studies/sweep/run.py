@@ -80,7 +80,7 @@ def run_cell(cell: Cell, folder: Path, ask: Ask, *, timeout_s: float, recorded: 
     folder.mkdir(parents=True)
     began_s = time.time()
     facts = {"cell": asdict(cell), "key": cell.key, "versions": versions(), "started_s": began_s, "program": told(cell)}
-    variables = settings(folder, Options(nccl="off"), {}).variables if recorded else {"RINGWRIGHT_CAPTURE": ""}
+    variables = _environment(folder) | ({} if recorded else {"RINGWRIGHT_CAPTURE": ""})
     try:
         run = _in_lab if cell.fabric else _here
         outcome = run(cell, folder, variables, ask, timeout_s)
@@ -103,7 +103,7 @@ def _in_lab(cell: Cell, folder: Path, variables: dict[str, str], _ask: Ask, time
     """Run the ranks in network namespaces; the fault script's clock starts when all are warm."""
     from ringwright.studies.lab import ranks
 
-    words = [f"{name}={value}" for name, value in {**_environment(), **variables}.items()]
+    words = [f"{name}={value}" for name, value in variables.items()]
     program = [sys.executable, "-m", JOB, json.dumps({**told(cell), "out": str(folder)})]
     lab = ranks.run(
         cell.fabric, ["env", *words, *program], faults=[line for line in cell.fault.split(";") if line.strip()],
@@ -159,23 +159,20 @@ def crew() -> Iterator[Ask]:
 
 
 def _start_crew() -> subprocess.Popen[str]:
-    variables = settings(Path.cwd(), Options(nccl="off"), os.environ).variables
-    environment = {**os.environ, **_environment(), **variables}
     command = [sys.executable, "-m", CREW]
-    process = subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, env={**os.environ, **_environment(Path.cwd())}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     line = process.stdout.readline() if process.stdout is not None else ""
     if not line:
         raise RanksFailedError("the program that forks ranks did not start", where=" ".join(command))
     return process
 
 
-def _environment() -> dict[str, str]:
-    """Return what ranks find: this package, one thread each, no network for models."""
+def _environment(folder: Path) -> dict[str, str]:
+    """Return what ranks find: the recorder, this package, one thread each, no network for models."""
     package = str(Path(__file__).resolve().parents[3])
-    site = settings(Path.cwd(), Options(nccl="off"), {}).variables["PYTHONPATH"]
     return {
-        "PYTHONPATH": os.pathsep.join([site, package]), "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1",
-        "TOKENIZERS_PARALLELISM": "false", "TORCH_CPP_LOG_LEVEL": "ERROR",
+        **settings(folder, Options(nccl="off"), {"PYTHONPATH": package}).variables, "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TORCH_CPP_LOG_LEVEL": "ERROR",
     }  # fmt: skip
 
 
