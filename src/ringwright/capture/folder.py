@@ -20,7 +20,7 @@ from ringwright.errors import UsageError
 FORMAT = "run/1"
 # What a recording leaves, and nothing else: --force removes these.
 PATTERNS = (
-    "run.*.json", "calls.*.jsonl", "nccl.*.log", "fr_rank_*", "kineto_rank_*.json", "et_rank_*.json",
+    "run.*.json", "calls.*.jsonl", "network.*.jsonl", "nccl.*.log", "fr_rank_*", "kineto_rank_*.json", "et_rank_*.json",
     "nccl-profile-*.rwprof", "not-recorded.*.txt", "dump-request",
 )  # fmt: skip
 _JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "OAR_JOB_ID", "KUBEFLOW_JOB_NAME", "TORCHELASTIC_RUN_ID")

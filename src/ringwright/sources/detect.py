@@ -53,6 +53,7 @@ KINDS = {
             "nccl-profiler", "file of the NCCL profiler plug-in", "ringwright.sources.nccl_profiler:read_nccl_profiler"
         ),
         Kind("calls", "calls of a recorded job", "ringwright.sources.calls:read_calls"),
+        Kind("network", "network counters of a host", "ringwright.sources.network_counters:read_network_counters"),
         Kind("run", "what was recorded, and how the job ended", "ringwright.sources.run_manifest:read_run_manifest"),
     )
 }
@@ -119,7 +120,8 @@ def _json(text: bytes) -> str | None:
         return all(f'"{key}"'.encode() in text for key in keys)
 
     if has("ringwright"):
-        return "calls" if b'"calls/' in text[:4096] else "run" if b'"run/' in text[:4096] else None
+        ours = {b'"calls/': "calls", b'"run/': "run", b'"network/': "network"}
+        return next((kind for mark, kind in ours.items() if mark in text[:4096]), None)
     if has("traceEvents") or has("deviceProperties") or has("distributedInfo") or has("ph", "ts"):
         return "kineto"
     if has("pg_config", "entries") or has("pg_status") or has("collective_seq_id") or has("profiling_name"):

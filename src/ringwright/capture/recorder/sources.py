@@ -20,6 +20,10 @@ def start(job: Any) -> None:
         flight = _Flight(job, rank)
         atexit.register(flight.dump)
         threading.Thread(target=flight.watch, name="ringwright", daemon=True).start()
+    if job.options.get("network", True) and os.environ.get("LOCAL_RANK", "0") == "0":
+        from . import network
+
+        network.start(job, rank)
     profile = job.options.get("profile")
     if profile:
         job.context.on_step = _Profile(job, rank, int(profile[0]), int(profile[1])).step
