@@ -73,6 +73,12 @@ static void look(void) {
   for (int i = 0; i < names.count && !loaded; i++) take(names.text[i]);
 }
 
+/* Where a variable of the library lies for everyone: in the program itself where that was linked with a copy of it. */
+static word variable(const char *name) {
+  void *found = dlsym(RTLD_DEFAULT, name);
+  return (word)(found ? found : dlsym(loaded, name));
+}
+
 static bool is_open_mpi(void) {
   struct {
     word *into;
@@ -84,11 +90,11 @@ static bool is_open_mpi(void) {
       {&library.type_byte, "ompi_mpi_byte"},
   };
   for (size_t i = 0; i < sizeof variables / sizeof *variables; i++)
-    if (!(*variables[i].into = (word)dlsym(loaded, variables[i].name))) return false;
+    if (!(*variables[i].into = variable(variables[i].name))) return false;
   for (int i = 0; i < OPS; i++) {
     char name[64];
     snprintf(name, sizeof name, "ompi_mpi_op_%s", i == OPS - 1 ? "no_op" : op_names[i]);
-    ops[i] = (word)dlsym(loaded, name);
+    ops[i] = variable(name);
   }
   library.in_place = 1, library.proc_null = -2, library.any_source = -1, library.combiner_named = 0;
   library.handle_bytes = 8, library.status_bytes = 24, library.source_at = 0;

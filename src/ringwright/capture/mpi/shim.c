@@ -51,6 +51,21 @@ static size_t command_line(char *into, size_t room) {
   return escaped(into, room, text, bytes > 0 ? (size_t)bytes : 0);
 }
 
+/* "Open MPI 5.0.11" out of "Open MPI v5.0.11, package: ...", "MPICH 5.0.2" out of "MPICH Version:      5.0.2". */
+static void short_version(char *text) {
+  char *to = text;
+  text[strcspn(text, ",\n")] = 0;
+  for (char *from = text; *from; from++) {
+    if (!strncmp(from, "Version:", 8)) from += 8;
+    if ((*from == ' ' || *from == '\t') && (to == text || to[-1] == ' ')) continue;
+    if (*from == 'v' && to != text && to[-1] == ' ' && from[1] >= '0' && from[1] <= '9') continue;
+    *to++ = *from == '\t' ? ' ' : *from;
+    if (!*from) break;
+  }
+  while (to > text && to[-1] == ' ') to--;
+  *to = 0;
+}
+
 static bool begin(const char *folder) {
   static char version[8192]; /* under the lock; the largest that a library may ask for */
   char header[16384], program[6100], library_name[1024], host[256] = "host", host_name[1600], local[24] = "null";
@@ -58,7 +73,7 @@ static bool begin(const char *folder) {
   struct timespec wall;
   if (ask.Comm_rank(library.comm_world, &rank) || ask.Comm_size(library.comm_world, &world)) return false;
   ask.Get_library_version(version, &length);
-  version[strcspn(version, "\n")] = 0;
+  short_version(version);
   escaped(library_name, sizeof library_name, version, strlen(version));
   command_line(program, sizeof program);
   gethostname(host, sizeof host - 1);
