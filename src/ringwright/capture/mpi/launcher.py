@@ -1,7 +1,7 @@
 """Which family of MPI launchers a command belongs to, and how it hands variables on to its ranks.
 
 Ranks on this machine inherit the launcher's environment in every family. Ranks on other machines get what they are told to get,
-so the variables are given as arguments, and the launcher's own process stays without them.
+so the variables are given as arguments as well. In a launcher without MPI inside the shim does nothing.
 """
 
 from __future__ import annotations
@@ -27,15 +27,16 @@ class Family:
     name: str
     says: tuple[str, ...]
     arguments: tuple[str, ...] = ()
+    programs: tuple[str, ...] = ()  # names that only this family has, for a launcher that cannot find its own texts
 
 
 # In this order: Intel's launcher is a hydra too.
 FAMILIES = (
-    Family("open-mpi", ("(Open MPI)", "OpenRTE"), ("-x", "{name}={value}")),
-    Family("prrte", ("(PRRTE)", "PRRTE"), ("-x", "{name}={value}")),
+    Family("open-mpi", ("(Open MPI)", "OpenRTE"), ("-x", "{name}={value}"), ("orterun", "ompirun_wrapper")),
+    Family("prrte", ("PRRTE",), ("-x", "{name}={value}"), ("prterun", "prun")),
     Family("intel-mpi", ("Intel(R) MPI",), ("-genv", "{name}", "{value}")),
-    Family("hydra", ("HYDRA",), ("-genv", "{name}", "{value}")),
-    Family("slurm", ("slurm ",)),
+    Family("hydra", ("HYDRA",), ("-genv", "{name}", "{value}"), ("mpiexec.hydra",)),
+    Family("slurm", ("slurm ",), programs=("srun",)),
 )
 UNKNOWN = Family("unknown", ())
 
@@ -58,25 +59,25 @@ def family_of(launcher: str) -> Family:
     except (OSError, subprocess.TimeoutExpired):
         return UNKNOWN
     said = done.stdout + done.stderr
-    return next((family for family in FAMILIES if any(words in said for words in family.says)), UNKNOWN)
+    named = Path(path).name
+    says = (family for family in FAMILIES if any(words in said for words in family.says))
+    return next(says, next((family for family in FAMILIES if named in family.programs), UNKNOWN))
 
 
 def with_variables(
     command: Sequence[str], variables: Mapping[str, str], family: Family | None = None
 ) -> tuple[list[str], dict[str, str]]:
-    """Return a launcher's command line that gives ``variables`` to its ranks, and what its own environment must hold as well.
+    """Return a launcher's command line that gives ``variables`` to all ranks, and what its own environment must hold as well.
 
     ``family`` is asked of the launcher where it is not given. Raises UsageError for an empty command.
     """
     if not command:
         raise UsageError("there is no command to run", remedy="ringwright run -- mpirun -n 4 ./program")
     found = family or family_of(command[0])
-    if not found.arguments:
-        return list(command), dict(variables)
     given = [
         argument.format(name=name, value=value) for name, value in variables.items() for argument in found.arguments
     ]
-    return [command[0], *given, *command[1:]], {}
+    return [command[0], *given, *command[1:]], dict(variables)
 
 
 def is_launcher(program: str) -> bool:
