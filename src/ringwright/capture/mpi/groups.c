@@ -192,8 +192,6 @@ struct type type_of(word datatype) {
     if (LIKELY(there == key)) return (struct type){known->name, known->size_bytes};
     if (!there) break;
   }
-  int integers, addresses, types, combiner = -1;
-  if (ask.Type_get_envelope(datatype, &integers, &addresses, &types, &combiner)) return (struct type){"", 0};
-  if (combiner != library.combiner_named) return (struct type){"derived", size_of(datatype)};
+  if (!type_is_predefined(datatype)) return (struct type){"derived", size_of(datatype)};
   return keep_type(key, datatype, size_of(datatype));
 }

@@ -96,7 +96,7 @@ static bool is_open_mpi(void) {
     snprintf(name, sizeof name, "ompi_mpi_op_%s", i == OPS - 1 ? "no_op" : op_names[i]);
     ops[i] = variable(name);
   }
-  library.in_place = 1, library.proc_null = -2, library.any_source = -1, library.combiner_named = 0;
+  library.in_place = 1, library.proc_null = -2, library.any_source = -1;
   library.handle_bytes = 8, library.status_bytes = 24, library.source_at = 0;
   return true;
 }
@@ -106,7 +106,7 @@ static void is_mpich(void) {
   library.message_null = 0x2c000000, library.message_no_proc = 0x6c000000;
   library.type_null = 0x0c000000, library.type_byte = 0x4c00010d;
   for (int i = 0; i < OPS; i++) ops[i] = 0x58000001 + (word)i;
-  library.in_place = (word)-1, library.proc_null = -1, library.any_source = -2, library.combiner_named = 1;
+  library.in_place = (word)-1, library.proc_null = -1, library.any_source = -2;
   library.handle_bytes = 4, library.status_bytes = 20, library.source_at = 8, library.status_ignore_is_one = true;
 }
 
@@ -115,7 +115,7 @@ static void is_mpi_5(void) {
   memcpy(ops, numbers, sizeof ops);
   library.comm_world = 0x101, library.comm_null = 0x100, library.request_null = 0x180;
   library.message_null = 0x128, library.message_no_proc = 0x129, library.type_null = 0x200, library.type_byte = 0x247;
-  library.in_place = 1, library.proc_null = -3, library.any_source = -1, library.combiner_named = 101;
+  library.in_place = 1, library.proc_null = -3, library.any_source = -1;
   library.handle_bytes = 8, library.status_bytes = 32, library.source_at = 0;
 }
 
@@ -130,7 +130,10 @@ static bool classify(void) {
   return is_mpich(), true;
 }
 
+static int remember_ranges(struct dl_phdr_info *object, size_t size, void *data);
+
 static bool learn(void) {
+  dl_iterate_phdr(remember_ranges, NULL);
 #define FIND(name, arguments) ask.name = (int(*) arguments)dlsym(loaded, "PMPI_" #name);
 #define MISSING(name, arguments) || !ask.name
   ASKED(FIND)
@@ -167,6 +170,36 @@ const char *op_name(word op) {
   for (int i = 0; i < OPS; i++)
     if (ops[i] && ops[i] == op) return op_names[i];
   return "user";
+}
+
+/* Told by the handle: to ask MPI for a datatype's making is an error for those made with 64-bit counts, and errors are fatal.
+ * MPICH marks what is built in by the two highest bits; the standard ABI numbers it below 4096; in Open MPI it is a variable, so
+ * that its address lies in the library or, as a copy, in the program, where nothing that was allocated lies. */
+enum { RANGES = 64 };
+static struct {
+  uintptr_t low, high;
+} ranges[RANGES];
+static int ranges_known;
+
+static int remember_ranges(struct dl_phdr_info *object, size_t size, void *data) {
+  (void)size, (void)data;
+  bool program = !object->dlpi_name || !*object->dlpi_name;
+  for (int i = 0; i < object->dlpi_phnum && (program || !strcmp(object->dlpi_name, loaded_name)); i++)
+    if (object->dlpi_phdr[i].p_type == PT_LOAD && ranges_known < RANGES) {
+      ranges[ranges_known].low = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr;
+      ranges[ranges_known].high = ranges[ranges_known].low + object->dlpi_phdr[i].p_memsz;
+      ranges_known++;
+    }
+  return 0;
+}
+
+bool type_is_predefined(word datatype) {
+  word value = handle(datatype);
+  if (library.handle_bytes == 4) return value >> 30 == 1;
+  if (library.status_bytes == 32) return value < 4096;
+  for (int i = 0; i < ranges_known; i++)
+    if (value >= ranges[i].low && value < ranges[i].high) return true;
+  return false;
 }
 
 /* ------------------------------------------------------------------------------------------------------------ who is calling

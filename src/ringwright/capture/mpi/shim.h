@@ -25,7 +25,7 @@ enum { MAX_WORDS = 12 };
 /* ------------------------------------------------------------------------------------------------- library.c: the libmpi */
 struct library {
   word comm_world, comm_null, request_null, message_null, message_no_proc, type_null, type_byte, in_place;
-  int proc_null, any_source, combiner_named;
+  int proc_null, any_source;
   size_t handle_bytes, status_bytes, source_at;
   bool status_ignore_is_one;
 };
@@ -35,6 +35,7 @@ void *library_function(const char *name);   /* of libmpi itself: "PMPI_..." */
 void *next_function(const char *name);      /* what the program would have called: another tool's, else libmpi's */
 bool program_calls(const void *address);    /* false where libmpi or a component of it calls its own interface */
 const char *op_name(word op);               /* "sum", ...; "user" for the program's own */
+bool type_is_predefined(word datatype);     /* lives for ever, so that its handle may be remembered */
 
 static inline word handle(word given) { return library.handle_bytes == 4 ? (uint32_t)given : given; }
 static inline word handle_at(word array, int64_t place) {
@@ -60,7 +61,6 @@ static inline bool no_status(word status) { return status == (word)(library.stat
   X(Type_size, (word, int *))                                                                                                     \
   X(Type_size_x, (word, int64_t *))                                                                                               \
   X(Type_get_name, (word, char *, int *))                                                                                         \
-  X(Type_get_envelope, (word, int *, int *, int *, int *))                                                                        \
   X(Get_elements_x, (const void *, word, int64_t *))                                                                              \
   X(Test_cancelled, (const void *, int *))
 #define MEMBER(name, arguments) int(*name) arguments;
