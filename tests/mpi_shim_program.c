@@ -26,10 +26,14 @@ int MPI_Irecv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 int MPI_Send(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 int MPI_Recv(void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Status *);
 int MPI_Waitall(int, MPI_Request *, MPI_Status *);
+int MPI_Init_thread(int *, char ***, int, int *), MPI_Comm_dup(MPI_Comm, MPI_Comm *), MPI_Wait(MPI_Request *, MPI_Status *);
+int MPI_Iallreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm, MPI_Request *);
 double MPI_Wtime(void);
+#define MPI_THREAD_MULTIPLE 3
 #else
 #include <mpi.h>
 #endif
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,6 +89,26 @@ static void low_numbers(void) { /* a program may close all it knows of, and coun
   if (found < 256) exit(43);
 }
 
+static void *work(void *comm) {
+  for (int i = 0; i < 200; i++) {
+    double x = 1, y = 0;
+    MPI_Request request;
+    MPI_Iallreduce(&x, &y, 1, MPI_DOUBLE, MPI_SUM, *(MPI_Comm *)comm, &request);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    sums(1, *(MPI_Comm *)comm);
+  }
+  return NULL;
+}
+
+static void threads(void) {
+  enum { THREADS = 4 };
+  MPI_Comm comms[THREADS];
+  pthread_t workers[THREADS];
+  for (int i = 0; i < THREADS; i++) MPI_Comm_dup(MPI_COMM_WORLD, &comms[i]);
+  for (int i = 0; i < THREADS; i++) pthread_create(&workers[i], NULL, work, &comms[i]);
+  for (int i = 0; i < THREADS; i++) pthread_join(workers[i], NULL);
+}
+
 static void timed(int n) {
   for (int turn = 0; turn < 3; turn++) {
     double from = MPI_Wtime();
@@ -97,10 +121,13 @@ static void timed(int n) {
 
 int main(int argc, char **argv) {
   const char *scene = argv[1];
-  MPI_Init(&argc, &argv);
+  int level = MPI_THREAD_MULTIPLE;
+  if (!strcmp(scene, "threads")) MPI_Init_thread(&argc, &argv, level, &level);
+  else MPI_Init(&argc, &argv);
   MPI_Comm_rank(MPI_COMM_WORLD, &me);
   MPI_Comm_size(MPI_COMM_WORLD, &p);
   if (!strcmp(scene, "messages")) messages();
+  if (!strcmp(scene, "threads")) level == MPI_THREAD_MULTIPLE ? threads() : exit(45);
   if (!strcmp(scene, "sums")) sums(50, MPI_COMM_WORLD);
   if (!strcmp(scene, "code")) sums(5, MPI_COMM_WORLD), printf("rank %d of %d\n", me, p), fflush(stdout);
   if (!strcmp(scene, "fork")) sums(5, MPI_COMM_WORLD), children(), sums(5, MPI_COMM_WORLD);

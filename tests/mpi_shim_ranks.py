@@ -9,14 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-import threading
 from pathlib import Path
 from typing import Any
-
-import mpi4py
-
-if sys.argv[1] == "threads":
-    mpi4py.rc.thread_level = "multiple"
 
 import numpy as np
 from mpi4py import MPI
@@ -185,6 +179,7 @@ def messages() -> None:
 
 def completions() -> None:
     """Each way to learn that a nonblocking call is complete, over several requests each."""
+
     def begun(n: int = 5) -> list[MPI.Request]:
         requests = []
         for _ in range(n):
@@ -217,6 +212,7 @@ def completions() -> None:
 
 def groups() -> None:
     """Communicators made in many ways, freed and made again; the members of each as ranks of the world."""
+
     def used(comm: MPI.Comm, members: tuple[int, ...]) -> None:
         comm.Allreduce(f32(6), f32(6))
         truth("all-reduce", "float32", 6, 24, 24, reduction="sum", members=members)
@@ -271,24 +267,6 @@ def types() -> None:
     inter.Free()
 
 
-def threads() -> None:
-    assert MPI.Query_thread() == MPI.THREAD_MULTIPLE
-    comms = [WORLD.Dup() for _ in range(4)]
-
-    def work(comm: MPI.Comm) -> None:
-        for _ in range(200):
-            comm.Iallreduce(f32(6), f32(6)).Wait()
-            comm.Allreduce(f32(6), f32(6))
-
-    workers = [threading.Thread(target=work, args=(comm,)) for comm in comms]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    for later in [0, 1] * 800:
-        truth("all-reduce", "float32", 6, 24, 24, reduction="sum", later=later)
-
-
 TASKS = {
     "blocking": lambda: collectives(WORLD),
     "nonblocking": lambda: collectives(WORLD, "I"),
@@ -297,7 +275,6 @@ TASKS = {
     "completions": completions,
     "groups": groups,
     "types": types,
-    "threads": threads,
 }
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
-
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +52,17 @@ def compiled(name: str, folder: Path) -> Path:
     how = [f"-I{header.parent}"] if own else ["-DWITHOUT_HEADER"]
     library = found.library if Path(found.library).is_absolute() else f"-l:{found.library}"
     target = folder / f"program-{name}"
-    line = ["cc", "-std=gnu11", "-O1", "-fno-pie", "-no-pie", *how, str(HERE / "mpi_shim_program.c"), library]
+    line = [
+        "cc",
+        "-std=gnu11",
+        "-O1",
+        "-fno-pie",
+        "-no-pie",
+        "-pthread",
+        *how,
+        str(HERE / "mpi_shim_program.c"),
+        library,
+    ]
     rpath = [f"-Wl,-rpath,{Path(found.library).parent}"] if found.prefix else []
     subprocess.run([*line, *rpath, "-o", str(target)], check=True)
     return target
@@ -77,9 +86,7 @@ class Job:
         variables = {} if capture is None else environment(self.shim, capture)
         whole = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1", **more}
         line, settings = command(runtime(self.name), ranks or self.ranks, argv, {**whole, **variables}, crowded=True)
-        return subprocess.run(
-            line, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
+        return subprocess.run(line, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False)
 
     def scene(self, *argv: str, **how: Any) -> subprocess.CompletedProcess[str]:
         return self.run(str(self.program), *argv, **how)
@@ -104,11 +111,10 @@ class Record:
     def calls(self) -> list[Any]:
         """Return the calls in the form of mpi_shim_ranks.truth: what the end says of a message is its last word."""
         found = []
-        for n, _, gid, op, datatype, count, sent, received, root, peer, reduction, _, later, _ in self.begun:
-            got = self.ended.get(n, [0])[1:]
-            if got:
-                count = count * got[0] // received
-                received, peer = got
+        for n, _, gid, *what, _, later, _ in self.begun:
+            op, datatype, count, sent, received, root, peer, reduction = what
+            if more := self.ended.get(n, [0])[1:]:
+                count, received, peer = count * more[0] // received, *more
             found.append([op, datatype, count, sent, received, root, peer, reduction, later, self.groups[gid][7]])
         return found
 
@@ -137,7 +143,9 @@ def sound(record: Record) -> None:
 class TestEveryCall:
     pytestmark = real
 
-    @pytest.mark.parametrize("task", ["blocking", "nonblocking", "reversed", "messages", "completions", "groups", "types"])
+    @pytest.mark.parametrize(
+        "task", ["blocking", "nonblocking", "reversed", "messages", "completions", "groups", "types"]
+    )
     def test_calls_bytes_and_members(self, job: Job, tmp_path: Path, task: str) -> None:
         done = job.task(task, tmp_path, capture=tmp_path)
         assert done.returncode == 0, done.stderr
@@ -154,16 +162,16 @@ class TestEveryCall:
             assert record.losses == reasons
 
     def test_threads(self, job: Job, tmp_path: Path) -> None:
-        done = job.task("threads", tmp_path, capture=tmp_path, ranks=2, MPI4PY_RC_THREAD_LEVEL="multiple")
+        done = job.scene("threads", capture=tmp_path, ranks=2)
         assert done.returncode == 0, done.stderr
-        for record in records(tmp_path):
-            truth = json.loads((tmp_path / f"truth.{record.pid}.json").read_text())[2]
-            numbers = sorted(line[0] for line in record.begun)
-            assert numbers == list(range(len(truth)))
-            assert set(record.ended) == set(numbers)
-            assert Counter(map(str, record.calls())) == Counter(map(str, truth))
-            assert len({line[-1] for line in record.begun}) == 4
-            assert len(record.groups) == 4
+        found = records(tmp_path)
+        assert len(found) == 2
+        for record in found:
+            assert sorted(line[0] for line in record.begun) == sorted(record.ended) == list(range(1600))
+            by_group = Counter((line[2], line[-2], line[-1]) for line in record.begun)
+            assert sorted(by_group.values()) == [200] * 8  # a communicator a thread, half of the calls nonblocking
+            assert len({gid for gid, _, _ in by_group}) == len({thread for _, _, thread in by_group}) == 4
+            assert {tuple(line[5:8]) for line in record.begun} == {(1, 8, 8)}
 
     def test_header(self, job: Job, tmp_path: Path) -> None:
         assert job.scene("sums", capture=tmp_path).returncode == 0
@@ -200,7 +208,9 @@ class TestPrograms:
         assert alone.returncode == behind.returncode == 7
         assert sorted(alone.stdout.splitlines()) == sorted(behind.stdout.splitlines())
         assert len(alone.stdout.splitlines()) == job.ranks
-        assert [record.end for record in records(tmp_path)] == [["finalize"]] * job.ranks
+        found = records(tmp_path)
+        assert [len(record.begun) for record in found] == [5] * job.ranks
+        assert found[0].end == ["finalize"]  # its code may make the launcher end the others before they are through
 
     def test_abort(self, job: Job, tmp_path: Path) -> None:
         alone, behind = job.scene("abort", capture=None), job.scene("abort", capture=tmp_path)

@@ -48,9 +48,7 @@ def cache_folder() -> Path:
     return (Path(given) if Path(given).is_absolute() else Path.home() / ".cache") / "ringwright" / "mpi-shim"
 
 
-def environment(
-    library: str | Path, capture: str | Path, existing: Mapping[str, str] | None = None
-) -> dict[str, str]:
+def environment(library: str | Path, capture: str | Path, existing: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the variables that every rank needs to record into the folder ``capture``.
 
     A preloaded library in ``existing`` stays in front of ours. Raises UsageError for a path that LD_PRELOAD cannot name.
