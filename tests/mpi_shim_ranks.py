@@ -267,6 +267,23 @@ def types() -> None:
     inter.Free()
 
 
+def inner() -> None:
+    """Files and windows communicate inside the library: none of it is a call of the program's."""
+    path = str(Path(sys.argv[2], "written"))
+    file = MPI.File.Open(WORLD, path, MPI.MODE_CREATE | MPI.MODE_RDWR)
+    file.Write_at_all(ME * 24, f32(6))
+    file.Set_view(0, MPI.FLOAT, MPI.FLOAT.Create_vector(3, 1, P).Commit())
+    file.Write_all(f32(6))
+    file.Close()
+    window = MPI.Win.Create(np.zeros(6 * P, np.float32), 4, comm=WORLD)
+    window.Fence()
+    window.Put(f32(6), (ME + 1) % P, 0)
+    window.Fence()
+    window.Free()
+    WORLD.Barrier()
+    truth("barrier", "", 0, 0, 0)
+
+
 TASKS = {
     "blocking": lambda: collectives(WORLD),
     "nonblocking": lambda: collectives(WORLD, "I"),
@@ -275,6 +292,7 @@ TASKS = {
     "completions": completions,
     "groups": groups,
     "types": types,
+    "inner": inner,
 }
 
 if __name__ == "__main__":
