@@ -30,18 +30,19 @@ def f32(n: int) -> np.ndarray:
     return np.ones(n, np.float32)
 
 
-def done(request: MPI.Request, later: bool) -> None:
-    if later:
-        request.Wait()
+def collectives(comm: MPI.Comm, way: str = "blocking") -> None:
+    """Every collective, blocking, nonblocking or prepared, 6 elements of 4 bytes a rank and ragged forms."""
+    later = int(way != "blocking")
 
-
-def collectives(comm: MPI.Comm, prefix: str = "") -> None:
-    """Every collective, blocking (no prefix) or nonblocking ("I"), 6 elements of 4 bytes a rank and ragged forms."""
-    later = int(bool(prefix))
-
-    def call(name: str, *arguments: Any, **more: Any) -> None:
-        found = getattr(comm, prefix + (name.lower() if prefix else name))(*arguments, **more)
-        done(found, bool(prefix))
+    def call(name: str, *arguments: Any) -> None:
+        spelled = {"blocking": name, "nonblocking": "I" + name.lower(), "prepared": name + "_init"}[way]
+        request = getattr(comm, spelled)(*arguments)
+        if way == "prepared":
+            request.Start()
+        if later:
+            request.Wait()
+        if way == "prepared":
+            request.Free()
 
     me, root, members = comm.rank, P - 1, tuple(comm.group.Translate_ranks(None, WORLD.group))
     here = me == root
@@ -286,7 +287,8 @@ def inner() -> None:
 
 TASKS = {
     "blocking": lambda: collectives(WORLD),
-    "nonblocking": lambda: collectives(WORLD, "I"),
+    "nonblocking": lambda: collectives(WORLD, "nonblocking"),
+    "prepared": lambda: collectives(WORLD, "prepared"),
     "reversed": lambda: collectives(WORLD.Split(0, -ME)),
     "messages": messages,
     "completions": completions,

@@ -150,7 +150,8 @@ class TestEveryCall:
     pytestmark = real
 
     @pytest.mark.parametrize(
-        "task", ["blocking", "nonblocking", "reversed", "messages", "completions", "groups", "types", "inner"]
+        "task",
+        ["blocking", "nonblocking", "prepared", "reversed", "messages", "completions", "groups", "types", "inner"],
     )
     def test_calls_bytes_and_members(self, job: Job, tmp_path: Path, task: str) -> None:
         done = job.task(task, tmp_path, capture=tmp_path)

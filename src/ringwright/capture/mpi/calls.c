@@ -12,7 +12,8 @@ static const size_t LARGEST_STATUS = 64;
 enum number {
 #define NUMBER(name, words, form, op, way) F_##name, F_##name##_c,
 #define NUMBER_Y(name, words, form, op, way) F_##name,
-#define NUMBER_TWO(name, iname, words, form, op) F_##name, F_##name##_c, F_##iname, F_##iname##_c,
+#define NUMBER_TWO(name, iname, words, form, op) \
+  F_##name, F_##name##_c, F_##iname, F_##iname##_c, F_##name##_init, F_##name##_init_c,
   BOTH_COLLECTIVES(NUMBER_TWO) RECORDED(NUMBER, NUMBER_Y) FUNCTIONS
 };
 
@@ -21,7 +22,8 @@ static const struct function functions[FUNCTIONS] = {
   [F_##name] = {"PMPI_" #name, "PMPI_" #name, op, words, form, way, 0}, \
   [F_##name##_c] = {"PMPI_" #name "_c", "PMPI_" #name, op, words, form, way, 1},
 #define ROW_Y(name, words, form, op, way) [F_##name] = {"PMPI_" #name, "PMPI_" #name, op, words, form, way, 0},
-#define ROW_TWO(name, iname, words, form, op) ROW(name, words, form, op, BLOCKING) ROW(iname, words + 1, form, op, NONBLOCKING)
+#define ROW_TWO(name, iname, words, form, op) \
+  ROW(name, words, form, op, BLOCKING) ROW(iname, words + 1, form, op, NONBLOCKING) ROW(name##_init, words + 2, form, op, PERSISTENT)
     BOTH_COLLECTIVES(ROW_TWO) RECORDED(ROW, ROW_Y)};
 
 /* ------------------------------------------------------------------------------------------------------------- handing on */
@@ -51,6 +53,7 @@ static int reach(void *function, int words, const word *a) {
   switch (words) {
     case 1: return ((int (*)(word))function)(a[0]);
     case 2: return ((int (*)(word, word))function)(a[0], a[1]);
+    case 3: return ((int (*)(word, word, word))function)(a[0], a[1], a[2]);
     case 5: return ((int (*)(word, word, word, word, word))function)(a[0], a[1], a[2], a[3], a[4]);
     case 6: return ((int (*)(word, word, word, word, word, word))function)(a[0], a[1], a[2], a[3], a[4], a[5]);
     case 7:
@@ -63,6 +66,9 @@ static int reach(void *function, int words, const word *a) {
     case 10:
       return ((int (*)(word, word, word, word, word, word, word, word, word, word))function)(a[0], a[1], a[2], a[3], a[4], a[5],
                                                                                             a[6], a[7], a[8], a[9]);
+    case 11:
+      return ((int (*)(word, word, word, word, word, word, word, word, word, word, word))function)(
+          a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
     default:
       return ((int (*)(word, word, word, word, word, word, word, word, word, word, word, word))function)(
           a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10], a[11]);
@@ -118,22 +124,26 @@ static int call(enum number number, word *a, bool profiled, const void *from) {
 
 #define TAKES_1 word a
 #define TAKES_2 TAKES_1, word b
-#define TAKES_5 TAKES_2, word c, word d, word e
+#define TAKES_3 TAKES_2, word c
+#define TAKES_5 TAKES_3, word d, word e
 #define TAKES_6 TAKES_5, word f
 #define TAKES_7 TAKES_6, word g
 #define TAKES_8 TAKES_7, word h
 #define TAKES_9 TAKES_8, word i
 #define TAKES_10 TAKES_9, word j
-#define TAKES_12 TAKES_10, word k, word l
+#define TAKES_11 TAKES_10, word k
+#define TAKES_12 TAKES_11, word l
 #define GIVES_1 a
 #define GIVES_2 a, b
+#define GIVES_3 a, b, c
 #define GIVES_5 a, b, c, d, e
 #define GIVES_6 GIVES_5, f
 #define GIVES_7 GIVES_6, g
 #define GIVES_8 GIVES_7, h
 #define GIVES_9 GIVES_8, i
 #define GIVES_10 GIVES_9, j
-#define GIVES_12 GIVES_10, k, l
+#define GIVES_11 GIVES_10, k
+#define GIVES_12 GIVES_11, l
 
 #define WRAP_ONE(name, prefix, words, profiled)                                        \
   EXPORT int prefix##name(TAKES_##words) {                                             \
@@ -147,9 +157,15 @@ static int call(enum number number, word *a, bool profiled, const void *from) {
 #define NEXT_7 8
 #define NEXT_8 9
 #define NEXT_9 10
+#define AFTER_5 7
+#define AFTER_6 8
+#define AFTER_7 9
+#define AFTER_8 10
+#define AFTER_9 11
 #define WRAP_NEXT(name, words) WRAP_LATE(name, words)
 #define WRAP_LATE(name, words) WRAP(name, words, , , )
-#define WRAP_TWO(name, iname, words, form, op) WRAP(name, words, form, op, ) WRAP_NEXT(iname, NEXT_##words)
+#define WRAP_TWO(name, iname, words, form, op) \
+  WRAP(name, words, form, op, ) WRAP_NEXT(iname, NEXT_##words) WRAP_NEXT(name##_init, AFTER_##words)
 
 BOTH_COLLECTIVES(WRAP_TWO)
 RECORDED(WRAP, WRAP_Y)

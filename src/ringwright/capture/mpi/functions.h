@@ -1,7 +1,8 @@
 /* Every function of MPI that is recorded, in one table: X(name, words, form, op), in the order of the standard's chapters.
  *
  * `words` counts its arguments. The form tells where its arguments stand (measure.c). The same names with I before them are the
- * nonblocking ones, with a request behind; those with _c take counts of 64 bits. */
+ * nonblocking ones, with a request behind; those with _init the prepared ones, with an info and a request behind; those with _c take
+ * counts of 64 bits. */
 #ifndef RINGWRIGHT_MPI_FUNCTIONS_H
 #define RINGWRIGHT_MPI_FUNCTIONS_H
 
@@ -69,7 +70,8 @@ enum way { BLOCKING, NONBLOCKING, WITH_STATUS, PERSISTENT };
   X(Isendrecv, 12, SEND_RECEIVE, "send", NONBLOCKING)                                                                             \
   X(Isendrecv_replace, 9, SEND_REPLACE, "send", NONBLOCKING)                                                                      \
   Y(Barrier, 1, NOTHING, "barrier", BLOCKING)                                                                                     \
-  Y(Ibarrier, 2, NOTHING, "barrier", NONBLOCKING)
+  Y(Ibarrier, 2, NOTHING, "barrier", NONBLOCKING)                                                                                 \
+  Y(Barrier_init, 3, NOTHING, "barrier", PERSISTENT)
 
 struct function {
   const char *name, *plain_name; /* PMPI_..., and without _c */
