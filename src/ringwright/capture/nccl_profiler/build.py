@@ -30,17 +30,23 @@ def build(
     path = path / FILE_NAME if path.is_dir() else path
     if path.exists() and not force:
         raise UsageError(f"{path} exists", remedy="add --force to build it anew, or name another file with -o")
-    command = [_compiler(compiler), *_FLAGS, *flags, str(_SOURCE), "-ldl"]
+    again = "ringwright plugin build"
+    return shared_library(path, [find_compiler(compiler, again), *_FLAGS, *flags, str(_SOURCE), "-ldl"], again)
+
+
+def shared_library(path: Path, command: Sequence[str], again: str) -> Path:
+    """Run a compiler's command that makes the file ``path``; ``again`` is what the user calls to try anew.
+
+    Raises UsageError with the compiler's first words when it fails.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     # A job may have the old library loaded: it is replaced by another file, never written into.
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".plugin-") as folder:
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".building-") as folder:
         made = Path(folder) / path.name
         done = subprocess.run([*command, "-o", str(made)], capture_output=True, text=True, check=False)
         if done.returncode or not made.is_file():
             words = next((line for line in done.stderr.splitlines() if "error" in line), done.stderr.strip()[:300])
-            raise UsageError(
-                f"the compiler failed: {words}", where=" ".join(command), remedy="CC=gcc ringwright plugin build"
-            )
+            raise UsageError(f"the compiler failed: {words}", where=" ".join(command), remedy=f"CC=gcc {again}")
         made.replace(path)
     return path
 
@@ -53,7 +59,8 @@ def environment(plugin: str | Path = FILE_NAME, recording: str = RECORDING) -> d
     }
 
 
-def _compiler(named: str | None) -> str:
+def find_compiler(named: str | None, again: str) -> str:
+    """Return the C compiler ``named``, or CC, cc, gcc, clang; UsageError with what to install when there is none."""
     candidates = [named] if named else [*filter(None, [os.environ.get("CC")]), *_COMPILERS]
     for name in candidates:
         found = shutil.which(name)
@@ -61,5 +68,5 @@ def _compiler(named: str | None) -> str:
             return found
     raise UsageError(
         f"no C compiler was found ({', '.join(candidates)})",
-        remedy="apt install gcc, or on a cluster: module load gcc; then ringwright plugin build",
+        remedy=f"apt install gcc, or on a cluster: module load gcc; then {again}",
     )
