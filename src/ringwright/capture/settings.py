@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringwright.capture.nccl_profiler import FILE_NAME, environment as plugin_environment
+from ringwright.capture.mpi.build import build, environment
+from ringwright.capture.mpi.launcher import with_variables
+from ringwright.capture.nccl_profiler import FILE_NAME
+from ringwright.capture.nccl_profiler import environment as plugin_environment
 from ringwright.errors import UsageError
 
 SITE = Path(__file__).parent / "recorder" / "site"
@@ -55,6 +58,20 @@ def settings(folder: Path, options: Options, given: Mapping[str, str]) -> Settin
         _flight(found, where, given)
     _plugin(found, where, options.plugin, given)
     return found
+
+
+def through_mpi(command: Sequence[str], found: Settings, folder: Path, given: Mapping[str, str]) -> list[str]:
+    """Return an MPI launcher's command with the shim, and every variable handed to ranks on all nodes.
+
+    Where the shim cannot be built the job runs without it, and ``found.sources`` says why.
+    """
+    try:
+        library = build()
+        found.variables |= environment(library, folder, given)
+        found.sources["mpi"] = str(library)
+    except UsageError as error:
+        found.sources["mpi"] = f"off: {error.what}"
+    return with_variables(command, found.variables)[0]
 
 
 def profile_of(text: str) -> tuple[int, int]:

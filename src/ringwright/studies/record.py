@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ringwright.capture.folder import Manifest, claim, job_name
 from ringwright.capture.launch import Ended, launch
-from ringwright.capture.settings import Options, Settings, settings
+from ringwright.capture.mpi.launcher import is_launcher
+from ringwright.capture.settings import Options, settings, through_mpi
 from ringwright.errors import RingwrightError
 
 SCHEMA = "ringwright.run/1"
@@ -50,7 +51,8 @@ def record(
 
     name = job_name(job, os.environ)
     chosen = settings(folder, options, os.environ)
-    command = _with_mpi(command, chosen, options)
+    if options.mpi and command and is_launcher(command[0]):
+        command = through_mpi(command, chosen, folder, os.environ)
     claim(folder, name, force=force)
     facts = {"command": list(command), "job": name, "ringwright_version": __version__, "sources": chosen.sources}
     manifest = Manifest(folder, facts | {"kept": chosen.kept, "started_ns": time.time_ns()})
@@ -92,10 +94,6 @@ def stall_words(folder: Path, seconds: float) -> str:
     return f"{head}: {verdict['kind']}, {who}: {verdict['evidence'][0] if verdict['evidence'] else ''}"
 
 
-def _with_mpi(command: Sequence[str], chosen: Settings, options: Options) -> list[str]:
-    return list(command)
-
-
 def _summary(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
     """Return the summary of what was recorded, and why there is none; nothing here may cost the job its exit code."""
     from ringwright.analysis.summary import summarise
@@ -122,6 +120,3 @@ def _nothing(folder: Path) -> str:
         f"nothing was recorded{why}: no process made a torch.distributed group, called MPI, or used NCCL; "
         "Python started with -I, -E or -S, or in a container without this environment, is not seen"
     )
-
-
-__all__ = ["Options", "Recorded", "record", "replace", "stall_words"]
