@@ -7,6 +7,7 @@ net/netstat, net/dev), sysfs-class-net, sysfs-class-infiniband of the kernel's d
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import socket
@@ -33,6 +34,7 @@ def start(job: Any, rank: int) -> None:
     head = {"ringwright": FORMAT, "host": host, "pid": os.getpid(), "rank": rank}
     head.update(wall_ns=time.time_ns(), clock_ns=time.monotonic_ns())
     _line(file, head)
+    atexit.register(_last, file, os.getpid())
     threading.Thread(target=_watch, args=(file, os.getpid()), name="ringwright-network", daemon=True).start()
 
 
@@ -45,6 +47,12 @@ def _watch(file: int, pid: int) -> None:
             if not _line(file, [time.monotonic_ns(), found]):
                 return
         wake.wait(LOOK_S)
+
+
+def _last(file: int, pid: int) -> None:
+    """Look once more at the end, so that the last second is counted too."""
+    if os.getpid() == pid:
+        _line(file, [time.monotonic_ns(), look()])
 
 
 def _line(file: int, value: Any) -> bool:

@@ -1,0 +1,207 @@
+"""What disturbed a job, told by the same job undisturbed: a slow rank, a slower link, loss, a flapping port, other traffic.
+
+Three kinds of signs, each with its own meaning: how much longer collectives take than in the baseline, operation by operation
+(all alike: bandwidth; a few by a second: an outage); who came late (a rank, and then no link is blamed); and what the hosts' network
+counted (carrier changes: a port; retransmissions: loss or queues; bytes that are not the job's: other traffic). Where signs of two
+causes are there and neither is clear, or none is, the answer is "cannot tell".
+
+Signatures measured on real ranks: docs/anomalies.md. The thresholds were set on runs that its table does not contain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.arrivals import SYNCHRONISING, arrivals
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+NONE, STRAGGLER, BANDWIDTH, LOSS, FLAP, TRAFFIC, UNKNOWN = (
+    "none", "straggler", "bandwidth", "loss", "flap", "traffic", "cannot tell",
+)  # fmt: skip
+LONG_S = 1e-3  # collectives shorter than this in the baseline tell more of the host than of the network
+SLOWER = 1.15  # of a typical collective, from which on there is something to explain
+STEADY = 1.6  # 90th over 10th percentile of the slow-down, below which all collectives are slowed alike
+LOST = 2.5  # retransmissions in a thousand segments, beyond those of the baseline
+FOREIGN = 0.04  # of the job's own bytes on some host's wire
+OUTAGE_S = 0.15
+LATE_SHARE = 0.25  # of the time in collectives that is waiting for late ranks
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What was seen. ``ratio`` etc.: slow-down of transfers (10th, 50th, 90th percentile); counters per host."""
+
+    ratio: tuple[float, float, float] | None
+    step_ratio: float | None
+    outages: int
+    operations: int
+    late: tuple[int, ...]
+    late_share: float
+    carrier: dict[str, float] = field(default_factory=dict)
+    lost: dict[str, float] = field(default_factory=dict)  # per thousand segments, beyond the baseline
+    foreign: dict[str, float] = field(default_factory=dict)  # share of bytes beyond the baseline
+    counted: bool = False
+
+
+def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, Any]:
+    """Return ``kind``, ``ranks``, ``hosts``, ``confidence``, ``evidence``, ``effect`` of what differs from a baseline.
+
+    ``since``: the first iteration that is looked at, where it is known when the disturbance began.
+    """
+    seen = signs(trace, baseline, since=since)
+    kind, hosts, confidence, evidence = _judge(seen)
+    ranks = list(seen.late) if kind == STRAGGLER else []
+    effect = {"collective_ratio": seen.ratio[1] if seen.ratio else None, "step_ratio": seen.step_ratio}
+    return {
+        "kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence, "effect": effect,
+    }  # fmt: skip
+
+
+def signs(trace: Trace, baseline: Trace, *, since: int = 1) -> Signs:
+    """Return the signs of a disturbance, from collectives that both jobs did and from the counters of both."""
+    import polars as pl
+
+    mine, theirs = _transfers(trace, since), _transfers(baseline, since)
+    keys = ["op", "size_bytes", "communicator"]
+    usual = theirs.group_by(keys).agg(pl.col("transfer_s").median().alias("usual_s"))
+    joined = mine.join(usual, on=keys, how="inner", nulls_equal=True).filter(pl.col("usual_s") > 0)
+    long = joined.filter(pl.col("usual_s") >= LONG_S)
+    judged = long if long.height else joined
+    ratios = judged.select(ratio=pl.col("transfer_s") / pl.col("usual_s"))["ratio"]
+    late = arrivals(trace)
+    outages = judged.filter(pl.col("transfer_s") - pl.col("usual_s") > OUTAGE_S).height
+    counted = _counters(trace), _counters(baseline)
+    return Signs(
+        ratio=_quantiles(ratios), step_ratio=_step_ratio(trace, baseline, since), outages=outages, operations=judged.height,
+        late=tuple(rank for culprit in late["culprits"] for rank in culprit["ranks"]),
+        late_share=_late_share(late), **_differences(*counted, trace, baseline),
+        counted=bool(counted[0] and counted[1]),
+    )  # fmt: skip
+
+
+def _transfers(trace: Trace, since: int) -> pl.DataFrame:
+    """Return each collective's transfer: the shortest duration of its ranks, which holds no waiting for a late one."""
+    import polars as pl
+
+    mine = trace.scan("events").filter(
+        (pl.col("kind") == "collective") & pl.col("op").is_in([*SYNCHRONISING, "broadcast"])
+        & pl.col("duration_s").is_not_null() & pl.col("iteration").is_not_null() & (pl.col("iteration") >= since)
+    )  # fmt: skip
+    keys = ["op", "size_bytes", "communicator", "sequence"]
+    return mine.group_by(keys).agg(pl.col("duration_s").min().alias("transfer_s")).collect()
+
+
+def _quantiles(ratios: pl.Series) -> tuple[float, float, float] | None:
+    if not len(ratios):
+        return None
+    low, mid, high = (float(ratios.quantile(q, "linear") or 0.0) for q in (0.1, 0.5, 0.9))
+    return low, mid, high
+
+
+def _step_ratio(trace: Trace, baseline: Trace, since: int) -> float | None:
+    mine, theirs = _step_s(trace, since), _step_s(baseline, since)
+    return mine / theirs if mine and theirs else None
+
+
+def _step_s(trace: Trace, since: int) -> float | None:
+    import polars as pl
+
+    steps = trace.scan("events").filter((pl.col("kind") == "step") & (pl.col("iteration") >= since))
+    slowest = steps.group_by("iteration").agg(pl.col("duration_s").max()).collect()["duration_s"]
+    return float(slowest.mean()) if len(slowest) else None  # type: ignore[arg-type]
+
+
+def _late_share(late: dict[str, Any]) -> float:
+    waited = sum(row["wait_us"] for row in late["ranks"])
+    return waited / max(1e-9, waited + sum(row["transfer_us"] for row in late["ranks"]))
+
+
+def _counters(trace: Trace) -> dict[str, dict[str, float]]:
+    """Return host -> counter -> increase over the job."""
+    import polars as pl
+
+    rows = trace.scan("events").filter((pl.col("kind") == "metric") & (pl.col("source") == "network"))
+    sums = rows.group_by("host", "op").agg(pl.col("value").sum()).collect()
+    found: dict[str, dict[str, float]] = {}
+    for host, op, value in sums.iter_rows():
+        found.setdefault(host or "?", {})[op] = value
+    return found
+
+
+def _differences(
+    mine: dict[str, dict[str, float]], theirs: dict[str, dict[str, float]], trace: Trace, baseline: Trace
+) -> dict[str, dict[str, float]]:
+    """Return what each host counted beyond the baseline: carrier changes, lost segments, bytes that are not the job's."""
+    bytes_here, bytes_there = _job_bytes(trace), _job_bytes(baseline)
+    found: dict[str, dict[str, float]] = {"carrier": {}, "lost": {}, "foreign": {}}
+    for host, counts in mine.items():
+        usual = theirs.get(host, {})
+        found["carrier"][host] = counts.get("carrier_changes", 0.0) - usual.get("carrier_changes", 0.0)
+        found["lost"][host] = _lost(counts) - _lost(usual)
+        for way in ("tx_bytes", "rx_bytes"):
+            if usual.get(way) and bytes_here and bytes_there:
+                more = counts.get(way, 0.0) / bytes_here / (usual[way] / bytes_there) - 1
+                found["foreign"][host] = max(more, found["foreign"].get(host, 0.0))
+    return found
+
+
+def _lost(counts: dict[str, float]) -> float:
+    return 1000 * counts.get("tcp.RetransSegs", 0.0) / max(1.0, counts.get("tcp.OutSegs", 0.0))
+
+
+def _job_bytes(trace: Trace) -> float:
+    import polars as pl
+
+    mine = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"]))
+    return float(mine.select(pl.col("size_bytes").sum()).collect().item() or 0)
+
+
+def _judge(seen: Signs) -> tuple[str, list[str], float, list[str]]:
+    """Return kind, hosts, confidence and evidence; the order of the rules is that of how little else could make the sign."""
+    if seen.ratio is None:
+        return UNKNOWN, [], 0.0, ["no collective of both jobs has times"]
+    low, typical, high = seen.ratio
+    steps = f", steps {seen.step_ratio:.2f} times" if seen.step_ratio else ""
+    told = [f"collectives take {typical:.2f} times the baseline ({low:.2f} to {high:.2f}){steps}"]
+    flapped = [host for host, changes in seen.carrier.items() if changes >= 2]
+    if flapped:
+        counts = ", ".join(f"{host} {seen.carrier[host]:.0f}" for host in flapped)
+        return FLAP, flapped, 0.95, [*told, f"carrier changes: {counts}"]
+    if seen.late and seen.late_share >= LATE_SHARE:
+        evidence = f"{seen.late_share:.0%} of the time in collectives is waiting for rank {', '.join(map(str, seen.late))}"
+        return STRAGGLER, [], 0.9, [*told, evidence]
+    foreign = _most(seen.foreign, FOREIGN)
+    if foreign:
+        evidence = ", ".join(f"{host} {seen.foreign[host]:.0%}" for host in foreign)
+        return TRAFFIC, foreign, 0.8, [*told, f"bytes on the wire beyond the job's own: {evidence}"]
+    return _by_transfers(seen, told)
+
+
+def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, list[str]]:
+    """Tell loss, less bandwidth and an outage apart, where no port, rank or other traffic explains the delay."""
+    low, typical, high = seen.ratio or (1.0, 1.0, 1.0)
+    lost = _most(seen.lost, LOST)
+    if lost:
+        evidence = ", ".join(f"{host} {seen.lost[host]:.1f}" for host in lost)
+        return LOSS, lost, 0.8, [*told, f"retransmissions per thousand segments beyond the baseline: {evidence}"]
+    if typical >= SLOWER and high / max(low, 1e-9) < STEADY:
+        evidence = f"all are slowed alike, as by a link at {1 / typical:.0%} of its rate"
+        return BANDWIDTH, [], 0.8 if seen.counted else 0.6, [*told, evidence]
+    if typical < SLOWER and not seen.outages and (seen.step_ratio or 1.0) < SLOWER:
+        return NONE, [], 0.8, told
+    if seen.outages:
+        told.append(f"{seen.outages} of {seen.operations} collectives take {OUTAGE_S * 1e3:.0f} ms longer or more")
+    why = "no counter explains it" if seen.counted else "without network counters loss, an outage and other traffic look alike"
+    return UNKNOWN, [], 0.0, [*told, why]
+
+
+def _most(of: dict[str, float], least: float) -> list[str]:
+    """Return the hosts above a threshold, the highest first, without those far below it."""
+    above = {host: value for host, value in of.items() if value >= least}
+    top = max(above.values(), default=0.0)
+    return [host for host, value in sorted(above.items(), key=lambda each: -each[1]) if value >= top / 3]
