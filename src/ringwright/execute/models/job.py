@@ -26,7 +26,7 @@ from ringwright.execute.models.language import answering, tokens
 from ringwright.execute.models.loop import Done, serve, train
 from ringwright.execute.models.spec import Spec, read
 from ringwright.execute.models.tune import prepare
-from ringwright.execute.parallel import data, sharded, tensor
+from ringwright.execute.parallel import data, expert, sharded, tensor
 from ringwright.execute.parallel.groups import join, roles
 
 
@@ -88,20 +88,27 @@ def _spread(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None)
     if spec.form in ("tp", "tp+fsdp"):
         model = tensor.spread(model, made, spec, mesh)
         return sharded.spread(model, made, mesh) if spec.form == "tp+fsdp" else model
+    if spec.form == "ep":
+        return expert.spread(model, made, spec, mesh)
     return data.spread(model, spec, mesh)
 
 
 def _go(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
     """Run the loop of the mode."""
     if spec.mode == "inference":
-        prompt = made.tokens(spec, 0, part(spec, mesh), spec.ranks("dp"))[0]
+        prompt = made.tokens(spec, 0, part(spec, mesh), parts(spec))[0]
         return serve(answering(model), prompt, spec)
-    return train(model, made, spec, part(spec, mesh), spec.ranks("dp"))
+    return train(model, made, spec, part(spec, mesh), parts(spec))
 
 
 def part(spec: Spec, mesh: DeviceMesh | None) -> int:
     """Return which part of the data is this rank's."""
-    return mesh.get_local_rank("dp") if mesh is not None and "dp" in spec.parallel else 0
+    return next((mesh.get_local_rank(role) for role in ("dp", "ep") if mesh is not None and role in spec.parallel), 0)
+
+
+def parts(spec: Spec) -> int:
+    """Return how many parts the data have."""
+    return spec.ranks("dp") * spec.ranks("ep")
 
 
 def main(argv: list[str]) -> int:

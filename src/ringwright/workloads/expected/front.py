@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ringwright.workloads.cards import Card
-from ringwright.workloads.expected import data, serving, sharded, tensor
+from ringwright.workloads.expected import data, expert, serving, sharded, tensor
 from ringwright.workloads.expected.legal import check
 from ringwright.workloads.expected.row import Row
 from ringwright.workloads.tuning import tuned
@@ -26,9 +26,9 @@ class Ask:
     bucket_cap_mb: float | None = None
     rank_of_update: int = 8
 
-    def ranks(self, role: str) -> int:
+    def ranks(self, role: str, otherwise: int = 1) -> int:
         """Return how many ranks share a role."""
-        return int(self.parallel.get(role, 1))
+        return int(self.parallel.get(role, otherwise))
 
 
 def expected(
@@ -65,4 +65,15 @@ def _tensor(ask: Ask) -> list[Row]:
     return tensor.rows(card, ranks, ask.mode, batch, sequence, dtype)
 
 
-FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded, "tp": _tensor}
+def _both(ask: Ask) -> list[Row]:
+    """Tensor parallel inside, fully sharded outside: what a rank of ``tp`` holds is sharded over ``dp``."""
+    held = tensor.cut(tuned(ask.card, ask.mode, ask.rank_of_update), ask.ranks("tp"))
+    return [*_tensor(ask), *sharded.rows(held, ask.ranks("dp"), ask.mode, ask.dtype)]
+
+
+def _expert(ask: Ask) -> list[Row]:
+    anatomy, capacity = tuned(ask.card, ask.mode, ask.rank_of_update), ask.ranks("capacity", 0)
+    return expert.rows(ask.card, anatomy, ask.ranks("ep"), capacity, ask.mode, ask.batch, ask.sequence, ask.dtype)
+
+
+FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded, "tp": _tensor, "tp+fsdp": _both, "ep": _expert}

@@ -18,6 +18,10 @@ def forms(family: str, mode: str = "training") -> tuple[str, ...]:
     legal = ["none", "fsdp"] if mode == "inference" else ["none", "ddp", "fsdp"]
     if family in CUT and mode != "lora":
         legal.append("tp")
+    if family == "llama" and mode != "lora":
+        legal.append("tp+fsdp")
+    if family in MIXTURES:
+        legal.append("ep")
     return tuple(legal)
 
 
