@@ -26,7 +26,7 @@ from ringwright.execute.models.language import answering, tokens
 from ringwright.execute.models.loop import Done, serve, train
 from ringwright.execute.models.spec import Spec, read
 from ringwright.execute.models.tune import prepare
-from ringwright.execute.parallel import data, sharded, tensor
+from ringwright.execute.parallel import data, expert, pipeline, sharded, tensor
 from ringwright.execute.parallel.groups import join, roles
 
 
@@ -62,9 +62,7 @@ def _served(spec: Spec, mesh: DeviceMesh | None) -> Done:
 def _real(made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:
     """Build the model with the same random weights on every rank, and spread it."""
     torch.manual_seed(spec.seed)
-    model = made.build(spec.dims).to(getattr(torch, spec.dtype))
-    prepare(model, made, spec)
-    return _spread(model, made, spec, mesh)
+    return _spread(_built(made, spec), made, spec, mesh)
 
 
 def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
@@ -72,36 +70,53 @@ def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     with torch.device("meta"):
-        model = made.build(spec.dims).to(getattr(torch, spec.dtype))
-        prepare(model, made, spec)
+        model = _built(made, spec)
     model = _spread(model, made, spec, mesh)
     with FakeTensorMode(allow_non_fake_inputs=True):
         return _go(model.to_empty(device="cpu"), made, spec, mesh)
 
 
+def _built(made: Family, spec: Spec) -> nn.Module:
+    model = made.build(spec.dims)
+    prepare(model, made, spec)
+    return model.to(getattr(torch, spec.dtype))
+
+
 def _spread(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:
     """Spread the model over the ranks in the form of the cell."""
-    if mesh is None:
+    if mesh is None or spec.form == "pp":  # which cuts the model when it runs
         return model
     if spec.form == "fsdp":
         return sharded.spread(model, made, mesh)
     if spec.form in ("tp", "tp+fsdp"):
         model = tensor.spread(model, made, spec, mesh)
         return sharded.spread(model, made, mesh) if spec.form == "tp+fsdp" else model
+    if spec.form == "ep":
+        return expert.spread(model, made, spec, mesh)
     return data.spread(model, spec, mesh)
 
 
 def _go(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
     """Run the loop of the mode."""
+    if spec.form == "pp" and mesh is not None:
+        stage = pipeline.stage_of(model, spec, mesh)
+        if spec.mode == "inference":
+            return serve(pipeline.Relay(stage, spec, mesh).answer, made.tokens(spec, 0, 0, 1)[0], spec)
+        return pipeline.train(stage, made, spec, mesh)
     if spec.mode == "inference":
-        prompt = made.tokens(spec, 0, part(spec, mesh), spec.ranks("dp"))[0]
+        prompt = made.tokens(spec, 0, part(spec, mesh), parts(spec))[0]
         return serve(answering(model), prompt, spec)
-    return train(model, made, spec, part(spec, mesh), spec.ranks("dp"))
+    return train(model, made, spec, part(spec, mesh), parts(spec))
 
 
 def part(spec: Spec, mesh: DeviceMesh | None) -> int:
     """Return which part of the data is this rank's."""
-    return mesh.get_local_rank("dp") if mesh is not None and "dp" in spec.parallel else 0
+    return next((mesh.get_local_rank(role) for role in ("dp", "ep") if mesh is not None and role in spec.parallel), 0)
+
+
+def parts(spec: Spec) -> int:
+    """Return how many parts the data have."""
+    return spec.ranks("dp") * spec.ranks("ep")
 
 
 def main(argv: list[str]) -> int:

@@ -47,5 +47,10 @@ def roles(spec: Spec, world: int) -> DeviceMesh | None:
         return None
     if len(names) > 1:
         return init_device_mesh("cpu", shape, mesh_dim_names=names)
-    group = dist.new_group(list(range(world)), group_desc=f"mesh_{names[0]}")
-    return DeviceMesh.from_group(group, "cpu", mesh=torch.arange(world), mesh_dim_names=names)
+    return line(names[0], world)
+
+
+def line(role: str, world: int) -> DeviceMesh:
+    """Return a mesh of all ranks in one dimension, with a group of its own."""
+    group = dist.new_group(list(range(world)), group_desc=f"mesh_{role}")
+    return DeviceMesh.from_group(group, "cpu", mesh=torch.arange(world), mesh_dim_names=(role,))

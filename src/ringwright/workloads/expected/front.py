@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from ringwright.workloads.cards import Card
-from ringwright.workloads.expected import data, serving, sharded, tensor
+from ringwright.workloads.expected import data, expert, pipeline, serving, sharded, tensor
 from ringwright.workloads.expected.legal import check
 from ringwright.workloads.expected.row import Row
 from ringwright.workloads.tuning import tuned
@@ -25,22 +25,24 @@ class Ask:
     dtype: str = "float32"
     bucket_cap_mb: float | None = None
     rank_of_update: int = 8
+    rank: int = 0
 
-    def ranks(self, role: str) -> int:
+    def ranks(self, role: str, otherwise: int = 1) -> int:
         """Return how many ranks share a role."""
-        return int(self.parallel.get(role, 1))
+        return int(self.parallel.get(role, otherwise))
 
 
 def expected(
     card: Card, parallel: Mapping[str, int | str], mode: str = "training", *, batch: int, sequence: int,
     micro_batches: int = 1, dtype: str = "float32", bucket_cap_mb: float | None = None, rank_of_update: int = 8,
+    rank: int = 0,
 ) -> list[Row]:  # fmt: skip
     """Return what one rank issues, before anything has run.
 
-    ``parallel`` is {"form": ..., "dp": ranks, "tp": ...}. Raises UsageError where the form is not legal for the family, the
+    It is rank ``rank``, which matters in a pipeline only. ``parallel`` is {"form": ..., "dp": ranks, "tp": ...}. Raises UsageError where the form is not legal for the family, the
     mode or the dimensions.
     """
-    ask = Ask(card, parallel, mode, batch, sequence, micro_batches, dtype, bucket_cap_mb, rank_of_update)
+    ask = Ask(card, parallel, mode, batch, sequence, micro_batches, dtype, bucket_cap_mb, rank_of_update, rank)
     form = check(card, parallel, mode)
     return FORMS[form](ask)
 
@@ -65,4 +67,22 @@ def _tensor(ask: Ask) -> list[Row]:
     return tensor.rows(card, ranks, ask.mode, batch, sequence, dtype)
 
 
-FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded, "tp": _tensor}
+def _both(ask: Ask) -> list[Row]:
+    """Tensor parallel inside, fully sharded outside: what a rank of ``tp`` holds is sharded over ``dp``."""
+    held = tensor.cut(tuned(ask.card, ask.mode, ask.rank_of_update), ask.ranks("tp"))
+    return [*_tensor(ask), *sharded.rows(held, ask.ranks("dp"), ask.mode, ask.dtype)]
+
+
+def _expert(ask: Ask) -> list[Row]:
+    anatomy, capacity = tuned(ask.card, ask.mode, ask.rank_of_update), ask.ranks("capacity", 0)
+    return expert.rows(ask.card, anatomy, ask.ranks("ep"), capacity, ask.mode, ask.batch, ask.sequence, ask.dtype)
+
+
+def _pipeline(ask: Ask) -> list[Row]:
+    stages, stage = ask.ranks("pp"), ask.rank
+    return pipeline.rows(
+        ask.card, stages, stage, ask.mode, ask.batch, ask.sequence, ask.micro_batches, ask.dtype
+    )
+
+
+FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded, "tp": _tensor, "tp+fsdp": _both, "ep": _expert, "pp": _pipeline}

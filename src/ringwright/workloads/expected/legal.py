@@ -9,6 +9,7 @@ from ringwright.workloads.cards import FAMILIES, IMAGES, MIXTURES, Card
 
 FORMS = ("none", "ddp", "fsdp", "tp", "tp+fsdp", "ep", "pp")
 MODES = ("training", "lora", "head", "inference")
+STAGED = ("llama", "mixtral", "deepseek-v3")  # in the others the first and the last stage share a matrix
 CUT = ("llama", "mixtral", "deepseek-v3", "bert")
 DECODERS = ("gpt2", "llama", "mixtral", "deepseek-v3")
 
@@ -18,6 +19,12 @@ def forms(family: str, mode: str = "training") -> tuple[str, ...]:
     legal = ["none", "fsdp"] if mode == "inference" else ["none", "ddp", "fsdp"]
     if family in CUT and mode != "lora":
         legal.append("tp")
+    if family == "llama" and mode != "lora":
+        legal.append("tp+fsdp")
+    if family in MIXTURES:
+        legal.append("ep")
+    if family in STAGED and mode in ("training", "inference"):
+        legal.append("pp")
     return tuple(legal)
 
 

@@ -10,11 +10,12 @@ heads share has its own sum backwards. A gradient that nobody wants is not summe
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from ringwright.errors import UsageError
 from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.row import DTYPE_BYTES, Row, gathered, merged, whole
-from ringwright.workloads.parts import Block, Layer
+from ringwright.workloads.parts import Anatomy, Block, Layer
 
 MUST_DIVIDE = {
     "llama": ("heads", "kv_heads", "intermediate", "vocabulary"),
@@ -43,6 +44,22 @@ def rows(card: Card, ranks: int, mode: str, batch: int, sequence: int, dtype: st
     tokens = batch * sequence
     found = forward(card, ranks, tokens, tokens, dtype, "")
     return merged([*found, *backward(card, tokens, dtype)]) if mode == "training" else found
+
+
+def cut(anatomy: Anatomy, ranks: int) -> Anatomy:
+    """Return the anatomy of what one rank holds."""
+
+    def part(layer: Layer) -> Layer:
+        if not layer.cut:
+            return layer
+        first, *rest = layer.shapes
+        at = len(first) - 1 if layer.cut == "rows" else len(first) - 2
+        shape = (*first[:at], first[at] // ranks, *first[at + 1 :])
+        others = [(*each[:-1], each[-1] // ranks) if layer.cut == "columns" else each for each in rest]
+        return replace(layer, shapes=(shape, *others))
+
+    blocks = (replace(block, layers=tuple(part(layer) for layer in block.layers)) for block in anatomy.blocks)
+    return replace(anatomy, blocks=tuple(blocks))
 
 
 def forward(card: Card, ranks: int, tokens: int, answered: int, dtype: str, turn: str) -> list[Row]:

@@ -1,0 +1,1 @@
+"""The communication of model workloads: real runs beside what the closed formulas say beforehand."""

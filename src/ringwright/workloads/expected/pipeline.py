@@ -1,0 +1,60 @@
+"""Pipeline parallel training after PyTorch's 1F1B schedule, and serving stage by stage.
+
+A stage sends each micro-batch's hidden states to the next one and their gradients to the one before. Before its first step
+torch 2.13 agrees on whether shapes are known: a number of 4 bytes goes from the first stage to the last and back. In serving
+each further token (int64) is sent from the last stage to the first before its turn begins.
+"""
+
+from __future__ import annotations
+
+from ringwright.errors import UsageError
+from ringwright.workloads.cards import Card
+from ringwright.workloads.expected.row import DTYPE_BYTES, Row, merged, whole
+
+TOKEN_BYTES = 8
+VOTE_BYTES = 4
+
+
+def check(card: Card, stages: int, batch: int, micro_batches: int) -> None:
+    """Raise UsageError where blocks, sequences or micro-batches do not fill the stages."""
+    if stages > card.dims["layers"] or batch % micro_batches or micro_batches < stages:
+        raise UsageError(
+            f"{card.dims['layers']} blocks, {batch} sequences and {micro_batches} micro-batches do not fill {stages} stages",
+            remedy="a block a stage, a micro-batch a stage, and micro-batches that divide the sequences",
+        )
+
+
+def received(when: str, phase: str, size_bytes: int, count: int = 1) -> Row:
+    """Return messages that come in."""
+    return Row(when, phase, "pp", "recv", size_bytes, 0, count)
+
+
+def rows(
+    card: Card, stages: int, stage: int, mode: str, batch: int, sequence: int, micro_batches: int, dtype: str
+) -> list[Row]:
+    """Return what the rank of ``stage`` issues."""
+    check(card, stages, batch, micro_batches)
+    if mode == "inference":
+        return _served(card, stages, stage, batch, sequence, dtype)
+    size = batch // micro_batches * sequence * card.dims["hidden"] * DTYPE_BYTES[dtype]
+    found = []
+    for _ in range((stage > 0) + (stage < stages - 1)):  # one neighbour, or two
+        for when, bytes_, count in (("first", VOTE_BYTES, 1), ("each", size, micro_batches)):
+            found += [whole(when, "pipeline", "pp", "send", bytes_, count)]
+            found += [received(when, "pipeline", bytes_, count)]
+    return merged(found)
+
+
+def _served(card: Card, stages: int, stage: int, batch: int, sequence: int, dtype: str) -> list[Row]:
+    found = []
+    for when, tokens in (("prefill", batch * sequence), ("decode", batch)):
+        size = tokens * card.dims["hidden"] * DTYPE_BYTES[dtype]
+        if stage:
+            found.append(received(when, when, size))
+        elif when == "decode":
+            found.append(received(when, when, TOKEN_BYTES * batch))
+        if stage < stages - 1:
+            found.append(whole(when, when, "pp", "send", size))
+        elif when == "decode":
+            found.append(whole(when, when, "pp", "send", TOKEN_BYTES * batch))
+    return found
