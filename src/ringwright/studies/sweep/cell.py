@@ -11,6 +11,7 @@ from typing import Any
 from ringwright.errors import UsageError
 
 ROLES = ("dp", "tp", "pp", "ep")
+MORE = ("capacity",)  # of experts, beside the ranks
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Cell:
         found: dict[str, int | str] = {"form": form}
         for part in filter(None, rest.split(",")):
             role, _, number = part.partition("=")
-            if role not in ROLES or not number.isdecimal() or not 1 <= int(number) <= 1 << 20:
+            if role not in (*ROLES, *MORE) or not number.isdecimal() or not 1 <= int(number) <= 1 << 20:
                 raise UsageError(f"'{self.parallel}' is no parallel form", remedy="ddp:dp=2, or tp+fsdp:tp=2,dp=2")
             found[role] = int(number)
         return found
@@ -62,8 +63,8 @@ class Cell:
     def ranks(self) -> int:
         """How many ranks the form needs."""
         total = 1
-        for role, number in self.spread.items():
-            total *= int(number) if role != "form" else 1
+        for role in ROLES:
+            total *= int(self.spread.get(role, 1))
         return total
 
     @property

@@ -57,21 +57,22 @@ def formula(rows: list[Row], when: str) -> Issued:
     return found
 
 
-def agreement(cell: Cell, trace: Trace, frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Return per time what the formulas say and what was recorded: calls, bytes and whether they are equal to the unit."""
-    import polars as pl
-
-    rows = must_issue(cell)
-    rank = trace.table("topology").filter(pl.col("kind") == "device")["rank"].drop_nulls().min()
+def agreement(cell: Cell, frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return per time what the formulas say and what was recorded, summed over ranks; equal means on every rank, to the unit."""
+    ranks = [rank for rank in frame["rank"].unique().sort().to_list() if rank is not None]
+    rows = {rank: must_issue(cell, rank) for rank in ranks}
     found = []
     for when in WHENS["inference" if cell.mode == "inference" else "training"]:
         if when == "later" and cell.steps < 3:
             continue
-        said, seen = formula(rows, when), issued(frame, int(rank or 0), when)
+        both = [(rank, formula(rows[rank], when), issued(frame, rank, when)) for rank in ranks]
+        words = [f"rank {rank}: {_difference(said, seen)}" for rank, said, seen in both if said != seen]
         found.append({
-            "cell": cell.key, "when": when, "expected_calls": said.total(), "recorded_calls": seen.total(),
-            "expected_bytes": _bytes(said), "recorded_bytes": _bytes(seen), "agrees": said == seen,
-            "difference": _difference(said, seen),
+            "cell": cell.key, "when": when, "ranks": len(ranks), "agrees": not words, "difference": "; ".join(words[:2]),
+            "expected_calls": sum(said.total() for _, said, _ in both),
+            "recorded_calls": sum(seen.total() for *_, seen in both),
+            "expected_bytes": sum(_bytes(said) for _, said, _ in both),
+            "recorded_bytes": sum(_bytes(seen) for *_, seen in both),
         })  # fmt: skip
     return found
 

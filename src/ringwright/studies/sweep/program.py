@@ -18,12 +18,12 @@ def card_of(cell: Cell) -> Card:
     return card(cell.model, cell.size, **cell.changed)
 
 
-def must_issue(cell: Cell) -> list[Row]:
-    """Return what one rank of the cell must issue, from closed formulas; UsageError where the cell is not legal."""
+def must_issue(cell: Cell, rank: int = 0) -> list[Row]:
+    """Return what a rank of the cell must issue, from closed formulas; UsageError where the cell is not legal."""
     more: dict[str, Any] = {"bucket_cap_mb": cell.bucket_cap_mb} if cell.bucket_cap_mb is not None else {}
     return expected(
         card_of(cell), cell.spread, cell.mode, batch=cell.batch, sequence=cell.sequence,
-        micro_batches=cell.micro_batches, dtype=cell.dtype, **more,
+        micro_batches=cell.micro_batches, dtype=cell.dtype, rank=rank, **more,
     )  # fmt: skip
 
 

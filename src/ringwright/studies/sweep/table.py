@@ -49,7 +49,7 @@ def gather(out: Path) -> dict[str, Any]:
         frame = calls(trace) if cell.ranks > 1 else None
         if frame is not None:
             rows += results(cell, trace, frame)
-            checks += agreement(cell, trace, frame)
+            checks += agreement(cell, frame)
     table = _table(rows)
     table.write_parquet(out / RESULTS)
     agree = sum(check["agrees"] for check in checks)
