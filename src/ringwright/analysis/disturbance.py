@@ -25,11 +25,14 @@ NONE, STRAGGLER, BANDWIDTH, LOSS, FLAP, TRAFFIC, UNKNOWN = (
 )  # fmt: skip
 LONG_S = 1e-3  # collectives shorter than this in the baseline tell more of the host than of the network
 SLOWER = 1.15  # of a typical collective, from which on there is something to explain
+CLEARLY_SLOWER = 1.35  # a slow host slows all its transfers a little, too
+HALVED = 2.0
 STEADY = 1.6  # 90th over 10th percentile of the slow-down, below which all collectives are slowed alike
+UNCHANGED = 1.08  # of a step
 LOST = 2.5  # retransmissions in a thousand segments, beyond those of the baseline
 FOREIGN = 0.04  # of the job's own bytes on some host's wire
 OUTAGE_S = 0.15
-LATE_SHARE = 0.25  # of the time in collectives that is waiting for late ranks
+LATE_SHARE = 0.12  # of the time in collectives that is waiting for late ranks, beyond the baseline's
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ def signs(trace: Trace, baseline: Trace, *, since: int = 1) -> Signs:
     return Signs(
         ratio=_quantiles(ratios), step_ratio=_step_ratio(trace, baseline, since), outages=outages, operations=judged.height,
         late=tuple(rank for culprit in late["culprits"] for rank in culprit["ranks"]),
-        late_share=_late_share(late), **_differences(*counted, trace, baseline),
+        late_share=_late_share(late) - _late_share(arrivals(baseline)), **_differences(*counted, trace, baseline),
         counted=bool(counted[0] and counted[1]),
     )  # fmt: skip
 
@@ -173,7 +176,7 @@ def _judge(seen: Signs) -> tuple[str, list[str], float, list[str]]:
         counts = ", ".join(f"{host} {seen.carrier[host]:.0f}" for host in flapped)
         return FLAP, flapped, 0.95, [*told, f"carrier changes: {counts}"]
     if seen.late and seen.late_share >= LATE_SHARE:
-        evidence = f"{seen.late_share:.0%} of the time in collectives is waiting for rank {', '.join(map(str, seen.late))}"
+        evidence = f"{seen.late_share:.0%} more of the time in collectives is waiting, most for rank {', '.join(map(str, seen.late))}"
         return STRAGGLER, [], 0.9, [*told, evidence]
     foreign = _most(seen.foreign, FOREIGN)
     if foreign:
@@ -186,13 +189,21 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
     """Tell loss, less bandwidth and an outage apart, where no port, rank or other traffic explains the delay."""
     low, typical, high = seen.ratio or (1.0, 1.0, 1.0)
     lost = _most(seen.lost, LOST)
+    is_steady = typical >= SLOWER and high / max(low, 1e-9) < STEADY
+    # A port that is too slow overflows the queue of the one host that sends to it; loss hits both directions, and unevenly.
+    if is_steady and low >= HALVED and len(lost) < 2:
+        evidence = f"all are slowed alike, as by a link at {1 / typical:.0%} of its rate"
+        return BANDWIDTH, [], 0.9, [*told, evidence]
+    if lost and low >= HALVED:
+        told.append("slowed alike by half or more, and segments are lost on several hosts: a slower link, or heavy loss")
+        return UNKNOWN, [], 0.0, told
     if lost:
         evidence = ", ".join(f"{host} {seen.lost[host]:.1f}" for host in lost)
         return LOSS, lost, 0.8, [*told, f"retransmissions per thousand segments beyond the baseline: {evidence}"]
-    if typical >= SLOWER and high / max(low, 1e-9) < STEADY:
+    if is_steady and typical >= CLEARLY_SLOWER:
         evidence = f"all are slowed alike, as by a link at {1 / typical:.0%} of its rate"
         return BANDWIDTH, [], 0.8 if seen.counted else 0.6, [*told, evidence]
-    if typical < SLOWER and not seen.outages and (seen.step_ratio or 1.0) < SLOWER:
+    if typical < SLOWER and not seen.outages and (seen.step_ratio or 1.0) < UNCHANGED:
         return NONE, [], 0.8, told
     if seen.outages:
         told.append(f"{seen.outages} of {seen.operations} collectives take {OUTAGE_S * 1e3:.0f} ms longer or more")

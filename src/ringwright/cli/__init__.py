@@ -25,6 +25,7 @@ VERBS = {
     "doctor": "Why do I see nothing? Settings, files, remedies.",
     "plugin": "Record a job: the NCCL profiler plug-in, built here.",
     "bench": "Collectives on real ranks, beside the libraries' own.",
+    "sweep": "Real models in every parallel form, recorded and compared.",
     "compare": "A benchmark beside its simulation, error by error.",
     "simulate": "How long a collective takes on a fabric, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",

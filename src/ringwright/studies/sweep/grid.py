@@ -50,7 +50,7 @@ def read(path: Path) -> Grid:
     common = document.get("all", {})
     grid = grid_of(document["axes"], common) if document.get("axes") else Grid(())
     singles = document.get("cell", [])
-    found = grid + _legal(cell({**common, **each}) for each in singles)
+    found = grid + legal(cell({**common, **each}) for each in singles)
     if not found.cells:
         why = found.left_out[0][1] if found.left_out else "it has no axes and no cell"
         raise UsageError(f"nothing to run: {why}", where=str(path))
@@ -66,10 +66,11 @@ def grid_of(axes: Mapping[str, Iterable[Any]], common: Mapping[str, Any] | None 
     if total > MOST_CELLS:
         raise UsageError(f"{total:,} combinations, at most {MOST_CELLS:,} are run", remedy="fewer values on an axis")
     made = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))
-    return _legal(cell({**(common or {}), **each}) for each in made)
+    return legal(cell({**(common or {}), **each}) for each in made)
 
 
-def _legal(cells: Iterable[Cell]) -> Grid:
+def legal(cells: Iterable[Cell]) -> Grid:
+    """Return the cells that can be run, each once, and the others with the reason."""
     good: dict[Cell, None] = {}
     bad: list[tuple[Cell, str]] = []
     for each in cells:

@@ -9,6 +9,7 @@ from ringwright.errors import InputError, RingwrightError
 from ringwright.sources import read
 from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.measure import agreement, calls, results
+from ringwright.studies.sweep.patterns import patterns, provisions
 from ringwright.studies.sweep.run import CELLS, facts_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def gather(out: Path) -> dict[str, Any]:
     """Read every cell's recording, write the table, and return the object of schema ``ringwright.sweep/1``."""
     rows: list[dict[str, Any]] = []
     checks: list[dict[str, Any]] = []
+    seen: list[dict[str, Any]] = []
     cells = []
     for cell, folder, facts in finished(out):
         told = {**cell.row(), "outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
@@ -50,12 +52,13 @@ def gather(out: Path) -> dict[str, Any]:
         if frame is not None:
             rows += results(cell, trace, frame)
             checks += agreement(cell, frame)
+            seen += patterns(cell, frame)
     table = _table(rows)
     table.write_parquet(out / RESULTS)
     agree = sum(check["agrees"] for check in checks)
     return {
         "schema": SCHEMA, "out": str(out), "table": str(out / RESULTS), "rows": table.height, "cells": cells,
-        "agreement": checks, "agreeing": agree, "checked": len(checks),
+        "patterns": seen, "provisions": provisions(seen), "agreement": checks, "agreeing": agree, "checked": len(checks),
     }  # fmt: skip
 
 

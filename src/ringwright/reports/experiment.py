@@ -1,0 +1,177 @@
+"""An experiment as one page: claims and answers, sizes of requests, what disturbances do, what to provide, what agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TextIO
+
+from ringwright.reports import html, layout, plots, tables
+from ringwright.units import format_count, format_size
+
+MOST_LANES = 60
+MOST_COURSES = 18
+
+
+def page(document: Mapping[str, Any], command: str) -> str:
+    """Return the page of an experiment (``studies.poster.study.experiment``)."""
+    rows, effects = document["rows"], document["effects"]
+    passed = sum(row["pass"] for row in rows)
+    agree = sum(check["agrees"] for check in document["agreement"])
+    return render(
+        document, command, title="Collective communication of ML workloads, measured again",
+        ground=(
+            f"{document['form']} form; real model code with random weights, on gloo ranks of this machine, in network namespaces, "
+            "and at full size without tensors; the paper's own figures could not be read: each row says where its claim is from"
+        ),
+        figures=[
+            ("Rows", f"{passed} of {len(rows)} pass"), ("Cells", format_count(len(document["cells"]))),
+            ("Formulas", f"{agree} of {len(document['agreement'])} equal"), ("Disturbed runs", str(sum(e["seeds"] for e in effects))),
+        ],
+        rows=_rows(rows),
+    )  # fmt: skip
+
+
+def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
+    """Return the page of anything that has ``patterns``, ``provisions``, ``agreement``, perhaps ``effects`` and ``versions``."""
+    effects = document.get("effects", [])
+    content = {
+        "rows": None, "not_run": list(document.get("not_run", {}).items()),
+        "sizes": plots.request_sizes([{**row, "label": label(row)} for row in document["patterns"][:MOST_LANES]]),
+        "patterns": _patterns(document["patterns"]), "courses": _courses(document["patterns"]),
+        "effects": _effects(effects) if effects else None, "ratios": plots.intervals([_ratio(row) for row in effects]),
+        "steps": _steps(effects), "provisions": _provisions(document["provisions"]),
+        "agreement": _agreement(document["agreement"]), "command": command,
+        "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
+    }  # fmt: skip
+    return html.render("experiment.html.j2", **content | more)
+
+
+def label(row: Mapping[str, Any]) -> str:
+    """Return what names a pattern in a plot."""
+    size = "" if row["size"] == "tiny" else f" {row['size']}" if not row["size"].startswith(row["model"]) else f" {row['size']}"
+    name = row["model"] if not size or row["size"] == row["model"] else size.strip()
+    turn = "" if row["turn"] == "iteration" else f" {row['turn']}"
+    mode = "" if row["mode"] in ("training", "inference") else f" {row['mode']}"
+    return f"{name} {row['parallel'].partition(',capacity')[0]}{mode}{turn}"
+
+
+def _rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    columns = ["Figure", "Claimed", "Got", "Tolerance", "Pass", "Source", "Note"]
+    cells = [
+        [
+            *(tables.text(_plain(row[name])) for name in ("figure", "claimed", "got", "tolerance")),
+            tables.text("yes" if row["pass"] else "NO"), tables.text(row["source"]), tables.text(row["note"]),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return tables.table("claims", "Claims and answers", columns, cells)
+
+
+def _plain(value: Any) -> str:
+    return format_count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _patterns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    columns = ["What", "Ranks", "Calls", "Bytes", "Distinct sizes", "Largest", "Largest's share", "Burst", "Like", "Operations"]
+    cells = [
+        [
+            tables.text(label(row)), tables.count(row["ranks"]), tables.count(row["calls"]), tables.size(row["bytes"]),
+            tables.count(row["distinct"]), tables.size(row["sizes"][-1]["size_bytes"]), tables.share(row["top_share"]),
+            tables.size(row["burst_bytes"]), tables.text(row["like"] if row["turn"] == "iteration" else ""),
+            tables.text(", ".join(f"{each['calls']} {each['op']}" for each in row["operations"])),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return tables.table("patterns", "One iteration, prompt or token of one rank", columns, cells)
+
+
+def _courses(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    found = []
+    for row in rows:
+        plot = plots.course(row["course"]) if row["burst_bytes"] is not None else None
+        if plot and len(found) < MOST_COURSES:
+            found.append({"label": label(row), "plot": plot})
+    return found
+
+
+def _effects(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    columns = ["Model", "Disturbance", "Fault", "Step ratio", "95 %", "Collective ratio", "95 %", "Seeds", "Right", "Cannot tell", "Wrong", "Answers"]
+    cells = [
+        [
+            tables.text(row["model"]), tables.text(row["anomaly"]), tables.text(row["fault"]),
+            tables.number(row["step_ratio"], _two), tables.text(_range(row, "step_ratio")),
+            tables.number(row["collective_ratio"], _two), tables.text(_range(row, "collective_ratio")),
+            *(tables.count(row[name]) for name in ("seeds", "right", "cannot_tell", "wrong")),
+            tables.text(", ".join(_answer(*each) for each in zip(row["answers"], row["named"], strict=True))),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return tables.table("disturbances", "Disturbances", columns, cells)
+
+
+def _answer(kind: str, named: str) -> str:
+    return f"{kind} ({named})" if named else kind
+
+
+def _two(value: float) -> str:
+    return f"{value:.2f}"
+
+
+def _range(row: Mapping[str, Any], name: str) -> str:
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{low:.2f} to {high:.2f}" if low and high else "one seed"
+
+
+def _ratio(row: Mapping[str, Any]) -> dict[str, Any]:
+    mean = row["step_ratio"]
+    text = f"{row['model']} {row['anomaly']}: {mean:.2f} ({_range(row, 'step_ratio')})" if mean else ""
+    return {"label": f"{row['model']}, {row['anomaly']}", "mean": mean, "low": row["step_ratio_low"], "high": row["step_ratio_high"], "text": text}
+
+
+def _steps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    made = ((row, plots.step_lines(row["usual_s"], row["steps_s"])) for row in rows)
+    return [{"label": f"{row['model']}, {row['anomaly']}", "plot": plot} for row, plot in made if plot]
+
+
+def _provisions(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    columns = ["What", "On the wire", "Largest request", "Largest burst", "Gbit/s for 100 ms", "What follows"]
+    cells = [
+        [
+            tables.text(label(row)), tables.size(row["wire_bytes"]), tables.size(row["largest_bytes"]), tables.size(row["burst_bytes"]),
+            tables.number(row["rate_for_100ms_gbit_s"], lambda value: f"{value:,.3g}"), tables.text(row["advice"]),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return tables.table("provide", "A rank's wire", columns, cells)
+
+
+def _agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    columns = ["Cell", "When", "Ranks", "Calls calculated", "recorded", "Bytes calculated", "recorded", "Equal", "Difference"]
+    cells = [
+        [
+            tables.text(row["cell"]), tables.text(row["when"]), tables.count(row["ranks"]), tables.count(row["expected_calls"]),
+            tables.count(row["recorded_calls"]), tables.count(row["expected_bytes"]), tables.count(row["recorded_bytes"]),
+            tables.text("yes" if row["agrees"] else "NO"), tables.text(row["difference"]),
+        ]
+        for row in rows
+    ]  # fmt: skip
+    return tables.table("equal", "Every cell", columns, cells)
+
+
+def write(document: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the rows of an experiment for a terminal."""
+    out = layout.console(file, width=width)
+    rows = document["rows"]
+    layout.line(out, f"{sum(row['pass'] for row in rows)} of {len(rows)} rows pass ({document['form']} form)", style="bold", indent=0)
+    for row in rows:
+        layout.line(out, f"{'pass' if row['pass'] else 'FAIL'}  {row['figure']}", style="" if row["pass"] else "red", indent=0)
+        layout.line(out, f"claimed {_plain(row['claimed'])}; got {_plain(row['got'])}; tolerance {row['tolerance']}", indent=6)
+        if row["note"] and not row["pass"]:
+            layout.line(out, row["note"][:300], indent=6)
+    layout.line(out, f"pictures and tables: {document['out']}/report.html", indent=0)
+
+
+def largest(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Return the largest request of some patterns, for a headline."""
+    sizes = [row["sizes"][-1]["size_bytes"] or 0 for row in rows]
+    return format_size(max(sizes)) if sizes else "none"
