@@ -148,10 +148,8 @@ class Mixture:
         tokens = x.flatten(0, 1)
         each = self.dims["experts"] // self.shares.size
         mine = self._chosen(tokens)[:, self.shares.rank * each : (self.shares.rank + 1) * each].to(x.dtype)
-        found = torch.zeros_like(tokens)
-        for expert in range(each):
-            middle = silu(linear(tokens, self.gate[expert])) * linear(tokens, self.up[expert])
-            found = found + mine[:, expert, None] * linear(middle, self.down[expert])
+        middle = silu(torch.einsum("th,ewh->etw", tokens, self.gate)) * torch.einsum("th,ewh->etw", tokens, self.up)
+        found = torch.einsum("etw,ehw->th", middle * mine.t().unsqueeze(-1), self.down)
         return (self.shares.sum(found) + self.shared(tokens)).view_as(x)
 
     def _chosen(self, tokens: torch.Tensor) -> torch.Tensor:

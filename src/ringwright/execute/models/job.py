@@ -78,6 +78,8 @@ def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
 
 def _built(made: Family, spec: Spec) -> nn.Module:
     model = made.build(spec.dims)
+    if spec.fake is not None and "experts" in spec.dims:
+        model.config._experts_implementation = "batched_mm"  # the usual one takes fake tensors of one type only
     prepare(model, made, spec)
     return model.to(getattr(torch, spec.dtype))
 
