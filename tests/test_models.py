@@ -82,7 +82,12 @@ def said(rows: list[Row], mode: str, turn: int) -> Counter[tuple[Any, ...]]:
 def free(cell: Cell, call: tuple[Any, ...]) -> bool:
     """Return whether the routing decides the size of a call: tokens without a fixed capacity."""
     counts = 8 * cell.card.dims.get("experts", 0)
-    return cell.parallel["form"] == "ep" and "capacity" not in cell.parallel and call[2] == "all-to-all" and call[3] != counts
+    return (
+        cell.parallel["form"] == "ep"
+        and "capacity" not in cell.parallel
+        and call[2] == "all-to-all"
+        and call[3] != counts
+    )
 
 
 def check_real(cell: Cell, ran: list[Ran]) -> None:
@@ -103,7 +108,11 @@ def check_real(cell: Cell, ran: list[Ran]) -> None:
 def check_fake(cell: Cell, rank: int, ran: list[Ran]) -> None:
     """One rank of the fake group issues the same."""
     for turn in range(-1, cell.steps + (cell.mode == "inference")):
-        assert seen(ran[0].calls, turn) == said(cell.rows(rank), cell.mode, turn), (cell.card.family, cell.parallel, turn)
+        assert seen(ran[0].calls, turn) == said(cell.rows(rank), cell.mode, turn), (
+            cell.card.family,
+            cell.parallel,
+            turn,
+        )
 
 
 def make(family: str, form: str, mode: str, size: int, **more: Any) -> Cell:
@@ -166,7 +175,9 @@ def test_deepseek_v3_serves_with_181_sums_and_one_gather() -> None:
         Row("decode", "decode", "tp", "all-reduce", 14_336, 14_336, 181),
         Row("decode", "decode", "tp", "all-gather", 258_560, 16_160, 1),
     ]
-    assert sum(row.size_bytes * row.count for row in rows if row.when == "decode" and row.op == "all-reduce") == 2_594_816
+    assert (
+        sum(row.size_bytes * row.count for row in rows if row.when == "decode" and row.op == "all-reduce") == 2_594_816
+    )
 
 
 def test_buckets_close_when_they_are_full_and_never_mix_types() -> None:
@@ -200,7 +211,9 @@ def test_an_illegal_pair_names_the_legal_ones() -> None:
         ("llama", {"form": "pp", "pp": 4}, "do not fill"),
     ],
 )  # fmt: skip
-def test_dimensions_that_do_not_come_out_even_are_refused(family: str, parallel: dict[str, int | str], what: str) -> None:
+def test_dimensions_that_do_not_come_out_even_are_refused(
+    family: str, parallel: dict[str, int | str], what: str
+) -> None:
     with pytest.raises(UsageError, match=what):
         expected(card(family), parallel, batch=4, sequence=8)
     with pytest.raises(UsageError, match=what):
@@ -218,7 +231,12 @@ def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
     cell = Cell(card("vgg"), {"form": "none"}, steps=2)
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
     done = subprocess.run(
-        [sys.executable, *cell.command(out=str(tmp_path))], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, *cell.command(out=str(tmp_path))],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
@@ -261,7 +279,7 @@ def pairs(cells: list[Cell]) -> list[tuple[dict[str, Any], int]]:
 def check_losses(cell: Cell, alone: list[Ran], spread: list[Ran]) -> None:
     """The mean loss over the ranks that know one is that of one rank with all the data, also after the weights changed."""
     steps = zip(*(one.found["losses"] for one in spread), strict=True)
-    known = [[loss for loss in step if loss == loss] for step in steps]  # noqa: PLR0124 - nan before the last stage
+    known = [[loss for loss in step if loss == loss] for step in steps]  # no nan: only the last stage knows
     means = [sum(step) / len(step) for step in known]
     assert means == pytest.approx(alone[0].found["losses"], abs=3e-6), (cell.card.family, cell.parallel, cell.mode)
 
@@ -322,7 +340,9 @@ class TestGrid:
     @pytest.mark.parametrize("size", [2, 4])
     def test_losses_of_every_form_are_those_of_one_rank(self, tmp_path: Path, size: int) -> None:
         # A batch norm sees the images of its own rank only, so ResNet differs.
-        cells = [replace(cell, steps=4) for cell in grid(size) if cell.mode != "inference" and cell.card.family != "resnet"]
+        cells = [
+            replace(cell, steps=4) for cell in grid(size) if cell.mode != "inference" and cell.card.family != "resnet"
+        ]
         given = pairs(cells)
         ran = run(tmp_path, [cell for cell, _ in given], [world for _, world in given])
         for cell, alone, spread in zip(cells, ran[::2], ran[1::2], strict=True):

@@ -25,7 +25,9 @@ def buckets(sizes: Sequence[tuple[int, int]], limits: Sequence[int]) -> list[int
 
     Element types never share a bucket; ``limits`` are those of the first, second ... bucket, the last one for all others.
     """
-    closed, open_, at = [], {}, {}
+    closed: list[int] = []
+    open_: dict[int, int] = {}
+    at: dict[int, int] = {}
     for width, count in sizes:
         open_[width] = open_.get(width, 0) + width * count
         if open_[width] >= limits[min(at.get(width, 0), len(limits) - 1)]:

@@ -38,7 +38,9 @@ def rows(anatomy: Anatomy, ranks: int, mode: str, dtype: str) -> list[Row]:
         size = width * padded((shape for layer in layers for shape in layer.shapes), ranks)
         trained = width * padded((shape for layer in layers for shape in layer.ready()), ranks)
         if mode == "inference":
-            found += [gathered(when, when, "dp", size, ranks) for when in (("prefill", "decode") if at else ("prefill",))]
+            found += [
+                gathered(when, when, "dp", size, ranks) for when in (("prefill", "decode") if at else ("prefill",))
+            ]
             continue
         found.append(gathered("each", "forward", "dp", size, ranks))
         if at and (mode != "head" or at == len(split) - 1):
