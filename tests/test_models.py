@@ -19,11 +19,12 @@ from typing import Any
 import pytest
 
 from ringwright.errors import UsageError
+from ringwright.execute.models.spec import read
 from ringwright.studies.poster.cells import Cell, issued
 from ringwright.workloads.cards import FAMILIES, IMAGES, card, sizes
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
-from ringwright.workloads.expected.legal import FORMS, forms, modes
+from ringwright.workloads.expected.legal import FORMS, MODES, forms, modes
 from ringwright.workloads.expected.row import Row
 
 TESTS = Path(__file__).resolve().parent
@@ -224,6 +225,20 @@ def test_every_form_is_legal_somewhere() -> None:
     assert {form for family in FAMILIES for mode in modes(family) for form in forms(family, mode)} == set(FORMS)
 
 
+def test_the_rank_program_takes_what_is_legal_and_refuses_modes_that_are_not() -> None:
+    for family in FAMILIES:
+        for mode in MODES:
+            for form in FORMS:
+                given = {"model": family, "dims": {}, "parallel": {"form": form}, "mode": mode}
+                if mode in modes(family) and form in forms(family, mode):
+                    assert read(given).form == form
+                elif mode not in modes(family) or (form, mode) == ("ddp", "inference"):
+                    with pytest.raises(UsageError):
+                        read(given)
+    with pytest.raises(UsageError, match="needs 'dims'"):
+        read({"model": "llama", "parallel": {}})
+
+
 # ---------------------------------------------------------------------------------------------------------- real ranks
 @pytest.mark.torch
 @pytest.mark.skipif(NO_TORCH, reason="PyTorch is absent: no real ranks")
@@ -279,7 +294,7 @@ def pairs(cells: list[Cell]) -> list[tuple[dict[str, Any], int]]:
 def check_losses(cell: Cell, alone: list[Ran], spread: list[Ran]) -> None:
     """The mean loss over the ranks that know one is that of one rank with all the data, also after the weights changed."""
     steps = zip(*(one.found["losses"] for one in spread), strict=True)
-    known = [[loss for loss in step if loss == loss] for step in steps]  # no nan: only the last stage knows
+    known = [[loss for loss in step if loss is not None] for step in steps]  # of stages only the last one knows
     means = [sum(step) / len(step) for step in known]
     assert means == pytest.approx(alone[0].found["losses"], abs=3e-6), (cell.card.family, cell.parallel, cell.mode)
 

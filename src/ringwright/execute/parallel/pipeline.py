@@ -67,7 +67,7 @@ def stage_of(model: nn.Module, spec: Spec, mesh: DeviceMesh) -> Stage:
 
 
 def train(stage: Stage, family: Family, spec: Spec, mesh: DeviceMesh) -> Done:
-    """Run ``spec.steps`` steps; only the last stage knows the loss, the others write down nan."""
+    """Run ``spec.steps`` steps; only the last stage knows the loss, the others write down None."""
     at, stages, dtype = mesh.get_local_rank("pp"), spec.ranks("pp"), getattr(torch, spec.dtype)
     rows, hidden = (spec.batch // spec.micro_batches, spec.sequence), spec.dims["hidden"]
     tokens = torch.zeros(rows, dtype=torch.long)
@@ -90,7 +90,7 @@ def train(stage: Stage, family: Family, spec: Spec, mesh: DeviceMesh) -> Done:
             optimiser.step()
             optimiser.zero_grad()
         done.times_s.append(time.perf_counter() - started)
-        done.losses.append(number(torch.stack(losses).mean()) if losses else float("nan"))
+        done.losses.append(number(torch.stack(losses).mean()) if losses else None)
     return done
 
 
