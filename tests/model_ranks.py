@@ -7,6 +7,7 @@ The counting sits in the dispatcher, below everything that issues collectives.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -166,11 +167,8 @@ def main(folder: Path) -> int:
     torch.set_num_threads(1)
     cells = json.loads((folder / "cells.json").read_text())
     if any(cell["model"] not in ("resnet", "vgg") for cell in cells):
-        import transformers.models.bert.modeling_bert
-        import transformers.models.deepseek_v3.modeling_deepseek_v3
-        import transformers.models.gpt2.modeling_gpt2
-        import transformers.models.llama.modeling_llama
-        import transformers.models.mixtral.modeling_mixtral
+        for name in ("bert", "deepseek_v3", "gpt2", "llama", "mixtral"):
+            importlib.import_module(f"transformers.models.{name}.modeling_{name}")
     for number, cell in enumerate(cells):
         world = cell.pop("world")
         began = time.monotonic()

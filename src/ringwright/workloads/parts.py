@@ -86,7 +86,9 @@ class Anatomy:
 
         That is the order of use backwards, but a matrix that is used twice waits for its first use.
         """
-        return [shape for block in reversed(self.blocks) for layer in reversed(block.in_use()) for shape in layer.ready()]
+        return [
+            shape for block in reversed(self.blocks) for layer in reversed(block.in_use()) for shape in layer.ready()
+        ]
 
     @property
     def elements(self) -> int:

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import math
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.nn.functional import linear, rms_norm, silu, softmax
 
 from ringwright.errors import UsageError
@@ -77,10 +78,11 @@ def turned(x: torch.Tensor, start: int) -> torch.Tensor:
     return torch.stack(pair, dim=-1).flatten(-2).to(x.dtype)
 
 
-class Attention:
+class Attention(nn.Module):  # type: ignore[misc]
     """Multi-head latent attention; the cache holds the latent vector and the turned key, which all heads share."""
 
     def __init__(self, shares: Shares, name: str) -> None:
+        super().__init__()
         dims = shares.spec.dims
         self.shares, self.dims = shares, dims
         hidden, heads, nope, rope, value = (dims[word] for word in ("hidden", "heads", "nope", "rope", "value"))
@@ -91,7 +93,7 @@ class Attention:
         self.out = shares.weight(f"{name} o", hidden, heads * value, cut=1)
         self.cache: list[torch.Tensor] = []
 
-    def __call__(self, x: torch.Tensor, start: int) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, start: int) -> torch.Tensor:
         """Return the summed output for x (batch, tokens, hidden) whose first token has position ``start``."""
         dims, heads = self.dims, self.dims["heads"] // self.shares.size
         q = linear(rms_norm(linear(x, self.q_down), (dims["q_rank"],)), self.q_up).unflatten(-1, (heads, -1))
@@ -115,25 +117,27 @@ class Attention:
         self.cache = [torch.cat(pair, dim=1) for pair in zip(self.cache, fresh, strict=True)] if self.cache else fresh
 
 
-class Dense:
+class Dense(nn.Module):  # type: ignore[misc]
     """A gated MLP, its hidden width shared out."""
 
     def __init__(self, shares: Shares, name: str, width: int) -> None:
+        super().__init__()
         hidden = shares.spec.dims["hidden"]
         self.shares = shares
         self.gate = shares.weight(f"{name} gate", width, hidden, cut=0)
         self.up = shares.weight(f"{name} up", width, hidden, cut=0)
         self.down = shares.weight(f"{name} down", hidden, width, cut=1)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the summed output."""
         return self.shares.sum(linear(silu(linear(x, self.gate)) * linear(x, self.up), self.down))
 
 
-class Mixture:
+class Mixture(nn.Module):  # type: ignore[misc]
     """Routed experts, shared out whole, and the shared experts as one dense MLP."""
 
     def __init__(self, shares: Shares, name: str) -> None:
+        super().__init__()
         dims = shares.spec.dims
         hidden, width, experts = dims["hidden"], dims["expert_intermediate"], dims["experts"]
         self.shares, self.dims = shares, dims
@@ -143,15 +147,13 @@ class Mixture:
         self.down = shares.weight(f"{name} downs", experts, hidden, width, cut=0)
         self.shared = Dense(shares, f"{name} shared", dims["shared"] * width)
 
-    def __call__(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the sum of the chosen experts, and the shared ones."""
         tokens = x.flatten(0, 1)
         each = self.dims["experts"] // self.shares.size
         mine = self._chosen(tokens)[:, self.shares.rank * each : (self.shares.rank + 1) * each].to(x.dtype)
-        found = torch.zeros_like(tokens)
-        for expert in range(each):
-            middle = silu(linear(tokens, self.gate[expert])) * linear(tokens, self.up[expert])
-            found = found + mine[:, expert, None] * linear(middle, self.down[expert])
+        middle = silu(torch.einsum("th,ewh->etw", tokens, self.gate)) * torch.einsum("th,ewh->etw", tokens, self.up)
+        found = torch.einsum("etw,ehw->th", middle * mine.t().unsqueeze(-1), self.down)
         return (self.shares.sum(found) + self.shared(tokens)).view_as(x)
 
     def _chosen(self, tokens: torch.Tensor) -> torch.Tensor:
@@ -166,33 +168,42 @@ class Mixture:
         return SCALE * kept / kept.sum(-1, keepdim=True)
 
 
-@dataclass
-class Server:
-    """The whole model; ``answer`` may be asked again with the tokens that follow."""
+class Block(nn.Module):  # type: ignore[misc]
+    """One layer: attention, then a dense MLP or a mixture."""
 
-    shares: Shares
-    blocks: list[tuple[Attention, Dense | Mixture]] = field(default_factory=list)
-    position: int = 0
+    def __init__(self, shares: Shares, at: int) -> None:
+        super().__init__()
+        dims = shares.spec.dims
+        self.width = (dims["hidden"],)
+        self.attention = Attention(shares, f"{at}")
+        is_dense = at < dims["dense_layers"]
+        self.mlp = Dense(shares, f"{at}", dims["intermediate"]) if is_dense else Mixture(shares, f"{at}")
 
-    def __post_init__(self) -> None:
-        """Draw the weights."""
-        shares, dims = self.shares, self.shares.spec.dims
+    def forward(self, x: torch.Tensor, start: int) -> torch.Tensor:
+        """Return x (batch, tokens, hidden) after this layer; its first token has position ``start``."""
+        x = x + self.attention(rms_norm(x, self.width), start)
+        return x + self.mlp(rms_norm(x, self.width))
+
+
+class Server(nn.Module):  # type: ignore[misc]
+    """The whole model; it may be asked again with the tokens that follow."""
+
+    def __init__(self, shares: Shares) -> None:
+        super().__init__()
+        dims = shares.spec.dims
+        self.shares, self.position = shares, 0
         self.words = shares.weight("words", dims["vocabulary"], dims["hidden"], cut=0)
         self.head = shares.weight("head", dims["vocabulary"], dims["hidden"], cut=0)
-        for at in range(dims["layers"]):
-            dense = at < dims["dense_layers"]
-            after = Dense(shares, f"{at}", dims["intermediate"]) if dense else Mixture(shares, f"{at}")
-            self.blocks.append((Attention(shares, f"{at}"), after))
+        self.layers = nn.ModuleList(Block(shares, at) for at in range(dims["layers"]))
 
-    def answer(self, tokens: torch.Tensor) -> torch.Tensor:
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the logits (batch, vocabulary) after the last of ``tokens`` (batch, tokens)."""
-        width = (self.shares.spec.dims["hidden"],)
         x = self._embedded(tokens)
-        for attention, after in self.blocks:
-            x = x + attention(rms_norm(x, width), self.position)
-            x = x + after(rms_norm(x, width))
+        for layer in self.layers:
+            x = layer(x, self.position)
         self.position += tokens.shape[1]
-        return self.shares.gather(linear(rms_norm(x[:, -1], width), self.head))
+        last = rms_norm(x[:, -1], (self.shares.spec.dims["hidden"],))
+        return self.shares.gather(linear(last, self.head))
 
     def _embedded(self, tokens: torch.Tensor) -> torch.Tensor:
         """Look up our words and add the other ranks' up."""

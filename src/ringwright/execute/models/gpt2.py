@@ -13,12 +13,12 @@ def build(dims: dict[str, int]) -> nn.Module:
     """Return the model with random weights; nothing is dropped out, so that runs can be compared."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = dict(
+    config = GPT2Config(
         n_layer=dims["layers"], n_embd=dims["hidden"], n_head=dims["heads"], vocab_size=dims["vocabulary"],
         n_positions=dims["positions"], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None,
         eos_token_id=None,
     )  # fmt: skip
-    return quiet(lambda: GPT2LMHeadModel(GPT2Config(**config)))
+    return quiet(lambda: GPT2LMHeadModel(config))
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:

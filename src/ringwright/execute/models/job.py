@@ -56,7 +56,7 @@ def _served(spec: Spec, mesh: DeviceMesh | None) -> Done:
     with FakeTensorMode() if spec.fake is not None else nullcontext():
         rank = mesh.get_local_rank("tp") if mesh is not None else 0
         server = Server(Shares(spec, group, rank, spec.ranks("tp")))
-        return serve(server.answer, tokens(spec, 0, 0, 1)[0], spec)
+        return serve(server, tokens(spec, 0, 0, 1)[0], spec)
 
 
 def _real(made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:
@@ -78,6 +78,8 @@ def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
 
 def _built(made: Family, spec: Spec) -> nn.Module:
     model = made.build(spec.dims)
+    if spec.fake is not None and "experts" in spec.dims:
+        model.config._experts_implementation = "batched_mm"  # the usual one takes fake tensors of one type only
     prepare(model, made, spec)
     return model.to(getattr(torch, spec.dtype))
 

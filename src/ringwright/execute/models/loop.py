@@ -18,10 +18,10 @@ RATE = 0.05
 
 @dataclass
 class Done:
-    """What one rank found: seconds and loss of each step, and the logits of each of its answers when it served."""
+    """What one rank found: seconds of each step, its loss where it is known, and the logits of each answer."""
 
     times_s: list[float] = field(default_factory=list)
-    losses: list[float] = field(default_factory=list)
+    losses: list[float | None] = field(default_factory=list)
     logits: list[list[float]] = field(default_factory=list)
 
 
@@ -31,11 +31,11 @@ def announce(spec: Spec, step: int) -> None:
         print("warm", flush=True)  # noqa: T201 - what starts a fault script's clock
 
 
-def number(value: torch.Tensor) -> float:
-    """Return a scalar; nan for a fake one, which has none."""
+def number(value: torch.Tensor) -> float | None:
+    """Return a scalar; None for a fake one, which has no value."""
     from torch._subclasses.fake_tensor import FakeTensor
 
-    return float("nan") if isinstance(value, FakeTensor) else float(value.detach())
+    return None if isinstance(value, FakeTensor) else float(value.detach())
 
 
 def train(model: nn.Module, family: Family, spec: Spec, part: int, parts: int) -> Done:

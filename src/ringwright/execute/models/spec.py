@@ -10,6 +10,9 @@ from ringwright.errors import UsageError
 FORMS = ("none", "ddp", "fsdp", "tp", "tp+fsdp", "ep", "pp")
 MODES = ("training", "lora", "head", "inference")
 DTYPES = ("float32", "bfloat16")
+NO_ATTENTION = ("resnet", "vgg")
+NO_DECODERS = ("bert", *NO_ATTENTION)
+NOT_IN = {"ddp": ("inference",), "tp": ("lora",), "tp+fsdp": ("lora",), "pp": ("lora", "head")}
 
 
 @dataclass(frozen=True)
@@ -64,4 +67,16 @@ def read(given: dict[str, Any]) -> Spec:
     for value, legal in ((made.form, FORMS), (made.mode, MODES), (made.dtype, DTYPES)):
         if value not in legal:
             raise UsageError(f"'{value}' does not exist", remedy=f"one of: {', '.join(legal)}")
+    check(made)
     return made
+
+
+def check(spec: Spec) -> None:
+    """Raise UsageError where family, form and mode do not go together; the parallel forms refuse dimensions themselves."""
+    if spec.mode == "inference" and spec.model in NO_DECODERS:
+        raise UsageError(f"'{spec.model}' does not decode", remedy="another mode: training, head")
+    if spec.mode == "lora" and spec.model in NO_ATTENTION:
+        raise UsageError(f"'{spec.model}' has no attention", remedy="another mode: training, head")
+    if spec.mode in NOT_IN.get(spec.form, ()):
+        left = [mode for mode in MODES if mode not in NOT_IN[spec.form]]
+        raise UsageError(f"'{spec.form}' does not go with mode '{spec.mode}'", remedy=f"one of: {', '.join(left)}")

@@ -8,7 +8,6 @@ skip the expert.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -22,23 +21,23 @@ from ringwright.execute.models.families import Family
 from ringwright.execute.models.spec import Spec
 from ringwright.execute.parallel.groups import line
 
-Rows = torch.Tensor  # (rows, hidden)
-
 
 class _Exchange(torch.autograd.Function):
     """Rows to other ranks and from them; gradients take the way back."""
 
     @staticmethod
-    def forward(context: Any, rows: Rows, into: list[int], out: list[int], group: dist.ProcessGroup) -> Rows:
+    def forward(
+        context: Any, rows: torch.Tensor, into: list[int], out: list[int], group: dist.ProcessGroup
+    ) -> torch.Tensor:
         context.way_back = (out, into, group)
         return _exchanged(rows, into, out, group)
 
     @staticmethod
-    def backward(context: Any, gradient: Rows) -> tuple[Rows, None, None, None]:
+    def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
         return _exchanged(gradient, *context.way_back), None, None, None
 
 
-def _exchanged(rows: Rows, into: list[int], out: list[int], group: dist.ProcessGroup) -> Rows:
+def _exchanged(rows: torch.Tensor, into: list[int], out: list[int], group: dist.ProcessGroup) -> torch.Tensor:
     got = rows.new_empty(sum(into), *rows.shape[1:])
     dist.all_to_all_single(got, rows.contiguous(), into, out, group=group)
     return got
@@ -60,13 +59,13 @@ class Spread(nn.Module):
         experts.num_experts = self.each
         self.experts = experts
 
-    def forward(self, hidden: Rows, chosen: torch.Tensor, weights: torch.Tensor) -> Rows:
+    def forward(self, hidden: torch.Tensor, chosen: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """Return the weighted sum over the ``chosen`` experts (tokens, active) of each token."""
         travel = self._in_places if self.capacity else self._all
         back = travel(hidden, chosen).unflatten(0, chosen.shape)
         return (back * weights.unsqueeze(-1)).sum(1).to(hidden.dtype)
 
-    def _all(self, hidden: Rows, chosen: torch.Tensor) -> Rows:
+    def _all(self, hidden: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         """Return what the experts made of every (token, choice), in that order."""
         flat = chosen.flatten()
         order = flat.argsort(stable=True)
@@ -75,10 +74,10 @@ class Spread(nn.Module):
         out, into = counts.view(self.ranks, -1).sum(1).tolist(), coming.sum(1).tolist()
         got = _Exchange.apply(hidden[order // chosen.shape[1]], into, out, self.group)
         experts = torch.arange(self.each).repeat(self.ranks).repeat_interleave(coming.flatten())
-        back: Rows = _Exchange.apply(self._answer(got, experts), out, into, self.group)
+        back: torch.Tensor = _Exchange.apply(self._answer(got, experts), out, into, self.group)
         return back[order.argsort()]
 
-    def _in_places(self, hidden: Rows, chosen: torch.Tensor) -> Rows:
+    def _in_places(self, hidden: torch.Tensor, chosen: torch.Tensor) -> torch.Tensor:
         """Return the same, but zero for a choice that found no place."""
         flat, active = chosen.flatten(), chosen.shape[1]
         earlier = nn.functional.one_hot(flat, self.total).cumsum(0).gather(1, flat.unsqueeze(1)).squeeze(1) - 1
@@ -89,12 +88,12 @@ class Spread(nn.Module):
         even = [places // self.ranks] * self.ranks
         got = _Exchange.apply(sent, even, even, self.group)
         experts = torch.arange(self.each).repeat_interleave(self.capacity).repeat(self.ranks)
-        back: Rows = _Exchange.apply(self._answer(got, experts), even, even, self.group)
+        back: torch.Tensor = _Exchange.apply(self._answer(got, experts), even, even, self.group)
         return torch.cat([back, torch.zeros_like(back[:1])])[at]
 
-    def _answer(self, rows: Rows, experts: torch.Tensor) -> Rows:
+    def _answer(self, rows: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
         """Return what our experts make of rows, one expert each."""
-        found: Rows = self.experts(rows, experts.unsqueeze(1), torch.ones_like(rows[:, :1]))
+        found: torch.Tensor = self.experts(rows, experts.unsqueeze(1), torch.ones_like(rows[:, :1]))
         return found
 
 
@@ -104,14 +103,14 @@ def spread(model: nn.Module, family: Family, spec: Spec, mesh: DeviceMesh) -> nn
     if spec.dims.get("experts", 0) % ranks or "experts" not in spec.dims:
         raise UsageError(f"'{spec.model}' has no experts that {ranks} ranks could share evenly", remedy="another form")
     if spec.fake is not None and not capacity:
-        raise UsageError("the fake group knows no routing, so sizes must be fixed", remedy="a capacity, as in 'capacity': 8")
+        raise UsageError(
+            "the fake group knows no routing, so sizes must be fixed", remedy="a capacity, as in 'capacity': 8"
+        )
     group, data = mesh.get_group("ep"), line("dp", mesh.size())
     for block in family.blocks(model):
         if hasattr(block.mlp, "experts"):
             block.mlp.experts = Spread(block.mlp.experts, group, capacity)
     kept = {parameter for module in model.modules() if isinstance(module, Spread) for parameter in module.parameters()}
-    shard: Callable[[nn.Module], Any] = lambda module: fully_shard(module, mesh=data, ignored_params=kept)  # noqa: E731
-    for block in family.blocks(model):
-        shard(block)
-    shard(model)
+    for unit in (*family.blocks(model), model):
+        fully_shard(unit, mesh=data, ignored_params=kept)
     return model

@@ -34,7 +34,9 @@ class Stage(nn.Module):
         self.words = model.model.embed_tokens if not stage else None
         self.layers = nn.ModuleList(layers[at] for at in mine)
         self.turns = model.model.rotary_emb
-        self.norm, self.head = (model.model.norm, model.lm_head) if stage == stages - 1 else (None, None)
+        self.last = stage == stages - 1
+        if self.last:
+            self.norm, self.head = model.model.norm, model.lm_head
 
     def forward(self, x: torch.Tensor, cache: Any = None) -> torch.Tensor:
         """Return hidden states (batch, tokens, hidden), or logits from the last stage; x are tokens in the first one."""
@@ -44,10 +46,8 @@ class Stage(nn.Module):
         positions = torch.arange(seen, seen + x.shape[1]).unsqueeze(0)
         turns = self.turns(x, position_ids=positions)
         for layer in self.layers:
-            x = layer(
-                x, attention_mask=None, position_ids=positions, position_embeddings=turns, past_key_values=cache
-            )
-        if self.norm is not None and self.head is not None:
+            x = layer(x, attention_mask=None, position_ids=positions, position_embeddings=turns, past_key_values=cache)
+        if self.last:
             x = self.head(self.norm(x if cache is None else x[:, -1:]))
         return x
 
@@ -67,7 +67,7 @@ def stage_of(model: nn.Module, spec: Spec, mesh: DeviceMesh) -> Stage:
 
 
 def train(stage: Stage, family: Family, spec: Spec, mesh: DeviceMesh) -> Done:
-    """Run ``spec.steps`` steps; only the last stage knows the loss, the others write down nan."""
+    """Run ``spec.steps`` steps; only the last stage knows the loss, the others write down None."""
     at, stages, dtype = mesh.get_local_rank("pp"), spec.ranks("pp"), getattr(torch, spec.dtype)
     rows, hidden = (spec.batch // spec.micro_batches, spec.sequence), spec.dims["hidden"]
     tokens = torch.zeros(rows, dtype=torch.long)
@@ -90,11 +90,11 @@ def train(stage: Stage, family: Family, spec: Spec, mesh: DeviceMesh) -> Done:
             optimiser.step()
             optimiser.zero_grad()
         done.times_s.append(time.perf_counter() - started)
-        done.losses.append(number(torch.stack(losses).mean()) if losses else float("nan"))
+        done.losses.append(number(torch.stack(losses).mean()) if losses else None)
     return done
 
 
-class _FakeStage(PipelineStage):  # type: ignore[misc]
+class _FakeStage(PipelineStage):
     """A stage of the fake group: what it asks its neighbours gets no answer, so that is given here."""
 
     def _warmup_backward_result(self, received_result: torch.Tensor | None = None) -> torch.Tensor:

@@ -1,6 +1,6 @@
 """Data parallel training with PyTorch's DistributedDataParallel.
 
-How it behaves (torch 2.6 to 2.13, read in ``nn/parallel/distributed.py`` and observed): at its start ranks compare the number
+How it behaves (torch 2.13, read in ``nn/parallel/distributed.py`` and observed): at its start ranks compare the number
 of parameters (an all-gather of one int64) and their sizes and strides (a broadcast), then rank 0 gives its weights and buffers
 away in pieces of 250 MiB. The first iteration adds all gradients in one all-reduce a data type, because the order in which
 they become ready is not yet known. Before the second forward pass rank 0 sends the buckets that it made from the observed
@@ -25,7 +25,9 @@ def buckets(sizes: Sequence[tuple[int, int]], limits: Sequence[int]) -> list[int
 
     Element types never share a bucket; ``limits`` are those of the first, second ... bucket, the last one for all others.
     """
-    closed, open_, at = [], {}, {}
+    closed: list[int] = []
+    open_: dict[int, int] = {}
+    at: dict[int, int] = {}
     for width, count in sizes:
         open_[width] = open_.get(width, 0) + width * count
         if open_[width] >= limits[min(at.get(width, 0), len(limits) - 1)]:

@@ -39,8 +39,8 @@ def expected(
 ) -> list[Row]:  # fmt: skip
     """Return what one rank issues, before anything has run.
 
-    It is rank ``rank``, which matters in a pipeline only. ``parallel`` is {"form": ..., "dp": ranks, "tp": ...}. Raises UsageError where the form is not legal for the family, the
-    mode or the dimensions.
+    ``parallel`` is {"form": ..., "dp": ranks, "tp": ...}; ``rank`` matters in a pipeline only. Raises UsageError where the
+    form is not legal for the family, the mode or the dimensions.
     """
     ask = Ask(card, parallel, mode, batch, sequence, micro_batches, dtype, bucket_cap_mb, rank_of_update, rank)
     form = check(card, parallel, mode)
@@ -80,9 +80,15 @@ def _expert(ask: Ask) -> list[Row]:
 
 def _pipeline(ask: Ask) -> list[Row]:
     stages, stage = ask.ranks("pp"), ask.rank
-    return pipeline.rows(
-        ask.card, stages, stage, ask.mode, ask.batch, ask.sequence, ask.micro_batches, ask.dtype
-    )
+    return pipeline.rows(ask.card, stages, stage, ask.mode, ask.batch, ask.sequence, ask.micro_batches, ask.dtype)
 
 
-FORMS: dict[str, Callable[[Ask], list[Row]]] = {"none": _nothing, "ddp": _data, "fsdp": _sharded, "tp": _tensor, "tp+fsdp": _both, "ep": _expert, "pp": _pipeline}
+FORMS: dict[str, Callable[[Ask], list[Row]]] = {
+    "none": _nothing,
+    "ddp": _data,
+    "fsdp": _sharded,
+    "tp": _tensor,
+    "tp+fsdp": _both,
+    "ep": _expert,
+    "pp": _pipeline,
+}

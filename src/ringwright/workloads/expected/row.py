@@ -32,7 +32,7 @@ class Row:
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with equal calls counted together, in the order in which they first occur; none of size nothing."""
+    """Return the rows with equal calls counted together, in the order in which they first occur."""
     found: Counter[Row] = Counter()
     for row in rows:
         found[replace(row, count=0)] += row.count

@@ -1,6 +1,6 @@
 """Fully sharded training with PyTorch's ``fully_shard``, one unit a block and one for what is left (the root).
 
-How it behaves (torch 2.6 to 2.13, read in ``distributed/fsdp/_fully_shard``): a unit's parameters are gathered in one
+How it behaves (torch 2.13, read in ``distributed/fsdp/_fully_shard``): a unit's parameters are gathered in one
 all-gather before its forward pass, given back after it, gathered again before its backward pass, and their gradients
 scattered in one reduce-scatter. The root is not given back, so it is gathered once a step. Each parameter is cut along its
 first dimension into equal parts of ceil(length / ranks) rows; what does not fill them is sent as padding. Frozen parameters
@@ -38,7 +38,9 @@ def rows(anatomy: Anatomy, ranks: int, mode: str, dtype: str) -> list[Row]:
         size = width * padded((shape for layer in layers for shape in layer.shapes), ranks)
         trained = width * padded((shape for layer in layers for shape in layer.ready()), ranks)
         if mode == "inference":
-            found += [gathered(when, when, "dp", size, ranks) for when in (("prefill", "decode") if at else ("prefill",))]
+            found += [
+                gathered(when, when, "dp", size, ranks) for when in (("prefill", "decode") if at else ("prefill",))
+            ]
             continue
         found.append(gathered("each", "forward", "dp", size, ranks))
         if at and (mode != "head" or at == len(split) - 1):

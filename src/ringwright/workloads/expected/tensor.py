@@ -65,7 +65,7 @@ def cut(anatomy: Anatomy, ranks: int) -> Anatomy:
 def forward(card: Card, ranks: int, tokens: int, answered: int, dtype: str, turn: str) -> list[Row]:
     """Return one forward pass over ``tokens`` tokens with logits for ``answered`` of them."""
     dims, width, when, phase = card.dims, DTYPE_BYTES[dtype], turn or "each", turn or "forward"
-    sums = [layer for block in card.anatomy().blocks for layer in block.layers if layer.cut in ("rows",)]
+    sums = [layer for block in card.anatomy().blocks for layer in block.layers if layer.cut == "rows"]
     count = len(sums) + (0 if card.family == "bert" else 1)
     found = [whole(when, phase, "tp", "all-reduce", tokens * dims["hidden"] * width, count)]
     if card.family != "bert":

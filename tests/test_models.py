@@ -1,0 +1,397 @@
+"""Model workloads: what real ranks and the fake group issue equals what the closed formulas say, and the numbers agree.
+
+The grid of all legal cells is slow; a few of each parallel form run always.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ringwright.errors import UsageError
+from ringwright.execute.models.spec import read
+from ringwright.studies.poster.cells import Cell, issued
+from ringwright.workloads.cards import FAMILIES, IMAGES, card, sizes
+from ringwright.workloads.expected.data import buckets
+from ringwright.workloads.expected.front import expected
+from ringwright.workloads.expected.legal import FORMS, MODES, forms, modes
+from ringwright.workloads.expected.row import Row
+
+TESTS = Path(__file__).resolve().parent
+NO_TORCH = importlib.util.find_spec("torch") is None
+NO_MODELS = importlib.util.find_spec("transformers") is None
+ranks = [
+    pytest.mark.torch,
+    pytest.mark.skipif(NO_TORCH, reason="PyTorch is absent: no real ranks"),
+    pytest.mark.skipif(NO_MODELS, reason="the transformers library is absent: no real models"),
+]
+ROLE = {"ddp": "dp", "fsdp": "dp", "tp": "tp", "ep": "ep", "pp": "pp"}
+TWO = {"tp+fsdp": {"dp": 2, "tp": 2}}
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one rank issued, in order, and what it found; None where it did not come to its end."""
+
+    calls: list[list[Any]]
+    found: dict[str, list[Any]]
+
+
+def run(folder: Path, cells: list[dict[str, Any]], worlds: list[int]) -> list[list[Ran]]:
+    """Run the cells one after the other in one start of the libraries; fail with the first rank's error."""
+    given = [{**cell, "world": world} for cell, world in zip(cells, worlds, strict=True)]
+    (folder / "cells.json").write_text(json.dumps(given))
+    path = os.pathsep.join([str(TESTS.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, str(TESTS / "model_ranks.py"), str(folder)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    outcomes = []
+    for number, world in enumerate(worlds):
+        where = folder / str(number)
+        errors = [path.read_text()[-1500:] for path in sorted(where.glob("error_*"))]
+        assert not errors, f"{given[number]}\n{errors[0]}"
+        read = [(where / f"calls_{rank}.json", where / f"rank_{rank}.json") for rank in range(world)]
+        assert all(call.exists() for call, _ in read), f"{given[number]} did not come to its end"
+        outcomes.append([Ran(json.loads(call.read_text()), json.loads(found.read_text())) for call, found in read])
+    return outcomes
+
+
+def seen(calls: list[list[Any]], turn: int) -> Counter[tuple[Any, ...]]:
+    """Count the equal calls of a turn."""
+    return Counter(tuple(call[1:]) for call in calls if call[0] == turn)
+
+
+def said(rows: list[Row], mode: str, turn: int) -> Counter[tuple[Any, ...]]:
+    """Count the same in the expected rows."""
+    found: Counter[tuple[Any, ...]] = Counter()
+    for row in issued(rows, mode, turn):
+        found[row.phase, row.role, row.op, row.size_bytes, row.sent_bytes] += row.count
+    return found
+
+
+def free(cell: Cell, call: tuple[Any, ...]) -> bool:
+    """Return whether the routing decides the size of a call: tokens without a fixed capacity."""
+    counts = 8 * cell.card.dims.get("experts", 0)
+    return (
+        cell.parallel["form"] == "ep"
+        and "capacity" not in cell.parallel
+        and call[2] == "all-to-all"
+        and call[3] != counts
+    )
+
+
+def check_real(cell: Cell, ran: list[Ran]) -> None:
+    """Every rank issues what was said, to the byte; where the routing decides, the sum over ranks does."""
+    turns = range(-1, cell.steps + (cell.mode == "inference"))
+    for turn in turns:
+        sent = wanted = 0
+        for rank, one in enumerate(ran):
+            here, there = seen(one.calls, turn), said(cell.rows(rank), cell.mode, turn)
+            loose = [Counter({key: count for key, count in each.items() if free(cell, key)}) for each in (here, there)]
+            assert here - loose[0] == there - loose[1], (cell.card.family, cell.parallel, cell.mode, rank, turn)
+            assert loose[0].total() == loose[1].total()
+            sent += sum(key[4] * count for key, count in loose[0].items())
+            wanted += sum(key[4] * count for key, count in loose[1].items())
+        assert sent == wanted, (cell.card.family, cell.parallel, cell.mode, turn)
+
+
+def check_fake(cell: Cell, rank: int, ran: list[Ran]) -> None:
+    """One rank of the fake group issues the same."""
+    for turn in range(-1, cell.steps + (cell.mode == "inference")):
+        assert seen(ran[0].calls, turn) == said(cell.rows(rank), cell.mode, turn), (
+            cell.card.family,
+            cell.parallel,
+            turn,
+        )
+
+
+def make(family: str, form: str, mode: str, size: int, **more: Any) -> Cell:
+    """Return a small cell of a form over ``size`` ranks."""
+    shape = TWO.get(form) or {ROLE[form]: size}
+    if form == "pp":
+        return Cell(card(family, layers=4), {"form": form, **shape}, mode, batch=4, micro_batches=4, **more)
+    return Cell(card(family), {"form": form, **shape}, mode, **more)
+
+
+def grid(size: int) -> Iterator[Cell]:
+    """Yield every legal cell over ``size`` ranks."""
+    for family in FAMILIES:
+        for mode in modes(family):
+            for form in forms(family, mode):
+                if form != "none" and (form not in TWO or size == 4):
+                    yield make(family, form, mode, size)
+
+
+FEW = [
+    make("llama", "ddp", "training", 2), make("llama", "ddp", "training", 2, bucket_cap_mb=0.25),
+    make("resnet", "ddp", "training", 2, bucket_cap_mb=0.25), make("gpt2", "ddp", "lora", 2),
+    make("bert", "fsdp", "head", 2), make("vgg", "fsdp", "training", 2), make("llama", "fsdp", "inference", 2),
+    make("mixtral", "tp", "training", 2), make("deepseek-v3", "tp", "inference", 2),
+    make("mixtral", "ep", "training", 2), make("llama", "pp", "training", 2),
+]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------------- the cards
+@pytest.mark.parametrize(
+    ("family", "size", "parameters"),
+    [
+        ("gpt2", "gpt2-small", 124_439_808), ("gpt2", "gpt2-xl", 1_557_611_200), ("llama", "llama3-8b", 8_030_261_248),
+        ("llama", "llama3-70b", 70_553_706_496), ("llama", "llama3-405b", 405_853_388_800),
+        ("mixtral", "mixtral-8x7b", 46_702_792_704), ("deepseek-v3", "deepseek-v3", 671_026_404_352),
+        ("resnet", "resnet-18", 11_689_512), ("vgg", "vgg-11", 132_863_336),
+    ],
+)  # fmt: skip
+def test_the_sizes_have_their_published_parameters(family: str, size: str, parameters: int) -> None:
+    assert card(family, size).anatomy().elements == parameters
+
+
+def test_a_name_that_does_not_exist_is_told_what_does() -> None:
+    with pytest.raises(UsageError) as caught:
+        card("llama", "llama3-9b")
+    assert "llama3-8b" in caught.value.remedy
+    with pytest.raises(UsageError, match="no dimension 'depth'"):
+        card("llama", depth=3)
+    with pytest.raises(UsageError, match="not a model family"):
+        sizes("alexnet")
+
+
+# ------------------------------------------------------------------------------------------------------- the formulas
+def test_deepseek_v3_serves_with_181_sums_and_one_gather() -> None:
+    cell = card("deepseek-v3", "deepseek-v3")
+    rows = expected(cell, {"form": "tp", "tp": 16}, "inference", batch=1, sequence=1024, dtype="bfloat16")
+    assert rows == [
+        Row("prefill", "prefill", "tp", "all-reduce", 14_680_064, 14_680_064, 181),
+        Row("prefill", "prefill", "tp", "all-gather", 258_560, 16_160, 1),
+        Row("decode", "decode", "tp", "all-reduce", 14_336, 14_336, 181),
+        Row("decode", "decode", "tp", "all-gather", 258_560, 16_160, 1),
+    ]
+    assert (
+        sum(row.size_bytes * row.count for row in rows if row.when == "decode" and row.op == "all-reduce") == 2_594_816
+    )
+
+
+def test_buckets_close_when_they_are_full_and_never_mix_types() -> None:
+    assert buckets([(4, 1), (4, 2), (4, 3), (4, 4)], [8, 12]) == [12, 12, 16]
+    assert buckets([(4, 1), (8, 1), (4, 1)], [100]) == [8, 8]
+    assert buckets([(4, 100)], [8]) == [400]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_data_parallel_steps_move_every_gradient_once(family: str) -> None:
+    for size in sizes(family):
+        made = card(family, size)
+        rows = expected(made, {"form": "ddp", "dp": 8}, batch=1, sequence=8)
+        for when in ("first", "later"):
+            total = sum(row.size_bytes * row.count for row in rows if row.when == when and row.op == "all-reduce")
+            assert total == 4 * made.anatomy().elements
+
+
+def test_an_illegal_pair_names_the_legal_ones() -> None:
+    with pytest.raises(UsageError, match="does not go with 'tp'") as caught:
+        expected(card("gpt2"), {"form": "tp", "tp": 2}, batch=1, sequence=8)
+    assert caught.value.remedy == "one of: none, ddp, fsdp"
+    with pytest.raises(UsageError, match="has no mode 'inference'"):
+        expected(card("vgg"), {"form": "ddp", "dp": 2}, "inference", batch=1, sequence=8)
+
+
+@pytest.mark.parametrize(
+    ("family", "parallel", "what"),
+    [
+        ("llama", {"form": "tp", "tp": 3}, "cannot share"), ("mixtral", {"form": "ep", "ep": 3}, "cannot share"),
+        ("llama", {"form": "pp", "pp": 4}, "do not fill"),
+    ],
+)  # fmt: skip
+def test_dimensions_that_do_not_come_out_even_are_refused(
+    family: str, parallel: dict[str, int | str], what: str
+) -> None:
+    with pytest.raises(UsageError, match=what):
+        expected(card(family), parallel, batch=4, sequence=8)
+    with pytest.raises(UsageError, match=what):
+        Cell(card(family), parallel).job()
+
+
+def test_every_form_is_legal_somewhere() -> None:
+    assert {form for family in FAMILIES for mode in modes(family) for form in forms(family, mode)} == set(FORMS)
+
+
+def test_the_rank_program_takes_what_is_legal_and_refuses_modes_that_are_not() -> None:
+    for family in FAMILIES:
+        for mode in MODES:
+            for form in FORMS:
+                given = {"model": family, "dims": {}, "parallel": {"form": form}, "mode": mode}
+                if mode in modes(family) and form in forms(family, mode):
+                    assert read(given).form == form
+                elif mode not in modes(family) or (form, mode) == ("ddp", "inference"):
+                    with pytest.raises(UsageError):
+                        read(given)
+    with pytest.raises(UsageError, match="needs 'dims'"):
+        read({"model": "llama", "parallel": {}})
+
+
+# ---------------------------------------------------------------------------------------------------------- real ranks
+@pytest.mark.torch
+@pytest.mark.skipif(NO_TORCH, reason="PyTorch is absent: no real ranks")
+def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
+    cell = Cell(card("vgg"), {"form": "none"}, steps=2)
+    environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
+    done = subprocess.run(
+        [sys.executable, *cell.command(out=str(tmp_path))],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert len(answer["times_s"]) == 2
+    assert json.loads((tmp_path / "rank_0.json").read_text())["losses"][-1] == answer["loss"]
+    wrong = json.dumps({**cell.job(), "colour": "red"})
+    command = [sys.executable, "-m", "ringwright.execute.models.job", wrong]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 2
+    assert "no key 'colour'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+ONE_RANK = [
+    *(make(family, form, "training", 2, steps=4) for family, form in (("vgg", "ddp"), ("llama", "fsdp"), ("llama", "tp"))),
+    make("mixtral", "ep", "training", 2, steps=4),
+]  # fmt: skip
+SERVED = [make("deepseek-v3", "tp", "inference", size, steps=4) for size in (2, 4)]
+FULL = Cell(
+    card("deepseek-v3", "deepseek-v3"), {"form": "tp", "tp": 16}, "inference", batch=1, sequence=1024, steps=1,
+    dtype="bfloat16",
+)  # fmt: skip
+FAKE = [
+    make("vgg", "ddp", "training", 8), make("llama", "fsdp", "training", 64), make("mixtral", "tp", "training", 4),
+    make("mixtral", "ep", "inference", 4), make("llama", "pp", "training", 4), FULL,
+]  # fmt: skip
+
+
+def fixed(cell: Cell) -> Cell:
+    """Return a cell whose sizes do not depend on the routing, as the fake group wants it."""
+    limited = cell.parallel["form"] == "ep" and "capacity" not in cell.parallel
+    return replace(cell, parallel={**cell.parallel, "capacity": 16}) if limited else cell
+
+
+def pairs(cells: list[Cell]) -> list[tuple[dict[str, Any], int]]:
+    """Return each cell on one rank and on its own ranks."""
+    return [each for cell in cells for each in ((cell.alone().job(), 1), (cell.job(), cell.world))]
+
+
+def check_losses(cell: Cell, alone: list[Ran], spread: list[Ran]) -> None:
+    """The mean loss over the ranks that know one is that of one rank with all the data, also after the weights changed."""
+    steps = zip(*(one.found["losses"] for one in spread), strict=True)
+    known = [[loss for loss in step if loss is not None] for step in steps]  # of stages only the last one knows
+    means = [sum(step) / len(step) for step in known]
+    assert means == pytest.approx(alone[0].found["losses"], abs=3e-6), (cell.card.family, cell.parallel, cell.mode)
+
+
+def check_answers(alone: list[Ran], spread: list[Ran]) -> None:
+    """The logits are those of one rank."""
+    for mine, theirs in zip(spread[-1].found["logits"], alone[0].found["logits"], strict=True):
+        assert mine == pytest.approx(theirs, abs=1e-4)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
+    """Everything that the fast tests look at, from one start of the libraries, in the order of the lists above."""
+    given = [(cell.job(), cell.world) for cell in FEW] + pairs(ONE_RANK) + [(SERVED[0].alone().job(), 1)]
+    given += [(cell.job(), cell.world) for cell in SERVED] + [(fixed(cell).job(fake_rank=1), 1) for cell in FAKE]
+    return iter(run(tmp_path_factory.mktemp("models"), [cell for cell, _ in given], [world for _, world in given]))
+
+
+class TestFew:
+    pytestmark = ranks
+
+    def test_all(self, outcomes: Iterator[list[Ran]]) -> None:
+        """In the order of the runs: what is issued, losses, answers, the fake group."""
+        for cell in FEW:
+            check_real(cell, next(outcomes))
+        for cell in ONE_RANK:
+            check_losses(cell, next(outcomes), next(outcomes))
+        alone = next(outcomes)
+        for cell in SERVED:
+            ran = next(outcomes)
+            check_real(cell, ran)
+            check_answers(alone, ran)
+        for cell in FAKE:
+            ran = next(outcomes)
+            check_fake(fixed(cell), 1, ran)
+        assert Counter(tuple(call[2:]) for call in ran[0].calls if call[0] == 1) == {
+            ("tp", "all-reduce", 14_336, 14_336): 181,
+            ("tp", "all-gather", 258_560, 16_160): 1,
+        }
+
+
+@pytest.mark.slow
+class TestGrid:
+    pytestmark = ranks
+
+    @pytest.mark.parametrize("size", [2, 4])
+    def test_every_legal_cell_issues_what_was_said(self, tmp_path: Path, size: int) -> None:
+        cells = list(grid(size))
+        assert len(cells) > 60
+        for cell, ran in zip(cells, run(tmp_path, [cell.job() for cell in cells], [size] * len(cells)), strict=True):
+            check_real(cell, ran)
+
+    def test_padding_is_counted_where_rows_do_not_come_out_even(self, tmp_path: Path) -> None:
+        cells = [make(family, "fsdp", mode, 3) for family in FAMILIES for mode in modes(family)]
+        for cell, ran in zip(cells, run(tmp_path, [cell.job() for cell in cells], [3] * len(cells)), strict=True):
+            check_real(cell, ran)
+
+    @pytest.mark.parametrize("size", [2, 4])
+    def test_losses_of_every_form_are_those_of_one_rank(self, tmp_path: Path, size: int) -> None:
+        # A batch norm sees the images of its own rank only, so ResNet differs.
+        cells = [
+            replace(cell, steps=4) for cell in grid(size) if cell.mode != "inference" and cell.card.family != "resnet"
+        ]
+        given = pairs(cells)
+        ran = run(tmp_path, [cell for cell, _ in given], [world for _, world in given])
+        for cell, alone, spread in zip(cells, ran[::2], ran[1::2], strict=True):
+            check_losses(cell, alone, spread)
+
+    def test_served_answers_are_those_of_one_rank(self, tmp_path: Path) -> None:
+        given = pairs([make(family, form, "inference", 2) for family in ("llama", "mixtral") for form in ("tp", "pp")])
+        ran = run(tmp_path, [cell for cell, _ in given], [world for _, world in given])
+        for alone, spread in zip(ran[::2], ran[1::2], strict=True):
+            check_answers(alone, spread)
+
+    @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+    def test_every_legal_cell_issues_what_was_said_on_the_fake_group(self, tmp_path: Path, dtype: str) -> None:
+        cells = [fixed(replace(cell, dtype=dtype)) for cell in grid(4)]
+        ran = run(tmp_path, [cell.job(fake_rank=3) for cell in cells], [1] * len(cells))
+        for cell, one in zip(cells, ran, strict=True):
+            check_fake(cell, 3, one)
+
+    def test_full_size_models_issue_what_was_said(self, tmp_path: Path) -> None:
+        short = {"batch": 1, "sequence": 64, "steps": 2, "dtype": "bfloat16"}
+        cells = [
+            Cell(card("llama", "llama3-70b"), {"form": "tp+fsdp", "tp": 8, "dp": 128}, **{**short, "sequence": 4096}),
+            Cell(card("mixtral", "mixtral-8x7b"), {"form": "ep", "ep": 8, "capacity": 32}, **short),
+            Cell(card("deepseek-v3", "deepseek-v3"), {"form": "ep", "ep": 64, "capacity": 8}, **short),
+            Cell(card("gpt2", "gpt2-xl"), {"form": "fsdp", "dp": 1024}, **short),
+            Cell(card("bert", "bert-large"), {"form": "tp", "tp": 8}, **short),
+            Cell(card("resnet", "resnet-18"), {"form": "ddp", "dp": 256}, **short),
+            Cell(card("vgg", "vgg-11"), {"form": "ddp", "dp": 256}, **short),
+        ]
+        ran = run(tmp_path, [cell.job(fake_rank=1) for cell in cells], [1] * len(cells))
+        for cell, one in zip(cells, ran, strict=True):
+            check_fake(cell, 1, one)
+
+
+def test_images_and_tokens_are_told_apart() -> None:
+    assert all("image" in card(family).dims for family in IMAGES)
+    assert all("vocabulary" in card(family).dims for family in FAMILIES if family not in IMAGES)
