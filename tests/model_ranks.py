@@ -30,7 +30,7 @@ FUNCTIONAL = {
 }  # fmt: skip
 KNOWN_QUIET = {"wait_tensor", "_wrap_tensor_autograd"}
 ONE_BUFFER = {"all-reduce", "broadcast", "send", "reduce"}
-MOST_S = float(os.environ.get("MODEL_RANKS_MOST_S", "60"))
+MOST_S = float(os.environ.get("MODEL_RANKS_MOST_S", "180"))
 
 
 def nbytes(value: Any) -> int:
