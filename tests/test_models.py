@@ -20,7 +20,7 @@ import pytest
 
 from ringwright.errors import UsageError
 from ringwright.execute.models.spec import read
-from ringwright.studies.poster.cells import Cell, issued
+from ringwright.studies.sweep.work import Work, issued
 from ringwright.workloads.cards import FAMILIES, IMAGES, card, sizes
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
@@ -80,7 +80,7 @@ def said(rows: list[Row], mode: str, turn: int) -> Counter[tuple[Any, ...]]:
     return found
 
 
-def free(cell: Cell, call: tuple[Any, ...]) -> bool:
+def free(cell: Work, call: tuple[Any, ...]) -> bool:
     """Return whether the routing decides the size of a call: tokens without a fixed capacity."""
     counts = 8 * cell.card.dims.get("experts", 0)
     return (
@@ -91,7 +91,7 @@ def free(cell: Cell, call: tuple[Any, ...]) -> bool:
     )
 
 
-def check_real(cell: Cell, ran: list[Ran]) -> None:
+def check_real(cell: Work, ran: list[Ran]) -> None:
     """Every rank issues what was said, to the byte; where the routing decides, the sum over ranks does."""
     turns = range(-1, cell.steps + (cell.mode == "inference"))
     for turn in turns:
@@ -106,7 +106,7 @@ def check_real(cell: Cell, ran: list[Ran]) -> None:
         assert sent == wanted, (cell.card.family, cell.parallel, cell.mode, turn)
 
 
-def check_fake(cell: Cell, rank: int, ran: list[Ran]) -> None:
+def check_fake(cell: Work, rank: int, ran: list[Ran]) -> None:
     """One rank of the fake group issues the same."""
     for turn in range(-1, cell.steps + (cell.mode == "inference")):
         assert seen(ran[0].calls, turn) == said(cell.rows(rank), cell.mode, turn), (
@@ -116,15 +116,15 @@ def check_fake(cell: Cell, rank: int, ran: list[Ran]) -> None:
         )
 
 
-def make(family: str, form: str, mode: str, size: int, **more: Any) -> Cell:
+def make(family: str, form: str, mode: str, size: int, **more: Any) -> Work:
     """Return a small cell of a form over ``size`` ranks."""
     shape = TWO.get(form) or {ROLE[form]: size}
     if form == "pp":
-        return Cell(card(family, layers=4), {"form": form, **shape}, mode, batch=4, micro_batches=4, **more)
-    return Cell(card(family), {"form": form, **shape}, mode, **more)
+        return Work(card(family, layers=4), {"form": form, **shape}, mode, batch=4, micro_batches=4, **more)
+    return Work(card(family), {"form": form, **shape}, mode, **more)
 
 
-def grid(size: int) -> Iterator[Cell]:
+def grid(size: int) -> Iterator[Work]:
     """Yield every legal cell over ``size`` ranks."""
     for family in FAMILIES:
         for mode in modes(family):
@@ -218,7 +218,7 @@ def test_dimensions_that_do_not_come_out_even_are_refused(
     with pytest.raises(UsageError, match=what):
         expected(card(family), parallel, batch=4, sequence=8)
     with pytest.raises(UsageError, match=what):
-        Cell(card(family), parallel).job()
+        Work(card(family), parallel).job()
 
 
 def test_every_form_is_legal_somewhere() -> None:
@@ -243,7 +243,7 @@ def test_the_rank_program_takes_what_is_legal_and_refuses_modes_that_are_not() -
 @pytest.mark.torch
 @pytest.mark.skipif(NO_TORCH, reason="PyTorch is absent: no real ranks")
 def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
-    cell = Cell(card("vgg"), {"form": "none"}, steps=2)
+    cell = Work(card("vgg"), {"form": "none"}, steps=2)
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
     done = subprocess.run(
         [sys.executable, *cell.command(out=str(tmp_path))],
@@ -270,7 +270,7 @@ ONE_RANK = [
     make("mixtral", "ep", "training", 2, steps=4),
 ]  # fmt: skip
 SERVED = [make("deepseek-v3", "tp", "inference", size, steps=4) for size in (2, 4)]
-FULL = Cell(
+FULL = Work(
     card("deepseek-v3", "deepseek-v3"), {"form": "tp", "tp": 16}, "inference", batch=1, sequence=1024, steps=1,
     dtype="bfloat16",
 )  # fmt: skip
@@ -280,18 +280,18 @@ FAKE = [
 ]  # fmt: skip
 
 
-def fixed(cell: Cell) -> Cell:
+def fixed(cell: Work) -> Work:
     """Return a cell whose sizes do not depend on the routing, as the fake group wants it."""
     limited = cell.parallel["form"] == "ep" and "capacity" not in cell.parallel
     return replace(cell, parallel={**cell.parallel, "capacity": 16}) if limited else cell
 
 
-def pairs(cells: list[Cell]) -> list[tuple[dict[str, Any], int]]:
+def pairs(cells: list[Work]) -> list[tuple[dict[str, Any], int]]:
     """Return each cell on one rank and on its own ranks."""
     return [each for cell in cells for each in ((cell.alone().job(), 1), (cell.job(), cell.world))]
 
 
-def check_losses(cell: Cell, alone: list[Ran], spread: list[Ran]) -> None:
+def check_losses(cell: Work, alone: list[Ran], spread: list[Ran]) -> None:
     """The mean loss over the ranks that know one is that of one rank with all the data, also after the weights changed."""
     steps = zip(*(one.found["losses"] for one in spread), strict=True)
     known = [[loss for loss in step if loss is not None] for step in steps]  # of stages only the last one knows
@@ -379,13 +379,13 @@ class TestGrid:
     def test_full_size_models_issue_what_was_said(self, tmp_path: Path) -> None:
         short = {"batch": 1, "sequence": 64, "steps": 2, "dtype": "bfloat16"}
         cells = [
-            Cell(card("llama", "llama3-70b"), {"form": "tp+fsdp", "tp": 8, "dp": 128}, **{**short, "sequence": 4096}),
-            Cell(card("mixtral", "mixtral-8x7b"), {"form": "ep", "ep": 8, "capacity": 32}, **short),
-            Cell(card("deepseek-v3", "deepseek-v3"), {"form": "ep", "ep": 64, "capacity": 8}, **short),
-            Cell(card("gpt2", "gpt2-xl"), {"form": "fsdp", "dp": 1024}, **short),
-            Cell(card("bert", "bert-large"), {"form": "tp", "tp": 8}, **short),
-            Cell(card("resnet", "resnet-18"), {"form": "ddp", "dp": 256}, **short),
-            Cell(card("vgg", "vgg-11"), {"form": "ddp", "dp": 256}, **short),
+            Work(card("llama", "llama3-70b"), {"form": "tp+fsdp", "tp": 8, "dp": 128}, **{**short, "sequence": 4096}),
+            Work(card("mixtral", "mixtral-8x7b"), {"form": "ep", "ep": 8, "capacity": 32}, **short),
+            Work(card("deepseek-v3", "deepseek-v3"), {"form": "ep", "ep": 64, "capacity": 8}, **short),
+            Work(card("gpt2", "gpt2-xl"), {"form": "fsdp", "dp": 1024}, **short),
+            Work(card("bert", "bert-large"), {"form": "tp", "tp": 8}, **short),
+            Work(card("resnet", "resnet-18"), {"form": "ddp", "dp": 256}, **short),
+            Work(card("vgg", "vgg-11"), {"form": "ddp", "dp": 256}, **short),
         ]
         ran = run(tmp_path, [cell.job(fake_rank=1) for cell in cells], [1] * len(cells))
         for cell, one in zip(cells, ran, strict=True):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.arrivals import SYNCHRONISING, arrivals
+from ringwright.analysis.own_time import own_times, slowed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -49,6 +50,7 @@ class Signs:
     lost: dict[str, float] = field(default_factory=dict)  # per thousand segments, beyond the baseline
     foreign: dict[str, float] = field(default_factory=dict)  # share of bytes beyond the baseline
     counted: bool = False
+    slowed: tuple[int, ...] = ()  # ranks whose own time grew
 
 
 def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, Any]:
@@ -58,7 +60,7 @@ def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, A
     """
     seen = signs(trace, baseline, since=since)
     kind, hosts, confidence, evidence = _judge(seen)
-    ranks = list(seen.late) if kind == STRAGGLER else []
+    ranks = list(seen.slowed or seen.late) if kind == STRAGGLER else []
     effect = {"collective_ratio": seen.ratio[1] if seen.ratio else None, "step_ratio": seen.step_ratio}
     return {
         "kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence, "effect": effect,
@@ -84,6 +86,7 @@ def signs(trace: Trace, baseline: Trace, *, since: int = 1) -> Signs:
         late=tuple(rank for culprit in late["culprits"] for rank in culprit["ranks"]),
         late_share=_late_share(late) - _late_share(arrivals(baseline)), **_differences(*counted, trace, baseline),
         counted=bool(counted[0] and counted[1]),
+        slowed=tuple(slowed(own_times(trace, since=since), own_times(baseline, since=since), _step_s(baseline, since))),
     )  # fmt: skip
 
 
@@ -178,6 +181,9 @@ def _judge(seen: Signs) -> tuple[str, list[str], float, list[str]]:
     if seen.late and seen.late_share >= LATE_SHARE:
         evidence = f"{seen.late_share:.0%} more of the time in collectives is waiting, most for rank {', '.join(map(str, seen.late))}"
         return STRAGGLER, [], 0.9, [*told, evidence]
+    if seen.slowed:
+        evidence = f"rank {', '.join(map(str, seen.slowed))} computes longer between its calls; the others do not"
+        return STRAGGLER, [], 0.8, [*told, evidence]
     foreign = _most(seen.foreign, FOREIGN)
     if foreign:
         evidence = ", ".join(f"{host} {seen.foreign[host]:.0%}" for host in foreign)
@@ -203,10 +209,13 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
     if is_steady and typical >= CLEARLY_SLOWER:
         evidence = f"all are slowed alike, as by a link at {1 / typical:.0%} of its rate"
         return BANDWIDTH, [], 0.8 if seen.counted else 0.6, [*told, evidence]
-    if typical < SLOWER and not seen.outages and (seen.step_ratio or 1.0) < UNCHANGED:
+    is_late = bool(seen.late) and seen.late_share > LATE_SHARE / 3
+    if typical < SLOWER and not seen.outages and not is_late and (seen.step_ratio or 1.0) < UNCHANGED:
         return NONE, [], 0.8, told
     if seen.outages:
         told.append(f"{seen.outages} of {seen.operations} collectives take {OUTAGE_S * 1e3:.0f} ms longer or more")
+    if is_late:
+        told.append(f"rank {', '.join(map(str, seen.late))} comes late, but little waiting follows from it")
     why = "no counter explains it" if seen.counted else "without network counters loss, an outage and other traffic look alike"
     return UNKNOWN, [], 0.0, [*told, why]
 

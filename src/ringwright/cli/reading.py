@@ -101,6 +101,13 @@ def print_json(document: dict[str, Any]) -> None:
     print()
 
 
+def write_json(target: Path, document: dict[str, Any]) -> None:
+    """Write one JSON object into a file."""
+    import json
+
+    target.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
+
+
 def command_line() -> str:
     """Return the command that was given, for a page that can be made again."""
     import shlex

@@ -9,12 +9,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import reading
-from ringwright.errors import EXIT_GATE, EXIT_GOOD
+from ringwright.errors import EXIT_GATE, EXIT_GOOD, UsageError
 
 
 def reproduce(
     *names: str,
     record: Annotated[Path | None, Parameter(help="Write the answers here as JSON.")] = None,
+    short: bool = False,
+    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     json: bool = False,
 ) -> int:
     """Run what papers claim and hold it against the band of each; exit code 1 when one lies outside.
@@ -22,18 +24,26 @@ def reproduce(
     Parameters
     ----------
     names
-        Slugs, or TOML files; all of the checkout if left out.
+        Slugs, or TOML files; all of the checkout if left out, without those that are experiments.
+    short
+        Of an experiment (collective-profiling-poster) the form for minutes, not the one for a night.
+    out
+        Folder of an experiment, which goes on there if it was cut short; named after the slug unless given.
     json
         Print one JSON object instead (schema ringwright.reproduce/1).
     """
     from ringwright.studies import reproduce as study
 
+    paths = study.find(names)
+    experiments = [path for path in paths if study.study_of(path) is not None]
+    if experiments and len(paths) > 1:
+        raise UsageError("an experiment is run by itself", remedy=f"ringwright reproduce {experiments[0].stem}")
+    if experiments:
+        return _experiment(experiments[0].stem, short=short, out=out, record=record, json=json)
     with reading.busy("reproducing"):
-        result = study.reproduce(study.find(names))
+        result = study.reproduce(paths)
     if record:
-        import json as encoder
-
-        record.write_text(encoder.dumps(result, indent=1) + "\n", encoding="utf-8")
+        reading.write_json(record, result)
     if json:
         reading.print_json(result)
     else:
@@ -41,3 +51,21 @@ def reproduce(
 
         reproduced.write(result, sys.stdout)
     return EXIT_GOOD if all(paper["inside"] for paper in result["papers"]) else EXIT_GATE
+
+
+def _experiment(slug: str, *, short: bool, out: Path | None, record: Path | None, json: bool) -> int:
+    from ringwright.reports import experiment as report
+    from ringwright.reports import progress
+    from ringwright.studies.poster.study import experiment
+
+    folder = out or Path(f"{slug}-{'short' if short else 'full'}")
+    with progress.bar(slug) as told:
+        result = experiment(folder, short=short, progress=told)
+    (folder / "report.html").write_text(report.page(result, reading.command_line()), encoding="utf-8")
+    if record:
+        reading.write_json(record, result)
+    if json:
+        reading.print_json(result)
+    else:
+        report.write(result, sys.stdout)
+    return EXIT_GOOD if all(row["pass"] for row in result["rows"]) else EXIT_GATE

@@ -16,14 +16,15 @@ from ringwright.units import parse_size
 SCHEMA = "ringwright.reproduce/1"
 FOLDER = Path(__file__).resolve().parents[3] / "reproduce"  # of a checkout
 RECORD = "reproduced.json"
+STUDIES = ("poster",)
 QUANTITIES = ("time_ratio", "time_us")
 
 
 def find(names: Iterable[str]) -> list[Path]:
-    """Return the files named by slug or path; all of the checkout's where none is named."""
+    """Return the files named by slug or path; all of the checkout's where none is named, but experiments, which take long."""
     wanted = list(names)
     if not wanted:
-        found = sorted(FOLDER.glob("*.toml"))
+        found = [path for path in sorted(FOLDER.glob("*.toml")) if study_of(path) is None]
         if not found:
             raise UsageError("no reproduce folder here", remedy="name a file, or run from a checkout")
         return found
@@ -35,9 +36,39 @@ def find(names: Iterable[str]) -> list[Path]:
     return paths
 
 
+def study_of(path: Path) -> str | None:
+    """Return the name of the experiment that a file stands for, None for a paper of points and a band."""
+    try:
+        setup = tomllib.loads(path.read_text()).get("setup", {})
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return None
+    study = setup.get("study") if isinstance(setup, dict) else None
+    if study is not None and study not in STUDIES:
+        raise InputError(f"no experiment '{study}'", where=str(path), remedy=f"one of: {', '.join(STUDIES)}")
+    return study
+
+
 def reproduce(paths: Iterable[Path]) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.reproduce/1``: claim, band, what was measured, and whether it lies inside."""
-    return {"schema": SCHEMA, "papers": [_one(path) for path in paths]}
+    """Return the object of schema ``ringwright.reproduce/1``: claim, band, what was measured, and whether it lies inside.
+
+    For a single paper also ``slug`` and ``rows``, one per point.
+    """
+    papers = [_one(path) for path in paths]
+    single = {"slug": papers[0]["slug"], "rows": _rows(papers[0])} if len(papers) == 1 else {}
+    return {"schema": SCHEMA, **single, "papers": papers}
+
+
+def _rows(paper: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return figure, claimed, got, tolerance, pass and source of each point of a paper."""
+    band = [paper["low"], paper["high"]]
+    return [
+        {
+            "figure": f"{paper['figure']} ({paper['quantity']} at {point['size_bytes']} B)", "claimed": band,
+            "got": point["value"], "tolerance": "inside the band", "pass": band[0] <= point["value"] <= band[1],
+            "source": paper["source"], "note": paper["note"],
+        }
+        for point in paper["points"]
+    ]  # fmt: skip
 
 
 def _one(path: Path) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,7 @@ def effects(cells: Sequence[tuple[Cell, Path, dict[str, Any]]]) -> list[dict[str
     """
     from ringwright.trace import Trace
 
-    usual = {(cell.model, cell.seed): folder for cell, folder, _ in cells if not cell.fault}
+    usual = {cell: folder for cell, folder, _ in cells if not cell.fault}
     name_of = {fault: name for name, fault in ANOMALIES.items()}
     found: dict[tuple[str, str], Effect] = {}
     opened: dict[Path, Trace] = {}
@@ -90,10 +90,10 @@ def effects(cells: Sequence[tuple[Cell, Path, dict[str, Any]]]) -> list[dict[str
     return [effect.row() for _, effect in sorted(found.items())]
 
 
-def _baseline(cell: Cell, usual: dict[tuple[str, int], Path]) -> Path | None:
-    """Return the undisturbed run of the same seed; for an undisturbed run, that of another seed."""
+def _baseline(cell: Cell, usual: dict[Cell, Path]) -> Path | None:
+    """Return the run of the same cell undisturbed; for an undisturbed run, that of another seed."""
     if cell.fault:
-        return usual.get((cell.model, cell.seed))
-    others = [seed for model, seed in usual if model == cell.model and seed != cell.seed]
-    after = [seed for seed in sorted(others) if seed > cell.seed] or sorted(others)
-    return usual[cell.model, after[0]] if after else None
+        return usual.get(replace(cell, fault=""))
+    others = sorted(other.seed for other in usual if other.seed != cell.seed and replace(other, seed=cell.seed) == cell)
+    after = [seed for seed in others if seed > cell.seed] or others
+    return usual[replace(cell, seed=after[0])] if after else None

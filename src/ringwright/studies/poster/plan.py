@@ -11,24 +11,25 @@ from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.grid import Grid, grid_of, legal
 
 FAMILIES = ("deepseek-v3", "gpt2", "llama", "bert", "resnet", "vgg", "mixtral")
-FORMS = ("ddp:dp=2", "fsdp:dp=2", "tp:tp=2", "ep:ep=2,capacity=64", "pp:pp=2", "tp+fsdp:tp=2,dp=2")
-WIDE = ("ddp:dp=4", "fsdp:dp=4", "tp:tp=4", "pp:pp=4")
+FORMS = ("ddp:dp=2", "fsdp:dp=2", "tp:tp=2", "ep:ep=2,capacity=64", "tp+fsdp:tp=2,dp=2")
+WIDE = ("ddp:dp=4", "fsdp:dp=4", "tp:tp=4", "ep:ep=4,capacity=64")
 MODES = ("training", "lora", "head", "inference")
 SHORT = (
     ("llama", "ddp:dp=2", "training"), ("gpt2", "ddp:dp=2", "training"), ("bert", "ddp:dp=2", "training"),
     ("vgg", "ddp:dp=2", "training"), ("resnet", "ddp:dp=2", "training"), ("llama", "fsdp:dp=2", "training"),
     ("llama", "tp:tp=2", "training"), ("llama", "tp:tp=2", "inference"), ("deepseek-v3", "tp:tp=2", "inference"),
-    ("mixtral", "ep:ep=2,capacity=64", "training"), ("llama", "pp:pp=2", "training"), ("llama", "ddp:dp=2", "head"),
+    ("mixtral", "ep:ep=2,capacity=64", "training"), ("llama", "ddp:dp=2", "head"),
 )  # fmt: skip
 FABRIC = "switch:4,rate=100Mb/s"
 ANOMALIES = {
     "bandwidth": "link rank3 rate 20%",
     "loss": "link rank3 loss 1%",
     "flap": "link rank3 flap 300ms every 2s",
-    "straggler": "rank 3 slow 8x",
+    "straggler": "rank 3 slow 16x",
     "traffic": "flow 1>2",
 }
 MODELS = {"llama": "layers=4", "vgg": "", "resnet": ""}  # of the anomalies: one of each shape, about a megabyte of gradients
+HEAVY: dict[str, dict[str, int]] = {"llama": {"batch": 4, "sequence": 64}, "vgg": {"batch": 32}, "resnet": {"batch": 8}}
 SEEDS = (1, 2, 3, 4, 5)
 
 
@@ -36,11 +37,13 @@ def agreement(*, short: bool) -> Grid:
     """Return cells on real ranks, each with its twin on the fake group."""
     if short:
         real = legal(Cell(model, parallel=form, mode=mode, steps=4) for model, form, mode in SHORT)
+        real += legal([Cell("llama", parallel="pp:pp=2", micro_batches=2)])
     else:
         real = grid_of({"model": FAMILIES, "parallel": FORMS, "mode": MODES}, {"steps": 4})
         real += grid_of({"model": FAMILIES, "parallel": WIDE, "mode": ["training", "inference"]}, {"steps": 4})
         real += grid_of({"model": ["llama", "gpt2"], "parallel": ["ddp:dp=2"], "batch": [1, 4], "sequence": [16, 64]})
-        real += grid_of({"model": ["llama"], "parallel": ["pp:pp=2", "pp:pp=4"], "micro_batches": [2, 4], "batch": [4]})
+        staged = {"model": ["llama", "mixtral", "deepseek-v3"], "dims": ["layers=4"], "batch": [4], "mode": ["training", "inference"]}
+        real += grid_of({**staged, "parallel": ["pp:pp=2", "pp:pp=4"], "micro_batches": [4]})
     return real + legal(replace(cell, world=cell.ranks) for cell in real.cells)
 
 
@@ -99,7 +102,7 @@ def scale(*, short: bool) -> Grid:
 def disturbed(*, short: bool) -> Grid:
     """Return the cells of every disturbance and of the same job undisturbed, on real ranks in network namespaces."""
     models = {"llama": MODELS["llama"]} if short else MODELS
-    faults = ("bandwidth", "flap") if short else tuple(ANOMALIES)
+    faults = ("bandwidth", "flap") if short else tuple(name for name in ANOMALIES if name != "straggler")
     cells = []
     for seed in SEEDS[:1] if short else SEEDS:
         for model, dims in models.items():
@@ -107,4 +110,7 @@ def disturbed(*, short: bool) -> Grid:
                 model, dims=dims, parallel="ddp:dp=4", bucket_cap_mb=0.5, steps=16, warm=4, fabric=FABRIC, seed=seed
             )
             cells += [base, *(replace(base, fault=ANOMALIES[name]) for name in faults)]
+            # A rank that computes slowly shows where computing is not hidden behind the wire: more of it, and one bucket.
+            heavy = replace(base, bucket_cap_mb=None, **HEAVY[model])
+            cells += [] if short else [heavy, replace(heavy, fault=ANOMALIES["straggler"])]
     return legal(cells)

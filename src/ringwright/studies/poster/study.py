@@ -20,7 +20,7 @@ SLUG = "collective-profiling-poster"
 PARTS = ("agreement", "served", "shapes", "scale", "disturbed")
 RESULT = "experiment.json"
 
-Progress = Callable[[str, int, int, str], None]
+Progress = Callable[[int, int, str], None]
 
 
 def grid(part: str, *, short: bool) -> Grid:
@@ -66,7 +66,7 @@ def _part(out: Path, part: str, *, short: bool, progress: Progress | None) -> di
 
     def told(done: int, of: int, key: str) -> None:
         if progress is not None:
-            progress(part, done, of, key)
+            progress(done, of, f"{part} {key}")
 
     wanted = grid(part, short=short)
     sweep(wanted, out, timeout_s=1200.0 if part in ("scale", "served", "shapes") else 240.0, progress=told)

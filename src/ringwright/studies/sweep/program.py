@@ -1,4 +1,4 @@
-"""From a cell to what its ranks are told, and to what they must then issue: the model's card joins both."""
+"""From a cell to what its ranks are told, and to what they must then issue."""
 
 from __future__ import annotations
 
@@ -6,30 +6,35 @@ from typing import Any
 
 from ringwright.errors import UsageError
 from ringwright.studies.sweep.cell import Cell
-from ringwright.workloads.cards import Card, card
-from ringwright.workloads.expected.front import expected
+from ringwright.studies.sweep.work import Work
+from ringwright.workloads.cards import card
 from ringwright.workloads.expected.row import Row
 
 WARM = "warm"  # what a rank prints when its warm-up is over
 
 
-def card_of(cell: Cell) -> Card:
-    """Return the card of a cell's model."""
-    return card(cell.model, cell.size, **cell.changed)
+def work(cell: Cell) -> Work:
+    """Return the work of a cell's ranks; UsageError for a model or a form that does not exist."""
+    return Work(
+        card(cell.model, cell.size, **cell.changed), cell.spread, cell.mode, batch=cell.batch, sequence=cell.sequence,
+        micro_batches=cell.micro_batches, steps=cell.steps, dtype=cell.dtype, seed=cell.seed,
+        bucket_cap_mb=cell.bucket_cap_mb, extra={"warm": cell.warm},
+    )  # fmt: skip
 
 
 def must_issue(cell: Cell, rank: int = 0) -> list[Row]:
     """Return what a rank of the cell must issue, from closed formulas; UsageError where the cell is not legal."""
-    more: dict[str, Any] = {"bucket_cap_mb": cell.bucket_cap_mb} if cell.bucket_cap_mb is not None else {}
-    return expected(
-        card_of(cell), cell.spread, cell.mode, batch=cell.batch, sequence=cell.sequence,
-        micro_batches=cell.micro_batches, dtype=cell.dtype, rank=rank, **more,
-    )  # fmt: skip
+    return work(cell).rows(rank)
+
+
+def told(cell: Cell) -> dict[str, Any]:
+    """Return the JSON object for a rank program (``ringwright.execute.models.spec``)."""
+    return work(cell).job(fake_rank=0 if cell.world else None)
 
 
 def check(cell: Cell) -> None:
     """Raise UsageError where a cell cannot be run."""
-    must_issue(cell)
+    told(cell)
     if cell.world and (cell.fabric or cell.fault):
         raise UsageError("a fake job has no network", remedy="leave out fabric and fault, or world")
     if cell.fault and not cell.fabric:
@@ -38,13 +43,3 @@ def check(cell: Cell) -> None:
         raise UsageError(f"{cell.parallel} has {cell.ranks} ranks, world is {cell.world}")
     if not cell.world and cell.ranks > 16:
         raise UsageError(f"{cell.ranks} real ranks on one machine", remedy="world = N runs it as a fake job")
-
-
-def told(cell: Cell) -> dict[str, Any]:
-    """Return the JSON object for a rank program (``ringwright.execute.models.spec``)."""
-    return {
-        "model": cell.model, "dims": card_of(cell).dims, "parallel": cell.spread, "mode": cell.mode, "batch": cell.batch,
-        "sequence": cell.sequence, "micro_batches": cell.micro_batches, "steps": cell.steps, "dtype": cell.dtype,
-        "seed": cell.seed, "bucket_cap_mb": cell.bucket_cap_mb, "warm": cell.warm,
-        "fake": {"world": cell.world, "rank": 0} if cell.world else None,
-    }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Cells of the experiment: a card, a parallel form and a mode, as the JSON of a rank program and as expected rows."""
+"""The work of a cell: a card, a parallel form and a mode, as the JSON of a rank program and as expected rows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ ROLES = ("dp", "tp", "ep", "pp")
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One cell. ``batch`` counts the sequences (or images) of one data rank and step; ``steps`` iterations or tokens."""
+class Work:
+    """What the ranks of one cell do. ``batch`` counts the sequences (or images) of one data rank and step; ``steps`` iterations or tokens."""
 
     card: Card
     parallel: Mapping[str, int | str]
@@ -66,7 +66,7 @@ class Cell:
         """Return the arguments that run one rank of it, after the interpreter's name."""
         return ["-m", "ringwright.execute.models.job", json.dumps(self.job(**more))]
 
-    def alone(self) -> Cell:
+    def alone(self) -> Work:
         """Return the same work on one rank, for comparison of the numbers: all the data, no form."""
         data = int(self.parallel.get("dp", 1)) * int(self.parallel.get("ep", 1))
         return replace(self, parallel={"form": "none"}, batch=self.batch * data, micro_batches=1)

@@ -1,0 +1,57 @@
+"""How long each rank computes by itself in an iteration: the step less the time in which any of its calls is under way.
+
+A slow rank has more of it than it had before and than the others have; a slow network gives no rank more. Each rank's own clock is
+enough. That complements ``arrivals``: where calls overlap with computing, a late rank's wait is hidden from durations.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ringwright.analysis.intervals import length, union
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+MORE = 2.0  # times as long as in the baseline, and as what the others grew
+SHARE = 0.15  # of a baseline's step that the growth must be
+
+
+def own_times(trace: Trace, *, since: int = 1) -> dict[int, float]:
+    """Return rank -> median seconds of its own in an iteration, from iteration ``since`` on; empty without timed steps and calls."""
+    import polars as pl
+
+    events = trace.scan("events").filter(pl.col("rank").is_not_null() & (pl.col("iteration") >= since))
+    steps = events.filter((pl.col("kind") == "step") & pl.col("start_s").is_not_null()).collect()
+    calls = events.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("duration_s").is_not_null()).collect()
+    by_turn = {key: part for key, part in calls.group_by("rank", "iteration")}
+    found: dict[int, list[float]] = {}
+    for rank, iteration, start_s, duration_s in steps.select("rank", "iteration", "start_s", "duration_s").iter_rows():
+        mine = by_turn.get((rank, iteration))
+        if mine is not None and duration_s:
+            found.setdefault(rank, []).append(_alone(mine, start_s, duration_s))
+    return {rank: sorted(times)[len(times) // 2] for rank, times in sorted(found.items())}
+
+
+def _alone(calls: pl.DataFrame, start_s: float, duration_s: float) -> float:
+    """Return the part of a step that no call covers."""
+    import numpy as np
+
+    begins = np.clip(calls["start_s"].to_numpy(), start_s, start_s + duration_s)
+    ends = np.clip(begins + calls["duration_s"].to_numpy(), start_s, start_s + duration_s)
+    return duration_s - length(union(begins, ends))
+
+
+def slowed(mine: dict[int, float], usual: dict[int, float], step_s: float | None) -> list[int]:
+    """Return the ranks whose own time grew, by itself and beside the others'; at most half of the ranks, or none."""
+    growth = {rank: mine[rank] / usual[rank] for rank in mine if usual.get(rank)}
+    if len(growth) < 2 or not step_s:
+        return []
+    middle = sorted(growth.values())[(len(growth) - 1) // 2]
+    found = [
+        rank for rank, times in growth.items()
+        if times >= MORE * max(1.0, middle) and mine[rank] - usual[rank] >= SHARE * step_s
+    ]  # fmt: skip
+    return found if len(found) * 2 <= len(growth) else []
