@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.arrivals import SYNCHRONISING, arrivals
-from ringwright.analysis.own_time import own_times, slowed
+from ringwright.analysis.own_time import busy_times, own_times, slowed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -26,9 +26,9 @@ NONE, STRAGGLER, BANDWIDTH, LOSS, FLAP, TRAFFIC, UNKNOWN = (
 )  # fmt: skip
 LONG_S = 1e-3  # collectives shorter than this in the baseline tell more of the host than of the network
 SLOWER = 1.15  # of a typical collective, from which on there is something to explain
-CLEARLY_SLOWER = 1.35  # a slow host slows all its transfers a little, too
+CLEARLY_SLOWER = 1.5  # a slow host slows all its transfers a little, too
 HALVED = 2.0
-STEADY = 1.6  # 90th over 10th percentile of the slow-down, below which all collectives are slowed alike
+STEADY = 1.2  # 90th over 10th percentile of the slow-down, below which all iterations are slowed alike
 UNCHANGED = 1.08  # of a step
 LOST = 2.5  # retransmissions in a thousand segments, beyond those of the baseline
 FOREIGN = 0.04  # of the job's own bytes on some host's wire
@@ -38,9 +38,13 @@ LATE_SHARE = 0.12  # of the time in collectives that is waiting for late ranks, 
 
 @dataclass(frozen=True)
 class Signs:
-    """What was seen. ``ratio`` etc.: slow-down of transfers (10th, 50th, 90th percentile); counters per host."""
+    """What was seen. ``ratio``: slow-down of an iteration's communication (10th, 50th, 90th percentile); counters per host.
+
+    Calls that are under way together share the wire and their times swing; the time in which any is under way does not.
+    """
 
     ratio: tuple[float, float, float] | None
+    collective: float | None  # median slow-down of single collectives
     step_ratio: float | None
     outages: int
     operations: int
@@ -61,7 +65,7 @@ def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, A
     seen = signs(trace, baseline, since=since)
     kind, hosts, confidence, evidence = _judge(seen)
     ranks = list(seen.slowed or seen.late) if kind == STRAGGLER else []
-    effect = {"collective_ratio": seen.ratio[1] if seen.ratio else None, "step_ratio": seen.step_ratio}
+    effect = {"collective_ratio": seen.collective, "step_ratio": seen.step_ratio}
     return {
         "kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence, "effect": effect,
     }  # fmt: skip
@@ -78,11 +82,14 @@ def signs(trace: Trace, baseline: Trace, *, since: int = 1) -> Signs:
     long = joined.filter(pl.col("usual_s") >= LONG_S)
     judged = long if long.height else joined
     ratios = judged.select(ratio=pl.col("transfer_s") / pl.col("usual_s"))["ratio"]
+    busy, usually = busy_times(trace, since=since), busy_times(baseline, since=since)
+    middle = sorted(usually)[len(usually) // 2] if usually else 0.0
     late = arrivals(trace)
-    outages = judged.filter(pl.col("transfer_s") - pl.col("usual_s") > OUTAGE_S).height
+    outages = sum(each - middle > OUTAGE_S for each in busy)
     counted = _counters(trace), _counters(baseline)
     return Signs(
-        ratio=_quantiles(ratios), step_ratio=_step_ratio(trace, baseline, since), outages=outages, operations=judged.height,
+        ratio=_quantiles(pl.Series([each / middle for each in busy]) if middle else ratios),
+        collective=float(ratios.median()) if len(ratios) else None, step_ratio=_step_ratio(trace, baseline, since), outages=outages, operations=len(busy),
         late=tuple(rank for culprit in late["culprits"] for rank in culprit["ranks"]),
         late_share=_late_share(late) - _late_share(arrivals(baseline)), **_differences(*counted, trace, baseline),
         counted=bool(counted[0] and counted[1]),
@@ -173,7 +180,7 @@ def _judge(seen: Signs) -> tuple[str, list[str], float, list[str]]:
         return UNKNOWN, [], 0.0, ["no collective of both jobs has times"]
     low, typical, high = seen.ratio
     steps = f", steps {seen.step_ratio:.2f} times" if seen.step_ratio else ""
-    told = [f"collectives take {typical:.2f} times the baseline ({low:.2f} to {high:.2f}){steps}"]
+    told = [f"an iteration communicates {typical:.2f} times as long as in the baseline ({low:.2f} to {high:.2f}){steps}"]
     flapped = [host for host, changes in seen.carrier.items() if changes >= 2]
     if flapped:
         counts = ", ".join(f"{host} {seen.carrier[host]:.0f}" for host in flapped)
@@ -195,9 +202,9 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
     """Tell loss, less bandwidth and an outage apart, where no port, rank or other traffic explains the delay."""
     low, typical, high = seen.ratio or (1.0, 1.0, 1.0)
     lost = _most(seen.lost, LOST)
-    is_steady = typical >= SLOWER and high / max(low, 1e-9) < STEADY
+    is_steady = high / max(low, 1e-9) < STEADY
     # A port that is too slow overflows the queue of the one host that sends to it; loss hits both directions, and unevenly.
-    if is_steady and low >= HALVED and len(lost) < 2:
+    if is_steady and low >= (HALVED if lost else CLEARLY_SLOWER) and len(lost) < 2:
         evidence = f"all are slowed alike, as by a link at {1 / typical:.0%} of its rate"
         return BANDWIDTH, [], 0.9, [*told, evidence]
     if lost and low >= HALVED:
@@ -206,14 +213,11 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
     if lost:
         evidence = ", ".join(f"{host} {seen.lost[host]:.1f}" for host in lost)
         return LOSS, lost, 0.8, [*told, f"retransmissions per thousand segments beyond the baseline: {evidence}"]
-    if is_steady and typical >= CLEARLY_SLOWER:
-        evidence = f"all are slowed alike, as by a link at {1 / typical:.0%} of its rate"
-        return BANDWIDTH, [], 0.8 if seen.counted else 0.6, [*told, evidence]
     is_late = bool(seen.late) and seen.late_share > LATE_SHARE / 3
     if typical < SLOWER and not seen.outages and not is_late and (seen.step_ratio or 1.0) < UNCHANGED:
         return NONE, [], 0.8, told
     if seen.outages:
-        told.append(f"{seen.outages} of {seen.operations} collectives take {OUTAGE_S * 1e3:.0f} ms longer or more")
+        told.append(f"{seen.outages} of {seen.operations} iterations communicate {OUTAGE_S * 1e3:.0f} ms longer or more")
     if is_late:
         told.append(f"rank {', '.join(map(str, seen.late))} comes late, but little waiting follows from it")
     why = "no counter explains it" if seen.counted else "without network counters loss, an outage and other traffic look alike"

@@ -6,6 +6,7 @@ enough. That complements ``arrivals``: where calls overlap with computing, a lat
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.analysis.intervals import length, union
@@ -21,27 +22,41 @@ SHARE = 0.15  # of a baseline's step that the growth must be
 
 def own_times(trace: Trace, *, since: int = 1) -> dict[int, float]:
     """Return rank -> median seconds of its own in an iteration, from iteration ``since`` on; empty without timed steps and calls."""
+    found: dict[int, list[float]] = {}
+    for rank, _, step_s, busy_s in _iterations(trace, since):
+        found.setdefault(rank, []).append(step_s - busy_s)
+    return {rank: sorted(times)[len(times) // 2] for rank, times in sorted(found.items())}
+
+
+def busy_times(trace: Trace, *, since: int = 1) -> list[float]:
+    """Return per iteration the seconds in which any call is under way, on the rank where that is longest."""
+    found: dict[int, float] = {}
+    for _, iteration, _, busy_s in _iterations(trace, since):
+        found[iteration] = max(busy_s, found.get(iteration, 0.0))
+    return [found[iteration] for iteration in sorted(found)]
+
+
+def _iterations(trace: Trace, since: int) -> Iterator[tuple[int, int, float, float]]:
+    """Yield rank, iteration, seconds of the step, and seconds of it in which a call is under way."""
     import polars as pl
 
     events = trace.scan("events").filter(pl.col("rank").is_not_null() & (pl.col("iteration") >= since))
     steps = events.filter((pl.col("kind") == "step") & pl.col("start_s").is_not_null()).collect()
     calls = events.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("duration_s").is_not_null()).collect()
     by_turn = {key: part for key, part in calls.group_by("rank", "iteration")}
-    found: dict[int, list[float]] = {}
     for rank, iteration, start_s, duration_s in steps.select("rank", "iteration", "start_s", "duration_s").iter_rows():
         mine = by_turn.get((rank, iteration))
         if mine is not None and duration_s:
-            found.setdefault(rank, []).append(_alone(mine, start_s, duration_s))
-    return {rank: sorted(times)[len(times) // 2] for rank, times in sorted(found.items())}
+            yield rank, iteration, duration_s, _busy(mine, start_s, duration_s)
 
 
-def _alone(calls: pl.DataFrame, start_s: float, duration_s: float) -> float:
-    """Return the part of a step that no call covers."""
+def _busy(calls: pl.DataFrame, start_s: float, duration_s: float) -> float:
+    """Return how much of a step calls cover."""
     import numpy as np
 
     begins = np.clip(calls["start_s"].to_numpy(), start_s, start_s + duration_s)
     ends = np.clip(begins + calls["duration_s"].to_numpy(), start_s, start_s + duration_s)
-    return duration_s - length(union(begins, ends))
+    return length(union(begins, ends))
 
 
 def slowed(mine: dict[int, float], usual: dict[int, float], step_s: float | None) -> list[int]:

@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 Issued = Counter[tuple[str, str, int, int]]  # role, op, size_bytes, sent_bytes: how often
-WHENS = {"training": ("setup", "first", "second", "later"), "inference": ("setup", "prefill", "decode")}
+# A pipeline's stages tell each other shapes before the first of them computes: set-up and first iteration are one there.
+WHENS = {
+    "training": ("setup", "first", "second", "later"), "staged": ("start", "second", "later"),
+    "inference": ("setup", "prefill", "decode"),
+}  # fmt: skip
+_AT = {"second": 1, "later": 2}
 _QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
 
 
@@ -35,21 +40,20 @@ def issued(frame: pl.DataFrame, rank: int, when: str) -> Issued:
     import polars as pl
 
     mine = frame.filter(pl.col("rank") == rank)
-    if when == "setup":
-        chosen = mine.filter(pl.col("iteration").is_null())
+    if when in ("setup", "start"):
+        chosen = mine.filter(pl.col("iteration").is_null() | ((pl.col("iteration") == 0) & (when == "start")))
     else:
         number = {"first": 0, "second": 1, "prefill": 0, "decode": 1, "later": 2}[when]
         chosen = mine.filter(pl.col("iteration") == number)
     found: Issued = Counter()
-    columns = ("role", "op", "size_bytes", "sent_bytes", "received_bytes")
-    for role, op, size, sent, received in chosen.select(columns).iter_rows():
-        found[role, op, size, received if sent is None else sent] += 1
+    for role, op, size, sent in chosen.select("role", "op", "size_bytes", "sent_bytes").iter_rows():
+        found[role, op, size, sent or 0] += 1
     return found
 
 
 def formula(rows: list[Row], when: str) -> Issued:
     """Return what the closed formulas say for that time."""
-    wanted = {"setup": {"setup"}, "first": {"each", "first"}, "second": {"each", "later", "second"}, "later": {"each", "later"}}
+    wanted = {"setup": {"setup"}, "start": {"setup", "each", "first"}, "first": {"each", "first"}, "second": {"each", "later", "second"}, "later": {"each", "later"}}
     found: Issued = Counter()
     for row in rows:
         if row.when in wanted.get(when, {when}):
@@ -62,8 +66,9 @@ def agreement(cell: Cell, frame: pl.DataFrame) -> list[dict[str, Any]]:
     ranks = [rank for rank in frame["rank"].unique().sort().to_list() if rank is not None]
     rows = {rank: must_issue(cell, rank) for rank in ranks}
     found = []
-    for when in WHENS["inference" if cell.mode == "inference" else "training"]:
-        if when == "later" and cell.steps < 3:
+    kind = "inference" if cell.mode == "inference" else "staged" if cell.spread["form"] == "pp" else "training"
+    for when in WHENS[kind]:
+        if when in _AT and _AT[when] >= cell.steps:
             continue
         both = [(rank, formula(rows[rank], when), issued(frame, rank, when)) for rank in ranks]
         words = [f"rank {rank}: {_difference(said, seen)}" for rank, said, seen in both if said != seen]
