@@ -57,7 +57,7 @@ class _Flight:
                 file.write(native._dump_fr_trace(includeStackTraces=False))
             os.replace(beside, self._target)  # noqa: PTH105
         except Exception as error:  # noqa: BLE001 - recording must not disturb
-            self._job.writer.line(["d", "no Flight Recorder dump: %s" % error, 1])
+            self._job.writer.lose("no Flight Recorder dump: %s" % str(error)[:100])
 
 
 class _Profile:
@@ -77,7 +77,7 @@ class _Profile:
             elif self._running is not None and iteration + 1 >= self._last:
                 self._end()
         except Exception as error:  # noqa: BLE001 - recording must not disturb
-            self._job.writer.line(["d", "profile: %s" % error, 1])
+            self._job.writer.lose("profile: %s" % str(error)[:100])
             self._running = None
 
     def _path(self, kind: str) -> str:
