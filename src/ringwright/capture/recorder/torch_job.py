@@ -107,11 +107,12 @@ class Job:
         go_on = operation.redispatch
         names = [argument.name for argument in operation._schema.arguments]
         place = names.index("async_op") if "async_op" in names else None
+        usual = operation._schema.arguments[place].default_value if place is not None else None
 
         def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
             if keys.has(meta):
                 return go_on(keys & below, *args, **kwargs)
-            is_async = args[place] if place is not None and place < len(args) else None
+            is_async = args[place] if place is not None and place < len(args) else usual
             begun = self.begin(shape, args, is_host=keys.has(host), is_async=is_async)
             if begun is None:
                 return go_on(keys & below, *args, **kwargs)
@@ -221,8 +222,8 @@ class Job:
         try:
             from torch._C._distributed_c10d import Work
 
-            boxed = result[-1] if isinstance(result, (tuple, list)) and result else result
-            if boxed is None or boxed == ():
+            boxed = (result[-1] if result else None) if isinstance(result, (tuple, list)) else result
+            if boxed is None:
                 self.end(number)  # it returns when it is over
                 return
             work = Work.unbox(boxed)
@@ -233,7 +234,7 @@ class Job:
                 return
             future.add_done_callback(functools.partial(self._done, number))
         except Exception as error:  # noqa: BLE001 - recording must not disturb
-            self.writer.lose("end not seen: %s" % type(error).__name__)
+            self.writer.lose("end not seen: %s" % error)
 
 
     def _hold(self, number: int, work: Any) -> None:
