@@ -5,9 +5,10 @@ Format: ``docs/calls-file.md``. A line costs itself alone, whatever it holds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import msgspec
@@ -268,15 +269,15 @@ def _frame(kind: type[msgspec.Struct], values: list[Any], lines: list[int] | Non
     import polars as pl
 
     columns = {}
-    for name, of in kind.__annotations__.items():
-        column = [getattr(value, name) for value in values]
+    rows = zip(*map(attrgetter(*kind.__struct_fields__), values), strict=True)
+    for (name, of), column in zip(kind.__annotations__.items(), rows, strict=True):
         columns[name] = pl.Series(name, column, pl.String) if of == "str" else _integers(name, column)
     if lines is not None:
         columns["line"] = pl.Series("line", lines, pl.Int64)
     return pl.DataFrame(columns)
 
 
-def _integers(name: str, column: list[Any]) -> pl.Series:
+def _integers(name: str, column: Sequence[Any]) -> pl.Series:
     """Return a column of integers; what is none, or too large for one, becomes null."""
     import polars as pl
 
