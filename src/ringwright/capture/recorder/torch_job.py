@@ -23,6 +23,7 @@ from .operations import SHAPES, Shape, measure
 from .writer import Writer
 
 _POINTWISE = ("send", "recv")
+_MOST_RESULTS = 4096
 _state: dict[str, Any] = {}
 
 
@@ -61,8 +62,10 @@ class Job:
         self._is_joined = False
         # Works without a future end when somebody has waited for them. They are not kept alive, and their buffers with them,
         # beyond the moment when the caller has them.
-        self._open: dict[int, tuple[int, Any]] = {}
+        self._open: dict[int, tuple[int, Any, Any]] = {}
         self._latest = threading.local()
+        self._results: dict[int, int] = {}  # address of a result to its call
+        self._functional: Any = None
 
     # Once ---------------------------------------------------------------------------------------------------------
     def install(self) -> None:
@@ -122,7 +125,7 @@ class Job:
                 self.raised(begun[0], error)
                 raise
             if begun[1]:
-                self._follow(begun[0], result)
+                self._follow(begun[0], result, args[shape.outside] if shape.outside is not None else None)
             return result
 
         return kernel
@@ -144,7 +147,8 @@ class Job:
             except BaseException as error:
                 self.raised(found[0], error)
                 raise
-            end(found[0])
+            if found[2] is None or self._results.pop(found[2], None) is not None:
+                end(found[0])
             return result
 
         Work.wait = wait
@@ -217,8 +221,8 @@ class Job:
             words = type(error).__name__
         self.writer.line(["r", number, time.monotonic_ns(), words])
 
-    def _follow(self, number: int, result: Any) -> None:
-        """See to it that the end of a call is noted, where the host can see it."""
+    def _follow(self, number: int, result: Any, outside: Any) -> None:
+        """See to it that the end of a call is noted, where the host can see it; ``outside``: where its result comes to be."""
         try:
             from torch._C._distributed_c10d import Work
 
@@ -230,18 +234,44 @@ class Job:
             try:
                 future = work.get_future()
             except RuntimeError:
-                self._hold(number, work)
+                self._hold(number, work, outside)
                 return
             future.add_done_callback(functools.partial(self._done, number))
         except Exception as error:  # noqa: BLE001 - recording must not disturb
             self.writer.lose("end not seen: %s" % error)
 
 
-    def _hold(self, number: int, work: Any) -> None:
+    def _hold(self, number: int, work: Any, outside: Any) -> None:
         """Know a work again when it is waited for. The object must live until the caller has it: then it is the caller's too."""
-        key = id(work)
-        self._open[key] = (number, weakref.ref(work, lambda _gone: self._open.pop(key, None)))
+        key, address = id(work), None
+        if outside is not None and not isinstance(outside, (list, tuple)):
+            # A functional collective is waited for by its tensor, inside the library.
+            address = outside.data_ptr()
+            if len(self._results) >= _MOST_RESULTS:
+                self._results.clear()
+            self._results[address] = number
+            if self._functional is None:
+                self._watch_tensors()
+        self._open[key] = (number, weakref.ref(work, lambda _gone: self._open.pop(key, None)), address)
         self._latest.work = work
+
+    def _watch_tensors(self) -> None:
+        import torch
+
+        operation = torch.ops._c10d_functional.wait_tensor.default
+        below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+        meta, results = torch._C.DispatchKey.Meta, self._results
+
+        def kernel(keys: Any, tensor: Any) -> Any:
+            waited = operation.redispatch(keys & below, tensor)
+            if results and not keys.has(meta) and os.getpid() == self.pid:
+                number = results.pop(tensor.data_ptr(), None)
+                if number is not None:
+                    self.end(number)
+            return waited
+
+        self._functional = torch.library.Library("_c10d_functional", "IMPL")
+        self._functional.impl("wait_tensor", kernel, "BackendSelect", with_keyset=True)
 
 
 def _json(value: Any) -> Any:
