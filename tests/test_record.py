@@ -177,8 +177,9 @@ def test_a_folder_removed_disturbs_nothing(tmp_path: Path) -> None:
 RESTARTED = """
 import os, sys
 import torch, torch.distributed as dist
-dist.init_process_group("gloo")
 again = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+ranks = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}{again}", **ranks)
 for step in range(10 + again):
     dist.all_reduce(torch.ones(10 + again))
     if not again and step == 5 and dist.get_rank() == 1: raise ValueError("once")
@@ -189,7 +190,7 @@ dist.destroy_process_group()
 def test_restarted_ranks_are_two_lives(tmp_path: Path) -> None:
     script = tmp_path / "restarted.py"
     script.write_text(RESTARTED)
-    with Job(tmp_path, torchrun(script, more=["--max-restarts", "1"])) as job:
+    with Job(tmp_path, torchrun(script, str(tmp_path / "met"), more=["--max-restarts", "1"])) as job:
         code, _, err = job.ends()
     assert code == 0, err
     found = understood(job.out)

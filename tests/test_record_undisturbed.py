@@ -147,11 +147,10 @@ print(rank, vmap(grad(lambda p, x: functional_call(model, p, (x,)).sum()), (None
 same = [dist.new_group([0, 1]) for _ in range(3)]
 for group in same: dist.all_reduce(torch.ones(4), group=group)
 dist.destroy_process_group(same[0])
-dist.barrier()
+dist.monitored_barrier()
 dist.destroy_process_group()
 dist.init_process_group("cpu:gloo", init_method="file://" + os.environ["RW_AGAIN"], rank=rank, world_size=world)
 for _ in range(2): dist.all_reduce(torch.ones(5))
-dist.monitored_barrier()
 """,
 }
 
