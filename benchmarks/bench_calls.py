@@ -2,8 +2,8 @@
 
     python benchmarks/bench_calls.py [--calls 500000] [--ranks 2]
 
-Files are made in a temporary folder: per rank ``calls`` all-reduces, all-gathers and reduce-scatters of a few sizes, each with its end,
-and a step every thousand. Records are lines.
+Files are made in a temporary folder: per rank ``calls`` all-reduces, all-gathers and reduce-scatters, each with its end, and a
+step every thousand. Records are lines.
 """
 
 from __future__ import annotations
@@ -38,11 +38,16 @@ def write(folder: Path, rank: int, ranks: int, calls: int) -> int:
     """Write one rank's file and return its lines."""
     head = {"ringwright": "calls/1", "source": "torch-hook", "host": "n", "pid": rank, "rank": rank, "world": ranks}
     rows: list[object] = [head | {"wall_ns": 10**18, "clock_ns": 10**9}]
-    rows += [["g", 0, "0", "default_pg", "gloo", ranks, rank, list(range(ranks))], ["c", 0, None, "backward", "layers.1", 4096]]
+    rows += [
+        ["g", 0, "0", "default_pg", "gloo", ranks, rank, list(range(ranks))],
+        ["c", 0, None, "backward", "layers.1", 4096],
+    ]
     for number in range(calls):
         op, sent, received = OPS[number % len(OPS)]
         at_ns = 10**9 + 100_000 * number
-        rows.append(["b", number, at_ns, 0, op, "float32", sent // 4, sent, received, None, None, "", 0, 1, 4242, number])
+        rows.append(
+            ["b", number, at_ns, 0, op, "float32", sent // 4, sent, received, None, None, "", 0, 1, 4242, number]
+        )
         rows.append(["e", number, at_ns + 50_000])
         if number % 1000 == 999:
             rows.append(["s", number // 1000, at_ns - 10**8, at_ns + 60_000])
@@ -64,7 +69,9 @@ def main() -> int:
             found = measured(sys.executable, code, folder)
             if found is not None and started is not None:
                 net_s = found[0] - started[0]
-                print(f"{name:<24} {found[0]:6.2f} s  {records / net_s:12,.0f} records/s after start-up  {found[1] / 1024:6.0f} MiB")
+                print(
+                    f"{name:<24} {found[0]:6.2f} s  {records / net_s:12,.0f} records/s after start-up  {found[1] / 1024:6.0f} MiB"
+                )
     return 0
 
 

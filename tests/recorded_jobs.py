@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 LOOP = """
 import os, sys, time, signal
@@ -38,36 +39,60 @@ dist.destroy_process_group()
 def environment(**more: str) -> dict[str, str]:
     """Return an environment with the source on the path, one thread a rank, and nothing of a recording around this one."""
     source = str(Path(__file__).parents[1] / "src")
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("RINGWRIGHT_", "SLURM_", "NCCL_"))}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith(("RINGWRIGHT_", "SLURM_", "NCCL_"))
+    }
     return kept | {"PYTHONPATH": source, "OMP_NUM_THREADS": "1"} | more
 
 
 def torchrun(script: Path, *arguments: str, ranks: int = 2, more: Sequence[str] = ()) -> list[str]:
     """Return the command that starts ranks of a script."""
-    return [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), *more, str(script), *arguments]
+    return [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(ranks),
+        *more,
+        str(script),
+        *arguments,
+    ]
 
 
 class Job:
     """``ringwright run`` with its job, in a folder; all of it is killed when the block is left."""
 
-    def __init__(self, folder: Path, command: Sequence[str], *options: str, out: Path | None = None, **more: str) -> None:
+    def __init__(
+        self, folder: Path, command: Sequence[str], *options: str, out: Path | None = None, **more: str
+    ) -> None:
         self.folder, self.out = folder, out or folder / "out"
         self.mark = f"rw{os.getpid()}x{time.monotonic_ns()}"
-        words = [sys.executable, "-m", "ringwright", "run", "--out", str(self.out), "--nccl", "off", *options, "--", *command]
+        words = [
+            sys.executable,
+            "-m",
+            "ringwright",
+            "run",
+            "--out",
+            str(self.out),
+            "--nccl",
+            "off",
+            *options,
+            "--",
+            *command,
+        ]
         self.process = subprocess.Popen(
             words, cwd=folder, env=environment(RW_TEST_MARK=self.mark, **more), text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 
-    def __enter__(self) -> Job:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_error: object) -> None:
         for pid in self.alive():
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self.process.communicate()
 
     def ends(self, limit_s: float = 90) -> tuple[int, str, str]:
@@ -80,7 +105,10 @@ class Job:
         found = []
         for path in Path("/proc").glob("[0-9]*"):
             try:
-                if self.mark.encode() in (path / "environ").read_bytes() and path.joinpath("stat").read_text().rpartition(")")[2][1] != "Z":
+                if (
+                    self.mark.encode() in (path / "environ").read_bytes()
+                    and path.joinpath("stat").read_text().rpartition(")")[2][1] != "Z"
+                ):
                     found.append(int(path.name))
             except (OSError, IndexError):
                 continue

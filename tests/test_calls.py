@@ -9,7 +9,8 @@ from typing import Any
 
 import polars as pl
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ringwright.errors import InputError
 from ringwright.sources import read
@@ -70,12 +71,14 @@ def test_a_file_becomes_events() -> None:
         "all-reduce", 16, "forward", "layers.1", 64,
     )  # fmt: skip
     assert (first["sequence"], first["iteration"], first["state"], first["element_bytes"]) == (0, 0, "completed", 4)
-    assert first["duration_s"] == pytest.approx(500e-9) and first["enqueue_s"] == pytest.approx(0)
+    assert first["duration_s"] == pytest.approx(500e-9)
+    assert first["enqueue_s"] == pytest.approx(0)
     assert (second["size_bytes"], second["sent_bytes"], second["received_bytes"], second["sequence"]) == (32, 16, 32, 1)
     assert events(found, "p2p").select("op", "peer", "size_bytes", "sequence").rows() == [("send", 1, 16, 0)]
     assert events(found, "step").select("iteration", "duration_s").rows() == [(0, 5e-6)]
     assert found.table("communicators").select("size", "members", "role").rows() == [(2, [0, 1], "world")]
-    assert refused(found) == 0 and found.meta["world"] == 2
+    assert refused(found) == 0
+    assert found.meta["world"] == 2
 
 
 def test_cut_at_every_byte() -> None:
@@ -90,7 +93,8 @@ def test_cut_at_every_byte() -> None:
             continue  # without its first line it is no calls file
         torn = len(WHOLE[:cut].rpartition(b"\n")[2]) > 0
         understood = found.table("ledger").filter(pl.col("outcome") == "understood")["lines"].sum()
-        assert understood >= whole and understood + refused(found) == whole + torn
+        assert understood >= whole
+        assert understood + refused(found) == whole + torn
         assert events(found).height + events(found, "p2p").height == sum(
             line.startswith(b'["b"') for line in WHOLE[:cut].split(b"\n")[: whole + (refused(found) < torn)]
         )
@@ -119,7 +123,9 @@ hostile = st.one_of(
 )  # fmt: skip
 
 
-@given(st.lists(st.tuples(st.sampled_from([*"gbecsrdx", "q"]), st.lists(hostile, max_size=16)), max_size=12), st.booleans())
+@given(
+    st.lists(st.tuples(st.sampled_from([*"gbecsrdx", "q"]), st.lists(hostile, max_size=16)), max_size=12), st.booleans()
+)
 def test_hostile_values_are_read_or_refused(rows: list[tuple[str, list[Any]]], is_between: bool) -> None:
     strange = [[kind, *values] for kind, values in rows]
     good = [call(0), end(0), call(1), end(1)]
@@ -133,7 +139,8 @@ def test_a_call_with_one_strange_value_is_kept() -> None:
     row = call(1)
     row[6:9] = [2**90, -1.5, "many"]
     found = events(traced(text(HEAD, GROUP, call(0), row, end(1)))).sort("op_count")
-    assert found["count"].to_list() == [4, None] and found["sequence"].to_list() == [0, 1]
+    assert found["count"].to_list() == [4, None]
+    assert found["sequence"].to_list() == [0, 1]
 
 
 def test_missing_calls_leave_the_count_unknown() -> None:
@@ -152,7 +159,8 @@ def test_duplicates_and_ends_before_beginnings() -> None:
 def test_losses_are_counted_once() -> None:
     """The writer tells of losses again and again, each time of all of them."""
     found = traced(text(HEAD, GROUP, ["d", "full", 3], call(0), ["d", "full", 5], ["d", "other", 1]))
-    assert refused(found) == 6 and any("5 records are missing (full)" in loss for loss in found.meta["losses"])
+    assert refused(found) == 6
+    assert any("5 records are missing (full)" in loss for loss in found.meta["losses"])
 
 
 def test_a_large_group_and_a_larger_one() -> None:
@@ -165,13 +173,16 @@ def test_a_large_group_and_a_larger_one() -> None:
 
 def test_lives_of_a_rank_are_not_merged() -> None:
     """A rank that first came in the second life belongs to it; one without a word of its life, by order."""
+
     def rank(number: int, life: str, wall_ns: int, calls: int) -> bytes:
         head = HEAD | {"rank": number, "life": life, "wall_ns": wall_ns}
         return text(head, [*GROUP[:6], number, [0, 1]], *(call(i) for i in range(calls)))
 
     found = traced(rank(0, "a/0", 10**18, 3), rank(0, "a/1", 2 * 10**18, 5), rank(1, "a/1", 2 * 10**18 + 5, 5))
     assert sorted(found.table("communicators")["ranks_seen"].to_list()) == [1, 2]
-    found = traced(rank(0, "", 10**18, 3), rank(1, "", 10**18 + 1, 3), rank(0, "", 2 * 10**18, 5), rank(1, "", 2 * 10**18 + 5, 5))
+    found = traced(
+        rank(0, "", 10**18, 3), rank(1, "", 10**18 + 1, 3), rank(0, "", 2 * 10**18, 5), rank(1, "", 2 * 10**18 + 5, 5)
+    )
     assert found.table("communicators")["ranks_seen"].to_list() == [2, 2]
     assert events(found).group_by("communicator", "sequence").len()["len"].to_list() == [2] * 8
 

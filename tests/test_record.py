@@ -19,7 +19,9 @@ pytestmark = [
 ]  # fmt: skip
 
 
-def looped(folder: Path, steps: int, what: str = "none", who: int = -1, *options: str, ranks: int = 2, **more: str) -> Job:
+def looped(
+    folder: Path, steps: int, what: str = "none", who: int = -1, *options: str, ranks: int = 2, **more: str
+) -> Job:
     script = folder / "loop.py"
     script.write_text(LOOP)
     return Job(folder, torchrun(script, str(steps), what, str(who), ranks=ranks), *options, **more)
@@ -42,7 +44,8 @@ def test_an_ordinary_job_is_recorded_whole(tmp_path: Path) -> None:
     found = understood(job.out)
     assert found["ledger"]["refused"] == 0
     assert {row["op"]: row["count"] for row in found["operations"]} == {"broadcast": 10, "all-reduce": 10}
-    assert not found["losses"] and found["verdict"] is None
+    assert not found["losses"]
+    assert found["verdict"] is None
     assert calls(job.out, "b") == calls(job.out, "e") == 40
 
 
@@ -52,7 +55,8 @@ def test_a_rank_that_ends_early_is_named(tmp_path: Path, what: str) -> None:
         code, _, err = job.ends()
     assert code == 1, err  # torchrun's own
     found = understood(job.out)
-    assert found["verdict"]["ranks"] == [1] and found["verdict"]["kind"] == "hang-not-entered"
+    assert found["verdict"]["ranks"] == [1]
+    assert found["verdict"]["kind"] == "hang-not-entered"
     how = "stops without an end" if what == "kill" else "ended in order"
     assert any(how in text for text in found["verdict"]["evidence"])
     assert any("exit code 1" in text for text in found["losses"])
@@ -106,9 +110,11 @@ def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
         assert not job.alive()
     assert code == 5
     assert f"ringwright: nothing was recorded for 3 s: hang-not-entered, ranks {who}: rank {who} never entered" in err
-    assert live.returncode == 0 and "all-reduce" in live.stdout, live.stderr
+    assert live.returncode == 0, live.stderr
+    assert "all-reduce" in live.stdout
     found = understood(job.out)
-    assert found["verdict"]["ranks"] == [who] and found["verdict"]["kind"] == "hang-not-entered"
+    assert found["verdict"]["ranks"] == [who]
+    assert found["verdict"]["kind"] == "hang-not-entered"
 
 
 def test_a_skipped_collective_is_named(tmp_path: Path) -> None:
@@ -116,7 +122,8 @@ def test_a_skipped_collective_is_named(tmp_path: Path) -> None:
         code, _, _ = job.ends()
     assert code != 0
     verdict = understood(job.out)["verdict"]
-    assert verdict["ranks"] == [1] and verdict["kind"].startswith("hang-mismatch")
+    assert verdict["ranks"] == [1]
+    assert verdict["kind"].startswith("hang-mismatch")
 
 
 @pytest.fixture
@@ -152,10 +159,12 @@ def test_a_full_disk_disturbs_nothing(tmp_path: Path, small_disk: Path) -> None:
     plug.write_bytes(b"x" * (32 << 10))
     with Job(tmp_path, torchrun(script, str(plug)), out=small_disk / "out") as job:
         code, out, err = job.ends()
-    assert code == 0 and out.count("sum") == 2, err
+    assert code == 0, err
+    assert out.count("sum") == 2
     kept = [value for value in lines(job.out, torn=True) if isinstance(value, list)]
     lost = [value for value in kept if value[0] == "d"]
-    assert lost and all("space" in value[1] or "part" in value[1] for value in lost)
+    assert lost
+    assert all("space" in value[1] or "part" in value[1] for value in lost)
     assert [value for value in kept if value[0] == "x"], "the last lines were written again"
     found = summary(job.out)
     assert found["ledger"]["refused"] >= max(value[2] for value in lost)
@@ -170,7 +179,8 @@ def test_a_folder_removed_disturbs_nothing(tmp_path: Path) -> None:
             path.unlink()
         job.out.rmdir()
         code, out, err = job.ends()
-    assert code == 0 and out.count("sum") == 2, err
+    assert code == 0, err
+    assert out.count("sum") == 2
     assert "no summary" in err or "could not be noted" in err
 
 
@@ -195,7 +205,8 @@ def test_restarted_ranks_are_two_lives(tmp_path: Path) -> None:
     assert code == 0, err
     found = understood(job.out)
     first, second = ((row["ranks_seen"], row["operations"]) for row in found["communicator_list"])
-    assert first in ((2, 6), (2, 7)) and second == (2, 11)
+    assert first in ((2, 6), (2, 7))
+    assert second == (2, 11)
 
 
 def test_two_sources_agree(tmp_path: Path) -> None:
@@ -205,7 +216,8 @@ def test_two_sources_agree(tmp_path: Path) -> None:
         code, _, err = job.ends()
     assert code == 0, err
     both = summary(job.out)
-    assert "flight-recorder" in both["source"] and "kineto" in both["source"]
+    assert "flight-recorder" in both["source"]
+    assert "kineto" in both["source"]
     alone = tmp_path / "alone"
     alone.mkdir()
     for path in job.out.glob("calls.*"):

@@ -189,8 +189,9 @@ def test_the_same_to_the_bit(tmp_path: Path, name: str) -> None:
     if name == "oddities":
         groups = [value for value in lines(tmp_path / "out") if isinstance(value, list) and value[0] == "g"]
         names = {value[2] for value in groups}
-        assert "0" in names and "0#1" in names, "the group made after destroy_process_group is another"
-        assert {value[4] for value in groups} == {"gloo"} and len(list((tmp_path / "out").glob("calls.*"))) == 2
+        assert names >= {"0", "0#1"}, "the group made after destroy_process_group is another"
+        assert {value[4] for value in groups} == {"gloo"}
+        assert len(list((tmp_path / "out").glob("calls.*"))) == 2
 
 
 STRESS = """
@@ -245,7 +246,8 @@ def test_other_start_up_files_still_run(tmp_path: Path) -> None:
     assert [line for line in out.splitlines() if line != "site sitecustomize"] == (
         ["user"] * out.splitlines().count("user") + ["mine", "True False"]
     )
-    assert "site sitecustomize" in out and "nothing was recorded" in err
+    assert "site sitecustomize" in out
+    assert "nothing was recorded" in err
     assert sorted(path.name.split(".")[0] for path in job.out.iterdir()) == ["run"]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -27,14 +26,17 @@ sys.exit(max(each.wait() for each in [task(number) for number in range(tasks)]))
 """
 
 
-@pytest.mark.parametrize(("code", "expected"), [("pass", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)])
+@pytest.mark.parametrize(
+    ("code", "expected"), [("pass", 0), ("raise SystemExit(7)", 7), ("import os; os.kill(os.getpid(), 9)", 137)]
+)
 def test_the_exit_code_is_the_jobs(tmp_path: Path, code: str, expected: int) -> None:
     with Job(tmp_path, [*PYTHON, f"print('out'); {code}"], "--no-summary") as job:
         ended, out, err = job.ends()
     assert (ended, out) == (expected, "out\n") or expected == 137, err
     assert ended == expected
     [manifest] = [json.loads(path.read_text()) for path in job.out.glob("run.*.json")]
-    assert manifest["exit_code"] == expected and manifest["ended_ns"] >= manifest["started_ns"]
+    assert manifest["exit_code"] == expected
+    assert manifest["ended_ns"] >= manifest["started_ns"]
 
 
 def test_a_time_limit_ends_sessions_and_orphans_too(tmp_path: Path) -> None:
@@ -65,16 +67,48 @@ def test_signals_reach_the_job(tmp_path: Path, number: signal.Signals) -> None:
 def test_launchers_of_one_job_share_a_folder(tmp_path: Path) -> None:
     srun, out = tmp_path / "srun", tmp_path / "shared"
     srun.write_text(SRUN)
-    words = [sys.executable, "-m", "ringwright", "run", "--no-summary", "--nccl", "off", "--out", str(out), "--", *PYTHON, "pass"]
-    first = subprocess.run([sys.executable, str(srun), "4", *words], env=environment(), capture_output=True, text=True, timeout=90, check=False)
+    words = [
+        sys.executable,
+        "-m",
+        "ringwright",
+        "run",
+        "--no-summary",
+        "--nccl",
+        "off",
+        "--out",
+        str(out),
+        "--",
+        *PYTHON,
+        "pass",
+    ]
+    first = subprocess.run(
+        [sys.executable, str(srun), "4", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
     assert first.returncode == 0, first.stderr
     assert len(list(out.glob("run.*.json"))) == 4
-    other = subprocess.run(words, env=environment(SLURM_JOB_ID="78"), capture_output=True, text=True, timeout=60, check=False)
-    assert other.returncode == 2 and "--force" in other.stderr and "--job NAME" in other.stderr
+    other = subprocess.run(
+        words, env=environment(SLURM_JOB_ID="78"), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert other.returncode == 2
+    assert "--force" in other.stderr
+    assert "--job NAME" in other.stderr
 
 
 def test_force_removes_only_what_a_recording_wrote(tmp_path: Path) -> None:
-    for name in ("run.a.1.json", "calls.a.1.jsonl", "calls.a.1-2.jsonl", "nccl.a.1.log", "fr_rank_0", "notes.txt", "kineto.json"):
+    for name in (
+        "run.a.1.json",
+        "calls.a.1.jsonl",
+        "calls.a.1-2.jsonl",
+        "nccl.a.1.log",
+        "fr_rank_0",
+        "notes.txt",
+        "kineto.json",
+    ):
         (tmp_path / name).write_text("{}")
     claim(tmp_path, "new", force=True)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kineto.json", "notes.txt"]
@@ -107,8 +141,10 @@ def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     began = time.monotonic()
     with Job(tmp_path, ["no-such-program-anywhere"], "--no-summary") as job:
         code, _, err = job.ends()
-    assert code == 2 and "no-such-program-anywhere cannot be started" in err and time.monotonic() - began < 60
-    assert os.path.exists(job.out)
+    assert code == 2
+    assert "no-such-program-anywhere cannot be started" in err
+    assert time.monotonic() - began < 60
+    assert job.out.exists()
 
 
 DOCUMENTED = Path(__file__).parents[1] / "docs" / "run.md"
@@ -121,4 +157,6 @@ def test_the_kubernetes_manifest_parses() -> None:
     assert {document["kind"] for document in documents} == {"Job", "PersistentVolumeClaim"}
     [job] = [document for document in documents if document["kind"] == "Job"]
     words = job["spec"]["template"]["spec"]["containers"][0]["command"]
-    assert words[:2] == ["ringwright", "run"] and "--job" in words and "--" in words
+    assert words[:2] == ["ringwright", "run"]
+    assert "--job" in words
+    assert "--" in words

@@ -121,7 +121,9 @@ def _numbered_from_zero(calls: Any) -> set[int]:
     import polars as pl
 
     mine = calls.filter(pl.col("source").str.contains("calls") & pl.col("op_count").is_not_null())
-    ranks = mine.group_by("rank").agg(pl.col("op_count").n_unique().alias("seen"), pl.col("op_count").max().alias("last"))
+    ranks = mine.group_by("rank").agg(
+        pl.col("op_count").n_unique().alias("seen"), pl.col("op_count").max().alias("last")
+    )
     return {rank for rank, seen, last in ranks.collect().rows() if seen == last + 1}
 
 

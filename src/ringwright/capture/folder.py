@@ -71,7 +71,8 @@ def _take(folder: Path, job: str, *, force: bool) -> None:
         return
     if not force:
         raise UsageError(
-            f"{folder} is not empty", remedy="name another --out; --force to record over; --job NAME joins a job's other launchers"
+            f"{folder} is not empty",
+            remedy="name another --out; --force to record over; --job NAME joins a job's other launchers",
         )
     for pattern in PATTERNS:
         for path in folder.glob(pattern):
@@ -95,7 +96,13 @@ class Manifest:
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         host = socket.gethostname()
         self._path = _unused(folder, f"run.{host}.{os.getpid()}")
-        self._facts = {"ringwright": FORMAT, "host": host, "pid": os.getpid(), "python": sys.version.split()[0], **facts}
+        self._facts = {
+            "ringwright": FORMAT,
+            "host": host,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            **facts,
+        }
 
     def write(self, **facts: Any) -> bool:
         """Write the manifest with more facts; return whether it could be written."""

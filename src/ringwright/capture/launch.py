@@ -1,8 +1,8 @@
 """Starts the job and waits for it: its output, input, terminal and exit code stay its own.
 
-Signals that schedulers send to this process are passed on; Ctrl-C reaches the job by the terminal, as without a recorder. A recorder
-that is killed leaves the job running and recording. With a time limit all that the job started is ended with it, also what made
-sessions of its own (torchrun's workers) or lost its parent.
+Signals that schedulers send to this process are passed on; Ctrl-C reaches the job by the terminal, as without a recorder. A
+recorder that is killed leaves the job running and recording. With a time limit all that the job started is ended with it, also
+what made sessions of its own (torchrun's workers) or lost its parent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from ringwright.errors import EXIT_INFEASIBLE, UsageError
 
@@ -91,7 +91,7 @@ class _Passing:
         self._early: list[int] = []
         self._before: dict[int, Any] = {}
 
-    def __enter__(self) -> _Passing:
+    def __enter__(self) -> Self:
         for number in (*_PASSED, signal.SIGINT):
             if signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
                 self._before[number] = signal.signal(number, self._forward)

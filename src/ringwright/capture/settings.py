@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringwright.capture.nccl_profiler import FILE_NAME, environment as plugin_environment
+from ringwright.capture.nccl_profiler import FILE_NAME
+from ringwright.capture.nccl_profiler import environment as plugin_environment
 from ringwright.errors import UsageError
 
 SITE = Path(__file__).parent / "recorder" / "site"

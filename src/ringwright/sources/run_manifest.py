@@ -63,5 +63,7 @@ def _tell(found: Gathered, name: str, document: dict[str, Any]) -> None:
         if code:
             found.lose(f"the job ended with exit code {words}: what it did not come to is not here")
     else:
-        found.claim("exit code", "unknown", name, ground="assumed", note="the launcher was killed, or the job still runs")
+        found.claim(
+            "exit code", "unknown", name, ground="assumed", note="the launcher was killed, or the job still runs"
+        )
         found.lose("the launcher left no end: it was killed, or the job still runs")

@@ -133,7 +133,12 @@ class Context:
     # Backward -----------------------------------------------------------------------------------------------------
     def _mark(self, module: Any, output: Any) -> None:
         first = output[0] if isinstance(output, (tuple, list)) and output else output
-        if not isinstance(first, self._tensor) or not first.requires_grad or first.grad_fn is None or self._transformed(first):
+        if (
+            not isinstance(first, self._tensor)
+            or not first.requires_grad
+            or first.grad_fn is None
+            or self._transformed(first)
+        ):
             return
         name = self._name(module)
 

@@ -41,7 +41,7 @@ class _Watch:
         """A module was imported."""
         self._after.pop(name, None)
         if not self._after and self in sys.meta_path:
-            sys.meta_path.remove(self)  # type: ignore[arg-type]
+            sys.meta_path.remove(self)
 
 
 class _Then:

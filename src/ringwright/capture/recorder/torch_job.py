@@ -190,14 +190,11 @@ class Job:
         turn = "null" if op in _POINTWISE else next(known.turns)
         count, sent, kind = inside or ((outside[0], None, outside[2]) if outside else (0, 0, ""))
         received = outside[1] if outside else (0 if op == "barrier" else None)
-        self.writer.text(
-            '["b",%d,%d,%d,"%s","%s",%d,%s,%s,%s,%s,"%s",%d,%s,%d,%s]'
-            % (
-                number, time.monotonic_ns(), known.number, op, kind, count, _json(sent), _json(received), _json(root),
-                _json(peer), reduction, context, "null" if is_async is None else int(is_async), threading.get_native_id(),
-                turn,
-            )  # fmt: skip
-        )
+        values = (
+            number, time.monotonic_ns(), known.number, op, kind, count, _json(sent), _json(received), _json(root), _json(peer),
+            reduction, context, "null" if is_async is None else int(is_async), threading.get_native_id(), turn,
+        )  # fmt: skip
+        self.writer.text('["b",%d,%d,%d,"%s","%s",%d,%s,%s,%s,%s,"%s",%d,%s,%d,%s]' % values)
         return number, known.is_measured
 
     def end(self, number: int) -> None:
@@ -239,7 +236,6 @@ class Job:
             future.add_done_callback(functools.partial(self._done, number))
         except Exception as error:  # noqa: BLE001 - recording must not disturb
             self.writer.lose("end not seen: %s" % error)
-
 
     def _hold(self, number: int, work: Any, outside: Any) -> None:
         """Know a work again when it is waited for. The object must live until the caller has it: then it is the caller's too."""

@@ -31,7 +31,9 @@ class Writer:
         os.register_at_fork(after_in_child=self.close)
         head = {"ringwright": FORMAT, "source": source, "host": host, "pid": os.getpid(), "library": library}
         head.update(program=" ".join(sys.argv)[:_MOST_TEXT], rank=_number("RANK"), world=_number("WORLD_SIZE"))
-        head.update(local_rank=_number("LOCAL_RANK"), life=_life(), wall_ns=time.time_ns(), clock_ns=time.monotonic_ns())
+        head.update(
+            local_rank=_number("LOCAL_RANK"), life=_life(), wall_ns=time.time_ns(), clock_ns=time.monotonic_ns()
+        )
         self.line(head)
 
     def line(self, value: object) -> None:

@@ -105,11 +105,23 @@ def _groups(found: Gathered, process: Process, life: int, used: set[int]) -> pl.
     import polars as pl
 
     rows = [
-        (number, _communicator(found, process, life, group), group.mine, min(group.size, _I32), group.backend in _MEASURED)
+        (
+            number,
+            _communicator(found, process, life, group),
+            group.mine,
+            min(group.size, _I32),
+            group.backend in _MEASURED,
+        )
         for number, group in process.groups.items()
         if number in used
     ]
-    kinds = {"group": pl.Int64, "communicator": pl.Int32, "comm_rank": pl.Int64, "nranks": pl.Int32, "is_measured": pl.Boolean}
+    kinds = {
+        "group": pl.Int64,
+        "communicator": pl.Int32,
+        "comm_rank": pl.Int64,
+        "nranks": pl.Int32,
+        "is_measured": pl.Boolean,
+    }
     table = pl.DataFrame(rows, schema=kinds, orient="row") if rows else None
     return table.with_columns(pl.col("comm_rank").cast(pl.Int32, strict=False)) if table is not None else None
 
@@ -191,7 +203,9 @@ def _sized(calls: pl.DataFrame) -> pl.DataFrame:
     found = []
     for op, sent, received, nranks in kinds.iter_rows():
         size = sizes(op, sent, received, nranks)
-        found.append([value if value is None or abs(value) <= _I64 else None for value in (size.size, size.sent, size.received)])
+        found.append(
+            [value if value is None or abs(value) <= _I64 else None for value in (size.size, size.sent, size.received)]
+        )
     names = ("size_bytes", "sent_bytes", "received_bytes")
     columns = {name: pl.Series([row[place] for row in found], dtype=pl.Int64) for place, name in enumerate(names)}
     joined = calls.join(kinds.with_columns(**columns), on=keys, how="left", nulls_equal=True, maintain_order="left")

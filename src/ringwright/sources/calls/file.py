@@ -210,7 +210,7 @@ def _lenient(text: bytes) -> Any:
     if None in numbers or not isinstance(row[4], str):
         return None
     words = [value if isinstance(value, str) else "" for value in (row[5], row[11])]
-    return Begin(*numbers, row[4], words[0], *row[6:11], words[1], *row[12:16])  # type: ignore[arg-type]
+    return Begin(*numbers, row[4], words[0], *row[6:11], words[1], *row[12:16])  # type: ignore[call-arg, arg-type]
 
 
 def _take(found: Process, values: Iterator[tuple[int, Any]]) -> None:
@@ -303,7 +303,14 @@ def _members(value: Any) -> tuple[int, ...] | None:
         return ()
     if isinstance(value, dict):
         first, step, count = (whole(value.get(name), 1 << 31) for name in ("first", "step", "count"))
-        if first is None or step is None or count is None or not step or count > _MOST_RANKS or first + step * count > 1 << 31:
+        if (
+            first is None
+            or step is None
+            or count is None
+            or not step
+            or count > _MOST_RANKS
+            or first + step * count > 1 << 31
+        ):
             return None
         return tuple(range(first, first + step * count, step))
     if not isinstance(value, list) or len(value) > _MOST_RANKS:

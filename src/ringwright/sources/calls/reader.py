@@ -102,7 +102,9 @@ def _trace(found: Gathered, processes: list[Process], frames: list[pl.DataFrame]
             found.claim("missing ranks", listed, KIND, note=f"{len(missing)} of {world} ranks have no calls file")
     ends = Counter(process.ended or "none" for process in processes)
     found.claim("end of processes", ", ".join(f"{count} {how}" for how, count in sorted(ends.items())), KIND)
-    found.claim("clock", "host", KIND, note="times are those of each host's clock; hosts are not aligned with each other")
+    found.claim(
+        "clock", "host", KIND, note="times are those of each host's clock; hosts are not aligned with each other"
+    )
     backends = Counter(group.backend for process in processes for group in process.groups.values())
     library = backends.most_common(1)[0][0] if backends else None
     trace = found.trace(world=world, origin_ns=origin_ns or None, library=library)
