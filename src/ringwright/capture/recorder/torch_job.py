@@ -24,6 +24,7 @@ from .writer import Writer
 
 _POINTWISE = ("send", "recv")
 _MOST_RESULTS = 4096
+_PATIENCE_S = 1.0
 _state: dict[str, Any] = {}
 
 
@@ -66,6 +67,7 @@ class Job:
         self._latest = threading.local()
         self._results: dict[int, int] = {}  # address of a result to its call
         self._functional: Any = None
+        self._waiting: set[int] = set()  # calls whose end a thread of the backend will tell
 
     # Once ---------------------------------------------------------------------------------------------------------
     def install(self) -> None:
@@ -154,7 +156,12 @@ class Job:
         Work.wait = wait
 
     def _leave(self) -> None:
+        """At the end of the process. A backend's thread that came for the interpreter's lock after it would take the job down."""
         if os.getpid() == self.pid:
+            until = time.monotonic() + _PATIENCE_S
+            while self._waiting and time.monotonic() < until:
+                time.sleep(0.001)
+            time.sleep(0.001)  # the last of them lets go
             self.writer.line(["x", "exit", time.monotonic_ns(), None])
 
     # Each call ----------------------------------------------------------------------------------------------------
@@ -209,6 +216,7 @@ class Job:
             self.raised(number, error)
         else:
             self.end(number)
+        self._waiting.discard(number)
 
     def raised(self, number: int, error: BaseException) -> None:
         """Note that a call failed at once."""
@@ -233,6 +241,7 @@ class Job:
             except RuntimeError:
                 self._hold(number, work, outside)
                 return
+            self._waiting.add(number)
             future.add_done_callback(functools.partial(self._done, number))
         except Exception as error:  # noqa: BLE001 - recording must not disturb
             self.writer.lose("end not seen: %s" % error)
@@ -240,9 +249,10 @@ class Job:
     def _hold(self, number: int, work: Any, outside: Any) -> None:
         """Know a work again when it is waited for. The object must live until the caller has it: then it is the caller's too."""
         key, address = id(work), None
-        if outside is not None and not isinstance(outside, (list, tuple)):
-            # A functional collective is waited for by its tensor, inside the library.
-            address = outside.data_ptr()
+        result = outside[0] if isinstance(outside, (list, tuple)) and outside else outside
+        if hasattr(result, "data_ptr"):
+            # A functional collective is waited for by its tensor, the first of several, inside the library.
+            address = result.data_ptr()
             if len(self._results) >= _MOST_RESULTS:
                 self._results.clear()
             self._results[address] = number
