@@ -57,7 +57,9 @@ def hang(trace: Trace) -> list[Culprit]:
     """
     state = progress(trace)
     found = mismatches(trace)
-    if state.open:
+    if state.idle_s is not None and 0 <= state.idle_s < state.pace_s and not state.failed:
+        pass  # calls are open, but the job was going on when it was ended, or looked at
+    elif state.open:
         graph, ballot = waits(state), vote(state)
         explained = any(culprit["ranks"] and culprit["confidence"] >= 0.9 for culprit in found)
         found += _deadlocks(state, graph)
@@ -132,6 +134,7 @@ def _accused(state: Progress, graph: Waits, ballot: Vote, ranks: set[int]) -> Cu
     sure = min(_SURE[graph.roots[rank]] for rank in ranks)
     agrees = ballot.top == ranks
     evidence = [f"{say_ranks(sorted(r for r in ranks if graph.roots[r] == k))} {_MEANS[k]}" for k in kinds]
+    evidence += [f"rank {rank}: {state.fates[rank]}" for rank in sorted(ranks)[:3] if rank in state.fates]
     if ballot.votes and agrees:
         sure = min(sure + 0.05, 0.97)
         evidence.append(f"the vote over groups names the same: {_tally(ballot)}")

@@ -71,6 +71,10 @@ class Progress:
     whole: set[int] = field(default_factory=set)  # ranks whose records begin with the first, so that counts are right
     pointwise: set[int] = field(default_factory=set)  # communicators that carried sends and receives
     mixed: set[int] = field(default_factory=set)  # and collectives too: their counters mean either
+    fates: dict[int, str] = field(default_factory=dict)  # how a rank's recording ends, where it says so
+    idle_s: float | None = None  # from the last record to the end of the job, where that is known
+    failed: bool = False  # calls ended with an error
+    pace_s: float = 1.0  # a job that is idle for less may be on its way
 
     def front(self, rank: int) -> Call | None:
         """Return the oldest operation that the rank has not completed."""
@@ -105,10 +109,45 @@ def progress(trace: Trace) -> Progress:
     halves = done.group_by("communicator", "rank", "peer", "op").len().drop_nulls().collect()
     found.halves = {(a, b, c, d): count for a, b, c, d, count in halves.rows()}
     firsts = calls.group_by("rank").agg(pl.col("line").min()).collect()
-    found.whole = {rank for rank, line in firsts.rows() if line == 0}
+    found.whole = {rank for rank, line in firsts.rows() if line == 0} | _numbered_from_zero(calls)
     if found.open or found.enqueued:
         found.present = {*devices, *found.open, *(rank for _, rank in found.enqueued)}
+    _ends(found, trace)
     return found
+
+
+def _numbered_from_zero(calls: Any) -> set[int]:
+    """Return the ranks of a calls file from which no call is missing."""
+    import polars as pl
+
+    mine = calls.filter(pl.col("source").str.contains("calls") & pl.col("op_count").is_not_null())
+    ranks = mine.group_by("rank").agg(
+        pl.col("op_count").n_unique().alias("seen"), pl.col("op_count").max().alias("last")
+    )
+    return {rank for rank, seen, last in ranks.collect().rows() if seen == last + 1}
+
+
+def _ends(found: Progress, trace: Trace) -> None:
+    """How the ranks' recordings end, and how long nothing had been recorded when the job ended, or was looked at."""
+    import polars as pl
+
+    events = trace.scan("events")
+    mine = events.filter((pl.col("kind") == "status") & (pl.col("op") == "ended") & pl.col("rank").is_not_null())
+    for rank, text in mine.select("rank", "text").collect().rows():
+        found.fates[rank] = text
+    if not found.fates:
+        return
+    found.failed = events.filter((pl.col("kind") == "error") & (pl.col("op") == "exception")).collect().height > 0
+    end_s = pl.max_horizontal(pl.col("enqueue_s"), pl.col("start_s") + pl.col("duration_s").fill_null(0))
+    last_s, step_s = events.select(
+        end_s.max().alias("last"), pl.col("duration_s").filter(pl.col("kind") == "step").median().alias("step")
+    ).collect().row(0)  # fmt: skip
+    told = trace.table("claims").filter(pl.col("field").is_in(["job ended at", "job seen at"]))["value"].to_list()
+    moments = [int(value) for value in told if value.isdecimal() and len(value) < 20]
+    origin_ns = trace.meta.get("origin_ns")
+    if moments and origin_ns is not None and last_s is not None:
+        found.idle_s = (max(moments) - int(origin_ns)) / 1e9 - last_s
+        found.pace_s = max(found.pace_s, 2 * (step_s or 0.0))
 
 
 def _kinds(found: Progress, calls: Any) -> None:

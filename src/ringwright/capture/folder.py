@@ -21,7 +21,7 @@ FORMAT = "run/1"
 # What a recording leaves, and nothing else: --force removes these.
 PATTERNS = (
     "run.*.json", "calls.*.jsonl", "network.*.jsonl", "nccl.*.log", "fr_rank_*", "kineto_rank_*.json", "et_rank_*.json",
-    "nccl-profile-*.rwprof", "not-recorded.*.txt", "dump-request",
+    "nccl-profile-*.rwprof", "not-recorded.*.txt", "dump-request", ".part.run.*.json", ".probe.*",
 )  # fmt: skip
 _JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "OAR_JOB_ID", "KUBEFLOW_JOB_NAME", "TORCHELASTIC_RUN_ID")
 
@@ -63,14 +63,16 @@ def claim(folder: Path, job: str, *, force: bool) -> None:
 
 
 def _take(folder: Path, job: str, *, force: bool) -> None:
-    others = [path for path in folder.iterdir() if not path.name.startswith(".probe.")]
+    # What another launcher of this job is just writing is no reason to refuse: its manifest is there in a moment.
+    others = [path for path in folder.iterdir() if not path.name.startswith((".probe.", ".part."))]
     if not others:
         return
     if job and any(manifest.get("job") == job for manifest in manifests(folder)):
         return
     if not force:
         raise UsageError(
-            f"{folder} is not empty", remedy="name another --out; --force to record over; --job NAME joins a job's other launchers"
+            f"{folder} is not empty",
+            remedy="name another --out; --force to record over; --job NAME joins a job's other launchers",
         )
     for pattern in PATTERNS:
         for path in folder.glob(pattern):
@@ -93,13 +95,19 @@ class Manifest:
 
     def __init__(self, folder: Path, facts: Mapping[str, Any]) -> None:
         host = socket.gethostname()
-        self._path = folder / f"run.{host}.{os.getpid()}.json"
-        self._facts = {"ringwright": FORMAT, "host": host, "pid": os.getpid(), "python": sys.version.split()[0], **facts}
+        self._path = _unused(folder, f"run.{host}.{os.getpid()}")
+        self._facts = {
+            "ringwright": FORMAT,
+            "host": host,
+            "pid": os.getpid(),
+            "python": sys.version.split()[0],
+            **facts,
+        }
 
     def write(self, **facts: Any) -> bool:
         """Write the manifest with more facts; return whether it could be written."""
         self._facts |= facts
-        beside = self._path.with_suffix(".part")
+        beside = self._path.with_name(f".part.{self._path.name}")
         try:
             beside.write_text(json.dumps(self._facts, indent=1) + "\n")
             beside.replace(self._path)
@@ -108,3 +116,11 @@ class Manifest:
                 beside.unlink(missing_ok=True)
             return False
         return True
+
+
+def _unused(folder: Path, name: str) -> Path:
+    """Return a manifest's path that is not there: a container that starts again has the same host and process id."""
+    path, life = folder / f"{name}.json", 2
+    while path.exists():
+        path, life = folder / f"{name}-{life}.json", life + 1
+    return path

@@ -1,25 +1,30 @@
 """Starts the job and waits for it: its output, input, terminal and exit code stay its own.
 
-Signals that schedulers send to this process are passed on; Ctrl-C reaches the job by the terminal, as without a recorder. A recorder
-that is killed leaves the job running and recording.
+Signals that schedulers send to this process are passed on; Ctrl-C reaches the job by the terminal, as without a recorder. A
+recorder that is killed leaves the job running and recording. With a time limit all that the job started is ended with it, also
+what made sessions of its own (torchrun's workers) or lost its parent.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
+from typing import Any, Self
 
 from ringwright.errors import EXIT_INFEASIBLE, UsageError
 
 LOOK_S = 0.1
 GRACE_S = 10.0  # between SIGTERM and SIGKILL at the end of the time allowed
+KILL_S = 5.0  # for the kernel to take what was killed
+_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 _PASSED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -45,69 +50,125 @@ def launch(
     if not command:
         raise UsageError("no command is named", remedy="ringwright run --out DIR -- torchrun train.py")
     began_s = time.monotonic()
-    try:
-        # A session of its own only where there is a time limit: then everything that it started can be ended.
-        child = subprocess.Popen([*command], env={**os.environ, **environment}, start_new_session=timeout_s is not None)
-    except OSError as error:
-        raise UsageError(
-            f"{command[0]} cannot be started: {error.strerror}", remedy="name a program on the PATH behind --"
-        ) from error
+    is_apart = timeout_s is not None
+    if is_apart:
+        _adopt_orphans()
     watch = _Watch(folder, stall_s, stalled)
     is_late = False
-    with _passing(child, is_apart=timeout_s is not None):
+    with _Passing(is_apart=is_apart) as passing:
+        try:
+            # A session of its own only where there is a time limit: then a terminal's signals do not reach it twice.
+            child = subprocess.Popen([*command], env={**os.environ, **environment}, start_new_session=is_apart)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else error
+            raise UsageError(
+                f"{command[0]} cannot be started: {why}", remedy="name a program on the PATH behind --"
+            ) from error
+        passing.begin(child)
         while child.poll() is None:
             if timeout_s is not None and time.monotonic() - began_s > timeout_s:
                 is_late = True
-                _end(child)
+                _end_all()
                 break
             watch.look()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(LOOK_S)
-    code = child.wait()
+        code = child.wait()
     ended_by = -code if code < 0 else None
     own = 128 + ended_by if ended_by else code
     return Ended(EXIT_INFEASIBLE if is_late else own, ended_by, is_late, time.monotonic() - began_s)
 
 
-@contextlib.contextmanager
-def _passing(child: subprocess.Popen[bytes], *, is_apart: bool) -> Iterator[None]:
-    """Pass signals on while the block runs. Ctrl-C: the terminal hands it to the job, or, to one in a session apart, we do."""
+class _Passing:
+    """Passes signals on while it is entered; those that come before the child is there are kept for it.
 
-    def forward(number: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            child.send_signal(number)
+    Ctrl-C: the terminal hands it to the job too, unless that is in a session apart, or no terminal sent it.
+    """
 
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        if is_apart:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, number)
+    def __init__(self, *, is_apart: bool) -> None:
+        self._is_apart = is_apart
+        self._child: subprocess.Popen[bytes] | None = None
+        self._early: list[int] = []
+        self._before: dict[int, Any] = {}
 
-    before = {number: signal.signal(number, forward) for number in _PASSED}
-    before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
+    def __enter__(self) -> Self:
+        for number in (*_PASSED, signal.SIGINT):
+            if signal.getsignal(number) != signal.SIG_IGN:  # nohup stays nohup
+                self._before[number] = signal.signal(number, self._forward)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        for number, handler in self._before.items():
             signal.signal(number, handler)
 
+    def begin(self, child: subprocess.Popen[bytes]) -> None:
+        """From now on there is somebody to pass signals on to."""
+        self._child = child
+        for number in self._early:
+            self._forward(number, None)
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """End the job and all that it started."""
-    for number, grace_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, None)):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            child.wait(grace_s)
-            if number == signal.SIGKILL or not _lives(child.pid):
-                return
+    def _forward(self, number: int, _frame: FrameType | None) -> None:
+        if self._child is None:
+            self._early.append(number)
+        elif number != signal.SIGINT:
+            with contextlib.suppress(ProcessLookupError):
+                self._child.send_signal(number)
+        elif self._is_apart:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._child.pid, number)
+        elif not _is_foreground():
+            with contextlib.suppress(ProcessLookupError):
+                self._child.send_signal(number)
 
 
-def _lives(group: int) -> bool:
+def _is_foreground() -> bool:
+    """Whether a terminal's Ctrl-C goes to this process, and so to the job in the same group."""
     try:
-        os.killpg(group, 0)
-    except (ProcessLookupError, PermissionError):
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
         return False
-    return True
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _adopt_orphans() -> None:
+    """Become the parent of what loses its own, so that it can be found; without Linux's call for it, do without."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
+
+
+def _end_all() -> None:
+    """End the job and all that it started: asked first, killed where that is not enough."""
+    for number, grace_s in ((signal.SIGTERM, GRACE_S), (signal.SIGKILL, KILL_S)):
+        until = time.monotonic() + grace_s
+        asked: set[int] = set()
+        while (alive := _descendants(os.getpid())) and time.monotonic() < until:
+            for pid in alive if number == signal.SIGKILL else alive - asked:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, number)
+            asked |= alive
+            time.sleep(LOOK_S / 2)
+
+
+def _descendants(ancestor: int) -> set[int]:
+    """Return the processes that descend from one and still live, by what /proc tells."""
+    children: dict[int, list[int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                children.setdefault(int(parent), []).append(int(path.parent.name))
+    found: set[int] = set()
+    todo = [ancestor]
+    while todo:
+        new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
+        found.update(new)
+        todo += new
+    return found
 
 
 class _Watch:

@@ -120,18 +120,16 @@ def _json(text: bytes) -> str | None:
         return all(f'"{key}"'.encode() in text for key in keys)
 
     if has("ringwright"):
-        ours = {b'"calls/': "calls", b'"run/': "run", b'"network/': "network"}
-        return next((kind for mark, kind in ours.items() if mark in text[:4096]), None)
+        return _own(text[:4096])
     if has("traceEvents") or has("deviceProperties") or has("distributedInfo") or has("ph", "ts"):
         return "kineto"
     if has("pg_config", "entries") or has("pg_status") or has("collective_seq_id") or has("profiling_name"):
         return "flight-recorder"
     if has("coll_perf") or has("coll_sn") or has("p2p_perf"):
         return "inspector"
-    if has("workload_graph") or has("NodeType", "ctrlDeps"):
-        return "chakra-et"
-    if has("schema", "nodes") or (has("nodes") and b"record_param_comms" in text):
-        return "pytorch-et"
+    is_chakra = has("workload_graph") or has("NodeType", "ctrlDeps")
+    if is_chakra or has("schema", "nodes") or (has("nodes") and b"record_param_comms" in text):
+        return "chakra-et" if is_chakra else "pytorch-et"
     if (
         has("comms", "markers")
         or has("comms", "in_msg_size")
@@ -144,6 +142,11 @@ def _json(text: bytes) -> str | None:
     if has("ranks", "size", "time") or has("busbw") or has("busBw") or has("config", "out_of_place") or is_superbench:
         return "bench"
     return "nccl-log" if _LOG.search(text) else None
+
+
+def _own(text: bytes) -> str | None:
+    """What of a recorded job it is."""
+    return next((kind for kind in ("calls", "run", "network") if f'"{kind}/'.encode() in text), None)
 
 
 def _chakra(head: bytes) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 KIND = "run"
+JOB_ENDED, JOB_SEEN = "job ended at", "job seen at"
 MOST_BYTES = 4 << 20
 
 
@@ -48,6 +50,11 @@ def _tell(found: Gathered, name: str, document: dict[str, Any]) -> None:
     sources = document.get("sources")
     for source, what in sources.items() if isinstance(sources, dict) else ():
         found.claim(f"recorded {source}", what, name, note=f"launcher on {host}")
+    ended_ns = document.get("ended_ns")
+    if isinstance(ended_ns, int) and not isinstance(ended_ns, bool):
+        found.claim(JOB_ENDED, ended_ns, name, note=f"nanoseconds since 1970, launcher on {host}")
+    else:
+        found.claim(JOB_SEEN, time.time_ns(), name, note="nanoseconds since 1970 when this was read: no end is noted")
     code = document.get("exit_code")
     if isinstance(code, int):
         by = document.get("signal")
@@ -56,5 +63,7 @@ def _tell(found: Gathered, name: str, document: dict[str, Any]) -> None:
         if code:
             found.lose(f"the job ended with exit code {words}: what it did not come to is not here")
     else:
-        found.claim("exit code", "unknown", name, ground="assumed", note="the launcher was killed, or the job still runs")
+        found.claim(
+            "exit code", "unknown", name, ground="assumed", note="the launcher was killed, or the job still runs"
+        )
         found.lose("the launcher left no end: it was killed, or the job still runs")

@@ -61,7 +61,8 @@ def _settings(given: Mapping[str, str]) -> list[Check]:
         _present(
             "Flight Recorder", int(_number(given, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")) > 0,
             f"TORCH_FR_BUFFER_SIZE={given.get('TORCH_FR_BUFFER_SIZE', 'unset')}", "a hang leaves a dump per rank",
-            "a hang leaves nothing to read", "export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
+            "a hang leaves nothing to read",
+            "ringwright run --flight -- COMMAND, or export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
         ),
     ]  # fmt: skip
     if given.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":

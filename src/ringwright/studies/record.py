@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -62,15 +63,11 @@ def record(
         tell(stall_words(folder, seconds))
 
     try:
-        ended = launch(
-            command, chosen.variables, timeout_s=timeout_s, stall_s=stall_s, folder=folder, stalled=stalled
-        )
+        ended = launch(command, chosen.variables, timeout_s=timeout_s, stall_s=stall_s, folder=folder, stalled=stalled)
     except RingwrightError:
         manifest.write(ended_ns=time.time_ns(), exit_code=127, why="the command could not be started")
         raise
-    told = manifest.write(
-        ended_ns=time.time_ns(), exit_code=ended.code, signal=ended.signal, is_late=ended.is_late
-    )
+    told = manifest.write(ended_ns=time.time_ns(), exit_code=ended.code, signal=ended.signal, is_late=ended.is_late)
     notes = [] if told else [f"{folder}: the end of the job could not be noted: the disk may be full"]
     summary = None
     if summarised:
@@ -81,10 +78,8 @@ def record(
 
 def stall_words(folder: Path, seconds: float) -> str:
     """Ask the ranks for their Flight Recorder dumps, and return who waits for whom as far as the recording tells."""
-    try:
+    with suppress(OSError):
         (folder / "dump-request").touch()
-    except OSError:
-        pass
     head = f"nothing was recorded for {seconds:.0f} s"
     summary, _ = _summary(folder)
     verdict = (summary or {}).get("verdict")

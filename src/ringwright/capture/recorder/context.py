@@ -1,4 +1,4 @@
-"""What the model is doing: iteration, phase, layer and tokens, from module hooks, ``backward`` and the optimiser's hooks.
+"""What the model is doing: iteration, phase, layer and tokens, from modules' calls, ``backward`` and the optimiser's hooks.
 
 The layer is the module whose forward is running when a call is made; in backward, the last numbered block whose output's gradient
 has arrived (a call made for a block's parameters comes while that block, or the one before it, is being differentiated).
@@ -12,6 +12,8 @@ import threading
 import time
 import weakref
 from typing import Any
+
+from . import modules
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
 _BLOCK = re.compile(r"(?:^|\.)\d+$")
@@ -38,6 +40,9 @@ class Context:
         self.tokens: int | None = None
         self.block = ""  # being differentiated
         self.on_step: Any = None  # called with the number of a finished iteration
+        self._tensor: Any = ()
+        self._is_compiling: Any = bool
+        self._transformed: Any = lambda _tensor: False
 
     def number(self) -> int:
         """Return the number of the context now, after telling the file about it."""
@@ -61,24 +66,30 @@ class Context:
     # Forward ------------------------------------------------------------------------------------------------------
     def enter(self, module: Any, args: Any) -> None:
         """Before the forward of any module."""
-        stack = self._local.__dict__.get("stack")
-        if stack is None:
-            stack = self._local.stack = []
-        if not stack:
-            self._outermost(module)
-        if self._wants_tokens and args:
-            self._count_tokens(args[0])
-        stack.append(module)
+        try:
+            stack = self._local.__dict__.get("stack")
+            if stack is None:
+                stack = self._local.stack = []
+            if not stack:
+                self._outermost(module)
+            if self._wants_tokens and args:
+                self._count_tokens(args[0])
+            stack.append(module)
+        except Exception as error:  # noqa: BLE001 - recording must not disturb
+            self._writer.lose("context: %s" % type(error).__name__)
 
-    def leave(self, module: Any, _args: Any, output: Any) -> None:
+    def leave(self, module: Any, output: Any) -> None:
         """After the forward of any module, also when it raised."""
-        stack = self._local.__dict__.get("stack") or []
-        while stack and stack.pop() is not module:
-            pass
-        if id(module) in self._blocks and self.phase == "forward":
-            self._mark(module, output)
-        if not stack and self.phase in ("prefill", "decode", "inference"):
-            self._finish(self.iteration)
+        try:
+            stack = self._local.__dict__.get("stack") or []
+            while stack and stack.pop() is not module:
+                pass
+            if id(module) in self._blocks and self.phase == "forward":
+                self._mark(module, output)
+            if not stack and self.phase in ("prefill", "decode", "inference"):
+                self._finish(self.iteration)
+        except Exception as error:  # noqa: BLE001
+            self._writer.lose("context: %s" % type(error).__name__)
 
     def _outermost(self, module: Any) -> None:
         import torch
@@ -108,14 +119,12 @@ class Context:
 
     def _count_tokens(self, value: Any) -> None:
         """Take the first tensor that a module gets: ids of tokens (2-D), hidden states (3-D) or images (4-D)."""
-        shape = getattr(value, "shape", None)
-        if shape is None or not 2 <= len(shape) <= 4:
+        if not isinstance(value, self._tensor) or not 2 <= value.dim() <= 4:
             return
         self._wants_tokens = False
-        try:
-            sizes = [int(size) for size in shape]
-        except (TypeError, RuntimeError):
-            return  # a symbolic size, while something is compiled
+        sizes = list(value.shape)
+        if any(type(size) is not int for size in sizes):
+            return  # symbolic, while something is traced: to look at it would make it a constant
         is_sequence = len(sizes) == 3 or (len(sizes) == 2 and not value.is_floating_point())
         self.tokens = sizes[0] * sizes[1] if is_sequence else None
         if self.phase == "inference" and is_sequence:
@@ -124,11 +133,20 @@ class Context:
     # Backward -----------------------------------------------------------------------------------------------------
     def _mark(self, module: Any, output: Any) -> None:
         first = output[0] if isinstance(output, (tuple, list)) and output else output
-        if getattr(first, "requires_grad", False) and getattr(first, "grad_fn", None) is not None:
-            first.register_hook(functools.partial(self._reached, self._name(module)))
+        if (
+            not isinstance(first, self._tensor)
+            or not first.requires_grad
+            or first.grad_fn is None
+            or self._transformed(first)
+        ):
+            return
+        name = self._name(module)
 
-    def _reached(self, name: str, _gradient: Any) -> None:
-        self.block = name
+        def reached(_gradient: Any) -> None:
+            self.block = name
+
+        reached.__torch_unserializable__ = True  # type: ignore[attr-defined]  # saving the output says nothing of hooks
+        first.register_hook(reached)
 
     def around_backward(self, original: Any) -> Any:
         """Return ``torch.autograd.backward`` with the phase set while it runs."""
@@ -148,12 +166,16 @@ class Context:
     # Optimiser ----------------------------------------------------------------------------------------------------
     def before_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """Before the step of any optimiser."""
+        if self._is_compiling():
+            return
         self.phase = "optimizer"
         if self._optimizer is None or self._optimizer() is None:
             self._optimizer = weakref.ref(optimizer)
 
     def after_step(self, optimizer: Any, _args: Any, _kwargs: Any) -> None:
         """After the step of any optimiser; the first one that stepped counts iterations."""
+        if self._is_compiling():
+            return
         if self._optimizer is not None and self._optimizer() is optimizer:
             self._finish(self.iteration)
 
@@ -167,13 +189,14 @@ class Context:
             self.on_step(iteration)
 
     def install(self) -> None:
-        """Hook into every module and optimiser of this process."""
+        """Watch every module and optimiser of this process."""
         import torch
-        from torch.nn.modules import module as modules
         from torch.optim import optimizer as optimizers
 
-        modules.register_module_forward_pre_hook(self.enter)
-        modules.register_module_forward_hook(self.leave, always_call=True)
+        self._tensor = torch.Tensor
+        self._is_compiling = torch.compiler.is_compiling
+        self._transformed = getattr(torch._C._functorch, "is_functorch_wrapped_tensor", self._transformed)
+        modules.watch(self.enter, self.leave)
         optimizers.register_optimizer_step_pre_hook(self.before_step)
         optimizers.register_optimizer_step_post_hook(self.after_step)
         torch.autograd.backward = self.around_backward(torch.autograd.backward)

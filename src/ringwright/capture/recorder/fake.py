@@ -42,7 +42,7 @@ def _mode(job: Any) -> Any:
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Recording(TorchDispatchMode):  # type: ignore[misc]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: PLW3201
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if any(kind.__name__ in ("DTensor", "AsyncCollectiveTensor") for kind in types):
                 return NotImplemented  # what it makes of itself comes by again
             space = func.namespace

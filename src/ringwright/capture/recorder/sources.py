@@ -18,8 +18,9 @@ def start(job: Any) -> None:
     rank = distributed.get_rank()
     if os.environ.get("TORCH_FR_BUFFER_SIZE", "0") not in ("", "0") and job.options.get("flight", False):
         flight = _Flight(job, rank)
-        atexit.register(flight.dump)
-        threading.Thread(target=flight.watch, name="ringwright", daemon=True).start()
+        watching = threading.Thread(target=flight.watch, name="ringwright", daemon=True)
+        atexit.register(flight.leave, watching)
+        watching.start()
     if job.options.get("network", True) and os.environ.get("LOCAL_RANK", "0") == "0":
         from . import network
 
@@ -36,11 +37,18 @@ class _Flight:
         self._job, self._rank = job, rank
         self._target = os.path.join(job.folder, "fr_rank_%d" % rank)  # noqa: PTH118
         self._seen: Any = None
+        self._wake = threading.Event()
+
+    def leave(self, watching: threading.Thread) -> None:
+        """At the end of the process: the thread must not be in a call then."""
+        if os.getpid() == self._job.pid:
+            self._wake.set()
+            watching.join(_LOOK_S)
+            self.dump()
 
     def watch(self) -> None:
         request = os.path.join(self._job.folder, REQUEST)  # noqa: PTH118
-        wake = threading.Event()
-        while not wake.wait(_LOOK_S):
+        while not self._wake.wait(_LOOK_S):
             try:
                 asked = os.stat(request).st_mtime_ns  # noqa: PTH116
             except OSError:
@@ -61,7 +69,7 @@ class _Flight:
                 file.write(native._dump_fr_trace(includeStackTraces=False))
             os.replace(beside, self._target)  # noqa: PTH105
         except Exception as error:  # noqa: BLE001 - recording must not disturb
-            self._job.writer.line(["d", "no Flight Recorder dump: %s" % error, 1])
+            self._job.writer.lose("no Flight Recorder dump: %s" % str(error)[:100])
 
 
 class _Profile:
@@ -81,7 +89,7 @@ class _Profile:
             elif self._running is not None and iteration + 1 >= self._last:
                 self._end()
         except Exception as error:  # noqa: BLE001 - recording must not disturb
-            self._job.writer.line(["d", "profile: %s" % error, 1])
+            self._job.writer.lose("profile: %s" % str(error)[:100])
             self._running = None
 
     def _path(self, kind: str) -> str:

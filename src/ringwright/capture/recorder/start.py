@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import functools
-import importlib.util
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
-_TARGET = "torch.distributed.distributed_c10d"
+_GROUPS = "torch.distributed.distributed_c10d"
+_COMPILER = "torch._dynamo.trace_rules"
+# What the compiler is to pass over. Not ``modules``: what stands around a module's call has to be seen through.
+_OPAQUE = ("context", "fake", "groups", "operations", "sources", "start", "torch_job", "writer")
 
 
 def arm() -> None:
     """Watch for PyTorch's process groups; nothing else happens in a process that never makes one."""
-    sys.meta_path.insert(0, _Watch())
+    sys.meta_path.insert(0, _Watch({_GROUPS: _wrap_groups, _COMPILER: _hide_from_compiler}))
 
 
 class _Watch:
-    """A finder that only sees the import of one module, and then goes."""
+    """A finder that only sees the import of a few modules, each once, and then goes."""
+
+    def __init__(self, after: dict[str, Callable[[Any], None]]) -> None:
+        self._after = after
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _TARGET:
+        if name not in self._after:
             return None
-        sys.meta_path.remove(self)  # type: ignore[arg-type]
-        spec = importlib.util.find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Then(spec.loader)  # type: ignore[assignment]
-        return spec
+        for finder in list(sys.meta_path):
+            look = getattr(finder, "find_spec", None) if finder is not self else None
+            spec = look(name, path, target) if look is not None else None
+            if spec is not None:
+                if spec.loader is not None:
+                    spec.loader = _Then(spec.loader, self, self._after[name])
+                return spec
+        return None
+
+    def forget(self, name: str) -> None:
+        """A module was imported."""
+        self._after.pop(name, None)
+        if not self._after and self in sys.meta_path:
+            sys.meta_path.remove(self)
 
 
 class _Then:
-    """A loader that does what the module's own does, and then wraps what makes process groups."""
+    """A loader that does what the module's own does, and then something more."""
 
-    def __init__(self, loader: Any) -> None:
-        self._loader = loader
+    def __init__(self, loader: Any, watch: _Watch, after: Callable[[Any], None]) -> None:
+        self._loader, self._watch, self._after = loader, watch, after
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._loader, name)
@@ -44,12 +59,25 @@ class _Then:
     def exec_module(self, module: Any) -> None:
         self._loader.exec_module(module)
         try:
-            module.init_process_group = _around(module.init_process_group)
+            self._watch.forget(module.__name__)
+            module.__loader__ = module.__spec__.loader = self._loader
+            self._after(module)
         except Exception:  # noqa: BLE001, S110 - a PyTorch without process groups has nothing to record
             pass
 
 
-def _around(original: Any) -> Any:
+def _wrap_groups(module: Any) -> None:
+    module.init_process_group = _around_begin(module.init_process_group)
+    module.destroy_process_group = _around_end(module.destroy_process_group)
+
+
+def _hide_from_compiler(module: Any) -> None:
+    """What runs between two compiled pieces is looked at by the compiler too: it is not to compile the recorder."""
+    for name in _OPAQUE:
+        module.add("%s.%s" % (__package__, name))
+
+
+def _around_begin(original: Any) -> Any:
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> Any:
         job = None
@@ -63,10 +91,35 @@ def _around(original: Any) -> Any:
             _tell(error)
         result = original(*args, **kwargs)
         if job is not None:
-            job.joined()
+            try:
+                job.joined()
+            except Exception as error:  # noqa: BLE001
+                job.writer.lose("not begun: %s" % type(error).__name__)
         return result
 
     return init_process_group
+
+
+def _around_end(original: Any) -> Any:
+    @functools.wraps(original)
+    def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
+        name = None
+        try:
+            group = args[0] if args else kwargs.get("group")
+            name = group.group_name if group is not None else None
+            from torch.distributed import group as groups
+
+            if group is groups.WORLD:
+                name = None
+        except Exception:  # noqa: BLE001, S110 - a group that has no name is none of ours
+            pass
+        result = original(*args, **kwargs)
+        torch_job = sys.modules.get(__package__ + ".torch_job")
+        if torch_job is not None:
+            torch_job.ended(name)
+        return result
+
+    return destroy_process_group
 
 
 def _tell(error: Exception) -> None:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import json
 import os
 import threading
 import time
+import weakref
 from typing import Any
 
 from .context import Context
@@ -20,7 +22,9 @@ from .groups import Groups
 from .operations import SHAPES, Shape, measure
 from .writer import Writer
 
-_MOST_OPEN = 256
+_POINTWISE = ("send", "recv")
+_MOST_RESULTS = 4096
+_PATIENCE_S = 1.0
 _state: dict[str, Any] = {}
 
 
@@ -29,13 +33,20 @@ def begin(folder: str) -> Job | None:
     if _state.get("pid") == os.getpid():
         return _state["job"]  # type: ignore[no-any-return]
     if _state:
-        return None  # a forked child: its parent's file is not its own
+        raise RuntimeError("forked from process %d, which is recorded" % _state["pid"])
     import torch
 
     _state.update(pid=os.getpid(), job=None)
     job = _state["job"] = Job(folder, torch.__version__)
     job.install()
     return job
+
+
+def ended(name: str | None) -> None:
+    """A process group of that name, or all, was destroyed."""
+    job = _state.get("job")
+    if job is not None and job.pid == os.getpid():
+        job.groups.forget(name)
 
 
 class Job:
@@ -47,24 +58,26 @@ class Job:
         self.writer = Writer(folder, "torch-hook", "torch %s" % release)
         self.groups = Groups(self.writer)
         self.context = Context(self.writer)
-        self.calls = 0
+        self.calls = itertools.count()
         self.pid = os.getpid()
         self._is_joined = False
-        self._lock = threading.Lock()
-        self._open: dict[int, tuple[int, Any]] = {}  # works without a future, closed by wait()
+        # Works without a future end when somebody has waited for them. They are not kept alive, and their buffers with them,
+        # beyond the moment when the caller has them.
+        self._open: dict[int, tuple[int, Any, Any]] = {}
+        self._latest = threading.local()
+        self._results: dict[int, int] = {}  # address of a result to its call
+        self._functional: Any = None
+        self._waiting: set[int] = set()  # calls whose end a thread of the backend will tell
 
     # Once ---------------------------------------------------------------------------------------------------------
     def install(self) -> None:
         """Stand before the kernels, and hook into modules."""
         import torch
-        from torch.distributed import distributed_c10d as c10d
 
         self._step_in(torch)
         if self.options.get("layers", True):
             self.context.install()
         self._watch_waits()
-        c10d.destroy_process_group = self._before_destroy(c10d.destroy_process_group)
-        torch.distributed.destroy_process_group = c10d.destroy_process_group
         atexit.register(self._leave)
 
     def joined(self) -> None:
@@ -92,14 +105,20 @@ class Job:
                 self._library.impl(name, self._kernel(torch, operation, shape), "BackendSelect", with_keyset=True)
 
     def _kernel(self, torch: Any, operation: Any, shape: Shape) -> Any:
-        meta = torch._C.DispatchKey.Meta
+        meta, host = torch._C.DispatchKey.Meta, torch._C.DispatchKey.CPU
         below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
         # Redispatching lets go of the interpreter's lock, where a kernel called directly would keep it: gloo's threads need that
         # lock while they hold one of their own.
         go_on = operation.redispatch
+        names = [argument.name for argument in operation._schema.arguments]
+        place = names.index("async_op") if "async_op" in names else None
+        usual = operation._schema.arguments[place].default_value if place is not None else None
 
         def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
-            begun = None if keys.has(meta) else self.begin(shape, args)
+            if keys.has(meta):
+                return go_on(keys & below, *args, **kwargs)
+            is_async = args[place] if place is not None and place < len(args) else usual
+            begun = self.begin(shape, args, is_host=keys.has(host), is_async=is_async)
             if begun is None:
                 return go_on(keys & below, *args, **kwargs)
             try:
@@ -108,7 +127,7 @@ class Job:
                 self.raised(begun[0], error)
                 raise
             if begun[1]:
-                self._follow(begun[0], result)
+                self._follow(begun[0], result, args[shape.outside] if shape.outside is not None else None)
             return result
 
         return kernel
@@ -122,33 +141,33 @@ class Job:
         @functools.wraps(original)
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
             found = opened.pop(id(work), None) if opened else None
-            if found is None:
+            if found is None or found[1]() is not work:
                 return original(work, *args, **kwargs)
+            self._latest.work = None
             try:
                 result = original(work, *args, **kwargs)
             except BaseException as error:
                 self.raised(found[0], error)
                 raise
-            end(found[0])
+            if found[2] is None or self._results.pop(found[2], None) is not None:
+                end(found[0])
             return result
 
         Work.wait = wait
 
-    def _before_destroy(self, original: Any) -> Any:
-        @functools.wraps(original)
-        def destroy_process_group(*args: Any, **kwargs: Any) -> Any:
-            self._open.clear()
-            self.groups.forget()
-            return original(*args, **kwargs)
-
-        return destroy_process_group
-
     def _leave(self) -> None:
+        """At the end of the process. A backend's thread that came for the interpreter's lock after it would take the job down."""
         if os.getpid() == self.pid:
+            until = time.monotonic() + _PATIENCE_S
+            while self._waiting and time.monotonic() < until:
+                time.sleep(0.001)
+            time.sleep(0.001)  # the last of them lets go
             self.writer.line(["x", "exit", time.monotonic_ns(), None])
 
     # Each call ----------------------------------------------------------------------------------------------------
-    def begin(self, shape: Shape, args: Any) -> tuple[int, bool] | None:
+    def begin(
+        self, shape: Shape, args: Any, is_host: bool = True, is_async: bool | None = None
+    ) -> tuple[int, bool] | None:
         """Note a call that begins; return its number and whether its end can be seen, None where it is not recorded."""
         if os.getpid() != self.pid:
             return None
@@ -162,30 +181,28 @@ class Job:
             outside = measure(args[shape.outside]) if shape.outside is not None else None
             root = args[shape.root] if shape.root is not None else None
             peer = args[shape.peer] if shape.peer is not None else None
-            return self.write(shape.op, group, inside, outside, root, peer)
+            return self.write(shape.op, group, inside, outside, root, peer, is_host=is_host, is_async=is_async)
         except Exception as error:  # noqa: BLE001 - recording must not disturb
             self.writer.lose("call not understood: %s" % type(error).__name__)
             return None
 
     def write(
-        self, op: str, group: Any, inside: Any, outside: Any, root: int | None, peer: int | None, reduction: str = ""
-    ) -> tuple[int, bool]:
+        self, op: str, group: Any, inside: Any, outside: Any, root: int | None, peer: int | None, reduction: str = "",
+        is_host: bool = True, is_async: bool | None = None,
+    ) -> tuple[int, bool]:  # fmt: skip
         """Write a call's first line; ``inside`` and ``outside`` are (elements, bytes, type) or None. Returns as ``begin``."""
-        number_of_group = self.groups.number(group)
+        known = self.groups.known(group, is_host)
         context = self.context.number()
-        with self._lock:
-            number = self.calls
-            self.calls += 1
+        number = next(self.calls)
+        turn = "null" if op in _POINTWISE else next(known.turns)
         count, sent, kind = inside or ((outside[0], None, outside[2]) if outside else (0, 0, ""))
         received = outside[1] if outside else (0 if op == "barrier" else None)
-        self.writer.text(
-            '["b",%d,%d,%d,"%s","%s",%d,%s,%s,%s,%s,"%s",%d,%d,%d]'
-            % (
-                number, time.monotonic_ns(), number_of_group, op, kind, count, _json(sent), _json(received), _json(root),
-                _json(peer), reduction, context, 1, threading.get_native_id(),
-            )  # fmt: skip
-        )
-        return number, self.groups.measured[number_of_group]
+        values = (
+            number, time.monotonic_ns(), known.number, op, kind, count, _json(sent), _json(received), _json(root), _json(peer),
+            reduction, context, "null" if is_async is None else int(is_async), threading.get_native_id(), turn,
+        )  # fmt: skip
+        self.writer.text('["b",%d,%d,%d,"%s","%s",%d,%s,%s,%s,%s,"%s",%d,%s,%d,%s]' % values)
+        return number, known.is_measured
 
     def end(self, number: int) -> None:
         """Note that a call has completed."""
@@ -199,29 +216,68 @@ class Job:
             self.raised(number, error)
         else:
             self.end(number)
+        self._waiting.discard(number)
 
     def raised(self, number: int, error: BaseException) -> None:
         """Note that a call failed at once."""
-        self.writer.line(["r", number, time.monotonic_ns(), "%s: %s" % (type(error).__name__, str(error)[:300])])
+        try:
+            words = "%s: %s" % (type(error).__name__, str(error)[:300])
+        except Exception:  # noqa: BLE001 - an error that cannot say what it is
+            words = type(error).__name__
+        self.writer.line(["r", number, time.monotonic_ns(), words])
 
-    def _follow(self, number: int, result: Any) -> None:
-        """See to it that the end of a call is noted, where the host can see it."""
+    def _follow(self, number: int, result: Any, outside: Any) -> None:
+        """See to it that the end of a call is noted, where the host can see it; ``outside``: where its result comes to be."""
         try:
             from torch._C._distributed_c10d import Work
 
-            boxed = result[-1] if isinstance(result, (tuple, list)) else result
+            boxed = (result[-1] if result else None) if isinstance(result, (tuple, list)) else result
             if boxed is None:
+                self.end(number)  # it returns when it is over
                 return
             work = Work.unbox(boxed)
             try:
                 future = work.get_future()
             except RuntimeError:
-                if len(self._open) < _MOST_OPEN:
-                    self._open[id(work)] = (number, work)
+                self._hold(number, work, outside)
                 return
+            self._waiting.add(number)
             future.add_done_callback(functools.partial(self._done, number))
         except Exception as error:  # noqa: BLE001 - recording must not disturb
-            self.writer.lose("end not seen: %s" % type(error).__name__)
+            self.writer.lose("end not seen: %s" % error)
+
+    def _hold(self, number: int, work: Any, outside: Any) -> None:
+        """Know a work again when it is waited for. The object must live until the caller has it: then it is the caller's too."""
+        key, address = id(work), None
+        result = outside[0] if isinstance(outside, (list, tuple)) and outside else outside
+        if hasattr(result, "data_ptr"):
+            # A functional collective is waited for by its tensor, the first of several, inside the library.
+            address = result.data_ptr()
+            if len(self._results) >= _MOST_RESULTS:
+                self._results.clear()
+            self._results[address] = number
+            if self._functional is None:
+                self._watch_tensors()
+        self._open[key] = (number, weakref.ref(work, lambda _gone: self._open.pop(key, None)), address)
+        self._latest.work = work
+
+    def _watch_tensors(self) -> None:
+        import torch
+
+        operation = torch.ops._c10d_functional.wait_tensor.default
+        below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+        meta, results = torch._C.DispatchKey.Meta, self._results
+
+        def kernel(keys: Any, tensor: Any) -> Any:
+            waited = operation.redispatch(keys & below, tensor)
+            if results and not keys.has(meta) and os.getpid() == self.pid:
+                number = results.pop(tensor.data_ptr(), None)
+                if number is not None:
+                    self.end(number)
+            return waited
+
+        self._functional = torch.library.Library("_c10d_functional", "IMPL")
+        self._functional.impl("wait_tensor", kernel, "BackendSelect", with_keyset=True)
 
 
 def _json(value: Any) -> Any:

@@ -1,24 +1,106 @@
-"""One process's calls file: its lines checked one by one, so that a torn or strange one costs itself alone.
+"""One process's calls file: its lines decoded many at a time, and one by one where one of them is torn or strange.
 
-Format: ``docs/calls-file.md``.
+Format: ``docs/calls-file.md``. A line costs itself alone, whatever it holds.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import msgspec
 
 from ringwright.sources.inputs import chunks
 
 if TYPE_CHECKING:
+    import polars as pl
+
     from ringwright.sources.source import Source
 
 FORMAT = "calls/1"
 _MOST_RANKS = 1 << 20
+_MOST_WORD = 500
+_MOST_EXAMPLES = 20
 _I63 = 1 << 62
 _HEAD_NUMBERS = ("pid", "rank", "world", "local_rank", "wall_ns", "clock_ns")
+_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+_Whole = Annotated[int, msgspec.Meta(ge=0, le=_I63)]
+_Maybe = int | None
+
+
+class Begin(msgspec.Struct, array_like=True, tag="b", gc=False):
+    """A call's first line, as it stands. ``turn``: which collective of its group it is, where the writer counts."""
+
+    number: _Whole
+    at_ns: _Whole
+    group: _Whole
+    op: str
+    datatype: str
+    count: _Maybe
+    sent: _Maybe
+    received: _Maybe
+    root: _Maybe
+    peer: _Maybe
+    reduction: str
+    context: _Maybe
+    is_async: _Maybe
+    thread: _Maybe
+    turn: _Maybe = None
+
+
+class End(msgspec.Struct, array_like=True, tag="e", gc=False):
+    """A call has completed."""
+
+    number: _Whole
+    end_ns: _Whole
+
+
+class _Group(msgspec.Struct, array_like=True, tag="g"):
+    number: _Whole
+    name: str
+    description: str
+    backend: str
+    size: _Whole
+    mine: _Maybe
+    ranks: Any = None
+
+
+class _Context(msgspec.Struct, array_like=True, tag="c"):
+    number: _Whole
+    iteration: Any
+    phase: str | None
+    layer: str | None
+    tokens: _Maybe = None
+
+
+class _Step(msgspec.Struct, array_like=True, tag="s"):
+    iteration: _Whole
+    begin_ns: _Whole
+    end_ns: _Whole
+
+
+class _Raised(msgspec.Struct, array_like=True, tag="r"):
+    call: _Maybe
+    at_ns: _Whole
+    text: str
+
+
+class _Lost(msgspec.Struct, array_like=True, tag="d"):
+    reason: str
+    records: _Whole
+
+
+class _Ended(msgspec.Struct, array_like=True, tag="x"):
+    how: str
+    at_ns: Any = None
+    code: Any = None
+
+
+_Line = Begin | End | _Group | _Context | _Step | _Raised | _Lost | _Ended | dict[str, Any]
 
 
 class Group(NamedTuple):
@@ -32,48 +114,37 @@ class Group(NamedTuple):
     members: tuple[int, ...]
 
 
-class Call(NamedTuple):
-    """One call's first line."""
+class Step(NamedTuple):
+    """An iteration that ended, told in ``line``."""
 
-    number: int
-    at_ns: int
-    group: int
-    op: str
-    datatype: str
-    count: int | None
-    sent: int | None
-    received: int | None
-    root: int | None
-    peer: int | None
-    reduction: str
-    context: int | None
-    is_async: int | None
-    thread: int | None
     iteration: int
+    begin_ns: int
+    end_ns: int
     line: int
 
 
 @dataclass
 class Process:
-    """What one file holds. ``steps`` are (iteration, begin, end) in ns, ``errors`` (call or None, ns, text, line)."""
+    """What one file holds. ``calls`` and ``ends`` are frames with the fields of :class:`Begin` and :class:`End`."""
 
     name: str
     head: dict[str, Any] = field(default_factory=dict)
     groups: dict[int, Group] = field(default_factory=dict)
     contexts: dict[int, tuple[str | None, str | None, int | None]] = field(default_factory=dict)  # phase, layer, tokens
-    calls: list[Call] = field(default_factory=list)
-    ends: dict[int, int] = field(default_factory=dict)
-    errors: list[tuple[int | None, int, str, int]] = field(default_factory=list)
-    steps: list[tuple[int, int, int]] = field(default_factory=list)
-    lost: Counter[str] = field(default_factory=Counter)
+    calls: list[pl.DataFrame] = field(default_factory=list)  # and the number of the line
+    ends: list[pl.DataFrame] = field(default_factory=list)
+    errors: list[tuple[int | None, int, str, int]] = field(default_factory=list)  # call, ns, text, line
+    steps: list[Step] = field(default_factory=list)
+    lost: dict[str, int] = field(default_factory=dict)  # per reason, as last told
     ended: str = ""  # how, where the process said so
-    refused: list[tuple[int, str]] = field(default_factory=list)
+    examples: list[tuple[int, str]] = field(default_factory=list)  # of lines that are none
+    refused: int = 0
     lines: int = 0
 
     @property
     def rank(self) -> int | None:
         """Global rank."""
-        return _number(self.head.get("rank"))
+        return whole(self.head.get("rank"), 1 << 31)
 
     @property
     def offset_ns(self) -> int:
@@ -82,117 +153,167 @@ class Process:
 
 
 def read_file(source: Source, progress: Callable[[int], None] | None = None) -> Process:
-    """Return what a calls file holds; lines that are none are listed in ``refused``."""
-    import msgspec
-
+    """Return what a calls file holds; lines that are none are counted in ``refused``."""
     found = Process(source.name)
-    decode = msgspec.json.Decoder().decode
-    takers = _takers(found)
-    number = 0
     for chunk in chunks(source):
         if progress is not None:
             progress(len(chunk.data))
-        for text in chunk.data.split(b"\n"):
-            if not text.strip():
-                number += bool(text)
-                continue
-            number += 1
-            try:
-                value = decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-                value = None
-            if not _take(found, takers, value, number):
-                found.refused.append((number, text[:120].decode("utf-8", "replace")))
-    found.lines = number
+        _take(found, _values(found, chunk.data))
     return found
 
 
-def _take(found: Process, takers: dict[str, Callable[[list[Any], int], bool]], value: Any, line: int) -> bool:
-    if isinstance(value, dict):
-        numbers = {name: _number(value[name]) for name in _HEAD_NUMBERS if name in value}
-        words = {name: str(text)[:1000] for name, text in value.items() if name not in numbers}
-        found.head.update({name: known for name, known in {**words, **numbers}.items() if known is not None})
-        return True
-    if not isinstance(value, list) or not value or not isinstance(value[0], str) or value[0] not in takers:
-        return False
+@cache
+def _decoder() -> msgspec.json.Decoder[Any]:
+    return msgspec.json.Decoder(_Line)
+
+
+def _values(found: Process, data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield (number of the line, value) of each line that is one."""
+    first = found.lines + 1
+    lines = data.count(b"\n") + (not data.endswith(b"\n"))
+    found.lines += lines
     try:
-        return takers[value[0]](value, line)
-    except (IndexError, TypeError, ValueError):
-        return False
+        values = _decoder().decode_lines(data)
+    except _DAMAGE:
+        values = []
+    # Two values on a line, or an empty line, leave the numbers of lines unknown: then, as where one is damaged, one by one.
+    if len(values) == lines:
+        return enumerate(values, first)
+    return _one_by_one(found, data, first)
 
 
-def _takers(found: Process) -> dict[str, Callable[[list[Any], int], bool]]:
-    """Return what takes a line of each kind; a taker returns False, or raises, for a line that is not as it must be."""
+def _one_by_one(found: Process, data: bytes, first: int) -> Iterator[tuple[int, Any]]:
+    decode = _decoder().decode
+    for number, text in enumerate(data.split(b"\n"), first):
+        try:
+            yield number, decode(text)
+        except _DAMAGE:
+            value = _lenient(text)
+            if value is not None:
+                yield number, value
+            elif text.strip():
+                found.refused += 1
+                if len(found.examples) < _MOST_EXAMPLES:
+                    found.examples.append((number, text[:120].decode("utf-8", "replace")))
 
-    def begin(row: list[Any], line: int) -> bool:
-        number, at_ns, group = _whole(row[1]), _whole(row[2]), _whole(row[3])
-        numbers = [_number(value) for value in row[6:11]]
-        rest = [_number(value) for value in row[12:15]]
-        call = Call(
-            number, at_ns, group, _word(row[4]), _word(row[5]), *numbers, _word(row[11]), *rest, len(found.steps), line
-        )
-        found.calls.append(call)
-        return True
 
-    def end(row: list[Any], _line: int) -> bool:
-        found.ends[_whole(row[1])] = _whole(row[2])
-        return True
+def _lenient(text: bytes) -> Any:
+    """Return the value of a line whose facts are not all of their type: a call's number, time and group are enough."""
+    try:
+        row = msgspec.json.decode(text)
+    except _DAMAGE:
+        return None
+    if not isinstance(row, list) or len(row) < 12 or row[0] != "b":
+        return None
+    row += [None] * (16 - len(row))
+    numbers = [whole(value) for value in row[1:4]]
+    if None in numbers or not isinstance(row[4], str):
+        return None
+    words = [value if isinstance(value, str) else "" for value in (row[5], row[11])]
+    return Begin(*numbers, row[4], words[0], *row[6:11], words[1], *row[12:16])  # type: ignore[call-arg, arg-type]
 
-    def group(row: list[Any], _line: int) -> bool:
-        words = (_word(row[2]), _word(row[3]), _word(row[4]))
-        found.groups[_whole(row[1])] = Group(*words, max(1, _whole(row[5])), _number(row[6]), _members(row[7]))
-        return True
 
-    def context(row: list[Any], _line: int) -> bool:
-        found.contexts[_whole(row[1])] = (row[3] and _word(row[3]), row[4] and _word(row[4]), _number(row[5]))
-        return True
+def _take(found: Process, values: Iterator[tuple[int, Any]]) -> None:
+    """Put what lines hold where it belongs."""
+    calls: list[Begin] = []
+    lines: list[int] = []
+    ends: list[End] = []
+    for number, value in values:
+        kind = type(value)
+        if kind is Begin:
+            calls.append(value)
+            lines.append(number)
+        elif kind is End:
+            ends.append(value)
+        elif not _rare(found, value, number):
+            found.refused += 1
+    if calls:
+        found.calls.append(_frame(Begin, calls, lines))
+    if ends:
+        found.ends.append(_frame(End, ends))
 
-    def step(row: list[Any], _line: int) -> bool:
-        found.steps.append((_whole(row[1]), _whole(row[2]), _whole(row[3])))
-        return True
 
-    def raised(row: list[Any], line: int) -> bool:
-        found.errors.append((_number(row[1]), _whole(row[2]), _word(row[3]), line))
-        return True
+def _rare(found: Process, value: Any, line: int) -> bool:
+    """Take a line that is no call's; return False for one whose members are none."""
+    match value:
+        case _Group():
+            members = _members(value.ranks)
+            if members is None:
+                return False
+            words = (value.name[:_MOST_WORD], value.description[:_MOST_WORD], value.backend[:_MOST_WORD].lower())
+            found.groups[value.number] = Group(*words, max(1, value.size), whole(value.mine), members)
+        case _Context():
+            words_of = (value.phase and value.phase[:_MOST_WORD], value.layer and value.layer[:_MOST_WORD])
+            found.contexts[value.number] = (*words_of, whole(value.tokens))
+        case _Step():
+            found.steps.append(Step(value.iteration, value.begin_ns, value.end_ns, line))
+        case _Raised():
+            found.errors.append((whole(value.call), value.at_ns, value.text[:_MOST_WORD], line))
+        case _Lost():
+            found.lost[value.reason[:_MOST_WORD]] = max(value.records, found.lost.get(value.reason[:_MOST_WORD], 0))
+        case _Ended():
+            found.ended = value.how[:_MOST_WORD] or "?"
+        case _:
+            _head(found, value)
+    return True
 
-    def lost(row: list[Any], _line: int) -> bool:
-        found.lost[_word(row[1])] += _whole(row[2])
-        return True
 
-    def ended(row: list[Any], _line: int) -> bool:
-        found.ended = _word(row[1])
-        return True
+def _head(found: Process, value: dict[str, Any]) -> None:
+    numbers = {name: whole(value[name]) for name in _HEAD_NUMBERS if name in value}
+    words = {name[:_MOST_WORD]: str(text)[:1000] for name, text in value.items() if name not in numbers}
+    if len(found.head) < _MOST_WORD:
+        found.head.update({name: known for name, known in {**words, **numbers}.items() if known is not None})
 
-    return {"b": begin, "e": end, "g": group, "c": context, "s": step, "r": raised, "d": lost, "x": ended}
+
+def _frame(kind: type[msgspec.Struct], values: list[Any], lines: list[int] | None = None) -> pl.DataFrame:
+    import polars as pl
+
+    columns = {}
+    rows = zip(*map(attrgetter(*kind.__struct_fields__), values), strict=True)
+    for (name, of), column in zip(kind.__annotations__.items(), rows, strict=True):
+        columns[name] = pl.Series(name, column, pl.String) if of == "str" else _integers(name, column)
+    if lines is not None:
+        columns["line"] = pl.Series("line", lines, pl.Int64)
+    return pl.DataFrame(columns)
+
+
+def _integers(name: str, column: Sequence[Any]) -> pl.Series:
+    """Return a column of integers; what is none, or too large for one, becomes null."""
+    import polars as pl
+
+    try:
+        return pl.Series(name, column, pl.Int64)
+    except (OverflowError, TypeError, pl.exceptions.PolarsError):
+        return pl.Series(name, [_number(value) for value in column], pl.Int64)
 
 
 def _number(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and -_I63 < value < _I63 else None
 
 
-def _whole(value: Any) -> int:
+def whole(value: Any, below: int = _I63) -> int | None:
+    """Return an integer from 0 to ``below``, without it; else None."""
     known = _number(value)
-    if known is None or known < 0:
-        raise ValueError(value)
-    return known
+    return known if known is not None and 0 <= known < below else None
 
 
-def _word(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return value[:500]
-
-
-def _members(value: Any) -> tuple[int, ...]:
-    """Return the ranks of a group: a list, or first, step and count of evenly spaced ones."""
-    if isinstance(value, dict):
-        first, step, count = (_whole(value.get(name)) for name in ("first", "step", "count"))
-        if count > _MOST_RANKS or first + step * count > 1 << 31:
-            raise ValueError(value)
-        return tuple(range(first, first + step * count, max(1, step)))[:count]
+def _members(value: Any) -> tuple[int, ...] | None:
+    """Return the ranks of a group: a list, or first, step and count of evenly spaced ones; None for what is neither."""
     if value is None:
         return ()
-    found = tuple(_whole(rank) for rank in value)
-    if len(found) > _MOST_RANKS or (found and max(found) >= 1 << 31):
-        raise ValueError(len(found))
-    return found
+    if isinstance(value, dict):
+        first, step, count = (whole(value.get(name), 1 << 31) for name in ("first", "step", "count"))
+        if (
+            first is None
+            or step is None
+            or count is None
+            or not step
+            or count > _MOST_RANKS
+            or first + step * count > 1 << 31
+        ):
+            return None
+        return tuple(range(first, first + step * count, step))
+    if not isinstance(value, list) or len(value) > _MOST_RANKS:
+        return None
+    found = tuple(rank for rank in value if whole(rank, 1 << 31) is not None)
+    return found if len(found) == len(value) else None
