@@ -1,9 +1,10 @@
 """What disturbed a job, told by the same job undisturbed: a slow rank, a slower link, loss, a flapping port, other traffic.
 
 Three kinds of signs, each with its own meaning: how much longer collectives take than in the baseline, operation by operation
-(all alike: bandwidth; a few by a second: an outage); who came late (a rank, and then no link is blamed); and what the hosts' network
-counted (carrier changes: a port; retransmissions: loss or queues; bytes that are not the job's: other traffic). Where signs of two
-causes are there and neither is clear, or none is, the answer is "cannot tell".
+(all alike: bandwidth; a few by a second: an outage); who came late (a rank, and then no link is blamed); and what the
+hosts' network
+counted (carrier changes: a port; retransmissions: loss or queues; bytes that are not the job's: other traffic). Where
+signs of two causes are there and neither is clear, or none is, the answer is "cannot tell".
 
 Signatures measured on real ranks: docs/anomalies.md. The thresholds were set on runs that its table does not contain.
 """
@@ -89,7 +90,8 @@ def signs(trace: Trace, baseline: Trace, *, since: int = 1) -> Signs:
     counted = _counters(trace), _counters(baseline)
     return Signs(
         ratio=_quantiles(pl.Series([each / middle for each in busy]) if middle else ratios),
-        collective=float(ratios.median()) if len(ratios) else None, step_ratio=_step_ratio(trace, baseline, since), outages=outages, operations=len(busy),
+        collective=_median(ratios), step_ratio=_step_ratio(trace, baseline, since),
+        outages=outages, operations=len(busy),
         late=tuple(rank for culprit in late["culprits"] for rank in culprit["ranks"]),
         late_share=_late_share(late) - _late_share(arrivals(baseline)), **_differences(*counted, trace, baseline),
         counted=bool(counted[0] and counted[1]),
@@ -116,6 +118,11 @@ def _quantiles(ratios: pl.Series) -> tuple[float, float, float] | None:
     return low, mid, high
 
 
+def _median(values: pl.Series) -> float | None:
+    found = values.median()
+    return float(found) if isinstance(found, int | float) else None
+
+
 def _step_ratio(trace: Trace, baseline: Trace, since: int) -> float | None:
     mine, theirs = _step_s(trace, since), _step_s(baseline, since)
     return mine / theirs if mine and theirs else None
@@ -126,7 +133,8 @@ def _step_s(trace: Trace, since: int) -> float | None:
 
     steps = trace.scan("events").filter((pl.col("kind") == "step") & (pl.col("iteration") >= since))
     slowest = steps.group_by("iteration").agg(pl.col("duration_s").max()).collect()["duration_s"]
-    return float(slowest.mean()) if len(slowest) else None  # type: ignore[arg-type]
+    times: list[float] = slowest.to_list()
+    return sum(times) / len(times) if times else None
 
 
 def _late_share(late: dict[str, Any]) -> float:
@@ -164,7 +172,7 @@ def _differences(
 
 
 def _lost(counts: dict[str, float]) -> float:
-    return 1000 * counts.get("tcp.RetransSegs", 0.0) / max(1.0, counts.get("tcp.OutSegs", 0.0))
+    return 1000.0 * counts.get("tcp.RetransSegs", 0.0) / max(1.0, counts.get("tcp.OutSegs", 0.0))
 
 
 def _job_bytes(trace: Trace) -> float:
@@ -180,13 +188,16 @@ def _judge(seen: Signs) -> tuple[str, list[str], float, list[str]]:
         return UNKNOWN, [], 0.0, ["no collective of both jobs has times"]
     low, typical, high = seen.ratio
     steps = f", steps {seen.step_ratio:.2f} times" if seen.step_ratio else ""
-    told = [f"an iteration communicates {typical:.2f} times as long as in the baseline ({low:.2f} to {high:.2f}){steps}"]
+    told = [
+        f"an iteration communicates {typical:.2f} times as long as in the baseline ({low:.2f} to {high:.2f}){steps}"
+    ]
     flapped = [host for host, changes in seen.carrier.items() if changes >= 2]
     if flapped:
         counts = ", ".join(f"{host} {seen.carrier[host]:.0f}" for host in flapped)
         return FLAP, flapped, 0.95, [*told, f"carrier changes: {counts}"]
     if seen.late and seen.late_share >= LATE_SHARE:
-        evidence = f"{seen.late_share:.0%} more of the time in collectives is waiting, most for rank {', '.join(map(str, seen.late))}"
+        who = ", ".join(map(str, seen.late))
+        evidence = f"{seen.late_share:.0%} more of the time in collectives is waiting, most for rank {who}"
         return STRAGGLER, [], 0.9, [*told, evidence]
     if seen.slowed:
         evidence = f"rank {', '.join(map(str, seen.slowed))} computes longer between its calls; the others do not"
@@ -208,7 +219,9 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
         evidence = f"all are slowed alike, as by a link at {1 / typical:.0%} of its rate"
         return BANDWIDTH, [], 0.9, [*told, evidence]
     if lost and low >= HALVED:
-        told.append("slowed alike by half or more, and segments are lost on several hosts: a slower link, or heavy loss")
+        told.append(
+            "slowed alike by half or more, and segments are lost on several hosts: a slower link, or heavy loss"
+        )
         return UNKNOWN, [], 0.0, told
     if lost:
         evidence = ", ".join(f"{host} {seen.lost[host]:.1f}" for host in lost)
@@ -217,10 +230,16 @@ def _by_transfers(seen: Signs, told: list[str]) -> tuple[str, list[str], float, 
     if typical < SLOWER and not seen.outages and not is_late and (seen.step_ratio or 1.0) < UNCHANGED:
         return NONE, [], 0.8, told
     if seen.outages:
-        told.append(f"{seen.outages} of {seen.operations} iterations communicate {OUTAGE_S * 1e3:.0f} ms longer or more")
+        told.append(
+            f"{seen.outages} of {seen.operations} iterations communicate {OUTAGE_S * 1e3:.0f} ms longer or more"
+        )
     if is_late:
         told.append(f"rank {', '.join(map(str, seen.late))} comes late, but little waiting follows from it")
-    why = "no counter explains it" if seen.counted else "without network counters loss, an outage and other traffic look alike"
+    why = (
+        "no counter explains it"
+        if seen.counted
+        else "without network counters loss, an outage and other traffic look alike"
+    )
     return UNKNOWN, [], 0.0, [*told, why]
 
 

@@ -1,6 +1,7 @@
 """How long each rank computes by itself in an iteration: the step less the time in which any of its calls is under way.
 
-A slow rank has more of it than it had before and than the others have; a slow network gives no rank more. Each rank's own clock is
+A slow rank has more of it than it had before and than the others have; a slow network gives no rank more. Each rank's
+own clock is
 enough. That complements ``arrivals``: where calls overlap with computing, a late rank's wait is hidden from durations.
 """
 
@@ -21,7 +22,10 @@ SHARE = 0.15  # of a baseline's step that the growth must be
 
 
 def own_times(trace: Trace, *, since: int = 1) -> dict[int, float]:
-    """Return rank -> median seconds of its own in an iteration, from iteration ``since`` on; empty without timed steps and calls."""
+    """Return rank -> median seconds of its own in an iteration, from iteration ``since`` on.
+
+    Empty without timed steps and calls.
+    """
     found: dict[int, list[float]] = {}
     for rank, _, step_s, busy_s in _iterations(trace, since):
         found.setdefault(rank, []).append(step_s - busy_s)
@@ -43,7 +47,7 @@ def _iterations(trace: Trace, since: int) -> Iterator[tuple[int, int, float, flo
     events = trace.scan("events").filter(pl.col("rank").is_not_null() & (pl.col("iteration") >= since))
     steps = events.filter((pl.col("kind") == "step") & pl.col("start_s").is_not_null()).collect()
     calls = events.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("duration_s").is_not_null()).collect()
-    by_turn = {key: part for key, part in calls.group_by("rank", "iteration")}
+    by_turn = dict(iter(calls.group_by("rank", "iteration")))
     for rank, iteration, start_s, duration_s in steps.select("rank", "iteration", "start_s", "duration_s").iter_rows():
         mine = by_turn.get((rank, iteration))
         if mine is not None and duration_s:

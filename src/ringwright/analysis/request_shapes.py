@@ -1,14 +1,16 @@
 """What kind of model sends such requests, by a stated rule on the sizes of one iteration's collectives.
 
-The rule, on the reductions (all-reduce, reduce-scatter) of one steady training iteration of one rank: they carry the gradients, and
-with tensor parallelism the activations, once each; gathers repeat them.
+The rule, on the reductions (all-reduce, reduce-scatter) of one steady training iteration of one rank: they carry the
+gradients, and with tensor parallelism the activations, once each; gathers repeat them.
 
-1. *dominated*: one request holds at least :data:`DOMINANT` of the bytes (VGG: its first fully connected layer outweighs all else);
-2. *repeated*: requests whose size comes at least :data:`OFTEN` times hold at least :data:`REPEATED` of the bytes (a transformer: its
-   blocks are equal, so are their gradients, and with tensor parallelism its activations);
+1. *dominated*: one request holds at least :data:`DOMINANT` of the bytes (VGG: its first fully connected layer
+outweighs all else);
+2. *repeated*: requests whose size comes at least :data:`OFTEN` times hold at least :data:`REPEATED` of the bytes (a
+transformer: its blocks are equal, so are their gradients, and with tensor parallelism its activations);
 3. *mixed* otherwise: many requests of unequal size, none above the rest (ResNet: every stage has its own widths).
 
-Sizes alone decide, so that scale does not. Buckets blur it: where a few of them hold the whole model (fewer than :data:`FEW` requests,
+Sizes alone decide, so that scale does not. Buckets blur it: where a few of them hold the whole model (fewer than
+:data:`FEW` requests,
 or :data:`MANY` for the third answer) the rule cannot tell, and says so. It was made on VGG-11, ResNet-18 and GPT-2.
 """
 

@@ -65,9 +65,9 @@ def run(
         Print one JSON object instead (schema ringwright.run/1), on standard output after the job's own.
     """
     from ringwright.capture.folder import free_folder
-    from ringwright.capture.settings import profile_of
+    from ringwright.capture.settings import Options, profile_of
     from ringwright.reports import recorded
-    from ringwright.studies.record import Options, record
+    from ringwright.studies.record import record
 
     options = Options(
         hook=not no_hook, layers=not no_layers, nccl=nccl, flight=flight, plugin=plugin, mpi=not no_mpi,

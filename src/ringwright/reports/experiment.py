@@ -20,12 +20,14 @@ def page(document: Mapping[str, Any], command: str) -> str:
     return render(
         document, command, title="Collective communication of ML workloads, measured again",
         ground=(
-            f"{document['form']} form; real model code with random weights, on gloo ranks of this machine, in network namespaces, "
-            "and at full size without tensors; the paper's own figures could not be read: each row says where its claim is from"
+            f"{document['form']} form; real model code with random weights, on gloo ranks of this machine, in network "
+            "namespaces, and at full size without tensors; the paper's own figures could not be read: each row says where "
+            "its claim is from"
         ),
         figures=[
             ("Rows", f"{passed} of {len(rows)} pass"), ("Cells", format_count(len(document["cells"]))),
-            ("Formulas", f"{agree} of {len(document['agreement'])} equal"), ("Disturbed runs", str(sum(e["seeds"] for e in effects))),
+            ("Formulas", f"{agree} of {len(document['agreement'])} equal"),
+            ("Disturbed runs", str(sum(effect["seeds"] for effect in effects))),
         ],
         rows=_rows(rows),
     )  # fmt: skip
@@ -48,8 +50,7 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
 
 def label(row: Mapping[str, Any]) -> str:
     """Return what names a pattern in a plot."""
-    size = "" if row["size"] == "tiny" else f" {row['size']}" if not row["size"].startswith(row["model"]) else f" {row['size']}"
-    name = row["model"] if not size or row["size"] == row["model"] else size.strip()
+    name = row["model"] if row["size"] == "tiny" else row["size"]
     turn = "" if row["turn"] == "iteration" else f" {row['turn']}"
     mode = "" if row["mode"] in ("training", "inference") else f" {row['mode']}"
     return f"{name} {row['parallel'].partition(',capacity')[0]}{mode}{turn}"
@@ -72,7 +73,18 @@ def _plain(value: Any) -> str:
 
 
 def _patterns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    columns = ["What", "Ranks", "Calls", "Bytes", "Distinct sizes", "Largest", "Largest's share", "Burst", "Like", "Operations"]
+    columns = [
+        "What",
+        "Ranks",
+        "Calls",
+        "Bytes",
+        "Distinct sizes",
+        "Largest",
+        "Largest's share",
+        "Burst",
+        "Like",
+        "Operations",
+    ]
     cells = [
         [
             tables.text(label(row)), tables.count(row["ranks"]), tables.count(row["calls"]), tables.size(row["bytes"]),
@@ -86,7 +98,7 @@ def _patterns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _courses(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    found = []
+    found: list[dict[str, Any]] = []
     for row in rows:
         plot = plots.course(row["course"]) if row["burst_bytes"] is not None else None
         if plot and len(found) < MOST_COURSES:
@@ -95,7 +107,20 @@ def _courses(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _effects(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    columns = ["Model", "Disturbance", "Fault", "Step ratio", "95 %", "Collective ratio", "95 %", "Seeds", "Right", "Cannot tell", "Wrong", "Answers"]
+    columns = [
+        "Model",
+        "Disturbance",
+        "Fault",
+        "Step ratio",
+        "95 %",
+        "Collective ratio",
+        "95 %",
+        "Seeds",
+        "Right",
+        "Cannot tell",
+        "Wrong",
+        "Answers",
+    ]
     cells = [
         [
             tables.text(row["model"]), tables.text(row["anomaly"]), tables.text(row["fault"]),
@@ -125,7 +150,13 @@ def _range(row: Mapping[str, Any], name: str) -> str:
 def _ratio(row: Mapping[str, Any]) -> dict[str, Any]:
     mean = row["step_ratio"]
     text = f"{row['model']} {row['anomaly']}: {mean:.2f} ({_range(row, 'step_ratio')})" if mean else ""
-    return {"label": f"{row['model']}, {row['anomaly']}", "mean": mean, "low": row["step_ratio_low"], "high": row["step_ratio_high"], "text": text}
+    return {
+        "label": f"{row['model']}, {row['anomaly']}",
+        "mean": mean,
+        "low": row["step_ratio_low"],
+        "high": row["step_ratio_high"],
+        "text": text,
+    }
 
 
 def _steps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -137,7 +168,8 @@ def _provisions(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     columns = ["What", "On the wire", "Largest request", "Largest burst", "Gbit/s for 100 ms", "What follows"]
     cells = [
         [
-            tables.text(label(row)), tables.size(row["wire_bytes"]), tables.size(row["largest_bytes"]), tables.size(row["burst_bytes"]),
+            tables.text(label(row)), tables.size(row["wire_bytes"]), tables.size(row["largest_bytes"]),
+            tables.size(row["burst_bytes"]),
             tables.number(row["rate_for_100ms_gbit_s"], lambda value: f"{value:,.3g}"), tables.text(row["advice"]),
         ]
         for row in rows
@@ -146,7 +178,17 @@ def _provisions(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    columns = ["Cell", "When", "Ranks", "Calls calculated", "recorded", "Bytes calculated", "recorded", "Equal", "Difference"]
+    columns = [
+        "Cell",
+        "When",
+        "Ranks",
+        "Calls calculated",
+        "recorded",
+        "Bytes calculated",
+        "recorded",
+        "Equal",
+        "Difference",
+    ]
     cells = [
         [
             tables.text(row["cell"]), tables.text(row["when"]), tables.count(row["ranks"]), tables.count(row["expected_calls"]),
@@ -162,10 +204,19 @@ def write(document: Mapping[str, Any], file: TextIO, *, width: int | None = None
     """Write the rows of an experiment for a terminal."""
     out = layout.console(file, width=width)
     rows = document["rows"]
-    layout.line(out, f"{sum(row['pass'] for row in rows)} of {len(rows)} rows pass ({document['form']} form)", style="bold", indent=0)
+    layout.line(
+        out,
+        f"{sum(row['pass'] for row in rows)} of {len(rows)} rows pass ({document['form']} form)",
+        style="bold",
+        indent=0,
+    )
     for row in rows:
-        layout.line(out, f"{'pass' if row['pass'] else 'FAIL'}  {row['figure']}", style="" if row["pass"] else "red", indent=0)
-        layout.line(out, f"claimed {_plain(row['claimed'])}; got {_plain(row['got'])}; tolerance {row['tolerance']}", indent=6)
+        layout.line(
+            out, f"{'pass' if row['pass'] else 'FAIL'}  {row['figure']}", style="" if row["pass"] else "red", indent=0
+        )
+        layout.line(
+            out, f"claimed {_plain(row['claimed'])}; got {_plain(row['got'])}; tolerance {row['tolerance']}", indent=6
+        )
         if row["note"] and not row["pass"]:
             layout.line(out, row["note"][:300], indent=6)
     layout.line(out, f"pictures and tables: {document['out']}/report.html", indent=0)

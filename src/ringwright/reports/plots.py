@@ -1,4 +1,4 @@
-"""Plots of a comparison, as numbers for SVG: sizes of requests on a logarithmic axis, steps over iterations, ratios with intervals."""
+"""Plots of a comparison, as numbers for SVG: sizes of requests, steps over iterations, ratios with intervals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,15 @@ WIDTH = 1000
 LEFT, RIGHT = 220, 40
 LANE = 26
 AXIS = 28
-_COLOURS = {"all-reduce": 1, "all-gather": 2, "reduce-scatter": 3, "all-to-all": 4, "broadcast": 5, "send": 6, "recv": 7}
+_COLOURS = {
+    "all-reduce": 1,
+    "all-gather": 2,
+    "reduce-scatter": 3,
+    "all-to-all": 4,
+    "broadcast": 5,
+    "send": 6,
+    "recv": 7,
+}
 
 
 def colour(op: str) -> int:

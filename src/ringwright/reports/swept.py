@@ -19,7 +19,8 @@ def page(result: Mapping[str, Any], command: str) -> str:
         ground=f"{done} of {len(result['cells'])} cells done; one table of all: {result['table']}",
         figures=[
             ("Cells", format_count(len(result["cells"]))), ("Rows", format_count(result["rows"])),
-            ("Formulas", f"{result['agreeing']} of {result['checked']} equal"), ("Largest request", experiment.largest(result["patterns"])),
+            ("Formulas", f"{result['agreeing']} of {result['checked']} equal"),
+            ("Largest request", experiment.largest(result["patterns"])),
         ],
     )  # fmt: skip
 
@@ -28,14 +29,21 @@ def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) 
     """Write what a sweep found; the page and the table hold all of it."""
     out = layout.console(file, width=width)
     counts = result["counts"]
-    layout.line(out, f"{counts['run']} cells run, {counts['kept']} from before, {counts['failed']} failed", style="bold", indent=0)
+    layout.line(
+        out,
+        f"{counts['run']} cells run, {counts['kept']} from before, {counts['failed']} failed",
+        style="bold",
+        indent=0,
+    )
     for cell in [cell for cell in result["cells"] if cell["outcome"] != "done"][:8]:
         layout.line(out, f"failed: {cell['cell']}: {cell['why'][:200]}", style="red")
     for key, why in result["left_out"][:4]:
         layout.line(out, f"left out: {key}: {why}", style="dim")
     if len(result["left_out"]) > 4:
         layout.line(out, f"and {len(result['left_out']) - 4} more combinations that are not legal", style="dim")
-    layout.line(out, f"recorded and calculated: {result['agreeing']} of {result['checked']} equal to the unit", indent=0)
+    layout.line(
+        out, f"recorded and calculated: {result['agreeing']} of {result['checked']} equal to the unit", indent=0
+    )
     for check in [check for check in result["agreement"] if not check["agrees"]][:6]:
         layout.line(out, f"{check['cell']} {check['when']}: {check['difference']}", style="red")
     layout.heading(out, "patterns", "one iteration, prompt or token of one rank")

@@ -1,6 +1,7 @@
 """What the host's network counted while the job ran: one file per host, a line a second where something moved.
 
-TCP retransmissions and timeouts, bytes, drops and errors of each interface, carrier changes, and InfiniBand port counters where there
+TCP retransmissions and timeouts, bytes, drops and errors of each interface, carrier changes, and InfiniBand port
+counters where there
 are any: the signs by which a lossy link, a flapping port or other traffic are told from a slow rank. Sources: proc(5) (net/snmp,
 net/netstat, net/dev), sysfs-class-net, sysfs-class-infiniband of the kernel's documentation.
 """
@@ -78,9 +79,9 @@ def _tcp(found: dict[str, int]) -> None:
     for name, wanted in _TCP.items():
         with open("/proc/self/net/" + name) as file:  # noqa: PTH123
             lines = file.read().splitlines()
-        for names, values in zip(lines[::2], lines[1::2]):
+        for names, values in zip(lines[::2], lines[1::2]):  # noqa: B905 - Python 3.8 has no strict
             if names.startswith("Tcp"):
-                table = dict(zip(names.split()[1:], values.split()[1:]))
+                table = dict(zip(names.split()[1:], values.split()[1:]))  # noqa: B905
                 found.update({"tcp." + each: int(table[each]) for each in wanted if each in table})
 
 

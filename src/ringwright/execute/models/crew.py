@@ -1,7 +1,9 @@
 """Runs cells one after another on forked ranks: PyTorch is loaded once, so that a cell takes about as long as its steps.
 
-A program: it reads a JSON object a line on its input ({"spec", "world", "folder", "environment", "timeout_s"}) and answers each with
-one ({"codes", "took_s", "is_late"}). Nothing of PyTorch runs before the fork; a rank's output goes to ``rank-N.out`` and ``rank-N.err``.
+A program: it reads a JSON object a line on its input ({"spec", "world", "folder", "environment", "timeout_s"}) and
+answers each with
+one ({"codes", "took_s", "is_late"}). Nothing of PyTorch runs before the fork; a rank's output goes to ``rank-N.out``
+and ``rank-N.err``.
 """
 
 from __future__ import annotations

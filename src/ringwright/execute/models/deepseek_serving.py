@@ -78,7 +78,7 @@ def turned(x: torch.Tensor, start: int) -> torch.Tensor:
     return torch.stack(pair, dim=-1).flatten(-2).to(x.dtype)
 
 
-class Attention(nn.Module):  # type: ignore[misc]
+class Attention(nn.Module):
     """Multi-head latent attention; the cache holds the latent vector and the turned key, which all heads share."""
 
     def __init__(self, shares: Shares, name: str) -> None:
@@ -117,7 +117,7 @@ class Attention(nn.Module):  # type: ignore[misc]
         self.cache = [torch.cat(pair, dim=1) for pair in zip(self.cache, fresh, strict=True)] if self.cache else fresh
 
 
-class Dense(nn.Module):  # type: ignore[misc]
+class Dense(nn.Module):
     """A gated MLP, its hidden width shared out."""
 
     def __init__(self, shares: Shares, name: str, width: int) -> None:
@@ -133,7 +133,7 @@ class Dense(nn.Module):  # type: ignore[misc]
         return self.shares.sum(linear(silu(linear(x, self.gate)) * linear(x, self.up), self.down))
 
 
-class Mixture(nn.Module):  # type: ignore[misc]
+class Mixture(nn.Module):
     """Routed experts, shared out whole, and the shared experts as one dense MLP."""
 
     def __init__(self, shares: Shares, name: str) -> None:
@@ -168,7 +168,7 @@ class Mixture(nn.Module):  # type: ignore[misc]
         return SCALE * kept / kept.sum(-1, keepdim=True)
 
 
-class Block(nn.Module):  # type: ignore[misc]
+class Block(nn.Module):
     """One layer: attention, then a dense MLP or a mixture."""
 
     def __init__(self, shares: Shares, at: int) -> None:
@@ -185,7 +185,7 @@ class Block(nn.Module):  # type: ignore[misc]
         return x + self.mlp(rms_norm(x, self.width))
 
 
-class Server(nn.Module):  # type: ignore[misc]
+class Server(nn.Module):
     """The whole model; it may be asked again with the tokens that follow."""
 
     def __init__(self, shares: Shares) -> None:

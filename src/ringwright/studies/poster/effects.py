@@ -17,7 +17,20 @@ from ringwright.studies.sweep.measure import step_times
 from ringwright.studies.sweep.table import recordings
 
 # Student's t, 97.5 %, by degrees of freedom.
-_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 14: 2.145, 19: 2.093, 29: 2.045}
+_T = {
+    1: 12.706,
+    2: 4.303,
+    3: 3.182,
+    4: 2.776,
+    5: 2.571,
+    6: 2.447,
+    7: 2.365,
+    8: 2.306,
+    9: 2.262,
+    14: 2.145,
+    19: 2.093,
+    29: 2.045,
+}
 
 
 @dataclass
@@ -74,7 +87,9 @@ def effects(cells: Sequence[tuple[Cell, Path, dict[str, Any]]]) -> list[dict[str
 
     def trace(folder: Path) -> Trace:
         if folder not in opened:
-            opened[folder] = read([str(path) for path in [*recordings(folder), *sorted(folder.glob("network.*.jsonl"))]])
+            opened[folder] = read(
+                [str(path) for path in [*recordings(folder), *sorted(folder.glob("network.*.jsonl"))]]
+            )
         return opened[folder]
 
     for cell, folder, _ in cells:

@@ -11,7 +11,7 @@ from typing import Any
 from ringwright.analysis.disturbance import NONE
 from ringwright.studies.poster.plan import ANOMALIES, FAMILIES, MADE_ON, TRUE_SHAPE
 
-CODE = "public DeepSeek-V3 inference code and its 671B configuration: 61 layers, 3 dense; hidden 7168; vocabulary 129,280; 16 ranks"
+CODE = "public DeepSeek-V3 inference code, configuration 671B: 61 layers, 3 dense; hidden 7168; vocabulary 129,280; 16 ranks"
 PAPER = "arXiv 2507.07117, abstract and conclusion"
 SUMMARY = "summary page of arXiv 2507.07117 (secondary)"
 FORMULAS = "closed formulas of this package (docs/models.md), derived from the models' shapes"
@@ -19,7 +19,9 @@ REQUEST, LOGITS, ALL_REDUCES = 14_336, 16_160, 181
 DETECTED = 0.95
 
 
-def row(figure: str, claimed: Any, got: Any, tolerance: str, source: str, *, good: bool, note: str = "") -> dict[str, Any]:
+def row(
+    figure: str, claimed: Any, got: Any, tolerance: str, source: str, *, good: bool, note: str = ""
+) -> dict[str, Any]:
     """Return one row of the contract; ``pass`` is False where nothing was got."""
     return {
         "figure": figure, "claimed": claimed, "got": got, "tolerance": tolerance, "pass": bool(good), "source": source,
@@ -70,16 +72,31 @@ def _per_rank(calls: list[tuple[str, int, int]], op: str, ranks: int) -> int | N
 def _share(pattern: dict[str, Any] | None, op: str) -> float | None:
     if not pattern or not pattern["bytes"]:
         return None
-    return round(sum(each["bytes"] for each in pattern["operations"] if each["op"] == op) / pattern["bytes"], 4)
+    mine = sum(int(each["bytes"]) for each in pattern["operations"] if each["op"] == op)
+    return round(mine / int(pattern["bytes"]), 4)
 
 
 def agreed(checks: list[dict[str, Any]], failed: int) -> list[dict[str, Any]]:
     """Return the row of counts and bytes: real ranks, the fake group and the formulas alike, for every cell."""
     agree = sum(check["agrees"] for check in checks)
     got = f"{agree} of {len(checks)}" + (f", {failed} cells failed" if failed else "")
-    figure = "counts and bytes of set-up, first, second and later iterations: real ranks and fake group equal the formulas"
-    words = "; ".join(f"{check['cell']} {check['when']}: {check['difference']}" for check in checks if not check["agrees"])
-    return [row(figure, "all", got, "exact", FORMULAS, good=bool(checks) and agree == len(checks) and not failed, note=words[:600])]
+    figure = (
+        "counts and bytes of set-up, first, second and later iterations: real ranks and fake group equal the formulas"
+    )
+    words = "; ".join(
+        f"{check['cell']} {check['when']}: {check['difference']}" for check in checks if not check["agrees"]
+    )
+    return [
+        row(
+            figure,
+            "all",
+            got,
+            "exact",
+            FORMULAS,
+            good=bool(checks) and agree == len(checks) and not failed,
+            note=words[:600],
+        )
+    ]
 
 
 def separated(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -91,8 +108,20 @@ def separated(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     got = f"{len(right)} right, {len(wrong)} wrong, {len(judged) - len(right) - len(wrong)} cannot tell"
     good = bool(judged) and not wrong and len(right) >= DETECTED * len(judged)
     words = "; ".join(f"{each['cell']}: {each['like']}" for each in judged if each not in right)
-    figure = f"sizes of requests tell VGG-like, ResNet-like and transformers apart, {len(judged)} runs not used for the rule"
-    return [row(figure, "patterns differ clearly between models", got, "none wrong, 95 % right", PAPER, good=good, note=words)]
+    figure = (
+        f"sizes of requests tell VGG-like, ResNet-like and transformers apart, {len(judged)} runs not used for the rule"
+    )
+    return [
+        row(
+            figure,
+            "patterns differ clearly between models",
+            got,
+            "none wrong, 95 % right",
+            PAPER,
+            good=good,
+            note=words,
+        )
+    ]
 
 
 def families(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:

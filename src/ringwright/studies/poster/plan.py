@@ -1,11 +1,13 @@
 """What is run: which models in which forms, which sizes for the shapes of requests, which disturbances on which network.
 
-The short form is for minutes, the full one for a night. The rule on shapes was made on the cells of ``MADE_ON``; it is judged on others.
+The short form is for minutes, the full one for a night. The rule on shapes was made on the cells of ``MADE_ON``; it
+is judged on others.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.grid import Grid, grid_of, legal
@@ -28,8 +30,12 @@ ANOMALIES = {
     "straggler": "rank 3 slow 16x",
     "traffic": "flow 1>2",
 }
-MODELS = {"llama": "layers=4", "vgg": "", "resnet": ""}  # of the anomalies: one of each shape, about a megabyte of gradients
-HEAVY: dict[str, dict[str, int]] = {"llama": {"batch": 4, "sequence": 64}, "vgg": {"batch": 32}, "resnet": {"batch": 8}}
+MODELS = {
+    "llama": "layers=4",
+    "vgg": "",
+    "resnet": "",
+}  # of the anomalies: one of each shape, about a megabyte of gradients
+HEAVY: dict[str, dict[str, Any]] = {"llama": {"batch": 4, "sequence": 64}, "vgg": {"batch": 32}, "resnet": {"batch": 8}}
 SEEDS = (1, 2, 3, 4, 5)
 
 
@@ -42,7 +48,12 @@ def agreement(*, short: bool) -> Grid:
         real = grid_of({"model": FAMILIES, "parallel": FORMS, "mode": MODES}, {"steps": 4})
         real += grid_of({"model": FAMILIES, "parallel": WIDE, "mode": ["training", "inference"]}, {"steps": 4})
         real += grid_of({"model": ["llama", "gpt2"], "parallel": ["ddp:dp=2"], "batch": [1, 4], "sequence": [16, 64]})
-        staged = {"model": ["llama", "mixtral", "deepseek-v3"], "dims": ["layers=4"], "batch": [4], "mode": ["training", "inference"]}
+        staged: dict[str, Any] = {
+            "model": ["llama", "mixtral", "deepseek-v3"],
+            "dims": ["layers=4"],
+            "batch": [4],
+            "mode": ["training", "inference"],
+        }
         real += grid_of({**staged, "parallel": ["pp:pp=2", "pp:pp=4"], "micro_batches": [4]})
     return real + legal(replace(cell, world=cell.ranks) for cell in real.cells)
 
@@ -62,9 +73,10 @@ TRUE_SHAPE = {"vgg": "VGG-like", "resnet": "ResNet-like"}  # the others are tran
 
 def shapes(*, short: bool) -> Grid:
     """Return runs that the rule on request shapes was not made on: other models, sizes, widths and forms."""
-    fake = {"steps": 3, "batch": 1, "sequence": 64}
+    fake: dict[str, Any] = {"steps": 3, "batch": 1, "sequence": 64}
     cells = [
-        Cell("bert", "bert-base", parallel="ddp:dp=8", world=8, **fake), Cell("bert", "bert-base", parallel="tp:tp=4", world=4, **fake),
+        Cell("bert", "bert-base", parallel="ddp:dp=8", world=8, **fake),
+        Cell("bert", "bert-base", parallel="tp:tp=4", world=4, **fake),
         Cell("vgg", "vgg-11", dims="width=96", parallel="fsdp:dp=8", world=8, **fake),
         Cell("resnet", "resnet-18", dims="width=96", parallel="ddp:dp=8", world=8, bucket_cap_mb=10.0, **fake),
         Cell("vgg", dims="width=16,linear=1024", parallel="ddp:dp=2", bucket_cap_mb=0.2, steps=3),

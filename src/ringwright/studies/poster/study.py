@@ -36,7 +36,8 @@ def experiment(
 ) -> dict[str, Any]:
     """Run what is not there yet and return the object of schema ``ringwright.reproduce/1`` with all that the report shows.
 
-    Goes on where it was cut short. A part that this machine does not allow (namespaces) is named in ``not_run``, and its rows fail.
+    Goes on where it was cut short. A part that this machine does not allow (namespaces) is named in ``not_run``, and
+    its rows fail.
     """
     not_run: dict[str, str] = {}
     found: dict[str, Any] = {}

@@ -81,7 +81,13 @@ class Cell:
     def row(self) -> dict[str, Any]:
         """Return the configuration as columns of a table."""
         roles = {role: self.spread.get(role, 1) for role in ROLES}
-        return {"cell": self.key, **asdict(self), "form": self.spread["form"], **roles, "ranks": self.world or self.ranks}
+        return {
+            "cell": self.key,
+            **asdict(self),
+            "form": self.spread["form"],
+            **roles,
+            "ranks": self.world or self.ranks,
+        }
 
 
 def cell(settings: Mapping[str, Any]) -> Cell:

@@ -1,13 +1,13 @@
 """A grid as a TOML file: every combination of the axes, what all have in common, and single cells besides.
 
-    [axes]
-    model = ["gpt2", "llama"]
-    parallel = ["ddp:dp=2", "fsdp:dp=2"]
-    [all]
-    steps = 4
-    [[cell]]
-    model = "vgg"
-    parallel = "ddp:dp=2"
+[axes]
+model = ["gpt2", "llama"]
+parallel = ["ddp:dp=2", "fsdp:dp=2"]
+[all]
+steps = 4
+[[cell]]
+model = "vgg"
+parallel = "ddp:dp=2"
 """
 
 from __future__ import annotations

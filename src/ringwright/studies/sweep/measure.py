@@ -36,7 +36,7 @@ def calls(trace: Trace) -> pl.DataFrame:
 
 
 def issued(frame: pl.DataFrame, rank: int, when: str) -> Issued:
-    """Return what a rank issued in the set-up, in the first, second or a later iteration (of which all must be alike), or a token."""
+    """Return what a rank issued in the set-up, in the first, second or third iteration, or for the prompt or a token."""
     import polars as pl
 
     mine = frame.filter(pl.col("rank") == rank)
@@ -53,7 +53,13 @@ def issued(frame: pl.DataFrame, rank: int, when: str) -> Issued:
 
 def formula(rows: list[Row], when: str) -> Issued:
     """Return what the closed formulas say for that time."""
-    wanted = {"setup": {"setup"}, "start": {"setup", "each", "first"}, "first": {"each", "first"}, "second": {"each", "later", "second"}, "later": {"each", "later"}}
+    wanted = {
+        "setup": {"setup"},
+        "start": {"setup", "each", "first"},
+        "first": {"each", "first"},
+        "second": {"each", "later", "second"},
+        "later": {"each", "later"},
+    }
     found: Issued = Counter()
     for row in rows:
         if row.when in wanted.get(when, {when}):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.request_shapes import shape
@@ -56,7 +55,7 @@ def _sizes(mine: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def _burst(mine: pl.DataFrame) -> int | None:
-    """Return the bytes of the largest run of requests that follow each other within GAP_S; None for a fake job, which has no time."""
+    """Return the bytes of the largest run of requests within GAP_S of each other; None for a fake job, which has no time."""
     largest = current = 0
     last = None
     if mine["duration_s"].null_count() == mine.height:
@@ -77,8 +76,8 @@ def provisions(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what each pattern needs: bytes on a rank's wire an iteration, the rate to move them in a tenth of a second."""
     return [
         {
-            "cell": row["cell"], "model": row["model"], "size": row["size"], "parallel": row["parallel"], "mode": row["mode"], "turn": row["turn"],
-            "wire_bytes": row["wire_bytes"], "burst_bytes": row["burst_bytes"], "largest_bytes": row["sizes"][-1]["size_bytes"],
+            **{name: row[name] for name in ("cell", "model", "size", "parallel", "mode", "turn", "wire_bytes", "burst_bytes")},
+            "largest_bytes": row["sizes"][-1]["size_bytes"],
             "rate_for_100ms_gbit_s": row["wire_bytes"] * 8 / 0.1 / 1e9, "advice": _advice(row),
         }
         for row in patterns
@@ -95,9 +94,11 @@ def _advice(row: dict[str, Any]) -> str:
     if row["form"] == "pp":
         return "point to point between neighbours: place stages so that each pair shares a leaf; little bandwidth"
     if row["like"] == "VGG-like":
-        return "one request holds most bytes and nothing is left to hide it behind: split it, or a parameter-server or sufficient-factor form"
+        return "one request holds most bytes, with little left to hide it behind: split it, or send sufficient factors"
     if row["form"] in ("fsdp", "tp+fsdp"):
-        return "gathers before every block: bandwidth in steady use; prefetch depth and shard groups inside a rail matter"
+        return (
+            "gathers before every block: bandwidth in steady use; prefetch depth and shard groups inside a rail matter"
+        )
     if row["form"] == "tp":
         return "requests in the path of every layer: NVLink-class bandwidth inside the group, nothing to overlap"
     return "gradients in buckets behind backward: overlap hides them where the wire carries a bucket in a block's backward time"

@@ -160,7 +160,13 @@ def crew() -> Iterator[Ask]:
 
 def _start_crew() -> subprocess.Popen[str]:
     command = [sys.executable, "-m", CREW]
-    process = subprocess.Popen(command, env={**os.environ, **_environment(Path.cwd())}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **_environment(Path.cwd())},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     line = process.stdout.readline() if process.stdout is not None else ""
     if not line:
         raise RanksFailedError("the program that forks ranks did not start", where=" ".join(command))
@@ -189,7 +195,8 @@ def _check_libraries() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"models need {' and '.join(missing)}", remedy="pip install 'ringwright[models]'; PyTorch's CPU build will do"
+            f"models need {' and '.join(missing)}",
+            remedy="pip install 'ringwright[models]'; PyTorch's CPU build will do",
         )
 
 

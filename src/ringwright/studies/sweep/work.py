@@ -17,7 +17,10 @@ ROLES = ("dp", "tp", "ep", "pp")
 
 @dataclass(frozen=True)
 class Work:
-    """What the ranks of one cell do. ``batch`` counts the sequences (or images) of one data rank and step; ``steps`` iterations or tokens."""
+    """What the ranks of one cell do.
+
+    ``batch`` counts the sequences (or images) of one data rank and step; ``steps`` iterations or tokens.
+    """
 
     card: Card
     parallel: Mapping[str, int | str]
