@@ -189,7 +189,7 @@ import os, sys
 import torch, torch.distributed as dist
 again = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
 ranks = {"rank": int(os.environ["RANK"]), "world_size": int(os.environ["WORLD_SIZE"])}
-dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}{again}", **ranks)
+dist.init_process_group("gloo", store=dist.FileStore(f"{sys.argv[1]}{again}", ranks["world_size"]), **ranks)
 for step in range(10 + again):
     dist.all_reduce(torch.ones(10 + again))
     if not again and step == 5 and dist.get_rank() == 1: raise ValueError("once")

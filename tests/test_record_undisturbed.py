@@ -149,7 +149,7 @@ for group in same: dist.all_reduce(torch.ones(4), group=group)
 dist.destroy_process_group(same[0])
 dist.monitored_barrier()
 dist.destroy_process_group()
-dist.init_process_group("cpu:gloo", init_method="file://" + os.environ["RW_AGAIN"], rank=rank, world_size=world)
+dist.init_process_group("cpu:gloo", store=dist.FileStore(os.environ["RW_AGAIN"], world), rank=rank, world_size=world)
 for _ in range(2): dist.all_reduce(torch.ones(5))
 """,
 }

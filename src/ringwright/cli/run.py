@@ -19,17 +19,11 @@ def run(
     flight: bool = False,
     profile: str = "",
     plugin: Path | None = None,
-    no_hook: bool = False,
-    no_layers: bool = False,
-    no_mpi: bool = False,
-    job: str = "",
-    timeout: str = "",
-    stall: str = "300s",
-    no_summary: bool = False,
-    force: bool = False,
-    json: bool = False,
-) -> int:
-    """Run a command (torchrun, mpirun, python) and record what it communicates; its output and exit code stay its own.
+    no_hook: bool = False, no_layers: bool = False, no_mpi: bool = False,
+    job: str = "", timeout: str = "", stall: str = "300s",
+    no_summary: bool = False, force: bool = False, json: bool = False,
+) -> int:  # fmt: skip
+    """Record what a command (torchrun, mpirun, python) communicates; its output and exit code stay its own.
 
     Parameters
     ----------
