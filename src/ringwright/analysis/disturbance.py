@@ -138,8 +138,8 @@ def _step_s(trace: Trace, since: int) -> float | None:
 
 
 def _late_share(late: dict[str, Any]) -> float:
-    waited = sum(row["wait_us"] for row in late["ranks"])
-    return waited / max(1e-9, waited + sum(row["transfer_us"] for row in late["ranks"]))
+    waited, moved = (sum(float(row[what]) for row in late["ranks"]) for what in ("wait_us", "transfer_us"))
+    return waited / max(1e-9, waited + moved)
 
 
 def _counters(trace: Trace) -> dict[str, dict[str, float]]:

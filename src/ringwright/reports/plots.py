@@ -109,7 +109,10 @@ def course(points: Sequence[tuple[float, int, str]], height: int = 90) -> dict[s
         return None
     end, top = drawn[-1][0], math.log2(max(size for _, size, _ in drawn)) + 1
     lines = [
-        {"x": round(10 + at / end * 470, 1), "y": round(height - math.log2(size + 1) / top * (height - 6), 1), "colour": colour(op)}
+        {
+            "x": round(10 + at / end * 470, 1), "colour": colour(op),
+            "y": round(height - math.log2(size + 1) / top * (height - 6), 1),
+        }
         for at, size, op in drawn[:2000]
     ]  # fmt: skip
     return {"lines": lines, "height": height, "width": 490, "end": f"{end * 1e3:,.0f} ms"}
