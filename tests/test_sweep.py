@@ -107,7 +107,9 @@ def test_intervals_of_ratios() -> None:
     mean, low, high = interval([1.0, 2.0, 4.0])
     assert mean == pytest.approx(2.0)
     assert low == pytest.approx(2.0 / 2.0 ** (4.303 / 3**0.5), rel=1e-3)
-    assert low is not None and high is not None and low * high == pytest.approx(4.0)
+    assert low is not None
+    assert high is not None
+    assert low * high == pytest.approx(4.0)
     assert interval([]) == (None, None, None)
 
 
@@ -177,7 +179,8 @@ def test_recorded_is_what_the_formulas_say(swept_folder: tuple[Path, dict[str, A
     by_turn = {(row["model"], row["mode"], row["turn"]) for row in result["patterns"]}
     assert {("deepseek-v3", "inference", "prompt"), ("deepseek-v3", "inference", "token")} <= by_turn
     page = swept.page(result | {"counts": counts, "left_out": []}, "ringwright sweep")
-    assert "plot-sizes" in page and "http" not in page.split("<main")[1]
+    assert "plot-sizes" in page
+    assert "http" not in page.split("<main")[1]
 
 
 @needs_models

@@ -38,7 +38,7 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
     effects = document.get("effects", [])
     content = {
         "rows": None, "not_run": list(document.get("not_run", {}).items()),
-        "sizes": plots.request_sizes([{**row, "label": label(row)} for row in document["patterns"][:MOST_LANES]]),
+        "sizes": plots.request_sizes(_lanes(document["patterns"])),
         "patterns": _patterns(document["patterns"]), "courses": _courses(document["patterns"]),
         "effects": _effects(effects) if effects else None, "ratios": plots.intervals([_ratio(row) for row in effects]),
         "steps": _steps(effects), "provisions": _provisions(document["provisions"]),
@@ -46,6 +46,16 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
         "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
     }  # fmt: skip
     return html.render("experiment.html.j2", **content | more)
+
+
+def _lanes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the patterns to draw, each once: a fake job that has a real twin, and runs that differ in seeds or faults, are not."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted(rows, key=lambda row: bool(row["world"])):
+        found.setdefault(
+            (label(row), row["dims"]), {**row, "label": label(row) + (f" ({row['dims']})" if row["dims"] else "")}
+        )
+    return sorted(found.values(), key=lambda row: (row["size"] != "tiny", row["label"]))[:MOST_LANES]
 
 
 def label(row: Mapping[str, Any]) -> str:
