@@ -49,7 +49,7 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
 
 
 def _lanes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the patterns to draw, each once: a fake job that has a real twin, and runs that differ in seeds or faults, are not."""
+    """Return the patterns to draw, each once: without twins on the fake group, other seeds and faults."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: bool(row["world"])):
         found.setdefault(
