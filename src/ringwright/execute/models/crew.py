@@ -2,7 +2,7 @@
 
 A program: it reads a JSON object a line on its input ({"spec", "world", "folder", "environment", "timeout_s"}) and
 answers each with
-one ({"codes", "took_s", "is_late"}). Nothing of PyTorch runs before the fork; a rank's output goes to ``rank-N.out``
+one ({"codes", "took_s", "cpu_s", "is_late"}). Nothing of PyTorch runs before the fork; a rank's output goes to ``rank-N.out``
 and ``rank-N.err``.
 """
 
@@ -80,13 +80,15 @@ def _wait(ranks: dict[int, int], timeout_s: float) -> dict[str, Any]:
     """Wait for all ranks; end those that are late, or that wait for a rank that failed."""
     began_s = time.monotonic()
     codes: dict[int, int] = {}
+    cpu_s = 0.0
     end_s, is_late = began_s + timeout_s, False
     while len(codes) < len(ranks):
         for child, rank in ranks.items():
             if rank not in codes:
-                done, status = os.waitpid(child, os.WNOHANG)
+                done, status, used = os.wait4(child, os.WNOHANG)
                 if done:
                     codes[rank] = os.waitstatus_to_exitcode(status)
+                    cpu_s += used.ru_utime + used.ru_stime
         now_s = time.monotonic()
         if any(codes.values()):
             end_s = min(end_s, now_s + 5.0)
@@ -97,7 +99,7 @@ def _wait(ranks: dict[int, int], timeout_s: float) -> dict[str, Any]:
                     os.kill(child, signal.SIGKILL)
         time.sleep(LOOK_S)
     took_s = round(time.monotonic() - began_s, 3)
-    return {"codes": [codes[rank] for rank in sorted(codes)], "took_s": took_s, "is_late": is_late}
+    return {"codes": [codes[rank] for rank in sorted(codes)], "took_s": took_s, "cpu_s": cpu_s, "is_late": is_late}
 
 
 if __name__ == "__main__":

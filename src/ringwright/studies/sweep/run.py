@@ -30,6 +30,7 @@ CELLS = "cells"
 FACTS = "cell.json"
 JOB = "ringwright.execute.models.job"
 CREW = "ringwright.execute.models.crew"
+_RECORD = Options(nccl="off")
 _NEEDED = ("torch", "transformers")
 _PACKAGES = ("ringwright", "torch", "transformers", "numpy", "polars")
 
@@ -74,13 +75,15 @@ def facts_of(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def run_cell(cell: Cell, folder: Path, ask: Ask, *, timeout_s: float, recorded: bool = True) -> dict[str, Any]:
-    """Run one cell, recorded unless told otherwise, and return its facts, which also lie in its folder."""
+def run_cell(
+    cell: Cell, folder: Path, ask: Ask, *, timeout_s: float, options: Options | None = _RECORD
+) -> dict[str, Any]:
+    """Run one cell, recorded as ``options`` say (None: not at all), and return its facts, which also lie in its folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     began_s = time.time()
     facts = {"cell": asdict(cell), "key": cell.key, "versions": versions(), "started_s": began_s, "program": told(cell)}
-    variables = _environment(folder) | ({} if recorded else {"RINGWRIGHT_CAPTURE": ""})
+    variables = _environment(folder, options or _RECORD) | ({"RINGWRIGHT_CAPTURE": ""} if options is None else {})
     try:
         run = _in_lab if cell.fabric else _here
         outcome = run(cell, folder, variables, ask, timeout_s)
@@ -96,7 +99,7 @@ def _here(cell: Cell, folder: Path, variables: dict[str, str], ask: Ask, timeout
     answer = ask({
         "spec": told(cell), "world": world, "folder": str(folder), "environment": variables, "timeout_s": timeout_s,
     })  # fmt: skip
-    return _outcome(folder, answer["codes"], is_late=answer["is_late"])
+    return {**_outcome(folder, answer["codes"], is_late=answer["is_late"]), "cpu_s": answer["cpu_s"]}
 
 
 def _in_lab(cell: Cell, folder: Path, variables: dict[str, str], _ask: Ask, timeout_s: float) -> dict[str, Any]:
@@ -162,7 +165,7 @@ def _start_crew() -> subprocess.Popen[str]:
     command = [sys.executable, "-m", CREW]
     process = subprocess.Popen(
         command,
-        env={**os.environ, **_environment(Path.cwd())},
+        env={**os.environ, **_environment(Path.cwd(), _RECORD)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -173,11 +176,11 @@ def _start_crew() -> subprocess.Popen[str]:
     return process
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, options: Options) -> dict[str, str]:
     """Return what ranks find: the recorder, this package, one thread each, no network for models."""
     package = str(Path(__file__).resolve().parents[3])
     return {
-        **settings(folder, Options(nccl="off"), {"PYTHONPATH": package}).variables, "OMP_NUM_THREADS": "1",
+        **settings(folder, options, {"PYTHONPATH": package}).variables, "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TORCH_CPP_LOG_LEVEL": "ERROR",
     }  # fmt: skip
 
