@@ -60,6 +60,11 @@ def torchrun(script: Path, *arguments: str, ranks: int = 2, more: Sequence[str] 
     ]
 
 
+def _hears() -> None:
+    """A suite that was started by nohup ignores a signal that these jobs are about."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Job:
     """``ringwright run`` with its job, in a folder; all of it is killed when the block is left."""
 
@@ -83,7 +88,7 @@ class Job:
         ]
         self.process = subprocess.Popen(
             words, cwd=folder, env=environment(RW_TEST_MARK=self.mark, **more), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_hears,
         )  # fmt: skip
 
     def __enter__(self) -> Self:
