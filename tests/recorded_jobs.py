@@ -88,7 +88,7 @@ class Job:
         ]
         self.process = subprocess.Popen(
             words, cwd=folder, env=environment(RW_TEST_MARK=self.mark, **more), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_hears,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_hears,  # noqa: PLW1509 - one thread
         )  # fmt: skip
 
     def __enter__(self) -> Self:
