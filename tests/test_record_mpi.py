@@ -49,7 +49,7 @@ def test_an_mpi_program_is_recorded_by_the_command(name: str, ranks: int, tmp_pa
         env=settings, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
-    assert sorted(done.stdout.split("\n"))[-ranks:] == [f"rank {rank}" for rank in range(ranks)]
+    assert done.stdout.count("rank") == ranks  # lines of two ranks may cut each other
     assert "all-reduce" in done.stderr
     result = summarise(read(str(out)))
     counts = {row["op"]: row["count"] for row in result["operations"]}

@@ -139,7 +139,8 @@ def _ends(found: Progress, trace: Trace) -> None:
         return
     found.failed = events.filter((pl.col("kind") == "error") & (pl.col("op") == "exception")).collect().height > 0
     end_s = pl.max_horizontal(pl.col("enqueue_s"), pl.col("start_s") + pl.col("duration_s").fill_null(0))
-    last_s, step_s = events.select(
+    # Counters of the network go on while the job stands.
+    last_s, step_s = events.filter(pl.col("kind") != "metric").select(
         end_s.max().alias("last"), pl.col("duration_s").filter(pl.col("kind") == "step").median().alias("step")
     ).collect().row(0)  # fmt: skip
     told = trace.table("claims").filter(pl.col("field").is_in(["job ended at", "job seen at"]))["value"].to_list()

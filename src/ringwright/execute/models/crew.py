@@ -93,7 +93,7 @@ def _wait(ranks: dict[int, int], timeout_s: float) -> dict[str, Any]:
         if any(codes.values()):
             end_s = min(end_s, now_s + 5.0)
         if now_s > end_s:
-            is_late = not any(codes.values())
+            is_late = is_late or not any(codes.values())
             for child, rank in ranks.items():
                 if rank not in codes:
                     os.kill(child, signal.SIGKILL)

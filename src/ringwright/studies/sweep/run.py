@@ -158,7 +158,7 @@ def crew() -> Iterator[Ask]:
     finally:
         for each in process:
             each.kill()
-            each.wait()
+            each.communicate()  # closes both pipes
 
 
 def _start_crew() -> subprocess.Popen[str]:
