@@ -61,6 +61,7 @@ class Job:
         self.calls = itertools.count()
         self.pid = os.getpid()
         self._is_joined = False
+        self.is_told = False  # the call under way has been noted before its kernel
         # Works without a future end when somebody has waited for them. They are not kept alive, and their buffers with them,
         # beyond the moment when the caller has them.
         self._open: dict[int, tuple[int, Any, Any]] = {}
@@ -118,7 +119,7 @@ class Job:
             if keys.has(meta):
                 return go_on(keys & below, *args, **kwargs)
             is_async = args[place] if place is not None and place < len(args) else usual
-            begun = self.begin(shape, args, is_host=keys.has(host), is_async=is_async)
+            begun = None if self.is_told else self.begin(shape, args, is_host=keys.has(host), is_async=is_async)
             if begun is None:
                 return go_on(keys & below, *args, **kwargs)
             try:

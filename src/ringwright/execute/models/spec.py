@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from typing import Any
 
 from ringwright.errors import UsageError
@@ -42,7 +42,6 @@ class Spec:
     bucket_cap_mb: float | None = None
     rank_of_update: int = 8  # of the two thin matrices beside a frozen one
     warm: int = 0  # steps after which each rank prints "warm", so that a fault script can begin
-    extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def form(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ringwright.studies.sweep import work
 from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.program import must_issue
 from ringwright.workloads.expected.row import Row
@@ -20,7 +21,10 @@ WHENS = {
     "training": ("setup", "first", "second", "later"), "staged": ("start", "second", "later"),
     "inference": ("setup", "prefill", "decode"),
 }  # fmt: skip
-_AT = {"second": 1, "later": 2}
+# Iteration (or prompt and token) that each stands for; -1 is the set-up.
+TURNS = {
+    "setup": (-1,), "start": (-1, 0), "first": (0,), "second": (1,), "later": (2,), "prefill": (0,), "decode": (1,),
+}  # fmt: skip
 _QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
 
 
@@ -40,29 +44,19 @@ def issued(frame: pl.DataFrame, rank: int, when: str) -> Issued:
     import polars as pl
 
     mine = frame.filter(pl.col("rank") == rank)
-    if when in ("setup", "start"):
-        chosen = mine.filter(pl.col("iteration").is_null() | ((pl.col("iteration") == 0) & (when == "start")))
-    else:
-        number = {"first": 0, "second": 1, "prefill": 0, "decode": 1, "later": 2}[when]
-        chosen = mine.filter(pl.col("iteration") == number)
+    turn = pl.col("iteration").fill_null(-1)
+    chosen = mine.filter(turn.is_in(TURNS[when]))
     found: Issued = Counter()
     for role, op, size, sent in chosen.select("role", "op", "size_bytes", "sent_bytes").iter_rows():
         found[role, op, size, sent or 0] += 1
     return found
 
 
-def formula(rows: list[Row], when: str) -> Issued:
+def formula(rows: list[Row], mode: str, when: str) -> Issued:
     """Return what the closed formulas say for that time."""
-    wanted = {
-        "setup": {"setup"},
-        "start": {"setup", "each", "first"},
-        "first": {"each", "first"},
-        "second": {"each", "later", "second"},
-        "later": {"each", "later"},
-    }
     found: Issued = Counter()
-    for row in rows:
-        if row.when in wanted.get(when, {when}):
+    for turn in TURNS[when]:
+        for row in work.issued(rows, mode, turn):
             found[row.role, row.op, row.size_bytes, row.sent_bytes] += row.count
     return found
 
@@ -74,9 +68,9 @@ def agreement(cell: Cell, frame: pl.DataFrame) -> list[dict[str, Any]]:
     found = []
     kind = "inference" if cell.mode == "inference" else "staged" if cell.spread["form"] == "pp" else "training"
     for when in WHENS[kind]:
-        if when in _AT and _AT[when] >= cell.steps:
+        if cell.mode != "inference" and TURNS[when][0] >= cell.steps:
             continue
-        both = [(rank, formula(rows[rank], when), issued(frame, rank, when)) for rank in ranks]
+        both = [(rank, formula(rows[rank], cell.mode, when), issued(frame, rank, when)) for rank in ranks]
         words = [f"rank {rank}: {_difference(said, seen)}" for rank, said, seen in both if said != seen]
         found.append({
             "cell": cell.key, "when": when, "ranks": len(ranks), "agrees": not words, "difference": "; ".join(words[:2]),
