@@ -143,6 +143,16 @@ def test_a_call_with_one_strange_value_is_kept() -> None:
     assert found["sequence"].to_list() == [0, 1]
 
 
+def test_a_receive_is_what_came_and_from_whom() -> None:
+    buffer = {"count": 16, "sent": None, "received": 64}
+    rows = [call(0, "recv", **buffer, peer=None), call(1, "recv", **buffer, peer=1), call(2, "recv", **buffer, peer=1)]
+    found = events(traced(text(HEAD, GROUP, *rows, [*end(0), 8, 1], [*end(1), 0, 1], end(2))), "p2p").sort("op_count")
+    assert found["size_bytes"].to_list() == [8, 0, 64]
+    assert found["received_bytes"].to_list() == [8, 0, 64]
+    assert found["peer"].to_list() == [1, 1, 1]
+    assert found["element_bytes"].to_list() == [4, 4, 4]
+
+
 def test_missing_calls_leave_the_count_unknown() -> None:
     """Where lines were lost, later calls are not taken for those of other sequences; unless the writer counts itself."""
     rows = [call(number) for number in (0, 1, 4, 5)]

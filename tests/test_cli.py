@@ -15,6 +15,7 @@ import pytest
 import ringwright.cli
 from fixtures_summary import changed_summary, empty_summary, job_summary
 from ringwright.cli import main, reading
+from ringwright.trace import Trace
 
 SOURCE = Path(ringwright.cli.__file__).parents[2]
 
@@ -24,7 +25,8 @@ def summaries(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Let the verbs see hand-made summaries by the name of their input."""
 
     def use(**named: dict[str, Any]) -> None:
-        monkeypatch.setattr(reading, "summary", lambda paths, strict=False: named[paths[0]])
+        monkeypatch.setattr(reading, "trace", lambda paths: Trace.of({}))
+        monkeypatch.setattr(reading, "summarised", lambda source, paths, strict=False: named[paths[0]])
 
     return use
 

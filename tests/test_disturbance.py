@@ -8,9 +8,20 @@ from typing import Any
 
 import pytest
 
-from ringwright.analysis.disturbance import BANDWIDTH, FLAP, LOSS, NONE, STRAGGLER, TRAFFIC, UNKNOWN, disturbance
+from ringwright.analysis.disturbance import (
+    BANDWIDTH,
+    FLAP,
+    LOSS,
+    NONE,
+    STRAGGLER,
+    TRAFFIC,
+    UNKNOWN,
+    can_be_told,
+    disturbance,
+)
 from ringwright.analysis.own_time import busy_times, own_times, slowed
 from ringwright.analysis.request_shapes import shape
+from ringwright.cli import main
 from ringwright.sources import read
 from ringwright.trace import Trace
 
@@ -95,6 +106,25 @@ def test_who_is_named(usual: Trace, tmp_path: Path) -> None:
     assert slow["effect"]["step_ratio"] == pytest.approx(130 / 60, rel=0.01)
     flap = disturbance(job(tmp_path / "flap", counters={1: {"eth0.carrier_changes": 2}}), usual)
     assert flap["hosts"] == ["n1"]
+
+
+def test_the_command_line_tells_what_disturbed_the_later_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job(tmp_path / "before")
+    job(tmp_path / "after", own_ms=lambda rank, step: 80 if rank == 2 else 10)
+    assert main(["diff", str(tmp_path / "before"), str(tmp_path / "after")]) == 0
+    shown = capsys.readouterr().out
+    assert "what disturbed the later run" in shown
+    assert "straggler · rank 2" in shown
+    assert main(["diff", str(tmp_path / "after"), str(tmp_path / "before"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["disturbance"]["kind"] == NONE
+
+
+def test_runs_without_times_or_sizes_in_common_are_not_judged(usual: Trace, tmp_path: Path) -> None:
+    assert can_be_told(usual, usual)
+    assert not can_be_told(usual, job(tmp_path / "other", size=1 << 10))
+    assert not can_be_told(Trace.of({}), usual)
 
 
 def test_without_counters_an_outage_is_not_explained(usual: Trace, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ hosts' network
 counted (carrier changes: a port; retransmissions: loss or queues; bytes that are not the job's: other traffic). Where
 signs of two causes are there and neither is clear, or none is, the answer is "cannot tell".
 
-Signatures measured on real ranks: docs/anomalies.md. The thresholds were set on runs that its table does not contain.
+Signatures measured on real ranks: docs/experiment.md. The thresholds were set on runs that its table does not contain.
 """
 
 from __future__ import annotations
@@ -70,6 +70,16 @@ def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, A
     return {
         "kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence, "effect": effect,
     }  # fmt: skip
+
+
+def can_be_told(trace: Trace, baseline: Trace) -> bool:
+    """Return whether both hold timed collectives of the same sizes with their iterations."""
+    import polars as pl
+
+    sizes = [
+        _transfers(each, 1).select(pl.struct("op", "size_bytes").unique().alias("size")) for each in (trace, baseline)
+    ]
+    return bool(sizes[0].join(sizes[1], on="size").height)
 
 
 def signs(trace: Trace, baseline: Trace, *, since: int = 1) -> Signs:

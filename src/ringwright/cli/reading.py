@@ -41,7 +41,11 @@ def trace(paths: list[str], *, events: str = "auto") -> Trace:
 
 def summary(paths: list[str], *, strict: bool = False) -> dict[str, Any]:
     """Return the summary of some inputs; with ``strict`` raise StrictError when a line was lost."""
-    source = trace(paths)
+    return summarised(trace(paths), paths, strict=strict)
+
+
+def summarised(source: Trace, paths: list[str], *, strict: bool = False) -> dict[str, Any]:
+    """Return the summary of a trace that was read from ``paths``; ``strict`` as in ``summary``."""
     with busy("summarising"):
         from ringwright.analysis.summary import summarise
 

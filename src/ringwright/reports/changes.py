@@ -21,6 +21,8 @@ def write(difference: dict[str, Any], file: TextIO, *, width: int | None = None)
         layout.line(out, f"{side}: {_side(difference[side])}", indent=0)
     for note in difference["notes"]:
         layout.line(out, f"- {note}", style="yellow")
+    if difference.get("disturbance"):
+        _disturbance(out, difference["disturbance"])
     changes = difference["changes"]
     layout.heading(out, "changes", f"{percent(difference['changed_share'])} of calls or bytes over (op, size)")
     if not changes:
@@ -28,6 +30,13 @@ def write(difference: dict[str, Any], file: TextIO, *, width: int | None = None)
         return
     _table(out, changes[:TOP_CHANGES])
     layout.cut(out, TOP_CHANGES, len(changes), "changes")
+
+
+def _disturbance(out: Console, found: dict[str, Any]) -> None:
+    where = [f"rank {rank}" for rank in found["ranks"]] + [str(host) for host in found["hosts"]]
+    layout.heading(out, "what disturbed the later run", " · ".join([found["kind"], *where]))
+    for evidence in found["evidence"]:
+        layout.line(out, evidence)
 
 
 def _side(side: dict[str, Any]) -> str:

@@ -72,7 +72,7 @@ def sizes(op: str, inside: int | None, outside: int | None, p: int | None) -> Si
     if op == "send":
         return Sizes(inside, inside, None)
     if op == "recv":
-        buffer = outside or inside
+        buffer = inside if outside is None else outside
         return Sizes(buffer, None, buffer)
     size = inside or outside
     return Sizes(size, inside, outside)

@@ -128,13 +128,14 @@ class Job:
                 self.raised(begun[0], error)
                 raise
             if begun[1]:
-                self._follow(begun[0], result, args[shape.outside] if shape.outside is not None else None)
+                outside = args[shape.outside] if shape.outside is not None else None
+                self._follow(begun[0], result, outside, is_waited_for=is_async is False)
             return result
 
         return kernel
 
     def _watch_waits(self) -> None:
-        """Some works of gloo have no future (send, receive, reduce-scatter): they end when somebody has waited for them."""
+        """Calls waited for at once, and works of gloo without a future (send, receive, reduce-scatter), end with a wait."""
         from torch._C._distributed_c10d import Work
 
         original, opened, end = Work.wait, self._open, self.end
@@ -227,8 +228,12 @@ class Job:
             words = type(error).__name__
         self.writer.line(["r", number, time.monotonic_ns(), words])
 
-    def _follow(self, number: int, result: Any, outside: Any) -> None:
-        """See to it that the end of a call is noted, where the host can see it; ``outside``: where its result comes to be."""
+    def _follow(self, number: int, result: Any, outside: Any, *, is_waited_for: bool) -> None:
+        """See to it that the end of a call is noted, where the host can see it; ``outside``: where its result comes to be.
+
+        Whoever waits for a call at once sees its end as early as a thread of the backend, and need not take turns with it for the
+        interpreter's lock, which is what most of a recorded call costs.
+        """
         try:
             from torch._C._distributed_c10d import Work
 
@@ -237,6 +242,9 @@ class Job:
                 self.end(number)  # it returns when it is over
                 return
             work = Work.unbox(boxed)
+            if is_waited_for:
+                self._hold(number, work, None)
+                return
             try:
                 future = work.get_future()
             except RuntimeError:

@@ -151,15 +151,20 @@ def _role(group: Group) -> str | None:
 
 
 def _with_ends(process: Process, calls: pl.DataFrame) -> pl.DataFrame:
-    """Add when calls ended, and their state: null where the host cannot know."""
+    """Add when calls ended, what a receive got from whom, and their state: null where the host cannot know."""
     import polars as pl
 
-    ends = pl.concat(process.ends) if process.ends else pl.DataFrame(schema={"number": pl.Int64, "end_ns": pl.Int64})
+    names = ("number", "end_ns", "got", "sender")
+    ends = pl.concat(process.ends) if process.ends else pl.DataFrame(schema=dict.fromkeys(names, pl.Int64))
     failed = [call for call, _, _, _ in process.errors if call is not None]
     joined = calls.join(ends.unique("number", keep="first"), on="number", how="left", maintain_order="left")
     over = pl.col("end_ns").is_not_null() | (pl.lit(bool(process.ended)) & ~pl.col("number").is_in(failed))
     state = pl.when(over).then(pl.lit("completed")).otherwise(pl.lit("started"))
-    return joined.with_columns(pl.when("is_measured").then(state).alias("state"))
+    return joined.with_columns(
+        pl.when("is_measured").then(state).alias("state"),
+        pl.coalesce("sent", "received").alias("buffer"), pl.coalesce("got", "received").alias("received"),
+        pl.coalesce("sender", "peer").alias("peer"),
+    )  # fmt: skip
 
 
 def _with_context(process: Process, calls: pl.DataFrame) -> pl.DataFrame:
@@ -209,7 +214,7 @@ def _sized(calls: pl.DataFrame) -> pl.DataFrame:
     names = ("size_bytes", "sent_bytes", "received_bytes")
     columns = {name: pl.Series([row[place] for row in found], dtype=pl.Int64) for place, name in enumerate(names)}
     joined = calls.join(kinds.with_columns(**columns), on=keys, how="left", nulls_equal=True, maintain_order="left")
-    buffer = pl.coalesce("sent", "received")
+    buffer = pl.col("buffer")  # of which ``count`` are the elements, however few came
     whole = (pl.col("count") > 0) & (buffer > 0) & (buffer % pl.col("count") == 0)
     element = pl.when(whole).then(buffer // pl.col("count")).cast(pl.Int32, strict=False)
     return joined.with_columns(element.alias("element_bytes"))

@@ -7,12 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from ringwright.sources.calls.lines import (
+    DAMAGE,
+    Begin,
+    ContextLine,
+    End,
+    EndedLine,
+    GroupLine,
+    LostLine,
+    RaisedLine,
+    StepLine,
+    decoder,
+    integer,
+    lenient,
+    members_of,
+    whole,
+)
 from ringwright.sources.inputs import chunks
 
 if TYPE_CHECKING:
@@ -21,86 +36,9 @@ if TYPE_CHECKING:
     from ringwright.sources.source import Source
 
 FORMAT = "calls/1"
-_MOST_RANKS = 1 << 20
 _MOST_WORD = 500
 _MOST_EXAMPLES = 20
-_I63 = 1 << 62
 _HEAD_NUMBERS = ("pid", "rank", "world", "local_rank", "wall_ns", "clock_ns")
-_DAMAGE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-_Whole = Annotated[int, msgspec.Meta(ge=0, le=_I63)]
-_Maybe = int | None
-
-
-class Begin(msgspec.Struct, array_like=True, tag="b", gc=False):
-    """A call's first line, as it stands. ``turn``: which collective of its group it is, where the writer counts."""
-
-    number: _Whole
-    at_ns: _Whole
-    group: _Whole
-    op: str
-    datatype: str
-    count: _Maybe
-    sent: _Maybe
-    received: _Maybe
-    root: _Maybe
-    peer: _Maybe
-    reduction: str
-    context: _Maybe
-    is_async: _Maybe
-    thread: _Maybe
-    turn: _Maybe = None
-
-
-class End(msgspec.Struct, array_like=True, tag="e", gc=False):
-    """A call has completed."""
-
-    number: _Whole
-    end_ns: _Whole
-
-
-class _Group(msgspec.Struct, array_like=True, tag="g"):
-    number: _Whole
-    name: str
-    description: str
-    backend: str
-    size: _Whole
-    mine: _Maybe
-    ranks: Any = None
-
-
-class _Context(msgspec.Struct, array_like=True, tag="c"):
-    number: _Whole
-    iteration: Any
-    phase: str | None
-    layer: str | None
-    tokens: _Maybe = None
-
-
-class _Step(msgspec.Struct, array_like=True, tag="s"):
-    iteration: _Whole
-    begin_ns: _Whole
-    end_ns: _Whole
-
-
-class _Raised(msgspec.Struct, array_like=True, tag="r"):
-    call: _Maybe
-    at_ns: _Whole
-    text: str
-
-
-class _Lost(msgspec.Struct, array_like=True, tag="d"):
-    reason: str
-    records: _Whole
-
-
-class _Ended(msgspec.Struct, array_like=True, tag="x"):
-    how: str
-    at_ns: Any = None
-    code: Any = None
-
-
-_Line = Begin | End | _Group | _Context | _Step | _Raised | _Lost | _Ended | dict[str, Any]
 
 
 class Group(NamedTuple):
@@ -162,19 +100,14 @@ def read_file(source: Source, progress: Callable[[int], None] | None = None) -> 
     return found
 
 
-@cache
-def _decoder() -> msgspec.json.Decoder[Any]:
-    return msgspec.json.Decoder(_Line)
-
-
 def _values(found: Process, data: bytes) -> Iterator[tuple[int, Any]]:
     """Yield (number of the line, value) of each line that is one."""
     first = found.lines + 1
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
     found.lines += lines
     try:
-        values = _decoder().decode_lines(data)
-    except _DAMAGE:
+        values = decoder().decode_lines(data)
+    except DAMAGE:
         values = []
     # Two values on a line, or an empty line, leave the numbers of lines unknown: then, as where one is damaged, one by one.
     if len(values) == lines:
@@ -183,34 +116,18 @@ def _values(found: Process, data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _one_by_one(found: Process, data: bytes, first: int) -> Iterator[tuple[int, Any]]:
-    decode = _decoder().decode
+    decode = decoder().decode
     for number, text in enumerate(data.split(b"\n"), first):
         try:
             yield number, decode(text)
-        except _DAMAGE:
-            value = _lenient(text)
+        except DAMAGE:
+            value = lenient(text)
             if value is not None:
                 yield number, value
             elif text.strip():
                 found.refused += 1
                 if len(found.examples) < _MOST_EXAMPLES:
                     found.examples.append((number, text[:120].decode("utf-8", "replace")))
-
-
-def _lenient(text: bytes) -> Any:
-    """Return the value of a line whose facts are not all of their type: a call's number, time and group are enough."""
-    try:
-        row = msgspec.json.decode(text)
-    except _DAMAGE:
-        return None
-    if not isinstance(row, list) or len(row) < 12 or row[0] != "b":
-        return None
-    row += [None] * (16 - len(row))
-    numbers = [whole(value) for value in row[1:4]]
-    if None in numbers or not isinstance(row[4], str):
-        return None
-    words = [value if isinstance(value, str) else "" for value in (row[5], row[11])]
-    return Begin(*numbers, row[4], words[0], *row[6:11], words[1], *row[12:16])  # type: ignore[call-arg, arg-type]
 
 
 def _take(found: Process, values: Iterator[tuple[int, Any]]) -> None:
@@ -236,22 +153,22 @@ def _take(found: Process, values: Iterator[tuple[int, Any]]) -> None:
 def _rare(found: Process, value: Any, line: int) -> bool:
     """Take a line that is no call's; return False for one whose members are none."""
     match value:
-        case _Group():
-            members = _members(value.ranks)
+        case GroupLine():
+            members = members_of(value.ranks)
             if members is None:
                 return False
             words = (value.name[:_MOST_WORD], value.description[:_MOST_WORD], value.backend[:_MOST_WORD].lower())
             found.groups[value.number] = Group(*words, max(1, value.size), whole(value.mine), members)
-        case _Context():
+        case ContextLine():
             words_of = (value.phase and value.phase[:_MOST_WORD], value.layer and value.layer[:_MOST_WORD])
             found.contexts[value.number] = (*words_of, whole(value.tokens))
-        case _Step():
+        case StepLine():
             found.steps.append(Step(value.iteration, value.begin_ns, value.end_ns, line))
-        case _Raised():
+        case RaisedLine():
             found.errors.append((whole(value.call), value.at_ns, value.text[:_MOST_WORD], line))
-        case _Lost():
+        case LostLine():
             found.lost[value.reason[:_MOST_WORD]] = max(value.records, found.lost.get(value.reason[:_MOST_WORD], 0))
-        case _Ended():
+        case EndedLine():
             found.ended = value.how[:_MOST_WORD] or "?"
         case _:
             _head(found, value)
@@ -284,36 +201,4 @@ def _integers(name: str, column: Sequence[Any]) -> pl.Series:
     try:
         return pl.Series(name, column, pl.Int64)
     except (OverflowError, TypeError, pl.exceptions.PolarsError):
-        return pl.Series(name, [_number(value) for value in column], pl.Int64)
-
-
-def _number(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and -_I63 < value < _I63 else None
-
-
-def whole(value: Any, below: int = _I63) -> int | None:
-    """Return an integer from 0 to ``below``, without it; else None."""
-    known = _number(value)
-    return known if known is not None and 0 <= known < below else None
-
-
-def _members(value: Any) -> tuple[int, ...] | None:
-    """Return the ranks of a group: a list, or first, step and count of evenly spaced ones; None for what is neither."""
-    if value is None:
-        return ()
-    if isinstance(value, dict):
-        first, step, count = (whole(value.get(name), 1 << 31) for name in ("first", "step", "count"))
-        if (
-            first is None
-            or step is None
-            or count is None
-            or not step
-            or count > _MOST_RANKS
-            or first + step * count > 1 << 31
-        ):
-            return None
-        return tuple(range(first, first + step * count, step))
-    if not isinstance(value, list) or len(value) > _MOST_RANKS:
-        return None
-    found = tuple(rank for rank in value if whole(rank, 1 << 31) is not None)
-    return found if len(found) == len(value) else None
+        return pl.Series(name, [integer(value) for value in column], pl.Int64)
