@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import functools
 import re
-import threading
 import time
 import weakref
+from threading import get_ident
 from typing import Any
 
 from . import modules
 
 _WRAPPERS = re.compile(r"(?:^|(?<=\.))(?:module|_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?:\.|$)")
 _BLOCK = re.compile(r"(?:^|\.)\d+$")
+_INSIDE = re.compile(r"(?:^|\.)\d+\.")
 
 
 class Context:
@@ -28,7 +29,8 @@ class Context:
     def __init__(self, writer: Any) -> None:
         self._writer = writer
         self._numbers: dict[tuple[str, str, int | None], int] = {}
-        self._local = threading.local()
+        # By thread: those of a backend or of autograd have Python state for a moment only: no ``threading.local`` lasts in it.
+        self._stacks: dict[int, list[Any]] = {}
         self._names: dict[int, tuple[Any, str]] = {}
         self._blocks: set[int] = set()
         self._optimizer: Any = None
@@ -54,7 +56,7 @@ class Context:
         return found
 
     def _layer(self) -> str:
-        stack = getattr(self._local, "stack", None)
+        stack = self._stacks.get(get_ident())
         if stack:
             return self._name(stack[-1])
         return self.block if self.phase == "backward" else ""
@@ -67,9 +69,9 @@ class Context:
     def enter(self, module: Any, args: Any) -> None:
         """Before the forward of any module."""
         try:
-            stack = self._local.__dict__.get("stack")
+            stack = self._stacks.get(get_ident())
             if stack is None:
-                stack = self._local.stack = []
+                stack = self._stacks[get_ident()] = []
             if not stack:
                 self._outermost(module)
             if self._wants_tokens and args:
@@ -81,7 +83,7 @@ class Context:
     def leave(self, module: Any, output: Any) -> None:
         """After the forward of any module, also when it raised."""
         try:
-            stack = self._local.__dict__.get("stack") or []
+            stack = self._stacks.get(get_ident()) or []
             while stack and stack.pop() is not module:
                 pass
             if id(module) in self._blocks and self.phase == "forward":
@@ -112,7 +114,8 @@ class Context:
         for path, module in root.named_modules():
             name = _WRAPPERS.sub("", path).rstrip(".")
             self._names[id(module)] = (weakref.ref(module), name)
-            if _BLOCK.search(name):
+            # A single operation inside a block is none of its own: to follow its gradient costs more than it tells.
+            if _BLOCK.search(name) and (any(True for _ in module.children()) or not _INSIDE.search(name)):
                 self._blocks.add(id(module))
             else:
                 self._blocks.discard(id(module))

@@ -17,11 +17,11 @@ def watch(enter: Callable[[Any, Any], None], leave: Callable[[Any, Any], None]) 
     """Call ``enter(module, args)`` before and ``leave(module, output)`` after the call of any module in eager code."""
     import torch
 
-    original = torch.nn.Module._call_impl
+    original, is_compiling = torch.nn.Module._call_impl, torch.compiler.is_compiling
 
     @functools.wraps(original)
     def _call_impl(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if torch.compiler.is_compiling():
+        if is_compiling():
             return original(self, *args, **kwargs)
         enter(self, args)
         try:

@@ -65,16 +65,20 @@ class Job:
         # Works without a future end when somebody has waited for them. They are not kept alive, and their buffers with them,
         # beyond the moment when the caller has them.
         self._open: dict[int, tuple[int, Any, Any]] = {}
-        self._latest = threading.local()
+        self._latest: dict[int, Any] = {}  # by thread
         self._results: dict[int, int] = {}  # address of a result to its call
         self._functional: Any = None
+        self._group_type: Any = None
+        self._work_type: Any = None
         self._waiting: set[int] = set()  # calls whose end a thread of the backend will tell
 
     # Once ---------------------------------------------------------------------------------------------------------
     def install(self) -> None:
         """Stand before the kernels, and hook into modules."""
         import torch
+        from torch._C._distributed_c10d import ProcessGroup, Work
 
+        self._group_type, self._work_type = ProcessGroup, Work
         self._step_in(torch)
         if self.options.get("layers", True):
             self.context.install()
@@ -136,16 +140,14 @@ class Job:
 
     def _watch_waits(self) -> None:
         """Calls waited for at once, and works of gloo without a future (send, receive, reduce-scatter), end with a wait."""
-        from torch._C._distributed_c10d import Work
-
-        original, opened, end = Work.wait, self._open, self.end
+        original, opened, end = self._work_type.wait, self._open, self.end
 
         @functools.wraps(original)
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
             found = opened.pop(id(work), None) if opened else None
             if found is None or found[1]() is not work:
                 return original(work, *args, **kwargs)
-            self._latest.work = None
+            self._latest.pop(threading.get_ident(), None)
             try:
                 result = original(work, *args, **kwargs)
             except BaseException as error:
@@ -155,7 +157,7 @@ class Job:
                 end(found[0])
             return result
 
-        Work.wait = wait
+        self._work_type.wait = wait
 
     def _leave(self) -> None:
         """At the end of the process. A backend's thread that came for the interpreter's lock after it would take the job down."""
@@ -174,13 +176,13 @@ class Job:
         if os.getpid() != self.pid:
             return None
         try:
-            from torch._C._distributed_c10d import ProcessGroup
-
             group = args[shape.group]
-            if not isinstance(group, ProcessGroup):
-                group = ProcessGroup.unbox(group)
+            if not isinstance(group, self._group_type):
+                group = self._group_type.unbox(group)
             inside = measure(args[shape.inside]) if shape.inside is not None else None
-            outside = measure(args[shape.outside]) if shape.outside is not None else None
+            outside = inside
+            if shape.outside != shape.inside:
+                outside = measure(args[shape.outside]) if shape.outside is not None else None
             root = args[shape.root] if shape.root is not None else None
             peer = args[shape.peer] if shape.peer is not None else None
             return self.write(shape.op, group, inside, outside, root, peer, is_host=is_host, is_async=is_async)
@@ -235,13 +237,11 @@ class Job:
         interpreter's lock, which is what most of a recorded call costs.
         """
         try:
-            from torch._C._distributed_c10d import Work
-
             boxed = (result[-1] if result else None) if isinstance(result, (tuple, list)) else result
             if boxed is None:
                 self.end(number)  # it returns when it is over
                 return
-            work = Work.unbox(boxed)
+            work = self._work_type.unbox(boxed)
             if is_waited_for:
                 self._hold(number, work, None)
                 return
@@ -268,7 +268,7 @@ class Job:
             if self._functional is None:
                 self._watch_tensors()
         self._open[key] = (number, weakref.ref(work, lambda _gone: self._open.pop(key, None)), address)
-        self._latest.work = work
+        self._latest[threading.get_ident()] = work
 
     def _watch_tensors(self) -> None:
         import torch
