@@ -6,14 +6,16 @@ Two jobs of one program differ by several per cent in what a step takes (where t
 more than recording costs. So each job is its own comparison: its ranks take everything out that the recorder put in (kernels,
 module calls, waits, backward, optimiser hooks), make some steps, put it back, and make as many. Such a pair gives a ratio of wall
 time of a median step (the slowest rank's) and one of CPU time (all ranks', all threads'); which comes first alternates by job.
-Shown are the geometric means of the ratios with 95 % intervals (Student's t on logarithms) and medians of differences. "again"
-puts nothing in: what the instrument shows where nothing is to be seen. Ranks are forked from one process that has loaded PyTorch.
+Shown are the ratio and the difference with 95 % intervals: Hodges and Lehmann's estimate with Wilcoxon's signed ranks, since the
+noise of shared machines comes in bursts. "again" puts nothing in: what the instrument shows where there is nothing. Ranks are
+forked from one process that has loaded PyTorch, and each has a core of its own where there are enough.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import resource
 import shutil
@@ -21,22 +23,26 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ringwright.capture.settings import Options, settings
 from ringwright.execute.models.crew import preload
-from ringwright.studies.poster.effects import interval
 from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.program import told
 
-WARM, BLOCK = 4, 8  # steps before the first pair; steps of each half of a pair that count, after one that does not
-JOB_PAIRS = 20
+Pair = tuple[tuple[float, float], tuple[float, float]]  # (wall, CPU) seconds of a step without the recorder and with it
+WARM, BLOCK = 4, 3  # steps before the first pair; steps of each half of a pair that count, after one that does not
+JOB_PAIRS = 60
 TINY = "layers=6,hidden=384,intermediate=1024,heads=6,kv_heads=6,head=64,vocabulary=8192"
 CELLS = {
-    "resnet-18": Cell("resnet", "resnet-18", dims="image=32,classes=10", parallel="ddp:dp=2", batch=8),
+    "resnet-18": Cell("resnet", "resnet-18", dims="image=64,classes=200", parallel="ddp:dp=2", batch=16),
+    "resnet-18-short": Cell("resnet", "resnet-18", dims="image=32,classes=10", parallel="ddp:dp=2", batch=8),
+    "resnet-thin": Cell("resnet", "tiny", parallel="ddp:dp=2", batch=2),  # as many modules and calls: the milliseconds alone
     "llama": Cell("llama", dims=TINY, parallel="ddp:dp=2", batch=2, sequence=128),
     "llama-fsdp": Cell("llama", dims=TINY, parallel="fsdp:dp=2", batch=2, sequence=128),
     "llama-tp": Cell("llama", dims=TINY, parallel="tp:tp=2", batch=4, sequence=128),
@@ -115,6 +121,8 @@ def stamp() -> tuple[float, float]:
 
 def rank(cell: Cell, number: int, source: str, pairs: int, *, first: bool, folder: Path) -> None:
     """Be one rank of a job, and leave its times in a file."""
+    if (os.cpu_count() or 1) >= cell.ranks:
+        os.sched_setaffinity(0, {number})
     os.environ.update(settings(folder, SOURCES[source], {}).variables)
     os.environ.update(RANK=str(number), WORLD_SIZE=str(cell.ranks), LOCAL_RANK=str(number))
     for file in (1, 2):
@@ -137,7 +145,7 @@ def rank(cell: Cell, number: int, source: str, pairs: int, *, first: bool, folde
     sys.exit(code)
 
 
-def ran(cell: Cell, source: str, pairs: int, *, first: bool) -> list[tuple[tuple[float, float], tuple[float, float]]]:
+def ran(cell: Cell, source: str, pairs: int, *, first: bool) -> list[Pair]:
     """Run one job; return per pair (wall, CPU) seconds of a step without the recorder and with it."""
     folder = Path(tempfile.mkdtemp())  # no context manager: ranks leave by way of it too
     children = []
@@ -162,15 +170,28 @@ def ran(cell: Cell, source: str, pairs: int, *, first: bool) -> list[tuple[tuple
     return pairs_found
 
 
-def measure(name: str, source: str, pairs: int) -> str:
-    found: list[tuple[tuple[float, float], tuple[float, float]]] = []
+def middle(values: Sequence[float]) -> tuple[float, float, float]:
+    """Return the median of the means of all pairs of values, with its 95 % interval."""
+    found = np.asarray(values)
+    rows, columns = np.triu_indices(len(found))
+    means = np.sort((found[rows] + found[columns]) / 2)
+    n = len(found)
+    out = max(0, int(n * (n + 1) / 4 - 1.96 * np.sqrt(n * (n + 1) * (2 * n + 1) / 24)))
+    return float(np.median(means)), float(means[out]), float(means[-1 - out])
+
+
+def measure(name: str, source: str, pairs: int, raw: Path | None) -> str:
+    found: list[Pair] = []
     while len(found) < pairs:
         found += ran(CELLS[name], source, min(JOB_PAIRS, pairs - len(found)), first=len(found) // JOB_PAIRS % 2 == 0)
-    words = [f"{name:10} {source:9} {pairs:5} {statistics.median(plain[0] for plain, _ in found) * 1e3:8.1f}"]
+    if raw is not None:
+        with raw.open("a") as file:
+            file.write(json.dumps({"model": name, "source": source, "pairs": found}) + "\n")
+    words = [f"{name:15} {source:9} {pairs:5} {statistics.median(plain[0] for plain, _ in found) * 1e3:8.1f}"]
     for what in (0, 1):
-        mean, low, high = interval([recorded[what] / plain[what] for plain, recorded in found])
-        more_ms = statistics.median(recorded[what] - plain[what] for plain, recorded in found) * 1e3
-        words.append(f"{mean:.4f} ({low:.4f} to {high:.4f}) {more_ms:+7.2f}")
+        ratio, low, high = np.exp(middle([math.log(recorded[what] / plain[what]) for plain, recorded in found]))
+        more, least, most = (each * 1e3 for each in middle([recorded[what] - plain[what] for plain, recorded in found]))
+        words.append(f"{ratio:.4f} ({low:.4f} to {high:.4f})  {more:+6.2f} ({least:+.2f} to {most:+.2f})")
     return "  ".join(words)
 
 
@@ -179,6 +200,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=120)
     parser.add_argument("--source", default="calls,again")
     parser.add_argument("--model", default="resnet-18,llama")
+    parser.add_argument("--raw", type=Path, help="a file that takes each pair's times")
     given = parser.parse_args()
     if "RINGWRIGHT_CAPTURE" not in os.environ:  # the recorder stands ready only where Python began with it
         ready = settings(Path.cwd(), SOURCES["calls"], os.environ).variables
@@ -190,7 +212,7 @@ def main() -> None:
     )
     for name in given.model.split(","):
         for source in given.source.split(","):
-            print(measure(name, source, given.pairs), flush=True)
+            print(measure(name, source, given.pairs, given.raw), flush=True)
 
 
 if __name__ == "__main__":

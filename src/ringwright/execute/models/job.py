@@ -103,7 +103,7 @@ def _go(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> 
     if spec.form == "pp" and mesh is not None:
         stage = pipeline.stage_of(model, spec, mesh)
         if spec.mode == "inference":
-            return serve(pipeline.Relay(stage, spec, mesh).answer, made.tokens(spec, 0, 0, 1)[0], spec)
+            return serve(pipeline.Relay(stage, spec, mesh), made.tokens(spec, 0, 0, 1)[0], spec)
         return pipeline.train(stage, made, spec, mesh)
     if spec.mode == "inference":
         prompt = made.tokens(spec, 0, part(spec, mesh), parts(spec))[0]

@@ -102,17 +102,21 @@ class _FakeStage(PipelineStage):
         return torch.tensor([1], dtype=torch.int32)
 
 
-class Relay:
-    """Serves: ``answer`` gives the next stage what this one made, and on the last one the logits."""
+class Relay(nn.Module):
+    """Serves: gives the next stage what this one made, and on the last one the logits.
+
+    It is a module so that whoever follows modules finds a turn's messages inside the turn.
+    """
 
     def __init__(self, stage: Stage, spec: Spec, mesh: DeviceMesh) -> None:
         from transformers import DynamicCache
 
+        super().__init__()
         self.stage, self.spec, self.cache, self.group = stage, spec, DynamicCache(), mesh.get_group("pp")
         self.at, self.last = mesh.get_local_rank("pp"), spec.ranks("pp") - 1
         self.served = False
 
-    def answer(self, prompt: torch.Tensor) -> torch.Tensor:
+    def forward(self, prompt: torch.Tensor) -> torch.Tensor:
         """Return the logits (batch, vocabulary) after the prompt or the last tokens, which the last stage knows; else zeros."""
         batch, count = prompt.shape
         dtype = getattr(torch, self.spec.dtype)
