@@ -133,7 +133,10 @@ def test_rows_fail_where_nothing_was_got() -> None:
     assert not figures.separated([wrong])[0]["pass"]
     right = wrong | {"like": "VGG-like"}
     for calls, passes in ((3, True), (4, False)):  # fewer than four requests may leave it open, more may not
-        sizes = [{"op": "all-reduce", "size_bytes": 8, "calls": calls}, {"op": "all-gather", "size_bytes": 8, "calls": 9}]
+        sizes = [
+            {"op": "all-reduce", "size_bytes": 8, "calls": calls},
+            {"op": "all-gather", "size_bytes": 8, "calls": 9},
+        ]
         unknown = wrong | {"like": "cannot tell", "sizes": sizes}
         assert figures.separated([right, unknown])[0]["pass"] == passes
         assert not figures.separated([unknown])[0]["pass"]

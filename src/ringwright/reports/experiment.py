@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
@@ -10,6 +11,7 @@ from ringwright.units import format_count, format_size
 
 MOST_LANES = 60
 MOST_COURSES = 18
+WHOLE = "the same command with --json"
 
 
 def page(document: Mapping[str, Any], command: str) -> str:
@@ -37,7 +39,8 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
     """Return the page of anything that has ``patterns``, ``provisions``, ``agreement``, perhaps ``effects`` and ``versions``."""
     effects = document.get("effects", [])
     content = {
-        "rows": None, "not_run": list(document.get("not_run", {}).items()),
+        "rows": None, "most_lanes": MOST_LANES, "most_courses": MOST_COURSES,
+        "not_run": list(document.get("not_run", {}).items()),
         "sizes": plots.request_sizes(_lanes(document["patterns"])),
         "patterns": _patterns(document["patterns"]), "courses": _courses(document["patterns"]),
         "effects": _effects(effects) if effects else None, "ratios": plots.intervals([_ratio(row) for row in effects]),
@@ -55,7 +58,17 @@ def _lanes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
         found.setdefault(
             (label(row), row["dims"]), {**row, "label": label(row) + (f" ({row['dims']})" if row["dims"] else "")}
         )
-    return sorted(found.values(), key=lambda row: (row["size"] != "tiny", row["label"]))[:MOST_LANES]
+    return _in_turn(sorted(found.values(), key=lambda row: (row["size"] != "tiny", row["label"])), MOST_LANES)
+
+
+def _in_turn(rows: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
+    """Return at most so many of the rows, in their order: where that is not all, as many of each model, training first."""
+    waiting: dict[str, list[int]] = {}
+    for place in sorted(range(len(rows)), key=lambda place: (rows[place]["mode"] != "training", place)):
+        waiting.setdefault(rows[place]["model"], []).append(place)
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*waiting.values()))
+    chosen = itertools.islice((place for place in turns if place is not None), most)
+    return [rows[place] for place in sorted(chosen)]
 
 
 def label(row: Mapping[str, Any]) -> str:
@@ -104,16 +117,19 @@ def _patterns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ]
         for row in rows
     ]  # fmt: skip
-    return tables.table("patterns", "One iteration, prompt or token of one rank", columns, cells)
+    return tables.table("patterns", "One iteration, prompt or token of one rank", columns, cells, whole=WHOLE)
 
 
 def _courses(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    """Return the courses to draw, each label once."""
+    found: dict[str, dict[str, Any]] = {}
     for row in rows:
         plot = plots.course(row["course"]) if row["burst_bytes"] is not None else None
-        if plot and len(found) < MOST_COURSES:
-            found.append({"label": label(row), "plot": plot})
-    return found
+        if plot:
+            found.setdefault(
+                label(row), {"label": label(row), "plot": plot, "model": row["model"], "mode": row["mode"]}
+            )
+    return _in_turn(list(found.values()), MOST_COURSES)
 
 
 def _effects(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -141,7 +157,7 @@ def _effects(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ]
         for row in rows
     ]  # fmt: skip
-    return tables.table("disturbances", "Disturbances", columns, cells)
+    return tables.table("disturbances", "Disturbances", columns, cells, whole=WHOLE)
 
 
 def _answer(kind: str, named: str) -> str:
@@ -184,7 +200,7 @@ def _provisions(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ]
         for row in rows
     ]  # fmt: skip
-    return tables.table("provide", "A rank's wire", columns, cells)
+    return tables.table("provide", "A rank's wire", columns, cells, whole=WHOLE)
 
 
 def _agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -207,7 +223,7 @@ def _agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         ]
         for row in rows
     ]  # fmt: skip
-    return tables.table("equal", "Every cell", columns, cells)
+    return tables.table("equal", "Every cell", columns, cells, whole=WHOLE)
 
 
 def write(document: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:

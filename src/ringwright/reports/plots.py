@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ringwright.units import format_size
 
 WIDTH = 1000
-LEFT, RIGHT = 220, 40
+RIGHT = 40
+LETTER = 7.2  # width of a letter of a label
 LANE = 26
 AXIS = 28
 _COLOURS = {
@@ -28,6 +29,11 @@ def colour(op: str) -> int:
     return _COLOURS.get(op, 8)
 
 
+def _left(labels: Iterable[str]) -> int:
+    """Return where the axis begins, so that the labels have room."""
+    return min(WIDTH // 2, max(120, round(max(map(len, labels), default=0) * LETTER) + 20))
+
+
 def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """Return a lane per row (``label``, ``sizes``): a dot per size and operation, its area the share of the row's bytes."""
     sizes = [each["size_bytes"] for row in rows for each in row["sizes"] if each["size_bytes"]]
@@ -35,9 +41,10 @@ def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     low, high = math.floor(math.log2(min(sizes))), math.ceil(math.log2(max(sizes)) + 0.01)
     span = max(1, high - low)
+    left = _left(row["label"] for row in rows)
 
     def across(size: float) -> float:
-        return round(LEFT + (math.log2(size) - low) / span * (WIDTH - LEFT - RIGHT), 1)
+        return round(left + (math.log2(size) - low) / span * (WIDTH - left - RIGHT), 1)
 
     lanes = []
     for number, row in enumerate(rows):
@@ -56,7 +63,7 @@ def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     used = {each["op"]: colour(each["op"]) for row in rows for each in row["sizes"] if each["size_bytes"]}
     return {
         "lanes": lanes, "ticks": ticks, "width": WIDTH, "height": len(lanes) * LANE + AXIS, "bottom": len(lanes) * LANE,
-        "left": LEFT, "legend": sorted(used.items(), key=lambda item: item[1]),
+        "left": left, "legend": sorted(used.items(), key=lambda item: item[1]),
     }  # fmt: skip
 
 
@@ -84,9 +91,10 @@ def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         return None
     low, high = min(0.9, *values), max(1.2, *values)
     span = math.log(high / low)
+    left = _left(row["label"] for row in rows)
 
     def across(value: float) -> float:
-        return round(LEFT + math.log(value / low) / span * (WIDTH - LEFT - RIGHT), 1)
+        return round(left + math.log(value / low) / span * (WIDTH - left - RIGHT), 1)
 
     lanes = [
         {
@@ -98,7 +106,7 @@ def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     ticks = [(across(value), f"{value:g}x") for value in (0.5, 1, 1.5, 2, 3, 4, 5, 7, 10, 20) if low <= value <= high]
     return {
         "lanes": lanes, "ticks": ticks, "one": across(1.0), "width": WIDTH, "height": len(rows) * LANE + AXIS,
-        "bottom": len(rows) * LANE, "left": LEFT,
+        "bottom": len(rows) * LANE, "left": left,
     }  # fmt: skip
 
 

@@ -46,13 +46,18 @@ def share(value: float) -> Cell:
 
 
 def table(
-    name: str, title: str, columns: list[str], rows: Iterable[list[Cell]], most: int = MOST_ROWS
+    name: str,
+    title: str,
+    columns: list[str],
+    rows: Iterable[list[Cell]],
+    most: int = MOST_ROWS,
+    whole: str = "ringwright summary --json",
 ) -> dict[str, Any]:
-    """Return one table; a column is numeric when the first row's cell is."""
+    """Return one table; a column is numeric when the first row's cell is. ``whole``: what holds the rows that are cut."""
     kept, left = cuts.head(rows, most)
     numeric = [cell["value"] is not None for cell in kept[0]] if kept else [False] * len(columns)
     heads = [{"label": label, "numeric": numeric[at]} for at, label in enumerate(columns)]
-    note = f"{left:,} of {left + len(kept):,} rows are cut here; ringwright summary --json holds all" if left else ""
+    note = f"{left:,} of {left + len(kept):,} rows are cut here; {whole} holds all" if left else ""
     return {"name": name, "title": title, "columns": heads, "rows": kept, "note": note}
 
 
