@@ -128,7 +128,7 @@ class Job:
                 return go_on(keys & below, *args, **kwargs)
             try:
                 result = go_on(keys & below, *args, **kwargs)
-            except BaseException as error:
+            except Exception as error:
                 self.raised(begun[0], error)
                 raise
             if begun[1]:
@@ -150,7 +150,7 @@ class Job:
             self._latest.pop(threading.get_ident(), None)
             try:
                 result = original(work, *args, **kwargs)
-            except BaseException as error:
+            except Exception as error:  # not what ends a process from outside: an interrupt says nothing of the call
                 self.raised(found[0], error)
                 raise
             if found[2] is None or self._results.pop(found[2], None) is not None:
