@@ -8,6 +8,7 @@ RingwrightError
 ├── GateError             exit 1   a gate or check failed: a finding, not a fault
 ├── MissingExtraError     exit 2   an optional library is not installed
 ├── ProgramError          exit 4   a program is not legal
+├── WorkloadError         exit 4   a workload is not legal
 └── InfeasibleError       exit 5   no answer exists, or none in the time allowed
     ├── DeclinedError     exit 5   this engine cannot answer exactly; another one may
     └── RanksFailedError  exit 5   a rank of a job died, or nothing moved any more
@@ -82,6 +83,12 @@ class MissingExtraError(UsageError):
 
 class ProgramError(RingwrightError):
     """A communication program breaks a rule of legality."""
+
+    exit_code = EXIT_PROGRAM
+
+
+class WorkloadError(RingwrightError):
+    """A workload breaks a rule of legality; the message names the task or payload, and the class or rank."""
 
     exit_code = EXIT_PROGRAM
 

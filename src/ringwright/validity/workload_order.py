@@ -1,0 +1,204 @@
+"""Rules about who waits for whom: cycles, orders that contradict edges, tokens that never come back, ranks out of step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, TypeVar
+
+from ringwright.validity.workload_finding import Finding, doubt
+
+if TYPE_CHECKING:
+    from ringwright.workload import Workload
+
+MOST_INSTANCES = 1_000_000
+UPDATE = "U"
+HUB = -1
+Node = TypeVar("Node", bound=Hashable)
+Instance = tuple[str, int, int]  # task, micro-batch, step
+
+
+def cycles(workload: Workload) -> Iterator[Finding]:
+    """Yield a cycle of tasks that wait for each other within a step, through edges and payloads."""
+    after: dict[str, set[str]] = defaultdict(set)
+    for edge in workload.edges:
+        if edge.distance == 0:
+            after[edge.src].add(edge.dst)
+    carried: dict[tuple[str, str], str] = {}
+    for payload in workload.payloads:
+        for consumer, distance in payload.consumers:
+            for producer in payload.producers if distance == 0 else ():
+                after[producer].add(consumer)
+                carried[producer, consumer] = payload.name
+    ring = _ring([task.name for task in workload.tasks], after)
+    if not ring:
+        return
+    chain = " waits for ".join(reversed([*ring, ring[0]][:9]))
+    through = [carried[pair] for pair in zip(ring, [*ring[1:], ring[0]], strict=True) if pair in carried]
+    of = workload.task[ring[0]].of
+    where = f"task {ring[0]}, class {of}" + (f", payload {through[0]}" if through else "")
+    yield Finding("cycle", chain, where, "an edge to the next step has an iteration distance of 1")
+
+
+def orders(workload: Workload) -> Iterator[Finding]:
+    """Yield an order of a class that waits for itself: two steps are laid out, with streams in their order."""
+    if _is_large(workload):
+        what = "so many tasks a step: not looked at whether the order contradicts the edges"
+        yield doubt("order", what, workload.name, "check it with fewer micro-batches")
+        return
+    after: dict[Instance, set[Instance]] = defaultdict(set)
+    _waits(workload, after)
+    for of in dict.fromkeys(task.of for task in workload.tasks):
+        for line in _streams(workload, of).values():
+            for one, other in pairwise(line):
+                after[one].add(other)
+    nodes = [
+        (task.name, at, step)
+        for step in (0, 1)
+        for task in workload.tasks
+        for at in range(workload.micro_batches if task.per == "micro-batch" else 1)
+    ]
+    ring = _ring(nodes, after)
+    if ring:
+        ring = [each for each in ring if each[1] != HUB]
+        chain = " waits for ".join(f"{name} (micro-batch {at})" for name, at, _ in reversed([*ring, ring[0]][:9]))
+        of = workload.task[ring[0][0]].of
+        yield Finding("order", f"the order contradicts who waits for whom: {chain}", f"class {of}", "another order")
+
+
+def _is_large(workload: Workload) -> bool:
+    per_step = sum(workload.micro_batches if task.per == "micro-batch" else 1 for task in workload.tasks)
+    return 2 * per_step > MOST_INSTANCES
+
+
+def _waits(workload: Workload, after: dict[Instance, set[Instance]]) -> None:
+    """Add who waits for whom over two steps, micro-batch by micro-batch where both ends have them."""
+    count = {task.name: workload.micro_batches if task.per == "micro-batch" else 1 for task in workload.tasks}
+
+    def join(src: str, dst: str, distance: int, *, pairwise: bool) -> None:
+        for step in range(2 - distance):
+            if pairwise and count[src] == count[dst]:
+                for at in range(count[src]):
+                    after[src, at, step].add((dst, at, step + distance))
+                continue
+            hub = f"{src} -> {dst}", HUB, step  # all of the one before all of the other, without every pair
+            for at in range(count[src]):
+                after[src, at, step].add(hub)
+            after[hub].update((dst, at, step + distance) for at in range(count[dst]))
+
+    for edge in workload.edges:
+        if edge.distance < 2:
+            join(edge.src, edge.dst, edge.distance, pairwise=True)
+    for payload in workload.payloads:
+        for consumer, distance in payload.consumers:
+            for producer in payload.producers if distance < 2 else ():
+                join(producer, consumer, distance, pairwise=payload.per == "micro-batch")
+
+
+def _streams(workload: Workload, of: str) -> dict[str, list[Instance]]:
+    """Return the instances of each stream of a class in the order of two steps; updates come before the next step."""
+    mine = [task for task in workload.tasks if task.of == of and task.kind != "CTRL"]
+    line = [(name, at) for name, at in workload.line(of) if workload.task[name].kind != "CTRL"]
+    line += [(task.name, 0) for task in mine if task.per == "step" and task.kind != UPDATE]
+    updates = [(task.name, 0) for task in mine if task.per == "step" and task.kind == UPDATE]
+    barrier = (workload.policy.boundary or "barrier") == "barrier"
+    found: dict[str, list[Instance]] = defaultdict(list)
+    for step in (0, 1):
+        for name, at in line:
+            found[workload.task[name].stream].append((name, at, step))
+        if barrier and step == 0:
+            for name, at in updates:
+                found[workload.task[name].stream].append((name, at, step))
+    return found
+
+
+def tokens(workload: Workload) -> Iterator[Finding]:
+    """Yield tokens that are taken and never given back, or that an order needs before they are given back."""
+    held = {each.name: each.capacity for each in workload.resources if each.discipline == "tokens"}
+    for of in dict.fromkeys(task.of for task in workload.tasks if task.demands):
+        mine = [task for task in workload.tasks if task.of == of]
+        for name in dict.fromkeys(name for task in mine for name, _ in task.demands if name in held):
+            users = [task for task in mine if any(each == name for each, _ in task.demands)]
+            where = f"resource {name}, class {of}"
+            net = sum(
+                amount * (workload.micro_batches if task.per == "micro-batch" else 1)
+                for task in users
+                for each, amount in task.demands
+                if each == name
+            )
+            if net > 0:
+                taker = next(task for task in users if any(each == name and a > 0 for each, a in task.demands))
+                what = f"{net:g} of '{name}' a step are taken and never given back, by {taker.name}"
+                yield Finding("tokens", what, where, "a negative demand where they are free again")
+            elif len({task.stream for task in users}) == 1 and not _is_large(workload):
+                yield from _walk(workload, of, name, held[name])
+
+
+def _walk(workload: Workload, of: str, name: str, capacity: float) -> Iterator[Finding]:
+    """Follow one stream: what it takes must be there, since only what ran before on it can have given it back."""
+    level = capacity
+    stream = next(
+        task.stream for task in workload.tasks if task.of == of and any(each == name for each, _ in task.demands)
+    )
+    for task_name, at, step in _streams(workload, of).get(stream, []):
+        demands = [amount for each, amount in workload.task[task_name].demands if each == name]
+        taken = sum(amount for amount in demands if amount > 0)
+        if taken > level + 1e-9:
+            what = f"{task_name} (micro-batch {at}, step {step}) needs {taken:g} of '{name}', {level:g} are left"
+            yield Finding("tokens", what, f"resource {name}, class {of}", "an order that gives back first, or more")
+            return
+        level -= sum(demands)
+
+
+def sequences(group: str, issued: Mapping[int, Sequence[str]]) -> list[Finding]:
+    """Return where ranks of a group issue other operations than the first of them: rank, position, both operations."""
+    found: list[Finding] = []
+    if not issued:
+        return found
+    first = min(issued)
+    for rank in sorted(issued):
+        mine, other = issued[rank], issued[first]
+        differing = (at for at, (one, two) in enumerate(zip(mine, other, strict=False)) if one != two)
+        at = next(differing, min(len(mine), len(other)) if len(mine) != len(other) else -1)
+        if at < 0:
+            continue
+        one, two = (each[at] if at < len(each) else "nothing" for each in (mine, other))
+        what = f"rank {rank} issues {one} as operation {at} of {group}, rank {first} issues {two}"
+        remedy = "the ranks of a group must issue the same operations in the same order; choose another step"
+        found.append(Finding("sequence", what, f"rank {rank}, operation {at}", remedy))
+    return found
+
+
+def _ring(nodes: Sequence[Node], after: Mapping[Node, set[Node]]) -> list[Node]:
+    """Return the nodes of a cycle, each waited for by the next one; none where there is no cycle."""
+    waits: dict[Node, int] = dict.fromkeys(nodes, 0)
+    for targets in after.values():
+        for target in targets:
+            waits[target] = waits.get(target, 0) + 1
+    free = [node for node, count in waits.items() if not count]
+    while free:
+        for target in after.get(free.pop(), ()):
+            waits[target] -= 1
+            if not waits[target]:
+                free.append(target)
+    stuck = {node for node, count in waits.items() if count}
+    if not stuck:
+        return []
+    before: dict[Node, Node] = {}
+    for node in stuck:
+        for target in after.get(node, ()):
+            if target in stuck:
+                before[target] = node
+    return _around(next(node for node in nodes if node in before and node in stuck), before)
+
+
+def _around(node: Node, before: Mapping[Node, Node]) -> list[Node]:
+    """Walk back from a stuck node until one comes again; what lies between is the cycle, in the order of waiting."""
+    seen: dict[Node, int] = {}
+    path: list[Node] = []
+    while node not in seen:
+        seen[node] = len(path)
+        path.append(node)
+        node = before[node]
+    return path[seen[node] :][::-1]

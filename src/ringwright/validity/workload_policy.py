@@ -1,0 +1,156 @@
+"""Rules of a policy: parts that are known, that fit the workload, and that do not contradict each other."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ringwright.validity.workload_finding import Finding, doubt
+
+if TYPE_CHECKING:
+    from ringwright.workload import Policy, Queue, Workload
+
+SPLITS = ("layer", "dO-dW")
+BOUNDARIES = ("barrier", "layer", "reads")
+AGREEMENTS = ("program", "index", "leader", "static", "server")
+UNITS = ("bytes", "operations")
+STATES = ("waiting", "running")
+REWRITES = {  # kind -> settings of which one set must be there
+    "partition": (("size_bytes",), ("elements",)),
+    "parts": (("servers", "above_elements"),),
+    "fuse": (("caps_bytes",),),
+    "threshold": (("size_bytes",),),
+    "groups": (("names",),),
+    "select": (("share", "chunk_elements"),),
+    "width": (("element_bytes",),),
+    "collective": (("op",),),
+    "substitute": (("names", "batch"),),
+}
+
+
+def contradictions(policy: Policy) -> Iterator[Finding]:
+    """Yield parts of a policy that contradict each other, naming who set each."""
+    queue, by = policy.queue, policy.by
+    ordered = queue is not None and (queue.keys or queue.random is not None)
+    if policy.agreement == "index" and ordered:
+        yield Finding(
+            "policy",
+            f"{by.get('agreement')} starts operations in the order of their index, {by.get('queue')} by urgency",
+            "policy",
+            "compose with a scheduler that agrees by a leader or a static order",
+        )
+    kinds = [rewrite.kind for rewrite in policy.rewrites or ()]
+    if "substitute" in kinds and set(kinds[: kinds.index("substitute")]) & {"fuse", "threshold", "groups", "select"}:
+        what = "factors cannot be taken of fused gradients"
+        yield Finding("policy", what, "policy", "substitute first, then fuse")
+
+
+def policy(workload: Workload) -> Iterator[Finding]:
+    """Yield what is wrong with the policy, for this workload."""
+    held = workload.policy
+    for name, value, known in (
+        ("split", held.split, SPLITS),
+        ("boundary", held.boundary, BOUNDARIES),
+        ("agreement", held.agreement, AGREEMENTS),
+    ):
+        if value is not None and value not in known:
+            yield Finding("policy", f"{name} is '{value}'", f"policy {name}", f"one of: {', '.join(known)}")
+    yield from contradictions(held)
+    yield from _rewrites(workload)
+    if held.queue is not None:
+        yield from _queue(workload, held.queue)
+    for source, orders in (("order", workload.order), ("policy order", held.order or {})):
+        for of, order in orders.items():
+            yield from _order(workload, source, of, order)
+
+
+def _rewrites(workload: Workload) -> Iterator[Finding]:
+    roles = {payload.role for payload in workload.payloads}
+    for at, rewrite in enumerate(workload.policy.rewrites or ()):
+        where = f"policy rewrite {at}"
+        if rewrite.kind not in REWRITES:
+            yield Finding("policy", f"'{rewrite.kind}' is no rewrite", where, f"one of: {', '.join(REWRITES)}")
+            continue
+        ways = REWRITES[rewrite.kind]
+        if not any(all(name in rewrite.settings for name in way) for way in ways):
+            what = f"a {rewrite.kind} without {' and '.join(ways[0])}"
+            yield Finding("policy", what, where, f"settings: {' or '.join(', '.join(way) for way in ways)}")
+        if roles and not roles & set(rewrite.roles):
+            what = f"a {rewrite.kind} of {', '.join(rewrite.roles)}, which no payload is"
+            yield doubt("policy", what, where, f"roles here: {', '.join(sorted(roles))}")
+        if rewrite.kind in ("groups", "substitute"):
+            yield from _named(workload, rewrite.kind, rewrite.settings.get("names", ()), where)
+
+
+def _named(workload: Workload, kind: str, names: object, where: str) -> Iterator[Finding]:
+    listed = [each for each in names] if isinstance(names, list | tuple | set | frozenset) else []  # noqa: C416
+    flat = [one for each in listed for one in (each if isinstance(each, list | tuple) else (each,))]
+    for name in flat:
+        if name not in workload.payload:
+            yield Finding("policy", f"a {kind} names a payload '{name}' that does not exist", where, "leave it out")
+
+
+def _queue(workload: Workload, queue: Queue) -> Iterator[Finding]:
+    for name in queue.keys:
+        if name not in workload.payload:
+            yield Finding("queue", f"a key for '{name}', which is no payload", f"key {name}", "keys name payloads")
+    yield from _windows(workload, queue)
+    yield from _gates(workload, queue)
+    if not math.isfinite(queue.issue_s) or queue.issue_s < 0:
+        yield Finding("queue", f"issuing takes {queue.issue_s} s", "queue", "a time of 0 s or more")
+
+
+def _windows(workload: Workload, queue: Queue) -> Iterator[Finding]:
+    roles = {payload.role for payload in workload.payloads}
+    for role, (amount, unit) in queue.windows.items():
+        where = f"window of {role}"
+        if math.isnan(amount) or amount <= 0:
+            what = f"a window of {amount} {unit}: nothing could ever start"
+            yield Finding("queue", what, where, "at least one operation, or one byte")
+        if unit not in UNITS:
+            yield Finding("queue", f"a window in '{unit}'", where, f"one of: {', '.join(UNITS)}")
+    for what, named in (("window", queue.windows), ("traffic class", queue.traffic)):
+        for role in named:
+            if role not in roles:
+                message = f"a {what} of '{role}', which no payload is"
+                yield doubt("queue", message, f"{what} of {role}", f"roles here: {', '.join(sorted(roles))}")
+
+
+def _gates(workload: Workload, queue: Queue) -> Iterator[Finding]:
+    tags = {task.tag for task in workload.tasks if task.tag}
+    numbers = {0, *queue.traffic.values()}
+    for at, gate in enumerate(queue.gates):
+        where = f"gate {at}"
+        if gate.state not in STATES:
+            yield Finding("queue", f"a gate by what is '{gate.state}'", where, f"one of: {', '.join(STATES)}")
+        if isinstance(gate.by, str) and gate.by not in tags:
+            yield doubt("queue", f"a gate by tasks tagged '{gate.by}', of which there are none", where, "tag the tasks")
+        if gate.closed not in numbers or (isinstance(gate.by, int) and gate.by not in numbers):
+            yield doubt("queue", "a gate of a traffic class that no role has", where, "give roles a traffic class")
+
+
+def _order(workload: Workload, source: str, of: str, order: tuple[tuple[str, int, int], ...]) -> Iterator[Finding]:
+    """Yield what an order misses, has twice, or names in vain."""
+    if of not in {each.name for each in workload.classes}:
+        yield Finding("order", f"an order for '{of}', which is no class", f"{source}, class {of}", "name a class")
+        return
+    if not order:
+        return
+    slots = dict.fromkeys(task.slot for task in workload.tasks if task.of == of and task.per == "micro-batch")
+    wanted = {(phase, chunk, at) for phase, chunk in slots for at in range(workload.micro_batches)}
+    counts = Counter(order)
+    where = f"{source}, class {of}"
+    for entry in sorted(wanted - set(counts))[:3]:
+        yield Finding("order", f"the order never runs {_named_slot(entry)}", where, "every slot, every micro-batch")
+    for entry in sorted(set(counts) - wanted)[:3]:
+        yield Finding("order", f"the order runs {_named_slot(entry)}, which is no slot", where, "leave it out")
+    for entry, count in counts.items():
+        if count > 1:
+            yield Finding("order", f"the order runs {_named_slot(entry)} {count} times", where, "once")
+            return
+
+
+def _named_slot(entry: tuple[str, int, int]) -> str:
+    return f"{entry[0]} of virtual stage {entry[1]}, micro-batch {entry[2]}"

@@ -1,0 +1,82 @@
+"""What makes a Workload legal: a table of rules, each of which names the task or payload, its class or rank, and the remedy.
+
+What is doubtful and can still run (a payload that nobody waits for) is a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from ringwright.errors import WorkloadError
+from ringwright.validity.workload_finding import Finding
+from ringwright.validity.workload_order import cycles, orders, sequences, tokens
+from ringwright.validity.workload_parts import classes, edges, mesh, names, payloads, resources, tasks
+from ringwright.validity.workload_policy import contradictions, policy
+
+if TYPE_CHECKING:
+    from ringwright.workload import Workload
+
+__all__ = ["RULES", "Finding", "check", "contradictions", "require", "sequences"]
+
+RULES = {
+    "name": "tasks, payloads, classes and resources have names of their own",
+    "mesh": "the mesh has axes of at least one rank, the step at least one micro-batch",
+    "class": "every rank is of exactly one class",
+    "task": "a task is of a known kind and class and takes a time that is a number",
+    "resource": "what a task demands exists",
+    "tokens": "tokens that are taken are given back, and never are more needed than there are",
+    "edge": "an edge joins two tasks of one class",
+    "payload": "a payload has a known operation, axes of the mesh and ranks that take part",
+    "size": "a payload has at least one byte",
+    "producer": "every payload has producers, on ranks that take part",
+    "consumer": "what waits for a payload exists, on ranks that take part",
+    "cycle": "no task waits for itself within a step",
+    "order": "the order of a class has every slot of every micro-batch once, and contradicts no edge",
+    "policy": "the parts of a policy are known and fit each other",
+    "queue": "keys, windows and gates name what exists",
+    "sequence": "the ranks of a group issue the same operations in the same order",
+}
+_CHECKS: tuple[Callable[[Workload], Iterator[Finding]], ...] = (
+    names, mesh, classes, tasks, resources, edges, payloads, policy,
+)  # fmt: skip
+_LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (cycles, tokens, orders)  # need names that exist
+
+
+def check(workload: Workload, most: int = 20, *, warnings: bool = True) -> list[Finding]:
+    """Return the broken rules of a workload, errors first, ``most`` of them at the most; none means legal."""
+    found: list[Finding] = []
+    for part in _CHECKS:
+        found += _some(part(workload), most)
+    for part in _LATER:
+        if any(each.severity == "error" for each in found):
+            break
+        found += _some(part(workload), most)
+    errors = [each for each in found if each.severity == "error"]
+    doubts = [each for each in found if each.severity != "error"] if warnings else []
+    return [*errors, *doubts][:most]
+
+
+def require(workload: Workload) -> Workload:
+    """Return the workload; raise WorkloadError naming the first broken rule, where, and what to do."""
+    found = check(workload, warnings=False)
+    if found:
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        first = found[0]
+        raise WorkloadError(
+            f"{workload.name} is not legal: {first.rule}: {first.message}{more}", where=first.where, remedy=first.remedy
+        )
+    return workload
+
+
+def _some(found: Iterator[Finding], most: int) -> list[Finding]:
+    """Return the first ``most`` errors and as many warnings."""
+    kept: list[Finding] = []
+    errors = 0
+    for each in found:
+        errors += each.severity == "error"
+        if len(kept) < 2 * most:
+            kept.append(each)
+        if errors >= most:
+            break
+    return kept

@@ -1,0 +1,289 @@
+"""The Workload: when things happen in one step of a job, as plain data that repeats.
+
+Tasks are templates: one per class of ranks, run once a micro-batch or once a step. Payloads are what tasks hand to other
+ranks. Edges carry an iteration distance, so one Workload describes every step of a training run. The policy, which says how
+payloads become operations and in which order they are sent, is data too (six parts), so a scheduler is a function from
+Workload to Workload, and every rank that reads the same Workload decides alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+from ringwright.errors import UsageError
+
+KINDS = ("F", "B", "dO", "dW", "U", "C", "CTRL")  # forward, backward, its halves, update, communication, control
+PER = ("micro-batch", "step")
+PHASES = {"F": "forward", "B": "backward", "dO": "backward", "dW": "backward", "U": "optimizer"}  # as Traces call them
+# What a file of ours says of itself.
+FORMAT, SCHEMA_VERSION = "ringwright.workload", 1
+PARTS = ("split", "rewrites", "order", "queue", "boundary", "agreement")
+OPS = (
+    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "send-recv", "push-pull", "push",
+    "pull", "shift", "factors",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """The ranks as a grid: (name, size) of each axis, outermost first; the last one varies fastest with the rank."""
+
+    axes: tuple[tuple[str, int], ...] = (("dp", 1),)
+
+    @cached_property
+    def sizes(self) -> dict[str, int]:
+        """Size by axis."""
+        return dict(self.axes)
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return math.prod(size for _, size in self.axes)
+
+    @cached_property
+    def strides(self) -> dict[str, int]:
+        """How far apart in rank two neighbours along an axis are."""
+        found, stride = {}, 1
+        for name, size in reversed(self.axes):
+            found[name] = stride
+            stride *= size
+        return found
+
+    def place(self, rank: int) -> dict[str, int]:
+        """Return the coordinates of a rank."""
+        return {name: rank // self.strides[name] % size for name, size in self.axes}
+
+    def rank(self, place: Mapping[str, int]) -> int:
+        """Return the rank at these coordinates; absent ones are 0."""
+        return sum(self.strides[name] * at for name, at in place.items())
+
+    def extent(self, axes: tuple[str, ...]) -> int:
+        """Return how many ranks a group along these axes has."""
+        return math.prod(self.sizes[name] for name in axes)
+
+    def group(self, axes: tuple[str, ...], rank: int) -> tuple[int, ...]:
+        """Return the ranks that differ from ``rank`` along ``axes`` only, ascending."""
+        place = self.place(rank)
+        first = rank - sum(place[name] * self.strides[name] for name in axes)
+        found = [first]
+        for name, size in self.axes:
+            if name in axes:
+                found = [each + at * self.strides[name] for each in found for at in range(size)]
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class RankClass:
+    """Ranks that run the same tasks: those at ``at`` (coordinates of some axes; none: all ranks)."""
+
+    name: str
+    at: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Work of one rank of class ``of``, ``seconds`` long when alone.
+
+    ``slot`` is (phase, virtual stage): tasks of one slot run one after another in the order in which they are listed.
+    ``tag`` is what gates of the queue may name. ``demands`` are (resource, amount): taken at the start, or, where negative,
+    given back at the end.
+    """
+
+    name: str
+    of: str
+    kind: str
+    seconds: float = 0.0
+    layer: int = 0
+    slot: tuple[str, int] = ("F", 0)
+    per: str = "micro-batch"
+    stream: str = "compute"
+    tag: str = ""
+    demands: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Edge:
+    """``dst`` waits for ``src`` of ``distance`` iterations before."""
+
+    src: str
+    dst: str
+    distance: int = 0
+
+
+@dataclass(frozen=True)
+class Payload:
+    """Bytes that ranks along ``axes`` exchange, and who makes and uses them.
+
+    ``size_bytes`` is the nccl-tests size column. ``consumers`` are (task, iteration distance). ``merges`` names what it may
+    share an operation with (an empty name: nothing); ``joint`` lists further classes whose ranks take part; ``peer`` is
+    the class that a send-recv goes to. ``elements`` counts numbers, for partitions given in parameters. ``factors`` are the
+    rows and columns of a matrix whose gradient is an outer product.
+    """
+
+    name: str
+    of: str
+    op: str
+    size_bytes: int
+    axes: tuple[str, ...]
+    role: str
+    producers: tuple[str, ...]
+    consumers: tuple[tuple[str, int], ...]
+    per: str = "step"
+    layer: int = 0
+    dtype: str = "float32"
+    elements: int = 0
+    merges: str = ""
+    peer: str = ""
+    joint: tuple[str, ...] = ()
+    factors: tuple[int, int] | None = None
+    root: int = 0
+
+
+@dataclass(frozen=True)
+class Resource:
+    """What tasks and operations of one rank use: ``serial``, ``shared`` (in proportion) or ``tokens`` (``capacity`` of them)."""
+
+    name: str
+    discipline: str = "serial"
+    capacity: float = 1.0
+
+
+# --------------------------------------------------------------------------------------------------------------- policy
+@dataclass(frozen=True)
+class Rewrite:
+    """How payloads of ``roles`` become operations.
+
+    ``partition`` (``size_bytes`` or ``elements``; ``equal``: all pieces), ``parts`` (``servers``, ``above_elements``), ``fuse``
+    (``caps_bytes``: of the first, second ... bucket, the last for all others), ``threshold`` (``size_bytes``: of one pool),
+    ``groups`` (``names``: payloads of each operation), ``select`` (``share``, ``chunk_elements``), ``width``
+    (``element_bytes``), ``collective`` (``op``), ``substitute`` (``names``, ``batch``).
+    """
+
+    kind: str
+    roles: tuple[str, ...] = ("dp",)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """Traffic of class ``closed`` does not start while class ``by`` is ``waiting`` or ``running``, or a task tagged so runs.
+
+    A class closed by itself ``waiting`` goes by urgency, then by ready time, over all its queues on a rank: as if they were one.
+    """
+
+    closed: int
+    by: int | str
+    state: str = "waiting"
+
+
+@dataclass(frozen=True)
+class Queue:
+    """Which ready operation goes next.
+
+    ``keys`` (payload -> number) order operations, small first; equal or absent keys go by the time they became ready.
+    ``windows`` (role -> (amount, "bytes" or "operations")) limit what is started and not yet done; without one the limit is
+    one operation. ``blocking``: the most urgent operation, when it does not fit, keeps the others back too; such a queue
+    may overshoot its window by that operation. ``traffic`` (role -> class) is for ``gates``. ``issue_s`` is what starting
+    an operation costs the issuing thread. ``random`` (a seed) draws an order anew each iteration.
+    """
+
+    keys: Mapping[str, int] = field(default_factory=dict)
+    windows: Mapping[str, tuple[float, str]] = field(default_factory=dict)
+    traffic: Mapping[str, int] = field(default_factory=dict)
+    gates: tuple[Gate, ...] = ()
+    blocking: bool = True
+    issue_s: float = 0.0
+    random: int | None = None
+
+
+@dataclass(frozen=True)
+class Policy:
+    """Six parts, None where no scheduler has set one (then: whole layers, whole payloads, the workload's own order, first come
+    first served, a barrier at the end of the step, the order of the program). ``by`` names who set each part.
+    """
+
+    split: str | None = None  # layer | dO-dW
+    rewrites: tuple[Rewrite, ...] | None = None
+    order: Mapping[str, tuple[tuple[str, int, int], ...]] | None = None  # class -> (phase, virtual stage, micro-batch)
+    queue: Queue | None = None
+    boundary: str | None = None  # barrier | layer | reads (all have been written before the next step reads any)
+    agreement: str | None = None  # program | index | leader | static | server
+    by: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The schedulers that set its parts, the last one first."""
+        return "+".join(dict.fromkeys(reversed(list(self.by.values())))) or "none"
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One step of a job on a device mesh, ready to be scheduled, simulated, or run."""
+
+    name: str
+    mesh: Mesh
+    classes: tuple[RankClass, ...]
+    tasks: tuple[Task, ...]
+    edges: tuple[Edge, ...] = ()
+    payloads: tuple[Payload, ...] = ()
+    resources: tuple[Resource, ...] = ()
+    micro_batches: int = 1
+    order: Mapping[str, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)  # the model's own
+    policy: Policy = field(default_factory=Policy)
+    assumptions: tuple[str, ...] = ()
+
+    @cached_property
+    def task(self) -> dict[str, Task]:
+        """Tasks by name."""
+        return {task.name: task for task in self.tasks}
+
+    @cached_property
+    def payload(self) -> dict[str, Payload]:
+        """Payloads by name."""
+        return {payload.name: payload for payload in self.payloads}
+
+    def with_policy(self, slug: str, **parts: Any) -> Workload:
+        """Return it with these parts of the policy set by ``slug``; UsageError for a part that does not exist."""
+        strange = set(parts) - set(PARTS)
+        if strange:
+            raise UsageError(f"a policy has no part '{min(strange)}'", remedy=f"one of: {', '.join(PARTS)}")
+        kept = {part: who for part, who in self.policy.by.items() if part not in parts}
+        by = {**kept, **dict.fromkeys(parts, slug)}  # the last one at the end
+        return replace(self, policy=replace(self.policy, **parts, by=by))
+
+    def schedule(self, of: str) -> tuple[tuple[str, int, int], ...]:
+        """Return the order of slots on the ranks of a class: (phase, virtual stage, micro-batch)."""
+        chosen = (self.policy.order or {}).get(of) or self.order.get(of)
+        if chosen:
+            return chosen
+        phases = list(dict.fromkeys(t.slot for t in self.tasks if t.of == of and t.per == "micro-batch"))
+        return tuple((phase, chunk, at) for at in range(self.micro_batches) for phase, chunk in phases)
+
+    def line(self, of: str) -> list[tuple[str, int]]:
+        """Return (task, micro-batch) of a class in the order of one step, without what runs once a step."""
+        slots: dict[tuple[str, int], list[str]] = {}
+        for task in self.tasks:
+            if task.of == of and task.per == "micro-batch":
+                slots.setdefault(task.slot, []).append(task.name)
+        return [(name, batch) for phase, chunk, batch in self.schedule(of) for name in slots.get((phase, chunk), ())]
+
+    def group(self, of: str, axes: tuple[str, ...]) -> tuple[int, ...]:
+        """Return the ranks along ``axes`` of the first rank of a class."""
+        at = next(each.at for each in self.classes if each.name == of)
+        return self.mesh.group(axes, self.mesh.rank(at))
+
+    def gradients(self, roles: tuple[str, ...] = ("dp", "edp")) -> list[Payload]:
+        """Return the payloads of ``roles`` that are sent once a step, in the order of the tasks that make them."""
+        at = {task.name: place for place, task in enumerate(self.tasks)}
+        found = [each for each in self.payloads if each.per == "step" and each.role in roles]
+        return sorted(found, key=lambda each: max((at[name] for name in each.producers), default=0))
+
+    def __repr__(self) -> str:
+        return (
+            f"Workload({self.name}, {self.mesh.size} ranks, {len(self.classes)} classes, {len(self.tasks)} tasks, "
+            f"{len(self.payloads)} payloads, policy {self.policy.label})"
+        )
