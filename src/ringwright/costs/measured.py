@@ -1,0 +1,78 @@
+"""Times of operations as they were measured: what a recording says, not what a fabric would do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ringwright.costs.stages import Stage
+from ringwright.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One measured operation."""
+
+    op: str
+    size_bytes: int
+    role: str
+    time_s: float
+    lane: str = ""  # what it shares with other operations: two of a lane halve each other's pace
+
+
+@dataclass(frozen=True)
+class Measured:
+    """An operation takes the mean of what operations of its kind, role and size took.
+
+    For sizes that were not measured (after a scheduler cut or joined operations) a line of latency and rate is laid through
+    the measured sizes of the kind; below the smallest of them a piece takes its share of that one's time, for what a
+    recording shows at that end is waiting as much as latency. Exact for the sizes measured, a guess for others. What else was
+    under way is in the measured times, so operations of different lanes do not slow each other once more.
+    """
+
+    samples: tuple[Sample, ...]
+    exact: dict[tuple[str, int, str], float] = field(default_factory=dict)
+    lines: dict[str, tuple[float, float, int]] = field(default_factory=dict)  # s, s per byte, smallest size
+    lanes: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, samples: Iterable[Sample]) -> Measured:
+        """Return the costs of some measured operations; UsageError where there is none."""
+        found = tuple(samples)
+        if not found:
+            raise UsageError("no operation was measured", remedy="name a fabric, or record with times")
+        sums: dict[tuple[str, int, str], list[float]] = {}
+        for each in found:
+            sums.setdefault((each.op, each.size_bytes, each.role), []).append(each.time_s)
+        exact = {key: sum(times) / len(times) for key, times in sums.items()}
+        ops = dict.fromkeys(each.op for each in found)
+        lines = {op: _line([each for each in found if each.op == op]) for op in ops}
+        return cls(found, exact, lines, {each.role: each.lane for each in reversed(found)})
+
+    def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
+        """Return one leg; UsageError for an operation of which none was measured."""
+        lane = self.lanes.get(role, "")
+        loads = ((f"lane {lane}", 1.0),) if lane else ()
+        known = self.exact.get((op, size_bytes, role))
+        if known is not None:
+            return (Stage(known, loads=loads),)
+        if op not in self.lines:
+            raise UsageError(
+                f"no {op} was measured", where=f"{size_bytes} B among {len(ranks)} ranks", remedy="name a fabric"
+            )
+        latency_s, s_per_byte, least = self.lines[op]
+        share = min(1.0, size_bytes / least)
+        return (Stage((latency_s + s_per_byte * max(size_bytes, least)) * share, loads=loads),)
+
+
+def _line(samples: list[Sample]) -> tuple[float, float, int]:
+    """Return (s, s per byte, smallest size) of the least squares line, neither of the first two below 0."""
+    n, least = len(samples), max(1, min(each.size_bytes for each in samples))
+    mean_size = sum(each.size_bytes for each in samples) / n
+    mean_time = sum(each.time_s for each in samples) / n
+    spread = sum((each.size_bytes - mean_size) ** 2 for each in samples)
+    slope = sum((s.size_bytes - mean_size) * (s.time_s - mean_time) for s in samples) / spread if spread else 0.0
+    intercept = mean_time - slope * mean_size
+    if slope <= 0 or intercept < 0:  # one size, or larger ones were not slower: all of it by rate
+        return 0.0, mean_time / max(mean_size, 1.0), least
+    return intercept, slope, least
