@@ -6,12 +6,29 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from ringwright.errors import UsageError
-from ringwright.workloads.families import bert, deepseek_v3, gpt2, llama, mixtral, resnet, vgg
+from ringwright.workloads.families import (
+    alexnet,
+    bert,
+    deepseek_v3,
+    gpt2,
+    gpt_oss,
+    inception,
+    llama,
+    mixtral,
+    qwen3,
+    resnet,
+    transformer,
+    vgg,
+)  # fmt: skip
 from ringwright.workloads.parts import Anatomy
 
 FAMILIES: dict[str, ModuleType] = {
     "gpt2": gpt2, "llama": llama, "bert": bert, "mixtral": mixtral, "deepseek-v3": deepseek_v3, "resnet": resnet,
     "vgg": vgg,
+}  # fmt: skip
+# Known by their formulas alone: no rank program builds them, so the sweeps do not offer them.
+DRAWN: dict[str, ModuleType] = {
+    "alexnet": alexnet, "inception": inception, "transformer": transformer, "qwen3": qwen3, "gpt-oss": gpt_oss,
 }  # fmt: skip
 IMAGES = ("resnet", "vgg")
 MIXTURES = ("mixtral", "deepseek-v3")
@@ -27,8 +44,27 @@ class Card:
 
     def anatomy(self) -> Anatomy:
         """Return its parameters in closed form."""
-        made: Anatomy = FAMILIES[self.family].anatomy(self.dims)
+        made: Anatomy = self._module().anatomy(self.dims)
         return made
+
+    def sides(self) -> list[tuple[int, int]]:
+        """Return the sides (pixels) of the image before and after each convolution, in the order of registration."""
+        found: list[tuple[int, int]] = self._module().sides(self.dims)
+        return found
+
+    def branches(self) -> set[str]:
+        """Return the layers ("block.layer") that begin a branch of their block beside its first; none where it has none."""
+        named = getattr(self._module(), "branches", None)
+        found: set[str] = named(self.dims) if named else set()
+        return found
+
+    @property
+    def is_image(self) -> bool:
+        """Whether it takes images, not tokens."""
+        return "image" in self.dims
+
+    def _module(self) -> ModuleType:
+        return FAMILIES.get(self.family) or DRAWN[self.family]
 
 
 def sizes(family: str) -> tuple[str, ...]:

@@ -24,11 +24,18 @@ class Layer:
     expert: bool = False
     tied: bool = False  # used once more at the end of the model, as the matrix of the outputs
     frozen: int = 0  # how many of the shapes, from the first one on, get no gradient
+    inputs_first: bool = False  # the matrix is stored as inputs x outputs
 
     @property
     def elements(self) -> int:
         """Elements of all its parameters."""
         return sum(math.prod(shape) for shape in self.shapes)
+
+    @property
+    def cut_at(self) -> int:
+        """Which dimension of its weight tensor parallelism cuts, where it does."""
+        last = len(self.shapes[0]) - 1
+        return last if (self.cut == "rows") != self.inputs_first else max(0, last - 1)
 
     def ready(self) -> tuple[Shape, ...]:
         """Return its trained shapes in the order in which gradients become ready."""
@@ -99,6 +106,12 @@ class Anatomy:
 def linear(name: str, outputs: int, inputs: int, cut: str = "", *, bias: bool = False) -> Layer:
     """Return a matrix of ``outputs`` x ``inputs``, with a bias or without."""
     return Layer(name, ((outputs, inputs), (outputs,)) if bias else ((outputs, inputs),), cut)
+
+
+def window(name: str, outputs: int, inputs: int, height: int, width: int | None = None, *, bias: bool = False) -> Layer:
+    """Return a convolution with a window of ``height`` x ``width`` (square where no width is given)."""
+    weight = (outputs, inputs, height, height if width is None else width)
+    return Layer(name, (weight, (outputs,)) if bias else (weight,), bias_first=False)
 
 
 def norm(name: str, width: int, *, bias: bool = False) -> Layer:

@@ -1,4 +1,4 @@
-"""VGG-11 after Simonyan and Zisserman (2014), configuration A; nothing is dropped out, so that runs can be compared."""
+"""VGG after Simonyan and Zisserman (2014), configurations A, D and E; nothing is dropped out, so that runs can be compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,11 @@ from torch import nn
 from ringwright.execute.models.images import logits, loss, tokens
 
 __all__ = ["blocks", "build", "head", "logits", "loss", "tokens"]
-PLAN = ((1,), (2,), (4, 4), (8, 8), (8, 8))  # channels in widths
+PLANS = {  # channels in widths, by depth
+    11: ((1,), (2,), (4, 4), (8, 8), (8, 8)),
+    16: ((1, 1), (2, 2), (4, 4, 4), (8, 8, 8), (8, 8, 8)),
+    19: ((1, 1), (2, 2), (4, 4, 4, 4), (8, 8, 8, 8), (8, 8, 8, 8)),
+}
 
 
 def group(inputs: int, widths: list[int]) -> nn.Sequential:
@@ -26,7 +30,7 @@ class VGG(nn.Module):
     def __init__(self, dims: dict[str, int]) -> None:
         super().__init__()
         inputs, groups = 3, []
-        for factors in PLAN:
+        for factors in PLANS[dims.get("depth", 11)]:
             groups.append(group(inputs, [factor * dims["width"] for factor in factors]))
             inputs = factors[-1] * dims["width"]
         seen, middle = inputs * dims["window"] ** 2, dims["linear"]

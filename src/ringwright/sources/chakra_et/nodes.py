@@ -26,6 +26,7 @@ from ringwright.sources.chakra_et.wire import (
 )
 from ringwright.sources.chakra_et.wire import string as words
 
+LONGEST_INPUTS = 1 << 16  # of printed inputs: the members of a large group are there
 METADATA, LOAD, STORE, COMP, SEND, RECV, COLL = 1, 2, 3, 4, 5, 6, 7
 OPS = (
     "all-reduce", "reduce", "all-gather", "gather", "scatter", "broadcast", "all-to-all", "reduce-scatter",
@@ -166,7 +167,7 @@ def _inputs(value: bytes) -> tuple[str, str]:
     found = {1: "", 3: ""}
     for number, kind, text in fields(value):
         if number in found and kind == LENGTH:
-            found[number] = words(text)[:4096]
+            found[number] = words(text)[:LONGEST_INPUTS]
     return found[1], found[3]
 
 

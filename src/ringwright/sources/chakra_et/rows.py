@@ -28,7 +28,7 @@ def emit_kernel(job: Job, file: File, node: Node, place: int) -> int:
     is_memory = node.type in (LOAD, STORE)
     return job.found.events.add(
         kind="memory" if is_memory else "compute", op={LOAD: "load", STORE: "store"}.get(node.type), rank=file.rank,
-        kernel=node.name, kernel_class="memory" if is_memory else "compute", stream=_stream(node),
+        kernel=node.name, kernel_class="memory" if is_memory else "compute", stream=_stream(node), phase=_phase(node),
         size_bytes=node.number("tensor_size"), multiplicity=1, records=1, source=KIND, file=file.name, line=place,
         ground="read", confidence=1.0, **_times(node, file.rank),
     )  # fmt: skip
@@ -36,10 +36,18 @@ def emit_kernel(job: Job, file: File, node: Node, place: int) -> int:
 
 def _times(node: Node, rank: int) -> dict[str, Any]:
     start = node.start_us * 1e-6 if node.start_us else None
+    exact = node.number("duration_ps")
+    lasted = node.duration_us * 1e-6 if node.duration_us else None
     return {
-        "start_s": start, "duration_s": node.duration_us * 1e-6 if node.duration_us else None,
+        "start_s": start, "duration_s": exact * 1e-12 if exact is not None and exact >= 0 else lasted,
         "clock": f"gpu:{rank}" if start is not None else None,
     }  # fmt: skip
+
+
+def _phase(node: Node) -> str | None:
+    """Return the part of a step that a node says it is in, as our own exports write it."""
+    phase = node.attributes.get("phase")
+    return phase[:40] if isinstance(phase, str) and phase else None
 
 
 def _stream(node: Node) -> str | None:

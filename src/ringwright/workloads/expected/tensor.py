@@ -53,7 +53,7 @@ def cut(anatomy: Anatomy, ranks: int) -> Anatomy:
         if not layer.cut:
             return layer
         first, *rest = layer.shapes
-        at = len(first) - 1 if layer.cut == "rows" else len(first) - 2
+        at = layer.cut_at
         shape = (*first[:at], first[at] // ranks, *first[at + 1 :])
         others = [(*each[:-1], each[-1] // ranks) if layer.cut == "columns" else each for each in rest]
         return replace(layer, shapes=(shape, *others))

@@ -1,4 +1,7 @@
-"""BERT with its masked-word head: post-norm encoder, biases everywhere, the head's matrix is the word embedding.
+"""BERT: post-norm encoder, biases everywhere; with its masked-word head, whose matrix is the word embedding.
+
+With the dimension ``pooler`` it has in place of that head the square matrix that reads the first token of a sequence: so it was
+published, and so its parameters are counted.
 
 Dimensions: the public configurations of the base and large sizes.
 """
@@ -34,7 +37,8 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         norm("norm1", hidden, bias=True), linear("up", middle, hidden, "columns", bias=True),
         linear("down", hidden, middle, "rows", bias=True), norm("norm2", hidden, bias=True),
     )  # fmt: skip
-    words = Layer("words", ((vocabulary, hidden),), "vocabulary", tied=True)
+    pooled = bool(dims.get("pooler"))
+    words = Layer("words", ((vocabulary, hidden),), "vocabulary", tied=not pooled)
     places, types = Layer("places", ((dims["positions"], hidden),)), Layer("types", ((dims["types"], hidden),))
     before = Block(
         "embedding", (words, places, types, norm("norm", hidden, bias=True)), ("words", "types", "places", "norm"),
@@ -44,5 +48,7 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         "head", (Layer("bias", ((vocabulary,),)), square("transform", ""), norm("norm", hidden, bias=True)),
         ("transform", "norm", "bias"), unit="root",
     )  # fmt: skip
+    if pooled:
+        after = Block("pooler", (square("pooler", ""),), unit="root")
     blocks = [Block(f"layer{at}", layers) for at in range(dims["layers"])]
     return Anatomy((before, *blocks, after), buffers=((8, dims["positions"]),) * 2)

@@ -1,6 +1,6 @@
 """Llama: pre-norm decoder, grouped-query attention, gated MLP, no biases, embedding and head apart.
 
-Dimensions: the public configuration files of the models, and torchtitan's table for 70B and 405B.
+Dimensions: the public configuration files of the models, and torchtitan's table for Llama 3 in 70B and 405B.
 """
 
 from __future__ import annotations
@@ -11,6 +11,18 @@ SIZES = {
     "tiny": {
         "layers": 2, "hidden": 128, "intermediate": 384, "heads": 8, "kv_heads": 4, "head": 16, "vocabulary": 512,
         "positions": 256,
+    },
+    "llama2-7b": {
+        "layers": 32, "hidden": 4096, "intermediate": 11008, "heads": 32, "kv_heads": 32, "head": 128,
+        "vocabulary": 32000, "positions": 4096,
+    },
+    "llama2-13b": {
+        "layers": 40, "hidden": 5120, "intermediate": 13824, "heads": 40, "kv_heads": 40, "head": 128,
+        "vocabulary": 32000, "positions": 4096,
+    },
+    "llama2-70b": {
+        "layers": 80, "hidden": 8192, "intermediate": 28672, "heads": 64, "kv_heads": 8, "head": 128,
+        "vocabulary": 32000, "positions": 4096,
     },
     "llama3-8b": {
         "layers": 32, "hidden": 4096, "intermediate": 14336, "heads": 32, "kv_heads": 8, "head": 128,

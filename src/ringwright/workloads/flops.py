@@ -1,0 +1,277 @@
+"""What one rank computes in a forward pass, layer by layer, as matrix products that a roofline can time.
+
+A layer that holds a matrix is one product, a convolution the product that an implicit matrix makes of it; attention has its own
+figure, halved where tokens see only those before them. Tensor parallelism cuts outputs or inputs of a matrix, context
+parallelism the tokens, expert parallelism the experts; routed tokens are taken to come out even. Two operations a multiply-add.
+
+Source: Megatron-LM's accounting (arithmetic of matrix products and attention; norms, activations and routers are not counted).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ringwright.workloads.cards import Card
+from ringwright.workloads.parallel import Parallel
+from ringwright.workloads.parts import Block, Layer
+
+ALONE = Parallel()
+MODES = ("training", "prefill", "decode")
+BOTH_WAYS = ("bert",)  # families where every token sees every other one
+
+
+@dataclass(frozen=True)
+class Gemm:
+    """A product of (m x k) and (k x n), ``times`` over."""
+
+    m: int
+    n: int
+    k: int
+    times: int = 1
+
+    @property
+    def flops(self) -> int:
+        """Operations of all of them."""
+        return 2 * self.m * self.n * self.k * self.times
+
+    def for_inputs(self) -> Gemm:
+        """Return the product that gives the gradient of its inputs."""
+        return Gemm(self.m, self.k, self.n, self.times)
+
+    def for_weights(self) -> Gemm:
+        """Return the product that gives the gradient of its weights."""
+        return Gemm(self.k, self.n, self.m, self.times)
+
+
+@dataclass(frozen=True)
+class Work:
+    """One layer's forward pass on one rank.
+
+    ``kind`` is "matrix", "convolution", "experts", "router", "attention", "norm", "lookup" or "logits"; ``moved_bytes`` is what
+    is read and written when nothing stays in a cache; ``parameters`` are those this rank holds of it, ``cut`` and ``expert``
+    as in ``parts.Layer``. ``scores`` is the product of queries and keys where a mask spares nothing.
+    """
+
+    name: str
+    kind: str
+    gemms: tuple[Gemm, ...] = ()
+    attention_flops: int = 0
+    moved_bytes: int = 0
+    parameters: int = 0
+    cut: str = ""
+    expert: bool = False
+    scores: Gemm | None = None
+
+    @property
+    def flops(self) -> int:
+        """Operations in all."""
+        return self.attention_flops + sum(gemm.flops for gemm in self.gemms)
+
+
+@dataclass(frozen=True)
+class Load:
+    """How much goes through a layer: sequences (or images) and tokens of each, the rank's axes, bytes of an element."""
+
+    sequences: int
+    sequence: int = 1
+    parallel: Parallel = ALONE
+    mode: str = "training"
+    width_bytes: int = 2
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that a tensor parallel group has."""
+        return self.sequences if self.mode == "decode" else self.sequences * self.sequence // self.parallel.cp
+
+    @property
+    def own_tokens(self) -> int:
+        """Tokens of one rank, where sequence parallelism shares them out."""
+        return -(-self.tokens // (self.parallel.tp if self.parallel.sp else 1))
+
+
+def forward(
+    card: Card,
+    sequences: int,
+    sequence: int = 1,
+    parallel: Parallel = ALONE,
+    *,
+    mode: str = "training",
+    width_bytes: int = 2,
+) -> dict[str, tuple[Work, ...]]:
+    """Return the work of each block of the model, in order of use, on a rank that holds it.
+
+    ``sequences`` is the micro-batch (images for a model of images), ``sequence`` the tokens of each; in mode "decode" one token
+    of each sequence is worked on, and ``sequence`` is what lies in the cache. All blocks are given, whatever the stages: take
+    those of a stage from ``parallel.chunks``.
+    """
+    load = Load(sequences, sequence, parallel, mode, width_bytes)
+    anatomy = card.anatomy()
+    sides = iter(card.sides() if card.is_image else ())
+    found = {block.name: tuple(_block(card, at, block, load, sides)) for at, block in enumerate(anatomy.blocks)}
+    tied = [layer for layer in anatomy.layers() if layer.tied]
+    if tied:
+        rows = load.tokens if mode == "training" else load.sequences
+        found["logits"] = (_matrix(tied[0], load, rows, "logits", held=False),)
+    return found
+
+
+def flops_per_token(card: Card, sequence: int | None = None, *, mtp: int | None = None) -> float:
+    """Return operations of forward and backward pass for one token of sequences of ``sequence``; for one image of CNNs.
+
+    No recomputation. ``mtp`` counts modules that predict one more token each; the default is 1 for DeepSeek-V3, whose published
+    figures hold it, and 0 elsewhere. An encoder-decoder is counted for a pair of one source and one target token.
+    """
+    from ringwright.workloads.models import usual_sequence
+
+    length = sequence or usual_sequence(card)
+    if card.is_image:
+        return 3.0 * sum(work.flops for works in forward(card, 1).values() for work in works)
+    anatomy = card.anatomy()
+    modules = default_mtp(card) if mtp is None else mtp
+    block_flops = [_per_token(card, at, block, length) for at, block in enumerate(anatomy.blocks)]
+    tied = sum(2 * math.prod(layer.shapes[0]) for layer in anatomy.layers() if layer.tied)
+    total = sum(block_flops) + tied
+    if modules:
+        # One more block, a projection of two hidden states into one, and the logits once more.
+        total += modules * (block_flops[-2] + 4 * card.dims["hidden"] ** 2 + block_flops[-1] + tied)
+    return 3.0 * total
+
+
+def default_mtp(card: Card) -> int:
+    """Return how many modules that predict further tokens are counted."""
+    return int(card.family == "deepseek-v3")
+
+
+def attention_widths(dims: dict[str, int]) -> tuple[int, int, int]:
+    """Return, over all heads, the width of queries, that of values, and that of keys and values as they are exchanged."""
+    heads = dims["heads"]
+    if "nope" in dims:
+        queries, values = heads * (dims["nope"] + dims["rope"]), heads * dims["value"]
+        return queries, values, queries + values
+    head = dims.get("head", dims["hidden"] // heads)
+    return heads * head, heads * head, 2 * dims.get("kv_heads", heads) * head
+
+
+def padded_vocabulary(words: int, tp: int) -> int:
+    """Return the words that ``tp`` ranks share: filled up to a multiple of 128 a rank where they do not come out even."""
+    return words if words % tp == 0 else -(-words // (128 * tp)) * 128 * tp
+
+
+def _block(card: Card, at: int, block: Block, load: Load, sides: Iterator[tuple[int, int]]) -> Iterator[Work]:
+    positions = load.own_tokens  # of what a norm works on: tokens, or the pixels of the convolution before it
+    for layer in block.in_use():
+        if layer.name in ("o", "cross_o"):
+            yield _attention(card, at, block, layer.name, load)
+        if layer.expert:
+            yield _experts(card, layer, load)
+        elif len(layer.shapes[0]) == 4:
+            before, after = next(sides)
+            positions = load.sequences * after * after
+            yield _convolution(layer, before, after, load)
+        elif card.is_image and len(layer.shapes[0]) == 2:
+            yield _matrix(layer, load, load.sequences, "matrix")
+        elif len(layer.shapes[0]) == 1:
+            yield _small(layer, positions, load)
+        elif _is_lookup(layer):
+            yield _lookup(layer, load)
+        else:
+            yield _matrix(layer, load, _rows(layer, load), _kind(layer))
+
+
+def _kind(layer: Layer) -> str:
+    return {"router": "router", "head": "logits"}.get(layer.name, "matrix")
+
+
+def _is_lookup(layer: Layer) -> bool:
+    return layer.cut == "vocabulary" or layer.name in ("places", "types")
+
+
+def _rows(layer: Layer, load: Load) -> int:
+    """Return for how many tokens a matrix is used: for one of each sequence where only one is asked about."""
+    if layer.name == "pooler" or (layer.name == "head" and load.mode != "training"):
+        return load.sequences
+    return load.own_tokens if layer.name == "router" else load.tokens
+
+
+def _matrix(layer: Layer, load: Load, rows: int, kind: str, *, held: bool = True) -> Work:
+    first, second = layer.shapes[0]
+    outputs, inputs = (second, first) if layer.inputs_first else (first, second)
+    tp = load.parallel.tp
+    if layer.cut == "vocabulary" or layer.name == "head":
+        outputs = padded_vocabulary(outputs, tp)
+    gemm = Gemm(rows, outputs // tp if layer.cut in ("columns", "vocabulary") else outputs,
+                inputs // tp if layer.cut == "rows" else inputs)  # fmt: skip
+    biases = sum(math.prod(shape) for shape in layer.shapes[1:]) // (tp if layer.cut == "columns" else 1)
+    moved = load.width_bytes * (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n)
+    return Work(layer.name, kind, (gemm,), 0, moved, (gemm.n * gemm.k + biases) * held, layer.cut)
+
+
+def _experts(card: Card, layer: Layer, load: Load) -> Work:
+    number, outputs, inputs = layer.shapes[0]
+    local, etp = number // load.parallel.ep, load.parallel.etp
+    outputs, inputs = (outputs // etp, inputs) if layer.cut == "columns" else (outputs, inputs // etp)
+    biases = sum(math.prod(shape) for shape in layer.shapes[1:]) // (etp if layer.cut == "columns" else 1)
+    rows = (load.tokens if etp > 1 else load.own_tokens) * card.dims["active"]
+    used = min(local, rows)  # a few tokens cannot reach all experts
+    gemm = Gemm(-(-rows // used), outputs, inputs, used)
+    moved = load.width_bytes * used * (gemm.m * inputs + inputs * outputs + gemm.m * outputs)
+    held = local * inputs * outputs + biases // load.parallel.ep
+    return Work(layer.name, "experts", (gemm,), 0, moved, held, layer.cut, expert=True)
+
+
+def _convolution(layer: Layer, before: int, after: int, load: Load) -> Work:
+    outputs, inputs, height, width = layer.shapes[0]
+    gemm = Gemm(load.sequences * after * after, outputs, inputs * height * width)
+    pixels = load.sequences * (before * before * inputs + after * after * outputs)
+    moved = load.width_bytes * (pixels + outputs * gemm.k)
+    return Work(layer.name, "convolution", (gemm,), 0, moved, layer.elements)
+
+
+def _small(layer: Layer, positions: int, load: Load) -> Work:
+    """Return what is read and written around a norm: each element once in and once out."""
+    elements = layer.elements // (load.parallel.tp if layer.cut == "columns" else 1)
+    moved = 2 * load.width_bytes * positions * layer.shapes[0][0] if "norm" in layer.name else 0
+    return Work(layer.name, "norm", (), 0, moved, elements, layer.cut)
+
+
+def _lookup(layer: Layer, load: Load) -> Work:
+    words, hidden = layer.shapes[0]
+    held = padded_vocabulary(words, load.parallel.tp) // load.parallel.tp if layer.cut else words
+    return Work(layer.name, "lookup", (), 0, 2 * load.width_bytes * load.tokens * hidden, held * hidden, layer.cut)
+
+
+def _attention(card: Card, at: int, block: Block, before: str, load: Load) -> Work:
+    queries, values, exchanged = attention_widths(card.dims)
+    tp, cached = load.parallel.tp, load.mode == "decode"
+    seen = load.sequence if cached else _seen(card, at, block, before, load.sequence)
+    flops = 2 * load.tokens * seen * (queries + values) // tp
+    there = load.sequences * load.sequence if cached else load.sequences * load.sequence // load.parallel.cp
+    moved = load.width_bytes * (load.tokens * (queries + values) + there * exchanged) // tp
+    lines = 1 if cached else load.sequence // load.parallel.cp
+    heads = card.dims["heads"]
+    scores = Gemm(lines, load.sequence, (queries + values) // (2 * heads), load.sequences * heads // tp)
+    return Work(f"{before[:-1]}attention", "attention", (), round(flops), moved, scores=scores)
+
+
+def _seen(card: Card, at: int, block: Block, before: str, sequence: int) -> float:
+    """Return how many tokens one token sees on average."""
+    everything = card.family in BOTH_WAYS or block.name.startswith("encoder") or before == "cross_o"
+    window = card.dims.get("window", 0)
+    limit = min(sequence, window) if window and at % 2 else sequence
+    return float(limit) if everything else limit / 2
+
+
+def _per_token(card: Card, at: int, block: Block, sequence: int) -> float:
+    """Return the operations of a block's forward pass for a token, as published figures count them: without the router."""
+    total = 0.0
+    for layer in block.in_use():
+        if layer.name in ("o", "cross_o"):
+            queries, values, _ = attention_widths(card.dims)
+            total += 2 * _seen(card, at, block, layer.name, sequence) * (queries + values)
+        if layer.expert:
+            total += 2 * math.prod(layer.shapes[0]) * card.dims["active"] / card.dims["experts"]
+        elif len(layer.shapes[0]) == 2 and not _is_lookup(layer) and layer.name != "router":
+            total += 2 * math.prod(layer.shapes[0]) / (sequence if layer.name == "pooler" else 1)
+    return total

@@ -1,0 +1,188 @@
+"""A whole training step, or a pass of inference, of a model on a device mesh, as a Workload.
+
+Each pipeline stage is a class of ranks. A stage's chunk is a chain of segments with exchanges between them; its backward pass is
+the chain reversed, where the gradient of the weights follows that of the inputs. Gradients, parameters that travel, updates,
+and messages between stages complete it.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ringwright.workload import Payload, RankClass, Resource, Workload
+from ringwright.workloads import parameters
+from ringwright.workloads.cards import Card
+from ringwright.workloads.flops import forward as works_of
+from ringwright.workloads.grid import grid
+from ringwright.workloads.parallel import chunks
+from ringwright.workloads.parts import Block
+from ringwright.workloads.pipelines import order
+from ringwright.workloads.segments import Cutter, Exchange, Item, Segment
+from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
+from ringwright.workloads.stage import Stage, backward, forward
+from ringwright.workloads.step import Step, refuse
+from ringwright.workloads.times import Roofline, Seconds
+
+
+def job(card: Card, step: Step, roofline: Roofline, *, schedule: str = "1f1b", name: str = "") -> Workload:
+    """Return the workload of one iteration; UsageError where the model cannot be shared out as ``step.parallel`` says."""
+    refuse(card, step)
+    return _Builder(card, step, roofline).built(schedule, name or f"{card.size} {step.mode}")
+
+
+class _Builder:
+    def __init__(self, card: Card, step: Step, roofline: Roofline) -> None:
+        self.card, self.step, self.roofline = card, step, roofline
+        self.parallel, self.blocks = step.parallel, card.anatomy().blocks
+        self.mesh, self.roles = grid(step.parallel)
+        self.roles["embedding"] = self.roles["pp"]
+        self.works = works_of(
+            card, step.micro_batch_size, step.sequence, step.parallel, mode=step.mode, width_bytes=step.width_bytes
+        )
+        self.cutter = Cutter(card, step, roofline)
+
+    def built(self, schedule: str, name: str) -> Workload:
+        stages = [self._stage(at) for at in range(self.parallel.pp)]
+        self._joined(stages)
+        self._tied(stages)
+        orders = {
+            stage.name: order(
+                schedule, self.parallel.pp, at, self.step.micro_batches, self.parallel.vp, trains=self.step.trains
+            )
+            for at, stage in enumerate(stages)
+        }
+        places = [{"pp": at} if self.parallel.pp > 1 else {} for at in range(len(stages))]
+        return Workload(
+            name, self.mesh, tuple(RankClass(each.name, place) for each, place in zip(stages, places, strict=True)),
+            tuple(task for stage in stages for task in stage.tasks),
+            tuple(edge for stage in stages for edge in stage.edges),
+            tuple(payload for stage in stages for payload in stage.payloads.values()),
+            (Resource("compute"),), self.step.micro_batches, orders,
+        )  # fmt: skip
+
+    # --------------------------------------------------------------------------------------------------------- one stage
+    def _stage(self, at: int) -> Stage:
+        layers = {block.name: place for place, block in enumerate(self.blocks)}
+        made = Stage(f"stage{at}" if self.parallel.pp > 1 else "all", self.roles, self.roofline.dtype, layers)
+        inner = [place for place, block in enumerate(self.blocks) if block.unit == "block"]
+        owned: list[parameters.Held] = []
+        for chunk, span in enumerate(chunks(self.card, self.parallel)[at]):
+            opens, ends = at == chunk == 0, (at, chunk) == (self.parallel.pp - 1, self.parallel.vp - 1)
+            mine = [self.blocks[inner[place]] for place in span]
+            if opens:
+                mine = [*self.blocks[: inner[0]], *mine]
+            if ends:
+                mine += self.blocks[inner[-1] + 1 :]
+            owned += self._chunk(made, chunk, mine, opens=opens, ends=ends)
+        if self.step.trains:
+            parameters.updated(made, owned, self.step, self.roofline, self.mesh)
+            self._uncut(made, at)
+        elif self.parallel.pp == 1:
+            made.after(made.last[0], made.first[0], 1)  # the next token needs this one
+            if self.parallel.zero == 3:
+                made.after(made.last[0], parameters.begin(made), 1)
+        return made
+
+    def _chunk(
+        self, stage: Stage, chunk: int, blocks: list[Block], *, opens: bool, ends: bool
+    ) -> list[parameters.Held]:
+        groups = [
+            (block.name, block.unit == "block", self.cutter.items(block, self.works[block.name])) for block in blocks
+        ]
+        if opens:
+            groups[0][2].extend(self.cutter.first("words"))
+            decoder = next((at for at, group in enumerate(groups) if group[0] == "decoder0"), None)
+            if decoder is not None:  # an encoder-decoder looks its targets up too
+                groups.insert(decoder, ("targets", False, self.cutter.first("targets")))
+        if ends:
+            groups.append(("logits", False, self._answers(groups)))
+        self._closed(chunk, groups)
+        items = [item for _, _, each in groups for item in each]
+        line = forward(stage, chunk, items)
+        stage.first[chunk], stage.last[chunk] = _first(stage, chunk), line.before
+        if not self.step.trains:
+            parameters.gathered(stage, chunk, groups, self.step) if self.parallel.zero == 3 else None
+            return []
+        makers: dict[str, str] = {}
+        backward(stage, chunk, groups, self.step.recompute == "full", makers)
+        found = parameters.held(items, makers, self.step)
+        parameters.summed(stage, found, self.step)
+        if self.parallel.zero == 3:
+            parameters.gathered(stage, chunk, groups, self.step)
+        return found
+
+    def _closed(self, chunk: int, groups: list[tuple[str, bool, list[Item]]]) -> None:
+        """Let a chunk begin and end with a segment, where messages from and to other stages can be fastened."""
+        (first, _, opening), (last, _, closing) = groups[0], next(each for each in reversed(groups) if each[2])
+        if isinstance(opening[0], Exchange):
+            opening.insert(0, Segment(f"chunk{chunk}.in", first, Seconds()))
+        if isinstance(closing[-1], Exchange):
+            closing.append(Segment(f"chunk{chunk}.out", last, Seconds()))
+
+    def _answers(self, groups: list[tuple[str, bool, list[Item]]]) -> list[Item]:
+        """Return the logits, of a matrix of their own or the embedding's, with what is exchanged around them."""
+        tied = self.works.get("logits", ())
+        if tied:
+            copied = self._tied_elements() if self.parallel.pp > 1 else 0
+            own = (("words", copied, False),) if copied else ()
+            return self.cutter.last(self.cutter.segment("logits", "logits", "dense", list(tied), own))
+        items = groups[-1][2]
+        if self.card.is_image or groups[-1][0] != "head" or not isinstance(items[-1], Segment):
+            return []
+        return self.cutter.last(items.pop())  # type: ignore[arg-type]
+
+    def _tied_elements(self) -> int:
+        tied = tied_matrix(self.card)
+        return sum(math.prod(shape) for shape in shares(tied, self.parallel)) if tied else 0
+
+    def _uncut(self, stage: Stage, at: int) -> None:
+        """With sequence parallelism, sum over tp the gradients of what is not cut."""
+        if not (self.parallel.sp and self.roles["tp"]):
+            return
+        blocks = [cut(block, self.parallel) for block in held(self.card, self.parallel, at)]
+        last = [task.name for task in stage.tasks if task.kind in ("dO", "dW")][-1]
+        updates = [(task.name, 0) for task in stage.tasks if task.kind == "U"]
+        size = self.step.gradient_bytes * uncut_elements(blocks)
+        stage.send("norms", "tp", ("all-reduce", size), [last], updates, per="step", dtype="float32")
+
+    # ---------------------------------------------------------------------------------------------------- between stages
+    def _joined(self, stages: list[Stage]) -> None:
+        """Add the messages between chunks: outputs forward, gradients backward."""
+        number, size = len(stages), self.step.width_bytes * self.step.load.own_tokens * self.card.dims.get("hidden", 0)
+        for place in range(number * self.parallel.vp - 1 if number > 1 else 0):
+            (chunk, here), (following, there) = divmod(place, number), divmod(place + 1, number)
+            a, b = stages[here], stages[there]
+            a.send(f"send.F{chunk}", "pp", ("send-recv", size), [a.last[chunk]], [(b.first[following], 0)], peer=b.name)
+            if self.step.trains:
+                b.send(
+                    f"send.B{following}",
+                    "pp",
+                    ("send-recv", size),
+                    [b.leaves[following]],
+                    [(a.enters[chunk], 0)],
+                    peer=a.name,
+                )
+
+    def _tied(self, stages: list[Stage]) -> None:
+        """Sum the gradient of a matrix that the first and the last stage share."""
+        elements = self._tied_elements()
+        if len(stages) == 1 or not elements or not self.step.trains:
+            return
+        first, last = stages[0], stages[-1]
+        makers = (_maker(first, 0), _maker(last, last.layer("logits")))
+        updates = tuple(
+            (f"{stage.name}.U.{block}", 0) for stage, block in ((first, self.blocks[0].name), (last, "logits"))
+        )
+        first.payloads["embedding"] = Payload(
+            "embedding", first.name, "all-reduce", self.step.gradient_bytes * elements, ("pp",), "embedding", makers, updates,
+            joint=(last.name,), elements=elements,
+        )  # fmt: skip
+
+
+def _first(stage: Stage, chunk: int) -> str:
+    return next(task.name for task in stage.tasks if task.slot == ("F", chunk))
+
+
+def _maker(stage: Stage, layer: int) -> str:
+    """Return the last backward task of a block."""
+    return [task.name for task in stage.tasks if task.kind in ("dO", "dW") and task.layer == layer][-1]

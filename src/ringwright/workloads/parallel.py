@@ -1,0 +1,240 @@
+"""How a job's ranks share a model: the sizes of its axes, read from ``tp8,pp16,dp128,sp,zero1,vp2,ep8``.
+
+Ranks are numbered along a mesh whose axes are, innermost first, tp, cp, dp, pp. Experts are shared out within a pipeline stage:
+``ep`` neighbours there, whatever their other axes, hold all experts of a layer once, each of them whole. Where experts are not
+shared out, tensor parallelism cuts them like any other matrix.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from ringwright.errors import UsageError
+from ringwright.workloads.cards import Card
+
+_WORD = re.compile(r"(tp|pp|vp|cp|ep|dp|zero)[=:]?([0-9]+)")
+ZERO_STAGES = (0, 1, 3)
+# Models whose first and last stage are given fewer layers, because they hold embedding and loss (and one more prediction).
+ENDS = {"llama3-405b": 2, "qwen3-235b-a22b": 2, "deepseek-v3": 3}
+
+
+@dataclass(frozen=True)
+class Parallel:
+    """Ranks of each axis: tensor, pipeline (with ``vp`` chunks a stage), context, expert, data.
+
+    ``sp`` cuts activations along the sequence where tensor parallelism does not; ``zero`` is 0 (every rank keeps all gradients
+    and optimiser states), 1 (optimiser states are shared out) or 3 (parameters too: FSDP).
+    """
+
+    tp: int = 1
+    sp: bool = False
+    pp: int = 1
+    vp: int = 1
+    cp: int = 1
+    ep: int = 1
+    dp: int = 1
+    zero: int = 0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            value = getattr(self, each.name)
+            if each.name not in ("sp", "zero") and value < 1:
+                raise UsageError(f"{each.name} is {value}", remedy=f"{each.name}1 or more")
+        if self.zero not in ZERO_STAGES:
+            raise UsageError(f"zero{self.zero} is not known here", remedy="zero0, zero1, or zero3 (the same as fsdp)")
+
+    @property
+    def world(self) -> int:
+        """How many ranks it takes."""
+        return self.tp * self.cp * self.dp * self.pp
+
+    @property
+    def etp(self) -> int:
+        """How many ranks cut an expert."""
+        return self.tp if self.ep == 1 else 1
+
+    @property
+    def edp(self) -> int:
+        """How many ranks hold the same part of the same experts."""
+        return self.tp * self.cp * self.dp // (self.ep * self.etp)
+
+    @property
+    def replicas(self) -> int:
+        """How many ranks share the gradient of what is not an expert."""
+        return self.cp * self.dp
+
+    def __str__(self) -> str:
+        axes = [
+            f"{name}{getattr(self, name)}" for name in ("tp", "cp", "ep", "dp", "pp", "vp") if getattr(self, name) > 1
+        ]
+        axes += ["sp"] * self.sp + ["", "zero1", "", "fsdp"][self.zero : self.zero + 1] * bool(self.zero)
+        return ",".join(axes) or "one rank"
+
+
+def parse(text: str, gpus: int | None = None) -> Parallel:
+    """Return what ``text`` says, such as ``tp8,pp16,sp,zero1``; what is not named is 1, but dp follows from ``gpus``.
+
+    Raises UsageError for a word that is not known or said twice, and where the product is not ``gpus``.
+    """
+    said: dict[str, int] = {}
+    for word in re.split(r"[,\s]+", text.strip().lower()):
+        if not word:
+            continue
+        match = _WORD.fullmatch(word)
+        key, value = (match[1], int(match[2])) if match else _switch(word)
+        if key in said:
+            raise UsageError(f"'{key}' is said twice in '{text}'", remedy="tp8,pp4,dp2")
+        said[key] = value
+    sizes: dict[str, Any] = {key: value for key, value in said.items() if key != "sp"}
+    made = replace(Parallel(sp="sp" in said), **sizes)
+    if gpus is None:
+        return made
+    if "dp" not in said and gpus % made.world == 0:
+        made = replace(made, dp=gpus // made.world)
+    if made.world != gpus:
+        inner = made.world // made.dp
+        what = " x ".join(f"{name}{getattr(made, name)}" for name in ("tp", "cp", "pp"))
+        if gpus % inner:
+            raise UsageError(
+                f"{gpus} GPUs are no multiple of {what} = {inner}", where=text, remedy=f"--gpus {_next(gpus, inner)}"
+            )
+        raise UsageError(
+            f"{what} x dp{made.dp} is {made.world} ranks, not {gpus}", where=text,
+            remedy=f"dp{gpus // inner}, or --gpus {made.world}",
+        )  # fmt: skip
+    return made
+
+
+def check(card: Card, parallel: Parallel, *, sequence: int, micro_batches: int = 1, micro_batch_size: int = 1) -> None:
+    """Raise UsageError, with the numbers and a remedy, where the model cannot be shared out like that."""
+    for name, value in (
+        ("sequence", sequence),
+        ("micro-batches", micro_batches),
+        ("micro-batch size", micro_batch_size),
+    ):
+        if value < 1:
+            raise UsageError(f"{name}: {value}", remedy="1 or more")
+    if card.is_image:
+        if parallel.world != parallel.dp or parallel.ep > 1 or parallel.sp:
+            raise UsageError(f"{card.size} takes images: {parallel} does not go with it", remedy=f"dp{parallel.world}")
+        return
+    _check_widths(card, parallel)
+    _check_experts(card, parallel)
+    _check_tokens(card, parallel, sequence, micro_batches)
+    chunks(card, parallel)
+
+
+def chunks(card: Card, parallel: Parallel) -> list[list[range]]:
+    """Return which blocks that repeat (from 0) are in each chunk of each stage: ``[stage][chunk]`` is a range.
+
+    Chunk ``v`` of stage ``k`` is number ``v * pp + k`` along the model. Raises UsageError where they do not come out even.
+    """
+    layers = sum(block.unit == "block" for block in card.anatomy().blocks)
+    number, ends = parallel.pp * parallel.vp, ENDS.get(card.size, 0)
+    counts = [layers // number] * number
+    if layers % number:
+        each = (layers + ends) // number
+        if not ends or (layers + ends) % number or each < ends:
+            fit = [
+                pp
+                for pp in range(1, layers + 1)
+                if layers % (pp * parallel.vp) == 0 or _fits(layers, ends, pp * parallel.vp)
+            ]
+            near = sorted(fit, key=lambda pp: abs(pp - parallel.pp))[:4] or [1]
+            raise UsageError(
+                f"{layers} layers of {card.size} do not fill pp{parallel.pp} x vp{parallel.vp} evenly",
+                remedy=f"{' or '.join(f'pp{pp}' for pp in sorted(near))}{f' with vp{parallel.vp}' * (parallel.vp > 1)}",
+            )
+        counts = [each] * number
+        counts[0] -= 1
+        counts[-1] -= ends - 1
+    starts = [sum(counts[:at]) for at in range(number)]
+    spans = [range(start, start + count) for start, count in zip(starts, counts, strict=True)]
+    return [[spans[chunk * parallel.pp + stage] for chunk in range(parallel.vp)] for stage in range(parallel.pp)]
+
+
+def _fits(layers: int, ends: int, number: int) -> bool:
+    return bool(ends) and (layers + ends) % number == 0 and (layers + ends) // number >= ends
+
+
+def _switch(word: str) -> tuple[str, int]:
+    if word == "sp":
+        return "sp", 1
+    if word == "fsdp":
+        return "zero", 3
+    raise UsageError(
+        f"'{word}' says no parallel form", remedy="words like tp8, pp16, vp2, cp2, ep8, dp128, sp, zero1, fsdp"
+    )
+
+
+def _next(gpus: int, inner: int) -> int:
+    return -(-gpus // inner) * inner
+
+
+def _check_widths(card: Card, parallel: Parallel) -> None:
+    heads = card.dims["heads"]
+    groups = card.dims.get("kv_heads", heads)
+    for name, number in (("attention heads", heads), ("key and value heads", groups)):
+        if number % parallel.tp:
+            fit = [str(tp) for tp in range(1, number + 1) if heads % tp == 0 and groups % tp == 0]
+            raise UsageError(
+                f"tp{parallel.tp} cannot share {number} {name} of {card.size} evenly",
+                remedy=f"a tp of {', '.join(fit)}",
+            )
+    for layer in card.anatomy().layers():
+        if layer.cut not in ("columns", "rows") or layer.name == "head" or (layer.expert and parallel.etp == 1):
+            continue
+        width = layer.shapes[0][layer.cut_at]
+        if width % parallel.tp:
+            raise UsageError(
+                f"tp{parallel.tp} cannot share the {width} places of '{layer.name}' in {card.size} evenly",
+                remedy=f"a tp that divides {width}",
+            )
+    if card.family == "transformer" and (parallel.pp > 1 or parallel.cp > 1):
+        raise UsageError(
+            f"{card.size} has an encoder beside its decoder: pp{parallel.pp} and cp{parallel.cp} are for decoders alone",
+            remedy=f"tp{parallel.tp},dp{parallel.dp}",
+        )
+
+
+def _check_experts(card: Card, parallel: Parallel) -> None:
+    if parallel.ep == 1:
+        return
+    experts = card.dims.get("experts", 0)
+    if not experts:
+        raise UsageError(f"{card.size} has no experts to share over ep{parallel.ep}", remedy="leave ep out")
+    if experts % parallel.ep:
+        raise UsageError(
+            f"ep{parallel.ep} cannot share {experts} experts evenly", remedy=f"an ep that divides {experts}"
+        )
+    ranks = parallel.tp * parallel.cp * parallel.dp
+    if ranks % parallel.ep:
+        raise UsageError(
+            f"ep{parallel.ep} does not divide the {ranks} ranks of a stage (tp{parallel.tp} x cp{parallel.cp} x dp{parallel.dp})",
+            remedy=f"an ep that divides {ranks}, or dp{_next(ranks, parallel.ep) // (parallel.tp * parallel.cp)}",
+        )
+
+
+def _check_tokens(card: Card, parallel: Parallel, sequence: int, micro_batches: int) -> None:
+    # A causal ring gives each rank one piece from the front and one from the back, so that all have equal work.
+    ways = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{parallel.tp}"] if parallel.sp else [])
+    pieces = (2 * parallel.cp if parallel.cp > 1 else 1) * (parallel.tp if parallel.sp else 1)
+    if sequence % pieces:
+        raise UsageError(
+            f"a sequence of {sequence} tokens cannot be cut into {pieces} pieces ({' x '.join(ways)})",
+            remedy=f"--seq {_next(sequence, pieces)}",
+        )
+    if card.family in ("gpt2", "bert") and sequence > card.dims["positions"]:
+        raise UsageError(
+            f"{card.size} has learned {card.dims['positions']} positions, not {sequence}",
+            remedy=f"--seq {card.dims['positions']}",
+        )
+    if parallel.vp > 1 and micro_batches % parallel.pp:
+        raise UsageError(
+            f"{micro_batches} micro-batches do not fill pp{parallel.pp} with vp{parallel.vp}: chunks take turns of {parallel.pp}",
+            remedy=f"--micro-batches {_next(micro_batches, parallel.pp)}",
+        )
+    if parallel.vp > 1 and parallel.pp == 1:
+        raise UsageError(f"vp{parallel.vp} without a pipeline", remedy="leave vp out, or add pp2")

@@ -1,0 +1,148 @@
+"""What happens to a stage's parameters in a step: their gradients are summed, they are updated, and they may travel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ringwright.workload import Mesh, Task
+from ringwright.workloads.segments import Item, Segment
+from ringwright.workloads.stage import Stage
+from ringwright.workloads.step import Step
+from ringwright.workloads.times import Roofline
+
+FUSED = "gradients"
+
+
+@dataclass(frozen=True)
+class Held:
+    """A layer's parameters on one rank: where they are, how many, whether of experts, and the task that made the gradient."""
+
+    block: str
+    layer: str
+    elements: int
+    role: str
+    maker: str
+    factors: tuple[int, int] | None
+
+
+def held(items: Sequence[Item], makers: Mapping[str, str], step: Step) -> list[Held]:
+    """Return the parameters of a chunk's segments."""
+    shared = step.parallel.ep > 1
+    return [
+        Held(item.block, layer, elements, "edp" if expert and shared else "dp", makers[item.name], item.factors.get(layer))
+        for item in items
+        if isinstance(item, Segment)
+        for layer, elements, expert in item.parameters
+    ]  # fmt: skip
+
+
+def summed(stage: Stage, found: Sequence[Held], step: Step) -> None:
+    """Add a payload for each layer's gradient; with zero1 the parameters travel too, after their update."""
+    zero = step.parallel.zero
+    for each in found:
+        update, label = f"{stage.name}.U.{each.block}", f"{each.block}.{each.layer}"
+        size = step.gradient_bytes * each.elements
+        stage.send(
+            label, each.role, ("reduce-scatter" if zero else "all-reduce", size), [each.maker], [(update, 0)],
+            per="micro-batch" if zero == 3 else "step", layer=stage.layer(each.block), elements=each.elements,
+            merges="" if zero == 3 else FUSED, factors=each.factors, dtype="float32" if step.gradient_bytes == 4 else stage.dtype,
+        )  # fmt: skip
+        if zero == 1:
+            first = first_of(stage, each.block)
+            stage.send(
+                f"{label}.again", each.role, ("all-gather", step.width_bytes * each.elements), [update], [(first, 1)],
+                per="step", layer=stage.layer(each.block), elements=each.elements, merges="parameters",
+            )  # fmt: skip
+
+
+def first_of(stage: Stage, block: str) -> str:
+    """Return the first forward task of a block."""
+    layer = stage.layer(block)
+    return next(task.name for task in stage.tasks if task.kind == "F" and task.layer == layer)
+
+
+def updated(stage: Stage, found: Sequence[Held], step: Step, roofline: Roofline, mesh: Mesh) -> None:
+    """Add one update a block, which its next forward pass waits for; a rank updates its share where states are shared out."""
+    elements: dict[str, float] = {}
+    for each in found:
+        ranks = mesh.extent(stage.roles[each.role]) if step.parallel.zero else 1
+        elements[each.block] = elements.get(each.block, 0.0) + each.elements / ranks
+    for block, number in elements.items():
+        name = f"{stage.name}.U.{block}"
+        stage.tasks.append(
+            Task(name, stage.name, "U", roofline.update(number), stage.layer(block), ("U", 0), per="step")
+        )
+        if step.parallel.zero != 1 or not stage.roles["dp"]:
+            stage.after(name, first_of(stage, block), 1)
+        if step.parallel.zero == 3:
+            stage.after(name, begin(stage), 1)
+
+
+def gathered(stage: Stage, chunk: int, groups: Sequence[tuple[str, bool, list[Item]]], step: Step) -> None:
+    """Fully sharded: gather each unit before its forward and before its backward pass, one unit ahead.
+
+    What does not repeat is one unit, kept from its forward pass to its backward pass (``fully_shard`` of PyTorch).
+    """
+    units: list[tuple[str, bool, str, str, dict[str, int]]] = []
+    root: dict[str, int] = {}
+    for block, repeats, items in groups:
+        sizes = _sizes(items, step)
+        segments = [item.name for item in items if isinstance(item, Segment)]
+        if not sizes:
+            continue
+        if repeats:
+            units.append((block, True, segments[0], segments[-1], sizes))
+        else:
+            root = {role: root.get(role, 0) + sizes.get(role, 0) for role in {**root, **sizes}}
+    if root and step.mode != "decode":
+        first = next(item.name for _, _, items in groups for item in items if isinstance(item, Segment))
+        units.insert(0, ("root", False, first, first, root))
+    _ahead(
+        stage,
+        chunk,
+        "gather",
+        [(name, f"{stage.name}.F.{first}", sizes) for name, _, first, _, sizes in units],
+        "F",
+        step,
+    )
+    if step.trains:
+        start = "R." if step.recompute == "full" else "dO."
+        back = [
+            (name, f"{stage.name}.R.{name}" if start == "R." else f"{stage.name}.dO.{last}", sizes)
+            for name, again, _, last, sizes in reversed(units)
+            if again
+        ]
+        _ahead(stage, chunk, "regather", back, "B", step)
+
+
+def begin(stage: Stage) -> str:
+    """Return the task that stands for the begin of a step: what is gathered first can be, once all has been updated."""
+    name = f"{stage.name}.begin"
+    if all(task.name != name for task in stage.tasks):
+        stage.tasks.append(Task(name, stage.name, "CTRL", per="step"))
+    return name
+
+
+def _sizes(items: Sequence[Item], step: Step) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for item in items:
+        for _, elements, expert in item.parameters if isinstance(item, Segment) else ():
+            role = "edp" if expert and step.parallel.ep > 1 else "dp"
+            found[role] = found.get(role, 0) + elements
+    return found
+
+
+def _ahead(
+    stage: Stage, chunk: int, label: str, units: Sequence[tuple[str, str, dict[str, int]]], slot: str, step: Step
+) -> None:
+    """Let a gather start when the unit before its user starts: after the task that precedes that unit's first."""
+    listed = [task.name for task in stage.tasks if task.slot == (slot, chunk)]
+    for at, (name, user, sizes) in enumerate(units):
+        place = listed.index(units[at - 1][1]) if at else 0
+        producers = [listed[place - 1]] if place else [stage.last[chunk]] if slot == "B" else [begin(stage)]
+        for role, elements in sizes.items():
+            stage.send(
+                f"{label}.{name}.{role}", role, ("all-gather", step.width_bytes * elements), producers, [(user, 0)],
+                layer=stage.layer(name), elements=elements,
+            )  # fmt: skip

@@ -1,0 +1,288 @@
+"""Plans of ranks to a Workload: tasks per class, payloads among classes, and how long each payload took by itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ringwright.workload import Edge, Mesh, Payload, Policy, Resource, Task, Workload
+from ringwright.workloads.recorded import alike, update
+from ringwright.workloads.recorded.grid import Grid
+from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, GRADIENTS, OPTIMIZER, PAIRS, Call, Plan, Sent
+
+KIND = {FORWARD: "F", BACKWARD: "B"}
+CONTROL = "control"  # the stream of what takes no time
+RESOURCES = (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared"))
+
+
+@dataclass
+class Built:
+    """A workload; per payload the seconds that it took by itself (None: not measured), and the communicator it was on."""
+
+    workload: Workload
+    own_s: dict[str, float | None]
+    lanes: dict[str, str]
+
+
+def build(name: str, plans: Mapping[int, Plan], grid: Grid, *, timed: bool, explicit: bool) -> Built:
+    """Return the workload of one step; ``explicit``: the source says who waits for whom, and nothing more is assumed."""
+    made, stands, notes = alike.classes(plans, grid, timed=timed)
+    for plan in plans.values():
+        _alone(plan, grid)
+    builder = _Builder(plans, grid, list(made), stands)
+    for each in made:
+        builder.take(each)
+    if explicit and builder.to_the_next():
+        notes.append("what nobody waits for within the step is waited for by the begin of the next one")
+    payloads = tuple(held.payload(grid.mesh) for held in builder.payloads.values() if held.makers)
+    policy = Policy(boundary="layer", by={"boundary": "recording"}) if explicit else Policy()
+    if builder.updated:
+        notes += update.NOTES
+    workload = Workload(
+        name, grid.mesh, tuple(made.values()), tuple(builder.tasks), tuple(builder.edges), payloads, RESOURCES,
+        policy=policy, assumptions=tuple(notes),
+    )  # fmt: skip
+    kept = [held for held in builder.payloads.values() if held.makers]
+    lanes = {held.name: str(held.first.communicator) for held in kept}
+    return Built(workload, {held.name: held.own_s() for held in kept}, lanes)
+
+
+@dataclass
+class _Held:
+    """A payload under construction."""
+
+    name: str
+    op: str
+    of: str
+    role: str
+    axes: tuple[str, ...]
+    first: Call
+    peer: str = ""
+    joint: list[str] = field(default_factory=list)
+    makers: list[str] = field(default_factory=list)
+    users: list[tuple[str, int]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    is_gradient: bool = False
+    layer: int = 0
+
+    def payload(self, mesh: Mesh) -> Payload:
+        """Return it; a root that is no rank of the group is taken as the first."""
+        call, size = self.first, mesh.extent(self.axes)
+        return Payload(
+            self.name, self.of, self.op, max(each.size_bytes for each in self.calls), self.axes, self.role,
+            tuple(dict.fromkeys(self.makers)), tuple(dict.fromkeys(self.users)), layer=self.layer, dtype=call.dtype,
+            per="step" if self.is_gradient else "micro-batch", elements=call.elements,
+            merges="gradients" if self.is_gradient else "", peer=self.peer,
+            joint=tuple(each for each in dict.fromkeys(self.joint) if each != self.of),
+            root=call.root if 0 <= call.root < size else 0,
+        )  # fmt: skip
+
+    def own_s(self) -> float | None:
+        """Return how long it took where nobody was waited for any more."""
+        ends = [call.end_s for call in self.calls if call.end_s is not None]
+        begins = [call.start_s for call in self.calls if call.start_s is not None]
+        lasted = [call.own_s for call in self.calls if call.own_s is not None]
+        if not lasted:
+            return None
+        if self.op == "send-recv" and len(ends) == len(begins) == 2:
+            return min(max(ends) - max(begins), max(lasted)) if max(ends) > max(begins) else min(lasted)
+        return min(lasted)
+
+
+class _Builder:
+    """Classes are taken one by one; a payload of several classes is made by the first and joined by the others."""
+
+    def __init__(self, plans: Mapping[int, Plan], grid: Grid, names: list[str], stands: Mapping[str, int]) -> None:
+        self.plans, self.grid, self.names, self.stands = plans, grid, names, stands
+        self.tasks: list[Task] = []
+        self.edges: list[Edge] = []
+        self.payloads: dict[tuple[Any, ...], _Held] = {}
+        self.updated = False
+        self.separate = len(names) == grid.mesh.size
+
+    def take(self, of: str) -> None:
+        """Add the tasks of a class, and its part in payloads."""
+        plan = self.plans[self.stands[of]]
+        changes = update.updates(plan)
+        self.updated = self.updated or bool(changes)
+        chain = len(plan.pieces) if not changes else plan.tail or 0
+        named = self._pieces(of, plan, chain)
+        prefix = f"{of}." if len(self.names) > 1 else ""
+        turns: Counter[tuple[Any, ...]] = Counter()
+        by_sent = {each.sent: each for each in changes}
+        held = []
+        for at, sent in enumerate(plan.sent):
+            payload = self._payload(of, plan.rank, sent.call, turns, is_gradient=sent.is_gradient)
+            held.append(payload)
+            payload.is_gradient = payload.is_gradient or _sums(sent, plan, payload.role)
+            if sent.call.op != "recv":
+                payload.makers += [named[one] for one in sent.producers if one < len(named)] or [self._begin(of, named)]
+            change = by_sent.get(at)
+            if change is not None:
+                payload.layer = change.layer
+                task = Task(f"{prefix}U.{at}", of, "U", change.seconds, change.layer, ("U", 0), "step")
+                self.tasks.append(task)
+                self.edges.append(Edge(task.name, named[change.needed_by], 1))
+                payload.users.append((task.name, 0))
+            else:
+                users = sent.consumers or ((plan.tail,) if sent.is_gradient and plan.tail is not None else ())
+                payload.users += [(named[one], 0) for one in users if one < len(named)]
+        for one, other in dict.fromkeys(plan.chained):
+            if plan.sent[other].call.op != "recv":  # that a receiver is ready is nobody's to wait for
+                self._chain(of, prefix, (held[one], held[other]))
+
+    def to_the_next(self) -> bool:
+        """Let the first work of the next step wait for what nobody waits for; say whether there was any."""
+        first: dict[str, str] = {}
+        for task in self.tasks:
+            if task.kind != "CTRL":
+                first.setdefault(task.of, task.name)
+        idle = [held for held in self.payloads.values() if held.makers and not held.users]
+        for held in idle:
+            ends = (held.peer,) if held.op == "send-recv" else dict.fromkeys((held.of, *held.joint))
+            held.users += [(first[of], 1) for of in ends if of in first]
+        used = {edge.src for edge in self.edges} | {name for held in self.payloads.values() for name in held.makers}
+        loose = [task for task in self.tasks if task.kind == "CTRL" and task.name not in used and task.of in first]
+        self.edges += [Edge(task.name, first[task.of], 1) for task in loose]
+        return bool(idle or loose)
+
+    def _pieces(self, of: str, plan: Plan, chain: int) -> list[str]:
+        """Add the tasks of the pieces before the update and return their names."""
+        prefix = f"{of}." if len(self.names) > 1 else ""
+        pieces = plan.pieces[:chain]
+        order = [(FORWARD, "", BACKWARD, OPTIMIZER).index(each.phase) for each in pieces if each.stream != CONTROL]
+        apart = order == sorted(order) and any(each.phase == FORWARD for each in pieces)
+        explicit = bool(plan.edges)
+        named = []
+        for at, piece in enumerate(pieces):
+            kind = KIND.get(piece.phase, "U" if explicit and piece.phase == OPTIMIZER else "B" if apart else "F")
+            kind = "CTRL" if piece.stream == CONTROL else kind
+            slot = (("F" if piece.phase == FORWARD else "B"), 0) if apart else ("F", 0)
+            stream = "compute" if piece.stream == CONTROL else piece.stream
+            named.append(f"{prefix}{kind}{at}")
+            self.tasks.append(Task(named[-1], of, kind, piece.seconds, 0, slot, stream=stream))
+        self.edges += [Edge(named[src], named[dst]) for src, dst in plan.edges if src < chain and dst < chain]
+        return named
+
+    def _begin(self, of: str, named: list[str]) -> str:
+        """Return the task that is there when a step begins, for calls that wait for no work."""
+        name = f"{of}.begin" if len(self.names) > 1 else "begin"
+        if all(task.name != name for task in self.tasks):
+            self.tasks.append(Task(name, of, "CTRL"))
+            last = {task.stream: task.name for task in self.tasks if task.name in set(named) and task.kind != "CTRL"}
+            self.edges += [Edge(each, name, 1) for each in last.values()]
+        return name
+
+    def _chain(self, of: str, prefix: str, pair: tuple[_Held, _Held]) -> None:
+        name = f"{prefix}between.{pair[0].name}.{pair[1].name}"
+        self.tasks.append(Task(name, of, "CTRL"))
+        pair[0].users.append((name, 0))
+        pair[1].makers.append(name)
+
+    def _payload(
+        self, of: str, rank: int, call: Call, turns: Counter[tuple[Any, ...]], *, is_gradient: bool
+    ) -> _Held:  # fmt: skip
+        axes, number = self.grid.axes[call.communicator], call.communicator
+        role = _role(self.grid.roles[number], call.op, is_gradient=is_gradient)
+        key: tuple[Any, ...]
+        if call.op in PAIRS:
+            other = self._class_of(self.grid.rank_of(number, call.peer, rank), of)
+            ends = (other, of) if call.op == "recv" else (of, other)
+            key = ("pair", *ends, axes, call.op if of == other else "")  # with itself: what goes out does not come in
+            key = (*key, turns[key, call.op])
+            turns[key[:-1], call.op] += 1
+            held = self.payloads.get(key)
+            if held is None:
+                where = "" if len(self.grid.mesh.axes) == 1 else f"{'-'.join(axes)}."
+                between = f"{of}.{call.op}" if len(self.names) > 1 else call.op
+                between = ".".join(ends) if ends[0] != ends[1] else between
+                name = f"{role}.{where}{between}.{key[-1]}"
+                held = self.payloads[key] = _Held(name, "send-recv", ends[0], role, axes, call, peer=ends[1])
+        else:
+            group = self._group(of, rank, axes)
+            key = ("group", role, axes, group)
+            key = (*key, turns[key])
+            turns[key[:-1]] += 1
+            held = self.payloads.get(key)
+            if held is None:
+                where = "" if len(self.grid.mesh.axes) == 1 else f"{'-'.join(axes)}."
+                where += "" if len(group) == len(self.names) else f"{group[0]}."
+                name = f"{role}.{where}{key[-1]}"
+                held = self.payloads[key] = _Held(name, call.op, of, role, axes, call, is_gradient=is_gradient)
+            if len(group) > 1:
+                held.joint.append(of)
+        held.calls.append(call)
+        if call.op not in PAIRS and not self.separate:
+            held.calls += self._others(rank, call)
+        return held
+
+    def _group(self, of: str, rank: int, axes: tuple[str, ...]) -> tuple[str, ...]:
+        members = self.grid.mesh.group(axes, rank) if len(self.names) > 1 else ()
+        return tuple(sorted({self._class_of(member, of) for member in members})) or (of,)
+
+    def _class_of(self, rank: int, default: str) -> str:
+        if rank < 0 or len(self.names) == 1:
+            return default
+        place = self.grid.mesh.place(rank)
+        for name in self.names:
+            known = self.grid.mesh.place(self.stands[name])
+            axes = [axis for axis in place if f"{axis}{known[axis]}" in name.split("-")]
+            if all(place[axis] == known[axis] for axis in axes):
+                return name
+        return default
+
+    def _others(self, rank: int, call: Call) -> list[Call]:
+        """Return the same call on the recorded ranks that are not in a class of their own."""
+        found = []
+        for other, plan in self.plans.items():
+            if other != rank:
+                found += [
+                    each.call for each in plan.sent
+                    if each.call.communicator == call.communicator and each.call.turn == call.turn
+                    and each.call.op == call.op
+                ]  # fmt: skip
+        return found
+
+
+def _sums(sent: Sent, plan: Plan, role: str) -> bool:
+    """Say whether a call of a source with dependencies sums gradients: what the backward pass made, among replicas."""
+    makers = [plan.pieces[at].phase for at in sent.producers]
+    return sent.call.op in GRADIENTS and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
+
+
+def _alone(plan: Plan, grid: Grid) -> None:
+    """Give each call the time in which no earlier call of its queue was under way: here they run one after another."""
+    until: dict[tuple[str, tuple[str, ...]], float] = {}
+    for each in sorted(plan.sent, key=lambda each: each.call.start_s or 0.0):
+        call = each.call
+        if call.duration_s is None:
+            continue
+        call.own_s = call.duration_s
+        if call.start_s is None or call.op in PAIRS:
+            continue
+        queue = (
+            _role(grid.roles[call.communicator], call.op, is_gradient=each.is_gradient),
+            grid.axes[call.communicator],
+        )
+        end = call.start_s + call.duration_s
+        call.own_s = max(0.0, end - max(call.start_s, until.get(queue, call.start_s)))
+        until[queue] = max(end, until.get(queue, end))
+
+
+def _role(said: str, op: str, *, is_gradient: bool) -> str:
+    """Return the role of a payload: that of its communicator, else what its operation is for."""
+    if is_gradient and said in ("", "world", "fsdp", "dp"):
+        return "dp"
+    if said == "fsdp":
+        return "dp"
+    if said and said != "world":
+        return said
+    return {"all-to-all": "ep", "send": "pp", "recv": "pp", "send-recv": "pp"}.get(op, "world")
+
+
+def with_notes(built: Built, notes: tuple[str, ...]) -> Built:
+    """Return it with more assumptions, before its own."""
+    workload = replace(built.workload, assumptions=tuple(dict.fromkeys((*notes, *built.workload.assumptions))))
+    return Built(workload, built.own_s, built.lanes)

@@ -1,0 +1,112 @@
+"""What is known of one rank's step: its calls and its work as recorded, and as pieces of work with what they exchange."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+GRADIENTS = ("all-reduce", "reduce-scatter")
+PAIRS = ("send", "recv", "send-recv")
+
+
+@dataclass
+class Call:
+    """One call of a collective, or a send or receive; times in s of one clock, None where they were not recorded."""
+
+    event: int
+    op: str
+    size_bytes: int
+    communicator: int
+    enqueue_s: float | None = None
+    start_s: float | None = None
+    duration_s: float | None = None
+    phase: str = ""
+    layer: str = ""
+    peer: int = -1  # global rank, -1: not known
+    root: int = 0
+    dtype: str = "float32"
+    elements: int = 0
+    turn: int = 0  # of its communicator (and peer and direction) within the step
+    is_sized: bool = True  # whether the size was recorded
+    own_s: float | None = None  # without the time in which calls before it in its queue were under way
+
+    @property
+    def issued_s(self) -> float | None:
+        """When the host called."""
+        return self.enqueue_s if self.enqueue_s is not None else self.start_s
+
+    @property
+    def end_s(self) -> float | None:
+        """When it was over."""
+        return None if self.start_s is None or self.duration_s is None else self.start_s + self.duration_s
+
+
+@dataclass
+class Work:
+    """A kernel, or time of the host between calls."""
+
+    start_s: float
+    duration_s: float
+    enqueue_s: float | None = None
+    phase: str = ""
+    stream: str = ""
+    event: int = -1
+    name: str = ""
+
+
+@dataclass
+class Line:
+    """One rank's step as it was recorded."""
+
+    rank: int
+    calls: list[Call] = field(default_factory=list)
+    works: list[Work] = field(default_factory=list)
+    begin_s: float | None = None
+    end_s: float | None = None
+    is_closed: bool = False  # the next step was recorded too: it lasted from one begin to the next
+
+
+@dataclass
+class Piece:
+    """Work between two points at which a rank communicates."""
+
+    seconds: float
+    phase: str = ""
+    stream: str = "compute"
+    name: str = ""
+
+
+@dataclass
+class Sent:
+    """A call with the pieces that make and use what it carries. A gradient is used by the update of the parameters."""
+
+    call: Call
+    producers: tuple[int, ...] = ()
+    consumers: tuple[int, ...] = ()
+    is_gradient: bool = False
+
+
+@dataclass
+class Plan:
+    """One rank's step as pieces: those of a stream run one after another; ``edges`` are (piece before, piece after)."""
+
+    rank: int
+    pieces: list[Piece] = field(default_factory=list)
+    sent: list[Sent] = field(default_factory=list)
+    edges: list[tuple[int, int]] = field(default_factory=list)
+    chained: list[tuple[int, int]] = field(default_factory=list)  # (sent before, sent after) without work between
+    tail: int | None = None  # the first piece of the update
+    measured_s: float | None = None
+
+    def cut(self, at: int, seconds: float) -> None:
+        """Cut piece ``at`` in two, the first of them ``seconds`` long; what it produced its second part produces."""
+        first = self.pieces[at]
+        second = Piece(first.seconds - seconds, first.phase, first.stream, first.name)
+        self.pieces[at] = Piece(seconds, first.phase, first.stream, first.name)
+        self.pieces.insert(at + 1, second)
+        for each in self.sent:
+            each.producers = tuple(one + (one >= at) for one in each.producers)
+            each.consumers = tuple(one + (one > at) for one in each.consumers)
+        self.edges = [(src + (src >= at), dst + (dst > at)) for src, dst in self.edges]
+        if self.tail is not None and self.tail > at:
+            self.tail += 1

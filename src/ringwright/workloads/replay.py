@@ -1,0 +1,179 @@
+"""A recorded job as a Workload: one of its steps, with the computation as measured and every assumption named.
+
+What the recording holds decides how: dependencies of execution traces are taken as they are; with times of calls they are
+inferred; without times there is communication only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.costs.measured import Measured, Sample
+from ringwright.engines.job.run import simulate
+from ringwright.errors import InputError
+from ringwright.validity.workloads import require
+from ringwright.workloads.recorded import dependent, timeline
+from ringwright.workloads.recorded.alike import same_order
+from ringwright.workloads.recorded.build import Built, build, with_notes
+from ringwright.workloads.recorded.grid import Grid, grid
+from ringwright.workloads.recorded.lines import Step, chosen
+from ringwright.workloads.recorded.plan import PAIRS, Call, Line, Plan
+
+if TYPE_CHECKING:
+    from ringwright.trace import Trace
+    from ringwright.workload import Workload
+
+GROUNDS = ("dependencies", "times", "communication-only")
+COMMUNICATION_ONLY = "communication only: the source has no times, so computation is left out"
+ONE_RANK_NOTE = "a call takes as long as its kernel did, which includes waiting for other ranks"
+
+
+@dataclass(frozen=True)
+class Replay:
+    """A replayed step. ``ground`` is one of ``GROUNDS``; ``costs`` and ``measured_s`` are None without times."""
+
+    workload: Workload
+    ground: str
+    step: str
+    costs: Measured | None
+    measured_s: float | None
+
+
+def replay(trace: Trace, *, step: int | None = None, assumptions: Sequence[str] = ()) -> Workload:
+    """Return one step of a recorded job as a Workload: iteration ``step``, or the steadiest one.
+
+    ``assumptions`` are added to those that replaying makes. Raises InputError where no call can be used, UsageError for a
+    step that is not there, WorkloadError where ranks of a group issued different operations (rank, position, both).
+    """
+    return replayed(trace, step=step, assumptions=assumptions).workload
+
+
+def replayed(trace: Trace, *, step: int | None = None, assumptions: Sequence[str] = ()) -> Replay:
+    """Return the workload of ``replay`` with what was measured: the step's seconds, and costs of its operations."""
+    picked = chosen(trace, step)
+    used = {call.communicator for line in picked.lines.values() for call in line.calls}
+    where = grid(trace, used, list(picked.lines))
+    for line in picked.lines.values():
+        _without_groups_of_one(line, where)
+        _number(line)
+    same_order(picked.lines, where)
+    ground = _ground(trace, picked)
+    plans = _plans(trace, picked, where, ground)
+    built = build(
+        f"{trace.meta.get('source') or 'recording'}, {picked.label}", plans, where, timed=ground != GROUNDS[2],
+        explicit=ground == GROUNDS[0],
+    )  # fmt: skip
+    built = with_notes(built, (*assumptions, *_notes(picked, where, plans, ground)))
+    measured = [plan.measured_s for plan in plans.values() if plan.measured_s]
+    # Without the begin of the next step, ranks that began early have waited for the last one: it has waited for none.
+    closed = all(line.is_closed for line in picked.lines.values())
+    lasted = (max if closed else min)(measured, default=None)
+    costs = None if ground == GROUNDS[2] else _costs(built)
+    return Replay(require(built.workload), ground, picked.label, costs, lasted)
+
+
+def baseline(trace: Trace, *, step: int | None = None) -> tuple[float, float]:
+    """Return (measured, replayed) seconds of a step: the replay with its own measured calls. Their distance is its trust.
+
+    Raises InputError where the recording has no times of steps and calls.
+    """
+    found = replayed(trace, step=step)
+    if found.costs is None or found.measured_s is None:
+        raise InputError(
+            "the recording has no times of its steps to compare with", where=found.step,
+            remedy="record with a profiler, or on a backend whose calls have an end",
+        )  # fmt: skip
+    return found.measured_s, simulate(found.workload, found.costs).step_s
+
+
+def _without_groups_of_one(line: Line, where: Grid) -> None:
+    """Leave out what a rank of several does in a group of its own; of a job of one rank all is kept."""
+    if where.mesh.size > 1:
+        line.calls = [call for call in line.calls if where.sizes[call.communicator] > 1 or call.op in PAIRS]
+
+
+def _number(line: Line) -> None:
+    """Number the calls of each communicator; sends and receives per peer and direction."""
+    turns: dict[tuple[int, int, str], int] = {}
+    for call in line.calls:
+        key = (call.communicator, call.peer, call.op) if call.op in PAIRS else (call.communicator, -1, "")
+        call.turn = turns.get(key, 0)
+        turns[key] = call.turn + 1
+
+
+def _ground(trace: Trace, picked: Step) -> str:
+    lines = picked.lines.values()
+    if any(line.works for line in lines) and not trace.scan("edges").head(1).collect().is_empty():
+        return GROUNDS[0]
+    calls = [call for line in lines for call in line.calls]
+    timed = sum(call.duration_s is not None and call.start_s is not None for call in calls)
+    if all(line.begin_s is not None and line.end_s is not None for line in lines) and 2 * timed >= len(calls):
+        return GROUNDS[1]
+    return GROUNDS[2]
+
+
+def _plans(trace: Trace, picked: Step, where: Grid, ground: str) -> dict[int, Plan]:
+    if ground == GROUNDS[2]:
+        return {rank: dependent.bare(line) for rank, line in picked.lines.items()}
+    if ground == GROUNDS[1]:
+        for line in picked.lines.values():
+            _timed_only(line, picked)
+        return timeline.plans(picked.lines, where.roles)
+    owner = {
+        event: rank
+        for rank, line in picked.lines.items()
+        for event in (*(call.event for call in line.calls), *(work.event for work in line.works))
+    }
+    edges: dict[int, list[tuple[int, int]]] = {rank: [] for rank in picked.lines}
+    for src, dst in trace.table("edges").select("src_event", "dst_event").iter_rows():
+        if src in owner and owner.get(dst) == owner[src]:
+            edges[owner[src]].append((src, dst))
+    return {rank: dependent.plan(line, edges[rank]) for rank, line in picked.lines.items()}
+
+
+def _timed_only(line: Line, picked: Step) -> None:
+    """Leave out the few calls without times among many with."""
+    untimed = [call for call in line.calls if call.end_s is None]
+    if untimed:
+        picked.assumptions.append(f"{len(untimed)} calls of rank {line.rank} have no time and are left out")
+        line.calls = [call for call in line.calls if call.end_s is not None]
+
+
+def _notes(picked: Step, where: Grid, plans: dict[int, Plan], ground: str) -> list[str]:
+    notes = [*picked.assumptions, *where.assumptions]
+    if any(
+        call.op in PAIRS and _is_away(call, line, where, plans) for line in picked.lines.values() for call in line.calls
+    ):
+        notes.append("the peers of some sends were not recorded: what comes from them is there when the step begins")
+    if ground == GROUNDS[2]:
+        return [
+            COMMUNICATION_ONLY,
+            "the calls of a communicator run one after another, communicators beside each other",
+            *notes,
+        ]
+    if ground == GROUNDS[0]:
+        return [*notes, "nothing of the next step begins on a stream before the step is over on it"]
+    host = any(work.stream == "host" for line in picked.lines.values() for work in line.works)
+    notes += [timeline.HOST_NOTE, timeline.NOTES[1]] if host else timeline.NOTES
+    if len(plans) == 1 and where.mesh.size > 1:
+        notes.append(ONE_RANK_NOTE)
+    return notes
+
+
+def _is_away(call: Call, line: Line, where: Grid, plans: dict[int, Plan]) -> bool:
+    return where.rank_of(call.communicator, call.peer, line.rank) not in plans
+
+
+def _costs(built: Built) -> Measured | None:
+    """Return the measured operations; None where none was."""
+    samples = [
+        Sample(each.op, each.size_bytes, each.role, time_s, built.lanes[each.name])
+        for each in built.workload.payloads
+        if (time_s := built.own_s.get(each.name)) is not None
+    ]
+    return Measured.of(samples) if samples else None
+
+
+__all__ = ["GROUNDS", "Replay", "baseline", "replay", "replayed"]

@@ -1,0 +1,73 @@
+"""What ranks that hold the same parameters issue for them: sums of gradients in buckets, or parts gathered and scattered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+from ringwright.workloads.cards import Card
+from ringwright.workloads.expected.data import FIRST_BYTES, LATER_BYTES, buckets
+from ringwright.workloads.expected.row import Row, gathered, scattered, whole
+from ringwright.workloads.expected.sharded import padded
+from ringwright.workloads.parallel import Parallel
+from ringwright.workloads.parts import Block, Layer, Shape
+from ringwright.workloads.shares import elements
+from ringwright.workloads.step import Step
+
+BUCKET_PARAMETERS, BUCKET_PARAMETERS_A_RANK = 40_000_000, 1_000_000
+
+
+def gradients(card: Card, blocks: list[Block], step: Step) -> Iterator[Row]:
+    """Yield the sum of the gradients over all replicas, in buckets; with zero1 scattered, and the parameters gathered."""
+    parallel = step.parallel
+    if card.is_image and not parallel.zero:
+        sizes = [(step.gradient_bytes, math.prod(shape)) for shape in card.anatomy().ready()]
+        made = buckets(sizes, [FIRST_BYTES, LATER_BYTES]) if parallel.replicas > 1 else []
+        yield from (whole("each", "backward", "dp", "all-reduce", size) for size in made)
+        return
+    for role, ranks, expert in _groups(parallel):
+        number = elements(blocks, expert=expert)
+        limit = max(BUCKET_PARAMETERS, BUCKET_PARAMETERS_A_RANK * ranks)
+        for size, count in ((limit, number // limit), (number % limit, 1)):
+            if ranks == 1 or not size or not count:
+                continue
+            if parallel.zero:
+                yield scattered("each", "backward", role, step.gradient_bytes * size, count)
+                yield gathered("each", "update", role, step.width_bytes * size, ranks, count)
+            else:
+                yield whole("each", "backward", role, "all-reduce", step.gradient_bytes * size, count)
+
+
+def _groups(parallel: Parallel) -> list[tuple[str, int, bool | None]]:
+    """Return the groups that share gradients: their role, their ranks, and whose: experts, others, or (None) both."""
+    if parallel.ep == 1:
+        return [("dp", parallel.replicas, None)]
+    return [("dp", parallel.replicas, False), ("edp", parallel.edp, True)]
+
+
+def _rows_first(layers: Iterable[Layer], ranks: int, *, expert: bool | None) -> Iterator[Shape]:
+    """Yield the shapes of a unit as they are sharded: stacked experts that are fewer than the ranks, along their rows."""
+    for layer in layers:
+        if expert in (None, layer.expert):
+            for shape in layer.shapes:
+                yield (shape[0] * shape[1], *shape[2:]) if layer.expert and shape[0] < ranks else shape
+
+
+def sharded(blocks: list[Block], step: Step) -> Iterator[Row]:
+    """Yield what ``fully_shard`` does each micro-batch: a unit is gathered forwards and backwards, its gradients scattered.
+
+    What does not repeat is one unit, kept from its forward pass to its backward pass.
+    """
+    parallel = step.parallel
+    root = [layer for block in blocks if block.unit == "root" for layer in block.layers]
+    units = [root, *(list(block.layers) for block in blocks if block.unit == "block")]
+    for at, unit in enumerate(units):
+        for role, ranks, expert in _groups(parallel):
+            number = padded(_rows_first(unit, ranks, expert=expert), ranks)
+            if ranks == 1 or not number or (not at and step.mode == "decode"):
+                continue
+            phases = [step.forwards[0], *(["backward"] if step.trains and at else [])]
+            for phase in phases:
+                yield gathered("each", phase, role, step.width_bytes * number, ranks, step.micro_batches)
+            if step.trains:
+                yield scattered("each", "backward", role, step.gradient_bytes * number, step.micro_batches)

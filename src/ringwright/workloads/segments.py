@@ -1,0 +1,215 @@
+"""A model's blocks as a chain of segments with exchanges between them, as tensor, context and expert parallelism cut it.
+
+Sequence of one block (Megatron-LM): what is cut by columns is entered, what is cut by rows is left. With sequence parallelism
+entering gathers and leaving scatters; without, leaving sums forward and entering sums backward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+from ringwright.workloads.cards import Card
+from ringwright.workloads.collectives import LOSS_BYTES
+from ringwright.workloads.flops import Load, Work, attention_widths, padded_vocabulary
+from ringwright.workloads.parts import Block
+from ringwright.workloads.step import Step
+from ringwright.workloads.times import Roofline, Seconds
+
+
+@dataclass(frozen=True)
+class Segment:
+    """What is computed between two exchanges: seconds, and parameters whose gradients it makes (name, elements, expert)."""
+
+    name: str
+    block: str
+    seconds: Seconds
+    parameters: tuple[tuple[str, int, bool], ...] = ()
+    tag: str = ""
+    factors: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """What is sent between two segments: (op, bytes) forward, backward, and, to make weight gradients, once more backward.
+
+    An empty op: nothing is sent that way. ``times`` how many in a row (the steps of a ring).
+    """
+
+    name: str
+    role: str
+    forward: tuple[str, int] = ("", 0)
+    backward: tuple[str, int] = ("", 0)
+    again: tuple[str, int] = ("", 0)
+    beside: bool = False  # runs beside the segment that follows instead of before it
+    backward_times: int = 1
+
+
+Item = Segment | Exchange
+
+
+@dataclass(frozen=True)
+class Cutter:
+    """What cutting a block needs to know."""
+
+    card: Card
+    step: Step
+    roofline: Roofline
+
+    @property
+    def load(self) -> Load:
+        """What goes through a layer for one micro-batch."""
+        return self.step.load
+
+    @property
+    def activations(self) -> int:
+        """Bytes of the whole activations of a tensor parallel group."""
+        return self.step.width_bytes * self.load.tokens * self.card.dims.get("hidden", 0)
+
+    def items(self, block: Block, works: tuple[Work, ...]) -> list[Item]:
+        """Return a block's segments and exchanges in order of use."""
+        found: list[Item] = []
+        for at, (kind, group) in enumerate(self._grouped(block, works)):
+            if isinstance(group, Exchange):
+                found.append(replace(group, name=f"{block.name}.{group.name}.{at}"))
+            else:
+                found += self._segments(block, f"{block.name}.{kind}.{at}", kind, group)
+        return found
+
+    def _grouped(self, block: Block, works: tuple[Work, ...]) -> Iterator[tuple[str, list[Work] | Exchange]]:
+        """Yield lists of layers and the exchanges between them."""
+        parallel, inside, held = self.step.parallel, False, list[Work]()
+        cuts = parallel.tp > 1 and block.unit == "block"
+
+        def flushed(kind: str) -> Iterator[tuple[str, list[Work] | Exchange]]:
+            if held:
+                yield kind, list(held)
+                held.clear()
+
+        for at, work in enumerate(works):
+            before, after = works[at - 1] if at else None, works[at + 1] if at + 1 < len(works) else None
+            if work.expert and not (before and before.expert):
+                yield from flushed("dense")
+                yield from (("exchange", each) for each in self._to_experts())
+            elif cuts and work.cut == "columns" and not work.expert and (not inside or work.name == "cross_k"):
+                yield from flushed("dense")
+                yield "exchange", self._enter()
+                inside = True
+            held.append(work)
+            if work.expert and not (after and after.expert):
+                yield from flushed("experts")
+                yield from (("exchange", each) for each in self._from_experts())
+            elif cuts and work.cut == "rows" and not work.expert:
+                yield from flushed("dense")
+                yield "exchange", self._leave()
+                inside = False
+        yield from flushed("dense")
+
+    def _enter(self) -> Exchange:
+        if self.step.parallel.sp:
+            gather, scatter = ("all-gather", self.activations), ("reduce-scatter", self.activations)
+            return Exchange("enter", "tp", gather, scatter, again=gather)
+        return Exchange("enter", "tp", backward=("all-reduce", self.activations))
+
+    def _leave(self) -> Exchange:
+        if self.step.parallel.sp:
+            return Exchange("leave", "tp", ("reduce-scatter", self.activations), ("all-gather", self.activations))
+        return Exchange("leave", "tp", forward=("all-reduce", self.activations))
+
+    def _to_experts(self) -> Iterator[Exchange]:
+        parallel = self.step.parallel
+        if parallel.ep > 1:
+            yield Exchange("dispatch", "ep", ("all-to-all", self._routed()), ("all-to-all", self._routed()))
+        elif parallel.etp > 1:
+            if parallel.sp:
+                size = self.activations * self.card.dims["active"]
+                yield Exchange("dispatch", "tp", ("all-gather", size), ("reduce-scatter", size))
+            else:
+                yield Exchange("dispatch", "tp", backward=("all-reduce", self.activations))
+
+    def _from_experts(self) -> Iterator[Exchange]:
+        parallel = self.step.parallel
+        if parallel.ep > 1:
+            yield Exchange("combine", "ep", ("all-to-all", self._routed()), ("all-to-all", self._routed()))
+        elif parallel.etp > 1:
+            if parallel.sp:
+                size = self.activations * self.card.dims["active"]
+                yield Exchange("combine", "tp", ("reduce-scatter", size), ("all-gather", size))
+            else:
+                yield Exchange("combine", "tp", forward=("all-reduce", self.activations))
+
+    def _routed(self) -> int:
+        return self.load.own_tokens * self.card.dims["active"] * self.card.dims["hidden"] * self.step.width_bytes
+
+    def _segments(self, block: Block, name: str, kind: str, works: list[Work]) -> Iterator[Item]:
+        """Yield the layers as one segment, or, where attention goes round a ring of ranks, as one a turn."""
+        ring = self.step.parallel.cp - 1 if block.unit == "block" else 0
+        at = next((at for at, work in enumerate(works) if work.kind == "attention"), None)
+        if not ring or at is None:
+            yield self.segment(block.name, name, kind, works)
+            return
+        size = self.step.width_bytes * self.load.tokens * attention_widths(self.card.dims)[2] // self.step.parallel.tp
+        yield self.segment(block.name, f"{name}.before", kind, works[:at])
+        part = self._seconds([works[at]])
+        turn = Seconds(part.forward / (ring + 1), part.inputs / (ring + 1), part.weights / (ring + 1))
+        for number in range(ring + 1):
+            if number < ring:
+                shift = ("shift", size)
+                yield Exchange(f"{name}.ring{number}", "cp", shift, shift, beside=True, backward_times=2)
+            yield Segment(f"{name}.turn{number}", block.name, turn)
+        yield self.segment(block.name, f"{name}.after", kind, works[at + 1 :])
+
+    def segment(
+        self, block: str, name: str, kind: str, works: list[Work], parameters: tuple[tuple[str, int, bool], ...] = ()
+    ) -> Segment:
+        """Return layers as one segment; ``parameters`` come to those that the layers hold."""
+        held = tuple((work.name, work.parameters, work.expert) for work in works if work.parameters)
+        factors = {
+            work.name: (work.gemms[0].n, work.gemms[0].k)
+            for work in works
+            if self.card.is_image and work.kind == "matrix" and work.gemms
+        }
+        tag = "experts" if kind == "experts" else ""
+        return Segment(name, block, self._seconds(works), (*held, *parameters), tag, factors)
+
+    def _seconds(self, works: list[Work]) -> Seconds:
+        total, issuing = Seconds(), Seconds()
+        for work in works:
+            made, issued = self.roofline.seconds(work, self.load), self.roofline.issuing(work, self.load)
+            if work.kind == "attention" and self.step.recompute == "selective":
+                made = replace(made, inputs=made.inputs + made.forward)
+                issued = replace(issued, inputs=issued.inputs + issued.forward)
+            total, issuing = total + made, issuing + issued
+        return total.at_least(issuing)
+
+    def first(self, name: str) -> list[Item]:
+        """Return what follows a lookup where the vocabulary is cut."""
+        if self.step.parallel.tp == 1 or self.card.is_image:
+            return []
+        if self.step.parallel.sp:
+            return [Exchange(name, "tp", ("reduce-scatter", self.activations), ("all-gather", self.activations))]
+        return [Exchange(name, "tp", ("all-reduce", self.activations))]
+
+    def last(self, logits: Segment) -> list[Item]:
+        """Return the logits with what is exchanged before and, for the loss, behind them."""
+        step = self.step
+        if step.parallel.tp == 1 or self.card.is_image or self.card.dims.get("pooler"):
+            return [logits]
+        enter = replace(self._enter(), name="logits", again=("", 0))
+        if not step.trains:
+            words = (
+                step.width_bytes
+                * step.micro_batch_size
+                * padded_vocabulary(self.card.dims["vocabulary"], step.parallel.tp)
+            )
+            return [
+                enter,
+                logits,
+                Exchange("answers", "tp", ("all-gather", words)),
+                Segment("answered", "loss", Seconds()),
+            ]
+        sums: list[Item] = []
+        for number in range(3):
+            sums.append(Exchange(f"loss{number}", "tp", ("all-reduce", LOSS_BYTES * self.load.tokens)))
+            sums.append(Segment(f"loss{number}", "loss", Seconds()))
+        return [enter, logits, *sums]

@@ -1,0 +1,74 @@
+"""What one rank holds: the blocks of its stage, and its part of each layer's parameters."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import replace
+
+from ringwright.errors import UsageError
+from ringwright.workloads.cards import Card
+from ringwright.workloads.flops import padded_vocabulary
+from ringwright.workloads.parallel import Parallel, chunks
+from ringwright.workloads.parts import Block, Layer, Shape
+
+
+def middle(parallel: Parallel) -> int:
+    """Return the stage that stands for most: the middle one, which has neither embedding nor loss where there are three."""
+    return (parallel.pp - 1) // 2
+
+
+def held(card: Card, parallel: Parallel, stage: int) -> list[Block]:
+    """Return the blocks of a stage, uncut; the last one has a copy of a matrix that the first one shares with it.
+
+    Raises UsageError for a stage that does not exist.
+    """
+    if not 0 <= stage < parallel.pp:
+        raise UsageError(f"pp{parallel.pp} has no stage {stage}", remedy=f"--stage 0 to {parallel.pp - 1}")
+    blocks = card.anatomy().blocks
+    inner = [at for at, block in enumerate(blocks) if block.unit == "block"]
+    wanted = [inner[at] for span in chunks(card, parallel)[stage] for at in span]
+    found = [blocks[at] for at in wanted]
+    if stage == 0:
+        found = [*blocks[: inner[0]], *found]
+    if stage == parallel.pp - 1:
+        found += blocks[inner[-1] + 1 :]
+        if parallel.pp > 1 and (tied := tied_matrix(card)):
+            found.append(Block("logits", (tied,), unit="root"))
+    return found
+
+
+def tied_matrix(card: Card) -> Layer | None:
+    """Return the layer whose matrix is used for the inputs and for the outputs, if there is one."""
+    return next((layer for layer in card.anatomy().layers() if layer.tied), None)
+
+
+def shares(layer: Layer, parallel: Parallel) -> tuple[Shape, ...]:
+    """Return the shapes of a rank's part of a layer."""
+    tp, (first, *rest) = parallel.tp, layer.shapes
+    if layer.expert and parallel.ep > 1:
+        return tuple((shape[0] // parallel.ep, *shape[1:]) for shape in layer.shapes)
+    if tp == 1 or not layer.cut:
+        return layer.shapes
+    if layer.cut == "vocabulary" or layer.name == "head":
+        return ((padded_vocabulary(first[0], tp) // tp, *first[1:]), *rest)
+    at = layer.cut_at
+    others = ((*shape[:-1], shape[-1] // tp) if layer.cut == "columns" else shape for shape in rest)
+    return ((*first[:at], first[at] // tp, *first[at + 1 :]), *others)
+
+
+def cut(block: Block, parallel: Parallel) -> Block:
+    """Return a rank's part of a block."""
+    return replace(block, layers=tuple(replace(layer, shapes=shares(layer, parallel)) for layer in block.layers))
+
+
+def elements(blocks: Iterable[Block], *, expert: bool | None = None) -> int:
+    """Return the elements of the routed experts in these blocks, of everything else (False), or of both (None)."""
+    return sum(layer.elements for block in blocks for layer in block.layers if expert in (None, layer.expert))
+
+
+def uncut_elements(blocks: Iterable[Block]) -> int:
+    """Return the elements that every rank of a tensor parallel group has whole, experts apart."""
+    layers = [layer for block in blocks for layer in block.layers if not layer.expert]
+    whole = sum(layer.elements for layer in layers if not layer.cut)
+    return whole + sum(math.prod(shape) for layer in layers if layer.cut == "rows" for shape in layer.shapes[1:])
