@@ -18,6 +18,7 @@ from ringwright.units import parse_time
 EFFECTS = (
     "dead, rate P%, loss P%, latency T, slow Fx or flap T every T; in the lab also jitter, reorder, ecn, kill, stop"
 )
+OF_ALL = ("rate", "loss", "latency")  # a line that begins so is about every link
 OF_RANKS = ("compute_factor", "killed", "stopped")
 MOST_ROWS = 5_000_000
 MOST_NEAR = 20_000  # names among which near ones are sought
@@ -45,6 +46,7 @@ def effects(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0,
     for number, line in enumerate(lines):
         text = line.partition("#")[0].strip()
         if text:
+            text = f"link * {text}" if text.split()[0] in OF_ALL else text
             draw = random.Random(f"{seed} {number} {text}")  # noqa: S311 (a lottery, not a secret)
             found += _Line(topology, text, draw).effects(horizon_s)
     return found

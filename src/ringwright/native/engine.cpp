@@ -1,14 +1,18 @@
-// Python bindings of the engines' hot loops. What they mean is said by engines/event_loop.py, hazards.py and flow_loop.py.
+// Python bindings of the engines' hot loops. What they mean is said by engines/event_loop.py, hazards.py, flow_loop.py and
+// job/loop.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 
-#include <stdexcept>
+#include <string>
 #include <utility>
 #include <vector>
 
+#include "checks.hpp"
 #include "engine_events.hpp"
 #include "engine_flows.hpp"
 #include "engine_hazards.hpp"
+#include "engine_jobs.hpp"
 #include "places.hpp"
 
 namespace nb = nanobind;
@@ -31,24 +35,6 @@ nb::object to_numpy(std::vector<T>&& values) {
     nb::capsule owner(kept, [](void* pointer) noexcept { delete static_cast<std::vector<T>*>(pointer); });
     const size_t shape[] = {kept->size()};
     return nb::cast(nb::ndarray<nb::numpy, T>(kept->data(), 1, shape, owner));
-}
-
-// Starts must rise from 0 to the length of what they cut, and numbers must name something: the loops trust them.
-void require_cuts(const Span<int64_t>& starts, size_t rows, size_t total, const char* name) {
-    bool good = starts.size == rows + 1 && starts[0] == 0 && static_cast<size_t>(starts[rows]) == total;
-    for (size_t i = 0; good && i < rows; ++i) good = starts[i] <= starts[i + 1];
-    if (!good) throw std::invalid_argument(name);
-}
-
-template <class T>
-void require_below(const Span<T>& numbers, size_t limit, const char* name) {
-    for (size_t i = 0; i < numbers.size; ++i) {
-        if (numbers[i] < 0 || static_cast<size_t>(numbers[i]) >= limit) throw std::invalid_argument(name);
-    }
-}
-
-void require(bool good, const char* what) {
-    if (!good) throw std::invalid_argument(what);
 }
 
 void check(const Flat& flat, const Resources& resources) {
@@ -157,6 +143,102 @@ nb::tuple order(Input<int32_t> message, Input<int32_t> step, Input<int64_t> read
                           to_numpy(std::move(found.waits)));
 }
 
+// The columns of a laid-out job; it keeps them alive, for they are its own.
+class Columns {
+public:
+    explicit Columns(nb::handle owner) : owner_(owner) {}
+
+    template <class T>
+    void read(Span<T>& span, const char* name) {
+        span = view(array<Input<T>>(name));
+    }
+
+    void read_gates(Span<int32_t>& span, const char* name) {
+        const auto rows = array<nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>>(name);
+        require(rows.shape(1) == 4, "gates: rows of four");
+        span = {rows.data(), rows.size()};
+    }
+
+private:
+    // No conversion: a copy made here would be gone before it is read.
+    template <class Array>
+    Array array(const char* name) {
+        Array found;
+        const nb::object value = owner_.attr(name);
+        if (!nb::try_cast(value, found, false)) {
+            throw nb::type_error((std::string(name) + ": another type, number of dimensions or not contiguous").c_str());
+        }
+        kept_.push_back(value);
+        return found;
+    }
+
+    nb::handle owner_;
+    std::vector<nb::object> kept_;
+};
+
+JobFlat read_job(Columns& flat, Columns& queues) {
+    JobFlat job;
+    flat.read(job.work, "work_ps");
+    flat.read(job.latency, "latency_ps");
+    flat.read(job.queue, "queue");
+    flat.read(job.key, "key");
+    flat.read(job.size, "size");
+    flat.read(job.waits, "waits");
+    flat.read(job.tag, "tag");
+    flat.read(job.tiles, "tiles");
+    flat.read(job.sms, "sms");
+    flat.read(job.after_start, "after_start");
+    flat.read(job.after, "after");
+    flat.read(job.load_start, "load_start");
+    flat.read(job.load, "load");
+    flat.read(job.share, "share");
+    flat.read(job.domain_start, "domain_start");
+    flat.read(job.domain, "domain");
+    flat.read(job.token_start, "token_start");
+    flat.read(job.token, "token");
+    flat.read(job.amount, "amount");
+    flat.read(job.capacity, "capacity");
+    flat.read_gates(job.gates, "gates");
+    queues.read(job.strict, "strict");
+    queues.read(job.blocking, "blocking");
+    queues.read(job.window, "window");
+    queues.read(job.issue, "issue_ps");
+    queues.read(job.traffic, "traffic");
+    return job;
+}
+
+void interrupt() {
+    const nb::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals()) throw nb::python_error();
+}
+
+// `flat` is an engines.job.flat.Flat; the result is what Times holds.
+nb::tuple job(nb::object flat) {
+    const nb::object queues = flat.attr("queues"), beside = flat.attr("interference");
+    Columns columns(flat), of_queues(queues);
+    JobFlat laid = read_job(columns, of_queues);
+    laid.domains = nb::cast<int64_t>(flat.attr("n_domains"));
+    laid.resources = nb::cast<int64_t>(flat.attr("n_resources"));
+    laid.traffics = nb::cast<int64_t>(flat.attr("n_traffic"));
+    laid.tags = nb::cast<int64_t>(flat.attr("n_tags"));
+    laid.interference.model = model_named(nb::cast<std::string>(beside.attr("model")));
+    laid.interference.slowdown = nb::cast<double>(beside.attr("slowdown"));
+    laid.interference.units = nb::cast<int64_t>(beside.attr("units"));
+    std::vector<int64_t> times[4];
+    int64_t events;
+    {
+        nb::gil_scoped_release unlocked;
+        laid.check();
+        JobLoop loop(laid);
+        loop.run(interrupt);
+        std::vector<int64_t>* found[] = {&loop.ready, &loop.start, &loop.moved, &loop.end};
+        for (size_t i = 0; i < 4; ++i) times[i] = std::move(*found[i]);
+        events = loop.events;
+    }
+    return nb::make_tuple(to_numpy(std::move(times[0])), to_numpy(std::move(times[1])), to_numpy(std::move(times[2])),
+                          to_numpy(std::move(times[3])), events);
+}
+
 }  // namespace
 
 NB_MODULE(_engine, module) {
@@ -172,4 +254,5 @@ NB_MODULE(_engine, module) {
     module.def("fair_rates", &fair_rates, nb::arg("starts"), nb::arg("ways"), nb::arg("capacity"));
     module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),
                nb::arg("messages"));
+    module.def("job", &job, nb::arg("flat"));
 }

@@ -1,0 +1,106 @@
+"""Which ranks do the same at the same time: the coarsest division of the mesh that the workload and its faults allow.
+
+Two ranks are in one cell when they are of one class, run at one pace, and their groups along every axis have equal members
+by cell. The division is refined until that holds, so it is exact: simulating one rank of each cell is simulating all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringwright.errors import UsageError
+from ringwright.workload import Workload
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Cell of each rank, and per cell its class, a representative, how many ranks it has, its pace (1: healthy)."""
+
+    cell_of: np.ndarray
+    of: tuple[str, ...]
+    ranks: tuple[int, ...]
+    counts: tuple[int, ...]
+    paces: tuple[float, ...]
+
+    def __len__(self) -> int:
+        return len(self.of)
+
+
+def cells(
+    workload: Workload, paces: Mapping[int, float] | None = None, *, marked: Iterable[int] = (), folded: bool = True
+) -> Cells:
+    """Return the cells; ``paces`` (rank -> factor on its compute time) are faults, and each splits its class.
+
+    ``marked`` ranks are alike to no other, because their links are. ``folded`` False makes every rank its own cell. Raises
+    UsageError for a rank of no class, or of two.
+    """
+    mesh, size = workload.mesh, workload.mesh.size
+    pace = np.ones(size)
+    for rank, factor in (paces or {}).items():
+        if not 0 <= rank < size:
+            raise UsageError(f"rank {rank} is not in the job", remedy=f"0 to {size - 1}")
+        pace[rank] = factor
+    classes, alone = _classes(workload), np.zeros(size, np.int64)
+    for at, rank in enumerate(dict.fromkeys(marked)):
+        alone[rank] = at + 1
+    label = (
+        np.arange(size)
+        if not folded
+        else np.unique(np.stack([classes, _index(pace), alone]), axis=1, return_inverse=True)[1].ravel()
+    )
+    label = _in_order(label)
+    while folded:
+        finer = _in_order(_refined(label, mesh.sizes))
+        if finer.max() == label.max():
+            break
+        label = finer
+    first = np.unique(label, return_index=True)[1]
+    counts = np.bincount(label)
+    names = tuple(workload.classes[classes[rank]].name for rank in first)
+    return Cells(label, names, tuple(first.tolist()), tuple(counts.tolist()), tuple(pace[first].tolist()))
+
+
+def _classes(workload: Workload) -> np.ndarray:
+    mesh = workload.mesh
+    ranks, found = np.arange(mesh.size), np.full(mesh.size, -1)
+    for at, each in enumerate(workload.classes):
+        inside = np.ones(mesh.size, bool)
+        for axis, place in each.at.items():
+            if axis not in mesh.sizes:
+                raise UsageError(f"class {each.name} is placed on an axis '{axis}' that the mesh has not")
+            inside &= ranks // mesh.strides[axis] % mesh.sizes[axis] == place
+        if (found[inside] >= 0).any():
+            rank = int(np.flatnonzero(inside & (found >= 0))[0])
+            raise UsageError(f"rank {rank} is of class {workload.classes[found[rank]].name} and of {each.name}")
+        found[inside] = at
+    if (found < 0).any():
+        raise UsageError(f"rank {int(np.flatnonzero(found < 0)[0])} is of no class", remedy="a class for every rank")
+    return found
+
+
+def _refined(label: np.ndarray, sizes: dict[str, int]) -> np.ndarray:
+    """Return labels that also tell apart ranks whose groups along some axis, or some axes together, hold other cells."""
+    grid = label.reshape(tuple(sizes.values()))
+    columns = [label]
+    for axis in range(grid.ndim):
+        lines = np.sort(grid, axis=axis)
+        flat = np.moveaxis(lines, axis, -1).reshape(-1, grid.shape[axis])
+        kinds = np.unique(flat, axis=0, return_inverse=True)[1].ravel()
+        shape = tuple(np.delete(grid.shape, axis))
+        columns.append(np.broadcast_to(np.expand_dims(kinds.reshape(shape), axis), grid.shape).ravel())
+    return np.unique(np.stack(columns), axis=1, return_inverse=True)[1].ravel()
+
+
+def _index(values: np.ndarray) -> np.ndarray:
+    return np.unique(values, return_inverse=True)[1].ravel()
+
+
+def _in_order(label: np.ndarray) -> np.ndarray:
+    """Number the labels by the first rank that has them."""
+    values, first, inverse = np.unique(label, return_index=True, return_inverse=True)
+    rank = np.empty(len(values), np.int64)
+    rank[np.argsort(first)] = np.arange(len(values))
+    return rank[inverse.ravel()]

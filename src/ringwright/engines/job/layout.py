@@ -1,0 +1,52 @@
+"""Lay a scheduled Workload out as instances: one step of every cell first, then as many steps as are simulated.
+
+A task becomes one instance per cell and micro-batch; an operation one instance per group of cells, piece and leg.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ringwright.costs.stages import Costs
+from ringwright.engines.job.arrays import flatten
+from ringwright.engines.job.cells import Cells
+from ringwright.engines.job.flat import Flat, Interference
+from ringwright.engines.job.groups import Groups
+from ringwright.engines.job.rewrites import Operation, operations
+from ringwright.engines.job.sending import Sending
+from ringwright.engines.job.step import Row, Step
+from ringwright.engines.job.tasks import Tasks
+from ringwright.errors import InfeasibleError
+from ringwright.workload import Workload
+
+MOST_INSTANCES = 40_000_000
+
+
+@dataclass(frozen=True)
+class Laid:
+    """The laid-out job, and how to read its times: rows of one step, instances a step, steps."""
+
+    flat: Flat
+    rows: list[Row]
+    per_step: int
+    steps: int
+    cells: Cells
+    operations: list[Operation]
+
+
+def lay_out(
+    workload: Workload, costs: Costs, found: Cells, steps: int, interference: Interference | None = None
+) -> Laid:
+    """Return the job laid out; raise UsageError for what cannot be, InfeasibleError for what no memory holds."""
+    step, groups, found_operations = Step(), Groups(workload, found), operations(workload)
+    tasks = Tasks(workload, groups)
+    tasks.lay(step)
+    Sending(workload, costs, groups, tasks, found_operations).lay(step)
+    if step.n * steps > MOST_INSTANCES:
+        raise InfeasibleError(
+            f"{step.n:,} tasks and pieces a step, {steps} steps: more than {MOST_INSTANCES:,}",
+            where=workload.name,
+            remedy="larger pieces, or a policy that does not slice",
+        )
+    flat = flatten(step, steps, tasks, interference or Interference())
+    return Laid(flat, step.rows, step.n, steps, found, found_operations)

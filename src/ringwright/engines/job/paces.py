@@ -1,0 +1,121 @@
+"""Work under way in a job: who shares what with whom, how fast each goes on, and when it will end.
+
+Operations that share a resource run at a pace of 1 / (sum of the shares), the least over their resources; compute is slowed
+by the operations beside it. Whenever a pace changes, what is left of the work is settled to the picosecond and its end is
+computed anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil, floor
+
+from ringwright.engines.job.flat import Flat, slowed
+
+
+class Paces:
+    """What works or is on the wire; ``post`` (time in ps, instance, version) says when an instance will end.
+
+    An end counts only while its version is the instance's: later versions overrule it.
+    """
+
+    def __init__(self, flat: Flat, post: Callable[[int, int, int], None]) -> None:
+        self.flat, self.post, n = flat, post, flat.n
+        self.left, self.pace = flat.work_ps.tolist(), [1.0] * n
+        self.since, self.version = [0] * n, [0] * n
+        self.on: list[list[tuple[int, float]]] = [[] for _ in range(flat.n_resources)]  # instance, share
+        self.total = [0.0] * flat.n_resources  # of the shares
+        self.computing: list[list[int]] = [[] for _ in range(flat.n_domains)]
+        self.beside: list[list[int]] = [[] for _ in range(flat.n_domains)]
+        self.sms = [0.0] * flat.n_domains  # of what is beside
+
+    # ---------------------------------------------------------------------------------------------------------- compute
+    def begin_compute(self, instance: int, now: int) -> None:
+        """Start a task of a stream; a task belongs to the first of its domains."""
+        domain = self.flat.domains(instance)[0]
+        self.computing[domain].append(instance)
+        self._begin(instance, self._compute_pace(instance, domain), now)
+
+    def end_compute(self, instance: int) -> None:
+        """Take a task of a stream out."""
+        self.computing[self.flat.domains(instance)[0]].remove(instance)
+
+    def _slow(self, domain: int, now: int) -> None:
+        """What is beside the compute of a domain has changed."""
+        if self.flat.interference.model == "none":
+            return
+        self.sms[domain] = 0.0
+        for other in self.beside[domain]:
+            self.sms[domain] += float(self.flat.sms[other])
+        for instance in self.computing[domain]:
+            self._settle(instance, self._compute_pace(instance, domain), now)
+
+    def _compute_pace(self, instance: int, domain: int) -> float:
+        flat = self.flat
+        return 1.0 / slowed(flat.interference, self.sms[domain], len(self.beside[domain]), int(flat.tiles[instance]))
+
+    # ------------------------------------------------------------------------------------------------------- the wire
+    def begin_wire(self, instance: int, now: int) -> None:
+        """Put an operation on the wire: what shares with it goes on slower, and so may compute."""
+        loads = self._loads(instance)
+        for resource, share in loads:
+            self.on[resource].append((instance, share))
+        self._resettle(loads, now)
+        self._begin(instance, self._wire_pace(instance), now)
+        for domain in self.flat.domains(instance):
+            self.beside[domain].append(instance)
+            self._slow(domain, now)
+
+    def end_wire(self, instance: int, now: int) -> None:
+        """Take an operation off the wire."""
+        loads = self._loads(instance)
+        for resource, share in loads:
+            self.on[resource].remove((instance, share))
+        self._resettle(loads, now)
+        for domain in self.flat.domains(instance):
+            self.beside[domain].remove(instance)
+            self._slow(domain, now)
+
+    def _loads(self, instance: int) -> list[tuple[int, float]]:
+        flat = self.flat
+        rows = slice(flat.load_start[instance], flat.load_start[instance + 1])
+        return list(zip(flat.load[rows].tolist(), flat.share[rows].tolist(), strict=True))
+
+    def _resettle(self, loads: list[tuple[int, float]], now: int) -> None:
+        """Sum the shares anew, all of them before any pace; then settle each operation that this concerns, once."""
+        changed = []
+        for resource, _ in loads:
+            before, total = self.total[resource], 0.0
+            for _, share in self.on[resource]:
+                total += share
+            self.total[resource] = total
+            if max(total, 1.0) != max(before, 1.0):
+                changed.append(resource)
+        for instance in dict.fromkeys(instance for resource in changed for instance, _ in self.on[resource]):
+            if self.version[instance]:  # already scheduled: not the one that is just being put on the wire
+                self._settle(instance, self._wire_pace(instance), now)
+
+    def _wire_pace(self, instance: int) -> float:
+        pace = 1.0
+        for resource, _ in self._loads(instance):
+            if self.total[resource] > 1.0:
+                pace = min(pace, 1.0 / self.total[resource])
+        return pace
+
+    # ------------------------------------------------------------------------------------------------------------ ends
+    def _begin(self, instance: int, pace: float, now: int) -> None:
+        self.pace[instance], self.since[instance] = pace, now
+        self._schedule(instance, now)
+
+    def _settle(self, instance: int, pace: float, now: int) -> None:
+        """Go on at another pace: count what was done at the old one."""
+        if pace == self.pace[instance]:
+            return
+        done = (now - self.since[instance]) * self.pace[instance]
+        self.left[instance] = max(0, self.left[instance] - floor(done + 0.5))
+        self._begin(instance, pace, now)
+
+    def _schedule(self, instance: int, now: int) -> None:
+        self.version[instance] += 1
+        left, pace = self.left[instance], self.pace[instance]
+        self.post(now + (left if pace == 1.0 else ceil(left / pace)), instance, self.version[instance])

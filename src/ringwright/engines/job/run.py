@@ -1,0 +1,140 @@
+"""How long does a step of this job take? Lay it out, run it, and say what each rank did meanwhile."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ringwright.costs.stages import Costs
+from ringwright.engines.job.cells import cells
+from ringwright.engines.job.flat import Interference, Times
+from ringwright.engines.job.layout import Laid, lay_out
+from ringwright.engines.job.loop import Loop
+from ringwright.engines.job.step import PS, Row
+from ringwright.errors import InfeasibleError
+from ringwright.native import engine
+from ringwright.workload import Workload
+
+STEPS = 4
+COMPUTE = ("F", "B", "dO", "dW")
+
+
+@dataclass(frozen=True)
+class JobRun:
+    """A simulated job: the laid-out instances and their times. Times are in ps, see ``Times``."""
+
+    laid: Laid = field(repr=False)
+    times: Times = field(repr=False)
+    engine: str
+
+    def window(self) -> tuple[int, int]:
+        """Return from when to when the last step lasted: between the ends of the last two backward (or forward) passes."""
+        marks = [self.finished(step) for step in range(self.laid.steps)]
+        return (marks[-2] if len(marks) > 1 else 0), marks[-1]
+
+    def finished(self, step: int) -> int:
+        """Return when the last compute task of a step ended, over all ranks."""
+        rows = [row for row in self.laid.rows if row.what == "task" and row.kind in COMPUTE]
+        return max((int(self.ends(row, step).max()) for row in rows), default=0)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the last step."""
+        begin, end = self.window()
+        return (end - begin) / PS
+
+    @property
+    def steady(self) -> bool:
+        """Whether the last two steps took the same time, to a thousandth."""
+        marks = [self.finished(step) for step in range(self.laid.steps)]
+        if len(marks) < 3:
+            return False
+        return abs((marks[-1] - marks[-2]) - (marks[-2] - marks[-3])) <= 1e-3 * max(marks[-1] - marks[-2], 1)
+
+    def span(self, row: Row, step: int) -> slice:
+        """Return where the instances of a row are in a step."""
+        first = step * self.laid.per_step + row.first
+        return slice(first, first + row.count)
+
+    def starts(self, row: Row, step: int) -> np.ndarray:
+        """Return when they were started."""
+        return self.times.start[self.span(row, step)]
+
+    def ends(self, row: Row, step: int) -> np.ndarray:
+        """Return when they ended."""
+        return self.times.end[self.span(row, step)]
+
+
+def simulate(
+    workload: Workload,
+    costs: Costs,
+    *,
+    steps: int = STEPS,
+    paces: Mapping[int, float] | None = None,
+    marked: Iterable[int] = (),
+    folded: bool = True,
+    interference: Interference | None = None,
+    native: bool = True,
+) -> JobRun:
+    """Return the run of ``steps`` steps; ``paces`` and ``marked`` ranks as in ``cells``.
+
+    Raises InfeasibleError, naming who waits for whom, where the job cannot end.
+    """
+    laid = lay_out(workload, costs, cells(workload, paces, marked=marked, folded=folded), steps, interference)
+    times, engine = _run(laid, native=native)
+    run = JobRun(laid, times, engine)
+    stuck = np.flatnonzero(times.end < 0)
+    if len(stuck):
+        raise InfeasibleError(
+            f"the job stops: {len(stuck):,} of {laid.flat.n:,} tasks and operations never end",
+            where=_waits(laid, times, stuck),
+            remedy="look for a cycle of edges, an order that contradicts them, or too few tokens",
+        )
+    return run
+
+
+def _run(laid: Laid, *, native: bool) -> tuple[Times, str]:
+    compiled = engine if native else None
+    if compiled is None or not hasattr(compiled, "job"):
+        return Loop(laid.flat).run(), "python"
+    return Times(*compiled.job(laid.flat)), "native"
+
+
+def _waits(laid: Laid, times: Times, stuck: np.ndarray) -> str:
+    """Say who waits for whom, following the first blocked instance up to the point where it goes no further."""
+    flat, chain = laid.flat, [int(stuck[0])]
+    sources = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
+    by_target: dict[int, list[int]] = defaultdict(list)
+    for source, target in zip(sources.tolist(), flat.after.tolist(), strict=True):
+        if times.end[source] < 0:
+            by_target[target].append(source)
+    while len(chain) < 8:
+        before = [source for source in by_target[chain[-1]] if source not in chain]
+        ahead = _ahead(laid, times, chain[-1]) if not by_target[chain[-1]] else None
+        following = before[0] if before else ahead
+        if following is None or following in chain:
+            break
+        chain.append(following)
+    return " waits for ".join(name(laid, instance) for instance in chain)
+
+
+def _ahead(laid: Laid, times: Times, instance: int) -> int | None:
+    """Return what stands before a ready task in its stream and never ended."""
+    flat, queue = laid.flat, int(laid.flat.queue[instance])
+    if queue < 0 or not flat.queues.strict[queue]:
+        return None
+    same = np.flatnonzero((flat.queue == queue) & (times.end < 0) & (flat.key < flat.key[instance]))
+    return int(same[np.argmin(flat.key[same])]) if len(same) else None
+
+
+def name(laid: Laid, instance: int) -> str:
+    """Return an instance's name: task or operation, rank, step, micro-batch or piece."""
+    step, at = divmod(instance, laid.per_step)
+    firsts = np.array([row.first for row in laid.rows])
+    row = laid.rows[int(np.searchsorted(firsts, at, side="right")) - 1]
+    rank = laid.cells.ranks[row.cells[0]]
+    part = "piece" if row.what == "operation" else "micro-batch"
+    return f"{row.name} (rank {rank}, step {step}" + (f", {part} {at - row.first})" if row.count > 1 else ")")

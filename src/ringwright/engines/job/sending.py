@@ -1,0 +1,192 @@
+"""Operations as instances: one per group of cells, micro-batch, piece and leg, between who makes and who uses what they carry."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from ringwright.costs.stages import Costs, Stage
+from ringwright.engines.job.flat import NO_QUEUE
+from ringwright.engines.job.groups import Groups
+from ringwright.engines.job.rewrites import Operation
+from ringwright.engines.job.step import PS, UPDATES, Row, Step
+from ringwright.engines.job.tasks import Tasks
+from ringwright.workload import Payload, Queue, Workload
+
+
+class Sending:
+    """Lays operations into a step in which the tasks already are."""
+
+    def __init__(
+        self, workload: Workload, costs: Costs, groups: Groups, tasks: Tasks, operations: list[Operation]
+    ) -> None:
+        self.workload, self.costs, self.groups, self.tasks = workload, costs, groups, tasks
+        self.operations = operations
+        self.policy_queue = workload.policy.queue or Queue()
+        # Two that become ready at one moment go by their index as well.
+        indexed = workload.policy.agreement == "index"
+        self._turns = {each.name: at for at, each in enumerate(operations) if indexed and each.per == "step"}
+        self.stage_cache: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
+        self.posted: dict[tuple[str, str, tuple[int, ...]], int] = {}
+
+    def lay(self, step: Step) -> None:
+        """Take in all operations, and what waits for them."""
+        barrier = (self.workload.policy.boundary or "barrier") == "barrier"
+        walls: dict[tuple[int, bool], list[tuple[np.ndarray, np.ndarray, int]]] = defaultdict(list)
+        for operation in self.operations:
+            for members in self.groups.groups(operation):
+                ends = self._operation(step, operation, members)
+                for payload in operation.payloads:
+                    mine = ends[payload.name]
+                    for cell, dst, distance, kind in self._consumers(operation, payload, members):
+                        crosses = distance > 0 or kind == UPDATES
+                        if barrier and crosses and payload.per == "step":
+                            walls[cell, distance > 0].append((mine, dst, distance))
+                        else:
+                            self._deliver(step, operation, mine, dst, distance)
+        for (cell, later), joined in walls.items():
+            self._wall(step, cell, later, joined)
+        if self.workload.policy.boundary == "reads":
+            self._reads(step)
+
+    def _deliver(self, step: Step, operation: Operation, ends: np.ndarray, dst: np.ndarray, distance: int) -> None:
+        """Link the pieces that carry a payload (rows: micro-batches) to what waits for it."""
+        if operation.per == "micro-batch" and len(dst) == len(ends):
+            for piece in ends.T:
+                step.link(piece, dst, distance)
+        else:
+            flat = ends.ravel()
+            step.link(np.repeat(flat, len(dst)), np.tile(dst, len(flat)), distance)
+
+    def _wall(self, step: Step, cell: int, later: bool, joined: list[tuple[np.ndarray, np.ndarray, int]]) -> None:
+        """Make everything that crosses the end of the step wait for everything that does."""
+        wall = step.add(Row(0, 1, "barrier", "barrier" + ("+" if later else ""), (cell,), "CTRL"), queue=NO_QUEUE)
+        step.link(np.unique(np.concatenate([mine.ravel() for mine, _, _ in joined])), wall)
+        for distance in {distance: None for _, _, distance in joined}:
+            step.link(wall, np.unique(np.concatenate([dst for _, dst, each in joined if each == distance])), distance)
+
+    def _reads(self, step: Step) -> None:
+        """Make the last leg of every operation of a step wait for the first legs of all: written, then read."""
+        first: dict[tuple[int, ...], list[Row]] = defaultdict(list)
+        last: dict[tuple[int, ...], list[Row]] = defaultdict(list)
+        for row in step.rows:
+            if row.what == "operation" and row.leg in ("push", "pull"):
+                (first if row.leg == "push" else last)[row.cells].append(row)
+        for cells_, pushes in first.items():
+            wall = step.add(Row(0, 1, "barrier", "written", cells_, "CTRL"), queue=NO_QUEUE)
+            step.link(np.concatenate([np.arange(row.first, row.first + row.count) for row in pushes]), wall)
+            step.link(wall, np.concatenate([np.arange(row.first, row.first + row.count) for row in last[cells_]]))
+
+    def _consumers(
+        self, operation: Operation, payload: Payload, members: tuple[int, ...]
+    ) -> Iterator[tuple[int, np.ndarray, int, str]]:
+        for name, distance in payload.consumers:
+            task = self.groups.task(name, payload.name)
+            for cell in members:
+                if self.groups.cells.of[cell] == task.of:
+                    yield cell, self.tasks.at[name, cell], distance, task.kind
+
+    def _operation(self, step: Step, operation: Operation, members: tuple[int, ...]) -> dict[str, np.ndarray]:
+        """Take in all pieces, micro-batches and legs; return payload -> last legs as (micro-batch, piece)."""
+        ranks = self.groups.ranks(operation, members)
+        whole, rest = operation.sizes()
+        pieces, batches = operation.pieces, self.workload.micro_batches if operation.per == "micro-batch" else 1
+        legs = list(zip(self._stages(operation, whole, ranks), self._stages(operation, rest, ranks), strict=True))
+        before: np.ndarray | None = None
+        for large, small in legs:
+            first = step.n
+            for batch in range(batches):
+                self._leg(step, operation, members, (large, small), batch)
+            mine = np.arange(first, first + batches * pieces).reshape(batches, pieces)
+            if before is None:
+                self._produced(step, operation, members, mine)
+                if self.workload.policy.agreement == "index" and operation.per == "step":
+                    self._in_turn(step, operation, members, mine)
+            else:
+                step.link(before.ravel(), mine.ravel())
+            before = mine
+        assert before is not None  # noqa: S101 - a cost model returns at least one leg
+        if len(operation.payloads) == 1:
+            return {operation.payloads[0].name: before}
+        carried = [{payload.name for payload in operation.carried(piece)} for piece in range(pieces)]
+        return {
+            payload.name: before[:, [piece for piece in range(pieces) if payload.name in carried[piece]]]
+            for payload in operation.payloads
+        }
+
+    def _in_turn(self, step: Step, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
+        """Let an operation start only when the one of its kind before it, by index, could start too.
+
+        Parameters that travel after their update are a kind of their own: no gradient can wait for them.
+        """
+        posted = step.add(Row(0, 1, "barrier", f"posted {operation.name}", members[:1], "CTRL"), queue=NO_QUEUE)
+        self._produced(step, operation, members, np.array([[posted]]))
+        before = self.posted.get((operation.role, operation.op, members))
+        if before is not None:
+            step.link(before, posted)
+            step.link(before, mine.ravel())
+        self.posted[operation.role, operation.op, members] = posted
+
+    def _leg(
+        self, step: Step, operation: Operation, members: tuple[int, ...], stages: tuple[Stage, Stage], batch: int
+    ) -> None:
+        large, small = stages
+        whole, rest = operation.sizes()
+        pieces, queue = operation.pieces, self._queue(step, operation, members, large.leg)
+        unit = self.policy_queue.windows.get(operation.role, (1, "operations"))[1]
+        work, size = np.full(pieces, round(large.wire_s * PS)), np.full(pieces, whole, np.float64)
+        latency = np.full(pieces, round(large.latency_s * PS))
+        work[-1], size[-1], latency[-1] = round(small.wire_s * PS), rest, round(small.latency_s * PS)
+        key = self._turns.get(operation.name, 0) if operation.key is None else operation.key
+        first = step.add(
+            Row(0, pieces, "operation", operation.name, members, "C", operation.role, large.leg, batch, whole, rest,
+                operation.payloads[0].layer),
+            work=work, latency=latency, queue=queue, key=key, sms=large.sms,
+            size=np.ones(pieces) if unit == "operations" else size,
+        )  # fmt: skip
+        step.loads.append((first, pieces, self._loads(step, operation, members, large)))
+
+    def _loads(
+        self, step: Step, operation: Operation, members: tuple[int, ...], stage: Stage
+    ) -> tuple[tuple[int, float], ...]:
+        found = []
+        for cell in dict.fromkeys(members):
+            for name, share in stage.loads:
+                if operation.op == "send-recv" and members[0] != members[1]:
+                    sends = cell == members[0]
+                    if (sends and name.endswith(".rx")) or (not sends and name.endswith(".tx")):
+                        continue
+                found.append((step.resource(cell, name), share))
+        return tuple(found)
+
+    def _queue(self, step: Step, operation: Operation, members: tuple[int, ...], leg: str) -> int:
+        return step.queues.setdefault(("operations", operation.role, members, leg), len(step.queues))
+
+    def _stages(self, operation: Operation, size_bytes: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
+        key = (operation.op, size_bytes, ranks, operation.role)
+        if key not in self.stage_cache:
+            self.stage_cache[key] = self.costs.stages(operation.op, size_bytes, ranks, operation.role)
+        return self.stage_cache[key]
+
+    def _produced(self, step: Step, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
+        """Make each piece wait for the tasks that produce what it carries, on every rank that takes part."""
+        several = len(operation.payloads) > 1 and operation.pieces > 1 and mine.shape[1] == operation.pieces
+        for piece in range(operation.pieces) if several else (slice(None),):
+            columns = mine[:, piece]
+            payloads = operation.carried(piece) if isinstance(piece, int) else operation.payloads
+            for name in dict.fromkeys(name for payload in payloads for name in payload.producers):
+                task = self.groups.task(name, operation.name)
+                for cell in dict.fromkeys(members if operation.op != "send-recv" else members[:1]):
+                    if self.groups.cells.of[cell] == task.of:
+                        self._from(step, self.tasks.at[name, cell], columns)
+
+    def _from(self, step: Step, producer: np.ndarray, pieces: np.ndarray) -> None:
+        if len(producer) == len(pieces):  # micro-batch by micro-batch, or once a step
+            rows = pieces.reshape(len(producer), -1)
+            step.link(np.repeat(producer, rows.shape[1]), rows.ravel())
+        else:
+            flat = pieces.ravel()
+            step.link(np.repeat(producer, len(flat)), np.tile(flat, len(producer)))

@@ -1,0 +1,104 @@
+"""Tasks as instances: one per cell and micro-batch, in the order of their stream."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ringwright.engines.job.flat import NO_QUEUE
+from ringwright.engines.job.groups import Groups
+from ringwright.engines.job.step import PS, UPDATES, Row, Step
+from ringwright.errors import UsageError
+from ringwright.workload import Task, Workload
+
+
+class Tasks:
+    """Lays tasks and their edges into a step; ``at`` then says where each (task, cell) is, one instance a micro-batch.
+
+    ``span`` is how many places a step has in its longest stream.
+    """
+
+    def __init__(self, workload: Workload, groups: Groups) -> None:
+        self.workload, self.groups = workload, groups
+        self.at: dict[tuple[str, int], np.ndarray] = {}
+        self.tags = {tag: at for at, tag in enumerate(sorted({task.tag for task in workload.tasks if task.tag}))}
+        self.span = 1
+
+    def lay(self, step: Step) -> None:
+        """Take in the tasks of all cells, then their edges."""
+        for cell in range(len(self.groups.cells)):
+            self._of(step, cell)
+        self._edges(step)
+
+    def _of(self, step: Step, cell: int) -> None:
+        workload, of = self.workload, self.groups.cells.of[cell]
+        listed = [task for task in workload.tasks if task.of == of]
+        places = _places(workload, of, listed)
+        self.span = max(self.span, len(places) + 1)
+        for task in listed:
+            count = workload.micro_batches if task.per == "micro-batch" else 1
+            queue = step.queues.setdefault(("stream", cell, *self._stream(task)), len(step.queues))
+            work = round(task.seconds * self.groups.cells.paces[cell] * PS)
+            keys = [places[task.name, at] for at in range(count)]
+            row = Row(0, count, "task", task.name, (cell,), task.kind, layer=task.layer)
+            if task.kind == "CTRL":
+                first = step.add(row, queue=NO_QUEUE)
+            else:
+                tiles = int(next((amount for name, amount in task.demands if name == "tiles"), 0))
+                first = step.add(row, work=work, queue=queue, key=keys, tag=self.tags.get(task.tag, -1), tiles=tiles)
+            self.at[task.name, cell] = np.arange(first, first + count)
+            if task.kind == UPDATES and task.per == "step":
+                step.updates.append(first)
+            taken = tuple(
+                (step.pools.setdefault((cell, name), len(step.pools)), amount)
+                for name, amount in task.demands
+                if name != "tiles"
+            )
+            if task.kind == "CTRL" and any(amount > 0 for _, amount in taken):
+                raise UsageError(
+                    f"{task.name} takes tokens, and control waits for nothing but tasks",
+                    where=workload.name,
+                    remedy="let a task of another kind take them; control may give them back",
+                )
+            if taken:
+                step.tokens.append((first, count, taken))
+
+    def _stream(self, task: Task) -> tuple[str, ...]:
+        """Return the stream of a task; without a barrier an update runs beside compute, as soon as its sum is back."""
+        if task.kind == UPDATES and task.per == "step" and (self.workload.policy.boundary or "barrier") != "barrier":
+            return ("update", task.name)
+        return (task.stream,)
+
+    def _edges(self, step: Step) -> None:
+        for edge in self.workload.edges:
+            src, dst = self.groups.task(edge.src, "edge"), self.groups.task(edge.dst, "edge")
+            if src.of != dst.of:
+                raise UsageError(
+                    f"edge from {src.name} ({src.of}) to {dst.name} ({dst.of}) joins two classes of ranks",
+                    where=self.workload.name,
+                    remedy="ranks wait for each other through payloads only",
+                )
+            for cell in self.groups.of_class[src.of]:
+                self._join(step, self.at[src.name, cell], self.at[dst.name, cell], edge.distance)
+
+    def _join(self, step: Step, src: np.ndarray, dst: np.ndarray, distance: int = 0) -> None:
+        """Micro-batch to micro-batch, or all to one, or one to all."""
+        if len(src) == len(dst) or len(src) == 1 or len(dst) == 1:
+            step.link(src, dst, distance)
+        else:
+            step.link(np.repeat(src, len(dst)), np.tile(dst, len(src)), distance)
+
+
+def _places(workload: Workload, of: str, listed: list[Task]) -> dict[tuple[str, int], int]:
+    """Return the place of each (task, micro-batch) in its stream's order of one step, updates of the step before first."""
+    order = [(task.name, 0) for task in listed if task.per == "step" and task.kind == UPDATES]
+    order += workload.line(of)
+    order += [(task.name, 0) for task in listed if task.per == "step" and task.kind != UPDATES]
+    found = {each: at for at, each in enumerate(order)}
+    missing = [task.name for task in listed if task.per == "micro-batch" and (task.name, 0) not in found]
+    if missing:
+        raise UsageError(
+            f"the order of class {of} never runs {missing[0]}",
+            where=workload.name,
+            remedy="every slot, every micro-batch",
+        )
+    return found

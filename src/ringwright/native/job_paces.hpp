@@ -1,0 +1,154 @@
+// Work under way in a job, at most one instance a queue: engines/job/paces.py defines what it means.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include "job_agenda.hpp"
+#include "job_flat.hpp"
+
+namespace ringwright {
+
+class JobPaces {
+public:
+    JobPaces(const JobFlat& flat, Agenda& agenda)
+        : flat_(flat), agenda_(agenda), under_way_(flat.queues()), on_(flat.resources), total_(flat.resources),
+          computing_(flat.domains), beside_(flat.domains), sms_(flat.domains), seen_(flat.queues()) {}
+
+    void begin_compute(int32_t instance, int64_t now) {
+        const int32_t queue = take_in(instance), domain = flat_.home(instance);
+        computing_[domain].push_back(queue);
+        begin(queue, compute_pace(queue, domain), now);
+    }
+
+    void end_compute(int32_t instance) { drop(computing_[flat_.home(instance)], flat_.queue[instance]); }
+
+    void begin_wire(int32_t instance, int64_t now) {
+        const int32_t queue = take_in(instance);
+        const Row loads = flat_.loads_of(instance), domains = flat_.domains_of(instance);
+        for (int64_t at = loads.first; at < loads.last; ++at) on_[flat_.load[at]].push_back({queue, flat_.share[at]});
+        resettle(loads, queue, now);
+        begin(queue, wire_pace(instance), now);
+        for (int64_t at = domains.first; at < domains.last; ++at) {
+            beside_[flat_.domain[at]].push_back(queue);
+            slow(flat_.domain[at], now);
+        }
+    }
+
+    void end_wire(int32_t instance, int64_t now) {
+        const int32_t queue = flat_.queue[instance];
+        const Row loads = flat_.loads_of(instance), domains = flat_.domains_of(instance);
+        for (int64_t at = loads.first; at < loads.last; ++at) drop(on_[flat_.load[at]], Load{queue, flat_.share[at]});
+        resettle(loads, JobFlat::kNoQueue, now);
+        for (int64_t at = domains.first; at < domains.last; ++at) {
+            drop(beside_[flat_.domain[at]], queue);
+            slow(flat_.domain[at], now);
+        }
+    }
+
+private:
+    struct Work {
+        int32_t instance;
+        int64_t left, since;
+        double pace;
+    };
+    struct Load {
+        int32_t queue;
+        double share;
+        bool operator==(const Load& other) const { return queue == other.queue && share == other.share; }
+    };
+
+    // Take the first of that value out; the others keep their order, in which sums are taken.
+    template <class T>
+    static void drop(std::vector<T>& list, const T& value) {
+        list.erase(std::find(list.begin(), list.end(), value));
+    }
+
+    int32_t take_in(int32_t instance) {
+        const int32_t queue = flat_.queue[instance];
+        under_way_[queue] = {instance, flat_.work[instance], 0, 1.0};
+        return queue;
+    }
+
+    void slow(int32_t domain, int64_t now) {
+        if (flat_.interference.model == Model::none) return;
+        double sms = 0;
+        for (const int32_t other : beside_[domain]) sms += flat_.sms[under_way_[other].instance];
+        sms_[domain] = sms;
+        for (const int32_t queue : computing_[domain]) settle(queue, compute_pace(queue, domain), now);
+    }
+
+    double compute_pace(int32_t queue, int32_t domain) const {
+        const int32_t tiles = flat_.tiles[under_way_[queue].instance];
+        return 1.0 / flat_.interference.slowed(sms_[domain], beside_[domain].size(), tiles);
+    }
+
+    // All sums before any pace; `fresh` is being put on the wire and has no pace yet.
+    void resettle(const Row& loads, int32_t fresh, int64_t now) {
+        changed_.clear();
+        for (int64_t at = loads.first; at < loads.last; ++at) {
+            const int32_t resource = flat_.load[at];
+            const double before = total_[resource];
+            double total = 0;
+            for (const Load& load : on_[resource]) total += load.share;
+            total_[resource] = total;
+            if (std::max(total, 1.0) != std::max(before, 1.0)) changed_.push_back(resource);
+        }
+        ++turn_;
+        for (const int32_t resource : changed_) {
+            for (const Load& load : on_[resource]) {
+                if (load.queue == fresh || seen_[load.queue] == turn_) continue;
+                seen_[load.queue] = turn_;
+                settle(load.queue, wire_pace(under_way_[load.queue].instance), now);
+            }
+        }
+    }
+
+    double wire_pace(int32_t instance) const {
+        double pace = 1.0;
+        const Row loads = flat_.loads_of(instance);
+        for (int64_t at = loads.first; at < loads.last; ++at) {
+            const double total = total_[flat_.load[at]];
+            if (total > 1.0) pace = std::min(pace, 1.0 / total);
+        }
+        return pace;
+    }
+
+    void begin(int32_t queue, double pace, int64_t now) {
+        Work& work = under_way_[queue];
+        work.pace = pace;
+        work.since = now;
+        int64_t lasts = work.left;
+        if (pace != 1.0) {
+            const double exact = std::ceil(static_cast<double>(work.left) / pace);
+            if (!(exact < static_cast<double>(kForever))) throw std::overflow_error("the job takes more than 2**62 ps");
+            lasts = static_cast<int64_t>(exact);
+        }
+        agenda_.schedule(Agenda::later(now, lasts), queue);
+    }
+
+    void settle(int32_t queue, double pace, int64_t now) {
+        Work& work = under_way_[queue];
+        if (pace == work.pace) return;
+        const double done = static_cast<double>(now - work.since) * work.pace;
+        work.left = std::max<int64_t>(0, work.left - static_cast<int64_t>(std::floor(done + 0.5)));
+        begin(queue, pace, now);
+    }
+
+    const JobFlat& flat_;
+    Agenda& agenda_;
+    std::vector<Work> under_way_;  // per queue
+    std::vector<std::vector<Load>> on_;
+    std::vector<double> total_;
+    std::vector<std::vector<int32_t>> computing_, beside_;  // per domain: queues
+    std::vector<double> sms_;
+    std::vector<int32_t> changed_;
+    std::vector<uint64_t> seen_;
+    uint64_t turn_ = 0;
+};
+
+}  // namespace ringwright
