@@ -1,0 +1,1 @@
+"""Systems that send gradients in the order in which they become ready."""

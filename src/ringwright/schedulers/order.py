@@ -1,0 +1,86 @@
+"""What schedulers ask of a workload: how urgent a payload is, when it is ready, what its consumers leave to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ringwright.workload import Payload, Workload
+
+GRADIENTS = ("dp", "edp")  # roles of what is summed once a step
+
+
+def first_consumers(workload: Workload) -> dict[str, int]:
+    """Return, per payload of a step, the place of the forward task that waits for it first, in the order of its class.
+
+    The next step's tasks count, reached directly or through the update of the parameters and what the update sends.
+    """
+    place = _places(workload)
+    following: dict[str, list[str]] = {}
+    for edge in workload.edges:
+        following.setdefault(edge.src, []).append(edge.dst)
+    for payload in workload.payloads:
+        for producer in payload.producers:
+            if workload.task[producer].kind == "U":
+                following.setdefault(producer, []).extend(name for name, _ in payload.consumers)
+    return {
+        payload.name: min((place[name] for name in _users(workload, payload, following) if name in place), default=len(place))
+        for payload in workload.payloads
+        if payload.per == "step"
+    }  # fmt: skip
+
+
+def _places(workload: Workload) -> dict[str, int]:
+    """Return the place of each task in the order of its class, counted from the first micro-batch it runs for."""
+    place: dict[str, int] = {}
+    for each in workload.classes:
+        for at, (name, _) in enumerate(workload.line(each.name)):
+            place.setdefault(name, at)
+    return place
+
+
+def _users(workload: Workload, payload: Payload, following: dict[str, list[str]]) -> Iterable[str]:
+    for name, _ in payload.consumers:
+        if workload.task[name].kind == "U":
+            yield from following.get(name, ())
+        else:
+            yield name
+
+
+def by_layer(workload: Workload, roles: Iterable[str] = GRADIENTS) -> dict[str, int]:
+    """Return the urgency of each payload of ``roles``: the rank of its first consumer, 0 for what forward needs first."""
+    wanted = set(roles)
+    places = {name: place for name, place in first_consumers(workload).items() if workload.payload[name].role in wanted}
+    ranked = {place: at for at, place in enumerate(sorted(set(places.values())))}
+    return {name: ranked[place] for name, place in places.items()}
+
+
+def released(workload: Workload) -> dict[str, float]:
+    """Return when each payload of a step is ready, in seconds of compute after the first task of the last micro-batch.
+
+    Tasks of a class run one after another in their order, as if nothing else kept them.
+    """
+    found: dict[str, float] = {}
+    for each in workload.classes:
+        now, ends = 0.0, {}
+        for name, batch in workload.line(each.name):
+            if batch == workload.micro_batches - 1:
+                now += workload.task[name].seconds
+                ends[name] = now
+        for payload in workload.payloads:
+            if payload.of == each.name and payload.per == "step":
+                found[payload.name] = max((ends.get(name, now) for name in payload.producers), default=0.0)
+    return found
+
+
+def tails(workload: Workload) -> dict[str, float]:
+    """Return, per payload of a step, the forward work in seconds from its first consumer to the end of forward."""
+    first = first_consumers(workload)
+    place = _places(workload)
+    work: dict[str, list[tuple[int, float]]] = {each.name: [] for each in workload.classes}
+    for task in workload.tasks:
+        if task.kind == "F" and task.name in place:
+            work[task.of].append((place[task.name], task.seconds))
+    found = {}
+    for name, at in first.items():
+        found[name] = sum(seconds for where, seconds in work[workload.payload[name].of] if where >= at)
+    return found

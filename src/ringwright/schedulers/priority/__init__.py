@@ -1,0 +1,1 @@
+"""Systems that send first what is needed first."""

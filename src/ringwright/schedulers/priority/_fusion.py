@@ -1,0 +1,136 @@
+"""Which tensors to merge: runs in ready order, judged by when forward ends if the most urgent available group goes first."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+MOST_STATES = 24
+MOST_ROUNDS = 40
+LARGEST_SEARCH = 400  # tensors; above, the dynamic program alone decides
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A gradient: when it is ready, the forward work from its first consumer to the end (s), and its bytes."""
+
+    name: str
+    ready_s: float
+    tail_s: float
+    size_bytes: float
+
+
+def preemptive(jobs: Sequence[tuple[float, float, float]]) -> float:
+    """Return the least possible max(C + q) of jobs (ready, time, q) on one link: the largest q of what is there goes first.
+
+    Horn 1974 and Jackson; exact with pre-emption at any moment, O(n log n).
+    """
+    return max((end + job[2] for end, job in zip(completions(jobs), jobs, strict=True)), default=0.0)
+
+
+def completions(jobs: Sequence[tuple[float, float, float]]) -> list[float]:
+    """Return when each of the jobs is done in that schedule."""
+    arrivals = sorted(range(len(jobs)), key=jobs.__getitem__)
+    ends = [0.0] * len(jobs)
+    waiting: list[tuple[float, float, int]] = []
+    now, at = 0.0, 0
+    while at < len(arrivals) or waiting:
+        if not waiting:
+            now = max(now, jobs[arrivals[at]][0])
+        while at < len(arrivals) and jobs[arrivals[at]][0] <= now:
+            _, time, tail = jobs[arrivals[at]]
+            heapq.heappush(waiting, (-tail, time, arrivals[at]))
+            at += 1
+        tail, left, job = heapq.heappop(waiting)
+        until = jobs[arrivals[at]][0] if at < len(arrivals) else float("inf")
+        if now + left <= until:
+            now += left
+            ends[job] = now
+        else:
+            heapq.heappush(waiting, (tail, left - (until - now), job))
+            now = until
+    return ends
+
+
+def first_come(jobs: Sequence[tuple[float, float, float]]) -> float:
+    """Return max(C + q) when jobs go in the order in which they become ready."""
+    now = worst = 0.0
+    for ready, time, tail in sorted(jobs, key=lambda job: job[0]):
+        now = max(now, ready) + time
+        worst = max(worst, now + tail)
+    return worst
+
+
+def merge(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> list[tuple[str, ...]]:
+    """Return the groups, each a run of ``tensors`` (in ready order); ``seconds`` is what a group of so many bytes takes."""
+    cuts = _prefixes(tensors, seconds)
+    if len(tensors) <= LARGEST_SEARCH:
+        cuts = _improved(tensors, cuts, seconds)
+    bounds = [0, *cuts, len(tensors)]
+    return [tuple(t.name for t in tensors[a:b]) for a, b in pairwise(bounds)]
+
+
+def _group(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> tuple[float, float, float]:
+    return (
+        max(t.ready_s for t in tensors), seconds(sum(t.size_bytes for t in tensors)), max(t.tail_s for t in tensors)
+    )  # fmt: skip
+
+
+def _value(tensors: Sequence[Tensor], cuts: Sequence[int], seconds: Callable[[float], float]) -> float:
+    bounds = [0, *cuts, len(tensors)]
+    return preemptive([_group(tensors[a:b], seconds) for a, b in pairwise(bounds)])
+
+
+def _prefixes(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> list[int]:
+    """Dynamic program over prefixes: per prefix the states (link free, worst end) that no other one beats in both."""
+    states: list[list[tuple[float, float, tuple[int, ...]]]] = [[(0.0, 0.0, ())]]
+    for end in range(1, len(tensors) + 1):
+        found: list[tuple[float, float, tuple[int, ...]]] = []
+        size, tail = 0.0, 0.0
+        for begin in range(end - 1, max(-1, end - 1 - LARGEST_SEARCH), -1):
+            size, tail = size + tensors[begin].size_bytes, max(tail, tensors[begin].tail_s)
+            takes = seconds(size)
+            for free, worst, cuts in states[begin]:
+                done = max(free, tensors[end - 1].ready_s) + takes
+                found.append((done, max(worst, done + tail), (*cuts, begin) if begin else cuts))
+        states.append(_undominated(found))
+    return list(min(states[-1], key=lambda state: state[1])[2])
+
+
+def _undominated(found: list[tuple[float, float, tuple[int, ...]]]) -> list[tuple[float, float, tuple[int, ...]]]:
+    kept: list[tuple[float, float, tuple[int, ...]]] = []
+    for state in sorted(found, key=lambda each: (each[0], each[1], len(each[2]))):
+        if not kept or state[1] < kept[-1][1]:
+            kept.append(state)
+    return kept[:: max(1, -(-len(kept) // MOST_STATES))]
+
+
+def _improved(tensors: Sequence[Tensor], cuts: list[int], seconds: Callable[[float], float]) -> list[int]:
+    """Merge, split or shift one boundary at a time while the optimal schedule of the groups gets shorter."""
+    best = _value(tensors, cuts, seconds)
+    for _ in range(MOST_ROUNDS):
+        better = None
+        for candidate in _moves(cuts, len(tensors)):
+            value = _value(tensors, candidate, seconds)
+            if value < best * (1 - 1e-9):
+                best, better = value, candidate
+        if better is None:
+            return cuts
+        cuts = better
+    return cuts
+
+
+def _moves(cuts: list[int], n: int) -> list[list[int]]:
+    have = set(cuts)
+    found = [sorted(have - {cut}) for cut in cuts]
+    found += [
+        sorted(have - {cut} | {cut + shift})
+        for cut in cuts
+        for shift in (-1, 1)
+        if 0 < cut + shift < n and cut + shift not in have
+    ]
+    step = max(1, n // 64)
+    found += [sorted(have | {cut}) for cut in range(1, n, step) if cut not in have]
+    return found

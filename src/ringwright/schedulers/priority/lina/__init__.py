@@ -1,0 +1,61 @@
+"""Lina: all-to-alls before gradients, both in equal micro-ops; expert work by chunks; popular experts on more devices.
+
+Idea: In expert-parallel training backward's all-to-alls block computation and share the network with gradients that nothing
+    waits for. Both are cut into micro-ops; one is on its way per device, and none of a gradient starts while an all-to-all
+    waits, runs or is about to follow. Experts compute on a chunk of tokens once it is in. In inference the path of experts
+    that tokens took says which experts the next layer will need, and those get more devices before the gate has run.
+Cost: An all-to-all waits for one micro-op at most, partition / rate, where fair sharing may double it. A layer takes the
+    longest chain over its chunks. Inference: the most tokens on one device; ideal is tokens / devices.
+Knobs: ``partition_mb`` (30, MiB); ``pipelining`` (true); ``packing`` (0: by the rule that doubles the experts of a device while
+    a micro-op of their work is shorter than one of all-to-all; otherwise how many times as many).
+Holds: No gradient starts while an all-to-all waits; no micro-op holds two gradients; every gradient is summed before the
+    update; devices per expert sum to the devices, copies' tokens to the expert's.
+Figure: Steps of 4 models 1.37x to 1.73x shorter, all-to-all 2.2x to 2.4x; inference 1.45x (median) and up to 1.82x (95th).
+Source: Li et al., USENIX ATC 2023, arXiv 2210.17223.
+Declines: moving experts to host memory, deciding anew every few steps (here costs are known at once), and every device
+    deciding alone: two that see an all-to-all arrive at different moments would wait for each other, so a leader decides.
+"""
+
+from __future__ import annotations
+
+from ringwright.costs.stages import Costs
+from ringwright.errors import UsageError
+from ringwright.schedulers.order import GRADIENTS
+from ringwright.schedulers.priority.lina._chunks import TOKENS, pipelined
+from ringwright.schedulers.priority.lina._packing import chosen, packed
+from ringwright.workload import Gate, Queue, Rewrite, Workload
+
+TOKEN_CLASS, GRADIENT_CLASS = 1, 2  # 0 is what Lina does not schedule
+COMBINE = "combine"  # tag of backward tasks that an all-to-all follows at once
+GATES = (
+    Gate(GRADIENT_CLASS, TOKEN_CLASS, "waiting"),
+    Gate(GRADIENT_CLASS, TOKEN_CLASS, "running"),
+    Gate(GRADIENT_CLASS, COMBINE, "running"),
+    Gate(TOKEN_CLASS, GRADIENT_CLASS, "running"),  # one micro-op on its way, whatever its class
+    *(Gate(each, each, state) for each in (TOKEN_CLASS, GRADIENT_CLASS) for state in ("waiting", "running")),
+)
+
+
+def lina(
+    workload: Workload, costs: Costs, *, partition_mb: float = 30, pipelining: bool = True, packing: int = 0
+) -> Workload:
+    """Return the workload packed and cut, its all-to-alls strictly before its gradients, with a barrier at the end."""
+    size = round(partition_mb * (1 << 20))
+    if size < 1:
+        raise UsageError(f"micro-ops of {partition_mb:g} MiB", remedy="partition_mb=30")
+    made = packed(workload, packing or chosen(workload, costs, size))
+    if pipelining:
+        made = pipelined(made, size)
+    return made.with_policy(
+        "lina",
+        rewrites=(Rewrite("partition", (TOKENS, *GRADIENTS), {"size_bytes": size, "equal": True}),),
+        queue=priority(),
+        boundary="barrier",
+        agreement="leader",
+    )
+
+
+def priority() -> Queue:
+    """Return the queue alone: one priority queue a device, one operation on its way; whole operations if nothing is cut."""
+    traffic = {TOKENS: TOKEN_CLASS, **dict.fromkeys(GRADIENTS, GRADIENT_CLASS)}
+    return Queue(traffic=traffic, gates=GATES)

@@ -1,0 +1,102 @@
+"""Expert work in as many chunks as its all-to-alls: chunk i of the work starts when chunk i of the tokens is in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ringwright.workload import Edge, Payload, Task, Workload
+
+EXPERTS = "experts"  # tag of tasks
+TOKENS = "ep"  # role of all-to-alls
+
+
+def pipelined(workload: Workload, size_bytes: int) -> Workload:
+    """Return it with every task of experts, and the all-to-alls before and after it, cut into equal chunks of at most
+    ``size_bytes``. Bytes and seconds stay the same in sum."""
+    tasks, payloads = chunks(workload, size_bytes)
+    if not tasks:
+        return workload
+    return replace(
+        workload,
+        tasks=tuple(part for task in workload.tasks for part in _task(task, tasks.get(task.name, 1))),
+        edges=tuple(part for edge in workload.edges for part in _edge(edge, tasks)),
+        payloads=tuple(
+            part for each in workload.payloads for part in _payload(each, payloads.get(each.name, 1), tasks)
+        ),
+    )
+
+
+def chunks(workload: Workload, size_bytes: int) -> tuple[dict[str, int], dict[str, int]]:
+    """Return in how many chunks each task of experts and each of their all-to-alls is cut, where that is more than one.
+
+    What hangs together is cut alike: as often as its largest all-to-all needs.
+    """
+    experts = {task.name for task in workload.tasks if task.tag == EXPERTS}
+    touches = {each.name: _touched(each) & experts for each in workload.payloads if carries_tokens(each)}
+    touches = {name: tasks for name, tasks in touches.items() if tasks}
+    payloads = {name: max(1, -(-workload.payload[name].size_bytes // size_bytes)) for name in touches}
+    tasks = dict.fromkeys(sorted(experts), 1)
+    changed = True
+    while changed:
+        changed = False
+        for name, joined in touches.items():
+            most = max(payloads[name], *(tasks[each] for each in joined))
+            changed |= most != payloads[name] or any(tasks[each] != most for each in joined)
+            payloads[name] = most
+            tasks.update(dict.fromkeys(joined, most))
+    return ({name: m for name, m in tasks.items() if m > 1}, {name: m for name, m in payloads.items() if m > 1})
+
+
+def carries_tokens(payload: Payload) -> bool:
+    """Whether it is an all-to-all of tokens, and not, say, how many tokens go where."""
+    return payload.role == TOKENS and payload.op == "all-to-all"
+
+
+def _touched(payload: Payload) -> set[str]:
+    return {*payload.producers, *(name for name, _ in payload.consumers)}
+
+
+def _names(name: str, cut: Mapping[str, int]) -> list[str]:
+    return [f"{name}#{at}" for at in range(cut[name])] if name in cut else [name]
+
+
+def _task(task: Task, parts: int) -> list[Task]:
+    """Cut a task: what it takes it takes at the start of the first chunk, what it gives back at the end of the last."""
+    if parts == 1:
+        return [task]
+    found = []
+    for at in range(parts):
+        demands = tuple(
+            (name, -(-amount // parts) if name == "tiles" else amount)
+            for name, amount in task.demands
+            if name == "tiles" or (amount > 0 and at == 0) or (amount < 0 and at == parts - 1)
+        )
+        found.append(replace(task, name=f"{task.name}#{at}", seconds=task.seconds / parts, demands=demands))
+    return found
+
+
+def _edge(edge: Edge, cut: Mapping[str, int]) -> list[Edge]:
+    return [replace(edge, src=src, dst=dst) for src in _names(edge.src, cut) for dst in _names(edge.dst, cut)]
+
+
+def _payload(payload: Payload, parts: int, cut: Mapping[str, int]) -> list[Payload]:
+    if parts == 1:
+        consumers = tuple((each, distance) for name, distance in payload.consumers for each in _names(name, cut))
+        producers = tuple(each for name in payload.producers for each in _names(name, cut))
+        return [replace(payload, producers=producers, consumers=consumers)]
+    return [
+        replace(
+            payload,
+            name=f"{payload.name}#{at}",
+            size_bytes=_share(payload.size_bytes, at, parts),
+            elements=_share(payload.elements, at, parts),
+            producers=tuple(f"{name}#{at}" if name in cut else name for name in payload.producers),
+            consumers=tuple((f"{name}#{at}" if name in cut else name, far) for name, far in payload.consumers),
+        )
+        for at in range(parts)
+    ]
+
+
+def _share(total: int, at: int, parts: int) -> int:
+    return total * (at + 1) // parts - total * at // parts
