@@ -15,9 +15,10 @@ RECORD = "conformance.json"  # written by scripts/conformance
 
 def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) -> dict[str, Any]:
     """Return the object of schema ``ringwright.systems/1``; ``check`` runs a seeded part of the campaign now."""
-    chosen = [system for system in registry.systems() if family in (None, system.family, system.kind)]
+    everything = (*registry.systems(), *registry.schedulers())
+    chosen = [system for system in everything if family in (None, system.family, system.kind)]
     if not chosen:
-        known = sorted({name for system in registry.systems() for name in (system.family, system.kind)})
+        known = sorted({name for system in everything for name in (system.family, system.kind)})
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
     shown = _run(chosen, seed) if check else recorded()
     reproduced = reproduce.recorded()
@@ -52,5 +53,8 @@ def recorded() -> dict[str, dict[str, int]]:
 def _run(chosen: list[registry.System], seed: int) -> dict[str, dict[str, int]]:
     from ringwright.studies import conformance
 
-    outcomes = (conformance.check(case) for case in conformance.pairwise(chosen, seed))
+    outcomes = (
+        conformance.check(case)
+        for case in conformance.pairwise([each for each in chosen if each in registry.systems()], seed)
+    )
     return conformance.tally(outcomes)

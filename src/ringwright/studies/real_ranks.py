@@ -62,9 +62,10 @@ def program(case: Case) -> Program | None:
     spread = range(0, topology.n_ranks, max(topology.n_ranks // case.p, 1))[: case.p]
     for group in dict.fromkeys((range(case.p), spread)):
         try:
-            return find(case.slug).load()(dataclasses.replace(collective, group=group), topology)
+            made: Program = find(case.slug).load()(dataclasses.replace(collective, group=group), topology)
         except UsageError:
             continue
+        return made
     return None
 
 

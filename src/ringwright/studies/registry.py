@@ -20,6 +20,7 @@ from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.program import Program
+    from ringwright.workload import Workload
 
 ROOT = Path(__file__).resolve().parents[1]
 # folder -> (family, class)
@@ -30,6 +31,11 @@ FOLDERS = {
     "algorithms/synthesis": ("collective-library", "synthesis"),
     "innetwork/ethernet": ("in-network-aggregation", "ethernet"),
     "innetwork/infiniband": ("in-network-aggregation", "infiniband"),
+}
+SCHEDULERS = {
+    "schedulers/fifo": ("communication-scheduling", "fifo"),
+    "schedulers/priority": ("communication-scheduling", "priority"),
+    "schedulers/decompose": ("communication-scheduling", "decompose"),
 }
 ALSO_CALLED = {"halving-doubling": "rabenseifner"}  # what the literature calls them besides
 HEADINGS = ("Idea", "Cost", "Knobs", "Holds", "Figure", "Source", "Declines")
@@ -59,19 +65,27 @@ class System:
         fabrics: tuple[str, ...] = getattr(import_module(self.module), "FABRICS", ())
         return fabrics
 
-    def load(self) -> Callable[..., Program]:
-        """Import and return the callable."""
-        algorithm: Callable[..., Program] = getattr(import_module(self.module), self.slug.replace("-", "_"))
-        return algorithm
+    def load(self) -> Callable[..., Any]:
+        """Import and return the callable: an algorithm makes a Program, a scheduler a Workload."""
+        found: Callable[..., Any] = getattr(import_module(self.module), self.slug.replace("-", "_"))
+        return found
 
 
 @cache
 def systems() -> tuple[System, ...]:
-    """Return every system, in the order of the folders; nothing is imported."""
-    return tuple(found for folder in FOLDERS for found in _list(folder)) + tuple(_outsiders())
+    """Return every system that does collectives, in the order of the folders; nothing is imported."""
+    listed = (found for folder, place in FOLDERS.items() for found in _list(folder, place))
+    return (*listed, *_outsiders("ringwright.algorithms"))
 
 
-def _list(folder: str) -> Iterator[System]:
+@cache
+def schedulers() -> tuple[System, ...]:
+    """Return every system that orders communication, in the order of the folders; nothing is imported."""
+    listed = (found for folder, place in SCHEDULERS.items() for found in _list(folder, place))
+    return (*listed, *_outsiders("ringwright.schedulers"))
+
+
+def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
     here = ROOT / folder
     if not here.is_dir():
         return
@@ -90,11 +104,11 @@ def _list(folder: str) -> Iterator[System]:
         files = path.rglob("*.py") if path.is_dir() else [path]
         lines = sum(len(file.read_text().splitlines()) for file in files)
         module = ".".join(("ringwright", *folder.split("/"), name))
-        yield System(name.replace("_", "-"), *FOLDERS[folder], module, lines, headings(ast.get_docstring(tree) or ""))
+        yield System(name.replace("_", "-"), *place, module, lines, headings(ast.get_docstring(tree) or ""))
 
 
-def _outsiders() -> Iterator[System]:
-    for point in entry_points(group="ringwright.algorithms"):
+def _outsiders(group: str) -> Iterator[System]:
+    for point in entry_points(group=group):
         yield System(point.name, "plug-in", "outside", point.value.partition(":")[0], 0, {})
 
 
@@ -104,14 +118,44 @@ def headings(docstring: str) -> dict[str, str]:
     return {name: " ".join(text.split()) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
 
 
-def find(name: str) -> System:
+def find(name: str, among: Callable[[], tuple[System, ...]] = systems) -> System:
     """Return the system of that slug; raise UsageError with the nearest names."""
-    found = {system.slug: system for system in systems()}
+    found = {system.slug: system for system in among()}
     name = ALSO_CALLED.get(name, name)
     if name in found:
         return found[name]
-    near = difflib.get_close_matches(name, found, 3) or list(found)[:6]
+    other = {system.slug for system in (schedulers if among is systems else systems)()}
+    if name in other:
+        what = (
+            "orders communication, it does no collective" if among is systems else "does collectives, it orders nothing"
+        )
+        raise UsageError(f"'{name}' {what}", remedy=f"--{'policy' if among is systems else 'algorithm'} {name}")
+    near = difflib.get_close_matches(name, found, 3) or list(found)[:8]
     raise UsageError(f"no system is called '{name}'", remedy=f"ringwright systems; perhaps {', '.join(near)}")
+
+
+def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
+    """Return (label, scheduler) of ``slug``, ``slug:knob=value`` or ``outer+inner``, the knobs already given."""
+    from functools import partial
+    from inspect import signature
+
+    from ringwright.schedulers.compose import compose
+
+    made: list[Callable[..., Workload]] = []
+    for part in spelling.split("+"):
+        slug, knobs = _spelled(part)
+        load = find(slug, schedulers).load()
+        known = [name for name, each in signature(load).parameters.items() if each.kind is each.KEYWORD_ONLY]
+        strange = set(knobs) - set(known)
+        if strange:
+            raise UsageError(
+                f"{slug} has no knob '{min(strange)}'", where=spelling, remedy=f"one of: {', '.join(known)}"
+            )
+        made.append(partial(load, **knobs))
+    outer = made.pop()
+    while made:
+        outer = compose(made.pop(), outer)
+    return spelling, outer
 
 
 def algorithm(spelling: str) -> tuple[str, Callable[..., Program], dict[str, Any]]:
@@ -119,6 +163,11 @@ def algorithm(spelling: str) -> tuple[str, Callable[..., Program], dict[str, Any
 
     A release becomes the knob ``release``; values are numbers where they look like numbers, and ``AxB`` a tuple of them.
     """
+    slug, knobs = _spelled(spelling)
+    return slug, find(slug).load(), knobs
+
+
+def _spelled(spelling: str) -> tuple[str, dict[str, Any]]:
     name, *settings = spelling.split(":")
     slug, _, release = name.partition("@")
     knobs: dict[str, Any] = {"release": release} if release else {}
@@ -127,7 +176,7 @@ def algorithm(spelling: str) -> tuple[str, Callable[..., Program], dict[str, Any
         if not equals:
             raise UsageError(f"'{setting}' in '{spelling}' is no knob", remedy=f"{slug}:channels=2")
         knobs[key.replace("-", "_")] = _value(value)
-    return slug, find(slug).load(), knobs
+    return slug, knobs
 
 
 def _value(text: str) -> Any:

@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import InputError, UsageError
+from ringwright.studies.figures import rows
 from ringwright.studies.simulate import Floors, Question, measure
 from ringwright.units import parse_size
 
 SCHEMA = "ringwright.reproduce/1"
 FOLDER = Path(__file__).resolve().parents[3] / "reproduce"  # of a checkout
 RECORD = "reproduced.json"
-STUDIES = ("poster",)
+STUDIES = ("poster",)  # experiments: they take long and run by themselves
+FIGURES = "figures"  # rows, each measured by a function
 QUANTITIES = ("time_ratio", "time_us")
 
 
@@ -43,6 +45,8 @@ def study_of(path: Path) -> str | None:
     except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
         return None
     study = setup.get("study") if isinstance(setup, dict) else None
+    if study == FIGURES:
+        return None
     if study is not None and study not in STUDIES:
         raise InputError(f"no experiment '{study}'", where=str(path), remedy=f"one of: {', '.join(STUDIES)}")
     return study
@@ -60,6 +64,9 @@ def reproduce(paths: Iterable[Path]) -> dict[str, Any]:
 
 def _rows(paper: dict[str, Any]) -> list[dict[str, Any]]:
     """Return figure, claimed, got, tolerance, pass and source of each point of a paper."""
+    if "rows" in paper:
+        found: list[dict[str, Any]] = paper["rows"]
+        return found
     band = [paper["low"], paper["high"]]
     return [
         {
@@ -73,6 +80,8 @@ def _rows(paper: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _one(path: Path) -> dict[str, Any]:
     described = _read(path)
+    if described["setup"].get("study") == FIGURES:
+        return rows.paper(described, path)
     setup, expected = described["setup"], described["expected"]
     got = [_point(setup, expected["quantity"], parse_size(str(size)), path) for size in setup["sizes"]]
     inside = all(expected["low"] <= point["value"] <= expected["high"] for point in got)
@@ -92,6 +101,11 @@ def _one(path: Path) -> dict[str, Any]:
 def _read(path: Path) -> dict[str, Any]:
     try:
         described = tomllib.loads(path.read_text())
+        if described["setup"].get("study") == FIGURES:
+            lacking = {"slug", "figure", "source", "rows"} - set(described)
+            if lacking:
+                raise KeyError(min(lacking))
+            return described
         for part, keys in (
             ("setup", ("collective", "fabric", "sizes", "algorithm")),
             ("expected", ("quantity", "low", "high")),
@@ -138,7 +152,9 @@ def recorded() -> dict[str, str]:
 
 
 def sentence(paper: dict[str, Any]) -> str:
-    """Return what was measured, in words: ``time_ratio 4.7 in 4 to 8``."""
+    """Return what was measured, in words: ``time_ratio 4.7 in 4 to 8``, or how many rows pass."""
+    if "rows" in paper:
+        return f"{sum(row['pass'] for row in paper['rows'])} of {len(paper['rows'])} rows"
     values = sorted({f"{point['value']:.3g}" for point in paper["points"]}, key=float)
     where = "in" if paper["inside"] else "NOT in"
     got = " to ".join(dict.fromkeys((values[0], values[-1])))

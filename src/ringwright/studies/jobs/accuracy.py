@@ -1,0 +1,170 @@
+"""How far predicted steps are from measured ones, row by row, with one fit of efficiencies a device generation.
+
+A row's job is made like any other, condensed (``condensed``) and simulated for two steps; operations on one fabric are timed
+once for all rows.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ringwright.engines.job.run import simulate
+from ringwright.errors import UsageError
+from ringwright.studies import workload as cards
+from ringwright.studies.jobs import generated
+from ringwright.studies.jobs.condensed import condensed
+from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.jobs.measured import Measured
+
+if TYPE_CHECKING:
+    from ringwright.costs.stages import Costs
+    from ringwright.topology import Topology
+
+SCHEMA = "ringwright.step-accuracy/1"
+STEPS = 2  # the second begins where the first has left everything
+ASSUMED = (
+    "gradients travel when all are made, beside no compute",
+    "exchanges of tensor and expert parallelism stand in line with compute",
+    "routed tokens come out even over the experts",
+)
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A measured step beside its prediction, in seconds."""
+
+    row: Measured
+    predicted_s: float
+
+    @property
+    def error(self) -> float:
+        """predicted / measured - 1."""
+        return self.predicted_s / self.row.seconds - 1.0
+
+
+@dataclass
+class Predictor:
+    """Predicts rows; remembers fabrics and what was timed on them. ``figures`` change the device besides its fit."""
+
+    figures: Mapping[str, float] = field(default_factory=dict)
+    topologies: dict[tuple[str, str], Topology] = field(default_factory=dict, repr=False)
+    timed: dict[str, dict[Any, Any]] = field(default_factory=dict, repr=False)
+    known: dict[tuple[Any, ...], float] = field(default_factory=dict, repr=False)
+
+    def seconds(self, row: Measured) -> float:
+        """Return the predicted seconds of a step, once for all rows that ask the same; UsageError where the row cannot be."""
+        asked = replace(row, table="", label="", half="", seconds=0.0, dims=())  # type: ignore[arg-type]
+        key = (asked, tuple(row.dims.items()), tuple(self.figures.items()))
+        if key not in self.known:
+            self.known[key] = self._simulated(row)
+        return self.known[key]
+
+    def _simulated(self, row: Measured) -> float:
+        card = cards.Question(
+            row.model, row.gpus, row.parallel, row.micro_batches, row.micro_batch_size, row.sequence, row.dtype,
+            row.gradients, row.recompute, dims=row.dims,
+        )  # fmt: skip
+        question = generated.Question(card, row.device, compute=self.figures, fit=row.fit or None)
+        job = generated.made(question, self._topology(row))
+        timed = self.timed.setdefault(f"{row.fabric} {row.calibration}", {})
+        costs: Costs = replace(job.costs, timed=timed) if isinstance(job.costs, FabricCosts) else job.costs
+        return simulate(condensed(job.workload, costs), costs, steps=STEPS).step_s
+
+    def _topology(self, row: Measured) -> Topology:
+        key = (row.fabric, row.calibration)
+        if key not in self.topologies:
+            from ringwright.costs.calibration import calibrated, load
+            from ringwright.fabrics import fabric
+
+            made = fabric(row.fabric)
+            self.topologies[key] = calibrated(made, load(row.calibration)) if row.calibration else made
+        return self.topologies[key]
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A row that cannot be asked as it stands, and why."""
+
+    row: Measured
+    why: str
+
+
+def judge(
+    rows: Iterable[Measured], predictor: Predictor | None = None, progress: Callable[[str], None] | None = None
+) -> tuple[list[Judged], list[Refused]]:
+    """Return each row beside its prediction, and those whose parallel form the model refuses."""
+    predictor = predictor or Predictor()
+    found, refused = list[Judged](), list[Refused]()
+    for row in rows:
+        if progress:
+            progress(row.label)
+        try:
+            found.append(Judged(row, predictor.seconds(row)))
+        except UsageError as error:
+            refused.append(Refused(row, error.what))
+    return found, refused
+
+
+def median(judged: Sequence[Judged]) -> float:
+    """Return the median of abs(error); 0 for no rows."""
+    return statistics.median(abs(each.error) for each in judged) if judged else 0.0
+
+
+def groups(judged: Sequence[Judged]) -> dict[tuple[str, str, str], list[Judged]]:
+    """Return the rows by table, device and half."""
+    found: dict[tuple[str, str, str], list[Judged]] = {}
+    for each in judged:
+        found.setdefault((each.row.table, each.row.device, each.row.half), []).append(each)
+    return dict(sorted(found.items()))
+
+
+def document(judged: Sequence[Judged], refused: Sequence[Refused] = ()) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.step-accuracy/1``: medians by table, device and half, and every row."""
+    from ringwright.costs.fits import load
+
+    fits = dict.fromkeys(each.row.fit for each in judged if each.row.fit)
+    return {
+        "schema": SCHEMA,
+        "fits": [load(name).provenance for name in fits],
+        "assumptions": list(ASSUMED),
+        "median_abs_error": median(judged),
+        "groups": [
+            {"table": table, "device": device, "half": half, "rows": len(mine), "median_abs_error": median(mine),
+             "median_error": statistics.median(each.error for each in mine),
+             "worst_abs_error": max(abs(each.error) for each in mine)}
+            for (table, device, half), mine in groups(judged).items()
+        ],
+        "rows": [
+            {"table": each.row.table, "row": each.row.label, "device": each.row.device, "gpus": each.row.gpus,
+             "half": each.row.half, "measured_s": each.row.seconds, "predicted_s": each.predicted_s, "error": each.error}
+            for each in judged
+        ],
+        "refused": [{"table": each.row.table, "row": each.row.label, "why": each.why} for each in refused],
+    }  # fmt: skip
+
+
+def fitted(
+    rows: Sequence[Measured], steps: Mapping[str, Sequence[float]], predictor: Predictor | None = None
+) -> tuple[dict[str, float], float]:
+    """Return the figures of the grid ``steps`` (name -> values) with the least error, and that error.
+
+    The error is the mean of abs(log(predicted / measured)); only rows of the half "fit" count, and every table
+    alike, however many rows it has.
+    """
+    import itertools
+    import math
+
+    predictor = predictor or Predictor()
+    mine = [row for row in rows if row.half == "fit"]
+    best: tuple[float, dict[str, float]] = (math.inf, {})
+    for values in itertools.product(*steps.values()):
+        predictor.figures = dict(zip(steps, values, strict=True))
+        tables: dict[str, list[float]] = {}
+        for each in judge(mine, predictor)[0]:
+            tables.setdefault(each.row.table, []).append(abs(math.log(each.predicted_s / each.row.seconds)))
+        mean = statistics.fmean(statistics.fmean(logs) for logs in tables.values()) if tables else math.inf
+        best = min(best, (mean, dict(predictor.figures)), key=lambda each: each[0])
+    return best[1], best[0]

@@ -1,0 +1,181 @@
+"""What operations take on a fabric: each (operation, group, size) is a Program, timed by the engines, once.
+
+Sizes between those that were timed are interpolated. Sibling groups, which do the same at the same time, slow each other where
+they share a link of a host. What an operation loads of its ranks' links tells the engine of jobs how much two operations of
+different groups disturb each other.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.collective import Collective
+from ringwright.costs.stages import Stage
+from ringwright.engines.choose import simulate
+from ringwright.errors import UsageError
+from ringwright.studies.jobs.faults import marked
+from ringwright.studies.registry import algorithm
+from ringwright.workload import Mesh
+
+if TYPE_CHECKING:
+    from ringwright.engines.result import Run
+    from ringwright.topology import Topology
+
+GRID = tuple(1 << power for power in range(12, 31, 2))  # 4 KiB to 1 GiB
+PROBE = 16 << 20
+LIBRARY = "nccl-2-4"
+RING = "send-recv"
+LEAST_SHARE = 0.02
+
+
+@dataclass(frozen=True)
+class Group:
+    """Ranks as they are timed; ``healthy``: none of their hosts' links has a fault."""
+
+    ranks: tuple[int, ...]
+    healthy: bool = True
+
+
+@dataclass
+class FabricCosts:
+    """Costs on ``topology``, where rank i of the job is rank i of the fabric.
+
+    ``algorithms`` (operation -> spelling, "" for all others) says which system does what; ``axes`` (role -> axes of ``mesh``)
+    who does the same at the same time. ``units`` is the share of compute units that an operation holds.
+    """
+
+    topology: Topology
+    mesh: Mesh
+    axes: Mapping[str, tuple[str, ...]]
+    algorithms: Mapping[str, str] = field(default_factory=dict)
+    units: float = 0.12
+    width_bytes: int = 4
+    timed: dict[tuple[str, Group, int], tuple[float, Run]] = field(default_factory=dict, repr=False)
+    factors: dict[tuple[str, str, Group], tuple[float, tuple[tuple[str, float], ...]]] = field(
+        default_factory=dict, repr=False
+    )
+    left: dict[str, str] = field(default_factory=dict)  # what an algorithm left to the library: operation -> why
+
+    def __post_init__(self) -> None:
+        if self.topology.n_ranks < self.mesh.size:
+            raise UsageError(
+                f"{self.mesh.size} ranks do not fit on {self.topology.name}, which has {self.topology.n_ranks}",
+                remedy="a larger fabric, or fewer GPUs",
+            )
+        self.healthy = replace(self.topology, faults=())
+        self.faulty = frozenset(marked(self.topology, self.topology.n_ranks)) if self.topology.faults else frozenset()
+
+    def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
+        """Return the legs of an operation among ``ranks``: one, but for a server's two."""
+        if len(ranks) < 2:
+            return (Stage(0.0, loads=()),)
+        if op == "push-pull":
+            halves = (("reduce-scatter", "push"), ("all-gather", "pull"))
+            return tuple(self._stage(each, size_bytes, ranks, role, leg) for each, leg in halves)
+        if op == "factors":
+            return (self._stage("all-gather", size_bytes * len(ranks), ranks, role, ""),)
+        if op == "shift":
+            return (self._stage(RING, size_bytes, ranks[:2], role, ""),)
+        return (self._stage(op, size_bytes, ranks, role, ""),)
+
+    def told(self) -> list[str]:
+        """Return what the algorithm asked for did not do, as found so far."""
+        return list(self.left.values())
+
+    def _stage(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str, leg: str) -> Stage:
+        placed = self._canonical(ranks)
+        factor, loads = self._shared(op, placed, role)
+        return Stage(self._seconds(op, size_bytes, placed) * factor, 0.0, leg, loads, self.units)
+
+    def _canonical(self, ranks: tuple[int, ...]) -> Group:
+        """Return a group that is timed for all that lie alike: the same places in the hosts, as many hosts apart."""
+        hosts, healthy = self.topology.hosts, self.faulty.isdisjoint(ranks)
+        if not healthy or hosts is None or not self.topology.is_symmetric:
+            return Group(ranks, healthy)
+        per_host = int(np.bincount(hosts).max())
+        shift = min(ranks) // per_host * per_host
+        return Group(tuple(rank - shift for rank in ranks))
+
+    def _seconds(self, op: str, size_bytes: int, group: Group) -> float:
+        """Return seconds, straight lines between the sizes of the grid."""
+        at = min(max(bisect_left(GRID, size_bytes), 1), len(GRID) - 1)
+        if size_bytes <= GRID[0]:
+            return self._timed(op, GRID[0], group)
+        low, high = GRID[at - 1], GRID[at]
+        before, after = self._timed(op, low, group), self._timed(op, high, group)
+        return before + (after - before) * (size_bytes - low) / (high - low)
+
+    def _timed(self, op: str, size_bytes: int, group: Group) -> float:
+        return self.run(op, size_bytes, group)[0]
+
+    def run(self, op: str, size_bytes: int, group: Group) -> tuple[float, Run]:
+        """Return seconds and the run of one operation, from memory where it was asked before."""
+        key, ranks, machine = (op, group, size_bytes), group.ranks, self.healthy if group.healthy else self.topology
+        if key not in self.timed:
+            spelling = self.algorithms.get(op) or (LIBRARY if op == RING else self.algorithms.get("", LIBRARY))
+            _, make, knobs = algorithm(spelling)
+            even = -(-size_bytes // (len(ranks) * self.width_bytes)) * len(ranks) * self.width_bytes
+            try:
+                program = make(Collective(op, ranks, even, "float32"), machine, **knobs)
+            except UsageError as error:
+                if spelling == LIBRARY:
+                    raise
+                _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
+                self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
+                program = make(Collective(op, ranks, even, "float32"), machine)
+            run = simulate(program, machine)
+            self.timed[key] = (run.time_s, run)
+        return self.timed[key]
+
+    # ------------------------------------------------------------------------------------------------------ disturbance
+    def _shared(self, op: str, group: Group, role: str) -> tuple[float, tuple[tuple[str, float], ...]]:
+        """Return how much longer it takes beside its siblings, and its loads by class of link."""
+        key = (op, role, group)
+        if key not in self.factors:
+            own, run = self.run(op, PROBE, group)
+            busy = _busy(run).copy()
+            mine = busy > 0
+            for sibling in self._siblings(op, group.ranks, role):
+                busy += _busy(self.run(op, PROBE, Group(sibling, group.healthy))[1])
+            factor = max(1.0, float(busy[mine].max(initial=0.0)) / (own * 1e12)) if own else 1.0
+            self.factors[key] = (factor, self._loads(run, own))
+        return self.factors[key]
+
+    def _siblings(self, op: str, ranks: tuple[int, ...], role: str) -> list[tuple[int, ...]]:
+        """Return the other groups of this role on the hosts of the first rank: they start when this one does."""
+        axes, hosts = self.axes.get(role, ()), self.topology.hosts
+        if not axes or hosts is None:
+            return []
+        near = np.flatnonzero(hosts[: self.mesh.size] == hosts[ranks[0]]).tolist()
+        found: dict[tuple[int, ...], None] = {}
+        for rank in near:
+            if op == RING:
+                apart = ranks[1] - ranks[0]
+                pair = (rank, rank + apart)
+                if rank != ranks[0] and 0 <= pair[1] < self.mesh.size and hosts[pair[1]] == hosts[ranks[1]]:
+                    found[pair] = None
+                continue
+            group = self.mesh.group(axes, rank)
+            if set(group) != set(ranks):
+                found[group] = None
+        return list(found)
+
+    def _loads(self, run: Run, seconds: float) -> tuple[tuple[str, float], ...]:
+        busy = _busy(run)[: self.topology.n_links]
+        if not len(busy) or not seconds:
+            return ()
+        found = []
+        for number, name in enumerate(self.topology.classes):
+            share = float(busy[self.topology.link_class == number].max(initial=0.0)) / (seconds * 1e12)
+            if share > LEAST_SHARE:
+                found += [(f"{name}.tx", min(share, 1.0)), (f"{name}.rx", min(share, 1.0))]
+        return tuple(found)
+
+
+def _busy(run: Run) -> np.ndarray:
+    return run.busy_ps.astype(np.float64)

@@ -1,0 +1,43 @@
+"""What faults of a fabric mean for a job: slow ranks, ranks whose links are like no others, and what is taken for granted."""
+
+from __future__ import annotations
+
+from ringwright.topology import Topology
+
+
+def paces(topology: Topology) -> dict[int, float]:
+    """Return rank -> factor on its compute time, from the faults that slow ranks from the start."""
+    return {
+        fault.target: 1.0 / fault.value
+        for fault in topology.faults
+        if fault.kind == "rank" and fault.field == "compute_factor" and fault.time_s <= 0 and fault.value > 0
+    }
+
+
+def marked(topology: Topology, ranks: int) -> tuple[int, ...]:
+    """Return the ranks of the hosts whose links have faults; all ranks where the link belongs to no host."""
+    links = {fault.target for fault in topology.faults if fault.kind == "link"}
+    if not links:
+        return ()
+    hosts: dict[str, list[int]] = {}
+    for rank in range(ranks):
+        hosts.setdefault(_host(topology, rank), []).append(rank)
+    found: dict[int, None] = {}
+    for link in links:
+        ends = [_host(topology, int(node[link])) for node in (topology.src, topology.dst)]
+        mine = [rank for end in ends for rank in hosts.get(end, ())]
+        if not mine:
+            return tuple(range(ranks))
+        found |= dict.fromkeys(mine)
+    return tuple(found)
+
+
+def assumed(topology: Topology) -> list[str]:
+    """Return what is assumed of faults that come and go: each operation meets them as if it started with them."""
+    if any(fault.time_s > 0 for fault in topology.faults):
+        return ["faults that come and go: every operation meets them as if it started when they do"]
+    return []
+
+
+def _host(topology: Topology, node: int) -> str:
+    return topology.label(node).partition("/")[0]

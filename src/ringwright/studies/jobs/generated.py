@@ -1,0 +1,133 @@
+"""A job from a model card: the workload, the fabric it runs on, and every default that was taken."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from ringwright.costs.fits import load
+from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
+from ringwright.engines.job.flat import INTERFERENCE, Interference
+from ringwright.errors import UsageError
+from ringwright.studies import workload as cards
+from ringwright.studies.jobs import faults
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
+from ringwright.studies.jobs.study import Job
+from ringwright.studies.registry import scheduler
+from ringwright.topology import Topology
+from ringwright.workload import Workload
+from ringwright.workloads.cards import Card
+from ringwright.workloads.grid import grid
+from ringwright.workloads.job import job
+from ringwright.workloads.models import model
+from ringwright.workloads.step import Step
+from ringwright.workloads.times import Roofline
+
+DEFAULT_FABRIC, GPUS_A_NODE = "dgx-h100", 8
+LEFT_OUT = (
+    "input pipeline, checkpoints, host jitter",
+    "contention in the switches between groups of different hosts",
+    "scalars: the loss, the norm of the gradients",
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked besides the model: the device, the algorithms, the order of the pipeline."""
+
+    card: cards.Question
+    gpu: str | None = None
+    algorithms: Mapping[str, str] = field(default_factory=dict)
+    schedule: str = "1f1b"
+    step_ms: float | None = None
+    compute: Mapping[str, float] = field(default_factory=dict)  # figures of the device that are changed
+    fit: str | None = None  # name or file of efficiencies fitted to measured steps
+
+
+def made(question: Question, topology: Topology | None = None) -> Job:
+    """Return the job; UsageError for what does not fit together."""
+    card, step, dtype = _settled(question)
+    topology, told = _fabric(topology, step.parallel.world)
+    device, more = _device(question, topology)
+    fitted = load(question.fit) if question.fit else None
+    figures = {**(fitted.figures if fitted else {}), **question.compute}
+    more += [fitted.provenance] if fitted else []
+    roofline = Roofline(gpu(device, **figures), dtype, max(step.width_bytes, WIDTHS[dtype]))
+    found = job(card, step, roofline, schedule=question.schedule)
+    if question.step_ms is not None:
+        found, scaled = _scaled(found, question.step_ms * 1e-3)
+        more.append(scaled)
+    _, roles = grid(step.parallel)
+    costs = FabricCosts(topology, found.mesh, roles, question.algorithms)
+    known = [each for each in cards.assumptions(card, step, question.card) if not each.startswith("gradients travel")]
+    collectives = (
+        f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine; other sizes between"
+    )
+    return Job(
+        found, costs, faults.paces(topology), faults.marked(topology, found.mesh.size),
+        Interference(units=roofline.gpu.units),
+        assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
+        fabric=topology.name, left_out=LEFT_OUT, found=costs.told,
+    )  # fmt: skip
+
+
+def workload(question: Question, policy: str | None = None) -> Workload:
+    """Return the workload alone, without a fabric, with its assumptions; a policy is told the costs of the usual fabric."""
+    card, step, dtype = _settled(question)
+    roofline = Roofline(gpu(question.gpu or "h100", **question.compute), dtype, max(step.width_bytes, WIDTHS[dtype]))
+    found = job(card, step, roofline, schedule=question.schedule)
+    found = replace(found, assumptions=(*cards.assumptions(card, step, question.card), *_ground(roofline)))
+    return found if policy is None else scheduler(policy)[1](found, made(question).costs)
+
+
+def interference(name: str, units: int) -> Interference:
+    """Return how communication slows the compute beside it; UsageError for a model that is not known."""
+    if name not in INTERFERENCE:
+        raise UsageError(f"'{name}' is no model", remedy=f"one of: {', '.join(INTERFERENCE)}")
+    return Interference(name, units=units)
+
+
+def _settled(question: Question) -> tuple[Card, Step, str]:
+    """Return card, step and the type of matrix products; what is narrower than 16 bits travels in 16."""
+    card = model(question.card.model, **question.card.dims)
+    dtype = element_type(question.card.dtype or cards.usual_dtype(card))
+    travels = dtype if WIDTHS[dtype] > 1 else "bfloat16"
+    return card, cards.settled(card, replace(question.card, dtype=travels)), dtype
+
+
+def _fabric(topology: Topology | None, ranks: int) -> tuple[Topology, list[str]]:
+    if topology is not None:
+        return topology, []
+    from ringwright.fabrics import fabric
+
+    nodes = -(-ranks // GPUS_A_NODE)
+    return fabric(f"{DEFAULT_FABRIC}:{nodes}"), [f"fabric: {DEFAULT_FABRIC}:{nodes}, enough nodes for {ranks} GPUs"]
+
+
+def _device(question: Question, topology: Topology) -> tuple[str, list[str]]:
+    if question.gpu is not None:
+        return question.gpu, []
+    family = topology.name.partition(":")[0]
+    found = OF_FABRIC.get(family, "h100")
+    return found, [f"device: {found}" + ("" if family in OF_FABRIC else ", for the fabric names none")]
+
+
+def _ground(roofline: Roofline) -> list[str]:
+    device = roofline.gpu
+    return [
+        f"{device.name}: {device.rate(roofline.dtype) / 1e12:.0f} TFLOP/s {roofline.dtype} ({device.provenance})",
+        f"matrix products reach {device.efficiency:.0%} of that in full waves",
+    ]
+
+
+def _scaled(workload: Workload, step_s: float) -> tuple[Workload, str]:
+    """Return the workload with its compute scaled so that one rank's tasks of a step take ``step_s``."""
+    if step_s <= 0:
+        raise UsageError(f"a step of {step_s * 1e3:g} ms", remedy="--step-ms 250")
+    times = [0.0]
+    for each in workload.classes:
+        mine = (task for task in workload.tasks if task.of == each.name)
+        times.append(sum(t.seconds * (workload.micro_batches if t.per == "micro-batch" else 1) for t in mine))
+    factor = step_s / max(times)
+    tasks = tuple(replace(task, seconds=task.seconds * factor) for task in workload.tasks)
+    return replace(workload, tasks=tasks), f"compute scaled by {factor:.3g} to {step_s * 1e3:g} ms a step on one GPU"

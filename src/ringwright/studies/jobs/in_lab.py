@@ -1,0 +1,115 @@
+"""Whole steps in the lab, predicted before they are measured: real ranks, a schedule, a network with faults.
+
+The prediction knows the layers' times (they sleep), the lab's fabric with its faults, a ring for gloo's all-reduce, and that one
+TCP flow gets 95.6 % of a link (1448 of 1514 bytes of a frame). Nothing of the measured run enters it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringwright.engines.job.run import simulate
+from ringwright.studies.jobs import faults
+from ringwright.studies.jobs.costs import FabricCosts
+from ringwright.studies.jobs.live import named
+from ringwright.studies.registry import scheduler
+from ringwright.workloads.chain import Link, chain
+
+if TYPE_CHECKING:
+    from ringwright.topology import Topology
+    from ringwright.workload import Workload
+
+OF_A_LINK = 1448 / 1514
+GLOO = "ring"
+POLICIES = ("pytorch-ddp:bucket_cap_mb=1:first_bucket_mb=0.25", "bytescheduler:partition_mb=0.5:credit_mb=0.5")
+CASES: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
+    "none": ((), {}),
+    "rate 50%": (("rate 50%",), {}),
+    "slow link of rank 3": (("link rank3 rate 30%",), {}),
+    "slow rank 3": ((), {"3": 1.5}),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case: seconds of a step, predicted and measured (median of ``times_s``)."""
+
+    model: str
+    case: str
+    policy: str
+    predicted_s: float
+    measured_s: float
+    times_s: tuple[float, ...] = field(repr=False)
+
+    @property
+    def error(self) -> float:
+        """Predicted over measured, less 1."""
+        return self.predicted_s / self.measured_s - 1
+
+
+@dataclass(frozen=True)
+class Question:
+    """A fabric of the lab, models of slept layers (``vgg``, ``transformer``), and what their step computes and sends."""
+
+    fabric: str = "switch:4,rate=100Mb/s"
+    models: Sequence[str] = ("vgg", "transformer")
+    cases: Sequence[str] = tuple(CASES)
+    policies: Sequence[str] = POLICIES
+    step_s: float = 1.2
+    elements: int = 2_000_000
+    steps: int = 6
+    timeout_s: float = 100.0
+
+
+def rows(question: Question) -> Iterator[Row]:
+    """Yield a row per model, case and policy; needs PyTorch and namespaces."""
+    from ringwright.execute.live.bench import Job, measure
+    from ringwright.studies.lab.network import network
+
+    for case in question.cases:
+        lines, paces = CASES[case]
+        with tempfile.TemporaryDirectory() as folder, network(
+            question.fabric, lines, out=Path(folder) / "lab", horizon_s=3600.0, force=True
+        ) as net:  # fmt: skip
+            net.start_faults()
+            for model in question.models:
+                for policy in question.policies:
+                    function, knobs = named(policy)
+                    asked = Job(
+                        model, function, len(net.places), 0, 0, question.step_s, question.elements, question.steps, knobs,
+                        paces=paces, timeout_s=question.timeout_s,
+                    )  # fmt: skip
+                    predicted = predict(model, question, lines, paces, policy)
+                    found = measure(asked, net.places)
+                    yield Row(model, case, policy, predicted, found.step_s, tuple(found.times_s))
+
+
+def predict(model: str, question: Question, lines: Sequence[str], paces: Mapping[str, float], policy: str) -> float:
+    """Return the seconds of a step by simulation alone."""
+    topology = _network(question.fabric, lines)
+    workload = _layers(model, question, topology.n_ranks)
+    costs = FabricCosts(topology, workload.mesh, {"dp": ("dp",)}, {"": GLOO})
+    slow = {int(rank): factor for rank, factor in paces.items()}
+    marked = faults.marked(topology, topology.n_ranks)
+    return simulate(scheduler(policy)[1](workload, costs), costs, steps=6, paces=slow, marked=marked).step_s
+
+
+def _network(spelling: str, lines: Sequence[str]) -> Topology:
+    from ringwright.fabrics import fabric
+    from ringwright.fabrics.faults import apply
+
+    made = fabric(spelling)
+    made = replace(made, rate=made.rate * OF_A_LINK)
+    return apply(made, lines) if lines else made
+
+
+def _layers(model: str, question: Question, ranks: int) -> Workload:
+    from ringwright.execute.live.slept import layers
+
+    slept = layers(model, question.step_s, question.elements)
+    links = [Link(each.forward_s, each.backward_s, 4 * each.elements, each.elements, name=each.name) for each in slept]
+    return chain(f"slept {model}", links, ranks)

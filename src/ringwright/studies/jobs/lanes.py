@@ -1,0 +1,64 @@
+"""What a timeline shows of a run: per class of ranks what it computed and what was on its wires in the last step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+
+from ringwright.analysis.intervals import union
+from ringwright.engines.job.run import COMPUTE, JobRun
+from ringwright.engines.job.step import PS
+
+MOST_CELLS = 16
+MOST_SPANS = 600  # of a lane; smaller gaps are closed until so few are left
+
+
+def lanes(run: JobRun) -> dict[str, Any]:
+    """Return span_s and lanes: rank class, rank, how many ranks, name (compute or role) and parts (kind, starts, ends in s)."""
+    begin, end = run.window()
+    cells = run.laid.cells
+    found: dict[tuple[int, str], dict[str, list[tuple[np.ndarray, np.ndarray]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for row in run.laid.rows:
+        name, kind = _lane(row.what, row.kind, row.role)
+        for step in range(run.laid.steps) if name else ():
+            where = run.span(row, step)
+            starts, ends = np.maximum(run.times.moved[where], begin), np.minimum(run.times.end[where], end)
+            inside = ends > starts
+            if inside.any():
+                for cell in dict.fromkeys(row.cells):
+                    found[cell, name][kind].append((starts[inside], ends[inside]))
+    shown = sorted({cell for cell, _ in found})[:MOST_CELLS]
+    made = [
+        {
+            "of": cells.of[cell], "rank": cells.ranks[cell], "ranks": cells.counts[cell], "name": name,
+            "parts": [
+                {"kind": kind, **_spans(parts, begin, (end - begin) / 2000)} for kind, parts in sorted(kinds.items())
+            ],
+        }
+        for (cell, name), kinds in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] != "compute", each[0][1]))
+        if cell in shown
+    ]  # fmt: skip
+    return {"span_s": (end - begin) / PS, "lanes": made, "cells": len(cells), "shown": len(shown)}
+
+
+def _lane(what: str, kind: str, role: str) -> tuple[str, str]:
+    if what == "operation":
+        return role, role
+    if what != "task" or kind not in (*COMPUTE, "U"):
+        return "", ""
+    return "compute", {"F": "forward", "U": "update"}.get(kind, "backward")
+
+
+def _spans(parts: list[tuple[np.ndarray, np.ndarray]], begin: int, gap: float) -> dict[str, list[float]]:
+    """Return starts and ends in seconds from the window's begin; gaps too small to see are closed."""
+    starts, ends = (np.concatenate([each[at] for each in parts]).astype(np.float64) for at in (0, 1))
+    joined = union(starts, ends)
+    while len(joined[0]) > MOST_SPANS:
+        joined = union(joined[0], joined[1] + gap)
+        joined = (joined[0], np.maximum(joined[1] - gap, joined[0]))
+        gap *= 2
+    return {"starts": ((joined[0] - begin) / PS).tolist(), "ends": ((joined[1] - begin) / PS).tolist()}

@@ -1,0 +1,38 @@
+"""``schedule(model, optimizer, "bytescheduler")``: a scheduler by its name on real ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import MissingExtraError, UsageError
+from ringwright.studies.registry import scheduler
+
+if TYPE_CHECKING:
+    from ringwright.execute.live.live import Live
+    from ringwright.workload import Policy, Workload
+
+
+def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Workload], **options: Any) -> Live:
+    """Let the gradients of a PyTorch model leave as a policy says; call it after ``init_process_group``.
+
+    ``policy`` is a name as ``--policy`` takes it (``p3``, ``bytescheduler:partition_mb=1``, ``p3+gradientflow``), a
+    scheduler, or a Policy. Options are those of ``ringwright.execute.live.schedule``. Raises MissingExtraError without
+    PyTorch, UsageError, with the reason, for what cannot be done.
+    """
+    if find_spec("torch") is None:
+        raise MissingExtraError("live schedules need PyTorch", remedy="pip install 'ringwright[torch]'")
+    from ringwright.execute.live import schedule as start
+
+    chosen = scheduler(policy)[1] if isinstance(policy, str) else policy
+    return start(model, optimizer, chosen, **options)
+
+
+def named(spelling: str) -> tuple[str, dict[str, Any]]:
+    """Return a scheduler as ``module:function`` with its knobs, as processes of their own can be told; UsageError for several."""
+    found = scheduler(spelling)[1]
+    if not isinstance(found, partial):
+        raise UsageError(f"'{spelling}' is several schedulers in one", remedy="one of them")
+    return f"{found.func.__module__}:{found.func.__name__}", dict(found.keywords)

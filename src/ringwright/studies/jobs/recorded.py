@@ -1,0 +1,112 @@
+"""Yesterday's job, but with another algorithm, policy or network: a recording replayed, then changed.
+
+Without a change the replay keeps the measured times of its operations, and how far it is from the measured step says how far
+to trust it. With one, an operation takes its measured time multiplied by what the engines say of the change: simulated with it
+over simulated without it, on the fabric named. A log without times gives the communication alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from ringwright.costs.stages import Costs, Stage, seconds
+from ringwright.engines.job.run import simulate
+from ringwright.errors import UsageError
+from ringwright.studies.jobs import faults
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
+from ringwright.studies.jobs.study import Job
+from ringwright.workloads.replay import GROUNDS, Replay
+
+if TYPE_CHECKING:
+    from ringwright.topology import Topology
+    from ringwright.workload import Workload
+
+ITS_OWN = "the network it ran on"
+LEFT_OUT = ("what the recording does not hold: host jitter of other steps, input pipeline, checkpoints",)
+
+
+@dataclass(frozen=True)
+class Changed:
+    """Measured times, scaled operation by operation by what a change does to it in simulation."""
+
+    measured: Costs
+    before: FabricCosts
+    after: FabricCosts
+    ratios: dict[tuple[str, int, tuple[int, ...], str], float] = field(default_factory=dict, repr=False)
+
+    def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
+        """Return the measured legs, longer or shorter."""
+        key = (op, size_bytes, ranks, role)
+        if key not in self.ratios:
+            was = seconds(self.before, op, size_bytes, ranks, role)
+            self.ratios[key] = seconds(self.after, op, size_bytes, ranks, role) / was if was else 1.0
+        factor = self.ratios[key]
+        return tuple(
+            replace(stage, wire_s=stage.wire_s * factor, latency_s=stage.latency_s * factor)
+            for stage in self.measured.stages(op, size_bytes, ranks, role)
+        )
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be different: the algorithm ("" as recorded), and the fabric, healthy and with its faults."""
+
+    algorithm: str = ""
+    healthy: Topology | None = None
+    faulty: Topology | None = None
+
+    @property
+    def is_any(self) -> bool:
+        """Whether operations take another time than measured."""
+        return bool(self.algorithm) or (self.faulty is not None and self.faulty is not self.healthy)
+
+
+def ground(found: Replay) -> dict[str, Any]:
+    """Return what a document says of a replay besides: ``ground``, ``step``, and ``baseline`` where there are times."""
+    return {"ground": found.ground, "step": found.step, "baseline": _baseline(found)}
+
+
+def job(found: Replay, change: Change) -> Job:
+    """Return the replayed job as the change makes it; UsageError where operations need a fabric and none is given."""
+    workload, fabric = found.workload, change.faulty or change.healthy
+    measured = found.costs if found.ground != GROUNDS[2] else None
+    if measured is not None and not change.is_any:
+        told = (
+            *workload.assumptions,
+            "operations take their measured times; pieces of other sizes a line through them",
+        )
+        return Job(workload, measured, assumptions=told, fabric=ITS_OWN, left_out=LEFT_OUT)
+    if fabric is None:
+        raise UsageError("no fabric is named", where=workload.name, remedy=f"--fabric switch:{workload.mesh.size}")
+    after, name = _on(fabric, workload, change.algorithm), change.algorithm or LIBRARY
+    costs: Costs = after
+    said = f"times of operations: {name} on {fabric.name}, simulated"
+    if measured is not None:
+        costs = Changed(measured, _on(change.healthy or fabric, workload, ""), after)
+        faulty = " with faults" if fabric is not change.healthy else ""
+        said = (
+            f"an operation takes its measured time x simulated with {name} on {fabric.name}{faulty}"
+            f" / simulated with {LIBRARY} without"
+        )
+    return Job(
+        workload, costs, faults.paces(fabric), faults.marked(fabric, workload.mesh.size),
+        assumptions=(*workload.assumptions, said, *faults.assumed(fabric)), fabric=fabric.name, left_out=LEFT_OUT,
+        found=after.told,
+    )  # fmt: skip
+
+
+def _on(topology: Topology, workload: Workload, algorithm: str) -> FabricCosts:
+    axes = {payload.role: payload.axes for payload in workload.payloads}
+    return FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})
+
+
+def _baseline(found: Replay) -> dict[str, float] | None:
+    """Return measured and replayed step in us and their distance; None without times."""
+    if found.costs is None or found.measured_s is None:
+        return None
+    own = simulate(found.workload, found.costs).step_s
+    return {
+        "measured_us": found.measured_s * 1e6, "replayed_us": own * 1e6,
+        "error": own / found.measured_s - 1 if found.measured_s else 0.0,
+    }  # fmt: skip

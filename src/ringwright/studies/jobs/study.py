@@ -1,0 +1,138 @@
+"""Would the step be faster with another policy? One workload, one fabric, a row per policy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ringwright.costs.stages import Costs
+from ringwright.engines.job.flat import Interference
+from ringwright.engines.job.run import JobRun, simulate
+from ringwright.errors import UsageError
+from ringwright.studies.jobs.account import Account, account
+from ringwright.studies.jobs.lanes import lanes
+from ringwright.studies.jobs.why import why
+from ringwright.studies.registry import scheduler
+from ringwright.workload import Workload
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+SCHEMA = "ringwright.simulate-job/1"
+NONE = "none"
+STEPS, MORE_STEPS = 3, 7
+MOST_INSTANCES = 2_000_000  # of a run that goes on until its steps are alike
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is simulated: a workload, what operations cost, the pace of slow ranks, and what is known of all that."""
+
+    workload: Workload
+    costs: Costs
+    paces: Mapping[int, float] = field(default_factory=dict)
+    marked: tuple[int, ...] = ()  # ranks whose links are not like those of others
+    interference: Interference = field(default_factory=Interference)
+    folded: bool = True
+    assumptions: tuple[str, ...] = ()
+    fabric: str = ""
+    left_out: tuple[str, ...] = ()
+    found: Callable[[], list[str]] = list  # what turned out while costs were asked for
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One policy's run."""
+
+    policy: str
+    workload: Workload = field(repr=False)
+    run: JobRun = field(repr=False)
+    account: Account
+    engine_s: float
+    steady: bool
+
+
+def answer(job: Job, spelling: str) -> Answer:
+    """Return the run of a policy by its spelling, ``none`` for the workload's own."""
+    label, schedule = (NONE, _untouched) if spelling in (NONE, "") else scheduler(spelling)
+    began = time.perf_counter()
+    scheduled = schedule(job.workload, job.costs)
+    run = _run(job, scheduled, STEPS)
+    if not run.steady and run.laid.per_step * MORE_STEPS <= MOST_INSTANCES:
+        run = _run(job, scheduled, MORE_STEPS)
+    return Answer(label, scheduled, run, account(run), time.perf_counter() - began, run.steady)
+
+
+def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
+    return simulate(
+        scheduled,
+        job.costs,
+        steps=steps,
+        paces=job.paces,
+        marked=job.marked,
+        folded=job.folded,
+        interference=job.interference,
+    )
+
+
+def _untouched(workload: Workload, _costs: Costs) -> Workload:
+    return workload
+
+
+def document(
+    job: Job, policies: Sequence[str], *, pictures: bool = False, kept: Callable[[Answer], None] | None = None
+) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.simulate-job/1``: assumptions, and a row per policy in microseconds.
+
+    ``pictures`` adds what a timeline needs to each row; ``kept`` is shown each answer, whose run is let go before the next
+    begins. UsageError for a policy that is named twice.
+    """
+    if len(set(policies)) < len(policies):
+        raise UsageError("a policy is named twice", remedy="each once: --policy pytorch-ddp,p3")
+    rows = []
+    for spelling in policies:
+        found = answer(job, spelling)
+        if kept:
+            kept(found)
+        rows.append(row(found) | ({"timeline": lanes(found.run)} if pictures else {}))
+        del found
+    return {
+        "schema": SCHEMA,
+        "workload": job.workload.name,
+        "fabric": job.fabric,
+        "mesh": dict(job.workload.mesh.axes),
+        "assumptions": [*job.assumptions, *job.found(), f"overlapped compute: interference {job.interference.model}"],
+        "rows": rows,
+        "left_out": list(job.left_out),
+    }
+
+
+def row(found: Answer) -> dict[str, Any]:
+    """Return one row of the document."""
+    spent, cells = found.account, found.run.laid.cells
+    return {
+        "policy": found.policy,
+        "step_us": spent.step_s * 1e6,
+        "compute_us": spent.compute_s * 1e6,
+        "update_us": spent.update_s * 1e6,
+        "exposed_comm_us": spent.exposed_s * 1e6,
+        "idle_us": spent.idle_s * 1e6,
+        "overlap": spent.overlap,
+        "ceiling": spent.ceiling,
+        "by_role": {
+            name: {
+                "exposed_us": role.exposed_s * 1e6, "busy_us": role.busy_s * 1e6, "queued_us": role.queued_s * 1e6,
+                "operations": role.operations, "bytes": role.size_bytes,
+            }
+            for name, role in spent.roles.items()
+        },
+        "why": why(found.run, found.workload, spent.forward_s),
+        "ranks": sum(cells.counts),
+        "simulated_ranks": len(cells),
+        "instances": found.run.laid.flat.n,
+        "steady": found.steady,
+        "engine": found.run.engine,
+        "engine_s": found.engine_s,
+    }  # fmt: skip

@@ -1,0 +1,187 @@
+"""A simulated job as a Trace, so that every report, query and export of a measured job works on it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringwright.engines.job.run import JobRun
+from ringwright.engines.job.step import PS, Row
+from ringwright.studies.traced import CLOCK, SOURCE
+from ringwright.trace import Trace, conform
+from ringwright.workload import PHASES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    import polars as pl
+
+    from ringwright.engines.job.rewrites import Operation
+    from ringwright.studies.jobs.study import Answer, Job
+
+MOST_EVENTS = 3_000_000  # of all steps; with more, only the last step is written
+
+
+def trace(job: Job, found: Answer) -> Trace:
+    """Return the run: a compute event per task, a collective per piece, their edges, communicators and claims.
+
+    Each event stands for ``multiplicity`` ranks; ``enqueue_s`` is when it was ready, ``start_s`` when its bytes moved or its
+    work began. Control tasks and barriers take no time and are left out.
+    """
+    import polars as pl
+
+    run = found.run
+    steps = range(run.laid.steps) if run.laid.flat.n <= MOST_EVENTS else range(run.laid.steps - 1, run.laid.steps)
+    members = _communicators(run)
+    frames: list[pl.DataFrame] = []
+    made: list[tuple[int, int, int, int]] = []  # (first instance, how many, rank or -1, first event)
+    written = 0
+    for step in steps:
+        for row in run.laid.rows:
+            if row.kind == "CTRL":
+                continue
+            parts = _events(job, found, row, step, members)
+            for whose, number in _owners(run, row, len(parts)):
+                made.append((run.span(row, step).start, row.count, whose, written + number * row.count))
+            written += row.count * len(parts)
+            frames += parts
+    frames.append(_steps(run, steps))
+    tables = {
+        "events": pl.concat([conform("events", frame) for frame in frames]),
+        "edges": _edges(run, made),
+        "communicators": _table(job, run, members),
+        "claims": _claims(job, found),
+    }
+    summary = f"{job.workload.name} on {job.fabric}, policy {found.policy}"
+    return Trace.of(tables, {"source": SOURCE, "world": job.workload.mesh.size, "summary": summary})
+
+
+def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
+    found: dict[tuple[str, tuple[int, ...]], int] = {}
+    for row in run.laid.rows:
+        if row.what == "operation":
+            found.setdefault((row.role, row.cells), len(found))
+    return found
+
+
+def _events(
+    job: Job, found: Answer, row: Row, step: int, members: dict[tuple[str, tuple[int, ...]], int]
+) -> list[pl.DataFrame]:
+    """Return the events of a row: one frame, or, of an operation in a run without folding, one for each rank that took part."""
+    import polars as pl
+
+    run = found.run
+    where, cells, times = run.span(row, step), run.laid.cells, run.times
+    taking = list(dict.fromkeys(row.cells))
+    ranks = sum(cells.counts[cell] for cell in taking)
+    same: dict[str, Any] = {
+        "task": row.name, "rank": cells.ranks[taking[0]] if ranks == 1 else None, "rank_class": cells.of[taking[0]],
+        "multiplicity": ranks, "records": ranks, "iteration": step, "layer": str(row.layer), "clock": CLOCK, "source": SOURCE,
+        "ground": "read", "confidence": 1.0,
+    }  # fmt: skip
+    columns: dict[str, Any] = {
+        "enqueue_s": times.ready[where] / PS, "start_s": times.moved[where] / PS,
+        "duration_s": (times.end[where] - times.moved[where]) / PS,
+    }  # fmt: skip
+    if row.what == "task":
+        same |= {"kind": "compute", "op": row.kind, "phase": PHASES.get(row.kind), "stream": "compute"}
+        return [pl.DataFrame(columns).with_columns(pl.lit(value).alias(name) for name, value in same.items())]
+    operation = next(each for each in run.laid.operations if each.name == row.name)
+    sizes = np.full(row.count, row.size_bytes)
+    sizes[-1] = row.last_bytes
+    kind = "p2p" if operation.op in ("send-recv", "shift") else "collective"
+    same |= {"kind": kind, "op": operation.op, "role": row.role, "communicator": members[row.role, row.cells]}
+    same |= {"stream": f"{row.role}{f' {row.leg}' if row.leg else ''}"}
+    columns |= {"size_bytes": sizes, "sequence": step * run.laid.per_step + row.first + np.arange(row.count)}
+    one_by_one = all(count == 1 for count in cells.counts) and operation.op != "send-recv"
+    each = [{"rank": cells.ranks[cell], "multiplicity": 1, "records": 1} for cell in taking] if one_by_one else [
+        {"multiplicity": _groups(job, run, row, operation)}  # one event a group, however many ranks it has
+    ]  # fmt: skip
+    frame = pl.DataFrame(columns)
+    return [frame.with_columns(pl.lit(value).alias(name) for name, value in {**same, **one}.items()) for one in each]
+
+
+def _groups(job: Job, run: JobRun, row: Row, operation: Operation) -> int:
+    """Return how many groups of ranks, or pairs, the row stands for."""
+    cells, mesh = run.laid.cells, job.workload.mesh
+    if operation.op == "send-recv":
+        return cells.counts[row.cells[0]]
+    ranks = sum(cells.counts[cell] for cell in dict.fromkeys(row.cells))
+    if operation.payloads[0].joint:
+        return max(1, ranks // len(row.cells))
+    return max(1, ranks // mesh.extent(operation.axes))
+
+
+def _steps(run: JobRun, steps: Iterable[int]) -> pl.DataFrame:
+    """Return when each step lasted, from the end of one backward pass to the end of the next."""
+    import polars as pl
+
+    marks = [run.finished(step) / PS for step in range(run.laid.steps)]
+    begins = [marks[step - 1] if step else 0.0 for step in steps]
+    lasted = [marks[step] - begin for step, begin in zip(steps, begins, strict=True)]
+    same = pl.DataFrame({"iteration": list(steps), "start_s": begins, "duration_s": lasted}).with_columns(
+        kind=pl.lit("step"), clock=pl.lit(CLOCK), source=pl.lit(SOURCE), ground=pl.lit("read")
+    )
+    cells = run.laid.cells
+    if any(count > 1 for count in cells.counts):
+        return same
+    return same.join(pl.DataFrame({"rank": list(cells.ranks)}), how="cross")
+
+
+def _owners(run: JobRun, row: Row, parts: int) -> list[tuple[int, int]]:
+    """Return whose the events of a row are: (rank, which of its parts); rank -1 where ranks were folded."""
+    cells = run.laid.cells
+    if any(count > 1 for count in cells.counts):
+        return [(-1, 0)]
+    taking = list(dict.fromkeys(row.cells))
+    return [(cells.ranks[cell], at if parts > 1 else 0) for at, cell in enumerate(taking)]
+
+
+def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
+    """Return what waits for what among the events of one rank; waits through a barrier are left out."""
+    import polars as pl
+
+    flat = run.laid.flat
+    columns = [np.concatenate([np.arange(each[at], each[at] + each[1]) for each in made]) for at in (0, 3)]
+    ranks = np.repeat([each[2] for each in made], [each[1] for each in made])
+    events = pl.DataFrame({"instance": columns[0], "rank": ranks, "event": columns[1]})
+    waits = pl.DataFrame({"src": np.repeat(np.arange(flat.n), np.diff(flat.after_start)), "dst": flat.after})
+    return (
+        waits.join(events.rename({"instance": "src", "event": "src_event"}), on="src")
+        .join(events.rename({"instance": "dst", "event": "dst_event"}), on=["dst", "rank"])
+        .select("src_event", "dst_event", kind=pl.lit("dependency"))
+        .unique(maintain_order=True)
+    )
+
+
+def _table(job: Job, run: JobRun, members: dict[tuple[str, tuple[int, ...]], int]) -> pl.DataFrame:
+    import polars as pl
+
+    mesh, cells = job.workload.mesh, run.laid.cells
+    axes = {payload.role: payload.axes for payload in job.workload.payloads}
+    rows = []
+    for (role, places), number in members.items():
+        group = mesh.group(axes[role], cells.ranks[places[0]])
+        rows.append({
+            "communicator": number, "comm_id": f"{role}/{number}", "name": role, "size": len(group), "members": list(group),
+            "ranks_seen": len(group), "role": role, "role_evidence": "the mesh", "ground": "read", "confidence": 1.0,
+        })  # fmt: skip
+    return pl.DataFrame(rows, schema_overrides={"members": pl.List(pl.Int32)}) if rows else pl.DataFrame()
+
+
+def _claims(job: Job, found: Answer) -> pl.DataFrame:
+    import polars as pl
+
+    rows = [
+        ("engine", f"jobs, {found.run.engine}", "; ".join(job.left_out)),
+        ("policy", found.policy, found.workload.policy.label),
+    ]
+    rows += [("assumption", text, "") for text in job.assumptions]
+    return pl.DataFrame(
+        {
+            "field": [row[0] for row in rows], "value": [row[1] for row in rows], "note": [row[2] for row in rows],
+            "source": [SOURCE] * len(rows), "ground": ["assumed" if row[0] == "assumption" else "read" for row in rows],
+            "confidence": [1.0] * len(rows),
+        }
+    )  # fmt: skip

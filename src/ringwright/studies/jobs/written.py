@@ -1,0 +1,75 @@
+"""Workloads as files: write one that was made from a model, simulate one that somebody wrote or changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringwright.errors import UsageError
+from ringwright.exports import ddp_buckets
+from ringwright.exports.chakra_workload import chakra_workload
+from ringwright.exports.placement import claim_file, claim_folder
+from ringwright.exports.workload_json import workload_json
+from ringwright.sources.workload_json import read_workload
+from ringwright.studies.jobs import faults
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
+from ringwright.studies.jobs.generated import LEFT_OUT
+from ringwright.studies.jobs.study import Job
+from ringwright.validity.workloads import require
+from ringwright.workload import FORMAT, Workload
+
+if TYPE_CHECKING:
+    from ringwright.topology import Topology
+
+HEAD_BYTES = 400
+FORMS = {"json": "", "chakra": "", "ddp-buckets": "json", "ddp-buckets-py": "py"}  # and of a bucket plan
+
+
+def is_workload(path: Path) -> bool:
+    """Say whether a file is one of ours with a workload in it."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return FORMAT.encode() in file.read(HEAD_BYTES)
+
+
+def save(workload: Workload, path: Path, form: str | None = None, *, force: bool = False) -> list[Path]:
+    """Write a workload in one of ``FORMS`` and return the files: ``path`` itself, or, in a folder, a Chakra trace for each
+    kind of ranks. Without a form the name of the file decides.
+    """
+    form = form or {".json": "json", ".py": "ddp-buckets-py"}.get(path.suffix, "chakra")
+    if form not in FORMS:
+        raise UsageError(f"no form '{form}' of a workload", remedy=f"one of: {', '.join(FORMS)}")
+    if form != "chakra":
+        data = workload_json(workload) if form == "json" else ddp_buckets.text(workload, FORMS[form]).encode()
+        claim_file(path, force=force).write_bytes(data)
+        return [path]
+    traces = chakra_workload(workload, representatives=True)
+    claim_folder(path, force=force)
+    made = [path / f"{workload.name.replace(' ', '-')}.{rank}.et" for rank in traces]
+    for file, data in zip(made, traces.values(), strict=True):
+        file.write_bytes(data)
+    return made
+
+
+def read(path: Path) -> Workload:
+    """Return a legal workload; InputError for a file that cannot be read, WorkloadError for rules that it breaks."""
+    return require(read_workload(path))
+
+
+def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
+    """Return the workload on a fabric; UsageError where it does not fit."""
+    axes = {payload.role: payload.axes for payload in workload.payloads}
+    costs = FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})
+    own = [f"none is the file's own policy: {workload.policy.label}"] if workload.policy.by else []
+    told = (
+        *workload.assumptions,
+        *own,
+        f"collectives by {algorithm or LIBRARY} on {topology.name}",
+        *faults.assumed(topology),
+    )
+    marked = faults.marked(topology, workload.mesh.size)
+    return Job(
+        workload, costs, faults.paces(topology), marked, assumptions=told, fabric=topology.name, left_out=LEFT_OUT,
+        found=costs.told,
+    )  # fmt: skip

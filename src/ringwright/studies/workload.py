@@ -1,0 +1,180 @@
+"""What a model is and what it makes its ranks issue, as one object; every default that was taken is said."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringwright.costs.gpus import WIDTHS, element_type
+from ringwright.errors import UsageError
+from ringwright.workloads.cards import Card
+from ringwright.workloads.collectives import collectives, totals
+from ringwright.workloads.flops import default_mtp, flops_per_token
+from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
+from ringwright.workloads.parallel import ENDS, Parallel, parse
+from ringwright.workloads.step import Step, refuse
+
+IMAGES_A_RANK = 32
+NARROWEST = 2  # bytes of an element on the wire
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked, in the words of the command line; None takes a default, which the answer names."""
+
+    model: str
+    gpus: int | None = None
+    parallel: str | None = None
+    micro_batches: int | None = None
+    micro_batch_size: int | None = None
+    seq: int | None = None
+    dtype: str | None = None
+    gradients: str | None = None
+    recompute: str = "none"
+    mode: str = "training"
+    stage: int | None = None
+    dims: Mapping[str, int] = field(default_factory=dict)
+
+
+def workload(question: Question) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.workload/1``; UsageError where the model or its parallel form cannot be."""
+    card = model(question.model, **question.dims)
+    step = settled(card, question)
+    rows = collectives(card, step)
+    return {
+        "schema": "ringwright.workload/1",
+        "model": question.model,
+        "card": card.size,
+        "dims": dict(card.dims),
+        "parameters": parameters(card),
+        "active_parameters": active_parameters(card),
+        "flops_per_token": flops_per_token(card, step.sequence),
+        "unit": "image" if card.is_image else "token",
+        "gpus": step.parallel.world,
+        "parallel": str(step.parallel),
+        "stage": step.place,
+        "assumptions": list(assumptions(card, step, question)),
+        "collectives": totals(rows),
+    }
+
+
+def settled(card: Card, question: Question) -> Step:
+    """Return the step that is asked about, defaults filled in; UsageError where it cannot be."""
+    parallel = form(question.parallel, question.gpus)
+    dtype = question.dtype or usual_dtype(card)
+    step = Step(
+        parallel,
+        usual_sequence(card) if question.seq is None else question.seq,
+        _micro_batches(parallel) if question.micro_batches is None else question.micro_batches,
+        _micro_batch_size(card) if question.micro_batch_size is None else question.micro_batch_size,
+        question.mode,
+        question.recompute,
+        width_of(dtype),
+        width_of(question.gradients or "float32"),
+        question.stage,
+    )
+    refuse(card, step)
+    return step
+
+
+def form(text: str | None, gpus: int | None) -> Parallel:
+    """Return the parallel form of so many GPUs: data parallel where only their number is given, one rank without either."""
+    if gpus is not None and gpus < 1:
+        raise UsageError(f"--gpus is {gpus}", remedy="--gpus 1 or more")
+    return parse(text or "", gpus)
+
+
+def width_of(dtype: str) -> int:
+    """Return the bytes of an element; UsageError for a type that is not known."""
+    name = element_type(dtype)
+    if WIDTHS[name] < NARROWEST:
+        raise UsageError(
+            f"'{dtype}' does not travel: collectives add in 16 bits or more", remedy="bfloat16, or float32"
+        )
+    return WIDTHS[name]
+
+
+def usual_dtype(card: Card) -> str:
+    """Return the type of parameters and activations that is taken where none is named."""
+    return "float32" if card.is_image else "bfloat16"
+
+
+def _micro_batches(parallel: Parallel) -> int:
+    """Return enough for a pipeline to be busy four fifths of the time; one where there is none."""
+    return 4 * parallel.pp if parallel.pp > 1 else 1
+
+
+def _micro_batch_size(card: Card) -> int:
+    return IMAGES_A_RANK if card.is_image else 1
+
+
+def assumptions(card: Card, step: Step, question: Question) -> Iterator[str]:
+    """Yield every default that was taken, and what the figures hold and leave out."""
+    parallel = step.parallel
+    if question.parallel is None:
+        yield "no parallel form was given: " + (f"data parallel over {parallel.dp}" if parallel.dp > 1 else "one GPU")
+    elif question.gpus is None:
+        yield f"GPUs: {parallel.world}, the product of the parallel form"
+    elif "dp" not in question.parallel.replace("fsdp", ""):
+        yield f"dp{parallel.dp} follows from {question.gpus} GPUs"
+    if question.micro_batches is None:
+        yield f"micro-batches: {step.micro_batches}" + (", four a pipeline stage" if parallel.pp > 1 else "")
+    if question.micro_batch_size is None:
+        yield f"micro-batch size: {step.micro_batch_size} {'images' if card.is_image else 'sequence'}"
+    if question.seq is None and not card.is_image:
+        yield f"sequence: {step.sequence} tokens, as the model was trained"
+    if question.dtype is None:
+        yield f"data type of parameters and activations: {usual_dtype(card)}"
+    if question.gradients is None and step.trains:
+        yield "data type of gradients: float32"
+    if question.stage is None and parallel.pp > 1:
+        yield f"collectives of stage {step.place} of {parallel.pp} (--stage asks for another)"
+    yield from _counted(card, step)
+    if parallel.world > 1:
+        yield from _communicated(card, step)
+
+
+def _counted(card: Card, step: Step) -> Iterator[str]:
+    """Yield what parameters and operations hold."""
+    if card.is_image:
+        yield "operations are those of forward and backward pass for one image, two a multiply-add"
+    elif card.family == "transformer":
+        yield "operations are those of a pair of one source and one target token, forward and backward"
+    elif card.family == "bert":
+        yield "operations are those of forward and backward pass for one token, attention in both directions"
+    else:
+        yield "operations are those of forward and backward pass for one token, attention halved as causal"
+    if card.family == "bert":
+        yield "the pooler is counted, the masked-word head is not"
+    if card.family == "deepseek-v3":
+        yield f"operations include {default_mtp(card)} module that predicts one more token; parameters and collectives do not"
+        yield "parameters include the corrections of the routers' scores"
+    if "experts" in card.dims:
+        yield "operations leave the routers out; routed tokens come out even over the experts"
+    if card.size.startswith("gpt3-"):
+        yield "the vocabulary of 50,257 words is padded to 51,200"
+
+
+def _communicated(card: Card, step: Step) -> Iterator[str]:
+    """Yield how the collectives are made where systems differ."""
+    parallel = step.parallel
+    yield "scalars (the loss, the norm of the gradients) are left out"
+    if parallel.tp > 1 and not parallel.sp:
+        yield "sequence parallelism is off (sp switches it on)"
+    if parallel.ep > 1:
+        yield "experts are not cut by tensor parallelism; tokens are dispatched in the data type of activations"
+        if parallel.tp > 1 and not parallel.sp:
+            yield "every rank of a tensor parallel group sends all its tokens to the experts, for sp is off"
+    if parallel.cp > 1:
+        yield "context parallelism passes keys and values round a ring"
+    if ENDS.get(card.size) and card.dims["layers"] % (parallel.pp * parallel.vp):
+        yield "the first and the last stage have fewer layers, for embedding and loss count as layers"
+    if not step.trains or parallel.zero == 3:
+        return
+    if parallel.zero == 0 and parallel.replicas > 1:
+        yield "zero0: every replica adds up all gradients (zero1, fsdp share them out)"
+    if card.is_image:
+        yield "gradients travel in the buckets of PyTorch's DistributedDataParallel (1 MiB, then 25 MiB)"
+    elif parallel.replicas > 1:
+        yield "gradients travel in buckets of 40 million parameters, or one million a replica where that is more"
