@@ -18,17 +18,23 @@ if TYPE_CHECKING:
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
     from ringwright.sources import read
+    from ringwright.studies.jobs.live import schedule
     from ringwright.trace import Trace
+    from ringwright.workload import Workload
+    from ringwright.workloads.replay import replay
 
 __version__ = "0.1.0"
-__all__ = ["Trace", "__version__", "errors", "metrics", "read", "summary"]
+__all__ = ["Trace", "Workload", "__version__", "errors", "metrics", "read", "replay", "schedule", "summary"]
 
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {
     "Trace": ("ringwright.trace", "Trace"),
+    "Workload": ("ringwright.workload", "Workload"),
     "errors": ("ringwright.errors", ""),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
     "read": ("ringwright.sources", "read"),
+    "replay": ("ringwright.workloads.replay", "replay"),
+    "schedule": ("ringwright.studies.jobs.live", "schedule"),
     "summary": ("ringwright.analysis.summary", "summarise"),
 }
 

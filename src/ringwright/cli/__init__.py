@@ -27,6 +27,7 @@ VERBS = {
     "bench": "Collectives on real ranks, beside the libraries' own.",
     "sweep": "Real models in every parallel form, recorded and compared.",
     "compare": "A benchmark beside its simulation, error by error.",
+    "workload": "What a model makes its ranks say, before it runs.",
     "simulate": "How long a collective takes on a fabric, with faults.",
     "bound": "What no algorithm can beat, and the cut that proves it.",
     "library": "What a library would choose, size by size.",

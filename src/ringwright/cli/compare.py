@@ -9,28 +9,38 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import reading
+from ringwright.errors import UsageError
 
 
 def compare(
-    capture: Path,
+    capture: Path | None = None,
     *,
+    jobs: Path | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     force: bool = False,
     json: bool = False,
 ) -> int:
     """Calibrate on half of a benchmark's sizes, predict the rest under the same faults, and show the error of each.
 
+    With --jobs, predict the training steps that a table holds, and show the error of each.
+
     Parameters
     ----------
     capture
         The folder of ringwright bench --lab ... --out.
+    jobs
+        A CSV of measured training steps instead (columns: docs/step-accuracy.md).
     output
         Write one HTML page with both Traces side by side.
     force
         Overwrite the page.
     json
-        Print one JSON object instead (schema ringwright.compare/1).
+        Print one JSON object instead (schema ringwright.compare/1; of jobs: ringwright.step-accuracy/1).
     """
+    if (capture is None) == (jobs is None):
+        raise UsageError("name one folder or one table", remedy="ringwright compare FOLDER, or --jobs FILE.csv")
+    if capture is None or jobs is not None:
+        return _jobs(jobs or Path(), json=json)
     from ringwright.reports import compared
     from ringwright.studies import compare as study
 
@@ -42,4 +52,17 @@ def compare(
         reading.print_json(found.document())
     else:
         compared.write(found, capture, sys.stdout)
+    return 0
+
+
+def _jobs(table: Path, *, json: bool) -> int:
+    from ringwright.reports import step_accuracy
+    from ringwright.studies.jobs import accuracy, measured
+
+    with reading.busy("simulating"):
+        found = accuracy.document(*accuracy.judge(measured.read(table)))
+    if json:
+        reading.print_json(found)
+    else:
+        step_accuracy.write(found, sys.stdout)
     return 0

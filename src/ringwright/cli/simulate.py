@@ -1,43 +1,46 @@
-"""``ringwright simulate``: what a collective takes on a fabric, by each algorithm, over a range of sizes."""
+"""``ringwright simulate``: what a collective takes on a fabric, by each algorithm, or a whole job by each policy."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading
+from ringwright.cli import simulated
 from ringwright.cli.fabrics import Machine, group
+from ringwright.cli.jobs import JobOptions, Results
 from ringwright.cli.sizes import Sizes
+from ringwright.collective import OPS
 
-EVERYWHERE, FROM_1K = Machine(), Sizes(begin="1K")
+EVERYWHERE, FROM_1K, NO_JOB = Machine(), Sizes(begin="1K"), JobOptions()
 
 
 def simulate(
-    collective: str,
+    collective: str | None = None,
     *,
-    algorithm: str = "ring",
+    job: JobOptions = NO_JOB,
+    algorithm: str | None = None,
     machine: Machine = EVERYWHERE,
     sizes: Sizes = FROM_1K,
     engine: str = "auto",
     alpha: str = "pipelined",
     root: int = 0,
-    dtype: str = "float32",
+    dtype: str | None = None,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
     trace: Path | None = None,
     force: bool = False,
     json: bool = False,
 ) -> int:
-    """Simulate a collective on a fabric and print an nccl-tests table, each time beside its bound.
+    """Simulate a collective (an nccl-tests table, each time beside its bound), or with --model a whole job, a row per policy.
 
     Parameters
     ----------
     collective
-        all-reduce, reduce-scatter, all-gather, broadcast, reduce, gather, scatter, all-to-all, barrier or send-recv.
+        all-reduce, reduce-scatter, all-gather, broadcast, reduce, gather, scatter, all-to-all, barrier or send-recv; or a
+        recording (capture, trace, log), whose step is replayed by each --policy.
     algorithm
-        Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (see ringwright systems).
+        Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (default: ring; of a job: nccl-2-4).
     engine
         auto, closed-form, recurrence, events or flows.
     alpha
@@ -45,7 +48,7 @@ def simulate(
     root
         Place of the root in the group.
     dtype
-        Element type.
+        Element type (default: float32; of a job: bfloat16).
     output
         Write one HTML page with the table, the steps and the links' load.
     trace
@@ -55,25 +58,13 @@ def simulate(
     json
         Print one JSON object instead (schema ringwright.simulate/1).
     """
-    from ringwright.studies import simulate as study
+    if collective is not None and collective not in OPS and Path(collective).exists():
+        return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json))
+    if collective is None:
+        return job.answer(machine, algorithm or "", dtype, Results(output, trace, force, json))
+    from ringwright.studies.simulate import Question
 
-    topology, names = machine.build(), algorithm.split(",")
-    question = study.Question(collective, topology, engine, alpha, group(machine.ranks, topology), dtype, root=root)
-    wanted = sizes.listed()
-    with reading.busy("simulating"):
-        result = study.sweep(question, names, wanted)
-    if trace:
-        from ringwright.studies.traced import trace as traced
-
-        first = study.detail(question, names[0], wanted[-1])
-        traced(first.program, topology, first.run).save(trace, force=force)
-    if json:
-        reading.print_json(result)
-        return 0
-    from ringwright.reports import simulated, simulated_page
-
-    simulated.write(result, sys.stdout)
-    if output:
-        details = [study.detail(question, name, wanted[-1]) for name in names]
-        reading.write_page(output, simulated_page.page(result, details, reading.command_line()), force=force)
-    return 0
+    topology = machine.build()
+    ranks = group(machine.ranks, topology)
+    question = Question(collective, topology, engine, alpha, ranks, dtype or "float32", root=root)
+    return simulated.show(question, algorithm or "ring", sizes.listed(), output, trace, force=force, json=json)

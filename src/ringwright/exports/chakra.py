@@ -45,7 +45,7 @@ def chakra_collective(collective: Collective, *, name: str = "", group: str = ""
     ]
     if group:
         attributes.append(_attribute("pg_name", _STRING, group))
-    file = _framed(_metadata()) + _framed(_node(0, label, COMM_COLL, attributes))
+    file = framed(metadata()) + framed(node(0, label, COMM_COLL, attributes))
     return [file] * collective.p
 
 
@@ -60,13 +60,13 @@ def chakra_program(program: Program, *, reduce_rate: float = float("inf")) -> li
         waits: list[list[int]] = [[] for _ in range(begin, end)]
         for place in range(int(cuts[rank]), int(cuts[rank + 1])):
             waits[int(ops.after[place]) - begin].append(int(ops.before[place]) - begin)
-        out = [_framed(_metadata())]
+        out = [framed(metadata())]
         for op in range(begin, end):
             kind, peer, size = int(ops.kind[op]), int(ops.peer[op]), int(ops.size_bytes[op])
             if kind == CALC:
                 duration = round(float(ops.time_s[op]) * 1e6)
                 attributes = [_attribute("is_cpu_op", _BOOL, 0)]
-                out.append(_framed(_node(op - begin, "calc", COMP, attributes, waits[op - begin], duration)))
+                out.append(framed(node(op - begin, "calc", COMP, attributes, waits[op - begin], duration)))
                 continue
             ends = (rank, peer) if kind == SEND else (peer, rank)
             attributes = [
@@ -77,7 +77,7 @@ def chakra_program(program: Program, *, reduce_rate: float = float("inf")) -> li
                 _attribute("comm_tag", _INT32, int(ops.tag[op])),
             ]
             label, type_ = ("send", COMM_SEND) if kind == SEND else ("recv", COMM_RECV)
-            out.append(_framed(_node(op - begin, label, type_, attributes, waits[op - begin])))
+            out.append(framed(node(op - begin, label, type_, attributes, waits[op - begin])))
         files.append(b"".join(out))
     return files
 
@@ -101,12 +101,39 @@ def _text(field: int, value: bytes) -> bytes:
     return _varint(field << 3 | 2) + _varint(len(value)) + value
 
 
-def _framed(message: bytes) -> bytes:
+def framed(message: bytes) -> bytes:
+    """Return a message with its length before it."""
     return _varint(len(message)) + message
 
 
-def _metadata() -> bytes:
+def metadata() -> bytes:
+    """Return the first message of a file."""
     return _text(1, VERSION.encode())
+
+
+def flag(name: str, *, value: bool) -> bytes:
+    """Return an attribute that is true or false."""
+    return _attribute(name, _BOOL, int(value))
+
+
+def number(name: str, value: int) -> bytes:
+    """Return an attribute of a whole number, at least 0."""
+    return _attribute(name, _INT64, value)
+
+
+def small(name: str, value: int) -> bytes:
+    """Return an attribute of a whole number below 2**31, at least 0."""
+    return _attribute(name, _INT32, value)
+
+
+def words(name: str, value: str) -> bytes:
+    """Return an attribute of text."""
+    return _attribute(name, _STRING, value)
+
+
+def described(number_: int, name: str, kind: int, values: str) -> bytes:
+    """Return a node with printed inputs and nothing else."""
+    return _number(1, number_) + _text(2, name.encode()) + _number(3, kind) + _text(8, _text(1, values.encode()))
 
 
 def _attribute(name: str, field: int, value: int | str) -> bytes:
@@ -114,7 +141,7 @@ def _attribute(name: str, field: int, value: int | str) -> bytes:
     return _text(10, _text(1, name.encode()) + coded)
 
 
-def _node(
+def node(
     number: int, name: str, kind: int, attributes: Iterable[bytes], waits: Iterable[int] = (), duration_us: int = 0
 ) -> bytes:
     """Return a node; fields of value 0 are left out, as proto3 does."""

@@ -12,8 +12,22 @@ def claim_file(path: str | Path, *, force: bool) -> Path:
     target = Path(path)
     if target.is_dir():
         raise UsageError(f"{target} is a folder", remedy="name a file with -o")
-    if target.exists() and not force:
-        raise UsageError(f"{target} exists", remedy="add --force to overwrite, or name another output with -o")
+    _free(target, force=force)
     if not target.parent.is_dir():
         raise UsageError(f"the folder {target.parent} does not exist", remedy=f"mkdir -p {target.parent}")
     return target
+
+
+def claim_folder(path: str | Path, *, force: bool) -> Path:
+    """Return the path of a folder to write into, made where it does not exist; raise UsageError like ``claim_file``."""
+    target = Path(path)
+    if target.is_file():
+        raise UsageError(f"{target} is a file", remedy="name a folder with -o")
+    _free(target, force=force)
+    target.mkdir(parents=True, exist_ok=True)
+    return target
+
+
+def _free(target: Path, *, force: bool) -> None:
+    if target.exists() and not force:
+        raise UsageError(f"{target} exists", remedy="add --force to overwrite, or name another output with -o")

@@ -1,0 +1,155 @@
+"""The options of a whole job, for the verbs that simulate one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.cli.fabrics import Machine
+    from ringwright.studies.jobs.study import Job
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class JobOptions:
+    """A job from a model card."""
+
+    model: Annotated[
+        str | None, Parameter(help="vgg16, resnet50, gpt3-175b, llama3-70b, deepseek-v3 ...: a whole job.")
+    ] = None
+    gpus: Annotated[int | None, Parameter(help="Number of GPUs.")] = None
+    parallel: Annotated[str | None, Parameter(help="tp8,pp16,dp128,sp,vp2,cp2,ep8,zero1,fsdp.")] = None
+    policy: Annotated[str | None, Parameter(help="Schedulers, comma separated: none,pytorch-ddp,p3,outer+inner.")] = (
+        None
+    )
+    micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
+    micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
+    seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None
+    gradients: Annotated[str | None, Parameter(help="Element type of gradients.")] = None
+    gpu: Annotated[str | None, Parameter(help="Device: a100, h100, b200, gb200 ...")] = None
+    fit: Annotated[str | None, Parameter(help="Name or file of efficiencies fitted to measured steps.")] = None
+    recompute: Annotated[str, Parameter(help="none, selective or full.")] = "none"
+    mode: Annotated[str, Parameter(help="training, prefill or decode.")] = "training"
+    schedule: Annotated[str, Parameter(help="Pipeline: 1f1b (interleaved with vp) or gpipe.")] = "1f1b"
+    interference: Annotated[str, Parameter(help="Overlapped compute: none, factor, share or waves.")] = "none"
+    step_ms: Annotated[float | None, Parameter(help="Scale compute to this measured step of one GPU.")] = None
+    tune: Annotated[int | None, Parameter(help="Tune each policy's knobs in so many simulated steps.")] = None
+    unfolded: Annotated[bool, Parameter(help="Simulate every rank, symmetric or not.")] = False
+
+    def question(self, algorithm: str, dtype: str | None) -> Any:
+        """Return the question as the study takes it; UsageError without a model."""
+        from ringwright.studies import workload as cards
+        from ringwright.studies.jobs.generated import Question
+
+        if self.model is None:
+            raise UsageError("no model is named", remedy="--model llama3-70b --gpus 64 --parallel tp4,pp8")
+        card = cards.Question(
+            self.model, self.gpus, self.parallel, self.micro_batches, self.micro_batch_size, self.seq, dtype,
+            self.gradients, self.recompute, self.mode,
+        )  # fmt: skip
+        algorithms = {"": algorithm} if algorithm else {}
+        return Question(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
+
+    def answer(self, machine: Machine, algorithm: str, dtype: str | None, results: Results) -> int:
+        """Answer for the model: a row per policy."""
+        from ringwright.studies.jobs import generated
+
+        topology = machine.build() if machine.fabric or machine.topology else None
+        return self._rows(generated.made(self.question(algorithm, dtype), topology), "pytorch-ddp", results)
+
+    def replay(self, recording: str, machine: Machine, algorithm: str, results: Results) -> int:
+        """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
+
+        A workload file has no measured times: its operations take those of the fabric.
+        """
+        from ringwright.cli import reading
+        from ringwright.studies.jobs import recorded, written
+        from ringwright.workloads.replay import replayed
+
+        given = [name for name in OF_A_MODEL if getattr(self, name) != getattr(NOTHING, name)]
+        if given:
+            raise UsageError(
+                f"--{given[0].replace('_', '-')} is for a model, {recording} is what it is", remedy="leave it out"
+            )
+        if written.is_workload(Path(recording)):
+            workload = written.read(Path(recording))
+            machine, told = _switch(machine, workload.mesh.size)
+            return self._rows(written.job(workload, machine.build(), algorithm), "none", results, told)
+        found = replayed(reading.trace([recording]))
+        machine, told = _switch(machine, found.workload.mesh.size)
+        healthy = replace(machine, fault=()).build()
+        change = recorded.Change(algorithm, healthy, machine.build() if machine.fault else healthy)
+        made = recorded.job(found, change)
+        told = told if made.fabric != recorded.ITS_OWN else ()
+        return self._rows(made, "none", results, told, recorded.ground(found))
+
+    def _rows(
+        self, job: Job, usual: str, results: Results, told: tuple[str, ...] = (), more: dict[str, Any] | None = None
+    ) -> int:
+        """Simulate the policies and show them; save the first one's run where a trace is asked for."""
+        from ringwright.cli import reading
+        from ringwright.studies.jobs import generated, study, tune
+
+        job = replace(
+            job, assumptions=(*job.assumptions, *told), folded=not self.unfolded,
+            interference=generated.interference(self.interference, job.interference.units),
+        )  # fmt: skip
+        wanted = (self.policy or usual).split(",")
+        with reading.busy("simulating"):
+            tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
+            wanted = [each.spelling for each in tuned] or wanted
+
+            def kept(found: study.Answer) -> None:
+                if results.trace and found.policy == wanted[0]:
+                    from ringwright.studies.jobs import traced
+
+                    traced.trace(job, found).save(results.trace, force=results.force)
+
+            result = study.document(job, wanted, pictures=results.output is not None and not results.json, kept=kept)
+        result |= (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
+        return results.show(result)
+
+
+@dataclass(frozen=True)
+class Results:
+    """Where answers go: a page, the first policy's run, JSON instead of a table."""
+
+    output: Path | None
+    trace: Path | None
+    force: bool
+    json: bool
+
+    def show(self, result: dict[str, Any]) -> int:
+        """Print the answers, and write the page if one is asked for."""
+        from ringwright.cli import reading
+        from ringwright.reports import job_page, jobs
+
+        if self.json:
+            reading.print_json(result)
+            return 0
+        jobs.write(result, sys.stdout)
+        if self.output:
+            reading.write_page(self.output, job_page.page(result, reading.command_line()), force=self.force)
+        return 0
+
+
+NOTHING = JobOptions()
+OF_A_MODEL = (
+    "model", "gpus", "parallel", "micro_batches", "micro_batch_size", "seq", "gradients", "gpu", "recompute", "mode",
+    "schedule", "step_ms", "fit",
+)  # fmt: skip
+
+
+def _switch(machine: Machine, ranks: int) -> tuple[Machine, tuple[str, ...]]:
+    """Return the machine, a plain switch where none is named, and what is assumed then."""
+    if machine.fabric is not None or machine.topology is not None:
+        return machine, ()
+    named = f"switch:{max(ranks, 2)}"
+    return replace(machine, fabric=named), (f"fabric: {named}, for none was named",)

@@ -1,0 +1,39 @@
+"""A simulated collective as the command line shows it: a table, a page, a Trace."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ringwright.cli import reading
+
+if TYPE_CHECKING:
+    from ringwright.studies.simulate import Question
+
+
+def show(
+    question: Question, algorithms: str, wanted: list[int], output: Path | None, trace: Path | None, *,
+    force: bool, json: bool,
+) -> int:  # fmt: skip
+    """Print a row per algorithm and size; write the page and save the first algorithm's largest run where asked for."""
+    from ringwright.studies import simulate as study
+
+    names = algorithms.split(",")
+    with reading.busy("simulating"):
+        result = study.sweep(question, names, wanted)
+    if trace:
+        from ringwright.studies.traced import trace as traced
+
+        first = study.detail(question, names[0], wanted[-1])
+        traced(first.program, question.topology, first.run).save(trace, force=force)
+    if json:
+        reading.print_json(result)
+        return 0
+    from ringwright.reports import simulated, simulated_page
+
+    simulated.write(result, sys.stdout)
+    if output:
+        details = [study.detail(question, name, wanted[-1]) for name in names]
+        reading.write_page(output, simulated_page.page(result, details, reading.command_line()), force=force)
+    return 0

@@ -1,0 +1,76 @@
+"""``ringwright workload``: what a model is, and which collectives a parallel form makes one of its ranks issue."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import reading
+from ringwright.cli.workload_file import WorkloadFile
+from ringwright.studies import workload as study
+
+NO_FILE = WorkloadFile()
+
+
+def workload(
+    model: str,
+    *,
+    gpus: int | None = None,
+    parallel: str | None = None,
+    micro_batches: int | None = None,
+    micro_batch_size: int | None = None,
+    seq: int | None = None,
+    dtype: str | None = None,
+    gradients: str | None = None,
+    recompute: str = "none",
+    mode: str = "training",
+    stage: int | None = None,
+    dims: Annotated[dict[str, int] | None, Parameter(name="--dims")] = None,
+    file: WorkloadFile = NO_FILE,
+    json: bool = False,
+) -> int:
+    """Print a model's parameters, its operations for a token, and the collectives of one rank.
+
+    Parameters
+    ----------
+    model
+        vgg16, resnet50, bert-large, gpt3-175b, llama3-70b, mixtral-8x7b, deepseek-v3, ...
+    gpus
+        Number of GPUs; data parallelism takes what the parallel form leaves.
+    parallel
+        Words like tp8,pp16,vp2,cp2,ep8,dp128,sp,zero1,fsdp.
+    micro_batches
+        Micro-batches of an iteration (default: four a pipeline stage).
+    micro_batch_size
+        Sequences of one, or images.
+    seq
+        Tokens of a sequence (default: as the model was trained).
+    dtype
+        Type of parameters and activations: float32, bfloat16, float16.
+    gradients
+        Type of gradients (default: float32).
+    recompute
+        none, selective or full.
+    mode
+        training, prefill or decode.
+    stage
+        Pipeline stage whose collectives are shown (default: a middle one).
+    dims
+        Another dimension: --dims.vocabulary 32000.
+    json
+        Print one JSON object instead (schema ringwright.workload/1).
+    """
+    question = study.Question(
+        model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode, stage, dims or {}
+    )  # fmt: skip
+    result = study.workload(question)
+    file.save(question)
+    if json:
+        reading.print_json(result)
+        return 0
+    from ringwright.reports import workload as report
+
+    report.write(result, sys.stdout)
+    return 0

@@ -1,0 +1,46 @@
+"""Where a workload is written, for the verb that makes one."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.studies.workload import Question
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class WorkloadFile:
+    """A file for the workload of an iteration, or for the buckets that a policy makes of its gradients."""
+
+    output: Annotated[
+        Path | None, Parameter(name=["--output", "-o"], help="FILE.json, or a folder of Chakra traces.")
+    ] = None
+    to: Annotated[
+        str | None, Parameter(help="json, chakra, ddp-buckets or ddp-buckets-py (default: by the name of the file).")
+    ] = None
+    policy: Annotated[
+        str | None, Parameter(help="Policy that goes along: pytorch-ddp, bytescheduler:partition_mb=1, ...")
+    ] = None
+    gpu: Annotated[str, Parameter(help="Device whose times its tasks have.")] = "h100"
+    force: Annotated[bool, Parameter(help="Overwrite it.")] = False
+
+    def save(self, question: Question) -> None:
+        """Write the workload, if a file is named."""
+        if self.output is None:
+            given = next((name for name in ("to", "policy") if getattr(self, name) is not None), None)
+            if given:
+                raise UsageError(f"--{given} is for a file", remedy="name it: -o workload.json")
+            return
+        from ringwright.studies.jobs import generated, written
+
+        workload = generated.workload(generated.Question(question, self.gpu), self.policy)
+        made = written.save(workload, self.output, self.to, force=self.force)
+        print(f"wrote {made[0]}" + (f" and {len(made) - 1} more" if len(made) > 1 else ""), file=sys.stderr)

@@ -1,0 +1,155 @@
+"""Whole jobs as one HTML page: a row per policy, where the step goes, a timeline per policy, why communication is not hidden."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.reports import html, tables
+from ringwright.units import format_count
+
+WIDTH, LEFT, LANE, BAR = 1000, 150, 15, 11
+ROLES = {"tp": 3, "cp": 4, "ep": 5, "pp": 6, "dp": 7, "edp": 8, "embedding": 9}
+KINDS = {"forward": 1, "backward": 2, "update": 10}
+
+
+def page(result: dict[str, Any], command: str) -> str:
+    """Return the page of a ``ringwright.simulate-job/1`` object made with pictures."""
+    rows = result["rows"]
+    best = min(rows, key=lambda row: row["step_us"])
+    longest = max(row["timeline"]["span_s"] for row in rows)
+    first = rows[0]
+    return html.render(
+        "jobs.html.j2",
+        title=f"{result['workload']} on {result['fabric']}",
+        ground=f"simulated, {first['simulated_ranks']:,} of {first['ranks']:,} ranks stand for all; engine {first['engine']}",
+        figures=[
+            ("Ranks", format_count(first["ranks"])),
+            ("Policies", str(len(rows))),
+            ("Fastest", best["policy"]),
+            ("Its step", f"{best['step_us'] / 1e3:,.1f} ms"),
+            ("Exposed there", f"{best['exposed_comm_us'] / 1e3:,.1f} ms"),
+            ("Ceiling", f"{first['ceiling']:.3f}"),
+        ],
+        shares=_shares(rows),
+        times=_times(rows),
+        roles=_roles(rows),
+        timelines=[_timeline(row, longest) for row in rows],
+        legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
+        causes=_causes(rows),
+        assumptions=result["assumptions"],
+        left_out=result["left_out"],
+        command=command,
+    )  # fmt: skip
+
+
+def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    columns = [
+        "Policy",
+        "Step ms",
+        "Against first",
+        "Compute ms",
+        "Update ms",
+        "Exposed ms",
+        "Idle ms",
+        "Overlap",
+        "Steady",
+    ]
+    cells = [
+        [
+            tables.text(row["policy"]),
+            tables.number(row["step_us"] / 1e3, _ms),
+            tables.number(rows[0]["step_us"] / row["step_us"], _ratio),
+            *(
+                tables.number(row[name] / 1e3, _ms)
+                for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")
+            ),
+            tables.share(row["overlap"]),
+            tables.text("yes" if row["steady"] else "no"),
+        ]
+        for row in rows
+    ]
+    return tables.table("policies", "Policy by policy", columns, cells)
+
+
+def _roles(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    columns = ["Policy", "Role", "Operations", "Bytes", "On the wire ms", "Exposed ms", "Queued ms"]
+    cells = [
+        [
+            tables.text(row["policy"]), tables.text(role), tables.number(each["operations"], _none),
+            tables.size(round(each["bytes"])),
+            *(tables.number(each[f"{name}_us"] / 1e3, _ms) for name in ("busy", "exposed", "queued")),
+        ]
+        for row in rows
+        for role, each in row["by_role"].items()
+    ]  # fmt: skip
+    return tables.table("roles", "Role by role, per rank and step", columns, cells)
+
+
+def _causes(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    columns = ["Policy", "Cause", "Exposed ms", "Operations", "Costliest", "What helps"]
+    cells = [
+        [
+            tables.text(row["policy"]), tables.text(each["cause"]), tables.number(each["exposed_us"] / 1e3, _ms),
+            tables.number(each["count"], _none), tables.text(each["costliest"]), tables.text(each["advice"]),
+        ]
+        for row in rows
+        for each in row["why"]
+    ]  # fmt: skip
+    return tables.table("causes", "Cause by cause", columns, cells)
+
+
+def _shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a stacked bar per policy, all in the scale of the longest step."""
+    longest = max(row["step_us"] for row in rows)
+    made = []
+    for row in rows:
+        parts = [("compute", row["compute_us"], 1), ("update", row["update_us"], 10)]
+        parts += [(f"{role} exposed", each["exposed_us"], ROLES.get(role, 9)) for role, each in row["by_role"].items()]
+        parts.append(("idle", row["idle_us"], 11))
+        made.append({
+            "policy": row["policy"], "step": f"{row['step_us'] / 1e3:,.1f} ms",
+            "parts": [
+                {"title": f"{name} {value / 1e3:,.2f} ms", "percent": round(value / longest * 100, 3), "colour": colour}
+                for name, value, colour in parts if value / longest > 0.0005
+            ],
+        })  # fmt: skip
+    return made
+
+
+def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
+    """Return the lanes of a policy as rectangles, all policies in one scale."""
+    picture = row["timeline"]
+    scale = (WIDTH - LEFT) / longest if longest else 0.0
+    rectangles, names = [], []
+    for at, lane in enumerate(picture["lanes"]):
+        top = at * LANE + 2
+        who = f"{lane['of']}" if lane["name"] == "compute" else ""
+        names.append((top + BAR - 2, who, lane["name"]))
+        for part in lane["parts"]:
+            colour = KINDS.get(part["kind"]) or ROLES.get(part["kind"], 9)
+            rectangles += [
+                (round(LEFT + a * scale, 2), top, max(round((b - a) * scale, 2), 0.3), colour)
+                for a, b in zip(part["starts"], part["ends"], strict=True)
+            ]
+    shown = f"{picture['shown']} of {picture['cells']} kinds of ranks" if picture["shown"] < picture["cells"] else ""
+    return {
+        "policy": row["policy"], "step": f"{row['step_us'] / 1e3:,.1f} ms", "rectangles": rectangles, "names": names,
+        "note": shown, "width": WIDTH, "height": len(picture["lanes"]) * LANE + 24, "left": LEFT, "bar": BAR,
+        "marks": [(round(LEFT + (WIDTH - LEFT) * part / 4, 1), f"{longest * part / 4 * 1e3:,.4g} ms") for part in range(5)],
+    }  # fmt: skip
+
+
+def _occurs(rows: list[dict[str, Any]], name: str) -> bool:
+    return any(part["kind"] == name for row in rows for lane in row["timeline"]["lanes"] for part in lane["parts"])
+
+
+def _ms(value: float) -> str:
+    return f"{value:,.2f}"
+
+
+def _ratio(value: float) -> str:
+    return f"{value:.3f}"
+
+
+def _none(value: float) -> str:
+    return f"{value:,.0f}"

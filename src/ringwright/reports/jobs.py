@@ -1,0 +1,110 @@
+"""Whole jobs by policy: step time, what was exposed and by whom, and the most that any order could gain."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from ringwright.reports import layout
+
+MOST_CAUSES = 3
+
+
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.simulate-job/1`` for a terminal."""
+    out = layout.console(file, width=width)
+    rows = result["rows"]
+    first = rows[0]
+    layout.line(
+        out,
+        f"simulated: {result['workload']} on {result['fabric']}, {first['ranks']:,} rank{'s' * (first['ranks'] > 1)}",
+        style="bold",
+        indent=0,
+    )
+    simulated = first["simulated_ranks"]
+    alike = (
+        "every rank simulated"
+        if simulated == first["ranks"]
+        else f"{simulated:,} of them simulated, the others are alike"
+    )
+    layout.line(out, alike, indent=0)
+    if result.get("ground"):
+        _replayed(out, result)
+    layout.heading(out, "Time of a step in ms", "means over ranks; the fastest is starred")
+    best = min(row["step_us"] for row in rows)
+    roles = list(dict.fromkeys(role for row in rows for role in row["by_role"]))
+    head = ["policy", "step", "compute", "update", "exposed", "idle", "overlap"]
+    layout.table(out, head, [_cells(row, best) for row in rows], left=("policy",))
+    if roles:
+        layout.heading(out, "Exposed communication in ms", "on the wire while its rank computed nothing; by role")
+        table = [
+            [row["policy"], *(_ms(row["by_role"].get(r, {}).get("exposed_us", 0.0)) for r in roles)] for row in rows
+        ]
+        layout.table(out, ["policy", *roles], table, left=("policy",))
+    _compared(out, rows)
+    if result.get("tuned"):
+        layout.heading(out, "Tuned", "the first trial is what the system ships with")
+    for each in result.get("tuned", ()):
+        first, best = each["first_step_us"], each["step_us"]
+        layout.line(
+            out, f"{each['best']}: {_ms(best)} ms, {first / best:.3f} x the first of {len(each['trials'])} trials"
+        )
+    _why(out, rows)
+    unsteady = [row["policy"] for row in rows if not row["steady"]]
+    if unsteady:
+        layout.line(out, f"not steady yet, steps still differ: {', '.join(unsteady)}")
+    layout.heading(out, "Assumed")
+    for each in result["assumptions"]:
+        layout.line(out, each)
+    layout.heading(out, "Left out")
+    layout.line(out, "; ".join(result["left_out"]))
+
+
+def _replayed(out: Any, result: dict[str, Any]) -> None:
+    """Say how far the replay, unchanged, is from what was measured."""
+    layout.heading(out, "Replay", f"{result['step']}; ground: {result['ground']}")
+    baseline = result["baseline"]
+    if baseline is None:
+        layout.line(out, "the recording has no times: communication alone, in simulated times")
+        return
+    layout.line(
+        out,
+        f"measured {_ms(baseline['measured_us'])} ms, replayed with its own times {_ms(baseline['replayed_us'])} ms:"
+        f" {baseline['error']:+.1%}",
+    )
+
+
+def _cells(row: dict[str, Any], best: float) -> list[str]:
+    star = "*" if row["step_us"] <= best * (1 + 1e-9) else ""
+    times = [_ms(row[name]) for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")]
+    return [row["policy"], f"{_ms(row['step_us'])}{star}", *times, layout.percent(row["overlap"])]
+
+
+def _compared(out: Any, rows: list[dict[str, Any]]) -> None:
+    first = rows[0]
+    layout.heading(out, "Against each other")
+    for row in rows[1:]:
+        layout.line(out, f"{row['policy']}: {first['step_us'] / row['step_us']:.3f} x {first['policy']}")
+    layout.line(
+        out,
+        f"ceiling {first['ceiling']:.3f}: over an ideal wait-free backward pass no order of the gradients can gain more"
+        " (1 + F/(F+B))",
+    )
+
+
+def _why(out: Any, rows: list[dict[str, Any]]) -> None:
+    layout.heading(out, "Why it is not hidden", "exposed ms per cause, operations added up")
+    for row in rows:
+        causes = [f"{each['cause']} {_ms(each['exposed_us'])}" for each in row["why"][:MOST_CAUSES]]
+        layout.line(out, f"{row['policy']}: {', '.join(causes) or 'all of it is'}")
+    seen = {each["cause"]: each for row in rows for each in row["why"][:MOST_CAUSES]}
+    for cause, each in seen.items():
+        layout.line(
+            out,
+            f"{cause}: {each['advice']}; costliest: {each['costliest']}, {_ms(each['costliest_us'])} ms",
+            style="dim",
+        )
+
+
+def _ms(microseconds: float) -> str:
+    value = microseconds / 1e3
+    return f"{value:,.0f}" if value >= 10_000 else f"{value:,.1f}" if value >= 100 else f"{value:.2f}"

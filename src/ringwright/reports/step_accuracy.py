@@ -1,0 +1,45 @@
+"""Measured training steps beside predicted ones: medians by table, and every row."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from ringwright.reports import layout
+
+
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.step-accuracy/1`` for a terminal."""
+    out = layout.console(file, width=width)
+    rows = result["rows"]
+    layout.line(
+        out,
+        f"steps: {len(rows):,} measured, median error {layout.percent(result['median_abs_error'])}",
+        style="bold",
+        indent=0,
+    )
+    layout.heading(
+        out, "Error of each table", "of abs(predicted / measured - 1); rows 'test' had no part in a shipped fit"
+    )
+    head = ["table", "device", "half", "rows", "median", "bias", "worst"]
+    cells = [
+        [each["table"], each["device"], each["half"], str(each["rows"]), layout.percent(each["median_abs_error"]),
+         f"{each['median_error']:+.1%}", layout.percent(each["worst_abs_error"])]
+        for each in result["groups"]
+    ]  # fmt: skip
+    layout.table(out, head, cells, left=("table", "device", "half"))
+    layout.heading(out, "Error of each row", "times in ms")
+    table = [
+        [each["row"], each["device"], str(each["gpus"]), each["half"], f"{each['measured_s'] * 1e3:,.1f}",
+         f"{each['predicted_s'] * 1e3:,.1f}", f"{each['error']:+.1%}"]
+        for each in rows
+    ]  # fmt: skip
+    layout.table(
+        out, ["row", "device", "GPUs", "half", "measured", "predicted", "error"], table, left=("row", "device", "half")
+    )
+    if result["refused"]:
+        layout.heading(out, "Refused")
+        for each in result["refused"]:
+            layout.line(out, f"{each['row']}: {each['why']}")
+    layout.heading(out, "Assumed")
+    for each in (*result["fits"], *result["assumptions"]):
+        layout.line(out, each)
