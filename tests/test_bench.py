@@ -21,6 +21,8 @@ from ringwright.studies.bench import Question, bench, calibration_of, capture, p
 from ringwright.studies.registry import algorithm
 from ringwright.trace import Trace
 
+pytestmark = pytest.mark.once
+
 STAR = "switch:4,rate=100Mb/s"
 needs_mpi = pytest.mark.skipif(
     importlib.util.find_spec("mpi4py") is None or len(available()) < 2, reason="the MPI wheels are absent"

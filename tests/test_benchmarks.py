@@ -32,3 +32,14 @@ def test_profiler_traces_against_a_bare_decode() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "ratio" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(engine, "job"), reason="needs the compiled job loop")
+def test_job_loops_side_by_side() -> None:
+    sizes = ["--instances", "20000", "--twin", "4000", "--ready", "1000"]
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_jobs.py"), *sizes]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "patient" in done.stdout

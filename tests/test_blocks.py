@@ -14,6 +14,8 @@ from ringwright.errors import UsageError
 from ringwright.program import Op, Program
 from ringwright.validity import check
 
+pytestmark = pytest.mark.once
+
 RANKS = [*range(1, 18), 24, 32, 48, 64]
 BLOCKS = """allgather_reduce binary_tree binomial bruck butterfly chain direct double_ring in_order_binary knomial linear
 neighbor_exchange nonoverlapping pairwise pipeline rabenseifner recursive_doubling recursive_halving recursive_multiplying ring

@@ -18,6 +18,8 @@ from ringwright.sources.calls import read_calls
 from ringwright.sources.inputs import find
 from ringwright.trace import Trace
 
+pytestmark = pytest.mark.once
+
 HEAD = {
     "ringwright": "calls/1", "source": "torch-hook", "host": "n1", "pid": 7, "rank": 0, "world": 2, "wall_ns": 10**18,
     "clock_ns": 10**9, "library": "torch 2.13.0",

@@ -23,6 +23,8 @@ from ringwright.program import Program
 from ringwright.topology import Topology
 from small_fabrics import racks, wrong
 
+pytestmark = pytest.mark.once
+
 PLAIN = [
     "switch:8,sharp=true",
     "leaf-spine:12,per_leaf=4,sharp=true",

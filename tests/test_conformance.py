@@ -11,6 +11,8 @@ from ringwright.fabrics import fabric
 from ringwright.studies import conformance, registry
 from ringwright.testing import conformance as public
 
+pytestmark = pytest.mark.once
+
 SEED = 7
 GROUP_SIZES = (1, 2, 3, 5, 6, 8, 12, 17)
 SYSTEMS = registry.systems()

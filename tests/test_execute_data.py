@@ -21,6 +21,8 @@ from ringwright.execute import arithmetic, check, data
 from ringwright.execute.job import Asked, Found
 from ringwright.program import Program
 
+pytestmark = pytest.mark.once
+
 DTYPES = tuple(arithmetic.STORED)
 
 

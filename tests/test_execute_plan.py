@@ -26,6 +26,8 @@ from ringwright.studies import real_ranks
 from ringwright.studies.registry import System, systems
 from shared_data import needs_shared_data, real
 
+pytestmark = pytest.mark.once
+
 DTYPES = tuple(arithmetic.STORED)
 NETWORK = ("collnet-direct", "collnet-chain", "nvls", "nvls-tree", "nvls-collnet")
 

@@ -38,6 +38,8 @@ from ringwright.studies import real_ranks
 from ringwright.studies.conformance import Case
 from ringwright.studies.registry import find
 
+pytestmark = pytest.mark.once
+
 NO_MPI = importlib.util.find_spec("mpi4py") is None or len(available()) < 2
 NO_TORCH = importlib.util.find_spec("torch") is None
 mpi = [pytest.mark.mpi, pytest.mark.skipif(NO_MPI, reason="the MPI wheels are absent: no ranks over MPI")]

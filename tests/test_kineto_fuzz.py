@@ -19,6 +19,8 @@ from ringwright.errors import RingwrightError
 from ringwright.sources.inputs import find
 from ringwright.sources.kineto import read_kineto, stream
 
+pytestmark = pytest.mark.once
+
 CASES = 300
 VALUES: list[Any] = [
     None, True, -1, 0, 1.5, 1e308, -1e308, 10**30, 2**63, -(2**63), "", "x", "12", "[0, 1", "\u0000", "\ud83d\ude00", [], [[]],

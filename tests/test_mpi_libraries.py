@@ -38,6 +38,8 @@ from ringwright.topology import Topology
 from ringwright.validity import check
 from test_blocks import assert_right
 
+pytestmark = pytest.mark.once
+
 RANKS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 15, 16, 17, 24, 32]
 SIZED = ("all-gather", "reduce-scatter", "gather", "scatter")
 

@@ -25,6 +25,8 @@ from ringwright.sources.mpich_json import parse_mpich_json, read_mpich_json
 from ringwright.sources.ompi_rules import parse_ompi_rules, read_ompi_rules
 from shared_data import needs_shared_data, real
 
+pytestmark = pytest.mark.once
+
 OMPI = "real/mpi-tuning/ompi-tuned-fixed-decisions.json"
 MPICH = "real/mpi-tuning/mpich-mpir-generic.json"
 

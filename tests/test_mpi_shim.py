@@ -21,6 +21,8 @@ from ringwright.capture.mpi.launcher import FAMILIES, UNKNOWN, is_launcher
 from ringwright.errors import UsageError
 from ringwright.execute.mpi_runtime import available, command, runtime
 
+pytestmark = pytest.mark.once
+
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src" / "ringwright" / "capture" / "mpi"
 STRICT = ("-Wall", "-Wextra", "-Werror")

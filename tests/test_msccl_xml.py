@@ -39,6 +39,8 @@ from ringwright.sources.msccl_xml import check_windows, read_msccl_xml
 from ringwright.sources.programs import CODES, read_program, sniff, verify_file
 from shared_data import needs_shared_data, real
 
+pytestmark = pytest.mark.once
+
 
 def small(op: str = "all-reduce", p: int = 3, channels: int = 1, **knobs: Any) -> str:
     return msccl_xml(ring(Collective(op, range(p), p * channels * 4), channels=channels), **knobs).decode()

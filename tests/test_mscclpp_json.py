@@ -28,6 +28,8 @@ from ringwright.sources.mscclpp_json import read_mscclpp_json
 from ringwright.sources.programs import read_program, verify_file
 from shared_data import needs_shared_data, real
 
+pytestmark = pytest.mark.once
+
 I0, I1, S0, S1 = ({"type": letter, "index": index, "size": 1} for letter in "is" for index in (0, 1))
 FAR_I0, FAR_S0, FAR_S1 = ({"buffer_id": buffer, "index": i, "size": 1} for buffer, i in ((1, 0), (0, 0), (0, 1)))
 NOP = {"name": "nop"}

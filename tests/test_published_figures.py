@@ -21,6 +21,8 @@ from ringwright.topology import Topology
 from small_fabrics import GBIT, bigraph, boxes, racks, star, time_s, tree
 from small_models import alexnet, resnet50
 
+pytestmark = pytest.mark.once
+
 MB = 10**6
 
 

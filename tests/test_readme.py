@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import runpy
@@ -46,10 +47,20 @@ def test_verbs_named_in_the_readme_exist(verb: str) -> None:
 def test_the_examples_are_fresh(name: str) -> None:
     script = runpy.run_path(str(REPOSITORY / "scripts" / "readme"))
     text = script["output"]([*RUN_MAIN, *script["BLOCKS"][name]])
-    assert script["with_block"](README, name, text) == README, "run scripts/readme"
+    assert script["with_block"](README, name, f"```text\n{text}\n```") == README, "run scripts/readme"
 
 
 def test_links_lead_somewhere() -> None:
     links = [link for link in re.findall(r"\]\(([^)#]+)\)", README) if "://" not in link]
     assert links
     assert not [link for link in links if not (REPOSITORY / link).exists()]
+
+
+def test_the_tables_of_papers_are_those_of_the_last_record() -> None:
+    script = runpy.run_path(str(REPOSITORY / "scripts" / "readme"))
+    record = json.loads((REPOSITORY / "src" / "ringwright" / "studies" / "reproduced.json").read_text())["papers"]
+    page = (REPOSITORY / "docs" / "reproduce.md").read_text()
+    assert script["with_block"](README, "papers", script["papers"](record)) == README, "run scripts/readme"
+    assert script["with_block"](page, "rows", script["rows"](record)) == page, "run scripts/readme"
+    files = {path.stem for path in (REPOSITORY / "reproduce").glob("*.toml")}
+    assert {paper["slug"] for paper in record} == files - {"collective-profiling-poster"}

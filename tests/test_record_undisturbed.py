@@ -177,16 +177,21 @@ def results(folder: Path, script: Path) -> list[tuple[int, list[str]]]:
 @needs_torch
 @pytest.mark.torch
 @pytest.mark.slow
-@pytest.mark.parametrize("name", BODIES)
-def test_the_same_to_the_bit(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(
+    "names",
+    [("ddp", "checkpointed"), ("fsdp2", "tensor-parallel"), ("pipeline",), ("compiled",), ("oddities",)],
+    ids="-".join,
+)
+def test_the_same_to_the_bit(tmp_path: Path, names: tuple[str, ...]) -> None:
     script = tmp_path / "job.py"
-    script.write_text('if __name__ == "__main__":\n' + textwrap.indent(BEGIN + BODIES[name] + END, "    "))
+    body = BEGIN + "".join(BODIES[name] for name in names) + END
+    script.write_text('if __name__ == "__main__":\n' + textwrap.indent(body, "    "))
     alone, recorded = results(tmp_path, script)
     assert recorded == alone
     assert calls(tmp_path / "out") == calls(tmp_path / "out", "e") > 0, "every call has its end"
     told = [value for value in lines(tmp_path / "out") if isinstance(value, list) and value[0] in ("d", "r")]
     assert told == []
-    if name == "oddities":
+    if "oddities" in names:
         groups = [value for value in lines(tmp_path / "out") if isinstance(value, list) and value[0] == "g"]
         names = {value[2] for value in groups}
         assert names >= {"0", "0#1"}, "the group made after destroy_process_group is another"

@@ -15,6 +15,8 @@ from recorded_jobs import Job, environment, wait_for
 from ringwright.capture.folder import PATTERNS, Manifest, claim, job_name
 from ringwright.errors import UsageError
 
+pytestmark = pytest.mark.once
+
 PYTHON = [sys.executable, "-c"]
 SRUN = """
 import os, subprocess, sys

@@ -1,0 +1,97 @@
+"""Real model code under ``ringwright run``, real ranks and fake ones, replayed: the calls of the closed forms, and the time."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from ringwright.sources import read
+from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.grid import legal
+from ringwright.studies.sweep.program import must_issue
+from ringwright.studies.sweep.run import sweep
+from ringwright.trace import Trace
+from ringwright.workload import Workload
+from ringwright.workloads.replay import Replay, baseline, replayed
+
+HAS_MODELS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+pytestmark = [
+    pytest.mark.skipif(not HAS_MODELS, reason="models need PyTorch and transformers"),
+    pytest.mark.torch,
+    pytest.mark.slow,
+]
+REAL = [
+    Cell("llama", parallel="ddp:dp=2", steps=6),
+    Cell("llama", parallel="tp:tp=2", steps=6),
+    Cell("llama", parallel="fsdp:dp=2", steps=6),
+    Cell("llama", parallel="pp:pp=2", micro_batches=2, steps=6),
+]
+FAKE = [
+    Cell("llama", parallel="tp+fsdp:tp=2,dp=8", world=16, steps=3),
+    Cell("mixtral", parallel="ddp:dp=64", world=64, steps=3),
+]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("recorded")
+    assert sweep(legal([*REAL, *FAKE]), out, timeout_s=120.0)["failed"] == 0
+    return out / "cells"
+
+
+def recording(recorded: Path, cell: Cell) -> Trace:
+    """Return what was recorded of a cell, without what its ranks printed."""
+    return read(sorted((recorded / cell.key).glob("calls.*.jsonl")))
+
+
+def counts(workload: Workload) -> Counter[tuple[str, str, int]]:
+    return Counter((each.role, each.op, each.size_bytes) for each in workload.payloads)
+
+
+def closed(cell: Cell) -> Counter[tuple[str, str, int]]:
+    """Return what a rank must issue in an iteration after the second, sends by their receivers' side left out."""
+    found: Counter[tuple[str, str, int]] = Counter()
+    for row in must_issue(cell):
+        if row.when in ("each", "later"):
+            found[row.role, row.op, row.size_bytes] += row.count
+    return found
+
+
+@pytest.mark.parametrize("cell", FAKE, ids=[cell.key for cell in FAKE])
+def test_one_fake_rank_is_a_workload_in_counts_and_bytes(recorded: Path, cell: Cell) -> None:
+    found = replayed(recording(recorded, cell), step=2)
+    assert found.ground == "communication-only"
+    assert found.workload.mesh.size == cell.world
+    assert counts(found.workload) == closed(cell)
+    assert any("ranks were not recorded" in each for each in found.workload.assumptions)
+
+
+def of_real(recorded: Path, at: int) -> Replay:
+    return replayed(recording(recorded, REAL[at]), step=4)
+
+
+@pytest.mark.parametrize("at", range(3))
+def test_a_recorded_job_issues_what_the_closed_forms_say(recorded: Path, at: int) -> None:
+    found = of_real(recorded, at)
+    assert found.ground == "times"
+    assert counts(found.workload) == closed(REAL[at])
+
+
+def test_messages_between_stages_are_joined(recorded: Path) -> None:
+    made = of_real(recorded, 3).workload
+    wanted = sum(count for (role, op, _), count in closed(REAL[3]).items() if role == "pp" and op in ("send", "recv"))
+    assert len([each for each in made.payloads if each.op == "send-recv"]) == wanted
+    assert {(each.of, each.peer) for each in made.payloads if each.op == "send-recv"} == {
+        ("pp0", "pp1"),
+        ("pp1", "pp0"),
+    }
+
+
+@pytest.mark.parametrize("at", range(4))
+def test_the_replay_takes_about_as_long_as_the_step(recorded: Path, at: int) -> None:
+    """Steps of 10 to 100 ms on a machine with as many cores as ranks, and busy with other tests: within two fifths."""
+    measured, again = baseline(recording(recorded, REAL[at]))
+    assert again == pytest.approx(measured, rel=0.4)

@@ -1,0 +1,153 @@
+"""Predicted training steps stay as near to measured ones as the fit has shown, on rows that had no part in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.shared_data import needs_shared_data, real
+
+from ringwright.cli import main
+from ringwright.costs.fits import load, names
+from ringwright.costs.gpus import gpu
+from ringwright.engines.job.run import simulate
+from ringwright.errors import InputError, UsageError
+from ringwright.fabrics import fabric
+from ringwright.studies import workload as cards
+from ringwright.studies.jobs import generated
+from ringwright.studies.jobs.accuracy import Predictor, document, fitted, judge, median
+from ringwright.studies.jobs.condensed import condensed
+from ringwright.studies.jobs.measured import half, read
+
+pytestmark = pytest.mark.once
+
+HEAD = "gpus,global_batch,micro_batch,hidden,heads,layers,sequence,tensor_parallel,data_parallel,pipeline_parallel,iteration_ms"
+ROW = "8,16,2,1024,16,4,1024,2,2,2,100"
+
+
+def table(folder: Path, *rows: str, head: str = HEAD) -> Path:
+    path = folder / "steps.csv"
+    path.write_text("\n".join([head, *rows]) + "\n")
+    return path
+
+
+@needs_shared_data
+@pytest.mark.parametrize(("name", "most"), [("vtrain-single", 0.07), ("vtrain-multi", 0.10)])
+def test_rows_kept_apart_are_predicted_as_well_as_stated(name: str, most: float) -> None:
+    rows = [row for row in read(real("validation/training_iterations.csv")) if (row.table, row.half) == (name, "test")]
+    small = [row for row in rows if row.gpus <= 64 or row.micro_batches <= 32]
+    judged, refused = judge(small)
+    assert not refused
+    assert len(judged) >= 10
+    assert median(judged) <= most
+
+
+@needs_shared_data
+@pytest.mark.parametrize(("devices", "most"), [(("h100",), 0.08), (("b200", "gb200", "b300", "gb300"), 0.10)])
+def test_newer_devices_on_rows_kept_apart(devices: tuple[str, ...], most: float) -> None:
+    """Of Megatron-Bridge's table, the rows of few GPUs, for time."""
+    rows = [
+        row
+        for row in read(real("overlap/megatron_bridge_performance_summary.csv"))
+        if row.device in devices and row.half == "test" and row.gpus <= 64
+    ]
+    judged, _ = judge(rows)
+    assert len(judged) >= 5
+    assert median(judged) <= most
+
+
+@needs_shared_data
+def test_a_fit_of_one_system_holds_on_another() -> None:
+    rows = [row for row in read(real("validation/megatron_iterations.csv")) if row.gpus == 8]
+    judged, _ = judge(rows)
+    assert len(judged) == 2
+    assert max(abs(each.error) for each in judged) <= 0.05
+
+
+def test_a_condensed_job_takes_what_the_whole_takes_where_nothing_overlaps() -> None:
+    card = cards.Question("llama3-8b", 8, "tp2,pp4", 8, 1, 512)
+    made = generated.made(generated.Question(card, gpu="a100"), fabric("dgx-a100:1"))
+    whole = simulate(made.workload, made.costs, steps=3).step_s
+    joined = simulate(condensed(made.workload, made.costs), made.costs, steps=2).step_s
+    assert joined == pytest.approx(whole, rel=0.03)  # its messages leave behind the gradients of weights
+
+
+def test_the_halves_depend_on_the_question_alone(tmp_path: Path) -> None:
+    before = {"gpus": "8", "iteration_ms": "1"}
+    assert half(before) == half({**before, "iteration_ms": "2"})
+    assert len({half({"gpus": str(number)}) for number in range(20)}) == 2
+
+
+def test_small_kernels_wait_for_the_host(tmp_path: Path) -> None:
+    (row,) = read(table(tmp_path, ROW))
+    quick, slow = (fitted_step(row.parallel, issue_s) for issue_s in (0.0, 1e-4))
+    assert slow > 2 * quick
+
+
+def fitted_step(parallel: str, issue_s: float) -> float:
+    card = cards.Question("gpt2-small", 8, parallel, 4, 1, 512)
+    made = generated.made(
+        generated.Question(card, gpu="a100", fit="a100-megatron", compute={"issue_s": issue_s}), fabric("dgx-a100:1")
+    )
+    assert any("a100-megatron" in each for each in made.assumptions)
+    return simulate(condensed(made.workload, made.costs), made.costs, steps=2).step_s
+
+
+def test_a_fit_finds_the_figure_that_made_the_times(tmp_path: Path) -> None:
+    rows = [
+        row
+        for row in read(table(tmp_path, *(f"8,{16 * n},2,4096,32,4,1024,2,2,2,100" for n in range(1, 9))))
+        if row.half == "fit"
+    ]
+    truth = Predictor({"efficiency": 0.5, "issue_s": 0.0})
+    made = [replace(row, seconds=truth.seconds(row)) for row in rows]
+    figures, error = fitted(made, {"efficiency": (0.4, 0.5, 0.6), "issue_s": (0.0,)})
+    assert figures == {"efficiency": 0.5, "issue_s": 0.0}
+    assert error == pytest.approx(0.0, abs=1e-9)
+
+
+def test_every_shipped_fit_is_of_a_device_and_says_its_ground() -> None:
+    assert names()
+    for name in names():
+        fit = load(name)
+        assert set(fit.fitted) <= set(fit.figures)
+        assert len(fit.fitted) <= 2
+        assert fit.source in fit.provenance
+        assert gpu(fit.gpu, **fit.figures).peak == gpu(fit.gpu).peak
+
+
+def test_a_table_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", "--jobs", str(table(tmp_path, ROW))]) == 0
+    assert "median error" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("row", "says"),
+    [
+        ("8,16,2,1024,16,4,1024,2,2,3,100", "not 8 GPUs"),
+        ("8,15,2,1024,16,4,1024,2,2,2,100", "cannot be shared out"),
+        ("8,16,x,1024,16,4,1024,2,2,2,100", "micro_batch"),
+        ("8,16,2,1024,16,4,1024,2,2,2,-1", "no time of a step"),
+        ("8,16,2,1024,16,4,1024,2,2,2,", "iteration_ms"),
+    ],
+)
+def test_rows_without_sense_are_named(tmp_path: Path, row: str, says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        read(table(tmp_path, row))
+    assert "line 2" in caught.value.where
+
+
+def test_a_fit_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no fit"):
+        load("a101")
+    path = tmp_path / "mine.json"
+    path.write_text('{"schema": "other"}')
+    with pytest.raises(InputError, match="schema"):
+        load(path)
+
+
+def test_a_row_that_the_model_refuses_is_kept_with_the_reason(tmp_path: Path) -> None:
+    judged, refused = judge(read(table(tmp_path, ROW, "16,16,2,1024,16,4,1024,2,1,8,100")))
+    assert len(judged) == len(refused) == 1
+    assert document(judged, refused)["refused"][0]["why"]
