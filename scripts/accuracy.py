@@ -1,4 +1,7 @@
-"""Prints the accuracy tables; FOLDER holds nccl_times.csv with nccl_cases.csv (and mpi_collectives_times.csv)."""
+"""Prints the accuracy tables; FOLDER holds nccl_times.csv with nccl_cases.csv.
+
+Other tables of the folder are used where they are there: mpi_collectives_times.csv, and those of training steps.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,12 @@ import sys
 from pathlib import Path
 
 from ringwright.reports import accuracy as report
+from ringwright.reports import step_accuracy as steps_report
 from ringwright.studies import accuracy, accuracy_engines, mpi_accuracy
+from ringwright.studies.jobs import accuracy as step_accuracy
+from ringwright.studies.jobs import measured
+
+STEP_TABLES = ("training_iterations.csv", "megatron_iterations.csv")
 
 
 def main(arguments: list[str]) -> int:
@@ -18,8 +26,10 @@ def main(arguments: list[str]) -> int:
     found = accuracy.study(folders[0] / "nccl_times.csv")
     mpi = folders[0] / "mpi_collectives_times.csv"
     ranked = [mpi_accuracy.study(mpi, engine) for engine in ("closed-form", "events")] if mpi.is_file() else []
+    tables = [path for path in (folders[0] / name for name in STEP_TABLES) if path.is_file()]
+    steps = step_accuracy.document(*step_accuracy.judge([row for path in tables for row in measured.read(path)]))
     if "--json" in arguments:
-        json.dump({"nccl": found, "mpi": ranked}, sys.stdout, indent=1)
+        json.dump({"nccl": found, "mpi": ranked, "steps": steps}, sys.stdout, indent=1)
         print()
         return 0
     report.write(found, sys.stdout)
@@ -28,6 +38,7 @@ def main(arguments: list[str]) -> int:
     report.write_engines("(b)", accuracy_engines.by_nodes(known), accuracy.TARGET_NODES, sys.stdout)
     for each in ranked:
         report.write_mpi(each, sys.stdout)
+    steps_report.write(steps, sys.stdout)
     return 0
 
 
