@@ -315,6 +315,12 @@ def begun(world: int, policy: Any = live_policies.priority, make: Any = None, **
     return model, optimiser, live
 
 
+def together(live: Any) -> None:
+    """Return when every rank is here with nothing under way, so that what is done wrong from now on meets all at one place."""
+    live.flush()
+    dist.barrier()
+
+
 def edits(rank: int, world: int) -> dict[str, str]:
     found = {}
 
@@ -408,6 +414,7 @@ def other_policy(rank: int, world: int) -> str:
 def other_order(rank: int, world: int) -> str:
     """One rank's fixed order is changed after all have been found equal."""
     model, optimiser, live = begun(world, live_policies.fifo)
+    together(live)
     if rank == 1:
         live._exchange.control._fixed.order.reverse()
 
@@ -423,6 +430,7 @@ def other_order(rank: int, world: int) -> str:
 def other_issue(rank: int, world: int) -> str:
     """One rank issues something else than it was told, of equal size: only the hash can see it."""
     model, optimiser, live = begun(world, live_policies.priority, check_every=4)
+    together(live)
     if rank == 1:
         control, issued = live._exchange.control, live._exchange.control.issued
         live._exchange.traffic._issued = lambda step, operation, piece: issued(step, operation, piece + 1)
@@ -444,12 +452,15 @@ def missing(rank: int, world: int) -> dict[str, Any]:
     found = {}
     for name, policy in (("leader", live_policies.priority), ("static", live_policies.fifo)):
         model, optimiser, live = begun(world, policy, timeout_s=2.0)
+        together(live)
         began_s = time.monotonic()
 
         def go(model: Any = model, optimiser: Any = optimiser, live: Any = live) -> None:
             if rank == 1:
-                time.sleep(4.0)
-                live._exchange.check()
+                until_s = time.monotonic() + 20
+                while time.monotonic() < until_s:
+                    live._exchange.check()
+                    time.sleep(0.05)
                 return
             loss(model, rank, 2).backward()
             optimiser.step()
@@ -462,6 +473,7 @@ def missing(rank: int, world: int) -> dict[str, Any]:
 
 def died(rank: int, world: int) -> str:
     model, optimiser, live = begun(world)
+    together(live)
     if rank == 1:
         time.sleep(0.5)
         os._exit(7)
@@ -477,8 +489,7 @@ def died(rank: int, world: int) -> str:
 def led_away(rank: int, world: int) -> str:
     """Rank 0, which leads, stops answering."""
     model, optimiser, live = begun(world, timeout_s=2.0)
-    live.flush()
-    dist.barrier()
+    together(live)
     if rank == 0:
         live._exchange.control._lock.acquire()
         time.sleep(6.5)
@@ -494,7 +505,8 @@ def led_away(rank: int, world: int) -> str:
 
 def thrown(rank: int, world: int) -> dict[str, str]:
     """An exception in backward, then training goes on there; the other rank hears of it."""
-    model, optimiser, _ = begun(world)
+    model, optimiser, live = begun(world)
+    together(live)
     handle = model[0].register_full_backward_hook(lambda *_: 1 / 0) if rank else None
     found = {}
 
@@ -517,6 +529,7 @@ def left(rank: int, world: int) -> str:
 
     def go() -> None:
         model, optimiser, live = begun(world)
+        together(live)
         with live:
             if rank:
                 raise ValueError("no more data")

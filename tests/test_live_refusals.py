@@ -93,7 +93,7 @@ def test_ranks_that_differ_from_the_start(found: dict[str, list[Any]], case: str
 )
 def test_orders_that_differ(found: dict[str, list[Any]], case: str, words: str) -> None:
     for said in found[case]:
-        assert said.startswith("RanksFailedError")
+        assert str(said).startswith("RanksFailedError")  # a dictionary: another error than ours, or none was written
         assert words in said
         assert "rank 1 last announced operation '" in said
         assert "one model, policy and seed" in said
