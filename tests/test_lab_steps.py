@@ -31,6 +31,10 @@ def test_predictions_follow_faults_and_policies() -> None:
 
 @pytest.mark.lab
 def test_a_step_on_real_ranks_is_as_predicted() -> None:
-    """Machines of two cores are noisy: the documented figures are within 15 %, this holds a quarter."""
-    (row,) = in_lab.rows(QUESTION)
-    assert abs(row.error) < 0.25, row
+    """The documented figures are within 15 %; two cores that other tests use besides make a run late now and then."""
+    found = []
+    for _ in range(3):
+        found += in_lab.rows(QUESTION)
+        if abs(found[-1].error) < 0.15:
+            return
+    raise AssertionError(found)

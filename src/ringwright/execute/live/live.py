@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -21,7 +21,8 @@ from ringwright.execute.live.boundary import Later
 from ringwright.execute.live.exchange import Exchange
 from ringwright.execute.live.hooks import Hooks
 from ringwright.execute.live.measuring import Clock
-from ringwright.execute.live.plan import Plan, agreement, plan, refuse
+from ringwright.execute.live.plan import Plan, plan, refuse
+from ringwright.execute.live.record import Record
 from ringwright.execute.live.start import Team, same_everywhere, team
 from ringwright.execute.live.traffic import Link
 from ringwright.execute.live.uses import Uses
@@ -93,6 +94,7 @@ class Live:
         self._forwards = 0
         self._closed = False
         self._clock = Clock()
+        self._record = Record(type(model).__name__, found, self._clock, exchange)
         self._uses = Uses(model, self._names)
         self._later = Later(exchange, self._parameters, optimizer, self._clock)
         self._hooks = Hooks(model, optimizer)
@@ -149,7 +151,7 @@ class Live:
     def _measure(self) -> None:
         """Have each module that needs parameters wait for them, and say when it begins."""
         self._hooks.waits(self._uses.waits, self._before)
-        self._named = self._uses.layers()
+        self._record.named = self._uses.layers()
 
     def _forward_begins(self) -> None:
         if torch.is_grad_enabled():
@@ -232,8 +234,8 @@ class Live:
     def _backward_ends(self) -> None:
         """Run by autograd when a backward pass is over: what got no gradient here counts as zero."""
         if self._warm_left > 0:
-            self._named = self._uses.layers()
-        self._clock.backward_ends(self._named)
+            self._record.named = self._uses.layers()
+        self._clock.backward_ends(self._record.named)
         self.flush()
         for name, parameter in self._parameters.items():
             if name not in self._put:
@@ -339,40 +341,19 @@ class Live:
     # --------------------------------------------------------------------------------------------------------- measured
     def workload(self) -> Workload:
         """Return this rank's steps as a Workload, median times by layer, without a policy."""
-        measured = self._clock.steady()
-        found, backward = profile.layers(self._named, measured, self._team.described)
-        gap_s = profile.gap_s(measured)
-        name = type(self.model).__name__
-        return profile.workload(
-            name, found, backward, self._team.described, self.world, gap_s=gap_s,
-            assumptions=(f"times measured on rank {self.rank}, median of {len(measured)} steps",),
-        )  # fmt: skip
+        return self._record.workload()
 
     def measured(self) -> dict[str, Any]:
         """Return what ``workload()`` and ``costs()`` are made of as plain data: layers, order, parameters, times, link."""
-        measured = self._clock.steady()
-        found, backward = profile.layers(self._named, measured, self._team.described)
-        link = self.costs()
-        return {
-            "layers": [asdict(each) for each in found], "backward": backward, "gap_s": profile.gap_s(measured),
-            "parameters": [asdict(each) for each in self._team.described.values()],
-            "link": asdict(link),
-        }  # fmt: skip
+        return self._record.plain()
 
     def costs(self) -> profile.LinkTable:
         """Return what pieces of each size took."""
-        return profile.costs(self._exchange.sent)
+        return self._record.costs()
 
     def profile(self) -> Trace:
         """Return this rank's last steps as a Trace."""
-        units, operations = self.plan.units, self.plan.operations
-        announced_s = {
-            (step, operations[units[at].operation].name): when_s
-            for (step, at), when_s in self._exchange.announced_s.items()
-            if at < len(units)
-        }
-        label = f"{type(self.model).__name__}, policy {self.plan.workload.policy.label}, order by {agreement(self.plan.workload)}"
-        return profile.trace(self.rank, self.world, self._clock.measured, self._exchange.sent, announced_s, label)
+        return self._record.trace()
 
     def close(self) -> None:
         """Flush, take all hooks away, and leave the other ranks."""
