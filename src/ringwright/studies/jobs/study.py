@@ -48,6 +48,7 @@ class Answer:
 
     policy: str
     workload: Workload = field(repr=False)
+    costs: Costs = field(repr=False)
     run: JobRun = field(repr=False)
     account: Account
     engine_s: float
@@ -62,7 +63,7 @@ def answer(job: Job, spelling: str) -> Answer:
     run = _run(job, scheduled, STEPS)
     if not run.steady and run.laid.per_step * MORE_STEPS <= MOST_INSTANCES:
         run = _run(job, scheduled, MORE_STEPS)
-    return Answer(label, scheduled, run, account(run), time.perf_counter() - began, run.steady)
+    return Answer(label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady)
 
 
 def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
@@ -128,7 +129,7 @@ def row(found: Answer) -> dict[str, Any]:
             }
             for name, role in spent.roles.items()
         },
-        "why": why(found.run, found.workload, spent.forward_s),
+        "why": why(found.run, found.workload, found.costs, spent.forward_s),
         "ranks": sum(cells.counts),
         "simulated_ranks": len(cells),
         "instances": found.run.laid.flat.n,

@@ -1,10 +1,11 @@
 """Why communication was not hidden: each exposed operation of the last step gets one cause, and what would help.
 
 Causes, in the order in which they are tried. *contention*: it shared a link and took longer than alone. *dependency*: its
-consumer follows within the same pass. *order*: when it was ready a less urgent operation was being sent. *window*: it was
-ready and nothing was being sent. *bucket*: it waited for other gradients of its bucket. *barrier*: it ran after backward, and
-the next forward pass could have begun without it (at most as much as that pass takes). *bandwidth*: nothing was left to hide
-it behind.
+consumer follows within the same pass. *order*: a less urgent operation went first while it was ready; the piece that was
+being sent just then is not counted, for no order takes it back. *window*: it was ready and nothing was being sent. *latency*:
+it stood in line, and half of it would take nearly as long. *bucket*: it waited for other gradients of its bucket, while
+nothing was being sent. *barrier*: it ran after backward, and the next forward pass could have begun without it (at most as
+much as that pass takes). *bandwidth*: nothing was left to hide it behind.
 """
 
 from __future__ import annotations
@@ -16,19 +17,24 @@ from typing import Any
 import numpy as np
 
 from ringwright.analysis.intervals import covered, union
+from ringwright.costs.stages import Costs, seconds
+from ringwright.engines.job.groups import Groups
 from ringwright.engines.job.rewrites import Operation
 from ringwright.engines.job.run import COMPUTE, JobRun
 from ringwright.engines.job.step import PS, Row
 from ringwright.schedulers.order import first_consumers
 from ringwright.workload import Workload
 
-LOOKED_AT = 4000  # operations of a cell, the most exposed
+LOOKED_AT = 16  # pieces of an operation, from the most exposed to the least; each stands for its neighbours
 SHARE = 0.2  # of the exposed time that a cause must explain
+LEAST_PS = 1e3
+FIXED = 0.5  # share of an operation's time that its size has no part in
 ADVICE = {
     "dependency": "its consumer follows at once: cut it and its neighbours into pieces, or place the group on faster links",
     "contention": "separate the two groups' links, or start them at different times",
     "order": "send what the next forward pass needs first: p3, bytescheduler, pace",
     "window": "let more be on its way at once: a larger credit or window",
+    "latency": "its size hardly matters: fewer, larger pieces (p3:slice_elements=1000000, bytescheduler:partition_mb=8), buckets",
     "bucket": "smaller buckets, the first above all: pytorch-ddp:bucket_cap_mb=10",
     "barrier": "let the next forward pass begin layer by layer: bytescheduler, p3, pace",
     "bandwidth": "nothing is left to hide it behind: fewer bytes, faster links, or more work a step",
@@ -37,19 +43,26 @@ ADVICE = {
 
 @dataclass
 class _Cell:
-    """The operations of one cell in the last step: rows of (row, place in it), and arrays beside them."""
+    """Pieces of one cell in the last step as (row, place in it), and beside them: their own exposed time, and that of all
+    pieces that they stand for.
+    """
 
     rows: list[tuple[Row, int]]
     index: np.ndarray
+    own_ps: np.ndarray
     exposed_ps: np.ndarray
+    count: np.ndarray
 
 
-def why(run: JobRun, scheduled: Workload, forward_s: float) -> list[dict[str, Any]]:
-    """Return cause, exposed time per step (mean over ranks, added up over operations), count, costliest, advice."""
+def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> list[dict[str, Any]]:
+    """Return cause, exposed time per step (mean over ranks, added up over operations), count, costliest, advice.
+
+    ``costs`` are those of the run: they say what half an operation would take.
+    """
     begin, end = run.window()
     cells = run.laid.cells
     named = {operation.name: operation for operation in run.laid.operations}
-    urgency = first_consumers(scheduled)
+    seen = _Seen(run, scheduled, first_consumers(scheduled), _Sizes(costs, Groups(scheduled, cells)))
     total = sum(cells.counts)
     exposed: dict[str, float] = defaultdict(float)
     count: dict[str, float] = defaultdict(float)
@@ -57,14 +70,15 @@ def why(run: JobRun, scheduled: Workload, forward_s: float) -> list[dict[str, An
     compute = _compute(run, begin, end)
     for cell, weight in enumerate(cells.counts):
         found = _exposed(run, cell, compute[cell], begin, end)
-        last = max((float(spans[1]) for spans in zip(*compute[cell], strict=True)), default=float(begin))
-        sent = _sent(run, cell, named, urgency)
-        for (row, at), instance, open_ps in zip(
-            found.rows, found.index.tolist(), found.exposed_ps.tolist(), strict=True
+        over = [_computed(run, cell, step) for step in range(run.laid.steps)]
+        sent = _sent(run, cell, named, seen.urgency)
+        columns = (found.index, found.own_ps, found.exposed_ps, found.count)
+        for (row, at), instance, open_ps, all_ps, pieces in zip(
+            found.rows, *(column.tolist() for column in columns), strict=True
         ):
-            cause = _cause(run, scheduled, named[row.name], row, instance, open_ps, urgency, sent, last)
-            exposed[cause] += open_ps * weight / total
-            count[cause] += weight / total
+            cause = _cause(seen, named[row.name], row, instance, open_ps, sent, over)
+            exposed[cause] += all_ps * weight / total
+            count[cause] += pieces * weight / total
             if open_ps > worst.get(cause, (0.0, ""))[0]:
                 part = (
                     f", piece {at}"
@@ -116,70 +130,160 @@ def _union(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.n
 
 
 def _exposed(run: JobRun, cell: int, compute: tuple[np.ndarray, np.ndarray], begin: int, end: int) -> _Cell:
-    """Return the operations of a cell that were exposed within the window, the longest first."""
-    rows: list[tuple[Row, int]] = []
-    index = []
+    """Return what of a cell's operations was exposed within the window."""
+    groups: list[tuple[Row, int, np.ndarray]] = []  # row, its first instance, which of its pieces
     for row in run.laid.rows:
         if row.what == "operation" and cell in row.cells:
             for step in range(run.laid.steps):
                 where = run.span(row, step)
                 inside = np.flatnonzero((run.times.end[where] > begin) & (run.times.moved[where] < end))
-                rows += [(row, at) for at in inside.tolist()]
-                index.append(where.start + inside)
-    every = np.concatenate(index) if index else np.zeros(0, np.int64)
+                if len(inside):
+                    groups.append((row, where.start, inside))
+    every = np.concatenate([first + inside for _, first, inside in groups]) if groups else np.zeros(0, np.int64)
     starts, ends = np.maximum(run.times.moved[every], begin), np.minimum(run.times.end[every], end)
     open_ = (ends - starts) - covered(compute, starts.astype(np.float64), ends.astype(np.float64))
-    order = np.argsort(-open_, kind="stable")[:LOOKED_AT]
-    order = order[open_[order] > 1e3]  # a nanosecond
-    return _Cell([rows[at] for at in order.tolist()], every[order], open_[order])
+    found = _Cell([], *(np.zeros(0) for _ in range(4)))
+    parts: list[tuple[np.ndarray, ...]] = []
+    at = 0
+    for row, first, inside in groups:
+        own = open_[at : at + len(inside)]
+        at += len(inside)
+        order = np.argsort(-own, kind="stable")
+        order = order[own[order] > LEAST_PS]
+        chosen = order[:: max(-(-len(order) // LOOKED_AT), 1)]
+        if len(chosen):
+            found.rows += [(row, place) for place in inside[chosen].tolist()]
+            factor = own[order].sum() / own[chosen].sum()
+            same = np.full(len(chosen), len(order) / len(chosen))
+            parts.append((first + inside[chosen], own[chosen], own[chosen] * factor, same))
+    if parts:
+        found.index, found.own_ps, found.exposed_ps, found.count = (
+            np.concatenate([part[column] for part in parts]) for column in range(4)
+        )
+    return found
 
 
-Sent = dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]]
+class _Sizes:
+    """Whether operations are so small that their size hardly matters."""
+
+    def __init__(self, costs: Costs, groups: Groups) -> None:
+        self._costs, self._groups = costs, groups
+        self._known: dict[tuple[str, int, tuple[int, ...]], bool] = {}
+
+    def small(self, operation: Operation, row: Row) -> bool:
+        """Say whether more than ``FIXED`` of a piece's time is there whatever its size: a + b s, asked at s and s / 2."""
+        key = (operation.name, row.size_bytes, row.cells)
+        if key not in self._known:
+            ranks = self._groups.ranks(operation, row.cells)
+            whole, half = (
+                seconds(self._costs, operation.op, size, ranks, operation.role)
+                for size in (row.size_bytes, row.size_bytes // 2)
+            )
+            self._known[key] = 2 * half - whole > FIXED * whole
+        return self._known[key]
 
 
-def _sent(run: JobRun, cell: int, named: dict[str, Operation], urgency: dict[str, int]) -> Sent:
-    """Return per queue of a cell the times on the wire, in order, and how urgent each was."""
-    found: dict[int, list[tuple[np.ndarray, np.ndarray, np.ndarray]]] = defaultdict(list)
+@dataclass(frozen=True)
+class _Seen:
+    run: JobRun
+    scheduled: Workload
+    urgency: dict[str, int]
+    sizes: _Sizes
+
+
+@dataclass(frozen=True)
+class _Queue:
+    """What a queue sent, in order: from, to (ps), how urgent, whether a piece of something larger."""
+
+    starts: np.ndarray
+    ends: np.ndarray
+    places: np.ndarray
+    pieces: np.ndarray
+
+    def out_of_order(self, ready: int, start: int, mine: int) -> float:
+        """Return for how long less urgent operations went first between ``ready`` and ``start``, in ps."""
+        first = int(np.searchsorted(self.starts, ready, side="right"))
+        late = slice(first, int(np.searchsorted(self.starts, start, side="left")))
+        less = self.places[late] > mine
+        found = float((np.minimum(self.ends[late], start) - self.starts[late])[less].sum())
+        before = first - 1
+        if before >= 0 and self.places[before] > mine and not self.pieces[before]:
+            found += max(float(min(self.ends[before], start) - ready), 0.0)
+        return found
+
+    def idle(self, begin: int, end: int) -> float:
+        """Return for how long nothing was being sent between two moments, in ps."""
+        inside = slice(
+            int(np.searchsorted(self.ends, begin, side="right")), int(np.searchsorted(self.starts, end, side="left"))
+        )
+        busy = np.minimum(self.ends[inside], end) - np.maximum(self.starts[inside], begin)
+        return float(end - begin - busy.sum())
+
+    def idle_at(self, ready: int) -> bool:
+        """Say whether nothing was being sent then."""
+        at = int(np.searchsorted(self.starts, ready, side="right")) - 1
+        return at < 0 or bool(self.ends[at] <= ready)
+
+
+def _sent(run: JobRun, cell: int, named: dict[str, Operation], urgency: dict[str, int]) -> dict[int, _Queue]:
+    """Return what each queue of a cell sent."""
+    found: dict[int, list[tuple[np.ndarray, ...]]] = defaultdict(list)
     for row in run.laid.rows:
         if row.what != "operation" or cell not in row.cells:
             continue
-        place = min((urgency.get(payload.name, 0) for payload in named[row.name].payloads), default=0)
+        place = _place(named[row.name], urgency)
         for step in range(run.laid.steps):
             where = run.span(row, step)
             queue = int(run.laid.flat.queue[where.start])
-            found[queue].append((run.times.moved[where], run.times.end[where], np.full(row.count, place)))
+            same = np.full(row.count, place), np.full(row.count, row.count > 1)
+            found[queue].append((run.times.moved[where], run.times.end[where], *same))
     made = {}
     for queue, parts in found.items():
-        starts, ends, places = (np.concatenate([each[at] for each in parts]) for at in range(3))
-        order = np.argsort(starts, kind="stable")
-        made[queue] = (starts[order], ends[order], places[order])
+        columns = [np.concatenate([each[at] for each in parts]) for at in range(4)]
+        order = np.argsort(columns[0], kind="stable")
+        made[queue] = _Queue(*(column[order] for column in columns))
     return made
 
 
+def _place(operation: Operation, urgency: dict[str, int]) -> int:
+    return min((urgency.get(payload.name, 0) for payload in operation.payloads), default=0)
+
+
 def _cause(
-    run: JobRun, scheduled: Workload, operation: Operation, row: Row, instance: int, open_ps: float,
-    urgency: dict[str, int], sent: Sent, last: float,
-) -> str:  # fmt: skip
-    times, flat = run.times, run.laid.flat
+    seen: _Seen, operation: Operation, row: Row, instance: int, open_ps: float, sent: dict[int, _Queue], over: list[int]
+) -> str:
+    """Return the cause of one operation; ``over``: when the cell's own compute ended, by step."""
+    times, flat = seen.run.times, seen.run.laid.flat
     ready, start, moved, ended = (int(each[instance]) for each in (times.ready, times.start, times.moved, times.end))
     if (ended - moved) - int(flat.work_ps[instance]) > SHARE * open_ps:
         return "contention"
     if operation.per == "micro-batch":
         return "dependency"
-    mine = min((urgency.get(payload.name, 0) for payload in operation.payloads), default=0)
-    barrier = (scheduled.policy.boundary or "barrier") == "barrier"
-    if start - ready > SHARE * open_ps and not barrier:
-        starts, ends, places = sent[int(flat.queue[instance])]
-        at = int(np.searchsorted(starts, ready, side="right")) - 1
-        if at >= 0 and ends[at] > ready and places[at] > mine:
+    barrier = (seen.scheduled.policy.boundary or "barrier") == "barrier"
+    waited = start - ready > SHARE * open_ps
+    queue = sent[int(flat.queue[instance])]
+    if waited and not barrier:
+        if queue.out_of_order(ready, start, _place(operation, seen.urgency)) > SHARE * open_ps:
             return "order"
-        if at < 0 or ends[at] <= ready:
+        if queue.idle_at(ready):
             return "window"
-    if len(operation.payloads) > 1 and ready - _first_made(run, operation, row, instance) > SHARE * open_ps:
+    in_line = moved - ready - int(flat.latency_ps[instance]) > SHARE * open_ps
+    if in_line and seen.sizes.small(operation, row):
+        return "latency"
+    if (
+        len(operation.payloads) > 1
+        and queue.idle(_first_made(seen.run, operation, row, instance), ready) > SHARE * open_ps
+    ):
         return "bucket"
-    if barrier and ended > last - open_ps:
+    if barrier and ended > over[instance // seen.run.laid.per_step]:
         return "barrier"
     return "bandwidth"
+
+
+def _computed(run: JobRun, cell: int, step: int) -> int:
+    """Return when a cell's last forward or backward task of a step ended."""
+    rows = (row for row in run.laid.rows if row.what == "task" and row.kind in COMPUTE and cell in row.cells)
+    return max((int(run.ends(row, step).max()) for row in rows), default=0)
 
 
 def _first_made(run: JobRun, operation: Operation, row: Row, instance: int) -> int:
