@@ -31,14 +31,17 @@ def names() -> tuple[str, ...]:
 def model(name: str, **changed: int) -> Card:
     """Return the card of a model, some of its dimensions changed; case, hyphens and underscores do not matter.
 
-    BERT comes as it is counted in print: with its pooler, without the masked-word head. UsageError names the nearest names.
+    BERT comes as it is counted in print: with its pooler, without the masked-word head. UsageError names the nearest, or all.
     """
     known = {_plain(size): size for size in names()}
     known |= {_plain(alias): size for alias, size in ALIASES.items() if _plain(alias) not in known}
     plain = _plain(name)
     if plain not in known:
-        near = [known[each] for each in difflib.get_close_matches(plain, known, n=4, cutoff=0.4)]
-        raise UsageError(f"'{name}' is not a model known here", remedy=", ".join(dict.fromkeys(near)) or "vgg16")
+        near = [known[each] for each in difflib.get_close_matches(plain, known, n=4, cutoff=0.6)]
+        raise UsageError(
+            f"'{name}' is not a model known here",
+            remedy=", ".join(dict.fromkeys(near)) or f"one of: {', '.join(names())}",
+        )
     size = known[plain]
     family, module = next((key, each) for key, each in {**FAMILIES, **DRAWN}.items() if size in each.SIZES)
     dims = dict(module.SIZES[size])
