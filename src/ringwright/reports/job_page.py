@@ -72,12 +72,13 @@ def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _roles(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    columns = ["Policy", "Role", "Operations", "Bytes", "On the wire ms", "Exposed ms", "Queued ms"]
+    columns = ["Policy", "Role", "Operations", "Bytes", "On the wire ms", "Exposed ms", "Queued ms, each"]
     cells = [
         [
             tables.text(row["policy"]), tables.text(role), tables.number(each["operations"], _none),
             tables.size(round(each["bytes"])),
-            *(tables.number(each[f"{name}_us"] / 1e3, _ms) for name in ("busy", "exposed", "queued")),
+            *(tables.number(each[f"{name}_us"] / 1e3, _ms) for name in ("busy", "exposed")),
+            tables.number(each["queued_us"] / max(each["operations"], 1) / 1e3, _ms),
         ]
         for row in rows
         for role, each in row["by_role"].items()
