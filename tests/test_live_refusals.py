@@ -10,7 +10,6 @@ import pytest
 from live_ranks import ranks
 
 pytestmark = [
-    pytest.mark.xdist_group("live-refusals"),
     pytest.mark.torch,
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent"),

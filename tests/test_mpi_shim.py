@@ -21,7 +21,7 @@ from ringwright.capture.mpi.launcher import FAMILIES, UNKNOWN, is_launcher
 from ringwright.errors import UsageError
 from ringwright.execute.mpi_runtime import available, command, runtime
 
-pytestmark = [pytest.mark.xdist_group("mpi-shim"), pytest.mark.once]
+pytestmark = pytest.mark.once
 
 HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src" / "ringwright" / "capture" / "mpi"

@@ -41,11 +41,7 @@ OPS = {
     "Broadcast": "broadcast",
 }
 
-pytestmark = [
-    pytest.mark.xdist_group("profiler-plugin"),
-    pytest.mark.once,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
-]
+pytestmark = [pytest.mark.once, pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")]
 
 Run = Callable[..., list[Path]]
 

@@ -19,7 +19,6 @@ from ringwright.workloads.replay import Replay, baseline, replayed
 
 HAS_MODELS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 pytestmark = [
-    pytest.mark.xdist_group("recorded-jobs"),
     pytest.mark.skipif(not HAS_MODELS, reason="models need PyTorch and transformers"),
     pytest.mark.torch,
     pytest.mark.slow,
