@@ -61,11 +61,11 @@ def account(run: JobRun) -> Account:
     begin, end = run.window()
     cells = run.laid.cells
     found = Account((end - begin) / PS)
-    spans = _spans(run, begin, end)
+    own = spans(run, begin, end)
     hidden = sent = 0.0
     for cell, count in enumerate(cells.counts):
         weight = count / sum(cells.counts)
-        on, off = _cell(spans[cell], found, weight, found.step_s)
+        on, off = _cell(own[cell], found, weight, found.step_s)
         sent += weight * on
         hidden += weight * (on - off)
     found.exposed_s = sum(role.exposed_s for role in found.roles.values())
@@ -76,16 +76,16 @@ def account(run: JobRun) -> Account:
 
 def _cell(own: dict[str, list[Spans]], found: Account, weight: float, step_s: float) -> tuple[float, float]:
     """Add what one cell did; return its seconds with communication on the wire, and those of them without compute."""
-    compute, updates = _joined(own["compute"]), _joined([*own["compute"], *own["update"]])
+    compute, updates = joined(own["compute"]), joined([*own["compute"], *own["update"]])
     busy_s = length(compute) / PS
     found.compute_s += weight * busy_s
-    found.forward_s += weight * length(_joined(own["forward"])) / PS
+    found.forward_s += weight * length(joined(own["forward"])) / PS
     found.update_s += weight * (length(updates) / PS - busy_s)
-    every = _joined([spans for key, each in own.items() if key.startswith("role:") for spans in each])
-    covered, outside = updates, length(_joined([every, updates])) - length(updates)
+    every = joined([spans for key, each in own.items() if key.startswith("role:") for spans in each])
+    covered, outside = updates, length(joined([every, updates])) - length(updates)
     for role in sorted((key[5:] for key in own if key.startswith("role:")), key=_urgency):
-        mine = _joined(own[f"role:{role}"])
-        wider = _joined([covered, mine])
+        mine = joined(own[f"role:{role}"])
+        wider = joined([covered, mine])
         entry = found.roles.setdefault(role, Role())
         entry.busy_s += weight * length(mine) / PS
         entry.exposed_s += weight * (length(wider) - length(covered)) / PS
@@ -94,18 +94,19 @@ def _cell(own: dict[str, list[Spans]], found: Account, weight: float, step_s: fl
     return length(every) / PS, outside / PS
 
 
-def _joined(spans: list[Spans]) -> Spans:
-    if not spans:
+def joined(parts: list[Spans]) -> Spans:
+    """Return the union of lists of intervals, in ps."""
+    if not parts:
         return np.zeros(0), np.zeros(0)
-    return union(np.concatenate([each[0] for each in spans]), np.concatenate([each[1] for each in spans]))
+    return union(np.concatenate([each[0] for each in parts]), np.concatenate([each[1] for each in parts]))
 
 
 def _urgency(role: str) -> tuple[int, str]:
     return (URGENCY.index(role) if role in URGENCY else len(URGENCY), role)
 
 
-def _spans(run: JobRun, begin: int, end: int) -> dict[int, dict[str, list[Spans]]]:
-    """Return, per cell and kind, the intervals within the window."""
+def spans(run: JobRun, begin: int, end: int) -> dict[int, dict[str, list[Spans]]]:
+    """Return, per cell and kind (compute, forward, update, role:NAME), the intervals within ``begin`` to ``end``, in ps."""
     found: dict[int, dict[str, list[Spans]]] = defaultdict(lambda: defaultdict(list))
     for row in run.laid.rows:
         kinds = _kinds(row.what, row.kind, row.role)

@@ -12,18 +12,22 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.analysis.intervals import covered, union
+from ringwright.analysis.intervals import covered
 from ringwright.costs.stages import Costs, seconds
 from ringwright.engines.job.groups import Groups
 from ringwright.engines.job.rewrites import Operation
 from ringwright.engines.job.run import COMPUTE, JobRun
 from ringwright.engines.job.step import PS, Row
 from ringwright.schedulers.order import first_consumers
+from ringwright.studies.jobs.account import joined, spans
 from ringwright.workload import Workload
+
+if TYPE_CHECKING:
+    from ringwright.analysis.intervals import Spans
 
 LOOKED_AT = 16  # pieces of an operation, from the most exposed to the least; each stands for its neighbours
 SHARE = 0.2  # of the exposed time that a cause must explain
@@ -67,9 +71,9 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
     exposed: dict[str, float] = defaultdict(float)
     count: dict[str, float] = defaultdict(float)
     worst: dict[str, tuple[float, str]] = {}
-    compute = _compute(run, begin, end)
+    own = spans(run, begin, end)
     for cell, weight in enumerate(cells.counts):
-        found = _exposed(run, cell, compute[cell], begin, end)
+        found = _exposed(run, cell, joined([*own[cell]["compute"], *own[cell]["update"]]), begin, end)
         over = [_computed(run, cell, step) for step in range(run.laid.steps)]
         sent = _sent(run, cell, named, seen.urgency)
         columns = (found.index, found.own_ps, found.exposed_ps, found.count)
@@ -110,26 +114,7 @@ def _capped(
         worst["bandwidth"] = max(worst.get("bandwidth", (0.0, "")), worst["barrier"])
 
 
-def _compute(run: JobRun, begin: int, end: int) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Return, per cell, when it computed within the window."""
-    parts: list[list[tuple[np.ndarray, np.ndarray]]] = [[] for _ in run.laid.cells.of]
-    for row in run.laid.rows:
-        if row.what == "task" and row.kind in (*COMPUTE, "U"):
-            for step in range(run.laid.steps):
-                where = run.span(row, step)
-                parts[row.cells[0]].append(
-                    (np.maximum(run.times.start[where], begin), np.minimum(run.times.end[where], end))
-                )
-    return [_union(each) for each in parts]
-
-
-def _union(parts: list[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    starts, ends = (np.concatenate([each[at] for each in parts]) if parts else np.zeros(0) for at in (0, 1))
-    kept = ends > starts
-    return union(starts[kept], ends[kept])
-
-
-def _exposed(run: JobRun, cell: int, compute: tuple[np.ndarray, np.ndarray], begin: int, end: int) -> _Cell:
+def _exposed(run: JobRun, cell: int, compute: Spans, begin: int, end: int) -> _Cell:
     """Return what of a cell's operations was exposed within the window."""
     groups: list[tuple[Row, int, np.ndarray]] = []  # row, its first instance, which of its pieces
     for row in run.laid.rows:
