@@ -22,6 +22,7 @@ from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.steps import steps_us
 from ringwright.analysis.verdict import errors, verdict
+from ringwright.laws import of_ledger
 
 if TYPE_CHECKING:
     import polars as pl
@@ -94,6 +95,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     ]
     result["claims"] = claims
     result["ledger_detail"] = trace.table("ledger").to_dicts()
+    result["laws"] = of_ledger(result["ledger_detail"]).rows()
     result["limits"] = _limits(result)
     result["coverage"] = _coverage(result)
     return result

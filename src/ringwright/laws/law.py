@@ -1,0 +1,65 @@
+"""What a law is, the table of them, and how a refusal is written down."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+PREFIX = "law "
+
+
+@dataclass(frozen=True, slots=True)
+class Law:
+    """A name of one or two words and the sentence that must hold."""
+
+    name: str
+    statement: str
+
+
+LAWS: dict[str, Law] = {
+    law.name: law
+    for law in (
+        Law("algbw", "algorithm bandwidth is size / time, within what the printed digits allow"),
+        Law("busbw", "bus bandwidth is algorithm bandwidth x the factor of the operation and its ranks"),
+    )
+}
+
+
+def reason(law: str, detail: str = "") -> str:
+    """Return how the ledger names a refusal: ``law busbw: 12.3 printed, 45.6 by size, time and ranks``.
+
+    Raises KeyError for a law that is not in :data:`LAWS`.
+    """
+    return f"{PREFIX}{LAWS[law].name}: {detail or LAWS[law].statement}"
+
+
+@dataclass
+class Refusals:
+    """Counts of what an analysis refused, by law, with the first example of each."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def refuse(self, law: str, example: str, count: int = 1) -> None:
+        """Note that ``count`` values broke a law; KeyError for a law that is not in :data:`LAWS`."""
+        self.counts[LAWS[law].name] += count
+        self.examples.setdefault(law, example)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what ``summary.laws`` holds: ``law``, ``refused``, ``example``."""
+        return [{"law": name, "refused": count, "example": self.examples[name]} for name, count in self.counts.items()]
+
+
+def of_ledger(ledger: Iterable[Mapping[str, Any]]) -> Refusals:
+    """Return the refusals by law that stand in the rows of a Trace's ledger."""
+    found = Refusals()
+    for row in ledger:
+        told = row["reason"] or ""
+        name, colon, detail = told.removeprefix(PREFIX).partition(": ")
+        if row["outcome"] == "refused" and told.startswith(PREFIX) and colon and name in LAWS:
+            found.refuse(name, row["example"] or detail, row["lines"] or 0)
+    return found
