@@ -20,7 +20,7 @@ from ringwright.exports.threadblocks import schedule
 from ringwright.lanes import Lanes
 from ringwright.lanes.timing import message_numbers
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
-from ringwright.sources.programs import read_program
+from ringwright.sources.programs import read_program, verify_file
 from ringwright.topology import Topology
 from shared_data import needs_shared_data, real
 from small_fabrics import full
@@ -150,6 +150,7 @@ def test_what_is_sent_may_be_overwritten_before_it_arrives(tmp_path: Path) -> No
         (EXCHANGE, [EXCHANGE[1], EXCHANGE[0], *EXCHANGE[2:]], "result"),
         (EXCHANGE, [*EXCHANGE[:3], step("rrc", "i0", "i1")], "result"),
         ([step("s", "s0"), *EXCHANGE[1:]], EXCHANGE, "undefined"),
+        ([*EXCHANGE, step("re", "i0", "s0")], EXCHANGE, "undefined"),
         ([*EXCHANGE[:2], step("rrc", "i0", "i0"), step("r", "i1", "i1")], EXCHANGE, "result"),
     ],
 )
@@ -158,6 +159,15 @@ def test_what_is_wrong_is_named(tmp_path: Path, steps: list[str], others: list[s
     assert report["errors"][0]["rule"] == rule, report
     assert rules(report) <= {rule, "result"}
     assert all(error["rank"] is not None for error in report["errors"])
+    assert not report["valid"]
+
+
+@needs_shared_data
+def test_a_local_sum_into_a_buffer_never_written_is_refused() -> None:
+    """MSCCL's ``re`` adds to its target; one that nothing was written to holds whatever memory held."""
+    report = verify_file(real("regressions/adds-into-nothing.xml"))
+    first = report["errors"][0]
+    assert (first["rule"], first["rank"], first["step"], first["chunk"]) == ("undefined", 0, 2, 0)
     assert not report["valid"]
 
 

@@ -75,6 +75,27 @@ def test_reading_what_is_not_there() -> None:
         interpreter.run(changed(program, steps[::-1]), interpreter.inputs(program.collective))
 
 
+def test_adding_to_what_is_not_there() -> None:
+    """A sum needs both of its sides: adding to a slot that nothing was written to is refused, by the interpreter too."""
+    collective = Collective("reduce", range(2), 64)
+    layout = cut(collective)
+    spare = Layout(layout.n_chunks, layout.chunk_bytes, layout.parts, layout.slots + 1)
+    steps = [
+        Step((explicit(Op.REDUCE, [1], [0], [0], [1]),)),
+        Step((explicit(Op.REDUCE, [0], [0], [0], [1]),)),
+        Step((explicit(Op.COPY, [0], [0], [1], [0]),)),
+    ]
+    program = Program("made-up", collective, spare, lambda: steps, 3, Cost((), 64.0))
+    first = validity.check(program)[0]
+    assert (first.rule, first.message, first.rank, first.step, first.chunk) == (
+        "undefined", "adds to what is not there", 0, 0, 1,
+    )  # fmt: skip
+    with pytest.raises(ProgramError, match="adds to what is not there"):
+        interpreter.run(program, interpreter.inputs(collective))
+    written = [Step((explicit(Op.SEND, [1], [0], [0], [1]),)), *steps[1:]]
+    assert not validity.check(changed(program, written))
+
+
 @pytest.mark.parametrize(
     ("step", "rule"),
     [

@@ -112,6 +112,11 @@ def _step(program: Program, state: Buffers, step: Step, number: int) -> None:
                         f"{program.name} sends what is not there",
                         where=f"rank {src}, step {number}, chunk {chunk + further}",
                     )
+                if block.op is Op.REDUCE and to + further not in state[dst]:
+                    raise ProgramError(
+                        f"{program.name} adds to what is not there",
+                        where=f"rank {dst}, step {number}, chunk {to + further}",
+                    )
                 arriving.append((dst, to + further, block.op in ADDING, state[src][chunk + further]))
     for block in step.blocks:
         if block.op is Op.EMIT:

@@ -73,6 +73,10 @@ class Follower:
             read = src * self.slots + chunk
             for at in np.flatnonzero(~self.there[read])[:1]:
                 self._add("undefined", "reads what is not there", int(src[at]), number, int(chunk[at]))
+            if block.op is Op.REDUCE:
+                sums = dst * self.slots + to
+                for at in np.flatnonzero(~self.there[sums])[:1]:
+                    self._add("undefined", "adds to what is not there", int(dst[at]), number, int(to[at]))
             if block.op is not Op.COPY:
                 away = chunk[src != dst]
                 self.sent += int(self.program.layout.bytes_of(away).sum())

@@ -8,7 +8,7 @@ RULES = {
     "range": "every rank and slot that a move names exists",
     "self": "a send goes to another node, a copy stays at its own; a sum is made at either",
     "aggregator": "only an aggregating node is contributed to, combines or emits",
-    "undefined": "a move reads only what is there",
+    "undefined": "a move reads only what is there, and a sum is added only to what is there",
     "conflict": "in one step a slot is written once, or only added to",
     "double": "each contribution is counted once",
     "order": "where the operation does not commute, neighbours in rank order are combined",
