@@ -2,6 +2,7 @@
 
 RingwrightError
 ├── UsageError            exit 2   the question cannot be asked like that
+│   └── OutputError       exit 2   what was asked for cannot be written there; what stood there is unchanged
 ├── InputError            exit 3   nothing usable could be read
 │   ├── SchemaError       exit 3   a capture of a schema this release cannot open
 │   └── StrictError       exit 3   something was lost and ``--strict`` was asked
@@ -55,6 +56,10 @@ class UsageError(RingwrightError):
     """The arguments contradict each other or name something that does not exist."""
 
     exit_code = EXIT_USAGE
+
+
+class OutputError(UsageError):
+    """The output cannot be written: the disk is full, or the place is closed to us. What stood there before is unchanged."""
 
 
 class InputError(RingwrightError):

@@ -10,12 +10,12 @@ On disk a Trace is a folder: ``meta.json`` (schema version, writer), one ``<tabl
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright import drafts
 from ringwright.errors import InputError, SchemaError, UsageError
 
 if TYPE_CHECKING:
@@ -227,9 +227,10 @@ class Trace:
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the Trace as a folder of Parquet files and return it; refuse to overwrite without ``force``."""
         target = claim_folder(Path(path), force=force)
-        for name, frame in self.tables.items():
-            frame.sink_parquet(target / f"{name}.parquet")
-        write_meta(target, self.meta)
+        with drafts.draft_folder(target) as folder:
+            for name, frame in self.tables.items():
+                frame.sink_parquet(folder / f"{name}.parquet")
+            write_meta(folder, self.meta)
         return target
 
     @classmethod
@@ -266,14 +267,16 @@ def is_capture(path: Path) -> bool:
 
 
 def claim_folder(path: Path, *, force: bool) -> Path:
-    """Return an empty folder at ``path``; an existing capture goes only with ``force``, other folders never."""
-    if path.exists():
+    """Return ``path``, which a capture may take: an existing capture only with ``force``, anything else never."""
+    if path.exists() or path.is_symlink():
         if not force:
             raise UsageError(f"{path} exists", remedy="add --force to overwrite, or name another output")
-        if path.is_dir() and not is_capture(path) and any(path.iterdir()):
+        if not path.is_dir():
+            raise UsageError(f"{path} is a file; it will not be removed", remedy="name a folder with -o")
+        if not is_capture(path) and any(path.iterdir()):
             raise UsageError(f"{path} is not a capture; it will not be removed", remedy="name another output")
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
-    path.mkdir(parents=True)
+    with drafts.told(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 

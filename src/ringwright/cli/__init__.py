@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
+import signal
 import sys
+import threading
+from collections.abc import Iterator
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from ringwright.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError
@@ -46,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` default to those of the process."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        code = _dispatch(given)
+        with _terminable():
+            code = _dispatch(given)
         sys.stdout.flush()
     except RingwrightError as error:
         print(f"ringwright: {error}", file=sys.stderr)
@@ -80,6 +86,28 @@ def app() -> App:
     for order, (verb, sentence) in enumerate(VERBS.items()):
         application.command(f"ringwright.cli.{verb}:{verb}", name=verb, help=sentence, sort_key=order)
     return application
+
+
+@contextlib.contextmanager
+def _terminable() -> Iterator[None]:
+    """Have SIGTERM and a closed terminal end the command in order: what it holds on disk goes with it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    for number, handler in before.items():
+        if handler is signal.SIG_DFL:
+            signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            if handler is signal.SIG_DFL:
+                signal.signal(number, handler)
 
 
 def _dispatch(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from ringwright import drafts
 from ringwright.cli import STDIN
 from ringwright.errors import StrictError, UsageError
 
@@ -109,7 +110,7 @@ def write_json(target: Path, document: dict[str, Any]) -> None:
     """Write one JSON object into a file."""
     import json
 
-    target.write_text(json.dumps(document, indent=1, default=str) + "\n", encoding="utf-8")
+    drafts.write(target, json.dumps(document, indent=1, default=str) + "\n")
 
 
 def command_line() -> str:
@@ -123,7 +124,7 @@ def write_page(target: Path, page: str, *, force: bool = False) -> None:
     """Write one HTML page and say so; raise UsageError where it exists and ``force`` was not given."""
     from ringwright.exports.placement import claim_file
 
-    claim_file(target, force=force).write_text(page, encoding="utf-8")
+    drafts.write(claim_file(target, force=force), page)
     print(f"wrote {target}; open it in a browser")
 
 

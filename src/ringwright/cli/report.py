@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright import drafts
 from ringwright.cli import reading
 
 
@@ -38,7 +39,7 @@ def report(
     given = reading.inputs(paths, sample=sample)
     target = claim_file(output or html.default_name(given[0]), force=force)
     page = html.page(reading.summary(given))
-    target.write_text(page, encoding="utf-8")
+    drafts.write(target, page)
     if json:
         reading.print_json(
             {"schema": "ringwright.report/1", "output": str(target), "size_bytes": target.stat().st_size}

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright import drafts
 from ringwright.cli import reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD, UsageError
 
@@ -61,7 +62,7 @@ def _experiment(slug: str, *, short: bool, out: Path | None, record: Path | None
     folder = out or Path(f"{slug}-{'short' if short else 'full'}")
     with progress.bar(slug) as told:
         result = experiment(folder, short=short, progress=told)
-    (folder / "report.html").write_text(report.page(result, reading.command_line()), encoding="utf-8")
+    drafts.write(folder / "report.html", report.page(result, reading.command_line()))
     if record:
         reading.write_json(record, result)
     if json:

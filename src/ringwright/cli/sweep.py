@@ -8,6 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright import drafts
 from ringwright.cli import reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD
 from ringwright.units import parse_time
@@ -48,7 +49,7 @@ def sweep(
     with progress.bar("cells") as told:
         counts = study.sweep(wanted, out, timeout_s=parse_time(timeout), retry=retry, progress=told)
     result = gather(out) | {"counts": counts, "left_out": [[cell.key, why] for cell, why in wanted.left_out]}
-    (out / "report.html").write_text(swept.page(result, reading.command_line()), encoding="utf-8")
+    drafts.write(out / "report.html", swept.page(result, reading.command_line()))
     if json:
         reading.print_json(result)
     else:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,9 +21,9 @@ from ringwright.execute.place import Place
 from ringwright.execute.plan import Plan
 from ringwright.execute.pull import make_counters
 from ringwright.execute.watch import EXIT_WAITING
+from ringwright.scratch import Scratch
 
 PREFIX = "ringwright-job-"
-YOUNG_S = 5.0  # between making a folder and locking it
 ASKED_S = 2.0  # for a launcher to end its ranks
 GRACE_S = 3.0  # for a rank to say where it stands once others have failed
 
@@ -85,30 +83,11 @@ def job_folder(*, elsewhere: bool = False) -> Iterator[Path]:
     memory = Path("/dev/shm")  # noqa: S108 - the folder in it has a random name and only we can read it
     in_memory = not elsewhere and memory.is_dir() and os.access(memory, os.W_OK)
     where = memory if in_memory else Path(tempfile.gettempdir())
-    _remove_left(where)
-    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=where))
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    held = Scratch(PREFIX, where)
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield folder
+        yield held.path
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
-        os.close(lock)
-
-
-def _remove_left(where: Path) -> None:
-    """Remove folders of ours whose owner is dead: nobody holds a lock on them, and they are not just being made."""
-    for folder in where.glob(f"{PREFIX}*"):
-        with contextlib.suppress(OSError):
-            about = folder.stat()
-            if about.st_uid != os.geteuid() or time.time() - about.st_ctime < YOUNG_S:
-                continue
-            lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(folder, ignore_errors=True)
-            finally:
-                os.close(lock)
+        held.close()
 
 
 def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:

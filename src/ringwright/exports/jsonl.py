@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringwright.drafts import draft
 from ringwright.exports.placement import claim_file
 from ringwright.trace import SCHEMA_VERSION, TABLES
 
@@ -23,12 +22,9 @@ def jsonl(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:
 
     target = claim_file(path, force=force)
     header = {"schema": SCHEMA, "schema_version": SCHEMA_VERSION, "tables": list(TABLES), "meta": dict(trace.meta)}
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".ringwright-") as scratch, target.open("wb") as out:
+    with draft(target) as beside, beside.open("wb") as out:
         out.write(json.dumps(header, default=str).encode() + b"\n")
         for name in [*(n for n in TABLES if n != "events"), "events"]:
-            part = Path(scratch) / f"{name}.jsonl"
-            trace.scan(name).select(pl.lit(name).alias("table"), pl.all()).sink_ndjson(part)
-            with part.open("rb") as rows:
-                shutil.copyfileobj(rows, out, 1 << 20)
-            part.unlink()
+            out.flush()
+            trace.scan(name).select(pl.lit(name).alias("table"), pl.all()).sink_ndjson(out)
     return [target]

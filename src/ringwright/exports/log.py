@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+from ringwright.drafts import draft
 from ringwright.exports.placement import claim_file
 from ringwright.exports.redact import Redactor
 
@@ -22,7 +23,7 @@ def log(pieces: Callable[[], Iterable[bytes]], path: str | Path, *, salt: str = 
     redactor = Redactor(salt)
     for piece in pieces():
         redactor.learn(piece.decode("utf-8", "surrogateescape"))
-    with _writer(target) as out:
+    with draft(target) as beside, _writer(beside, is_packed=target.suffix == ".gz") as out:
         for piece in pieces():
             text = redactor.text(piece.decode("utf-8", "surrogateescape"))
             out.write(text.encode("utf-8", "surrogateescape"))
@@ -30,10 +31,10 @@ def log(pieces: Callable[[], Iterable[bytes]], path: str | Path, *, salt: str = 
 
 
 @contextmanager
-def _writer(path: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
+def _writer(path: Path, *, is_packed: bool) -> Iterator[IO[bytes] | gzip.GzipFile]:
     """Open for writing; a compressed file carries neither its name nor the time, which are private too."""
     with path.open("wb") as plain:
-        if path.suffix != ".gz":
+        if not is_packed:
             yield plain
             return
         with gzip.GzipFile(filename="", fileobj=plain, mode="wb", mtime=0) as packed:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from ringwright import drafts
 from ringwright.costs.nccl.tuner import TunerRule
 from ringwright.errors import UsageError
 
@@ -40,8 +41,7 @@ def write_nccl_tuner_csv(rules: Iterable[TunerRule], path: str | Path, *, force:
         raise UsageError(f"{target} exists", where=str(target), remedy="give --force to overwrite it")
     if not target.parent.is_dir():
         raise UsageError(f"the folder {target.parent} does not exist", remedy=f"mkdir -p {target.parent}")
-    target.write_bytes(nccl_tuner_csv(rules))
-    return target
+    return drafts.write(target, nccl_tuner_csv(rules))
 
 
 def _line(rule: TunerRule) -> str:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright.drafts import draft
 from ringwright.errors import InputError
 from ringwright.exports.placement import claim_file
 
@@ -45,7 +46,7 @@ def perfetto(trace: Trace, path: str | Path, *, force: bool = False) -> list[Pat
         )  # fmt: skip
     target = claim_file(path, force=force)
     encode = msgspec.json.Encoder().encode
-    with target.open("wb") as out:
+    with draft(target) as beside, beside.open("wb") as out:
         out.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
         first = True
         for row in _rows(events, trace):

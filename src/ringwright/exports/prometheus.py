@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright import drafts
 from ringwright.collective import BUS_FACTORS
 from ringwright.errors import InputError
 
@@ -50,11 +51,7 @@ def prometheus(trace: Trace, path: str | Path, *, force: bool = False) -> list[P
     """Write the textfile in one move, so that a collector never reads half of it."""
     from ringwright.exports.placement import claim_file
 
-    target = claim_file(path, force=force)
-    beside = target.with_name(f".{target.name}.new")
-    beside.write_text("\n".join(lines(trace)) + "\n", encoding="utf-8")
-    beside.replace(target)
-    return [target]
+    return [drafts.write(claim_file(path, force=force), "\n".join(lines(trace)) + "\n")]
 
 
 def bucket(size_bytes: int | None) -> str:

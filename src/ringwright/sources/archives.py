@@ -7,6 +7,7 @@ expands beyond all reason is stopped and reported.
 from __future__ import annotations
 
 import gzip
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -14,12 +15,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, BinaryIO
 
-from ringwright.errors import InputError
-from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source
-from ringwright.sources.temporary import TemporaryFolder
+from ringwright.drafts import told
+from ringwright.errors import InputError, OutputError
+from ringwright.sources.source import BOMB_FLOOR, Source
+from ringwright.sources.temporary import ROOM, TemporaryFolder
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 MOST_FILES = 100_000
+UNPACKED_RATIO = 100  # of an archive on disk; recordings become 10 to 50 times as large
 _PIECE_BYTES = 1 << 20
 
 
@@ -31,7 +34,7 @@ def is_archive(path: Path) -> bool:
 def unpack(path: Path) -> list[Source]:
     """Return the files of an archive as sources; raise InputError where nothing in it can be read."""
     held = TemporaryFolder()
-    allowed = max(BOMB_FLOOR, BOMB_RATIO * path.stat().st_size)
+    allowed, bound = _allowed(path, held.path)
     found: list[Source] = []
     losses: list[tuple[str, int]] = []
     total = 0
@@ -43,8 +46,10 @@ def unpack(path: Path) -> list[Source]:
             total += size
             found.append(_source(f"{path}!{name}", target, held))
             if not whole or len(found) >= MOST_FILES:
-                losses.append(("archive expands beyond all reason, rest not read", total))
+                losses.append((f"archive expands beyond {bound}, rest not read", total))
                 break
+    except OutputError:
+        raise
     except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
         losses.append((f"archive damaged, rest not read: {error}", total))
     if not found:
@@ -52,6 +57,13 @@ def unpack(path: Path) -> list[Source]:
         raise InputError(what, where=str(path), remedy="unpack it by hand and name the files")
     found[-1].losses.extend(losses)
     return sorted(found, key=lambda source: source.name)
+
+
+def _allowed(path: Path, scratch: Path) -> tuple[int, str]:
+    """Return how many bytes an archive may become on disk, and what that bound is."""
+    reason = max(BOMB_FLOOR, UNPACKED_RATIO * path.stat().st_size)
+    room = shutil.disk_usage(scratch).free // 2
+    return (reason, "all reason") if reason <= room else (room, f"half of the free space at {scratch.parent}")
 
 
 def _tar(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
@@ -73,7 +85,7 @@ def _zip(path: Path) -> Iterator[tuple[str, IO[bytes]]]:
 def _copy(stream: IO[bytes], target: Path, most: int) -> tuple[int, bool]:
     """Copy a member; return its bytes and whether all of it came. A damaged one keeps what came before."""
     size = 0
-    with target.open("wb") as out:
+    with told(target.parent, room=ROOM), target.open("wb") as out:
         while size <= most:
             piece = stream.read(_PIECE_BYTES)
             if not piece:

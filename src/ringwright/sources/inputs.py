@@ -68,14 +68,16 @@ class _Held(io.BufferedReader):
 def _expand(path: str) -> list[Path]:
     here = Path(path)
     if here.is_dir():
-        return sorted(file for file in here.rglob("*") if file.is_file() and _worth_reading(file))
+        return sorted(file for file in here.rglob("*") if file.is_file() and _worth_reading(file, here))
     if here.is_file() or here.is_fifo():
         return [here]
     names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207 - pathlib takes no absolute patterns
     return [Path(name) for name in names if Path(name).is_file()]
 
 
-def _worth_reading(file: Path) -> bool:
+def _worth_reading(file: Path, top: Path) -> bool:
+    if any(part.endswith(".draft") for part in file.relative_to(top).parts):
+        return False  # somebody is just writing it
     return file.suffix.lower() not in _SKIPPED_SUFFIXES and not file.name.startswith((".", "SOURCES"))
 
 

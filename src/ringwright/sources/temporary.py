@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import weakref
-from pathlib import Path
+
+from ringwright.scratch import Scratch
+
+ROOM = "free some space there, or name a larger place: export TMPDIR=DIR"
+PREFIX = "ringwright-read-"
 
 
 class TemporaryFolder:
-    """Hold this to keep ``path``; the folder is removed when the holder is gone or the interpreter ends."""
+    """Hold this to keep ``path``; the folder is removed when the holder is gone or the interpreter ends.
+
+    What a killed interpreter left is removed by the next holder.
+    """
 
     def __init__(self) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="ringwright-"))
-        weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+        folder = Scratch(PREFIX)
+        self.path = folder.path
+        self.remove = weakref.finalize(self, folder.close)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringwright import drafts
 from ringwright.errors import UsageError
 from ringwright.exports.placement import claim_file
 from ringwright.studies.registry import algorithm
@@ -45,7 +46,7 @@ def write(files: list[bytes], output: Path, *, force: bool = False) -> list[Path
     several = [output.with_name(f"{output.name}.{rank}.et") for rank in range(len(files))]
     targets = [output] if len(files) == 1 else several
     for target, data in zip(targets, files, strict=True):
-        claim_file(target, force=force).write_bytes(data)
+        drafts.write(claim_file(target, force=force), data)
     return targets
 
 

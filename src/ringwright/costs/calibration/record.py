@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from ringwright import drafts
 from ringwright.errors import InputError, UsageError
 
 SCHEMA = "ringwright.calibration/1"
@@ -57,7 +58,7 @@ class Calibration(msgspec.Struct, frozen=True):
 def save(calibration: Calibration, path: str | Path) -> None:
     """Write a calibration as JSON."""
     document = {"schema": SCHEMA, **msgspec.to_builtins(calibration)}
-    Path(path).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    drafts.write(path, json.dumps(document, indent=1) + "\n")
 
 
 def names() -> tuple[str, ...]:

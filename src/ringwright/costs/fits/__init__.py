@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from ringwright import drafts
 from ringwright.errors import InputError, UsageError
 
 SCHEMA = "ringwright.fit/1"
@@ -68,7 +69,7 @@ def load(name_or_path: str | Path) -> Fit:
 
 def save(fit: Fit, path: str | Path) -> None:
     """Write a fit as JSON."""
-    Path(path).write_text(json.dumps({"schema": SCHEMA, **msgspec.to_builtins(fit)}, indent=1) + "\n", encoding="utf-8")
+    drafts.write(path, json.dumps({"schema": SCHEMA, **msgspec.to_builtins(fit)}, indent=1) + "\n")
 
 
 def _parsed(data: bytes, where: str) -> Fit:

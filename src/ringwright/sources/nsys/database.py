@@ -10,12 +10,13 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+from ringwright.drafts import told
 from ringwright.sources.detect import NSYS
 from ringwright.sources.members import members
+from ringwright.sources.temporary import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -74,14 +75,18 @@ def opened(source: Source, progress: Callable[[int], None] | None) -> Iterator[t
             yield source.name, Database(connection)
         return
     for member in members(source, progress):
-        with NamedTemporaryFile(prefix="ringwright-", suffix=".sqlite") as copy:
-            shutil.copyfileobj(member.stream, copy, 1 << 20)
-            copy.flush()
-            if not _is_sqlite(Path(copy.name)):
+        held = TemporaryFolder()
+        copy = held.path / "export.sqlite"
+        with told(held.path, room=ROOM), copy.open("wb") as out:
+            shutil.copyfileobj(member.stream, out, 1 << 20)
+        try:
+            if not _is_sqlite(copy):
                 continue
-            with _connected(Path(copy.name)) as connection:
+            with _connected(copy) as connection:
                 yield member.name, Database(connection)
             return
+        finally:
+            held.remove()
     yield None
 
 

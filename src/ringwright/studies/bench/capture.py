@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import msgspec
 
+from ringwright import drafts
 from ringwright.errors import InputError
 from ringwright.execute.plan import plans
 from ringwright.execute.record import trace
@@ -83,9 +84,7 @@ def save(
             )
             recorded.save(folder / name(sample.entrant, sample.algorithm, sample.size_bytes), force=True)
     document = {"schema": SCHEMA, "question": asdict(question), "result": dict(result), "runs": runs}
-    draft = folder / f".{FILE}"
-    draft.write_text(json.dumps(document) + "\n")
-    draft.replace(folder / FILE)
+    drafts.write(folder / FILE, json.dumps(document) + "\n")
 
 
 def name(backend: str, algorithm: str, size_bytes: int) -> str:

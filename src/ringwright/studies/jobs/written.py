@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ringwright import drafts
 from ringwright.errors import UsageError
 from ringwright.exports import ddp_buckets
 from ringwright.exports.chakra_workload import chakra_workload
@@ -42,13 +43,14 @@ def save(workload: Workload, path: Path, form: str | None = None, *, force: bool
         raise UsageError(f"no form '{form}' of a workload", remedy=f"one of: {', '.join(FORMS)}")
     if form != "chakra":
         data = workload_json(workload) if form == "json" else ddp_buckets.text(workload, FORMS[form]).encode()
-        claim_file(path, force=force).write_bytes(data)
+        drafts.write(claim_file(path, force=force), data)
         return [path]
     traces = chakra_workload(workload, representatives=True)
     claim_folder(path, force=force)
     made = [path / f"{workload.name.replace(' ', '-')}.{rank}.et" for rank in traces]
-    for file, data in zip(made, traces.values(), strict=True):
-        file.write_bytes(data)
+    with drafts.alone(path):
+        for file, data in zip(made, traces.values(), strict=True):
+            drafts.write(file, data)
     return made
 
 

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from ringwright import drafts
 from ringwright.errors import UsageError
 
 SCHEMA = "ringwright.lab/1"
@@ -61,9 +62,7 @@ class Capture:
     def head(self, document: dict[str, Any]) -> None:
         """Write ``lab.json`` whole, by renaming: a reader finds the old one or the new one."""
         if self.folder is not None:
-            fresh = self.folder / ".lab.json"
-            fresh.write_text(json.dumps({"schema": SCHEMA, **document}, indent=1) + "\n")
-            fresh.replace(self.folder / "lab.json")
+            drafts.write(self.folder / "lab.json", json.dumps({"schema": SCHEMA, **document}, indent=1) + "\n")
 
     def close(self) -> None:
         """Close the files."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from ringwright import drafts
 from ringwright.errors import InfeasibleError
 from ringwright.studies.poster import figures, plan
 from ringwright.studies.poster.effects import effects
@@ -58,7 +59,7 @@ def experiment(
         "agreement": [check for each in found.values() for check in each["checks"]],
         "cells": [cell for each in found.values() for cell in each["cells"]],
     }  # fmt: skip
-    (out / RESULT).write_text(json.dumps(document, indent=1, default=str) + "\n")
+    drafts.write(out / RESULT, json.dumps(document, indent=1, default=str) + "\n")
     return document
 
 

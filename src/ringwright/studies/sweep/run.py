@@ -20,6 +20,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from ringwright import drafts
 from ringwright.capture.settings import Options, settings
 from ringwright.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
 from ringwright.studies.sweep.cell import Cell
@@ -90,7 +91,7 @@ def run_cell(
     except RingwrightError as error:
         outcome = {"outcome": "failed", "why": error.what}
     facts |= {"took_s": round(time.time() - began_s, 3), **outcome}
-    (folder / FACTS).write_text(json.dumps(facts, indent=1) + "\n")
+    drafts.write(folder / FACTS, json.dumps(facts, indent=1) + "\n")
     return facts
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright.drafts import draft
 from ringwright.errors import InputError, RingwrightError
 from ringwright.sources import read
 from ringwright.studies.sweep.cell import Cell
@@ -54,7 +55,8 @@ def gather(out: Path) -> dict[str, Any]:
             checks += agreement(cell, frame)
             seen += patterns(cell, frame)
     table = _table(rows)
-    table.write_parquet(out / RESULTS)
+    with draft(out / RESULTS) as path:
+        table.write_parquet(path)
     agree = sum(check["agrees"] for check in checks)
     return {
         "schema": SCHEMA, "out": str(out), "table": str(out / RESULTS), "rows": table.height, "cells": cells,
