@@ -4,9 +4,23 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from pathlib import Path
 
 from ringwright.testing import blind
+from ringwright.testing.noise import Noise, from_recordings, ours
+
+
+def _noise(folder: Path | None) -> Noise:
+    """Return our noise, with that of a folder's recordings: the one named, or that of the tests' data where it is named."""
+    named = os.environ.get("RINGWRIGHT_TEST_DATA")
+    folder = folder or (Path(named) / "real" / "kineto" if named else None)
+    own = ours()
+    more = from_recordings(sorted(folder.iterdir())) if folder is not None and folder.is_dir() else None
+    if more is None:
+        return own
+    return Noise((*own.late, *more.late), (*own.shared, *more.shared), f"{own.origin}; {more.origin}")
 
 
 def main() -> int:
@@ -15,6 +29,9 @@ def main() -> int:
     parser.add_argument("--healthy", type=int, default=200)
     parser.add_argument("--real", type=int, default=60, help="of the faults, put into real gloo ranks")
     parser.add_argument("--real-healthy", type=int, default=30)
+    parser.add_argument("--slow", type=int, default=60, help="simulated jobs of each manner in which ranks are slow")
+    parser.add_argument("--seed", type=int, default=0, help="the first one; the rules were made on those below 100000")
+    parser.add_argument("--noise", type=Path, help="folder of recordings whose ranks' noise is used, beside our own")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
 
@@ -25,8 +42,11 @@ def main() -> int:
                 file=sys.stderr,
             )
 
-    cases = blind.plan(given.faults, given.healthy, given.real, given.real_healthy)
-    found = blind.document(blind.judge(cases, done))
+    sizes = (given.faults, given.healthy, given.real, given.real_healthy)
+    cases = blind.plan(*sizes, slow=given.slow, first_seed=given.seed)
+    noise = _noise(given.noise)
+    print(f"noise of healthy ranks: {noise.origin}", file=sys.stderr)
+    found = blind.document(blind.judge(cases, done, noise))
     if given.json:
         json.dump(found, sys.stdout, indent=1)
         print()

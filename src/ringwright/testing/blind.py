@@ -1,12 +1,15 @@
 """Blind accuracy of the diagnosis: faults put in on purpose, verdicts counted, the designed mechanisms apart from the held-out.
 
 A verdict is right when it names exactly the ranks concerned; one that names nobody cannot tell. Precision is the right share
-of verdicts that name ranks, recall the right share of faults on which the diagnosis did not say that it cannot tell.
-``DESIGNED`` mechanisms were in view when the rules were made, ``HELD_OUT`` ones were not.
+of verdicts that name ranks, recall the right share of all faults: silence is a miss. Where nobody in particular is slow, or
+who is slow changes, "cannot tell" with the share of steps held up is an answer too, and counted as "told". A healthy job on
+which any verdict is given is a false alarm. ``DESIGNED`` mechanisms were in view when the rules were made, ``HELD_OUT`` ones
+were not; of ``slow_ranks`` the severity is known, and recall is given by kind and band of it.
 """
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +19,11 @@ from typing import Any
 
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
+from ringwright.testing import slow_ranks
+from ringwright.testing.noise import Noise, ours
 from ringwright.trace import Trace
 
-SCHEMA = "ringwright.blind/1"
+SCHEMA = "ringwright.blind/2"
 DESIGNED = ("killed", "stopped", "wrong-size", "skipped", "sleep", "slow-card", "flapping-card", "late")
 HELD_OUT = (
     "exit", "error", "lock", "gil", "wrong-order", "wrong-dtype", "wrong-op", "hog", "slow-out", "slow-in", "lossy-card",
@@ -26,44 +31,72 @@ HELD_OUT = (
 )  # fmt: skip
 
 
+BANDS = (1.15, 1.5, 2.0, 3.01)  # of severity: times as long a step
+SHARE_OFF = 0.1  # by how much a told share of steps may differ
+
+
 @dataclass(frozen=True)
 class Case:
-    """One job: the ``mechanism`` (none: healthy), whether it really ran, and its seed."""
+    """One job: the ``mechanism`` (none: healthy), whether it really ran, and its seed; ``slow``: of ``testing.slow_ranks``."""
 
     mechanism: str
     real: bool
     seed: int
+    slow: bool = False
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What was put in, ``begin`` and ``share`` by step where they are known, ``severity`` in times of a step."""
+
+    ranks: tuple[int, ...] = ()
+    is_healthy: bool = False
+    begin: int | None = None
+    share: float | None = None
+    severity: float | None = None
+    steps: int = 0
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What was said of a case: ``outcome`` right, wrong, silent (cannot tell, or no verdict) or false-alarm."""
+    """What was said of a case: ``outcome`` right, told (cannot tell, with the share of steps), wrong, silent or false-alarm."""
 
     case: Case
     truth: tuple[int, ...]
     said: tuple[int, ...]
     kind: str
     outcome: str
+    severity: float | None = None
+    is_begin_right: bool | None = None
 
 
-def plan(faults: int, healthy: int, real: int, real_healthy: int) -> list[Case]:
-    """Return as many cases, mechanisms in turn; ``real`` of the faults and ``real_healthy`` of the healthy ones really run."""
+def plan(faults: int, healthy: int, real: int, real_healthy: int, *, slow: int = 0, first_seed: int = 0) -> list[Case]:
+    """Return as many cases, mechanisms in turn; ``real`` of the faults and ``real_healthy`` of the healthy ones really run.
+
+    ``slow``: so many cases more of each manner in which ranks are slow, and as many healthy jobs of that making.
+    """
     from ringwright.testing.faulty_fabric import LINK_FAULTS, RANK_FAULTS
     from ringwright.testing.gloo_job import HANGING, SLOW
 
-    simulated, run = (*LINK_FAULTS, *RANK_FAULTS), (*HANGING, *SLOW)
-    cases = [Case(run[number % len(run)], True, number) for number in range(real)]
-    cases += [Case(simulated[number % len(simulated)], False, number) for number in range(faults - real)]
-    cases += [Case("none", number < real_healthy, number) for number in range(healthy)]
-    return cases
+    simulated, run = (*LINK_FAULTS, *RANK_FAULTS), (*SLOW, *HANGING)
+    cases = [Case(run[number % len(run)], True, first_seed + number) for number in range(real)]
+    cases += [
+        Case(simulated[number % len(simulated)], False, first_seed + number) for number in range(max(0, faults - real))
+    ]
+    cases += [Case("none", number < real_healthy, first_seed + number) for number in range(healthy)]
+    kinds = ("none", *slow_ranks.MECHANISMS)
+    return cases + [Case(kind, False, first_seed + number, True) for number in range(slow) for kind in kinds]
 
 
-def judge(cases: Iterable[Case], done: Callable[[Answer], None] | None = None) -> list[Answer]:
-    """Run and diagnose every case; real ones need PyTorch (MissingExtraError)."""
+def judge(
+    cases: Iterable[Case], done: Callable[[Answer], None] | None = None, noise: Noise | None = None
+) -> list[Answer]:
+    """Run and diagnose every case; real ones need PyTorch (MissingExtraError). ``noise``: that of healthy ranks, else ours."""
     found = []
+    noise = noise or ours()
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="ringwright-") as scratch:
-            trace, truth = _real(case, Path(scratch) / "job") if case.real else _simulated(case)
+            trace, truth = _made(case, Path(scratch) / "job", noise)
             said = summarise(trace)["verdict"]
         answer = _answer(case, truth, said)
         found.append(answer)
@@ -72,60 +105,126 @@ def judge(cases: Iterable[Case], done: Callable[[Answer], None] | None = None) -
     return found
 
 
-def _simulated(case: Case) -> tuple[Trace, tuple[int, ...]]:
+def _made(case: Case, folder: Path, noise: Noise) -> tuple[Trace, Truth]:
+    if case.real:
+        return _real(case, folder)
+    if not case.slow:
+        return _simulated(case)
+    trace, put = slow_ranks.job(case.mechanism, case.seed, noise)
+    steps = int(trace.df["iteration"].max()) + 1  # type: ignore[arg-type]
+    return trace, Truth(put.ranks, put.is_healthy, put.begin, put.share, put.severity, steps)
+
+
+def _simulated(case: Case) -> tuple[Trace, Truth]:
     from ringwright.testing.faulty_fabric import job
 
     trace, truth = job(case.mechanism, case.seed)
-    return trace, truth.ranks
+    return trace, Truth(truth.ranks, case.mechanism == "none")
 
 
-def _real(case: Case, folder: Path) -> tuple[Trace, tuple[int, ...]]:
+def _real(case: Case, folder: Path) -> tuple[Trace, Truth]:
     import random
 
-    from ringwright.testing.gloo_job import HANGING, Fault, run
+    from ringwright.testing.gloo_job import COMPUTE_S, HANGING, SLOW, Fault, run
 
     draw = random.Random(f"{case.mechanism} {case.seed}")  # noqa: S311 - a lottery, not a secret
-    rank, step = draw.randrange(4), draw.randrange(3, 9)
-    hangs = case.mechanism in HANGING
-    fault = Fault(case.mechanism, rank, step, draw.uniform(0.03, 0.08))
-    run(folder, 4, fault, steps=14 if hangs else 30, seed=case.seed, profile=not hangs)
-    return read(str(folder)), () if case.mechanism == "none" else (rank,)
+    hangs, slow = case.mechanism in HANGING, case.mechanism in SLOW
+    steps = 14 if hangs else 40
+    rank, step = draw.randrange(4), draw.randrange(3, 9) if hangs else draw.randrange(4, 24)
+    amount = COMPUTE_S * draw.uniform(0.6, 2.0)
+    fault = Fault(case.mechanism, rank, step, amount)
+    run(folder, 4, fault, steps=steps, seed=case.seed, profile=not hangs)
+    ranks = {one for at in range(step, steps) for one in fault.slow_ranks(at, steps, 4)}
+    held = sum(fault.holds_up(at) for at in range(step, steps)) / steps
+    truth = Truth(tuple(sorted(ranks)), False, step, held, 1 + amount / COMPUTE_S, steps) if slow else Truth((rank,))
+    trace = _with_clocks_apart(read(str(folder)), draw)
+    return trace, Truth(is_healthy=True) if case.mechanism == "none" else truth
 
 
-def _answer(case: Case, truth: tuple[int, ...], verdict: dict[str, Any] | None) -> Answer:
+def _with_clocks_apart(trace: Trace, draw: Any) -> Trace:
+    """Return the trace with each rank's clock off by up to 50 ms, as those of hosts are."""
+    import polars as pl
+
+    from ringwright.trace import TABLES
+
+    shifts = {rank: draw.uniform(-0.05, 0.05) for rank in range(64)}
+    off = pl.col("rank").replace_strict(shifts, default=0.0, return_dtype=pl.Float64)
+    frames = {name: trace.scan(name).collect() for name in TABLES}
+    frames["events"] = frames["events"].with_columns(pl.col("start_s") + off, pl.col("enqueue_s") + off)
+    return Trace.of(frames, trace.meta)
+
+
+def _answer(case: Case, truth: Truth, verdict: dict[str, Any] | None) -> Answer:
     said = tuple(sorted(verdict["ranks"])) if verdict else ()
-    if not truth:
-        outcome = "false-alarm" if said else "right"
+    begin = _begin(case, truth, verdict)
+    if truth.is_healthy:
+        outcome = "false-alarm" if verdict else "right"
+    elif said and said == tuple(sorted(truth.ranks)):
+        outcome = "right"
+    elif not said and verdict and _is_told(case, truth, verdict):
+        outcome = "told"
     else:
-        outcome = "right" if said == tuple(sorted(truth)) else "wrong" if said else "silent"
-    return Answer(case, truth, said, verdict["kind"] if verdict else "", outcome)
+        outcome = "wrong" if said else "silent"
+    return Answer(case, truth.ranks, said, verdict["kind"] if verdict else "", outcome, truth.severity, begin)
+
+
+def _is_told(case: Case, truth: Truth, verdict: dict[str, Any]) -> bool:
+    """Whether a verdict without ranks says how many of the steps are held up, where that is an answer."""
+    share = verdict.get("steps_share")
+    if case.mechanism not in slow_ranks.ROUND or share is None or truth.share is None:
+        return False
+    return abs(float(share) - truth.share) <= max(SHARE_OFF, 0.25 * truth.share)
+
+
+def _begin(case: Case, truth: Truth, verdict: dict[str, Any] | None) -> bool | None:
+    """Whether the step is named where a lasting slowness begins, within two steps or a twenty-fifth of the job."""
+    if case.mechanism not in slow_ranks.BEGINS or truth.begin is None:
+        return None
+    said = (verdict or {}).get("begin_step")
+    return said is not None and abs(said - truth.begin) <= max(2, truth.steps // 25)
 
 
 def document(answers: list[Answer]) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.blind/1``: precision and recall of both halves, and the confusion table."""
-    sick = [answer for answer in answers if answer.truth]
+    """Return the object of schema ``ringwright.blind/2``: precision and recall of the parts, by kind and band, and confusion."""
+    well = [answer for answer in answers if answer.case.mechanism == "none"]
+    sick = [answer for answer in answers if answer.case.mechanism != "none"]
     parts = {
         "designed": [answer for answer in sick if answer.case.mechanism in DESIGNED],
         "held_out": [answer for answer in sick if answer.case.mechanism in HELD_OUT],
+        "slow": [answer for answer in sick if answer.case.slow],
         "real": [answer for answer in sick if answer.case.real],
         "all": sick,
     }
-    well = [answer for answer in answers if not answer.truth]
     return {
         "schema": SCHEMA,
         "scores": {name: _score(part) for name, part in parts.items()},
+        "kinds": list(_by_kind(sick)),
         "healthy": {"cases": len(well), "false_alarms": sum(answer.outcome == "false-alarm" for answer in well)},
         "confusion": list(_confusion(answers)),
     }
 
 
+def _by_kind(sick: list[Answer]) -> Iterator[dict[str, Any]]:
+    """Yield scores per mechanism whose severity is known: each band, and all at and above 1.5 (``severity_to`` null)."""
+    known = [answer for answer in sick if answer.severity is not None]
+    for mechanism, real in sorted({(answer.case.mechanism, answer.case.real) for answer in known}):
+        mine = [answer for answer in known if (answer.case.mechanism, answer.case.real) == (mechanism, real)]
+        for low, high in [*itertools.pairwise(BANDS), (1.5, None)]:
+            part = [each for each in mine if low <= (each.severity or 0.0) < (high or 99.0)]
+            if not part:
+                continue
+            begins = [each.is_begin_right for each in part if each.is_begin_right is not None]
+            row = {"mechanism": mechanism, "real": real, "severity_from": low, "severity_to": high, **_score(part)}
+            yield row | {"begin_found": sum(begins) / len(begins) if begins else None}
+
+
 def _score(part: list[Answer]) -> dict[str, float | int | None]:
     count = Counter(answer.outcome for answer in part)
-    named, told = count["right"] + count["wrong"], len(part) - count["silent"]
+    named, hit = count["right"] + count["wrong"], count["right"] + count["told"]
     return {
-        "cases": len(part), "right": count["right"], "wrong": count["wrong"], "silent": count["silent"],
-        "precision": count["right"] / named if named else None, "recall": count["right"] / told if told else None,
-        "cannot_tell": count["silent"] / len(part) if part else None,
+        "cases": len(part), "right": count["right"], "told": count["told"], "wrong": count["wrong"], "silent": count["silent"],
+        "precision": count["right"] / named if named else None, "recall": hit / len(part) if part else None,
+        "cannot_tell": (count["silent"] + count["told"]) / len(part) if part else None,
     }  # fmt: skip
 
 
@@ -137,30 +236,32 @@ def _confusion(answers: list[Answer]) -> Iterator[dict[str, Any]]:
     for (mechanism, real), part in sorted(by.items()):
         kinds = Counter(answer.kind or "no verdict" for answer in part)
         outcomes = Counter(answer.outcome for answer in part)
-        yield {
-            "mechanism": mechanism,
-            "real": real,
-            "cases": len(part),
-            "outcomes": dict(outcomes),
-            "verdicts": dict(kinds),
-        }
+        row = {"mechanism": mechanism, "real": real, "cases": len(part)}
+        yield row | {"outcomes": dict(outcomes), "verdicts": dict(kinds)}
+
+
+_COUNTED = ("cases", "right", "told", "wrong", "silent")
 
 
 def write(found: dict[str, Any], out: Any) -> None:
-    """Write scores and the confusion table as text."""
-    print(
-        f"{'faults':<10} {'cases':>5} {'right':>5} {'wrong':>5} {'silent':>6} {'precision':>9} {'recall':>7}", file=out
-    )
+    """Write scores, recall by kind and band, and the confusion table as text."""
+    head = " ".join(f"{name:>6}" for name in _COUNTED)
+    print(f"{'faults':<36} {head} {'precision':>9} {'recall':>7} {'begin':>7}", file=out)
     for name, row in found["scores"].items():
-        shown = [f"{row[key]:.3f}" if row[key] is not None else "-" for key in ("precision", "recall")]
-        counts = f"{row['cases']:>5} {row['right']:>5} {row['wrong']:>5} {row['silent']:>6}"
-        print(f"{name:<10} {counts} {shown[0]:>9} {shown[1]:>7}", file=out)
-    print(f"healthy: {found['healthy']['cases']} jobs, {found['healthy']['false_alarms']} false alarms", file=out)
+        _line(name, row, out)
+    print(f"healthy: {found['healthy']['cases']} jobs, {found['healthy']['false_alarms']} false alarms\n", file=out)
+    for row in found["kinds"]:
+        band = f"{row['severity_from']:g}x" + (f" to {row['severity_to']:.3g}x" if row["severity_to"] else " and above")
+        _line(f"{row['mechanism']}{' (real)' if row['real'] else ''} {band}", row, out)
     print(f"\n{'mechanism':<18} {'real':<5} {'cases':>5}  outcomes; verdicts", file=out)
     for row in found["confusion"]:
-        outcomes = ", ".join(f"{key} {count}" for key, count in row["outcomes"].items())
-        verdicts = ", ".join(f"{key} {count}" for key, count in row["verdicts"].items())
-        print(
-            f"{row['mechanism']:<18} {'yes' if row['real'] else 'no':<5} {row['cases']:>5}  {outcomes}; {verdicts}",
-            file=out,
+        told = "; ".join(
+            ", ".join(f"{key} {count}" for key, count in row[part].items()) for part in ("outcomes", "verdicts")
         )
+        print(f"{row['mechanism']:<18} {'yes' if row['real'] else 'no':<5} {row['cases']:>5}  {told}", file=out)
+
+
+def _line(name: str, row: dict[str, Any], out: Any) -> None:
+    shares = [f"{row[key]:.3f}" if row.get(key) is not None else "-" for key in ("precision", "recall", "begin_found")]
+    counts = " ".join(f"{row[key]:>6}" for key in _COUNTED)
+    print(f"{name:<36} {counts} {shares[0]:>9} {shares[1]:>7} {shares[2]:>7}", file=out)

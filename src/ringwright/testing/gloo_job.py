@@ -7,6 +7,7 @@ dump (``fr_rank_N``) at its end or, when the job stands still, on demand; with `
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import random
@@ -15,8 +16,8 @@ import signal
 import struct
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -33,7 +34,8 @@ MOST_S = 90.0
 HANGING = (
     "killed", "stopped", "gil", "exit", "error", "lock", "skipped", "wrong-size", "wrong-order", "wrong-dtype", "wrong-op",
 )  # fmt: skip
-SLOW = ("sleep", "hog")
+SLOW = ("sleep", "hog", "straggler-late", "loader", "pauses-of-one", "moving")
+COMPUTE_S = 0.02  # of a step of the job, where its ranks are profiled: what they are slower than
 MECHANISMS = ("none", *HANGING, *SLOW)
 
 
@@ -45,6 +47,17 @@ class Fault:
     rank: int = 0
     step: int = 5
     amount: float = 0.05
+
+    def slow_ranks(self, step: int, steps: int, world: int) -> tuple[int, ...]:
+        """Return who is concerned in a step: a moving fault goes to the rank two places on in the middle of what is left."""
+        moved = self.mechanism == "moving" and step >= (self.step + steps) // 2
+        return ((self.rank + 2) % world,) if moved else (self.rank,)
+
+    def holds_up(self, step: int) -> bool:
+        """Whether a slow fault acts in this step: a loader's data lack in every second, pauses come at irregular times."""
+        if self.mechanism == "loader":
+            return (step - self.step) % 2 == 0
+        return self.mechanism != "pauses-of-one" or (step * 7 + self.rank) % 5 < 2
 
 
 @dataclass(frozen=True)
@@ -163,17 +176,31 @@ class _Rank:
                 (plan.choice(("all-reduce", "all-gather", "broadcast")), plan.choice((256, 4096, 65536)))
                 for _ in range(3)
             ]
-            if step >= self.fault.step and self.rank == self.fault.rank:
-                calls = self._broken(calls, step)
-            for op, elements in calls:
-                self._call(op, elements)
+            with self._marked(step):
+                if step >= self.fault.step and self.rank in self.fault.slow_ranks(step, steps, self.world):
+                    calls = self._broken(calls, step)
+                for op, elements in calls:
+                    self._call(op, elements)
             self.progress[8 * self.rank : 8 * self.rank + 8] = struct.pack("<q", step + 1)
+
+    @contextmanager
+    def _marked(self, step: int) -> Iterator[None]:
+        """Tell a profile where a step begins and ends; a profiled step also computes."""
+        if not self.profile:
+            yield
+            return
+        from torch import profiler
+
+        with profiler.record_function(f"ProfilerStep#{step}"):
+            time.sleep(COMPUTE_S)
+            yield
 
     def _broken(self, calls: list[tuple[str, int]], step: int) -> list[tuple[str, int]]:
         """Do what the fault does, and return the calls that are left."""
         kind, first = self.fault.mechanism, step == self.fault.step
-        if kind in SLOW:
-            self._idle() if kind == "sleep" else self._burn()
+        if kind in SLOW and self.fault.holds_up(step):
+            acts_slowly: dict[str, Callable[[], object]] = {"hog": self._burn, "pauses-of-one": self._collect}
+            acts_slowly.get(kind, self._idle)()
         if kind in SLOW or not first:
             return calls
         acts: dict[str, Callable[[], object]] = {
@@ -205,6 +232,12 @@ class _Rank:
         until = time.monotonic() + self.fault.amount
         while time.monotonic() < until:
             sum(range(1000))
+
+    def _collect(self) -> None:
+        """Collect garbage over and over: the pauses that a large heap of Python objects brings."""
+        until = time.monotonic() + self.fault.amount
+        while time.monotonic() < until:
+            gc.collect()
 
     def _stand(self) -> None:
         while True:
