@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import itertools
 import json
 import os
@@ -22,14 +23,18 @@ from ringwright.costs.nodes import NodeCosts
 from ringwright.costs.stages import LinkCosts, seconds
 from ringwright.engines.job.rewrites import operations
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, UsageError
+from ringwright.reports import jobs as reports
 from ringwright.schedulers.priority.lina import lina, priority
 from ringwright.schedulers.priority.lina._chunks import pipelined
+from ringwright.schedulers.priority.lina._memory import held_bytes
 from ringwright.schedulers.priority.lina._packing import chosen, packed
 from ringwright.schedulers.priority.lina.placement import MOST_EXPERTS, Placement, layer_tokens, place, quotas
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted, profile
 from ringwright.studies import registry
-from ringwright.workload import RankClass, Workload
+from ringwright.studies import workload as cards
+from ringwright.studies.jobs import generated, study
+from ringwright.workload import RankClass, Resource, Workload
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
 MIB = 1 << 20
@@ -189,7 +194,7 @@ def test_packing_makes_copies() -> None:
     with pytest.raises(UsageError, match="do not divide 8"):
         packed(workload, 3)
     bare = moe_chain("bare", [MoeLayer(1.0, 1.0, 1.0, MIB)], 8)
-    assert chosen(bare, LINK, MIB) == 1
+    assert chosen(bare, LINK, MIB).factor == 1
     with pytest.raises(UsageError, match="no gradients"):
         packed(bare, 2)
 
@@ -202,8 +207,71 @@ def test_packing_stops_where_work_outlasts_tokens(experts_s: float, factor: int)
         workload,
         tasks=tuple(replace(t, seconds=2 * experts_s) if t.tag == "experts" else t for t in workload.tasks),
     )
-    assert chosen(workload, LINK, MIB) == factor
+    assert chosen(workload, LINK, MIB).factor == factor
     assert lina(workload, LINK, partition_mb=1).mesh.sizes.get("epx", 1) == factor
+
+
+def test_a_device_gets_no_more_experts_than_it_holds() -> None:
+    """3 MiB of gradients are 0.75 Mi numbers: 18 bytes each, 14 besides their gradient; two layers' experts hold 28.3 MB."""
+    layer = MoeLayer(1.0, 0.1, 1.0, 2 * MIB, (MIB,), 3 * MIB)
+    workload = moe_chain("memory", [layer] * 2, 8, replicas=2)
+    dense, experts = 2 * MIB / 4 * 18, 2 * 3 * MIB / 4 * 18
+    assert held_bytes(workload, 1, experts="edp") == dense + experts
+    assert held_bytes(workload, 4, experts="edp") == dense + 4 * experts
+    assert chosen(workload, LINK, MIB).factor == 8
+    for factor in (1, 2, 4):
+        device = Resource("memory", "tokens", (dense + factor * experts) / 0.8 + 1)
+        known = replace(workload, resources=(*workload.resources, device))
+        made = lina(known, LINK, partition_mb=1)
+        assert made.mesh.sizes.get("epx", 1) == factor
+        said = [each for each in made.assumptions if each.startswith("lina: ")]
+        assert said[0].startswith(f"lina: packing={factor}: {2 * factor} times the experts hold 0.")
+        with pytest.raises(InfeasibleError, match=f"{2 * factor} times the experts are 0.. GB"):
+            lina(known, LINK, partition_mb=1, packing=2 * factor)
+        assert lina(known, LINK, partition_mb=1, memory_gb=80).mesh.sizes["epx"] == 8
+    assert "as asked" in lina(workload, LINK, packing=2).assumptions[-1]
+
+
+def test_a_generated_job_keeps_its_experts_in_memory() -> None:
+    """Of Qwen3's 128 experts a device that had 16 by the rule would hold 654 GB; an H100 has 80 GB."""
+    asked = generated.Question(cards.Question("qwen3-235b-a22b", 256, "ep128"))
+    job = generated.workload(asked)
+    assert {each.name: each.capacity for each in job.resources}["memory"] == 80e9
+    made = lina(job, NodeCosts(400e9, 8, 450e9))
+    assert "epx" not in made.mesh.sizes
+    assert made.assumptions[-1] == "lina: packing=1: 2 times the experts hold 207.8 GB, a device 64.0 GB"
+    unknown = replace(job, resources=job.resources[:1])
+    assert lina(unknown, NodeCosts(400e9, 8, 450e9)).mesh.sizes["epx"] > 1
+
+
+def test_what_a_policy_decided_is_shown() -> None:
+    workload = replace(moe_chain("shown", [MoeLayer(1.0, 0.1, 1.0, 2 * MIB, (MIB,), MIB)], 8), assumptions=("a",))
+    found = study.document(study.Job(workload, LINK, assumptions=("a",)), ["none", "lina:partition_mb=1"])
+    assert [row["decided"] for row in found["rows"]] == [
+        [],
+        ["lina: packing=8: no more of them divide 8 ranks"],
+    ]
+    out = io.StringIO()
+    reports.write(found, out, width=120)
+    assert "Decided by the policies\n  lina: packing=8: no more" in out.getvalue()
+
+
+def test_states_that_are_shared_out_are_held_and_updated_in_part() -> None:
+    """With zero1 twice the experts have twice the ranks that share their states: the update takes no longer."""
+    workload = moe_chain("zero", [MoeLayer(1.0, 1.0, 1.0, MIB, (), 4 * MIB)], 8, replicas=2)
+    updates = {"U.layer0": 3.0}
+    workload = replace(
+        workload,
+        tasks=tuple(replace(each, seconds=updates.get(each.name, each.seconds)) for each in workload.tasks),
+        payloads=tuple(
+            replace(each, op="reduce-scatter") if each.role == "edp" else each for each in workload.payloads
+        ),
+    )
+    assert packed(workload, 2).task["U.layer0"].seconds == 3.0
+    assert held_bytes(workload, 1, experts="edp") == MIB * (2 + 4 + 12 / 2)
+    assert held_bytes(workload, 4, experts="edp") == 4 * MIB * (2 + 4 + 12 / 8)
+    whole = replace(workload, payloads=tuple(replace(each, op="all-reduce") for each in workload.payloads))
+    assert packed(whole, 2).task["U.layer0"].seconds == 6.0
 
 
 def test_lina_is_listed() -> None:

@@ -255,6 +255,10 @@ class Workload:
         by = {**kept, **dict.fromkeys(parts, slug)}  # the last one at the end
         return replace(self, policy=replace(self.policy, **parts, by=by))
 
+    def saying(self, slug: str, *found: str) -> Workload:
+        """Return it with what a scheduler found out or decided, for people, behind its assumptions."""
+        return replace(self, assumptions=(*self.assumptions, *(f"{slug}: {each}" for each in found)))
+
     def schedule(self, of: str) -> tuple[tuple[str, int, int], ...]:
         """Return the order of slots on the ranks of a class: (phase, virtual stage, micro-batch)."""
         chosen = (self.policy.order or {}).get(of) or self.order.get(of)

@@ -24,6 +24,8 @@ SMALLEST_SPLIT = 1024  # numbers of the inner dimension that one part of a split
 class Gpu:
     """A device: operations/s by element type, bytes/s of its memory, compute units, and what share of each is reached.
 
+    ``capacity_bytes`` is what its memory holds.
+
     ``launch_s`` is what a kernel costs besides; ``issue_s`` what the host needs to issue one, which small kernels wait for
     (0: never); ``flash`` whether attention keeps its scores on chip; ``attention`` is its share of the peak then.
     """
@@ -39,6 +41,7 @@ class Gpu:
     issue_s: float = 0.0
     flash: bool = True
     provenance: str = ""
+    capacity_bytes: float = 0.0
 
     def rate(self, dtype: str) -> float:
         """Return operations/s for an element type; UsageError where the device has none."""
@@ -85,14 +88,60 @@ _LIST = (
     Gpu("h100", _H100, 3.35e12, 132, 0.72, provenance="NVIDIA H100 SXM data sheet"),
     Gpu("h800", _H100, 3.35e12, 132, 0.72, provenance="NVIDIA H800: H100 with narrower NVLink"),
     Gpu("h200", _H100, 4.8e12, 132, 0.72, provenance="NVIDIA H200 data sheet"),
-    Gpu("b200", _peaks(1125, 2250, 4500, 9000), 8e12, 148, 0.7, provenance="NVIDIA DGX B200 data sheet"),
-    Gpu("gb200", _peaks(1250, 2500, 5000, 10000), 8e12, 152, 0.7, provenance="NVIDIA GB200 NVL72 data sheet"),
-    Gpu("b300", _peaks(1125, 2250, 4500, 14000), 8e12, 148, 0.7, provenance="NVIDIA DGX B300 data sheet"),
-    Gpu("gb300", _peaks(1250, 2500, 5000, 15000), 8e12, 152, 0.7, provenance="NVIDIA GB300 NVL72 data sheet"),
+    Gpu(
+        "b200",
+        _peaks(1125, 2250, 4500, 9000),
+        8e12,
+        148,
+        0.7,
+        provenance="NVIDIA DGX B200 data sheet",
+        capacity_bytes=180e9,
+    ),
+    Gpu(
+        "gb200",
+        _peaks(1250, 2500, 5000, 10000),
+        8e12,
+        152,
+        0.7,
+        provenance="NVIDIA GB200 NVL72 data sheet",
+        capacity_bytes=186e9,
+    ),
+    Gpu(
+        "b300",
+        _peaks(1125, 2250, 4500, 14000),
+        8e12,
+        148,
+        0.7,
+        provenance="NVIDIA DGX B300 data sheet",
+        capacity_bytes=288e9,
+    ),
+    Gpu(
+        "gb300",
+        _peaks(1250, 2500, 5000, 15000),
+        8e12,
+        152,
+        0.7,
+        provenance="NVIDIA GB300 NVL72 data sheet",
+        capacity_bytes=288e9,
+    ),
     Gpu("mi250", _peaks(90.5, 362), 3.2e12, 208, provenance="AMD MI250 data sheet"),
-    Gpu("mi300x", _peaks(653.7, 1307, 2614), 5.3e12, 304, 0.55, provenance="AMD MI300X data sheet"),
+    Gpu(
+        "mi300x", _peaks(653.7, 1307, 2614), 5.3e12, 304, 0.55, provenance="AMD MI300X data sheet", capacity_bytes=192e9
+    ),
 )
-GPUS = {gpu.name: gpu for gpu in _LIST}
+# GB of memory of each, of the same data sheets; 80 of the others.
+_GB = {
+    "v100": 32,
+    "a100-40g": 40,
+    "h200": 141,
+    "b200": 180,
+    "gb200": 186,
+    "b300": 288,
+    "gb300": 288,
+    "mi250": 128,
+    "mi300x": 192,
+}
+GPUS = {gpu.name: replace(gpu, capacity_bytes=_GB.get(gpu.name, 80) * 1e9) for gpu in _LIST}
 # Device of each fabric family, where a fabric is named and a device is not.
 OF_FABRIC = {
     "dgx-1": "v100", "dgx-2": "v100", "ndv2": "v100", "dgx-a100": "a100", "p4d": "a100-40g", "polaris": "a100-40g",

@@ -36,6 +36,7 @@ def page(result: dict[str, Any], command: str) -> str:
         timelines=[_timeline(row, longest) for row in rows],
         legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
         causes=_causes(rows),
+        decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
         assumptions=result["assumptions"],
         left_out=result["left_out"],
         command=command,

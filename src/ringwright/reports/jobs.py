@@ -40,6 +40,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
             [row["policy"], *(_ms(row["by_role"].get(r, {}).get("exposed_us", 0.0)) for r in roles)] for row in rows
         ]
         layout.table(out, ["policy", *roles], table, left=("policy",))
+    decided = list(dict.fromkeys(each for row in rows for each in row.get("decided", ())))
+    if decided:
+        layout.heading(out, "Decided by the policies")
+        for each in decided:
+            layout.line(out, each)
     _compared(out, rows)
     if result.get("tuned"):
         layout.heading(out, "Tuned", "the first trial is what the system ships with")

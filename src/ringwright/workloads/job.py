@@ -57,8 +57,13 @@ class _Builder:
             tuple(task for stage in stages for task in stage.tasks),
             tuple(edge for stage in stages for edge in stage.edges),
             tuple(payload for stage in stages for payload in stage.payloads.values()),
-            (Resource("compute"),), self.step.micro_batches, orders,
+            self._resources(), self.step.micro_batches, orders,
         )  # fmt: skip
+
+    def _resources(self) -> tuple[Resource, ...]:
+        """Return the device's compute and, where it is known, what its memory holds (bytes)."""
+        held = self.roofline.gpu.capacity_bytes
+        return (Resource("compute"), *((Resource("memory", "tokens", held),) if held else ()))
 
     # --------------------------------------------------------------------------------------------------------- one stage
     def _stage(self, at: int) -> Stage:

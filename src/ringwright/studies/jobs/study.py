@@ -53,6 +53,7 @@ class Answer:
     account: Account
     engine_s: float
     steady: bool
+    decided: tuple[str, ...] = ()  # what the policy chose by itself, and why
 
 
 def answer(job: Job, spelling: str) -> Answer:
@@ -63,7 +64,9 @@ def answer(job: Job, spelling: str) -> Answer:
     run = _run(job, scheduled, STEPS)
     if not run.steady and run.laid.per_step * MORE_STEPS <= MOST_INSTANCES:
         run = _run(job, scheduled, MORE_STEPS)
-    return Answer(label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady)
+    own = set(job.workload.assumptions)
+    decided = tuple(each for each in scheduled.assumptions if each not in own)
+    return Answer(label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady, decided)
 
 
 def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
@@ -129,6 +132,7 @@ def row(found: Answer) -> dict[str, Any]:
             }
             for name, role in spent.roles.items()
         },
+        "decided": list(found.decided),
         "why": why(found.run, found.workload, found.costs, spent.forward_s),
         "ranks": sum(cells.counts),
         "simulated_ranks": len(cells),

@@ -2,32 +2,66 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ringwright.costs.stages import Costs, seconds
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, UsageError
 from ringwright.schedulers.priority.lina._chunks import EXPERTS, TOKENS, carries_tokens
+from ringwright.schedulers.priority.lina._memory import free_bytes, held_bytes
 from ringwright.workload import Mesh, Payload, RankClass, Task, Workload
 
 AXIS, COPIES = "ep", "epx"
 GRADIENTS = "edp"  # role of what experts exchange with their copies
 
 
-def chosen(workload: Workload, costs: Costs, size_bytes: int) -> int:
+@dataclass(frozen=True)
+class Packing:
+    """How many times the experts a device gets, and why so many and not more."""
+
+    factor: int
+    why: str
+
+
+def decided(workload: Workload, costs: Costs, size_bytes: int, packing: int = 0, memory_gb: float = 0.0) -> Packing:
+    """Return ``packing``, or where it is 0 what the rule says; InfeasibleError where a device cannot hold what was asked for."""
+    free = free_bytes(workload, memory_gb)
+    if not packing:
+        return chosen(workload, costs, size_bytes, free)
+    held = held_bytes(workload, packing, experts=GRADIENTS)
+    if packing > 1 and held > free:
+        raise InfeasibleError(
+            f"lina: {packing} times the experts are {_gb(held)} of parameters, gradients and states on a device with"
+            f" {_gb(free)} for them",
+            where=workload.name,
+            remedy="packing=0 takes what fits; memory_gb=... says what a device holds",
+        )
+    return Packing(packing, "as asked")
+
+
+def chosen(workload: Workload, costs: Costs, size_bytes: int, free: float = float("inf")) -> Packing:
     """Return how many times the experts of a device are worth having on it: a power of two.
 
-    Doubled while a micro-op of expert work takes less time than one of all-to-all, over all layers; 1 where the workload
-    has no gradients of experts, since copies could not be kept equal.
+    Doubled while a micro-op of expert work takes less time than one of all-to-all, over all layers, and while a device
+    with ``free`` bytes holds them; 1 where the workload has no gradients of experts, since copies could not be kept equal.
     """
     factor, ranks = 1, workload.mesh.sizes.get(AXIS, 1)
     if not any(each.role == GRADIENTS for each in workload.payloads):
-        return 1
+        return Packing(1, "no gradients of experts are summed, by which copies would be kept equal")
     while ranks % (2 * factor) == 0:
         work, wire = micro_ops(packed(workload, factor), costs, size_bytes)
         if work >= wire:
-            break
+            return Packing(
+                factor, f"a micro-op is {work * 1e3:.3g} ms of expert work, {wire * 1e3:.3g} ms of all-to-all"
+            )
+        held = held_bytes(workload, 2 * factor, experts=GRADIENTS)
+        if held > free:
+            return Packing(factor, f"{2 * factor} times the experts hold {_gb(held)}, a device {_gb(free)}")
         factor *= 2
-    return factor
+    return Packing(factor, f"no more of them divide {ranks} ranks")
+
+
+def _gb(size_bytes: float) -> str:
+    return f"{size_bytes / 1e9:,.1f} GB"
 
 
 def micro_ops(workload: Workload, costs: Costs, size_bytes: int) -> tuple[float, float]:
@@ -65,11 +99,13 @@ def packed(workload: Workload, factor: int) -> Workload:
         axes += [(COPIES, factor), (AXIS, size // factor)] if name == AXIS else [(name, size)]
     of_experts = {name for each in workload.payloads if each.role == GRADIENTS for name in _ends(each)}
     updates = of_experts - {name for each in workload.payloads if each.role != GRADIENTS for name in _ends(each)}
+    scattered = [each for each in workload.payloads if each.role == GRADIENTS and each.op == "reduce-scatter"]
+    shared = {name for each in scattered for name in _ends(each)}  # over as many more ranks as there are more experts
     return replace(
         workload,
         mesh=Mesh(tuple(axes)),
         classes=tuple(_class(each, ranks // factor) for each in workload.classes),
-        tasks=tuple(_task(task, factor) if task.name in updates else task for task in workload.tasks),
+        tasks=tuple(_task(task, factor) if task.name in updates - shared else task for task in workload.tasks),
         payloads=tuple(_payload(each, factor) for each in workload.payloads),
     )
 
