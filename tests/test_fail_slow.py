@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from shared_data import needs_shared_data, real
 
 from ringwright.analysis.fail_slow import change_points, fail_slow, pair_slowdown
 from ringwright.analysis.slow_cells import locate
@@ -155,3 +156,69 @@ def test_a_collective_that_becomes_slow_is_dated_but_accuses_nobody() -> None:
     (culprit,) = fail_slow(Trace.of({"events": rows("events", events)}))
     assert culprit["ranks"] == []
     assert "from sample 60 of 100" in culprit["evidence"][0]
+
+
+def calls(times_s: Any, *, ranks: int = 2, size_bytes: int | None = 1 << 20, per_step: int | None = None) -> Trace:
+    """A trace of one all-reduce after the other; ``per_step`` of them in each marked step."""
+    events = [
+        {"kind": "collective", "op": "all-reduce", "rank": rank, "communicator": 0, "sequence": n,
+         "size_bytes": size_bytes, "duration_s": float(time_s), "file": "made", "line": n,
+         "iteration": None if per_step is None else n // per_step}
+        for n, time_s in enumerate(times_s) for rank in range(ranks)
+    ]  # fmt: skip
+    return Trace.of({"events": rows("events", events)})
+
+
+def test_unknown_sizes_and_one_rank_make_no_series() -> None:
+    pytest.importorskip("ruptures")
+    slowed = series(5, 100, 0.05) * np.where(np.arange(100) < 50, 1, 3)
+    assert fail_slow(calls(slowed))
+    assert fail_slow(calls(slowed, size_bytes=None)) == []
+    assert fail_slow(calls(slowed, ranks=1)) == []
+
+
+def test_what_comes_again_in_every_step_or_within_one_is_no_change_for_good() -> None:
+    pytest.importorskip("ruptures")
+    step = np.where(np.arange(20) < 10, 1.0, 4.0)
+    noisy = np.tile(step, 10) * series(6, 200, 0.05)
+    assert fail_slow(calls(noisy, per_step=20)) == []
+    assert fail_slow(calls(noisy[:20], per_step=20)) == []
+    assert fail_slow(calls(noisy[:40], per_step=20)) == []
+    noisy[100:] *= 2
+    (culprit,) = fail_slow(calls(noisy, per_step=20))
+    assert "from sample 100 of 200" in culprit["evidence"][0]
+    assert "(2.0" in culprit["evidence"][0] or "(1.9" in culprit["evidence"][0]
+
+
+def test_steps_that_nobody_marks_are_periods_of_the_calls() -> None:
+    from ringwright.analysis.series import series as comparable
+
+    def mixed(sizes: list[int]) -> Trace:
+        return Trace.of({"events": rows("events", [
+            {"kind": "collective", "op": "all-reduce", "rank": rank, "communicator": 0, "sequence": n, "size_bytes": size,
+             "duration_s": 1e-3 * (1 + n % 4), "file": "made", "line": n}
+            for n, size in enumerate(sizes) for rank in range(2)
+        ])})  # fmt: skip
+
+    found = list(comparable(mixed([9, 7, *[1, 1, 1, 2] * 8])))
+    assert [each.step[:4] for each in found] == [[0, 0, 0, 1]]
+    assert found[0].time_s == pytest.approx([3e-3] * 24)
+    assert list(comparable(mixed([*range(1, 20), *[3] * 4, *range(30, 50)]))) == []
+
+
+def test_a_law_counts_what_is_in_no_series() -> None:
+    from ringwright.analysis.series import refusals
+
+    (row,) = refusals(calls(series(5, 40), size_bytes=None)).rows()
+    assert (row["law"], row["refused"]) == ("series", 40)
+    assert "size unknown" in row["example"]
+    (row,) = refusals(calls(series(5, 40), ranks=1)).rows()
+    assert "seen on one rank" in row["example"]
+    assert refusals(calls(series(5, 40))).rows() == []
+
+
+@needs_shared_data
+def test_a_healthy_published_trace_is_not_accused() -> None:
+    from ringwright.sources import read
+
+    assert fail_slow(read([str(real("real/kineto/hta_trace_diff_control.json.gz"))])) == []

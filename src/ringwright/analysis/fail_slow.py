@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ringwright.analysis.series import Series, series
 from ringwright.analysis.slow_cells import locate
 from ringwright.errors import MissingExtraError
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 LEAST_FACTOR = 1.3
 LEAST_RUN = 8  # samples on either side of a change
+LEAST_STEPS = 3  # steps on either side of a change
 MOST_SAMPLES = 5_000  # longer series are taken as medians of equal runs
 REMEDY = "pip install 'ringwright[diagnosis]'"
 
@@ -93,53 +95,36 @@ def _lasting(series: Floats, ends: list[int], least_factor: float, run: int) -> 
 def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culprit]:
     """Return culprits of a network that became or is slow, the most certain first; none where nothing stands out.
 
-    Collectives: per communicator, operation and size, the shortest time of any member (what waiting for others does not
-    lengthen). Sends and receives: the matrix of pairs, each cell against the median pair of its size.
+    Collectives: the series of :mod:`ringwright.analysis.series`. Sends and receives: the matrix of pairs, each cell against the median pair of its size.
     """
     found = _slow_pairs(trace) + [
         culprit
-        for key, values, place in _series(trace)
-        for culprit in _slowed(key, change_points(values, least_factor=least_factor), len(values), place)
+        for each in series(trace)
+        for culprit in _slowed(each, change_points(each.time_s, least_factor=least_factor))
     ]
     return sorted(found, key=lambda culprit: -culprit["confidence"])
 
 
-def _series(trace: Trace) -> list[tuple[str, list[float], str]]:
-    import polars as pl
-
-    timed = trace.scan("events").filter(
-        (pl.col("kind") == "collective") & (pl.col("duration_s") > 0) & pl.col("sequence").is_not_null()
-    )
-    keys = ["communicator", "op", "size_bytes"]
-    once = timed.group_by(*keys, "sequence").agg(
-        pl.col("duration_s").min(), pl.col("file").first(), pl.col("line").first()
-    )
-    grouped = (
-        once.sort("sequence")
-        .group_by(keys, maintain_order=True)
-        .agg(pl.col("duration_s"), pl.col("sequence"), pl.col("file").first(), pl.col("line").first())
-    )
-    table = grouped.filter(pl.col("duration_s").list.len() >= 2 * LEAST_RUN).sort(keys, nulls_last=True).collect()
-    return [
-        (f"{row['op']} of {row['size_bytes']} B in communicator {row['communicator']}", row["duration_s"],
-         f"{row['file']}: record {row['line']}, sequence {row['sequence'][0]}")
-        for row in table.to_dicts()
-    ]  # fmt: skip
-
-
-def _slowed(key: str, changes: list[Change], samples: int, place: str) -> list[Culprit]:
-    slower = [change for change in changes if change.factor > 1]
+def _slowed(found: Series, changes: list[Change]) -> list[Culprit]:
+    slower = [change for change in changes if change.factor > 1 and _lasts(found, change)]
     if not slower:
         return []
     worst = max(slower, key=lambda change: change.factor)
+    samples = len(found.time_s)
     levels = f"{worst.before * 1e6:.1f} us, then {worst.after * 1e6:.1f} us ({worst.factor:.2f}x)"
     evidence = [
-        f"{key}: {levels} from sample {worst.at} of {samples} on",
-        f"the series begins at {place}",
+        f"{found.name}: {levels} from sample {worst.at} of {samples} on",
+        f"the series begins at {found.place}",
         "cannot tell who: all members of a collective share its time",
     ]
     command = "time sends between pairs of ranks (nccl-tests sendrecv_perf), and pass them as one Trace"
     return [_culprit([], [], "fail-slow", 0.3, evidence, command)]
+
+
+def _lasts(found: Series, change: Change) -> bool:
+    """Whether steps lie on both sides: what changes inside one step, or between two, is no change for good."""
+    before, after = set(found.step[: change.at]), set(found.step[change.at :])
+    return min(len(before), len(after)) >= LEAST_STEPS
 
 
 def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]:

@@ -20,6 +20,7 @@ from ringwright.analysis.kernels import kernels
 from ringwright.analysis.overlap import overlap
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles, infer
+from ringwright.analysis.series import refusals as refused_series
 from ringwright.analysis.steps import steps_us
 from ringwright.analysis.verdict import errors, verdict
 from ringwright.laws import of_ledger
@@ -95,7 +96,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     ]
     result["claims"] = claims
     result["ledger_detail"] = trace.table("ledger").to_dicts()
-    result["laws"] = of_ledger(result["ledger_detail"]).rows()
+    result["laws"] = [*of_ledger(result["ledger_detail"]).rows(), *refused_series(trace).rows()]
     result["limits"] = _limits(result)
     result["coverage"] = _coverage(result)
     return result

@@ -25,6 +25,7 @@ LAWS: dict[str, Law] = {
     for law in (
         Law("algbw", "algorithm bandwidth is size / time, within what the printed digits allow"),
         Law("busbw", "bus bandwidth is algorithm bandwidth x the factor of the operation and its ranks"),
+        Law("series", "times are compared over calls of known size, seen on two ranks or more, from step to step"),
     )
 }
 

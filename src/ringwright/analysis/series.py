@@ -1,0 +1,128 @@
+"""Series of calls whose times may be compared: sizes known, seen by two ranks or more, told apart by step.
+
+A call of unknown size may be a larger one; a call seen on one rank alone may have waited for the others; and within a step
+the same call is dearer in one place than in another, in every step again. So each time is taken relative to the usual
+time of its place in the step. Steps are those that the source marks; else the shortest period in which the
+communicator's calls repeat to the end; where neither is to be had, nothing is compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from ringwright.laws import Refusals
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+LAW = "series"
+LEAST_RANKS = 2
+LEAST_SAMPLES = 16
+LEAST_REPEATS = 6  # periods that must follow each other before they pass for steps
+MOST_CALLS = 200_000  # of a communicator, the latest: where a period is looked for
+_KEYS = ["communicator", "op", "size_bytes"]
+
+
+class Series(NamedTuple):
+    """Times of one call in order: ``name`` says which, ``time_s`` relative to its place in the step, ``step`` of each."""
+
+    name: str
+    time_s: list[float]
+    step: list[int]
+    place: str
+
+
+def series(trace: Trace) -> Iterator[Series]:
+    """Yield the series of collectives that may be compared, in order of communicator, operation and size."""
+    for row in _comparable(_samples(trace)):
+        communicator, op, size_bytes, times, steps, file, line, sequence = row
+        name = f"{op} of {size_bytes} B in communicator {communicator}"
+        yield Series(name, times, steps, f"{file}: record {line}, sequence {sequence}")
+
+
+def refusals(trace: Trace) -> Refusals:
+    """Return which timed collectives are in no series, with the first example of each reason."""
+    import polars as pl
+
+    found = Refusals()
+    frame = _samples(trace, every=True)
+    reasons = {
+        "size unknown": pl.col("size_bytes").is_null(),
+        "seen on one rank": pl.col("size_bytes").is_not_null() & (pl.col("ranks") < LEAST_RANKS),
+    }
+    for why, chosen in reasons.items():
+        rows = frame.filter(chosen).sort("communicator", "sequence").head(1).to_dicts()
+        if rows:
+            where = f"{rows[0]['op']}, sequence {rows[0]['sequence']} of communicator {rows[0]['communicator']}"
+            found.refuse(LAW, f"{where}: {why}", frame.filter(chosen).height)
+    return found
+
+
+def _samples(trace: Trace, *, every: bool = False) -> pl.DataFrame:
+    """Return one row per collective, with the shortest time of any member: waiting does not lengthen it."""
+    import polars as pl
+
+    timed = trace.scan("events").filter(
+        (pl.col("kind") == "collective") & (pl.col("duration_s") > 0)
+        & pl.col("sequence").is_not_null() & pl.col("communicator").is_not_null()
+    )  # fmt: skip
+    once = timed.group_by(*_KEYS, "sequence").agg(
+        pl.col("duration_s").min(), pl.col("rank").drop_nulls().n_unique().alias("ranks"), pl.col("iteration").min(),
+        pl.col("file").first(), pl.col("line").first(),
+    )  # fmt: skip
+    if not every:
+        once = once.filter(pl.col("size_bytes").is_not_null() & (pl.col("ranks") >= LEAST_RANKS))
+    return once.collect()
+
+
+def _comparable(samples: pl.DataFrame) -> Iterator[tuple[int, str, int, list[float], list[int], str, int, int]]:
+    import polars as pl
+
+    steps = [_stepped(part.sort("sequence")) for part in samples.partition_by("communicator", maintain_order=True)]
+    if not steps:
+        return
+    told = pl.concat(steps).filter(pl.col("step").is_not_null()).sort("sequence")
+    nth = pl.col("sequence").rank("ordinal").over([*_KEYS, "step"]).alias("nth")
+    usual = pl.col("duration_s").median()
+    relative = pl.col("duration_s") * usual.over(_KEYS) / usual.over([*_KEYS, "nth"])
+    grouped = (
+        told.with_columns(nth)
+        .with_columns(relative.alias("relative_s"))
+        .group_by(_KEYS, maintain_order=True)
+        .agg("relative_s", "step", pl.col("file").first(), pl.col("line").first(), pl.col("sequence").first())
+        .filter(pl.col("step").list.len() >= LEAST_SAMPLES)
+        .sort(_KEYS)
+    )
+    yield from grouped.rows()
+
+
+def _stepped(calls: pl.DataFrame) -> pl.DataFrame:
+    """Add ``step`` to the calls of one communicator: marked, else the period; null where neither says."""
+    import polars as pl
+
+    if calls["iteration"].is_not_null().any():
+        return calls.with_columns(pl.col("iteration").alias("step"))
+    kinds = calls.select(pl.struct("op", "size_bytes").rank("dense")).to_series().to_list()[-MOST_CALLS:]
+    repeated, period = _period(kinds)
+    steps: list[int | None] = [None] * (calls.height - repeated)
+    steps += [place // period for place in range(repeated)]
+    return calls.with_columns(pl.Series("step", steps, pl.Int64))
+
+
+def _period(kinds: list[int]) -> tuple[int, int]:
+    """Return how many of the last calls repeat, and with which period; (0, 1) where they do not."""
+    backwards = kinds[::-1]
+    border = [0] * len(backwards)  # the longest proper prefix that is a suffix too, as Knuth, Morris and Pratt count it
+    best = (0, 1)
+    for end, kind in enumerate(backwards):
+        length = border[end - 1] if end else 0
+        while length and kind != backwards[length]:
+            length = border[length - 1]
+        border[end] = length + 1 if end and kind == backwards[length] else 0
+        period = end + 1 - border[end]
+        if period * LEAST_REPEATS <= end + 1:
+            best = (end + 1, period)
+    return best
