@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from shared_data import needs_shared_data, real
 
 from ringwright.analysis.fail_slow import change_points, fail_slow, pair_slowdown
 from ringwright.analysis.slow_cells import locate
 from ringwright.errors import MissingExtraError
 from ringwright.trace import Trace, rows
+from shared_data import needs_shared_data, real
 
 RANKS = 32
 HOSTS = {rank: f"host{rank // 8}" for rank in range(RANKS)}

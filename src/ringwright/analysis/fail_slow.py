@@ -95,7 +95,8 @@ def _lasting(series: Floats, ends: list[int], least_factor: float, run: int) -> 
 def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culprit]:
     """Return culprits of a network that became or is slow, the most certain first; none where nothing stands out.
 
-    Collectives: the series of :mod:`ringwright.analysis.series`. Sends and receives: the matrix of pairs, each cell against the median pair of its size.
+    Collectives: the series of :mod:`ringwright.analysis.series`. Sends and receives: the matrix of pairs, each cell
+    against the median pair of its size.
     """
     found = _slow_pairs(trace) + [
         culprit

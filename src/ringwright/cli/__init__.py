@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ringwright.errors import EXIT_GOOD, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError
+from ringwright.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -44,6 +44,7 @@ VERBS = {
     "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }
 STDIN = "<stdin>"
+ERROR_SCHEMA = "ringwright.error/1"  # what --json prints where nothing could be read
 _INTERRUPTED = 130
 
 
@@ -55,6 +56,8 @@ def main(arguments: list[str] | None = None) -> int:
             code = _dispatch(given)
         sys.stdout.flush()
     except RingwrightError as error:
+        if error.exit_code == EXIT_INPUT and _wants_json(given):
+            _print_error(error)
         print(f"ringwright: {error}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
@@ -122,6 +125,20 @@ def _dispatch(arguments: list[str]) -> int:
         print(f"ringwright: {error}\n  try: {f'ringwright {verb}'.rstrip()} --help", file=sys.stderr)
         return EXIT_USAGE
     return answer if isinstance(answer, int) else EXIT_GOOD
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Whether a command was asked for an object; what follows ``--`` is another program's."""
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in own or "--json=true" in own
+
+
+def _print_error(error: RingwrightError) -> None:
+    """Print an error as the one object of a command that found nothing to print."""
+    import json
+
+    told = {"what": error.what, "where": error.where, "try": error.remedy}
+    print(json.dumps({"schema": ERROR_SCHEMA, "exit_code": error.exit_code, "error": told}, indent=1))
 
 
 def _our_bug(error: Exception, arguments: list[str]) -> int:

@@ -68,7 +68,7 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
         # A log without a line of NCCL is still a log: its reader says what it is not.
         first, strange = {"nccl-log": strange}, []
     passed = [f"{source.name}: no recording that is known" for source in strange]
-    traces = [_read_kind(kind, found, events, progress) for kind, found in sorted(first.items())]
+    traces = _understood(first, events, progress, passed)
     for kind, found in sorted(also.items()):
         try:
             traces.append(_read_kind(kind, found, events, progress))
@@ -77,6 +77,23 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
     damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]
     losses = [*traces[0].meta.get("losses", []), *damaged]
     traces[0] = replace(traces[0], meta={**traces[0].meta, "passed_over": passed, "losses": losses})
+    return traces
+
+
+def _understood(
+    first: dict[str, list[Source]], events: str, progress: Callable[[int], None] | None, passed: list[str]
+) -> list[Trace]:
+    """Read each kind; one that gives nothing is passed over, unless no kind gives anything."""
+    traces: list[Trace] = []
+    errors: list[InputError] = []
+    for kind, found in sorted(first.items()):
+        try:
+            traces.append(_read_kind(kind, found, events, progress))
+        except InputError as error:
+            errors.append(error)
+            passed.append(f"{found[0].name}: as {kind}: {error.what}")
+    if not traces:
+        raise errors[0]
     return traces
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
+from ringwright.sources.bench.aborted import own_error
 from ringwright.sources.bench.structured import NoBenchError, csv_tables, json_tables
 from ringwright.sources.bench.torch_text import torch_tables
 from ringwright.sources.c10d import operation
@@ -32,19 +33,25 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
     """Return the measurements of benchmark files; InputError where none holds a row."""
     found = Gathered(KIND)
     tables: list[tuple[Table, str]] = []
+    ended: list[str] = []
     for source in sources:
         before = len(source.losses)
         for member in members(source, progress):
-            mine = _tables(member)
+            data = whole(member, MOST_BYTES)
+            mine = _tables(member, data)
             tables += [(table, member.name) for table in mine]
             found.inputs.append(member.name)
             if not mine:
-                found.note(member.name, "refused", "no row of a benchmark: header only, aborted, or another format")
-                found.lose(f"{member.name}: no row of a benchmark")
+                said = own_error(data.decode("utf-8", "replace"))
+                why = f"the run was aborted: {said}" if said else "header only, aborted, or another format"
+                ended.append(why if said else "")
+                found.note(member.name, "refused", f"no row of a benchmark: {why}")
+                found.lose(f"{member.name}: no row of a benchmark{f': {why}' if said else ''}")
         found.damage(source.name, source.losses[before:])
     if not tables:
+        told = next(filter(None, ended), "")
         raise InputError(
-            "no row of a benchmark was found",
+            f"no row of a benchmark was found{f'; {told}' if told else ''}",
             where=", ".join(source.name for source in sources[:3]),
             remedy="give the output of all_reduce_perf and its kin: a header and at least one row of numbers",
         )
@@ -57,8 +64,7 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
     )
 
 
-def _tables(member: Member) -> list[Table]:
-    data = whole(member, MOST_BYTES)
+def _tables(member: Member, data: bytes) -> list[Table]:
     start = data.lstrip()[:1]
     try:
         if start in (b"{", b"["):

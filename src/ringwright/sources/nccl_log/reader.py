@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ringwright.errors import InputError
 from ringwright.native import Scanner
 from ringwright.sources.inputs import Chunk, chunks
+from ringwright.sources.looks import looks_like
 from ringwright.sources.nccl_log import framework
 from ringwright.sources.nccl_log.careful import JOINED, CarefulReader
 from ringwright.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, Fold
@@ -28,6 +29,7 @@ Progress = Callable[[int], None]
 Process = tuple[str, int]
 _LONGEST_CAREFUL = 65_536
 _PEEK_LINES = 6
+_HEAD_BYTES = 4096
 
 
 def read_log(
@@ -48,7 +50,20 @@ def read_log(
     if not reader.lines:
         names = ", ".join(source.name for source in sources[:3])
         raise InputError("the input is empty", where=names, remedy="ringwright summary --sample")
+    if not any(reader.state.ledger.total(outcome) for outcome in ("understood", "repaired", "refused")):
+        raise _no_log(reader)
     return build(reader.state, reader.fold, reader.ops, [source.name for source in sources], held)
+
+
+def _no_log(reader: LogReader) -> InputError:
+    """Return the error for inputs without a line of NCCL's: it says what they look like."""
+    name, head = next(iter(reader.heads.items()))
+    others = f", and {len(reader.heads) - 1} more without such a line" if len(reader.heads) > 1 else ""
+    return InputError(
+        f"no line of NCCL, nor another recording that is known: {looks_like(head)}{others}",
+        where=name,
+        remedy="run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL,GRAPH,NET, or see ringwright doctor",
+    )
 
 
 class LogReader:
@@ -61,6 +76,7 @@ class LogReader:
         self.fold = Fold(keep_rows, spill)
         self.ops: list[str] = []
         self.files: list[str] = []
+        self.heads: dict[str, bytes] = {}  # what each file begins with
         self.lines = 0
         self._careful = CarefulReader(self.state)
         self._local = threading.local()
@@ -105,6 +121,7 @@ class LogReader:
         return _Scanned(columns, known, handles, known.scanner.ops())
 
     def _absorb(self, chunk: Chunk, found: _Scanned) -> None:
+        self.heads.setdefault(chunk.source, chunk.data[:_HEAD_BYTES])
         ledger, file, scanned, known = self.state.ledger, chunk.source, found.columns, found.known
         records, repaired = len(scanned["line"]), len(scanned["repaired"])
         clean = records - repaired
