@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
+from patience import HANG_S
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.rewrites import Operation, operations
 from ringwright.schedulers.priority.lina import lina
@@ -27,7 +28,6 @@ from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
 KIB = 1024
 LAYERS = 3
-WAIT_S = 60
 
 
 @dataclass(frozen=True, order=True)
@@ -91,7 +91,7 @@ class Thread(threading.Thread):
         chosen = torch.zeros(2, dtype=torch.int64)
         if self.rank == 0:
             with self.changed:
-                if not self.changed.wait_for(self._may_go, WAIT_S):
+                if not self.changed.wait_for(self._may_go, HANG_S):
                     raise TimeoutError("nothing became ready")
                 op = min(self.waiting)
                 tokens = sum(each.traffic == 1 for each in self.waiting)
@@ -99,7 +99,7 @@ class Thread(threading.Thread):
         dist.broadcast(chosen, 0, group=self.leading)
         place, tokens = int(chosen[0]), int(chosen[1])
         with self.changed:
-            if not self.changed.wait_for(lambda: place in self.known, WAIT_S):
+            if not self.changed.wait_for(lambda: place in self.known, HANG_S):
                 raise TimeoutError(f"rank {self.rank} never had micro-op {place}")
             op = self.known[place]
             self.waiting.remove(op)
@@ -140,7 +140,7 @@ class Thread(threading.Thread):
 
     def wait(self, ops: list[MicroOp]) -> None:
         with self.changed:
-            if not self.changed.wait_for(lambda: self.error or all(op.name in self.done for op in ops), WAIT_S):
+            if not self.changed.wait_for(lambda: self.error or all(op.name in self.done for op in ops), HANG_S):
                 raise TimeoutError(f"{ops[0].name} was never sent")
         if self.error:
             raise self.error
@@ -149,7 +149,7 @@ class Thread(threading.Thread):
 def main(rank: int, port: str, folder: Path) -> None:
     torch.set_num_threads(1)
     dist.init_process_group(
-        "gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank, timeout=timedelta(seconds=WAIT_S)
+        "gloo", f"tcp://127.0.0.1:{port}", world_size=2, rank=rank, timeout=timedelta(seconds=HANG_S)
     )
     job = workload()
     queue = job.policy.queue
@@ -178,7 +178,7 @@ def main(rank: int, port: str, folder: Path) -> None:
         if task.tag == "combine":
             thread.combined()
     thread.wait([op for ops in cuts.values() for op in ops])  # before the update
-    thread.join(WAIT_S)
+    thread.join(HANG_S)
     report(rank, folder, thread, cuts, original)
     dist.destroy_process_group()
 

@@ -453,21 +453,17 @@ def missing(rank: int, world: int) -> dict[str, Any]:
     for name, policy in (("leader", live_policies.priority), ("static", live_policies.fifo)):
         model, optimiser, live = begun(world, policy, timeout_s=2.0)
         together(live)
-        began_s = time.monotonic()
 
         def go(model: Any = model, optimiser: Any = optimiser, live: Any = live) -> None:
             if rank == 1:
-                until_s = time.monotonic() + 20
-                while time.monotonic() < until_s:
+                while True:  # until it is told that others wait for it
                     live._exchange.check()
                     time.sleep(0.05)
-                return
             loss(model, rank, 2).backward()
             optimiser.step()
             live.flush()
 
         found[name] = refused(go)
-        found[f"{name} took_s"] = time.monotonic() - began_s
     return found
 
 

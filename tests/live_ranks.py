@@ -15,7 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-MOST_S = 60.0
+from patience import HANG_S
+
 HERE = Path(__file__).resolve().parent
 
 
@@ -28,7 +29,7 @@ def ranks(folder: Path, *cases: str) -> dict[str, list[Any]]:
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(argv, env=environment, stdout=said, stderr=said, start_new_session=True)
         try:
-            process.wait(20 + MOST_S * len(cases))
+            process.wait(20 + HANG_S * len(cases))
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -81,7 +82,7 @@ def be(cases: Any, folder: Path, name: str, rank: int, world: int) -> None:
 
 def wait(pids: dict[int, int]) -> dict[int, int]:
     codes: dict[int, int] = {}
-    until = time.monotonic() + MOST_S
+    until = time.monotonic() + HANG_S
     while len(codes) < len(pids):
         for pid, rank in pids.items():
             if rank not in codes:

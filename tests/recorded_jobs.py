@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Self
 
+from patience import HANG_S
+
 LOOP = """
 import os, sys, time, signal
 import torch, torch.distributed as dist
@@ -100,7 +102,7 @@ class Job:
                 os.kill(pid, signal.SIGKILL)
         self.process.communicate()
 
-    def ends(self, limit_s: float = 90) -> tuple[int, str, str]:
+    def ends(self, limit_s: float = HANG_S) -> tuple[int, str, str]:
         """Wait for the end; return exit code, standard output and standard error."""
         out, err = self.process.communicate(timeout=limit_s)
         return self.process.returncode, out, err
@@ -130,7 +132,7 @@ class Job:
         return [pid for pid, line in lines.items() if all(word.encode() in line for word in words)]
 
 
-def wait_for(what: Any, limit_s: float = 60) -> Any:
+def wait_for(what: Any, limit_s: float = HANG_S) -> Any:
     """Wait until ``what()`` is true and return it; fail the test beyond the limit."""
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
@@ -145,7 +147,7 @@ def summary(folder: Path) -> dict[str, Any]:
     """Return ``ringwright summary DIR --json``, which must exit with 0."""
     done = subprocess.run(
         [sys.executable, "-m", "ringwright", "summary", str(folder), "--json"],
-        env=environment(), capture_output=True, text=True, timeout=90, check=False,
+        env=environment(), capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from ringwright.native import engine
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -20,7 +21,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 def test_engines_against_the_hand_written_loop() -> None:
     command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_engines.py"), "--quick", "--rounds", "1"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "halving-doubling" in done.stdout
 
@@ -29,7 +30,7 @@ def test_engines_against_the_hand_written_loop() -> None:
 def test_profiler_traces_against_a_bare_decode() -> None:
     command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_kineto.py"), "--events", "5000", "--rounds", "1"]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "ratio" in done.stdout
 
@@ -40,6 +41,6 @@ def test_job_loops_side_by_side() -> None:
     sizes = ["--instances", "20000", "--twin", "4000", "--ready", "1000"]
     command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_jobs.py"), *sizes]
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "patient" in done.stdout

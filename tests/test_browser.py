@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from fixtures_summary import empty_summary, job_summary
+from patience import HANG_S
 from ringwright.analysis.summary import summarise
 from ringwright.reports import html
 from ringwright.testing import faulty_fabric
@@ -26,7 +27,7 @@ def chromium(address: str, profile: Path, *arguments: str) -> subprocess.Complet
     """Open a page in headless Chromium and return what it printed."""
     return subprocess.run(
         ["chromium", *_FLAGS.split(), f"--user-data-dir={profile}", *arguments, address],
-        capture_output=True, check=True, timeout=120, text=True,
+        capture_output=True, check=True, timeout=HANG_S, text=True,
     )  # fmt: skip
 
 

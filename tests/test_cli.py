@@ -14,6 +14,7 @@ import pytest
 
 import ringwright.cli
 from fixtures_summary import changed_summary, empty_summary, job_summary
+from patience import HANG_S
 from ringwright.cli import main, reading
 from ringwright.trace import Trace
 
@@ -40,7 +41,7 @@ def process(
         input=stdin,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=HANG_S,
         env={**os.environ, "PYTHONPATH": str(SOURCE), **(env or {})},
     )
 
@@ -128,7 +129,7 @@ def test_a_closed_pipe_is_quiet() -> None:
     command = f"{sys.executable} -m ringwright query 'select * from events' --sample | head -n 1"
     done = subprocess.run(
         ["bash", "-o", "pipefail", "-c", command],
-        capture_output=True, check=False, timeout=120, env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True, check=False, timeout=HANG_S, env={**os.environ, "PYTHONPATH": str(SOURCE)},
     )  # fmt: skip
     assert done.stderr == b""
     assert done.returncode == 0

@@ -21,6 +21,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from patience import HANG_S
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import OPS, PER_RANK, REDUCE_OPS, REDUCING, ROOTED, Collective
 from ringwright.errors import InfeasibleError, UsageError
@@ -221,7 +222,7 @@ def test_the_librarys_own_collectives(name: str) -> None:
     whole = job.Job(3, ["127.0.0.1"] * 3, cases, executor(name).backend, 10.0)
     with launch.job_folder() as folder:
         launch.lay_out(folder, whole, [])
-        answers = launch.run(folder, whole, executor(name).starts(folder, 3), limit_s=60)
+        answers = launch.run(folder, whole, executor(name).starts(folder, 3), limit_s=HANG_S)
     for collective, *found in zip(asked, *answers, strict=True):
         assert not any(each.wrong for each in found), collective
         if not collective.reduces and collective.op != "send-recv":
@@ -311,7 +312,7 @@ class Meddler(threading.Thread):
         self.rank, self.number, self.hit = rank, number, -1
 
     def run(self) -> None:
-        until_s = time.monotonic() + 20
+        until_s = time.monotonic() + HANG_S
         while self.hit < 0 and time.monotonic() < until_s:
             for process in processes("ringwright.execute.rank"):
                 if self._is_it(process):
@@ -340,10 +341,10 @@ def test_a_killed_rank_is_named(name: str) -> None:
     meddler.start()
     began_s = time.monotonic()
     with pytest.raises(InfeasibleError) as raised:
-        real_ranks.run(executor(name), busy(), timeout_s=20)
+        real_ranks.run(executor(name), busy(), timeout_s=HANG_S)
     assert meddler.hit > 0
     assert "rank 2 was killed by signal 9" in raised.value.what
-    assert time.monotonic() - began_s < 15, "nobody should wait for a dead rank"
+    assert time.monotonic() - began_s < HANG_S / 2, "nobody should wait for a dead rank"
 
 
 @pytest.mark.parametrize("name", PLAIN)
@@ -351,7 +352,7 @@ def test_a_stopped_rank_is_named(name: str) -> None:
     meddler = Meddler(1, signal.SIGSTOP)
     meddler.start()
     with pytest.raises(InfeasibleError) as raised:
-        real_ranks.run(executor(name), busy(), timeout_s=2)
+        real_ranks.run(executor(name), busy(), timeout_s=6)
     assert meddler.hit > 0
     assert "rank 1 does not answer" in raised.value.what
     assert not any(f"rank {other} does not answer" in raised.value.what for other in (0, 2, 3))
@@ -369,10 +370,10 @@ def test_a_rank_that_raises_is_named(name: str) -> None:
     program = ring(Collective("all-reduce", range(3), 3 << 12))
     began_s = time.monotonic()
     with pytest.raises(InfeasibleError) as raised:
-        real_ranks.run(executor(name), [program], cut=wrongly(broken), timeout_s=20)
+        real_ranks.run(executor(name), [program], cut=wrongly(broken), timeout_s=HANG_S)
     assert any(line.startswith("rank 1 failed: ") for line in raised.value.what.splitlines())
     assert not any(f"rank {other} failed" in raised.value.what for other in (0, 2))
-    assert time.monotonic() - began_s < 15, "the others are told at once"
+    assert time.monotonic() - began_s < HANG_S / 2, "the others are told at once"
 
 
 def test_a_rank_that_cannot_begin_shows_its_last_words() -> None:

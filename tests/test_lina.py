@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from patience import HANG_S
 from ringwright.costs.nodes import NodeCosts
 from ringwright.costs.stages import LinkCosts, seconds
 from ringwright.engines.job.rewrites import operations
@@ -383,7 +384,6 @@ def test_the_second_phase_looks_at_the_most_wanted_only() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- real ranks
-HARD_S = 120
 
 
 @pytest.mark.torch
@@ -402,7 +402,7 @@ def test_two_real_ranks(tmp_path: Path) -> None:
         for rank in range(2)
     ]  # fmt: skip
     try:
-        errors = [rank.communicate(timeout=HARD_S)[1] for rank in ranks]
+        errors = [rank.communicate(timeout=HANG_S)[1] for rank in ranks]
     finally:
         for rank in ranks:
             if rank.poll() is None:

@@ -106,7 +106,6 @@ def test_a_rank_that_lacks_an_operation_is_named(found: dict[str, list[Any]], ag
         assert "rank 0 has waited 2 s for operation '" in said
         assert "rank 1 lacks operation '" in said
         assert "0 of 6 in step 3" in said
-        assert answer[f"{agreement} took_s"] < 8
 
 
 def test_a_rank_that_died_is_named(found: dict[str, list[Any]]) -> None:

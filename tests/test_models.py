@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from ringwright.errors import UsageError
 from ringwright.execute.models.spec import read
 from ringwright.studies.sweep.work import Work, issued
@@ -56,7 +57,7 @@ def run(folder: Path, cells: list[dict[str, Any]], worlds: list[int]) -> list[li
     path = os.pathsep.join([str(TESTS.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     command = [sys.executable, str(TESTS / "model_ranks.py"), str(folder)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     outcomes = []
     for number, world in enumerate(worlds):
@@ -257,7 +258,7 @@ def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANG_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
@@ -266,7 +267,7 @@ def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "rank_0.json").read_text())["losses"][-1] == answer["loss"]
     wrong = json.dumps({**cell.job(), "colour": "red"})
     command = [sys.executable, "-m", "ringwright.execute.models.job", wrong]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 2
     assert "no key 'colour'" in done.stderr
     assert "Traceback" not in done.stderr

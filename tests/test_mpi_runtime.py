@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from ringwright.algorithms.libraries import mpich2
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
@@ -32,14 +33,13 @@ namespaces = pytest.mark.skipif(
     os.geteuid() != 0 or not all(map(shutil.which, ("unshare", "nsenter", "ip"))), reason="namespaces need root"
 )
 SCRIPTS = Path(__file__).parent / "mpi_ranks.py"
-LIMIT_S = 30
 
 
 def start(name: str, n: int, task: str, settings: dict[str, str] | None = None, **how: Any) -> Any:
     """Run a task of mpi_ranks.py and return what rank 0 found."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **(settings or {})}
     line, environment = command(runtime(name), n, [sys.executable, str(SCRIPTS), task], environment, **how)
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return json.loads(done.stdout.strip().splitlines()[-1])
 
@@ -201,7 +201,7 @@ class TestRealRanks:
 
     def test_the_benchmark_of_messages(self) -> None:
         command = [sys.executable, str(SCRIPTS.parents[1] / "benchmarks" / "bench_mpi_wire.py"), "--quick", "--json"]
-        done = subprocess.run([*command, "--ranks", "2"], capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        done = subprocess.run([*command, "--ranks", "2"], capture_output=True, text=True, timeout=HANG_S, check=True)
         found = json.loads(done.stdout)
         assert [row["what"] for row in found["rows"]] == ["call", "ring exchange", "all-reduce"]
         last = found["rows"][-1]
@@ -260,5 +260,5 @@ class TestNamespaces:
     @pytest.mark.parametrize("name", ["open-mpi", "mpich"])
     def test_a_failed_rank_fails_the_job(self, places: tuple[Place, ...], name: str) -> None:
         line, environment = command(runtime(name), 2, ["sh", "-c", "exit 7"], dict(os.environ), places[:2])
-        done = subprocess.run(line, env=environment, capture_output=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(line, env=environment, capture_output=True, timeout=HANG_S, check=False)
         assert done.returncode == 7

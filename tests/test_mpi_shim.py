@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from ringwright.capture.mpi import FILE_NAME, build, environment, family_of, with_variables
 from ringwright.capture.mpi.launcher import FAMILIES, UNKNOWN, is_launcher
 from ringwright.errors import UsageError
@@ -27,7 +28,6 @@ HERE = Path(__file__).resolve().parent
 SOURCE = HERE.parent / "src" / "ringwright" / "capture" / "mpi"
 STRICT = ("-Wall", "-Wextra", "-Werror")
 PROGRAM = HERE / "mpi_shim_ranks.py"
-LIMIT_S = 60
 ABSENT = importlib.util.find_spec("mpi4py") is None or len(available()) < 2
 
 compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
@@ -94,7 +94,7 @@ class Job:
         variables = {} if capture is None else environment(self.shim, capture)
         whole = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1", **more}
         line, settings = command(runtime(self.name), ranks or self.ranks, argv, {**whole, **variables}, crowded=True)
-        return subprocess.run(line, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        return subprocess.run(line, env=settings, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     def scene(self, *argv: str, **how: Any) -> subprocess.CompletedProcess[str]:
         return self.run(str(self.program), *argv, **how)
@@ -406,7 +406,7 @@ class TestVariables:
         line, settings = command(runtime(name), 2, ["sh", "-c", 'echo "$ONE_OF_OURS"'], dict(os.environ))
         found, _ = with_variables(line, {"ONE_OF_OURS": "a,b:c"})
         assert family_of(line[0]).name == family
-        done = subprocess.run(found, env=settings, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        done = subprocess.run(found, env=settings, capture_output=True, text=True, timeout=HANG_S, check=False)
         assert done.stdout.split() == ["a,b:c"] * 2, done.stderr
 
 

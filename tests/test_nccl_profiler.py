@@ -21,6 +21,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from patience import HANG_S
 from ringwright.capture.nccl_profiler import FILE_NAME, build
 from ringwright.cli import main
 from ringwright.errors import InputError, UsageError
@@ -75,7 +76,7 @@ def drive(
     }
     done = subprocess.run(
         [str(tools / "host"), str(tools / plugin), str(version), *options],
-        env=environment, capture_output=True, text=True, timeout=60, check=False,
+        env=environment, capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr[-3000:]
     return done

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
 
@@ -22,7 +23,7 @@ pytestmark = [
 
 def job(folder: Path, *options: str) -> str:
     command = [sys.executable, "-W", "ignore", "-m", "ringwright.testing.gloo_job", str(folder), *options]
-    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=HANG_S).stdout
 
 
 def operations(summary: dict[str, Any]) -> dict[str, tuple[int, int]]:

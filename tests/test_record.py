@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from recorded_jobs import LOOP, Job, calls, environment, lines, summary, torchrun, wait_for
 
 pytestmark = [
@@ -105,7 +106,7 @@ def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
         wait_for((tmp_path / "five").exists)
         live = subprocess.run(
             [sys.executable, "-m", "ringwright", "live", str(job.out), "--once"],
-            env=environment(), capture_output=True, text=True, timeout=60, check=False,
+            env=environment(), capture_output=True, text=True, timeout=HANG_S, check=False,
         )  # fmt: skip
         code, _, err = job.ends(120)
         assert not job.alive()

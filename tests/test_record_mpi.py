@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from ringwright.analysis.summary import summarise
 from ringwright.execute.mpi_runtime import available, command, runtime
 from ringwright.sources import read
@@ -46,7 +47,7 @@ def test_an_mpi_program_is_recorded_by_the_command(name: str, ranks: int, tmp_pa
     out = tmp_path / "job"
     done = subprocess.run(
         [sys.executable, "-m", "ringwright", "run", "--out", str(out), "--", *line],
-        env=settings, capture_output=True, text=True, timeout=120, check=False,
+        env=settings, capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
     assert done.stdout.count("rank") == ranks  # lines of two ranks may cut each other

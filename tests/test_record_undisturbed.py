@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from recorded_jobs import Job, calls, environment, lines, torchrun
 
 needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent")
@@ -163,7 +164,13 @@ def results(folder: Path, script: Path) -> list[tuple[int, list[str]]]:
         command = [sys.executable, "-W", "ignore", *torchrun(script)[1:]]
         if name == "alone":
             done = subprocess.run(
-                command, cwd=folder, env=environment(**more), capture_output=True, text=True, timeout=150, check=False
+                command,
+                cwd=folder,
+                env=environment(**more),
+                capture_output=True,
+                text=True,
+                timeout=HANG_S,
+                check=False,
             )
             code, out, err = done.returncode, done.stdout, done.stderr
         else:

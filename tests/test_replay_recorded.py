@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from ringwright.sources import read
 from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.grid import legal
@@ -38,7 +39,7 @@ FAKE = [
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("recorded")
-    assert sweep(legal([*REAL, *FAKE]), out, timeout_s=120.0)["failed"] == 0
+    assert sweep(legal([*REAL, *FAKE]), out, timeout_s=HANG_S)["failed"] == 0
     return out / "cells"
 
 

@@ -6,11 +6,11 @@ import json
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
+from patience import HANG_S
 from recorded_jobs import Job, environment, wait_for
 from ringwright.capture.folder import PATTERNS, Manifest, claim, job_name
 from ringwright.errors import UsageError
@@ -51,7 +51,7 @@ def test_a_time_limit_ends_sessions_and_orphans_too(tmp_path: Path) -> None:
         "time.sleep(1000)\n"
     )
     with Job(tmp_path, [*PYTHON, code], "--timeout", "3s", "--no-summary") as job:
-        ended, _, err = job.ends(60)
+        ended, _, err = job.ends()
         assert ended == 5, err
         assert not job.alive()
     assert "out of time" in err
@@ -88,13 +88,13 @@ def test_launchers_of_one_job_share_a_folder(tmp_path: Path) -> None:
         env=environment(),
         capture_output=True,
         text=True,
-        timeout=90,
+        timeout=HANG_S,
         check=False,
     )
     assert first.returncode == 0, first.stderr
     assert len(list(out.glob("run.*.json"))) == 4
     other = subprocess.run(
-        words, env=environment(SLURM_JOB_ID="78"), capture_output=True, text=True, timeout=60, check=False
+        words, env=environment(SLURM_JOB_ID="78"), capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert other.returncode == 2
     assert "--force" in other.stderr
@@ -140,12 +140,10 @@ def test_names_of_jobs() -> None:
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    began = time.monotonic()
     with Job(tmp_path, ["no-such-program-anywhere"], "--no-summary") as job:
         code, _, err = job.ends()
     assert code == 2
     assert "no-such-program-anywhere cannot be started" in err
-    assert time.monotonic() - began < 60
     assert job.out.exists()
 
 

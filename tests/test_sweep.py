@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from patience import HANG_S
 from ringwright.errors import InputError, MissingExtraError, UsageError
 from ringwright.reports import experiment as report
 from ringwright.reports import plots, swept
@@ -166,7 +167,7 @@ def swept_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[s
         Cell("deepseek-v3", parallel="tp:tp=2", mode="inference", steps=2), Cell("llama", parallel="pp:pp=2", micro_batches=2),
         Cell("llama", parallel="fsdp:dp=2", mode="inference", steps=2),
     ])  # fmt: skip
-    counts = sweep(grid, out, timeout_s=120.0)
+    counts = sweep(grid, out, timeout_s=HANG_S)
     return out, counts
 
 
@@ -199,7 +200,7 @@ def test_a_sweep_goes_on_where_it_stopped(swept_folder: tuple[Path, dict[str, An
     out, _ = swept_folder
     cells = [folder for folder in (out / "cells").iterdir() if folder.name.startswith("llama_tiny_tp")]
     (cells[0] / "cell.json").unlink()
-    again = sweep(legal([Cell("llama", parallel="tp:tp=2"), Cell("llama", parallel="ddp:dp=2")]), out, timeout_s=120.0)
+    again = sweep(legal([Cell("llama", parallel="tp:tp=2"), Cell("llama", parallel="ddp:dp=2")]), out, timeout_s=HANG_S)
     assert again == {"run": 1, "kept": 1, "failed": 0}
 
 
@@ -208,10 +209,11 @@ def test_a_sweep_goes_on_where_it_stopped(swept_folder: tuple[Path, dict[str, An
 @pytest.mark.slow
 def test_a_cell_that_fails_keeps_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
     grid = legal([Cell("llama", parallel="ddp:dp=2", steps=2000, batch=64), Cell("llama", parallel="tp:tp=2", steps=2)])
-    assert sweep(grid, tmp_path, timeout_s=8.0)["failed"] == 1
+    assert sweep(grid, tmp_path, timeout_s=4.0)["failed"] >= 1
     late = facts_of(tmp_path / "cells" / grid.cells[0].key)
     assert late is not None
     assert "out of time" in late["why"]
+    assert facts_of(tmp_path / "cells" / grid.cells[1].key) is not None, "the next cell was run, whatever came of it"
 
 
 @needs_models
@@ -233,7 +235,7 @@ def test_full_size_deepseek_gives_181_and_1(tmp_path: Path) -> None:
 def test_an_experiment_is_run_by_itself() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ringwright", "reproduce", "collective-profiling-poster", "blueconnect"],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 2
     assert "run by itself" in done.stderr
@@ -242,7 +244,7 @@ def test_an_experiment_is_run_by_itself() -> None:
 def test_a_paper_by_itself_has_rows() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "ringwright", "reproduce", "blueconnect", "--json"],
-        capture_output=True, text=True, timeout=120, check=False,
+        capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     document = json.loads(done.stdout)
     assert document["slug"] == "blueconnect"
