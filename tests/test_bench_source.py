@@ -40,15 +40,15 @@ def test_text_gives_both_runs_of_each_size(tmp_path: Path) -> None:
 
 
 def test_json_of_nccl_tests(tmp_path: Path) -> None:
-    side = {"time": 100.0, "alg_bw": 10.73, "bus_bw": 18.79, "nwrong": None}
+    side = {"time": 100.0, "alg_bw": 10.49, "bus_bw": 9.18, "nwrong": None}
     document: dict[str, Any] = {
         "version": 1, "args": ["./build/all_gather_perf", "-J", "x"], "env": [], "nccl_version": 22703,
         "config": {"nthreads": 1, "ngpus": 1, "devices": [
             {"rank": rank, "hostname": f"h{rank // 4}", "device": rank % 4, "device_info": "NVIDIA H100"} for rank in range(8)
         ]},
-        "results": [{"size": 1 << 20, "count": 1 << 15, "type": "bfloat16", "out_of_place": side, "in_place": side | {"time": 90}},
-                    {"size": 8, "count": 2, "type": "bfloat16", "out_of_place": None, "in_place": side}],
-        "average_bus_bandwidth": {"bandwidth": 18.8, "okay": "unchecked"},
+        "results": [{"size": 1 << 20, "count": 1 << 15, "type": "bfloat16", "out_of_place": side, "in_place": side | {"time": 90.0, "alg_bw": 11.65, "bus_bw": 10.19}},
+                    {"size": 8, "count": 2, "type": "bfloat16", "out_of_place": None, "in_place": side | {"alg_bw": 0.0, "bus_bw": 0.0}}],
+        "average_bus_bandwidth": {"bandwidth": 9.7, "okay": "unchecked"},
     }  # fmt: skip
     trace = read(tmp_path, json.dumps(document), "out.json")
     assert trace.df.select("op", "task", "size_bytes", "duration_s", "nranks", "nnodes", "datatype").rows()[:2] == [
@@ -61,15 +61,15 @@ def test_json_of_nccl_tests(tmp_path: Path) -> None:
 
 def test_reports_of_rccl_tests(tmp_path: Path) -> None:
     row = {"name": "AllReduce", "nodes": 2, "ranks": 16, "ranksPerNode": 8, "size": "1048576", "type": "float", "inPlace": 0,
-           "time": "50.5", "algBw": 1, "busBw": 2}  # fmt: skip
-    entries = [row, row | {"inPlace": 1, "time": 40}]
+           "time": "50.5", "algBw": 20.76, "busBw": 38.93}  # fmt: skip
+    entries = [row, row | {"inPlace": 1, "time": 40, "algBw": 26.21, "busBw": 49.15}]
     lines = "\n".join(json.dumps(entry) for entry in entries)
     for data, name in ((json.dumps(entries), "a.json"), (lines, "b.jsonl")):
         frame = read(tmp_path, data, name).df
         assert frame.select("op", "task", "duration_s", "nnodes").rows() == [
             ("all-reduce", "out-of-place", pytest.approx(50.5e-6), 2), ("all-reduce", "in-place", pytest.approx(40e-6), 2),
         ]  # fmt: skip
-    table = "name,nodes,ranks,ranksPerNode,size,type,redop,inplace,time,algbw,busbw\nAllReduce,1,8,8,1024,float,sum,0,12.5,1,2\n"
+    table = "name,nodes,ranks,ranksPerNode,size,type,redop,inplace,time,algbw,busbw\nAllReduce,1,8,8,1024,float,sum,0,12.5,0.08,0.14\n"
     assert read(tmp_path, table, "c.csv").df.select("op", "nranks", "duration_s").rows() == [
         ("all-reduce", 8, pytest.approx(12.5e-6))
     ]

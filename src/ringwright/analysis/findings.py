@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from ringwright.laws import LAWS, of_ledger
+from ringwright.units import format_count
+
 Finding = dict[str, Any]
 _SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 _ORDER = {"error": 0, "warning": 1, "info": 2}
@@ -13,7 +16,18 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 def findings(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
     """Return findings on a summary under construction."""
     found: list[Finding] = []
-    for rule in (_verdict, _missing_ranks, _no_collectives, _losses, _refused, _transport, _small, _graphs, _roles):
+    for rule in (
+        _verdict,
+        _missing_ranks,
+        _no_collectives,
+        _losses,
+        _refused,
+        _laws,
+        _transport,
+        _small,
+        _graphs,
+        _roles,
+    ):
         found.extend(rule(summary, claims, losses))
     return sorted(found, key=lambda item: _ORDER[item["severity"]])
 
@@ -86,11 +100,23 @@ def _losses(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> li
 
 def _refused(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
     ledger = summary["ledger"]
-    if not ledger["refused"] or ledger["refused"] * 200 < ledger["understood"]:
+    cut = ledger["refused"] - sum(row["lines"] or 0 for row in summary["ledger_detail"] if of_ledger([row]).counts)
+    if cut <= 0 or cut * 200 < ledger["understood"]:
         return []
-    detail = f"{ledger['refused']} of {ledger['lines']} lines could not be used; one file per process avoids cut lines"
+    detail = f"{cut} of {ledger['lines']} lines could not be used; one file per process avoids cut lines"
     command = "NCCL_DEBUG_FILE=nccl.%h.%p.log"
     return [_finding("warning", "lines were lost to interleaving", detail, command)]
+
+
+def _laws(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    """Say of each law what broke it: these figures are not used."""
+    return [
+        _finding(
+            "warning", f"law {row['law']}: {format_count(row['refused'])} refused",
+            f"{row['example']}; the law: {LAWS[row['law']].statement}", f"ringwright summary {_input(summary)} --json",
+        )
+        for row in of_ledger(summary["ledger_detail"]).rows()
+    ]  # fmt: skip
 
 
 def _transport(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:

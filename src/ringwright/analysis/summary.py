@@ -90,13 +90,13 @@ def summarise(trace: Trace) -> dict[str, Any]:
     parts = (result["operations"], result["nic_bytes"], result["host_pair_bytes"], result["timeline"], steps)
     result["provision"] = provision(*parts, is_log=is_log(result))
     losses = result["losses"] = list(trace.meta.get("losses", []))
+    result["ledger_detail"] = trace.table("ledger").to_dicts()
+    result["laws"] = [*of_ledger(result["ledger_detail"]).rows(), *refused_series(trace).rows()]
     result["findings"] = [*findings(result, claims, losses), *result.pop("measured_findings")]
     result["warnings"] = [
         item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"
     ]
     result["claims"] = claims
-    result["ledger_detail"] = trace.table("ledger").to_dicts()
-    result["laws"] = [*of_ledger(result["ledger_detail"]).rows(), *refused_series(trace).rows()]
     result["limits"] = _limits(result)
     result["coverage"] = _coverage(result)
     return result

@@ -15,11 +15,13 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ringwright.errors import InputError
+from ringwright.laws.tables import Printed, Side, judge
 from ringwright.sources.inputs import chunks, find
+from ringwright.sources.nccl_columns import Column, header, is_number, place
 from ringwright.sources.source import Source
 
 OPS = {
@@ -40,11 +42,14 @@ _PROGRAM = re.compile(r"\b(" + "|".join(sorted(OPS, key=len, reverse=True)) + r"
 _DEVICE = re.compile(r"#\s+Rank\s+(\d+)\s.*?\bon\s+(\S+)\s+device\s+\d+\s+\[[^]]*\]\s*(.*)")
 _VERSION = re.compile(r"\b(?:NCCL|RCCL) version[ :]+(\d+\.\d+\.\d+)|nccl-library=(\d+)")
 _SQUASHED = re.compile(r"[^a-z]")
+_LAST = re.compile(r"#\s*(?:Avg bus bandwidth|Out of bounds|Collective test concluded|$)")
+LONGEST_NUMBER = 18  # digits of a size
 _AVERAGE = re.compile(r"#\s*Avg bus bandwidth\s*:\s*([\d.eE+-]+)")
-_KNOWN = {
-    "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "error", "#wrong", "cputime", "timestamp", "i_min",
-    "i_max", "i_p99", "i_cv%",
-}  # fmt: skip
+_HEADING = re.compile(
+    r"\b(all[ _-]?(?:reduce|gather)|reduce[ _-]?scatter|all[ _-]?to[ _-]?all|broadcast|reduce|gather|scatter|send[ _-]?recv)\b",
+    re.IGNORECASE,
+)
+LONGEST_HEADING = 60  # letters of a line above a table that names its operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +62,8 @@ class Row:
     count: int | None = field(default=None, compare=False)  # elements as printed
     busbw_gbs: float | None = field(default=None, compare=False)  # as printed, out of place
     inplace_busbw_gbs: float | None = field(default=None, compare=False)
+    line: int = field(default=0, compare=False)  # of the file; 0 where it has none
+    sides: tuple[Side, ...] = field(default=(), compare=False)  # both runs as printed
 
     @property
     def steady_s(self) -> float:
@@ -68,6 +75,15 @@ class Row:
         if self.inplace_s is not None and 0 < self.inplace_s < self.time_s / 1.5:
             return self.inplace_s
         return self.time_s
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """What a law refused of a table: a row at its line, or (line 0) what the table says of itself."""
+
+    law: str
+    line: int
+    detail: str
 
 
 @dataclass(frozen=True)
@@ -84,27 +100,41 @@ class Table:
     dtype: str = ""
     facts: dict[str, str] = field(default_factory=dict)
     hosts: dict[int, str] = field(default_factory=dict)  # rank -> host, of the ranks that the file lists
+    line: int = 0  # of the header
+    setting: str = ""  # type, reduction and root, where one header stands above several
+    is_op_told: bool = True  # False where only a name or a heading tells the operation
+    refused: tuple[Refused, ...] = ()
+
+
+_Setting = tuple[str, str, str]  # type, reduction, root
 
 
 @dataclass
 class _Open:
-    """What has been read since the last program line."""
+    """What has been read since the end of the table before."""
 
     op: str = ""
+    heading: str = ""  # operation that a line of plain text names
     release: str = ""
     gpu: str = ""
     hosts: dict[int, str] = field(default_factory=dict)
-    columns: list[str] = field(default_factory=list)
-    rows: list[Row] = field(default_factory=list)
-    dtype: str = ""
-    bus_factor: float = 0.0  # bus over algorithm bandwidth, of the last row
+    columns: list[Column] = field(default_factory=list)
+    line: int = 0
+    rows: dict[_Setting, list[Row]] = field(default_factory=dict)
+    refused: list[Refused] = field(default_factory=list)
     average: str = ""  # bus bandwidth in GB/s, as the closing line prints it
+    is_ended: bool = False  # the closing line was read
+
+    @property
+    def holds(self) -> bool:
+        """Whether a row was read, be it a refused one."""
+        return bool(self.rows or self.refused)
 
 
 def read_tables(paths: str | Path | list[str]) -> list[Table]:
     """Return every table of some files, in the order of the files; raise InputError where there is none."""
     names = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
-    tables = [table for name in names for table in _file(name)]
+    tables = [table for name in names for table in _file(name) if table.rows]
     if not tables:
         raise InputError(
             "no nccl-tests table was found",
@@ -137,22 +167,20 @@ def _lines(source: Source) -> Iterator[str]:
 
 
 def _text(lines: Iterable[str], name: str) -> Iterator[Table]:
-    """Yield the tables of one output; a new header or program closes the one before."""
+    """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it."""
     state = _Open()
-    for raw in lines:
+    for number, raw in enumerate(lines, 1):
         line = _PREFIX.sub("", raw.rstrip("\r\n"))
-        if state.rows and (_PROGRAM.search(line) or _DEVICE.search(line)):
+        columns = header(line)
+        begins = columns or _PROGRAM.search(line) or _DEVICE.search(line)
+        if state.holds and (state.is_ended or begins) and not _LAST.search(line):
             yield from _closed(state, name)
-            state.columns = []
+            state = _Open()
         _note(state, line)
-        columns = _header(line)
         if columns:
-            yield from _closed(state, name)
-            state.columns, state.rows = columns, []
+            state.columns, state.line = columns, number
         elif state.columns:
-            row = _row(line, state)
-            if row is not None:
-                state.rows.append(row)
+            _row(line, number, state)
     yield from _closed(state, name)
 
 
@@ -163,9 +191,13 @@ def _note(state: _Open, line: str) -> None:
         state.op = OPS[program[1]]
     average = _AVERAGE.search(line)
     state.average = average[1] if average else state.average
+    state.is_ended = state.is_ended or bool(average)
     version = _VERSION.search(line)
     if version:
         state.release = version[1] or _packed(int(version[2]))
+    heading = _HEADING.search(line) if not state.holds and len(line) <= LONGEST_HEADING and "NCCL" not in line else None
+    if heading:
+        state.heading = _op_of(heading[1])
     device = _DEVICE.search(line)
     if device:
         if device[1] == "0":
@@ -190,34 +222,45 @@ def op_in(name: str) -> str:
     return _op_of(name)
 
 
-def _header(line: str) -> list[str]:
-    """Return the column names of a header line, or nothing."""
-    words = line.strip().lstrip("#").lower().split()
-    words = [{"wrong": "#wrong", "cputime": "time"}.get(word, word) for word in words]
-    return words if words[:2] == ["size", "count"] and "time" in words and set(words) <= _KNOWN else []
+def _row(line: str, number: int, state: _Open) -> None:
+    """Take a line of numbers; a row that cannot be used is noted, any other line is passed over."""
+    words = line.split(maxsplit=2)
+    if len(words) < 2 or not (words[0].isdecimal() and words[1].isdecimal()):
+        return
+    cells = place(line, state.columns)
+    if cells is None:
+        if len(line.split()) > len(state.columns) / 2:
+            state.refused.append(Refused("columns", number, line.strip()[:200]))
+        return
+    under: dict[str, list[str]] = {}
+    for column, cell in zip(state.columns, cells, strict=True):
+        under.setdefault(column.name, []).append(cell)
+    row = _measured(under, number)
+    if row is None:
+        state.refused.append(Refused("time", number, line.strip()[:200]))
+        return
+    setting = tuple(under.get(name, [""])[0] for name in ("type", "redop", "root"))
+    state.rows.setdefault(setting, []).append(row)  # type: ignore[arg-type]
 
 
-def _row(line: str, state: _Open) -> Row | None:
-    """Return the row of a line of numbers, None for any other line."""
-    words = line.split()
-    columns = state.columns
-    if not words or not words[0].isdigit() or len(words) <= columns.index("time"):
+def _measured(under: dict[str, list[str]], number: int) -> Row | None:
+    """Return the row of the texts under each column; None without a time."""
+    texts = zip(*(_two(under.get(name, [])) for name in ("time", "algbw", "busbw")), strict=True)
+    sides = tuple(Side(*(text if is_number(text) else "" for text in side)) for side in texts)
+    times = [_number(side.time_us) for side in sides]
+    size, count = under["size"][0], under["count"][0]
+    first = times[0] or times[1]
+    if len(size) > LONGEST_NUMBER or not first or not 0 < first < float("inf"):
         return None
-    times = [place for place, column in enumerate(columns) if column == "time" and place < len(words)]
-    try:
-        values = [float(words[place]) * 1e-6 for place in times]
-        rates = [float(words[columns.index(rate)]) for rate in ("algbw", "busbw") if rate in columns]
-    except (ValueError, IndexError):
-        return None
-    state.dtype = words[columns.index("type")] if "type" in columns else state.dtype
-    if len(rates) == 2 and rates[0] > 1:
-        state.bus_factor = rates[1] / rates[0]
-    if not values or not 0 < values[0] < float("inf"):
-        return None
-    count = int(words[1]) if words[1].isdigit() else None
-    inplace = values[1] if len(values) > 1 else None
-    buses = [_number(words[place]) for place, column in enumerate(columns) if column == "busbw" and place < len(words)]
-    return Row(int(words[0]), values[0], inplace, count, *[*buses, None, None][:2])
+    return Row(
+        int(size), first * 1e-6, times[1] * 1e-6 if times[1] else None,
+        int(count) if count.isdecimal() and len(count) <= LONGEST_NUMBER else None,
+        _number(sides[0].busbw_gbs), _number(sides[1].busbw_gbs), number, sides,
+    )  # fmt: skip
+
+
+def _two(texts: list[str]) -> list[str]:
+    return [*texts, "", ""][:2]
 
 
 def _number(word: str) -> float | None:
@@ -228,17 +271,47 @@ def _number(word: str) -> float | None:
 
 
 def _closed(state: _Open, name: str) -> Iterator[Table]:
-    """Yield the open table if it has rows; an operation not named is taken from the file's name."""
-    if not state.rows:
+    """Yield the table of each type, reduction and root; an operation not named is taken from heading or file name."""
+    if not state.holds:
         return
     ranks = len(state.hosts) and max(state.hosts) + 1
-    op = state.op or _op_of(name) or ("all-reduce" if state.bus_factor > 1.01 else "")  # no other has one above 1
+    guess = state.heading or _op_of(name)
     facts = {"average_busbw_gbs": state.average} if state.average else {}
-    yield Table(
-        op, tuple(state.rows), name, ranks, len(set(state.hosts.values())), state.gpu,
-        state.release, state.dtype, facts, dict(state.hosts),
-    )  # fmt: skip
-    state.rows, state.average = [], ""
+    for place_, (setting, rows) in enumerate(state.rows.items() or [(("", "", ""), [])]):
+        yield lawful(Table(
+            state.op or guess, tuple(rows), name, ranks, len(set(state.hosts.values())), state.gpu, state.release,
+            setting[0], facts if len(state.rows) == 1 else {}, dict(state.hosts), line=state.line,
+            setting=" ".join(setting) if len(state.rows) > 1 else "", is_op_told=bool(state.op),
+            refused=tuple(state.refused) if place_ == 0 else (),
+        ))  # fmt: skip
+
+
+def lawful(table: Table) -> Table:
+    """Return the table without the rows that break a law; these stand in ``refused``, each with its line and the reason."""
+    printed = [Printed(row.size_bytes, row.sides) for row in table.rows]
+    judged = judge(table.op, table.ranks, printed, is_op_told=table.is_op_told)
+    rows = tuple(row for at, row in enumerate(table.rows) if at not in judged.broken)
+    refused = [Refused(law, table.rows[at].line, detail) for at, (law, detail) in judged.broken.items()]
+    ranks, op = table.ranks, table.op
+    if judged.ranks_refused:
+        ranks, rows = 0, tuple(replace(row, busbw_gbs=None, inplace_busbw_gbs=None) for row in rows)
+        refused.append(Refused("ranks", 0, judged.ranks_refused))
+    if judged.op_refused:
+        op = ""
+        refused.append(Refused("busbw", 0, judged.op_refused))
+    op = op or ("all-reduce" if _exceeds(rows) else "")
+    return replace(table, op=op, ranks=ranks, rows=rows, refused=(*table.refused, *refused))
+
+
+def _exceeds(rows: tuple[Row, ...]) -> bool:
+    """Say whether bus bandwidth is above algorithm bandwidth: no operation but all-reduce has a factor above 1."""
+    rates = [
+        (float(side.algbw_gbs), float(side.busbw_gbs))
+        for row in rows
+        for side in row.sides
+        if side.algbw_gbs and side.busbw_gbs
+    ]
+    return any(algorithm > 1 and bus > 1.01 * algorithm for algorithm, bus in rates[-8:])
 
 
 def _op_of(name: str) -> str:

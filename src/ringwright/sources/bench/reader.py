@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
+from ringwright.laws import reason
 from ringwright.sources.bench.aborted import own_error
 from ringwright.sources.bench.structured import NoBenchError, csv_tables, json_tables
 from ringwright.sources.bench.torch_text import torch_tables
@@ -15,7 +18,7 @@ from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered
 from ringwright.sources.members import Member, members, whole
-from ringwright.sources.nccl_tests import Row, Table, read_tables, text_tables
+from ringwright.sources.nccl_tests import Row, Table, lawful, read_tables, text_tables
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -48,14 +51,14 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
                 found.note(member.name, "refused", f"no row of a benchmark: {why}")
                 found.lose(f"{member.name}: no row of a benchmark{f': {why}' if said else ''}")
         found.damage(source.name, source.losses[before:])
-    if not tables:
+    if not any(table.rows or table.refused for table, _ in tables):
         told = next(filter(None, ended), "")
         raise InputError(
             f"no row of a benchmark was found{f'; {told}' if told else ''}",
             where=", ".join(source.name for source in sources[:3]),
             remedy="give the output of all_reduce_perf and its kin: a header and at least one row of numbers",
         )
-    for table, file in tables:
+    for table, file in _apart(tables):
         _emit(found, table, file)
     ranks = {table.ranks for table, _ in tables}
     is_rccl = any(table.facts.get("library") == "rccl" for table, _ in tables)
@@ -64,7 +67,38 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
     )
 
 
+def _apart(tables: list[tuple[Table, str]]) -> list[tuple[Table, str]]:
+    """Return the tables under names that tell them apart: two tables are never one, be they of one file or of one name."""
+    shared = Counter((table.name, table.op, table.ranks, table.dtype) for table, _ in tables)
+    found = []
+    for table, file in tables:
+        title = table.name
+        if shared[table.name, table.op, table.ranks, table.dtype] > 1:
+            is_elsewhere = any(mate.name == title and other != file for mate, other in tables)
+            title = file if is_elsewhere and title in file else title
+            title += f", line {table.line}" if table.line else ""
+            title += f", {table.setting}" if table.setting else ""
+        found.append((replace(table, name=title), file))
+    return _numbered(found)
+
+
+def _numbered(tables: list[tuple[Table, str]]) -> list[tuple[Table, str]]:
+    """Return the tables, those that still share a name with a number behind it."""
+    taken: Counter[tuple[str, str, int, str]] = Counter()
+    found = []
+    for table, file in tables:
+        key = (table.name, table.op, table.ranks, table.dtype)
+        taken[key] += 1
+        found.append((replace(table, name=f"{table.name}, table {taken[key]}") if taken[key] > 1 else table, file))
+    return found
+
+
 def _tables(member: Member, data: bytes) -> list[Table]:
+    """Return the tables of a file, without the rows that break a law."""
+    return [table if table.refused else lawful(table) for table in _read(member, data)]
+
+
+def _read(member: Member, data: bytes) -> list[Table]:
     start = data.lstrip()[:1]
     try:
         if start in (b"{", b"["):
@@ -91,7 +125,12 @@ def _with_cases(member: Member) -> list[Table]:
 
 
 def _emit(found: Gathered, table: Table, file: str) -> None:
-    """Write one table: its group, its rows, and what it says of itself."""
+    """Write one table: its group, its rows, and what it says of itself; then what laws refused."""
+    for refused in table.refused:
+        shown = f"{refused.detail}" + (f" (line {refused.line})" if refused.line else "")
+        found.note(file, "refused", reason(refused.law), at=refused.line or None, example=f"{table.name}: {shown}")
+    if not table.rows:
+        return
     ranks, ground = table.ranks, "read"
     if not ranks:
         ranks, ground = _ranks_implied(table), "inferred"
@@ -112,10 +151,11 @@ def _emit(found: Gathered, table: Table, file: str) -> None:
     kind = datatype(table.dtype) if table.dtype else None
     op = table.op or operation(table.facts.get("operation", "")) or "unknown"
     for place, row in enumerate(table.rows):
+        at = row.line or place
         common = {
             "kind": "measurement", "op": op, "communicator": number, "nranks": ranks or None, "nnodes": table.nodes or None,
             "size_bytes": row.size_bytes, "count": row.count, "datatype": kind, "element_bytes": BYTES[kind] if kind else None,
-            "text": table.name, "records": 1, "multiplicity": 1, "source": KIND, "file": file, "line": place,
+            "text": table.name, "records": 1, "multiplicity": 1, "source": KIND, "file": file, "line": at,
             "kernel": table.facts.get("kernel"), "ground": "read", "confidence": 1.0,
         }  # fmt: skip
         _sides(found, row, common)
@@ -124,7 +164,8 @@ def _emit(found: Gathered, table: Table, file: str) -> None:
 
 
 def _sides(found: Gathered, row: Row, common: dict[str, Any]) -> None:
-    found.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
+    if not row.sides or row.sides[0].time_us:  # else only the in-place run was measured
+        found.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
     if row.inplace_s is not None and row.inplace_s > 0:
         found.events.add(task="in-place", duration_s=row.inplace_s, value=row.inplace_busbw_gbs, **common)
 

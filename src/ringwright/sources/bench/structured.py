@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from ringwright.laws.tables import Side
 from ringwright.sources.gathered import whole_number
 from ringwright.sources.nccl_tests import Row, Table, op_in
 from ringwright.sources.salvage import whole_objects
@@ -119,7 +120,15 @@ def _two_sided(entry: dict[str, Any]) -> Row | None:
     if size is None or size < 0 or first is None:
         return None
     inplace = times[1] * 1e-6 if times[1] else None
-    return Row(size, first * 1e-6, inplace, whole_number(entry.get("count"), _SIZE), buses[0], buses[1])
+    count, printed = whole_number(entry.get("count"), _SIZE), tuple(_side(side) for side in sides)
+    return Row(size, first * 1e-6, inplace, count, buses[0], buses[1], sides=printed)
+
+
+def _side(entry: dict[str, Any]) -> Side:
+    """Return a run as it is written, under whichever names: microseconds and GB/s."""
+    lower = {key.lower().replace("_", ""): value for key, value in entry.items()}
+    told = [lower.get("time", lower.get("cputime")), lower.get("algbw"), lower.get("busbw")]
+    return Side(*(str(value) if _positive(value) else "" for value in told))
 
 
 def _reports(entries: list[dict[str, Any]], name: str) -> list[Table]:
@@ -134,7 +143,7 @@ def _reports(entries: list[dict[str, Any]], name: str) -> list[Table]:
         key = (str(entry.get("name", "")), ranks, nodes, str(entry.get("kernel", "")), str(entry.get("type", "")))
         bus = _positive(entry.get("busBw", entry.get("busbw")))
         is_inplace = str(entry.get("inPlace", entry.get("inplace", "0"))).lower() in ("1", "true")
-        found.setdefault(key, []).append((is_inplace, Row(size, time * 1e-6, None, None, bus)))
+        found.setdefault(key, []).append((is_inplace, Row(size, time * 1e-6, None, None, bus, sides=(_side(entry),))))
     tables = []
     for (spelled, ranks, nodes, kernel, dtype), rows in found.items():
         facts = {"kernel": kernel} if kernel else {}
@@ -152,8 +161,11 @@ def _paired(rows: list[tuple[bool, Row]]) -> tuple[Row, ...]:
     joined = []
     for row in outside:
         other = inside.get(row.size_bytes)
-        both = row if other is None else replace(row, inplace_s=other.time_s, inplace_busbw_gbs=other.busbw_gbs)
-        joined.append(both)
+        if other is None:
+            joined.append(row)
+            continue
+        runs = (*row.sides, *other.sides)
+        joined.append(replace(row, inplace_s=other.time_s, inplace_busbw_gbs=other.busbw_gbs, sides=runs))
     return tuple(joined)
 
 
@@ -187,7 +199,7 @@ def _flat(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
 def _superbench_table(name: str, label: tuple[str, ...], sizes: dict[int, dict[str, float]]) -> Table:
     node, bench, setting, extra, op = label
     rows = tuple(
-        Row(size, values["time"] * 1e-6, None, None, values.get("busbw"))
+        Row(size, values["time"] * 1e-6, None, None, values.get("busbw"), sides=(_side(dict(values)),))
         for size, values in sorted(sizes.items())
         if "time" in values
     )

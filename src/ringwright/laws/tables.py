@@ -1,0 +1,194 @@
+"""Laws of benchmark tables: what a row prints of time and bandwidth must agree, within the digits that are printed.
+
+A printed number stands for everything that it may have been rounded from. Some releases count all-gather and reduce-scatter
+by what a rank receives from others, (p-1)/p of the size, and print both bandwidths alike: a whole table may keep to that.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from ringwright.collective import BUS_FACTORS
+
+SLACK = 1e-3  # beside one unit of the last printed digit: some tools print the mean of rates beside the mean of times
+CLOSE = 0.05  # a printed rate this close to its limits tells a factor
+AGREEING = 3  # so many rows that agree with each other outweigh a list of ranks
+_OWN_CONVENTION = ("all-gather", "reduce-scatter")
+_PAIRED = ("broadcast", "reduce", "send-recv")
+_MOST_RANKS = 64  # beyond, factors of neighbouring numbers of ranks are as near as rounding
+
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run of one row, as printed: microseconds and GB/s, "" where a column is absent or holds no number."""
+
+    time_us: str
+    algbw_gbs: str = ""
+    busbw_gbs: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """One row: its size in bytes and its runs."""
+
+    size_bytes: int
+    sides: tuple[Side, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Rows that broke a law (place -> law and detail), and why the number of ranks or the operation is not believed.
+
+    Where ``ranks_refused``, rows and list of ranks contradict each other: neither that number nor a printed busbw may be used.
+    """
+
+    broken: dict[int, tuple[str, str]]
+    ranks_refused: str = ""
+    op_refused: str = ""
+
+
+def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = True) -> Judged:
+    """Return what breaks a law in the rows of ONE table; ``op`` "" and ``ranks`` 0 stand for unknown.
+
+    ``is_op_told`` is False where the operation was only guessed (from a file's name): then it gives way to the rows.
+    """
+    shares = _share(op, ranks, rows)
+    broken: dict[int, tuple[str, str]] = {}
+    for place, row in enumerate(rows):
+        detail = next((text for side in row.sides if (text := _algbw(row.size_bytes, side, shares))), "")
+        if detail:
+            broken[place] = ("algbw", detail)
+    whole = [(place, row) for place, row in enumerate(rows) if place not in broken]
+    factor, ranks_refused, op_refused = _factor(op, ranks, [row for _, row in whole], shares, is_op_told=is_op_told)
+    for place, row in whole:
+        detail = next((text for side in row.sides if (text := _busbw(row.size_bytes, side, factor, shares))), "")
+        if detail:
+            broken[place] = ("busbw", detail)
+    return Judged(broken, ranks_refused, op_refused)
+
+
+def rounded_from(text: str) -> Interval | None:
+    """Return the least and the greatest value that may have been printed so; None where it is no number of 0 or more."""
+    try:
+        number = float(text)
+        exponent = Decimal(text).as_tuple().exponent
+    except (ValueError, InvalidOperation):
+        return None
+    if not (math.isfinite(number) and number >= 0 and isinstance(exponent, int)):
+        return None
+    unit = 10.0 ** min(max(exponent, -300), 300)
+    return max(0.0, (number - unit) * (1 - SLACK)), (number + unit) * (1 + SLACK)
+
+
+def factor_of(op: str, ranks: int) -> float | None:
+    """Return bus over algorithm bandwidth; None where the operation or its ranks are not known."""
+    if op in _PAIRED:
+        return 1.0
+    return BUS_FACTORS[op] * (ranks - 1) / ranks if op in BUS_FACTORS and ranks > 0 else None
+
+
+# ------------------------------------------------------------------------------------------------- algorithm bandwidth
+def _by_time(size_bytes: int, side: Side, share: float) -> Interval | None:
+    """Return the limits of size x share / time in GB/s."""
+    time = rounded_from(side.time_us)
+    if time is None or time[1] <= 0:
+        return None
+    low = size_bytes * share / time[1] / 1e3
+    return low, size_bytes * share / time[0] / 1e3 if time[0] > 0 else math.inf
+
+
+def _meet(one: Interval, other: Interval) -> Interval | None:
+    low, high = max(one[0], other[0]), min(one[1], other[1])
+    return (low, high) if low <= high else None
+
+
+def _algbw(size_bytes: int, side: Side, share: float) -> str:
+    """Return how a run breaks the law, "" where it holds or says too little."""
+    said, told = _by_time(size_bytes, side, share), rounded_from(side.algbw_gbs)
+    if said is None or told is None or _meet(said, told):
+        return ""
+    exact = size_bytes * share / float(side.time_us) / 1e3 if float(side.time_us) > 0 else math.inf
+    return f"{side.algbw_gbs} GB/s printed, {exact:.4g} GB/s by {size_bytes} B in {side.time_us} us"
+
+
+def _share(op: str, ranks: int, rows: Sequence[Printed]) -> float:
+    """Return which share of the size the table's algorithm bandwidth counts: 1, or (p-1)/p by its own convention."""
+    if op not in _OWN_CONVENTION:
+        return 1.0
+    # (p-1)/p of 2 ranks and more: another share is no convention
+    sides = [(row.size_bytes, side) for row in rows for side in row.sides if _is_close(side.algbw_gbs)]
+    found = [float(s.algbw_gbs) * float(s.time_us) * 1e3 / size for size, s in sides if size and _is_close(s.time_us)]
+    share = statistics.median(found) if found else 1.0
+    legal = [(p - 1) / p for p in ((ranks,) if ranks > 1 else range(2, _MOST_RANKS + 1))]
+    nearest = min(legal, key=lambda value: abs(value - share))
+    alike = sum(side.algbw_gbs == side.busbw_gbs for _, side in sides)
+    return nearest if alike * 2 > len(sides) and abs(nearest - share) < abs(1 - share) else 1.0
+
+
+def _is_close(text: str) -> bool:
+    """Say whether the digits of a printed number tell it to 5 %."""
+    limits = rounded_from(text)
+    return limits is not None and limits[0] > 0 and limits[1] / limits[0] < 1 + CLOSE
+
+
+# ------------------------------------------------------------------------------------------------------- bus bandwidth
+def _busbw(size_bytes: int, side: Side, factor: float | None, share: float) -> str:
+    """Return how a run breaks the law, "" where it holds or says too little."""
+    printed, told = rounded_from(side.busbw_gbs), rounded_from(side.algbw_gbs)
+    if printed is None or told is None or factor is None:
+        return ""
+    said = _by_time(size_bytes, side, share)
+    sure = (_meet(said, told) if said else None) or told
+    if _meet(printed, (sure[0] * factor * (1 - SLACK), sure[1] * factor * (1 + SLACK))):
+        return ""
+    return (
+        f"{side.busbw_gbs} GB/s printed, {float(side.algbw_gbs) * factor:.4g} GB/s by {side.algbw_gbs} x {factor:.4g}"
+    )
+
+
+def _factor(
+    op: str, ranks: int, rows: Sequence[Printed], share: float, *, is_op_told: bool
+) -> tuple[float | None, str, str]:
+    """Return the table's bus factor, and why its number of ranks or its operation is not believed."""
+    sides = [side for row in rows for side in row.sides if _is_close(side.algbw_gbs) and _is_close(side.busbw_gbs)]
+    found = [float(side.busbw_gbs) / float(side.algbw_gbs) for side in sides]
+    seen = statistics.median(found) if found else None
+    known = 1.0 if share < 1 else factor_of(op, ranks)
+    if seen is None:
+        return known, "", ""
+    agreeing = sum(abs(value - seen) < 0.01 for value in found)
+    if op and not _is_legal(op, seen) and share >= 1:
+        if not is_op_told:
+            return seen, "", f"busbw / algbw is {seen:.4g}, which {op} never has"
+        return known if known is not None else _nearest(op, seen), "", ""
+    if known is None:
+        return seen, "", ""
+    if abs(seen - known) > 0.01 and agreeing >= AGREEING and not any(abs(value - known) < 0.01 for value in found):
+        return seen, f"busbw / algbw is {seen:.4g} in {agreeing} runs, {known:.4g} by {ranks} ranks of {op}", ""
+    return known, "", ""
+
+
+def _legal(op: str) -> list[float]:
+    if op not in BUS_FACTORS:
+        return [1.0]
+    return [BUS_FACTORS[op] * (p - 1) / p for p in range(1, _MOST_RANKS + 1)] + [BUS_FACTORS[op]]
+
+
+def _nearest(op: str, seen: float) -> float:
+    return min(_legal(op), key=lambda value: abs(value - seen))
+
+
+def _is_legal(op: str, seen: float) -> bool:
+    """Say whether some number of ranks gives an operation this factor."""
+    nearest = _nearest(op, seen)
+    return abs(nearest - seen) <= 0.01 + 0.01 * seen or (op in BUS_FACTORS and _beyond(op, seen))
+
+
+def _beyond(op: str, seen: float) -> bool:
+    return BUS_FACTORS[op] * (_MOST_RANKS - 1) / _MOST_RANKS <= seen <= BUS_FACTORS[op] * 1.01

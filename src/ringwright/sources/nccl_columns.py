@@ -1,0 +1,97 @@
+"""Which word of a row stands in which column of nccl-tests' table: by where the header's words end, as both are flush right.
+
+A column may be empty (``redop`` of all-to-all before 2.13), and an empty one must shift nothing. Pasted tables have lost their
+blanks; there a column of words (type, redop) is empty where a number stands.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+WORDS = frozenset({"type", "redop"})
+MOST_COLUMNS = 64
+_KNOWN = {
+    "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "error", "#wrong", "cputime", "timestamp", "i_min",
+    "i_max", "i_p99", "i_cv%",
+}  # fmt: skip
+_OTHER_NAMES = {"wrong": "#wrong", "cputime": "time"}
+_WORD = re.compile(r"\S+")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A name and the place behind its last letter."""
+
+    name: str
+    end: int
+
+
+def header(line: str) -> list[Column]:
+    """Return the columns of a header line, nothing for any other line."""
+    text = line.lower().replace("#", " ", 1) if line.lstrip().startswith("#") else line.lower()
+    found = [Column(_OTHER_NAMES.get(m[0], m[0]), m.end()) for m in _WORD.finditer(text)]
+    names = [column.name for column in found]
+    is_header = names[:2] == ["size", "count"] and "time" in names and set(names) <= _KNOWN
+    return found if is_header and len(found) <= MOST_COLUMNS else []
+
+
+def place(line: str, columns: list[Column]) -> list[str] | None:
+    """Return the text of each column, "" where it is empty; None where the words fit the columns in no way."""
+    words = [(match[0], match.end()) for match in _WORD.finditer(line)]
+    texts = [word for word, _ in words]
+    ways = (_in_order(texts, columns), _by_ends(words, columns), _by_kind(texts, columns))
+    return next((cells for cells in ways if cells is not None and _fits(cells, columns)), None)
+
+
+def _in_order(texts: list[str], columns: list[Column]) -> list[str] | None:
+    return texts[: len(columns)] if len(texts) >= len(columns) else None
+
+
+def _by_ends(words: list[tuple[str, int]], columns: list[Column]) -> list[str] | None:
+    """Put each word into the column that ends nearest to it, never before the one of the word on its left."""
+    cells = [""] * len(columns)
+    first = 0
+    for word, end in words:
+        if first >= len(columns):
+            return None
+        nearest = min(range(first, len(columns)), key=lambda place: abs(columns[place].end - end))
+        cells[nearest], first = word, nearest + 1
+    return cells
+
+
+def _by_kind(texts: list[str], columns: list[Column]) -> list[str]:
+    cells, left = [], list(reversed(texts))
+    for column in columns:
+        is_here = bool(left) and (column.name not in WORDS or not is_number(left[-1]))
+        cells.append(left.pop() if is_here else "")
+    return cells
+
+
+def _fits(cells: list[str], columns: list[Column]) -> bool:
+    """Say whether words stand only under words, and size and a time are there."""
+    named = list(zip(cells, columns, strict=True))
+    words = all(not is_number(cell) for cell, column in named if column.name in WORDS and cell)
+    others = all(is_number(cell) or _is_absent(cell) for cell, column in named if column.name not in WORDS)
+    times = [cell for cell, column in named if column.name == "time"]
+    return words and others and named[0][0].isdecimal() and any(times) and not _is_cut(cells, columns)
+
+
+def _is_cut(cells: list[str], columns: list[Column]) -> bool:
+    """Say whether a time stands alone: the line ends inside it, or before the rates that would prove it."""
+    at = [place for place, column in enumerate(columns) if column.name == "time" and cells[place]]
+    rates = [columns[place + 1 : place + 3] for place in at]
+    return any(
+        column.name in ("algbw", "busbw") and not cells[place + 1 + behind]
+        for place, mine in zip(at, rates, strict=True)
+        for behind, column in enumerate(mine)
+    )
+
+
+def is_number(text: str) -> bool:
+    """Say whether a word is a number, as nccl-tests prints one."""
+    return bool(re.fullmatch(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", text))
+
+
+def _is_absent(text: str) -> bool:
+    return text.lower() in ("", "n/a", "nan", "-nan", "inf", "-", "-inf", "--")
