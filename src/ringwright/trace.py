@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright import drafts
+from ringwright import drafts, reopened
 from ringwright.errors import InputError, SchemaError, UsageError
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 META_FILE = "meta.json"
+SUMS = "files"  # in meta.json: size and check sum of every table
 
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
 EVENTS = {
@@ -237,8 +238,19 @@ class Trace:
     def open(cls, path: str | Path) -> Trace:
         """Open a saved Trace, of this or any older schema version."""
         folder = Path(path)
-        meta = read_meta(folder)
-        return cls({name: _scan_table(folder, name) for name in TABLES}, meta)
+        held, faults = _meta_of(folder)
+        told = held.pop(SUMS, None)
+        meta, wrong = reopened.checked_meta(held)
+        faults += wrong
+        faults += reopened.changed(folder, told)
+        tables = {}
+        for name in TABLES:
+            tables[name], more = _scan_table(folder, name)
+            faults += more
+        if faults:
+            tables["ledger"] = reopened.noted(tables["ledger"], faults, str(folder))
+            meta["losses"] = [*meta.get("losses", []), *reopened.sentences(faults)]
+        return cls(tables, meta)
 
     def __repr__(self) -> str:
         return f"Trace({self.meta.get('source', 'unknown')}, {self.meta.get('summary', 'tables ' + ', '.join(TABLES))})"
@@ -282,16 +294,32 @@ def claim_folder(path: Path, *, force: bool) -> Path:
 
 def write_meta(folder: Path, meta: Mapping[str, Any]) -> None:
     """Write ``meta.json``; written last, so that its presence means a complete capture."""
-    document = {"format": "ringwright.trace", "schema_version": SCHEMA_VERSION, **meta}
+    document = {"format": "ringwright.trace", "schema_version": SCHEMA_VERSION, **meta, SUMS: reopened.sums(folder)}
     (folder / META_FILE).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
+
+
+def _meta_of(folder: Path) -> tuple[dict[str, Any], list[reopened.Fault]]:
+    """Return the meta data of a capture; where it is damaged and the events are there, none, and the fault."""
+    try:
+        return read_meta(folder), []
+    except SchemaError:
+        raise
+    except InputError:
+        if not (folder / "events.parquet").is_file():
+            raise
+        return {"source": "", "inputs": [str(folder)]}, [
+            reopened.Fault(META_FILE, "cannot be read: what it told is lost")
+        ]
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
     """Return the meta data of a capture; raise InputError or SchemaError with the place."""
     try:
-        document = json.loads((folder / META_FILE).read_text())
-        version = int(document["schema_version"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        document = reopened.document(folder / META_FILE)
+        version = document["schema_version"]
+        if type(version) is not int:
+            raise ValueError("no version")
+    except (OSError, ValueError, KeyError) as error:
         raise InputError(
             "not a capture", where=str(folder / META_FILE), remedy="ringwright convert LOG -o DIR"
         ) from error
@@ -304,7 +332,7 @@ def read_meta(folder: Path) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key not in ("format", "schema_version")}
 
 
-def _scan_table(folder: Path, name: str) -> pl.LazyFrame:
+def _scan_table(folder: Path, name: str) -> tuple[pl.LazyFrame, list[reopened.Fault]]:
     """Scan a table and lift it to today's columns: older captures lack some, which then read as null."""
     import polars as pl
 
@@ -313,13 +341,5 @@ def _scan_table(folder: Path, name: str) -> pl.LazyFrame:
     files = parts or ([single] if single.is_file() else [])
     wanted = schema(name)
     if not files:
-        return pl.DataFrame(schema=wanted).lazy()
-    try:
-        frame = pl.scan_parquet(files)
-        present = frame.collect_schema().names()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise InputError(f"table {name} cannot be read: {error}", where=str(files[0])) from error
-    return frame.select(
-        (pl.col(column) if column in present else pl.lit(None)).cast(kind).alias(column)
-        for column, kind in wanted.items()
-    )
+        return pl.DataFrame(schema=wanted).lazy(), []
+    return reopened.table(name, files, wanted)

@@ -78,7 +78,7 @@ def _stretch(events: pl.DataFrame, trace: Trace | None) -> tuple[float, float]:
     steps = (
         None
         if trace is None
-        else trace.scan("events").filter(pl.col("kind") == "step").drop_nulls("duration_s").collect()
+        else trace.scan("events").filter(pl.col("kind") == "step").drop_nulls(["start_s", "duration_s"]).collect()
     )
     if steps is not None and steps.height:
         middle = steps.sort("start_s").row(steps.height // 2, named=True)

@@ -58,6 +58,7 @@ def _sizes(summary: dict[str, Any]) -> Tally:
         ((o["op"], e["size_bytes"]), e["count"], e["size_bytes"] * e["count"])
         for o in summary.get("operations") or []
         for e in o.get("size_histogram") or []
+        if e["size_bytes"] is not None
     )
 
 

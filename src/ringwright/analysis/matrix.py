@@ -99,7 +99,8 @@ def _load(found: Matrix, paths: Paths, op: str, root: int, algorithm: str, amoun
 def _place(found: Matrix, paths: Paths, edges: traffic.Edges) -> None:
     for (src, dst), amount in edges.items():
         found.total_bytes += amount
-        a, b = paths.members[src], paths.members[dst]
+        known = len(paths.members)
+        a, b = (paths.members[place] if place < known else -1 for place in (src, dst))
         if a < 0 or b < 0:
             found.unplaced_bytes += amount
             continue
@@ -146,7 +147,7 @@ def _paths(trace: Trace) -> dict[int, Paths]:
         order[number, channel][src] = dst
     for (number, _), after in sorted(order.items()):
         ring = [0]
-        while len(ring) < len(after) and after[ring[-1]] != 0:
+        while len(ring) < len(after) and after.get(ring[-1], 0) != 0:
             ring.append(after[ring[-1]])
         if number in paths and len(ring) == paths[number].size:
             paths[number].rings.append(ring)

@@ -27,7 +27,7 @@ def read_run_manifest(sources: list[Source], *, progress: Callable[[int], None] 
         if progress is not None:
             progress(0)
         try:
-            document = msgspec.json.decode(source.head(MOST_BYTES))
+            document = msgspec.json.decode(source.head(MOST_BYTES).decode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError) as error:
             found.note(source.name, "refused", f"no manifest: {error}")
             found.lose(f"{source.name}: the manifest cannot be read")

@@ -1,0 +1,347 @@
+"""What the campaigns of damaged input share: inputs of every kind, ways to damage them, and a watch over time and memory.
+
+Everything is drawn from a seed and a number, so that one command makes one input again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import io
+import json
+import random
+import re
+import signal
+import sys
+import tarfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
+
+LIMIT_S = 30.0  # of processor time, for one input
+MEMORY_BYTES = 1 << 30  # more than before, for one input
+SMALL_BYTES = 64 << 10
+LARGE_BYTES = 10 << 20
+NUMBERS = (
+    b"0", b"-1", b"1e308", b"-1e-308", b"NaN", b"2147483647", b"2147483648", b"-2147483649", b"4294967296",
+    b"9223372036854775807", b"-9223372036854775808", b"18446744073709551616", b"1" + b"0" * 400,
+    b"null", b"true", b'"x"', b"[]", b"{}", b"0.5", b"",
+)  # fmt: skip
+STRANGE: list[Any] = [
+    None, True, -1, 0, 2**31, 2**32, 2**63, 1 << 80, -(2**63), 1e308, -1e308, 0.5, "", "\ud800", "9" * 40, "NaN", [], {},
+    [[[[]]]], {"ranks": "x"}, [None, 1], "<script>", "\x1b[2J", "x" * 5000, "=1+1", [2**31] * 3, {"": {}},
+]  # fmt: skip
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+
+
+@dataclass(frozen=True)
+class Base:
+    """A recording that is whole, and the kind that it is of."""
+
+    kind: str
+    name: str
+    data: bytes
+
+
+# ------------------------------------------------------------------------------------------------ whole recordings
+def bases(folder: Path | None) -> dict[str, list[Base]]:
+    """Return small whole recordings by kind: those below ``folder``, and ones of our own for kinds that nobody publishes."""
+    found: dict[str, list[Base]] = {}
+    for name, data in [*(_published(folder) if folder else ()), *_own()]:
+        kind = _kind(name, data)
+        if kind is not None and data:
+            found.setdefault(kind, []).append(Base(kind, name, data))
+    return dict(sorted(found.items()))
+
+
+def _kind(name: str, data: bytes) -> str | None:
+    from ringwright.sources.detect import kind_of
+
+    return kind_of(data[: 256 << 10], name)
+
+
+def _published(folder: Path) -> Iterator[tuple[str, bytes]]:
+    for path in sorted(folder.rglob("*")):
+        if not path.is_file() or path.name.startswith("SOURCES"):
+            continue
+        for name, data in _members(path):
+            yield name, small(data)
+
+
+def _members(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the files of a file: itself, or the first of an archive."""
+    with contextlib.suppress(OSError, EOFError, tarfile.TarError):
+        if path.name.endswith((".tar.gz", ".tgz", ".tar")):
+            with tarfile.open(path) as archive:
+                members = [member for member in archive.getmembers() if member.isreg()][:4]
+                for member in members:
+                    stream = archive.extractfile(member)
+                    if stream is not None:
+                        yield Path(member.name).name, stream.read(LARGE_BYTES)
+            return
+        data = path.read_bytes()
+        yield path.name.removesuffix(".gz"), gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+
+
+def small(data: bytes, most: int = SMALL_BYTES * 3 // 4) -> bytes:
+    """Return a recording of at most ``most`` bytes: JSON with shorter lists, other text by whole lines, bytes as they come."""
+    if len(data) <= most:
+        return data
+    if data.lstrip()[:1] in (b"{", b"["):
+        with contextlib.suppress(ValueError, RecursionError):
+            document = json.loads(data)
+            for longest in (400, 150, 60, 25, 10, 4):
+                short = json.dumps(_shorter(document, longest)).encode("utf-8", "surrogatepass")
+                if len(short) <= most:
+                    return short
+    cut = data[:most]
+    return cut[: cut.rfind(b"\n") + 1] or cut
+
+
+def _shorter(value: Any, longest: int) -> Any:
+    if isinstance(value, dict):
+        return {key: _shorter(each, longest) for key, each in list(value.items())[: 10 * longest]}
+    return [_shorter(each, longest) for each in value[:longest]] if isinstance(value, list) else value
+
+
+def _own() -> Iterator[tuple[str, bytes]]:
+    """Yield recordings made here: a recorded job's files, a database, a log."""
+    import tempfile
+
+    from nsys_export import write
+    from ringwright.testing import training_job, write_log
+
+    head = {"host": "n1", "pid": 7, "rank": 0, "world": 2, "wall_ns": 10**18, "clock_ns": 10**9}
+    calls: list[Any] = [
+        {"ringwright": "calls/1", "source": "torch-hook", **head, "library": "torch 2.13.0", "program": "train.py"},
+        ["g", 0, "0", "default_pg", "gloo", 2, 0, [0, 1]],
+        ["g", 1, "1", "mesh_tp", "nccl", 2, 0, {"first": 0, "step": 1, "count": 2}],
+        ["c", 0, None, "forward", "layers.0", 64],
+    ]  # fmt: skip
+    for number in range(60):
+        at_ns = 10**9 + 1000 * number
+        op = ("all-reduce", "all-gather", "send", "recv", "barrier")[number % 5]
+        calls.append(["b", number, at_ns, number % 2, op, "float32", 4, 16, 16, None, 1, "sum", 0, 0, 1, number])
+        calls.append(["e", number, at_ns + 500])
+        if number % 20 == 19:
+            calls += [["s", number // 20, at_ns - 900, at_ns], ["r", number, at_ns, "broken"], ["d", "disk full", 3]]
+    yield "calls.n1.7.jsonl", _lines([*calls, ["x", "exit", 10**9 + 10**6]])
+    counters = [
+        [10**9 + 10**6 * k, {"eth0.rx_bytes": 1000 * k, "tcp.RetransSegs": k, "ib0.port_xmit_data": k}]
+        for k in range(50)
+    ]
+    yield "network.n1.7.jsonl", _lines([{"ringwright": "network/1", **head}, *counters])
+    run = {
+        "ringwright": "run/1", **head, "python": "3.11.7", "command": ["torchrun", "train.py"], "job": "12.0",
+        "ringwright_version": "1", "sources": {"calls": "PyTorch"}, "kept": ["NCCL_DEBUG"],
+        "started_ns": 10**18, "ended_ns": 10**18 + 10**9, "exit_code": 1,
+        "signal": 9, "is_late": False,
+    }  # fmt: skip
+    yield "run.n1.7.json", json.dumps(run, indent=1).encode()
+    with tempfile.TemporaryDirectory() as scratch:
+        yield "rank0.sqlite", write(Path(scratch) / "a.sqlite").read_bytes()
+    job = training_job(1, 4, tp=2, iterations=1, buckets=None, layers=1, tokens=16, hidden=64)
+    for release, options in (
+        ("2.3", {}),
+        ("2.18", {"rccl": True}),
+        ("2.27", {"timestamps": True}),
+        ("2.30", {"symmetric": True}),
+    ):
+        older = release == "2.3"
+        log = write_log(
+            training_job(1, 4, iterations=1, buckets=None, layers=1, tokens=16, hidden=64) if older else job,
+            release,
+            **options,
+        )
+        yield f"job-{release}.log", small(log.text)
+
+
+def _lines(values: list[Any]) -> bytes:
+    return b"".join(json.dumps(value).encode() + b"\n" for value in values)
+
+
+# --------------------------------------------------------------------------------------------------- the damage
+def hurt(base: Base, draw: random.Random, others: list[Base], most: int = SMALL_BYTES) -> bytes:
+    """Return a damaged input of at most ``most`` bytes."""
+    data = base.data
+    if draw.random() < 0.4:
+        data = twisted(data, draw) or data
+    if draw.random() < 0.7 or data is base.data:
+        data = damaged(data, draw, others)
+    if draw.random() < 0.03:
+        packed = bytearray(gzip.compress(data, 1))
+        packed[draw.randrange(len(packed))] ^= 1 << draw.randrange(8)
+        data = bytes(packed)
+    return data[:most]
+
+
+def damaged(data: bytes, draw: random.Random, others: list[Base]) -> bytes:
+    """Return bytes with one to four kinds of damage, whatever they mean."""
+    out = bytearray(data)
+    for _ in range(draw.randint(1, 4)):
+        at, width, how = draw.randrange(len(out) + 1), draw.choice((1, 1, 4, 16, 200, 5000)), draw.randrange(11)
+        if how == 0 and draw.random() < 0.4:
+            del out[at:]
+        elif how == 1:
+            del out[at : at + width]
+        elif how == 2:
+            out[at:at] = out[at : at + width]
+        elif how == 3 and out:
+            out[min(at, len(out) - 1)] ^= 1 << draw.randrange(8)
+        elif how == 4:
+            out[at:at] = draw.randbytes(width)
+        elif how == 5:
+            other = draw.choice(others).data
+            out[at : at + width] = other[draw.randrange(len(other) + 1) :][:width]
+        elif how == 6:
+            out[at:at] = draw.choice((b"[", b"{", b'{"a":', b"(", b"]}")) * draw.choice((1, 50, 5000))
+        elif how == 7:
+            out[at : at + 1] = draw.choice((b"\x00\xff\xfe", b"\xff", b"\x1b[2J", b"\r\n", b"\n\n", b"\xed\xa0\x80"))
+        else:
+            found = _NUMBER.search(out, at)
+            if found:
+                out[found.start() : found.end()] = draw.choice(NUMBERS)
+    return bytes(out)
+
+
+def twisted(data: bytes, draw: random.Random) -> bytes | None:
+    """Return JSON, or lines of JSON, with some values replaced by strange ones or gone; None for what is neither."""
+    rate = draw.choice((0.002, 0.01, 0.05))
+
+    def change(value: Any) -> Any:
+        if draw.random() < rate:
+            return draw.choice(STRANGE)
+        if isinstance(value, dict):
+            return {key: change(each) for key, each in value.items() if draw.random() >= rate / 2}
+        return [change(each) for each in value if draw.random() >= rate / 4] if isinstance(value, list) else value
+
+    with contextlib.suppress(ValueError, RecursionError):
+        return json.dumps(change(json.loads(data))).encode("utf-8", "surrogatepass")
+    with contextlib.suppress(ValueError, RecursionError):
+        lines = [json.dumps(change(json.loads(line))) for line in data.splitlines() if line.strip()]
+        return "\n".join(lines).encode("utf-8", "surrogatepass") + b"\n"
+    return None
+
+
+def large(base: Base, draw: random.Random) -> bytes:
+    """Return a damaged input of at least ``LARGE_BYTES``: the recording many times over, or one thing in it that long."""
+    body = hurt(base, draw, [base], 1 << 30)
+    times = LARGE_BYTES // max(len(body), 1) + 1
+    how = draw.randrange(3)
+    if how == 0 and body.lstrip()[:1] in (b"{", b"["):
+        with contextlib.suppress(ValueError, RecursionError):
+            document = json.loads(body)
+            return json.dumps(_longer(document, times)).encode("utf-8", "surrogatepass").ljust(LARGE_BYTES)
+    if how == 1:
+        at = draw.randrange(len(body) + 1)
+        return body[:at] + draw.choice((b"x", b"9", b"[", b" ", b"\x00", b"\n", b"a,")) * LARGE_BYTES + body[at:]
+    return body * times
+
+
+def _longer(value: Any, times: int) -> Any:
+    """Repeat the longest list of a document."""
+    lists: list[list[Any]] = []
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, list):
+            lists.append(each)
+            todo += each[:50]
+        elif isinstance(each, dict):
+            todo += each.values()
+    longest = max(lists, key=len, default=None)
+    if longest:
+        longest.extend(longest[:] * min(times, 200_000 // len(longest) + 1))
+    return value
+
+
+# ---------------------------------------------------------------------------------------------------- the watch
+@dataclass(frozen=True)
+class Outcome:
+    """What came of one input: trace, refused or failed; of a failure what it was and where."""
+
+    what: str
+    wrong: str = ""
+    place: str = ""
+    took_s: float = 0.0
+    grew_bytes: int = 0
+
+
+def watched(try_it: Callable[[], object], *, loud: bool = False) -> Outcome:
+    """Try something; what must come is an answer or an error of ours, in time and within memory."""
+    from ringwright.errors import RingwrightError
+
+    floor = _peak(reset=True)
+    signal.signal(signal.SIGALRM, _too_long)
+    signal.alarm(int(6 * LIMIT_S))
+    began = time.process_time()
+    what, wrong, place = "trace", "", ""
+    try:
+        try_it()
+    except RingwrightError as error:
+        what = "refused"
+        if not str(error).strip():
+            what, wrong = "failed", "an error without words"
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001 - whatever else comes out is what is sought
+        if loud:
+            traceback.print_exc()
+        what, wrong, place = "failed", f"{type(error).__name__}: {error}"[:200], _place(error)
+    finally:
+        signal.alarm(0)
+    took_s, grew = time.process_time() - began, _peak() - floor
+    if took_s > LIMIT_S:
+        what, wrong = "failed", f"{took_s:.0f} s of processor time"
+    elif grew > MEMORY_BYTES:
+        what, wrong = "failed", f"{grew >> 20} MiB of memory"
+    return Outcome(what, wrong, place, took_s, grew)
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line of ours that an error passed."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "/ringwright/" in frame.filename]
+    return f"{frames[-1].filename.rpartition('/ringwright/')[2]}:{frames[-1].lineno}" if frames else "?"
+
+
+def _peak(*, reset: bool = False) -> int:
+    """Return the most memory that this process had, since the last ``reset``."""
+    with contextlib.suppress(OSError):
+        if reset:
+            Path("/proc/self/clear_refs").write_text("5")
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM"):
+                return int(line.split()[1]) << 10
+    return 0
+
+
+def _too_long(*_: object) -> None:
+    raise TimeoutError("no answer in time")
+
+
+def used(trace: Any, draw: random.Random) -> None:
+    """Do with a Trace what commands do: sum it up, and now and then show it, write it, or compare it."""
+    from ringwright.analysis.summary import summarise
+    from ringwright.reports import html, terminal
+
+    summary = summarise(trace)
+    json.dumps(summary)
+    chance = draw.random()
+    if chance < 0.15:
+        html.page(summary)
+    elif chance < 0.3:
+        terminal.write(summary, io.StringIO())
+    elif chance < 0.35:
+        from ringwright.analysis.diff import diff
+
+        diff(summary, summary)
+    elif chance < 0.4:
+        from ringwright.exports.redact import redact
+
+        redact(trace)

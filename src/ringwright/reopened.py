@@ -1,0 +1,300 @@
+"""The gate in for what we wrote ourselves: a saved Trace is believed only as far as it keeps to its own rules.
+
+A capture comes back from disks, copies and other hands. Every table is read once when it is opened: a table that cannot be read,
+a column of another type, a value that no writer of ours makes (negative sizes, numbers that are none, a group with more members
+than its size), a table changed since it was written: each is left out, or told, and counted. What keeps to the rules is kept.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import InputError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_META_BYTES = 64 << 20
+MOST_RANKS = 1 << 24
+MOST_BYTES = 1 << 60  # of a row: its size times how many equal ones it stands for
+MOST_SECONDS = 1e12
+_I63 = (1 << 63) - 1
+_MOST_TOLD = 20
+
+# What may be less than nothing: -1 stands for none or unknown; the others are names given by somebody else.
+_FROM_MINUS_ONE = {"root", "peer", "src", "dst", "channel", "device", "comm_rank", "rank", "count"}
+_ANY = {"color", "code", "pid", "thread", "op_count", "sequence", "graph_replay", "line", "example_line"}
+_RANKS = {
+    "rank",
+    "comm_rank",
+    "nranks",
+    "nnodes",
+    "root",
+    "peer",
+    "size",
+    "ranks_seen",
+    "device",
+    "channels",
+    "channel",
+}
+_SHARES = {"confidence"}
+_DURATIONS = {"duration_s", "bin_s", "bytes"}
+_NEEDED = {
+    "events": ("kind",), "edges": ("src_event", "dst_event", "kind"), "communicators": ("communicator", "comm_id", "size"),
+    "topology": ("kind",), "links": ("src", "dst", "bin_start_s", "bin_s", "bytes"), "claims": ("field", "value", "source"),
+    "ledger": ("file", "outcome", "reason", "lines"),
+}  # fmt: skip
+_NEEDED_OF = {
+    "events": {("collective", "p2p", "measurement", "metric"): ("op",)},
+    "topology": {("ring",): ("communicator", "channel", "src", "dst")},
+}
+_TEXTS = ("source", "summary", "library", "clock_note", "hostname", "tables_as", "inspector_output_format_version")
+_LISTS = ("inputs", "losses", "limits", "nccl_versions", "dump_versions", "passed_over")
+_COUNTS = ("world", "origin_ns", "records", "errors_dropped", "pid")
+_META: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(_TEXTS, (str, type(None))), **dict.fromkeys(_LISTS, (list,)), **dict.fromkeys(_COUNTS, (int, type(None))),
+    "folded": (bool,), "redacted": (bool,), "timeout_s": (float, int, type(None)),
+}  # fmt: skip
+_NEVER_NONE = ("source", "summary", "records", "errors_dropped")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Something of a capture that is left out, or told: where, what, and in how many rows."""
+
+    where: str
+    what: str
+    rows: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}" + (f" ({self.rows:,} rows)" if self.rows > 1 else "")
+
+
+# ------------------------------------------------------------------------------------------------------------ meta
+def document(path: Path) -> dict[str, Any]:
+    """Return the JSON object in a file; ValueError or OSError for what is none."""
+    if path.stat().st_size > MOST_META_BYTES:
+        raise ValueError("larger than any that we write")
+    try:
+        found = json.loads(path.read_bytes().decode("utf-8", "replace"), parse_constant=lambda _: None)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(found, dict):
+        raise ValueError("no object")
+    return found
+
+
+def checked_meta(meta: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+    """Return what of the meta data is of its type and range, and what is not."""
+    good, faults = {}, []
+    for name, value in meta.items():
+        if name not in _META or _fits(name, value):
+            good[name] = value
+        else:
+            faults.append(Fault("meta.json", f"{name} is no {_META[name][0].__name__} that can be: it is left out"))
+    return good, faults
+
+
+def _fits(name: str, value: Any) -> bool:
+    if type(value) not in _META[name] or (value is None and name in _NEVER_NONE):
+        return False
+    if type(value) is list:
+        return all(type(each) is str for each in value)
+    if name == "world":
+        return value is None or 1 <= value <= MOST_RANKS
+    if type(value) in (int, float):
+        return math.isfinite(value) and abs(value) <= _I63 and (value >= 0 or name == "origin_ns")
+    return True
+
+
+# ---------------------------------------------------------------------------------------------------------- tables
+def sums(folder: Path) -> dict[str, list[int]]:
+    """Return ``file -> [bytes, CRC-32]`` of a capture's tables."""
+    return {
+        str(path.relative_to(folder)): [path.stat().st_size, _sum(path)] for path in sorted(folder.rglob("*.parquet"))
+    }
+
+
+def _sum(path: Path) -> int:
+    found = 0
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            found = zlib.crc32(piece, found)
+    return found
+
+
+def changed(folder: Path, told: Any) -> list[Fault]:
+    """Return a fault for each table that is not as it was written; none where the writer told no sums."""
+    if not isinstance(told, dict):
+        return []
+    try:
+        now = sums(folder)
+    except OSError as error:
+        raise InputError(f"the capture cannot be read: {error.strerror}", where=str(folder)) from error
+    faults = [Fault(name, "is missing") for name in sorted(set(map(str, told)) - set(now))]
+    return faults + [
+        Fault(name, "was changed since it was written") for name, is_ in now.items() if told.get(name) != is_
+    ]
+
+
+def table(name: str, files: list[Path], wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
+    """Return a table with ``wanted`` columns, lifted from older captures, and what of it is left out.
+
+    Raises InputError where the events, without which nothing can be said, cannot be read.
+    """
+    import polars as pl
+
+    try:
+        frame, faults = _typed(name, pl.scan_parquet(files), wanted)
+        frame, more = _ruled(name, frame, wanted)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        words = " ".join(str(error).split())[:200]
+        if name == "events":
+            raise InputError(
+                f"table {name} cannot be read: {words}",
+                where=str(files[0]),
+                remedy="read the recordings again: ringwright convert",
+            ) from error
+        return pl.DataFrame(schema=dict(wanted)).lazy(), [
+            Fault(files[0].name, f"cannot be read, and is left out: {words}")
+        ]
+    return frame, [*faults, *more]
+
+
+def _typed(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
+    import polars as pl
+
+    present = frame.collect_schema()
+    columns, faults = [], []
+    for column, kind in wanted.items():
+        held = present.get(column)
+        is_number = held is not None and held.is_numeric() and kind.is_numeric()
+        if held is None or held == pl.Null:
+            columns.append(pl.lit(None, dtype=kind).alias(column))
+        elif held == kind:
+            columns.append(pl.col(column))
+        elif is_number and held.is_integer():
+            columns.append(pl.col(column).cast(kind, strict=False))
+        else:
+            faults.append(Fault(f"{name}.parquet", f"column {column} is of type {held}, not {kind}: it is left out"))
+            columns.append(pl.lit(None, dtype=kind).alias(column))
+    return frame.select(columns), faults
+
+
+def _ruled(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
+    """Look at every value once; only where one breaks its rule is the table rewritten."""
+    import polars as pl
+
+    bad = {column: rule for column, kind in wanted.items() if (rule := _broken(name, column, kind)) is not None}
+    lost = [column for column in _NEEDED[name] if column in wanted]
+    counted = frame.select(
+        *(rule.fill_null(value=False).sum().alias(f"bad {column}") for column, rule in bad.items()),
+        *(pl.col(column).null_count().alias(f"lost {column}") for column in lost),
+        *(pl.col(column).count().alias(f"read {column}") for column in wanted),
+    ).collect().row(0, named=True)  # fmt: skip
+    faults = []
+    for column, rule in bad.items():
+        if rows := counted[f"bad {column}"]:
+            faults.append(Fault(f"{name}.parquet", f"{column} is out of range: taken as unknown", rows))
+            unknown = pl.lit([], dtype=wanted[column]) if wanted[column] == pl.List(pl.Int32) else pl.lit(None)
+            good = pl.when(rule.fill_null(value=False)).then(unknown).otherwise(pl.col(column))
+            frame = frame.with_columns(good.alias(column))
+    if any(counted[f"lost {column}"] or counted.get(f"bad {column}") for column in lost):
+        rows = max(counted[f"lost {column}"] + (counted.get(f"bad {column}") or 0) for column in lost)
+        faults.append(Fault(f"{name}.parquet", f"without {', '.join(lost)}: left out", rows))
+        frame = frame.drop_nulls(lost)
+    frame = _of_kind(name, frame, faults)
+    return _of_its_own(name, frame, faults), faults
+
+
+def _of_kind(name: str, frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+    """Leave out rows without what rows of their kind always have."""
+    import polars as pl
+
+    for kinds, columns in _NEEDED_OF.get(name, {}).items():
+        bare = pl.col("kind").is_in(kinds) & pl.any_horizontal(pl.col(column).is_null() for column in columns)
+        if rows := frame.select(bare.sum()).collect().item():
+            faults.append(Fault(f"{name}.parquet", f"{', '.join(kinds)} without {', '.join(columns)}: left out", rows))
+            frame = frame.filter(~bare)
+    return frame
+
+
+def _broken(name: str, column: str, kind: Any) -> pl.Expr | None:
+    """Return which values of a column break its rule; None for a column without one."""
+    import polars as pl
+
+    value = pl.col(column)
+    if kind == pl.Float64:
+        least = 0.0 if column in _DURATIONS | _SHARES else -1e300 if column == "value" else -MOST_SECONDS
+        most = 1.0 if column in _SHARES else 1e300 if column in ("value", "bytes") else MOST_SECONDS
+        return ~value.is_between(least, most)
+    if kind == pl.List(pl.Int32):
+        return (value.list.min() < -1) | (value.list.max() >= MOST_RANKS) | (value.list.len() > pl.col("size"))
+    if not kind.is_integer() or column in _ANY:
+        return None
+    rule = value < (-1 if column in _FROM_MINUS_ONE else 0)
+    if column in _RANKS:
+        rule |= value >= MOST_RANKS
+    if name == "events" and column.endswith("_bytes"):
+        rule |= value.cast(pl.Float64) * pl.col("multiplicity").fill_null(1).cast(pl.Float64) > MOST_BYTES
+    if column in ("multiplicity", "records", "count", "lines"):
+        rule |= value > MOST_BYTES
+    return rule
+
+
+def _of_its_own(name: str, frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+    """Apply the rules of single tables: communicators once each, claims that have a form in their form."""
+    import polars as pl
+
+    if name == "communicators":
+        frame = frame.with_columns(pl.col("members").fill_null([]))
+        rows = frame.select(pl.col("communicator").is_duplicated().sum()).collect().item()
+        if rows:
+            faults.append(Fault("communicators.parquet", "told more than once: the first is taken", rows))
+            frame = frame.unique("communicator", keep="first", maintain_order=True)
+    if name == "claims":
+        held = frame.select("field", "value").collect().rows()
+        wrong = sorted({(field, value) for field, value in held if not _is_claim(field, value)})
+        if wrong:
+            faults.append(Fault("claims.parquet", "a claim that is not in its form: left out", len(wrong)))
+            pairs = pl.DataFrame(wrong, schema=["field", "value"], orient="row").lazy()
+            frame = frame.join(pairs, on=["field", "value"], how="anti", maintain_order="left")
+    return frame
+
+
+def _is_claim(field: str, value: str) -> bool:
+    if field.startswith("launch "):
+        return value.isascii() and value.isdigit() and 0 <= int(value[:20]) <= MOST_RANKS
+    if field == "ras":
+        try:
+            return isinstance(json.loads(value), dict)
+        except (ValueError, RecursionError):
+            return False
+    return True
+
+
+def noted(ledger: pl.LazyFrame, faults: list[Fault], where: str) -> pl.LazyFrame:
+    """Return the ledger with a row for every fault."""
+    import polars as pl
+
+    if not faults:
+        return ledger
+    kinds = ledger.collect_schema()
+    rows: dict[str, list[Any]] = {
+        "file": [f"{where}/{fault.where}" for fault in faults], "outcome": ["refused"] * len(faults),
+        "reason": [fault.what for fault in faults], "lines": [fault.rows for fault in faults],
+        "example_line": [None] * len(faults), "example": [None] * len(faults),
+    }  # fmt: skip
+    return pl.concat([ledger, pl.DataFrame(rows, schema=dict(kinds)).lazy()])
+
+
+def sentences(faults: list[Fault]) -> list[str]:
+    """Return what a summary says is lost."""
+    told = [f"the capture's {fault}" for fault in faults[:_MOST_TOLD]]
+    return told + ([f"and {len(faults) - _MOST_TOLD} more of its faults"] if len(faults) > _MOST_TOLD else [])
