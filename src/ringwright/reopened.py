@@ -47,10 +47,10 @@ _SHARES = {"confidence"}
 _DURATIONS = {"duration_s", "bin_s", "bytes"}
 _NEEDED = {
     "events": ("kind",), "edges": ("src_event", "dst_event", "kind"), "communicators": ("communicator", "comm_id", "size"),
-    "topology": ("kind",), "links": ("src", "dst", "bin_start_s", "bin_s", "bytes"), "claims": ("field", "value", "source"),
+    "topology": ("kind",), "links": ("src", "dst"), "claims": ("field", "value", "source"),
     "ledger": ("file", "outcome", "reason", "lines"),
 }  # fmt: skip
-_NEEDED_OF = {
+_NEEDED_OF: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "events": {("collective", "p2p", "measurement", "metric"): ("op",)},
     "topology": {("ring",): ("communicator", "channel", "src", "dst")},
 }
@@ -235,7 +235,8 @@ def _broken(name: str, column: str, kind: Any) -> pl.Expr | None:
         most = 1.0 if column in _SHARES else 1e300 if column in ("value", "bytes") else MOST_SECONDS
         return ~value.is_between(least, most)
     if kind == pl.List(pl.Int32):
-        return (value.list.min() < -1) | (value.list.max() >= MOST_RANKS) | (value.list.len() > pl.col("size"))
+        holes = value.list.drop_nulls().list.len() < value.list.len()
+        return holes | (value.list.min() < -1) | (value.list.max() >= MOST_RANKS) | (value.list.len() > pl.col("size"))
     if not kind.is_integer() or column in _ANY:
         return None
     rule = value < (-1 if column in _FROM_MINUS_ONE else 0)
