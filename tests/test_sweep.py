@@ -118,6 +118,7 @@ def test_the_experiments_cells_are_legal_and_whole() -> None:
     for short in (True, False):
         for part in study.PARTS:
             assert study.grid(part, short=short).cells, part
+    assert len({cell.seed for cell in plan.disturbed(short=True).cells}) >= 3, "an interval over seeds"
     whole = plan.disturbed(short=False)
     assert not whole.left_out
     faults = [each for each in whole.cells if each.fault]
@@ -148,7 +149,10 @@ def test_rows_fail_where_nothing_was_got() -> None:
     told, seen = figures.disturbed([effect])
     assert (told["pass"], seen["pass"]) == (False, True)
     assert not figures.disturbed([effect | {"step_ratio_low": 0.9}])[1]["pass"]
-    assert set(told) >= {"figure", "claimed", "got", "tolerance", "pass", "source"}
+    one_seed = figures.disturbed([effect | {"step_ratio_low": None, "step_ratio_high": None}])[1]
+    assert (one_seed["pass"], one_seed["got"]) == (False, None)
+    assert "one seed" in one_seed["note"]
+    assert set(told) >= {"figure", "kind", "claimed", "got", "tolerance", "pass", "source"}
 
 
 def test_plots_of_nothing_are_none() -> None:
@@ -248,5 +252,5 @@ def test_a_paper_by_itself_has_rows() -> None:
     )  # fmt: skip
     document = json.loads(done.stdout)
     assert document["slug"] == "blueconnect"
-    assert set(document["rows"][0]) >= {"figure", "claimed", "got", "tolerance", "pass", "source"}
+    assert set(document["rows"][0]) >= {"figure", "kind", "claimed", "got", "tolerance", "pass", "source"}
     assert document["papers"]

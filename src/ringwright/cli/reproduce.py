@@ -20,7 +20,9 @@ def reproduce(
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     json: bool = False,
 ) -> int:
-    """Run what papers claim and hold it against the band of each; exit code 1 when one lies outside.
+    """Run what papers claim and hold each row against its tolerance; exit code 1 when one fails.
+
+    Each row says what it proves: a prediction, a form, an exact count, something fitted, or an identity.
 
     Parameters
     ----------

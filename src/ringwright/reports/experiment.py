@@ -80,10 +80,10 @@ def label(row: Mapping[str, Any]) -> str:
 
 
 def _rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    columns = ["Figure", "Claimed", "Got", "Tolerance", "Pass", "Source", "Note"]
+    columns = ["Figure", "Kind", "Claimed", "Got", "Tolerance", "Pass", "Source", "Note"]
     cells = [
         [
-            *(tables.text(_plain(row[name])) for name in ("figure", "claimed", "got", "tolerance")),
+            *(tables.text(_plain(row[name])) for name in ("figure", "kind", "claimed", "got", "tolerance")),
             tables.text("yes" if row["pass"] else "NO"), tables.text(row["source"]), tables.text(row["note"]),
         ]
         for row in rows

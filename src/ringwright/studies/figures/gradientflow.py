@@ -63,10 +63,13 @@ def moves_left() -> int:
     return sum(after < before for before, after in pairwise(best))
 
 
-def over_extremes(alpha_us: float) -> float:
-    """Return the best step against the better of both extremes: each tensor alone, all in one."""
+def between_gain(alpha_us: float) -> float:
+    """Return by how many % a threshold between the extremes shortens the step of the better of both, below 0 where none does.
+
+    The extremes are each tensor alone and all in one.
+    """
     steps = curve(alpha_us)
-    return min(steps) / min(steps[0], steps[-1])
+    return 100 * (1 - min(steps[1:-1]) / min(steps[0], steps[-1]))
 
 
 # ------------------------------------------------------------------------------------------------------------ scenario B

@@ -6,32 +6,38 @@ model code that the paper profiles.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ringwright.analysis.disturbance import NONE
 from ringwright.analysis.request_shapes import FEW, LIKE, REDUCTIONS, UNKNOWN
-from ringwright.studies.poster.plan import ANOMALIES, FAMILIES, MADE_ON, TRUE_SHAPE
+from ringwright.studies.figures.kinds import EXACT, FORM
+from ringwright.studies.poster.plan import ANOMALIES, MADE_ON, TRUE_SHAPE
 
 CODE = "public DeepSeek-V3 inference code, configuration 671B: 61 layers, 3 dense; hidden 7168; vocabulary 129,280; 16 ranks"
 PAPER = "arXiv 2507.07117, abstract and conclusion"
 SUMMARY = "summary page of arXiv 2507.07117 (secondary)"
 FORMULAS = "closed formulas of this package (docs/models.md), derived from the models' shapes"
+ONE_SEED = "not judged: a model has one seed, which has no interval"
 REQUEST, LOGITS, ALL_REDUCES = 14_336, 16_160, 181
 
 
 def row(
-    figure: str, claimed: Any, got: Any, tolerance: str, source: str, *, good: bool, note: str = ""
+    figure: str, claimed: Any, got: Any, tolerance: str, source: str, *, good: bool, note: str = "", kind: str = FORM
 ) -> dict[str, Any]:
-    """Return one row of the contract; ``pass`` is False where nothing was got."""
+    """Return one row of the contract; ``pass`` is False where nothing was got.
+
+    No row is a prediction: the study's own numbers could not be read.
+    """
     return {
-        "figure": figure, "claimed": claimed, "got": got, "tolerance": tolerance, "pass": bool(good), "source": source,
-        "note": note,
+        "figure": figure, "kind": kind, "claimed": claimed, "got": got, "tolerance": tolerance, "pass": bool(good),
+        "source": source, "note": note,
     }  # fmt: skip
 
 
 def exact(figure: str, claimed: int, got: int | None, source: str) -> dict[str, Any]:
     """Return a row that must be equal to the unit."""
-    return row(figure, claimed, got, "exact", source, good=got == claimed)
+    return row(figure, claimed, got, "exact", source, good=got == claimed, kind=EXACT)
 
 
 def served(prompt: dict[str, Any] | None, token: dict[str, Any] | None) -> list[dict[str, Any]]:
@@ -95,6 +101,7 @@ def agreed(checks: list[dict[str, Any]], failed: int) -> list[dict[str, Any]]:
             FORMULAS,
             good=bool(checks) and agree == len(checks) and not failed,
             note=words[:600],
+            kind=EXACT,
         )
     ]
 
@@ -133,13 +140,6 @@ def _reductions(pattern: dict[str, Any]) -> int:
     return calls
 
 
-def families(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the row of which models were profiled."""
-    seen = sorted({each["model"] for each in patterns})
-    missing = sorted(set(FAMILIES) - {"mixtral"} - set(seen))
-    return [row("models profiled", 6, 6 - len(missing), "exact", SUMMARY, good=not missing, note=", ".join(seen))]
-
-
 def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row per disturbance: it is seen in the step's time, and what it is was told right, or not at all."""
     found = []
@@ -148,15 +148,18 @@ def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
         if not mine:
             continue
         runs, right, wrong = (sum(effect[what] for effect in mine) for what in ("seeds", "right", "wrong"))
-        low = min((effect["step_ratio_low"] or effect["step_ratio"] or 0.0 for effect in mine), default=0.0)
+        lows = [effect["step_ratio_low"] for effect in mine]
         got = f"{right} right, {wrong} wrong, {runs - right - wrong} cannot tell"
         if name == NONE:
             found.append(row("undisturbed: no false alarm", "none", got, "no verdict but none or cannot tell",
                              "requirement of this package", good=not wrong))  # fmt: skip
             continue
-        ratios = ", ".join(f"{effect['model']} {effect['step_ratio']:.2f}" for effect in mine)
+        ratios = ", ".join(f"{effect['model']} {effect['step_ratio'] or math.nan:.2f}" for effect in mine)
         found.append(row(f"{name} ({ANOMALIES[name]}): told by the recording", "named, or cannot tell", got, "none wrong",
                          "requirement of this package", good=not wrong))  # fmt: skip
+        judged = [low for low in lows if low is not None]
+        whole = len(judged) == len(lows)
         found.append(row(f"{name}: seen in collective behaviour (step over undisturbed step: {ratios})", "slower",
-                         round(low, 3), "95 % interval above 1 for every model", PAPER, good=low > 1.0))  # fmt: skip
+                         round(min(judged), 3) if judged else None, "95 % interval over seeds above 1 for every model", PAPER,
+                         good=whole and min(judged) > 1.0, note="" if whole else ONE_SEED))  # fmt: skip
     return found

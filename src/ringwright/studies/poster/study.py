@@ -9,6 +9,7 @@ from typing import Any
 
 from ringwright import drafts
 from ringwright.errors import InfeasibleError
+from ringwright.studies.figures.kinds import tally
 from ringwright.studies.poster import figures, plan
 from ringwright.studies.poster.effects import effects
 from ringwright.studies.sweep.grid import Grid, legal
@@ -53,7 +54,8 @@ def experiment(
     ]
     seen = [row for each in found.values() for row in each["patterns"]]
     document = {
-        "schema": SCHEMA, "slug": SLUG, "form": "short" if short else "full", "rows": rows, "out": str(out),
+        "schema": SCHEMA, "slug": SLUG, "form": "short" if short else "full", "kinds": tally(rows), "rows": rows,
+        "out": str(out),
         "versions": versions(), "not_run": not_run, "patterns": seen, "provisions": provisions(seen),
         "effects": found.get("disturbed", {}).get("effects", []),
         "agreement": [check for each in found.values() for check in each["checks"]],
@@ -93,7 +95,6 @@ def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
     if "agreement" in found:
         checks = [check for each in found.values() for check in each["checks"]]
         rows += figures.agreed(checks, sum(each["failed"] for each in found.values()))
-        rows += figures.families(found["agreement"]["patterns"])
     if "shapes" in found:
         rows += figures.separated(found["shapes"]["patterns"])
     return [*rows, *figures.disturbed(found.get("disturbed", {}).get("effects", []))]
