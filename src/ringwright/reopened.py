@@ -47,7 +47,7 @@ _SHARES = {"confidence"}
 _DURATIONS = {"duration_s", "bin_s", "bytes"}
 _NEEDED = {
     "events": ("kind",), "edges": ("src_event", "dst_event", "kind"), "communicators": ("communicator", "comm_id", "size"),
-    "topology": ("kind",), "links": ("src", "dst"), "claims": ("field", "value", "source"),
+    "topology": ("kind",), "links": ("src", "link"), "claims": ("field", "value", "source"),
     "ledger": ("file", "outcome", "reason", "lines"),
 }  # fmt: skip
 _NEEDED_OF: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
