@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.noise import spread
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -36,6 +38,8 @@ def bandwidth(trace: Trace) -> list[dict[str, Any]]:
     ``time_us`` is the median of ``samples``; ``table`` names the benchmark or, for a job's own collectives, the
     communicator; ``kind`` says which. ``busbw_gbs`` is None where the group's size is not known and nothing is printed.
     ``ranks_seen`` of a job's entry says how many ranks were timed: with fewer than ``nranks`` waiting may be inside.
+    ``spread`` is the relative standard deviation of one call (robust; None below three calls), ``wait_us`` what a rank
+    waited per call beyond the shortest, mean over its ranks (None where one rank alone was timed).
     """
     import polars as pl
 
@@ -43,6 +47,8 @@ def bandwidth(trace: Trace) -> list[dict[str, Any]]:
     keys = [key for key in ("kind", *_KEYS) if key in frame.columns]
     joined = frame.group_by(keys, maintain_order=True).agg(
         pl.col("duration_s").median(),
+        pl.col("duration_s").alias("lasted"),
+        pl.col("wait_s").mean(),
         pl.col("printed").median(),
         pl.col("multiplicity").sum().alias("samples"),
         pl.col("ranks_seen").min(),
@@ -62,7 +68,7 @@ def _measured(trace: Trace) -> pl.DataFrame:
         pl.lit("benchmark").alias("kind"), pl.col("text").fill_null("").alias("table"), "op", "size_bytes", "nranks", "nnodes",
         pl.col("task").fill_null("out-of-place"), "algorithm", "protocol", "datatype", "duration_s",
         pl.col("value").alias("printed"), pl.col("multiplicity").fill_null(1), pl.lit(None, pl.Int64).alias("ranks_seen"),
-        pl.col("first").cast(pl.Int64),
+        pl.col("first").cast(pl.Int64), pl.lit(None, pl.Float64).alias("wait_s"),
     ).collect()  # fmt: skip
 
 
@@ -81,6 +87,7 @@ def _timed(trace: Trace) -> pl.DataFrame:
     alone = pl.when(pl.col("sequence").is_null()).then(pl.col("first").cast(pl.Int64)).otherwise(None)
     once = named.with_columns(alone.alias("alone")).group_by("table", "communicator", "sequence", "alone", "op", "nranks").agg(
         pl.col("duration_s").min(),
+        pl.when(pl.len() > 1).then(pl.col("duration_s").mean() - pl.col("duration_s").min()).alias("wait_s"),
         pl.col("size_bytes").median().round().cast(pl.Int64),
         pl.col("rank").n_unique().alias("ranks_seen"),
         pl.col("multiplicity").max().fill_null(1),
@@ -90,7 +97,7 @@ def _timed(trace: Trace) -> pl.DataFrame:
     return once.select(
         pl.lit("job").alias("kind"), "table", "op", "size_bytes", "nranks", "nnodes", pl.lit("job").alias("task"),
         "algorithm", "protocol", "datatype", "duration_s", pl.lit(None, pl.Float64).alias("printed"), "multiplicity",
-        pl.col("ranks_seen").cast(pl.Int64), pl.col("first").cast(pl.Int64),
+        pl.col("ranks_seen").cast(pl.Int64), pl.col("first").cast(pl.Int64), "wait_s",
     ).collect()  # fmt: skip
 
 
@@ -99,9 +106,11 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
     algorithm_gbs = size / time_s / 1e9
     factor = bus_factor(row["op"] or "", p)
     bus = algorithm_gbs * factor if factor is not None else row["printed"]
+    varies, wait_s = spread(row["lasted"]), row["wait_s"]
     return {
         "op": row["op"], "size_bytes": size, "time_us": round(time_s * 1e6, 3), "algbw_gbs": round(algorithm_gbs, 4),
         "busbw_gbs": None if bus is None else round(bus, 4), "table": row["table"], "nranks": p, "nnodes": row["nnodes"],
         "kind": row["kind"], "task": row["task"], "algorithm": row["algorithm"], "protocol": row["protocol"],
         "datatype": row["datatype"], "samples": int(row["samples"]), "ranks_seen": row["ranks_seen"],
+        "spread": None if varies is None else round(varies, 5), "wait_us": None if wait_s is None else round(wait_s * 1e6, 3),
     }  # fmt: skip

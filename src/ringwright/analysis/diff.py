@@ -1,8 +1,10 @@
-"""What changed between two summaries, ranked by the bytes that the change is worth."""
+"""What changed between two summaries: calls and bytes, ranked by the bytes that the change is worth, and times."""
 
 from __future__ import annotations
 
 from typing import Any
+
+from ringwright.analysis import diff_times
 
 SCHEMA = "ringwright.diff/1"
 Tally = dict[tuple[Any, ...], tuple[int, int]]  # key -> (count, bytes)
@@ -14,6 +16,10 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     ``changes``: one entry per changed key of a ``kind`` (operation, size, communicator, algorithm, host-pair) with
     counts and bytes before and after, most changed bytes first. ``changed_share``: changed bytes or calls over (op,
     size), whichever share is larger, relative to the larger run; 0 means equal, 1 means nothing in common.
+
+    ``bandwidth``: one row per operation and size that both runs have timed, with ``ratio`` = after / before, its ``noise``
+    and whether it ``changed`` beyond that; ``time_classes`` the same per power of two of the size; ``times``: steps, waiting
+    and exposed communication; ``timed_in_one_only``: how many operations and sizes have a partner in the other run missing.
     """
     changes: list[dict[str, Any]] = []
     for kind, tally in (
@@ -25,6 +31,7 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         changes += _changes(kind, tally(before), tally(after))
     pairs, notes = _host_pairs(before, after)
     changes += pairs
+    rows, alone = diff_times.bandwidth(before, after)
     changes.sort(key=lambda c: (-abs(c["delta_bytes"]), -abs(c["delta_count"]), c["kind"], c["key"]))
     return {
         "schema": SCHEMA,
@@ -32,7 +39,11 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
         "after": _side(after),
         "changed_share": _changed_share(_sizes(before), _sizes(after)),
         "changes": changes,
-        "notes": notes + _ground_notes(before, after),
+        "bandwidth": rows,
+        "time_classes": diff_times.classes(rows),
+        "times": diff_times.times(before, after),
+        "timed_in_one_only": alone,
+        "notes": notes + _ground_notes(before, after) + _time_notes(rows, alone),
     }
 
 
@@ -137,11 +148,23 @@ def _ground_notes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
     for side, name in ((before, "first"), (after, "second")):
         if side.get("losses"):
             notes.append(f"the {name} input was not read whole: its counts are lower bounds")
-        if not side.get("operations"):
+        if not side.get("operations") and not side.get("bandwidth"):
             notes.append(f"the {name} input holds no operation")
     for key, what in (("nccl_versions", "NCCL versions"), ("ranks_seen", "ranks seen"), ("hosts", "hosts")):
         if before.get(key) != after.get(key):
             notes.append(f"{what}: {_plain(before.get(key))} before, {_plain(after.get(key))} after")
+    return notes
+
+
+def _time_notes(rows: list[dict[str, Any]], alone: dict[str, int]) -> list[str]:
+    notes = []
+    if any("assumed" in row["noise_from"] for row in rows):
+        notes.append("some times were measured once: that they vary by 3 % by themselves is assumed")
+    for side, other in (("before", "after"), ("after", "before")):
+        if alone[side]:
+            notes.append(f"{alone[side]} timed operations and sizes are only in the run {side}, none of them {other}")
+    if not rows:
+        notes.append("no operation and size is timed in both runs: times are not compared")
     return notes
 
 

@@ -8,8 +8,10 @@ from ringwright.cli import reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD
 
 
-def diff(before: str, after: str, *, fail_over: str | None = None, json: bool = False) -> int:
-    """Show what changed between two runs, most changed bytes first, and what disturbed the later one.
+def diff(
+    before: str, after: str, *, fail_over: str | None = None, slower_only: bool = False, json: bool = False
+) -> int:
+    """Show what changed between two runs: calls and bytes, times by size, steps, and what disturbed the later one.
 
     The cause of a slower run (a slow rank, a slower link, loss, a flapping port, other traffic) is told where both runs have
     times and iterations, as recordings of `ringwright run` do; where two causes look alike it says so.
@@ -21,11 +23,15 @@ def diff(before: str, after: str, *, fail_over: str | None = None, json: bool = 
     after
         The later run.
     fail_over
-        Exit with code 1 when more than this share of calls or bytes changed, for example 5%.
+        Exit with code 1 when calls or bytes, the time of a size or of a step, waiting or exposed communication changed by more
+        than this share, for example 5%; times only where they changed by more than they vary by themselves.
+    slower_only
+        With --fail-over: what became faster passes.
     json
         Print one JSON object instead (schema ringwright.diff/1).
     """
     from ringwright.analysis import diff as comparison
+    from ringwright.analysis.diff_gate import over
     from ringwright.analysis.disturbance import can_be_told, disturbance
     from ringwright.analysis.gate import parse_share
     from ringwright.reports import changes
@@ -39,8 +45,7 @@ def diff(before: str, after: str, *, fail_over: str | None = None, json: bool = 
         reading.print_json(result)
     else:
         changes.write(result, sys.stdout)
-    share = result["changed_share"]
-    if bound is None or share <= bound:
-        return EXIT_GOOD
-    print(f"FAIL {share:.1%} of calls or bytes changed, at most {bound:.1%} allowed", file=sys.stderr)
-    return EXIT_GATE
+    failed = over(result, bound, slower_only=slower_only) if bound is not None else []
+    for sentence in failed:
+        print(f"FAIL {sentence}, at most {bound:.1%} allowed", file=sys.stderr)
+    return EXIT_GATE if failed else EXIT_GOOD

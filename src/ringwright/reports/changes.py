@@ -1,4 +1,4 @@
-"""What changed between two runs, most changed bytes first."""
+"""What changed between two runs: steps, waiting, the time of each size, and calls, most changed bytes first."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from ringwright.reports import layout
 from ringwright.reports.layout import percent
+from ringwright.reports.simulated import time as microseconds
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 TOP_CHANGES = 20
+TOP_TIMES = 40
 
 
 def write(difference: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
@@ -23,13 +25,68 @@ def write(difference: dict[str, Any], file: TextIO, *, width: int | None = None)
         layout.line(out, f"- {note}", style="yellow")
     if difference.get("disturbance"):
         _disturbance(out, difference["disturbance"])
+    _times(out, difference.get("times") or [])
+    _bandwidth(out, difference.get("bandwidth") or [])
     changes = difference["changes"]
     layout.heading(out, "changes", f"{percent(difference['changed_share'])} of calls or bytes over (op, size)")
     if not changes:
-        layout.line(out, "none: operations, sizes, communicators, algorithms and host pairs are equal")
+        layout.line(out, _nothing(difference))
         return
     _table(out, changes[:TOP_CHANGES])
     layout.cut(out, TOP_CHANGES, len(changes), "changes")
+
+
+def _nothing(difference: dict[str, Any]) -> str:
+    if not difference["before"]["count"] and not difference["after"]["count"]:
+        return "neither input holds calls of a job: there are none to compare"
+    return "none: operations, sizes, communicators, algorithms and host pairs are equal"
+
+
+def _times(out: Console, rows: list[dict[str, Any]]) -> None:
+    """Say how steps, waiting and exposed communication moved."""
+    if not rows:
+        return
+    layout.heading(out, "time", "changed: by more than it varies by itself")
+    for row in rows:
+        style = "yellow" if row["changed"] else ""
+        if row["what"] == "step":
+            ms = f"{row['before_us'] / 1e3:,.2f} ms before, {row['after_us'] / 1e3:,.2f} ms after"
+            text = f"a step: {ms}, {row['ratio']:.2f}x; varies by {percent(row['noise'])} ({row['noise_from']})"
+        else:
+            name = {"waiting": "waiting for late ranks", "exposed": "not hidden behind compute"}[row["what"]]
+            shares = f"{percent(row['before_share'])} before, {percent(row['after_share'])} after"
+            text = f"{name}: {shares}, of the time in collectives"
+        layout.line(out, f"{text}{'; changed' if row['changed'] else ''}", style=style)
+
+
+def _bandwidth(out: Console, rows: list[dict[str, Any]]) -> None:
+    """Say how much longer each size took; the changed first in choice, by size in order."""
+    if not rows:
+        return
+    changed = sum(row["changed"] for row in rows)
+    layout.heading(out, "time by size", f"{changed} of {len(rows)} sizes changed by more than they vary by themselves")
+    chosen = sorted(rows, key=lambda row: (not row["changed"], -abs(row["ratio"] - 1)))[:TOP_TIMES]
+    kept = {id(row) for row in chosen}
+    columns = ("size", "op", "before us", "after us", "ratio", "varies by", "GB/s before", "GB/s after", "")
+    table = [_timed(row) for row in rows if id(row) in kept]
+    layout.table(out, columns, table, left=("op", ""))
+    layout.cut(out, len(chosen), len(rows), "sizes")
+    sources = dict.fromkeys(source for row in rows for source in row["noise_from"].split("; "))
+    layout.line(
+        out,
+        f"ratio: after / before; GB/s: bus bandwidth. How much a time varies by itself is told from: {'; '.join(sources)}",
+        style="dim",
+    )
+
+
+def _timed(row: dict[str, Any]) -> list[Any]:
+    rates = [
+        None if row[f"{side}_busbw_gbs"] is None else f"{row[f'{side}_busbw_gbs']:.3g}" for side in ("before", "after")
+    ]
+    return [
+        format_size(row["size_bytes"]), row["op"], microseconds(row["before_us"]), microseconds(row["after_us"]),
+        f"{row['ratio']:.2f}x", percent(row["noise"]), *rates, "changed" if row["changed"] else "",
+    ]  # fmt: skip
 
 
 def _disturbance(out: Console, found: dict[str, Any]) -> None:

@@ -6,8 +6,11 @@ Strings from a log may hold control characters; they are shown escaped, so that 
 from __future__ import annotations
 
 import io
+import os
 import unicodedata
 from typing import TYPE_CHECKING, Any, TextIO
+
+from ringwright.reports import folding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -15,16 +18,24 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPED_WIDTH = 80
+NARROWEST = 20
+INDENT = 2
 
 
 def console(file: TextIO | None = None, *, width: int | None = None) -> Console:
-    """Return a console: as wide as the terminal, or 80 columns and without colour when ``file`` is none."""
+    """Return a console: as wide as ``COLUMNS`` says, else as the terminal, else 80 columns; without colour in a pipe."""
     from rich.console import Console
 
     target = file if file is not None else io.StringIO()
     terminal = bool(getattr(target, "isatty", lambda: False)())
-    chosen = width if width is not None else (None if terminal else PIPED_WIDTH)
+    chosen = width if width is not None else _asked_width() or (None if terminal else PIPED_WIDTH)
     return Console(file=target, width=chosen, force_terminal=terminal, highlight=False, markup=False, emoji=False)
+
+
+def _asked_width() -> int | None:
+    """Return the width that the environment asks for, in a pipe too."""
+    asked = os.environ.get("COLUMNS", "").strip()
+    return max(NARROWEST, int(asked)) if asked.isascii() and asked.isdigit() and int(asked) > 0 else None
 
 
 def printable(value: object) -> str:
@@ -43,21 +54,23 @@ def heading(out: Console, text: str, aside: str = "") -> None:
     """Print a blank line and a heading; ``aside`` follows it, dimmed."""
     from rich.text import Text
 
-    line = Text(printable(text), style="bold")
-    if aside:
-        line.append(f"  {printable(aside)}", style="not bold dim")
     out.print()
-    out.print(line)
+    title = printable(text)
+    whole = f"{title}  {printable(aside)}" if aside else title
+    left = len(title)
+    for piece in folding.wrap(whole, out.width):
+        line = Text(piece, style="dim")
+        line.stylize("bold not dim", 0, max(0, left))
+        out.print(line, soft_wrap=True)
+        left -= len(piece) + 1
 
 
 def line(out: Console, text: str, *, style: str = "", indent: int = 2) -> None:
-    """Print wrapped text under an indent."""
+    """Print text under an indent, folded between words; a number is never broken."""
     from rich.text import Text
 
-    for piece in Text(printable(text), style=style).wrap(out, max(20, out.width - indent)):
-        piece.rstrip()
-        piece.pad_left(indent)
-        out.print(piece, soft_wrap=True)
+    for piece in folding.wrap(printable(text), max(NARROWEST, out.width) - indent):
+        out.print(Text(" " * indent + piece, style=style), soft_wrap=True)
 
 
 def command(out: Console, text: str) -> None:
@@ -70,18 +83,22 @@ def command(out: Console, text: str) -> None:
 def table(
     out: Console, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, left: Sequence[str] = ("op",)
 ) -> None:
-    """Print columns without rules; those named in ``left`` are text and may fold, the others are right-aligned."""
-    from rich.padding import Padding
-    from rich.table import Table
+    """Print columns without rules; those named in ``left`` are text and may fold, the others are right-aligned.
+
+    No cell is ever cut. What does not fit beside each other follows below, with the first column again.
+    """
     from rich.text import Text
 
-    drawn = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_edge=False)
-    for name in columns:
-        text_column = name in left
-        drawn.add_column(name, justify="left" if text_column else "right", no_wrap=not text_column, overflow="fold")
-    for row in rows:
-        drawn.add_row(*(Text("-" if cell is None else printable(cell)) for cell in row))
-    out.print(Padding(drawn, (0, 0, 0, 2), expand=False))
+    told = [tuple("-" if cell is None else printable(cell) for cell in row) for row in rows]
+    made = [
+        folding.Column(printable(name), tuple(row[at] for row in told), name in left) for at, name in enumerate(columns)
+    ]
+    for number, block in enumerate(folding.blocks(made, max(NARROWEST, out.width) - INDENT)):
+        if number:
+            out.print()
+        heads, body = folding.rows(block)
+        for text, style in (*((each, "dim") for each in heads), *((each, "") for each in body)):
+            out.print(Text(" " * INDENT + text, style=style), soft_wrap=True)
 
 
 def cut(out: Console, shown: int, total: int, what: str) -> None:

@@ -1,0 +1,210 @@
+"""How much longer the same calls took: per operation and size, per class of sizes, per step, in waiting and in exposure.
+
+Two times differ where their ratio is beyond what they vary by themselves (``noise``), and by more than two in a hundred.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import Any
+
+from ringwright.analysis import noise
+
+BEYOND = 4.0  # standard deviations
+NOTABLE = 0.02  # smaller changes are never called a change
+NOTABLE_POINTS = 0.05  # the same for a share of time
+_BASE = ("kind", "op", "size_bytes", "nranks", "task")
+_BOTH = ("before_us", "after_us", "ratio")
+_LABELS = ("algorithm", "protocol", "datatype")
+Entries = list[dict[str, Any]]
+
+
+def bandwidth(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Return a row per timed call that both runs have, by operation and size, and how many only one of them has."""
+    sides = [_grouped(side.get("bandwidth") or []) for side in (before, after)]
+    pairs = noise.Pairs(before.get("bandwidth") or [], after.get("bandwidth") or [])
+    rows = []
+    for key in sides[0]:
+        if key in sides[1]:
+            rows += [_row(key, old, new, pairs) for old, new in _labelled(sides[0][key], sides[1][key])]
+    alone = {"before": len(sides[0].keys() - sides[1].keys()), "after": len(sides[1].keys() - sides[0].keys())}
+    return sorted(
+        _joined(rows), key=lambda row: (row["kind"], row["op"] or "", row["size_bytes"], row["nranks"] or 0)
+    ), alone
+
+
+def _joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one row per call: what was measured in place stands in the row of the same call out of place."""
+    inside = {_call(row): row for row in rows if row["task"] == "in-place"}
+    found = []
+    for row in rows:
+        partner = inside.pop(_call(row), None) if row["task"] == "out-of-place" else None
+        if partner is not None:
+            found.append(
+                row
+                | {f"inplace_{name}": partner[name] for name in _BOTH}
+                | {"changed": row["changed"] or partner["changed"]}
+            )
+        elif row["task"] != "in-place":
+            found.append(row)
+    return [*found, *inside.values()]
+
+
+def _call(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("kind", "op", "size_bytes", "nranks", *_LABELS))
+
+
+def ratios(row: dict[str, Any]) -> list[float]:
+    """Return how much longer a row's call took, out of place and in place where both were measured."""
+    return [row["ratio"]] + ([row["inplace_ratio"]] if row["inplace_ratio"] is not None else [])
+
+
+def _grouped(entries: Entries) -> dict[tuple[Any, ...], Entries]:
+    found: dict[tuple[Any, ...], Entries] = {}
+    for entry in entries:
+        if (entry.get("time_us") or 0) > 0:
+            found.setdefault(tuple(entry.get(name) for name in _BASE), []).append(entry)
+    return found
+
+
+def _labelled(old: Entries, new: Entries) -> list[tuple[Entries, Entries]]:
+    """Return what is compared with what: apart by algorithm, protocol and type where both runs have the same several."""
+    labels = [{tuple(entry.get(name) for name in _LABELS) for entry in side} for side in (old, new)]
+    if labels[0] != labels[1] or len(labels[0]) == 1:
+        return [(old, new)]
+    return [(_with(old, label), _with(new, label)) for label in sorted(labels[0], key=str)]
+
+
+def _with(entries: Entries, label: tuple[Any, ...]) -> Entries:
+    return [entry for entry in entries if tuple(entry.get(name) for name in _LABELS) == label]
+
+
+def _row(key: tuple[Any, ...], old: Entries, new: Entries, pairs: noise.Pairs) -> dict[str, Any]:
+    kind, op, size, nranks, task = key
+    before, after = _mean(old, "time_us"), _mean(new, "time_us")
+    one, other = (_noise(side, op, size, pairs) for side in (old, new))
+    ratio = after / before
+    share = math.hypot(one.share, other.share)
+    return {
+        "op": op, "size_bytes": size, "before_us": round(before, 3), "after_us": round(after, 3), "ratio": round(ratio, 4),
+        "before_busbw_gbs": _rate(old), "after_busbw_gbs": _rate(new), "kind": kind, "task": task, "nranks": nranks,
+        "before_samples": sum(e.get("samples") or 1 for e in old), "after_samples": sum(e.get("samples") or 1 for e in new),
+        "noise": round(share, 5), "noise_from": one.source if one.source == other.source else f"{one.source}; {other.source}",
+        "changed": beyond(ratio, share), **{f"inplace_{name}": None for name in _BOTH}, **_labels(old, new),
+    }  # fmt: skip
+
+
+def _labels(old: Entries, new: Entries) -> dict[str, Any]:
+    """Return algorithm, protocol and type of a row, None where its calls differ in them."""
+    told = {name: {entry.get(name) for entry in (*old, *new)} for name in _LABELS}
+    return {name: next(iter(values)) if len(values) == 1 else None for name, values in told.items()}
+
+
+def beyond(ratio: float, share: float, bound: float = NOTABLE) -> bool:
+    """Say whether a ratio is further from one than ``bound`` and than its noise ``share`` explains."""
+    away = abs(math.log(ratio))
+    return away > math.log1p(bound) and away > BEYOND * share
+
+
+def _mean(entries: Entries, name: str) -> float:
+    """Return the mean over groups, weighted by their calls."""
+    weights = [entry.get("samples") or 1 for entry in entries]
+    return math.fsum(e[name] * w for e, w in zip(entries, weights, strict=True)) / sum(weights)
+
+
+def _rate(entries: Entries) -> float | None:
+    known = [entry for entry in entries if entry.get("busbw_gbs") is not None]
+    return round(_mean(known, "busbw_gbs"), 4) if known else None
+
+
+def _noise(entries: Entries, op: str, size: int, pairs: noise.Pairs) -> noise.Noise:
+    """Return the noise of the time of one side: of repeated calls, of repeated rows, of pairs nearby, or the assumed one."""
+    repeated = [(e["spread"], e.get("samples") or 1) for e in entries if e.get("spread") is not None]
+    if repeated:
+        worst = max(noise.of_median(share, many) for share, many in repeated)
+        return noise.Noise(max(noise.LEAST, worst), "repeated calls")
+    rows = noise.spread([entry["time_us"] for entry in entries])
+    if rows is not None:
+        return noise.Noise(noise.of_median(rows, len(entries)), "repeated rows")
+    return pairs.near(op, size) or noise.UNKNOWN
+
+
+def classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return one entry per operation and power of two of the size: the geometric mean ratio of its rows, and its noise."""
+    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    for row in rows:
+        size = row["size_bytes"]
+        low = 1 << (size.bit_length() - 1) if size > 0 else 0
+        found.setdefault((row["kind"], row["op"] or "", low), []).append(row)
+    return [_class(kind, op, low, members) for (kind, op, low), members in sorted(found.items())]
+
+
+def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+    found = [(math.log(ratio), row["noise"]) for row in rows for ratio in ratios(row)]
+    ratio = math.exp(math.fsum(away for away, _ in found) / len(found))
+    share = math.sqrt(math.fsum(each**2 for _, each in found)) / len(found)
+    return {
+        "kind": kind, "op": op, "log2_low_bytes": low, "log2_high_bytes": max(2 * low, 1), "rows": len(rows),
+        "ratio": round(ratio, 4), "noise": round(share, 5), "changed": beyond(ratio, share),
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------------------------------------------- steps and shares
+def times(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what both runs tell of whole steps, of waiting and of exposed communication; a run without them adds nothing."""
+    found = [_steps(before, after), _share("waiting", before, after), _share("exposed", before, after)]
+    return [row for row in found if row is not None]
+
+
+def _steps(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
+    lasted = [
+        [i["time_s"] * 1e6 for i in side.get("iterations") or [] if (i.get("time_s") or 0) > 0]
+        for side in (before, after)
+    ]
+    if not all(lasted):
+        return None
+    old, new = (median(each) for each in lasted)
+    spreads = [noise.spread(each) for each in lasted]
+    known = None not in spreads
+    parts = [
+        noise.of_median(s, len(each)) if s is not None else noise.ASSUMED
+        for s, each in zip(spreads, lasted, strict=True)
+    ]
+    share = max(noise.LEAST, math.hypot(*parts))
+    return {
+        "what": "step", "before_us": round(old, 3), "after_us": round(new, 3), "ratio": round(new / old, 4),
+        "before_share": None, "after_share": None, "before_samples": len(lasted[0]), "after_samples": len(lasted[1]),
+        "noise": round(share, 5), "noise_from": "repeated steps" if known else noise.UNKNOWN.source,
+        "changed": beyond(new / old, share),
+    }  # fmt: skip
+
+
+def _share(what: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how much of the time in collectives was waiting, or was not hidden behind compute."""
+    measure = waiting if what == "waiting" else exposed
+    was, now = measure(before), measure(after)
+    if was is None or now is None:
+        return None
+    (old_us, old), (new_us, new) = was, now
+    return {
+        "what": what, "before_us": round(old_us, 3), "after_us": round(new_us, 3),
+        "ratio": round(new_us / old_us, 4) if old_us > 0 else None,
+        "before_share": round(old, 5), "after_share": round(new, 5), "before_samples": None, "after_samples": None,
+        "noise": None, "noise_from": "judged by its share of the time in collectives", "changed": abs(new - old) > NOTABLE_POINTS,
+    }  # fmt: skip
+
+
+def waiting(summary: dict[str, Any]) -> tuple[float, float] | None:
+    """Return microseconds waited for late ranks, and their share of the time in collectives; None where nothing tells."""
+    rows = summary.get("waits") or []
+    waited = math.fsum(row.get("wait_us") or 0 for row in rows)
+    spent = waited + math.fsum(row.get("transfer_us") or 0 for row in rows)
+    return (waited, waited / spent) if spent > 0 else None
+
+
+def exposed(summary: dict[str, Any]) -> tuple[float, float] | None:
+    """Return microseconds of communication not hidden behind compute, and their share of it; None where nothing tells."""
+    found = summary.get("overlap") or {}
+    total, bare = found.get("comm_us"), found.get("exposed_us")
+    return (bare, bare / total) if total and bare is not None else None
