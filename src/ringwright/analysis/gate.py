@@ -7,12 +7,19 @@ A threshold file is TOML::
     allow_verdict = false        # a verdict (hang, dead peer, ...) fails the gate
     allow_empty = false          # an input without operations fails the gate
     allow_truncated = true
+    max_step_us = 250000.0       # the median step
+    max_wait_share = "10%"       # of the time in collectives, waiting for late ranks
+    max_exposed_share = "40%"    # of communication, not hidden behind compute
 
     [[limit]]
     op = "all-reduce"            # left out: every op
     min_size = "1K"              # size class, both ends included; left out: open
     max_size = "1M"
-    max_count = 10000            # any of max_count, min_count, max_bytes, min_bytes, max_share (of all bytes)
+    max_count = 10000            # any of max_count, min_count, max_bytes, min_bytes, max_share (of all bytes),
+    max_time_us = 900.0          # max_time_us (of its slowest size), min_busbw_gbs (of its slowest size), max_wait_share,
+    min_busbw_gbs = 35.0         # max_exposed_share
+
+What a limit asks for and the input does not tell fails: it cannot be judged.
 """
 
 from __future__ import annotations
@@ -21,6 +28,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from ringwright.analysis import gate_times
 from ringwright.errors import UsageError
 from ringwright.units import format_size, parse_size
 
@@ -31,10 +39,14 @@ DEFAULTS: dict[str, Any] = {
     "allow_verdict": False,
     "allow_empty": False,
     "allow_truncated": True,
+    "max_step_us": None,
+    "max_wait_share": None,
+    "max_exposed_share": None,
     "limit": [],
 }
 _SELECTORS = ("op", "min_size", "max_size")
 _BOUNDS = ("max_count", "min_count", "max_bytes", "min_bytes", "max_share")
+_SHARES = ("max_share", "max_wait_share", "max_exposed_share")
 _REMEDY = "see the threshold file in: ringwright check --help"
 
 
@@ -70,6 +82,7 @@ def check(summary: dict[str, Any], thresholds: dict[str, Any] | None = None) -> 
     limits = thresholds if thresholds is not None else read_thresholds(None)
     checks = [_operations(summary, limits), _refused(summary, limits), _verdict(summary, limits)]
     checks += _truncated(summary, limits) + _ranks(summary, limits)
+    checks += [_result(*judged) for judged in gate_times.whole(summary, limits)]
     checks += [result for limit in limits["limit"] for result in _limit(summary, limit)]
     failed = [result for result in checks if not result["passed"]]
     if failed:
@@ -91,22 +104,27 @@ def _checked(merged: dict[str, Any], where: str) -> dict[str, Any]:
         if not isinstance(merged[key], bool):
             raise UsageError(f"{key} is neither true nor false: {merged[key]!r}", where=where, remedy=_REMEDY)
     limits = [_checked_limit(entry, f"{where}, limit {number}") for number, entry in enumerate(merged["limit"], 1)]
-    return {**merged, "max_refused_share": parse_share(merged["max_refused_share"]), "limit": limits}
+    shares = ("max_refused_share", "max_wait_share", "max_exposed_share")
+    typed: dict[str, Any] = {key: parse_share(merged[key]) for key in shares if merged[key] is not None}
+    if merged["max_step_us"] is not None:
+        typed["max_step_us"] = gate_times.number("max_step_us", merged["max_step_us"], where)
+    return {**merged, **typed, "limit": limits}
 
 
 def _checked_limit(entry: dict[str, Any], where: str) -> dict[str, Any]:
-    known = _SELECTORS + _BOUNDS
+    bounds = dict.fromkeys((*_BOUNDS, *gate_times.BOUNDS))
+    known = (*_SELECTORS, *bounds)
     stray = [key for key in entry if key not in known]
     if stray:
         raise UsageError(f"unknown key {', '.join(stray)}", where=where, remedy=f"use {', '.join(known)}")
-    if not any(key in entry for key in _BOUNDS):
+    if not any(key in entry for key in bounds):
         raise UsageError(
-            "a limit without a bound limits nothing", where=where, remedy=f"add one of {', '.join(_BOUNDS)}"
+            "a limit without a bound limits nothing", where=where, remedy=f"add one of {', '.join(bounds)}"
         )
     sizes = ("min_size", "max_size", "max_bytes", "min_bytes")
     limit = {key: parse_size(str(value)) if key in sizes else value for key, value in entry.items()}
-    if "max_share" in limit:
-        limit["max_share"] = parse_share(limit["max_share"])
+    limit |= {key: parse_share(limit[key]) for key in _SHARES if key in limit}
+    limit |= {key: gate_times.number(key, limit[key], where) for key in gate_times.NUMBERS if key in limit}
     for key in ("max_count", "min_count"):
         if key in limit and (isinstance(limit[key], bool) or not isinstance(limit[key], int)):
             raise UsageError(f"{key} is not a whole number: {limit[key]!r}", where=where, remedy=_REMEDY)
@@ -120,6 +138,9 @@ def _result(name: str, passed: bool, measured: Any, limit: Any, detail: str) -> 
 def _operations(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     count = sum(o.get("count") or 0 for o in summary.get("operations") or [])
     detail = f"{count} operations read" if count else "no operation read, so nothing can be judged"
+    timed = len(summary.get("bandwidth") or [])
+    if timed and not count:
+        count, detail = timed, f"{timed} rows of a benchmark read"
     return _result("operations", bool(count) or limits["allow_empty"], count, 0 if limits["allow_empty"] else 1, detail)
 
 
@@ -176,7 +197,10 @@ def _limit(summary: dict[str, Any], limit: dict[str, Any]) -> list[dict[str, Any
                 moved += size * entry["count"]
     name = f"{limit.get('op', 'any op')} {format_size(low)} to {format_size(high) if high is not None else 'any size'}"
     measured = {"count": count, "bytes": moved, "share": moved / whole if whole else 0.0}
-    return [_bounded(name, bound, limit[bound], measured[bound.split("_")[1]]) for bound in _BOUNDS if bound in limit]
+    counted = [
+        _bounded(name, bound, limit[bound], measured[bound.split("_")[1]]) for bound in _BOUNDS if bound in limit
+    ]
+    return counted + [_result(*judged) for judged in gate_times.of_class(summary, limit, name)]
 
 
 def _bounded(name: str, bound: str, limit: float, value: float) -> dict[str, Any]:

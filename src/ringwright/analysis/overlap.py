@@ -23,7 +23,9 @@ _TALK = ("op", "size_bytes", "iteration", "file")  # what only the audit of comm
 
 
 def overlap(trace: Trace) -> dict[str, Any]:
-    """Return the sums over ranks, ``ranks`` (one row each) and ``audit`` (reasons of exposure, the costliest first).
+    """Return the sums over ranks, ``ranks`` (one row each), ``operations`` (per operation and size) and ``audit``.
+
+    ``audit`` holds the reasons of exposure, the costliest first.
 
     Sums are None and ``why`` says the reason where the trace holds no times of kernels on a device, or none that
     communicates beside others.
@@ -33,7 +35,7 @@ def overlap(trace: Trace) -> dict[str, Any]:
     device = _device(trace)
     talking = device.filter("talks")
     answer: dict[str, Any] = dict.fromkeys(_SUMS)
-    answer |= {"ranks": [], "audit": [], "why": None}
+    answer |= {"ranks": [], "operations": [], "audit": [], "why": None}
     if device.is_empty():
         return answer | {"why": "cannot tell: no device kernel with a time is in the trace"}
     if talking.height == device.height:
@@ -42,10 +44,30 @@ def overlap(trace: Trace) -> dict[str, Any]:
     answer["ranks"] = sorted(ranks, key=lambda row: (row["rank"] is None, row["rank"]))
     for name in _SUMS:
         answer[name] = round(sum(row[name] * row["multiplicity"] for row in ranks), 3)
-    answer["audit"] = audit(_talk(trace), device.filter(pl.col("kind") == "compute"), _syncs(trace))
+    talk, compute = _talk(trace), device.filter(pl.col("kind") == "compute")
+    answer["operations"] = _operations(talk, compute)
+    answer["audit"] = audit(talk, compute, _syncs(trace))
     if not answer["comm_us"]:
         answer["why"] = "no kernel of the catalogue communicates"
     return answer
+
+
+def _operations(talk: pl.DataFrame, compute: pl.DataFrame) -> list[dict[str, Any]]:
+    """Return communication time and its exposed part per operation and size; two exposed at once count twice."""
+    import polars as pl
+
+    parts = []
+    for (rank, *_), part in _by_rank(talk).items():
+        starts, lasted = part["start_s"].to_numpy() * 1e6, part["duration_s"].to_numpy() * 1e6
+        both = covered(_spans(compute.filter(pl.col("rank").eq_missing(rank))), starts, starts + lasted)
+        parts.append(
+            part.select("op", "size_bytes").with_columns(comm_us=pl.Series(lasted), exposed_us=pl.Series(lasted - both))
+        )
+    if not parts:
+        return []
+    sums = (pl.len().alias("count"), pl.col("comm_us").sum().round(3), pl.col("exposed_us").sum().round(3))
+    rows = pl.concat(parts).group_by("op", "size_bytes").agg(*sums).sort("op", "size_bytes", nulls_last=True)
+    return rows.to_dicts()
 
 
 def _measured() -> pl.Expr:

@@ -1,0 +1,116 @@
+"""The limits of the gate that need times: of steps and of calls, bus bandwidth, waiting, and what is not hidden behind compute.
+
+What was not measured cannot be judged, and fails: a gate that sees nothing does not pass.
+"""
+
+from __future__ import annotations
+
+import math
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.diff_times import exposed, waiting
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+WHOLE = ("max_step_us", "max_wait_share", "max_exposed_share")
+BOUNDS = ("max_time_us", "min_busbw_gbs", "max_wait_share", "max_exposed_share")
+NUMBERS = ("max_step_us", "max_time_us", "min_busbw_gbs")
+Judged = tuple[str, bool, Any, Any, str]  # check, passed, measured, limit, detail
+
+
+def number(key: str, value: Any, where: str) -> float:
+    """Return a limit that is a time or a rate; raise UsageError for what is no positive number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+        raise UsageError(
+            f"{key} is not a positive number: {value!r}", where=where, remedy=f"{key} = 250.0, its unit is in its name"
+        )
+    return float(value)
+
+
+def whole(summary: dict[str, Any], limits: dict[str, Any]) -> list[Judged]:
+    """Judge the job as a whole: its median step, its waiting, its exposed communication."""
+    found = []
+    if limits["max_step_us"] is not None:
+        lasted = [row["time_s"] * 1e6 for row in summary.get("iterations") or [] if (row.get("time_s") or 0) > 0]
+        found.append(_most("step", "a median step", median(lasted) if lasted else None, limits["max_step_us"], _us))
+    for key, measure, name in (
+        ("max_wait_share", waiting, "waiting for late ranks"),
+        ("max_exposed_share", exposed, "communication not hidden behind compute"),
+    ):
+        if limits[key] is not None:
+            told = measure(summary)
+            found.append(_most(key[4:], name, None if told is None else told[1], limits[key], _percent))
+    return found
+
+
+def of_class(summary: dict[str, Any], limit: dict[str, Any], name: str) -> list[Judged]:
+    """Judge one operation and size class: its slowest size, its lowest bus bandwidth, its waiting and exposed shares."""
+    timed = [row for row in summary.get("bandwidth") or [] if _selected(row, limit) and (row.get("time_us") or 0) > 0]
+    bare = [row for row in (summary.get("overlap") or {}).get("operations") or [] if _selected(row, limit)]
+    rates = [row["busbw_gbs"] for row in timed if row.get("busbw_gbs") is not None]
+    measured = {
+        "max_time_us": max((row["time_us"] for row in timed), default=None),
+        "min_busbw_gbs": min(rates, default=None),
+        "max_wait_share": _wait_share(timed),
+        "max_exposed_share": _ratio(sum(row["exposed_us"] for row in bare), sum(row["comm_us"] for row in bare)),
+    }
+    return [_bounded(name, key, measured[key], limit[key]) for key in BOUNDS if key in limit]
+
+
+def _selected(row: dict[str, Any], limit: dict[str, Any]) -> bool:
+    size = row.get("size_bytes")
+    low, high = limit.get("min_size", 0), limit.get("max_size")
+    if size is None:
+        return limit.get("op") in (None, row.get("op")) and low == 0 and high is None
+    return limit.get("op") in (None, row.get("op")) and low <= size and (high is None or size <= high)
+
+
+def _wait_share(timed: list[dict[str, Any]]) -> float | None:
+    seen = [
+        (row["wait_us"], row["time_us"], row.get("samples") or 1) for row in timed if row.get("wait_us") is not None
+    ]
+    waited = math.fsum(wait * many for wait, _, many in seen)
+    return _ratio(waited, waited + math.fsum(time * many for _, time, many in seen))
+
+
+def _ratio(part: float, all_of_it: float) -> float | None:
+    return part / all_of_it if all_of_it > 0 else None
+
+
+def _most(check: str, name: str, value: float | None, limit: float, show: Callable[[float], str]) -> Judged:
+    if value is None:
+        return check, False, None, limit, f"{name}: not in the input, so {show(limit)} cannot be judged"
+    return check, value <= limit, round(value, 6), limit, f"{name}: {show(value)}, at most {show(limit)}"
+
+
+def _bounded(name: str, key: str, value: float | None, limit: float) -> Judged:
+    what, show = _SHOWN[key]
+    if value is None:
+        return f"{name} {key}", False, None, limit, f"{name}: {what} is not in the input, so it cannot be judged"
+    least = key.startswith("min")
+    passed = value >= limit if least else value <= limit
+    detail = f"{name}: {what} {show(value)}, {'at least' if least else 'at most'} {show(limit)}"
+    return f"{name} {key}", passed, round(value, 6), limit, detail
+
+
+def _us(value: float) -> str:
+    return f"{value:,.0f} us" if value >= 1000 else f"{value:.4g} us"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _gbs(value: float) -> str:
+    return f"{value:.4g} GB/s"
+
+
+_SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
+    "max_time_us": ("time of the slowest size", _us),
+    "min_busbw_gbs": ("lowest bus bandwidth", _gbs),
+    "max_wait_share": ("waiting for late ranks", _percent),
+    "max_exposed_share": ("share not hidden behind compute", _percent),
+}
