@@ -7,7 +7,6 @@ a well-configured machine. Clusters are compared only when operation, ranks and 
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
 Finding = dict[str, Any]
 LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 SLOW, MUCH_SLOWER = 1.5, 3.0
+NEAR = 1.25
 CLIFF = 0.7  # of the bandwidth of the next smaller size
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 _LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH COMMAND 2>&1 | ringwright summary -"
@@ -133,37 +133,56 @@ def _against_model(table: Table, box: str | None, release: str | None) -> list[F
     if table.op not in nccl.OPS:
         raise UsageError(f"NCCL's model has no cost for {table.op}")
     system, ground = system_of(table, box)
-    choice, version = _choice(table, size, system, release)
+    choices, version = _choices(table, size, system, release)
+    low, high = choices[0], choices[-1]  # by time: the fastest and the slowest prediction
     measured_us = table.steady_s(size) * 1e6
-    factor = measured_us / choice.time_us
-    here = table.bus_gbs(size) or 0.0
-    how = f"{choice.algorithm}/{choice.protocol}, {choice.channels} channels"
-    detail = (
-        f"{table.label}: {here:.2f} GB/s at {format_size(size)}, NCCL {choice.release}'s own model says "
-        f"{here * factor:.2f} GB/s ({how}; {ground}; a model, not a measurement)"
-    )
-    evidence = [f"measured {measured_us:,.1f} us, model {choice.time_us:,.1f} us", ground, version]
+    factor = measured_us / min(max(measured_us, low.time_us), high.time_us)  # 1 within the range
+    detail = f"{table.label}: {_rates(table, size, low, high)} ({_ways(choices)}; {ground}; {version}; a model, not a measurement)"
+    evidence = [f"measured {measured_us:,.1f} us, model {_span(low.time_us, high.time_us)} us", ground, version]
     if factor >= SLOW * 4 / 3:
         words, command = _cause(table, factor, size, table)
         return [_finding("warning", f"{factor:.1f}x below NCCL's own cost model{words}", detail, evidence, command)]
     if factor < 0.5:
         title = f"{1 / factor:.1f}x above NCCL's own cost model: is the box another one, or the size counted otherwise?"
         return [_finding("warning", title, detail, evidence, "")]
-    return [_finding("info", f"near NCCL's own cost model ({1 / factor:.0%} of it)", detail, evidence, "")]
+    slow, fast = low.time_us / measured_us, high.time_us / measured_us
+    near = f"{slow:.0%}" if f"{slow:.0%}" == f"{fast:.0%}" else f"{slow:.0%} to {fast:.0%}"
+    is_near = 1 / NEAR <= factor <= NEAR
+    title = f"near NCCL's own cost model ({near} of it)" if is_near else f"{near} of what NCCL's own cost model says"
+    return [_finding("info", title, detail, evidence, "")]
 
 
-def _choice(table: Table, size: int, system: System, release: str | None) -> tuple[Choice, str]:
-    """Return what NCCL would do; of an unknown release the one whose prediction comes nearest to the measurement."""
+def _rates(table: Table, size: int, low: Choice, high: Choice) -> str:
+    """Say what was measured beside what the model says, as bus bandwidths."""
+    here, measured_us = table.bus_gbs(size) or 0.0, table.steady_s(size) * 1e6
+    slow, fast = (here * measured_us / choice.time_us for choice in (high, low))
+    whose = f"NCCL {low.release}'s" if low is high else "NCCL's"
+    return f"{here:.2f} GB/s at {format_size(size)}, {whose} own model says {_span(slow, fast)} GB/s"
+
+
+def _span(low: float, high: float) -> str:
+    """Write two figures as a range, or one where they are the same."""
+    texts = [f"{value:,.2f}" for value in (low, high)]
+    return texts[0] if texts[0] == texts[1] else " to ".join(texts)
+
+
+def _ways(choices: list[Choice]) -> str:
+    found = dict.fromkeys(f"{choice.algorithm}/{choice.protocol}, {choice.channels} channels" for choice in choices)
+    return _some(list(found))
+
+
+def _choices(table: Table, size: int, system: System, release: str | None) -> tuple[list[Choice], str]:
+    """Return what NCCL would do, the fastest first: one choice of a known release, else that of each that knows the GPU.
+
+    A release is never picked because it fits what was measured.
+    """
     if release or table.release:
         version = release_of(table, release)
-        return nccl.choose(table.op, size, system, version), f"release {version}"
-    choices = [nccl.choose(table.op, size, system, version) for version in nccl.releases()]
-    measured_us = table.steady_s(size) * 1e6
-    nearest = min(choices, key=lambda choice: abs(math.log(measured_us / choice.time_us)))
-    return (
-        nearest,
-        f"release not known: of {len(choices)} from {choices[0].release} to {choices[-1].release} the nearest",
-    )
+        return [nccl.choose(table.op, size, system, version)], f"release {version}"
+    known = [version for version in nccl.releases() if nccl.knows(version, system)] or list(nccl.releases())[-1:]
+    choices = [nccl.choose(table.op, size, system, version) for version in known]
+    told = f"release not known: the range over the releases {known[0]} to {known[-1]}"
+    return sorted(choices, key=lambda choice: choice.time_us), told
 
 
 # -------------------------------------------------------------------------------------------------------------- cliffs

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from ringwright.costs.nccl.bandwidth import knows
 from ringwright.costs.nccl.boxes import BOXES, Box, box, placed, search
 from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, releases
@@ -47,6 +48,7 @@ __all__ = [
     "cut",
     "double_tree",
     "first_match",
+    "knows",
     "placed",
     "predict_us",
     "rank_trees",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 
 from ringwright.costs.nccl.constants import Constants, Rows
+from ringwright.costs.nccl.constants import constants as constants_of
 from ringwright.costs.nccl.graphs import TREE, Graph, System
 from ringwright.costs.nccl.latency import nodes_seen, ring_steps
 
@@ -24,6 +25,12 @@ def generation(constants: Constants, system: System) -> str:
         if system.capability >= capability and name in constants.tree_channel_max_gbs:
             return name
     return "volta"
+
+
+def knows(release: str, system: System) -> bool:
+    """Return whether a release's tables hold the GPUs' generation: an older release is older than they are."""
+    wanted = next((name for name, capability in _GENERATIONS if system.capability >= capability), "")
+    return not wanted or wanted in constants_of(release).tree_channel_max_gbs
 
 
 def bandwidth_gbs(constants: Constants, system: System, op: str, algorithm: str, protocol: str) -> float:
