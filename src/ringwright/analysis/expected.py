@@ -137,7 +137,8 @@ def _against_model(table: Table, box: str | None, release: str | None) -> list[F
     low, high = choices[0], choices[-1]  # by time: the fastest and the slowest prediction
     measured_us = table.steady_s(size) * 1e6
     factor = measured_us / min(max(measured_us, low.time_us), high.time_us)  # 1 within the range
-    detail = f"{table.label}: {_rates(table, size, low, high)} ({_ways(choices)}; {ground}; {version}; a model, not a measurement)"
+    how = f"{_ways(choices)}; {ground}; {version}; a model, not a measurement"
+    detail = f"{table.label}: {_rates(table, size, low, high)} ({how})"
     evidence = [f"measured {measured_us:,.1f} us, model {_span(low.time_us, high.time_us)} us", ground, version]
     if factor >= SLOW * 4 / 3:
         words, command = _cause(table, factor, size, table)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ringwright.laws import reason
 from ringwright.sources.nccl_log import dialect, framework, grammar, handlers
 from ringwright.sources.nccl_log.handlers import CollRecord, Place
 from ringwright.sources.nccl_log.segments import BARE, PREFIX, Segment, Split, segment_of, split
@@ -18,6 +19,7 @@ from ringwright.sources.nccl_log.state import LogState
 WAITING = 64
 NEAR = 12  # lines within which the rest of a line that ended early is believed
 _CUT = ("refused", "cut line, its other part not found")
+_ODD = ("refused", reason("transport"))
 JOINED = ("repaired", "cut line put together with its other part")
 
 
@@ -120,8 +122,9 @@ class CarefulReader:
                 self._wait(_raw(segment), place, ("repaired", "several processes on one line"), interrupted=True)
                 return ("repaired", "several processes on one line")
             return None
-        self._wait(_raw(segment), place, _CUT, interrupted=not segment.ended)
-        return _CUT
+        counted = _ODD if handlers.odd_connection(segment, self.state) else _CUT
+        self._wait(_raw(segment), place, counted, interrupted=not segment.ended)
+        return counted
 
     def _process(self, segment: Segment, rank: int | None) -> None:
         key = (segment.host, segment.pid)

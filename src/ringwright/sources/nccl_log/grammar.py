@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ringwright.laws.transports import SPELLED
+
 _HEX = r"(?:0x)?[0-9a-fA-F]+"
 
 
@@ -23,6 +25,12 @@ def _rule(name: str, pattern: str) -> Rule:
     return Rule(name, re.compile(pattern))
 
 
+_ENDS = (
+    r"(?:Ring|Channel) (?P<channel>\d{1,4})(?:/(?P<conn>\d{1,4}))? : (?P<src>\d{1,7})(?:\[(?P<srcid>\w{1,18})\])? -> "
+    r"(?P<dst>\d{1,7})(?:\[(?P<dstid>\w{1,18})\])?(?: \[(?P<way>send|receive)\])? via "
+)
+# A connection by what is no transport: the ranks are whole, what stands behind them is not.
+ODD_CONNECTION = re.compile(rf"{_ENDS}(?=\S)")
 COLLECTIVE = re.compile(
     r"(?:(?P<op>\w{1,40}): )?opCount (?P<opcount>[0-9a-fA-F]{1,16}) sendbuff (?P<send>\S+) recvbuff (?P<recv>\S+) "
     r"(?:count|size) (?P<count>\d{1,20}) datatype (?P<datatype>\d{1,4}) op (?P<redop>-?\d{1,10}) "
@@ -34,8 +42,7 @@ RULES = (
     Rule("coll", COLLECTIVE),
     _rule(
         "connection",
-        r"(?:Ring|Channel) (?P<channel>\d{1,4})(?:/(?P<conn>\d{1,4}))? : (?P<src>\d{1,7})(?:\[(?P<srcid>\w{1,18})\])? -> "
-        r"(?P<dst>\d{1,7})(?:\[(?P<dstid>\w{1,18})\])?(?: \[(?P<way>send|receive)\])? via (?P<via>[A-Z]\S.*)$",
+        rf"{_ENDS}(?P<via>{SPELLED})(?: comm 0x[0-9a-fA-F]{{1,16}}(?: nRanks \d{{1,7}})?)?$",
     ),
     _rule(
         "ring",
@@ -136,6 +143,8 @@ def nics(text: str) -> list[tuple[int, str]]:
 
 def transport(via: str) -> tuple[str, int | None, int | None]:
     """Return the transport, the NIC index and the proxy rank of ``NET/IB/0(4)/GDRDMA`` or ``P2P/IPC``."""
+    if via == "direct shared memory":
+        return "SHM", None, None  # of releases before 2.12
     if not via.startswith("NET/"):
         return via.split(maxsplit=1)[0][:40], None, None
     match = _PROXY_RANK.search(via, 4)

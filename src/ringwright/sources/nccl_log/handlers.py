@@ -128,6 +128,16 @@ def _connection(match: re.Match[str], segment: Segment, state: LogState, place: 
     state.fact("connection", (segment.host, segment.pid, segment.tid), data)
 
 
+def odd_connection(segment: Segment, state: LogState) -> bool:
+    """Keep the ranks of a connection whose transport is none; say whether the text is such a line."""
+    match = grammar.ODD_CONNECTION.match(segment.text)
+    if match is None:
+        return False
+    data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["way"], None, None, None)
+    state.fact("connection", (segment.host, segment.pid, segment.tid), data)
+    return True
+
+
 def _ring(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
     ranks = [int(rank) for rank in match["ranks"].split()]
     data = (int(match["channel"]), ranks, bool(match["more"]))

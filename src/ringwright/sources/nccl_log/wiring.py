@@ -24,7 +24,7 @@ class Wiring:
     tree_edges: dict[int, set[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(set)
     )  # channel -> (child, parent)
-    connections: dict[tuple[int, int, int], tuple[str, int | None]] = field(default_factory=dict)
+    connections: dict[tuple[int, int, int], tuple[str | None, int | None]] = field(default_factory=dict)
     channels: dict[str, int] = field(default_factory=dict)
 
 
@@ -79,7 +79,8 @@ def _take(
 ) -> None:
     if fact.kind == "connection":
         channel, src, dst, _, transport, nic, _ = fact.data
-        if src < size and dst < size:
+        is_new = transport is not None or (channel, src, dst) not in wiring.connections
+        if src < size and dst < size and is_new:
             wiring.connections[channel, src, dst] = (transport, nic)
     elif fact.kind == "ring":
         channel, ranks, more = fact.data

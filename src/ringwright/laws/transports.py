@@ -1,0 +1,24 @@
+"""The law of transports: how two ranks are connected is one of a closed list, spelled as NCCL and RCCL spell it.
+
+What a line prints behind ``via`` may be two lines that were written into each other; then it is no transport.
+Source: ``src/transport/p2p.cc``, ``shm.cc``, ``net.cc`` and ``coll_net.cc`` of NVIDIA/nccl, releases 2.3 to 2.30, and RCCL.
+"""
+
+from __future__ import annotations
+
+import re
+
+_NAME = r"[A-Za-z][\w .+-]{0,39}"  # of a network plug-in: IB, Socket, IBext_v8, AWS Libfabric
+_CARD = r"\d{1,4}(?:\(\d{1,7}\))?"  # its number, and the rank whose proxy drives it
+_MARKS = r"(?:/GDRDMA(?:\(\w{1,16}\))?|/DMABUF|/Shared|/Flush)*"
+SPELLED = (
+    r"(?:P2P/(?:direct pointer|IPC|CUMEM|MNNVL|indirect/\d{1,7}\[[0-9a-fA-F]{1,16}\])(?:/read)?(?:/CE)?"
+    r"|SHM(?:/(?:direct|CE)/(?:direct|CE))?|direct shared memory"
+    rf"|(?:NET|COLLNET)/{_NAME}/{_CARD}{_MARKS})"
+)
+_WHOLE = re.compile(SPELLED)
+
+
+def is_transport(spelled: str) -> bool:
+    """Say whether a text is one of NCCL's transports, whole and without anything else."""
+    return _WHOLE.fullmatch(spelled) is not None
