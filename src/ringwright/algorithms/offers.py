@@ -38,11 +38,3 @@ def segments_of(collective: Collective, segment_bytes: int, share: int = 1) -> i
         return 1
     size = -(-collective.size_bytes // share)
     return max(1, -(-size // max(segment_bytes, collective.unit_bytes)))
-
-
-def spelled(algorithm: object) -> object:
-    """Return the name of an algorithm that was given as the callable itself, and anything else as it is.
-
-    ``open-mpi:algorithm=ring`` on a command line finds the system of that name before the knob does.
-    """
-    return getattr(algorithm, "__name__", algorithm) if callable(algorithm) else algorithm

@@ -7,11 +7,15 @@ import sys
 from ringwright.cli import reading
 
 
-def systems(*, family: str | None = None, check: bool = False, seed: int = 0, json: bool = False) -> int:
-    """List all systems; with --check run a seeded part of the conformance campaign on each.
+def systems(
+    slug: str | None = None, *, family: str | None = None, check: bool = False, seed: int = 0, json: bool = False
+) -> int:
+    """List all systems, or one with the range and choices of its knobs; --check runs a seeded part of the campaign on each.
 
     Parameters
     ----------
+    slug
+        One algorithm, scheduler or fabric (ring, p3, dgx-h100): what it is and what can be set, as in ring:channels=2.
     family
         Only this family or class: collective-library, building-block, published, library.
     check
@@ -19,10 +23,12 @@ def systems(*, family: str | None = None, check: bool = False, seed: int = 0, js
     seed
         Which part of the campaign.
     json
-        Print one JSON object instead (schema ringwright.systems/1).
+        Print one JSON object instead (schema ringwright.systems/1, of one system ringwright.system/1).
     """
     from ringwright.studies import catalogue
 
+    if slug is not None:
+        return _one(slug, json=json)
     with reading.busy("checking" if check else "listing"):
         result = catalogue.catalogue(family=family, check=check, seed=seed)
     if json:
@@ -31,4 +37,16 @@ def systems(*, family: str | None = None, check: bool = False, seed: int = 0, js
     from ringwright.reports import systems as report
 
     report.write(result, sys.stdout)
+    return 0
+
+
+def _one(slug: str, *, json: bool) -> int:
+    from ringwright.reports import systems as report
+    from ringwright.studies import catalogue
+
+    found = catalogue.one(slug)
+    if json:
+        reading.print_json(found)
+    else:
+        report.write_one(found, sys.stdout)
     return 0

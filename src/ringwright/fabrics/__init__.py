@@ -21,8 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import UsageError
+from ringwright.fabrics._meanings import MEANINGS
+from ringwright.knobs import Knob, knobs_of, knobs_of_fields
+from ringwright.spellings import parse, unknown
 from ringwright.topology import Topology
-from ringwright.units import parse_rate, parse_time
 
 _NO_FAMILY = ("__init__", "faults")
 
@@ -45,19 +47,15 @@ def family(name: str) -> Callable[..., Topology]:
     return found
 
 
-def knobs(name: str) -> dict[str, object]:
-    """Return the knobs of a family and their defaults (``None``: worked out from the size)."""
-    signature = inspect.signature(family(name))
-    return {
-        each.name: each.default for each in signature.parameters.values() if each.kind is inspect.Parameter.KEYWORD_ONLY
-    } | _options(signature)
-
-
-def _options(signature: inspect.Signature) -> dict[str, object]:
+def knobs(name: str) -> dict[str, Knob]:
+    """Return the knobs of a family by name (default ``none``: worked out from the size)."""
     from ringwright.fabrics._network import Network
 
-    has_rest = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in signature.parameters.values())
-    return dict(vars(Network())) if has_rest else {}
+    build = family(name)
+    found = knobs_of(build, lambda knob: MEANINGS.get(knob, ""))
+    if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(build).parameters.values()):
+        found |= knobs_of_fields(Network, lambda knob: MEANINGS.get(knob, ""))
+    return found
 
 
 def fabric(spec: str, **given: Any) -> Topology:
@@ -68,18 +66,23 @@ def fabric(spec: str, **given: Any) -> Topology:
     """
     head, *options = spec.split(",")
     name, _, text = head.partition(":")
-    build, allowed = family(name.strip()), knobs(name.strip())
-    chosen = dict(given)
+    name = name.strip()
+    build, allowed = family(name), knobs(name)
+    chosen = {**given}
     for option in options:
         key, equals, value = option.partition("=")
+        key = key.strip().replace("-", "_")
         if not equals:
             raise UsageError(
-                f"'{option}' in '{spec}' is no knob=value", remedy=f"{name}:N,{next(iter(allowed), 'rate')}=..."
+                f"'{option}' in '{spec}' is no knob=value, as {name}:N,{next(iter(allowed), 'rate')}=... would be",
+                remedy=f"ringwright systems {name}",
             )
-        chosen[key.strip().replace("-", "_")] = _value(key.strip(), value.strip())
-    unknown = sorted(set(chosen) - set(allowed))
-    if unknown:
-        raise UsageError(f"{name} has no knob '{unknown[0]}'", remedy=f"one of: {', '.join(allowed)}")
+        if key not in allowed:
+            raise unknown(name, key, allowed, where=spec)
+        chosen[key] = parse(name, allowed[key], value, where=spec)
+    for key in given:
+        if key not in allowed:
+            raise unknown(name, key, allowed)
     title = ",".join([spec, *(f"{key}={value}" for key, value in given.items())])
     try:
         return dataclasses.replace(build(*_sizes(spec, text), **chosen), name=title)
@@ -93,18 +96,3 @@ def _sizes(spec: str, text: str) -> list[int]:
     if not all(part.isdecimal() and len(part) < 10 for part in parts):
         raise UsageError(f"'{text}' in '{spec}' is no size", remedy="numbers joined by x, for example torus:8x8")
     return [int(part) for part in parts]
-
-
-def _value(key: str, text: str) -> object:
-    if key.endswith("rate") or key == "backplane":
-        return parse_rate(text)
-    if key.endswith(("_s", "-s")):
-        return parse_time(text)
-    if text.lower() in ("true", "yes", "on", "false", "no", "off"):
-        return text.lower() in ("true", "yes", "on")
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -7,9 +7,10 @@ the same number do (rail-optimised). Every leaf takes ``per_leaf`` members and h
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ringwright.errors import UsageError
+from ringwright.knobs import Choices, Ranks, Ratio, Seconds, Seed
 from ringwright.topology import UNREACHED
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ class Network:
     NVLink, as NCCL does since 2.12) instead of in the spine; ``sharp``: leaves and spines can add and multicast.
     """
 
-    layout: str | None = None
-    per_leaf: int | None = None
-    spines: int | None = None
-    oversubscription: float = 1.0
-    routing: str = "d-mod-k"
-    seed: int = 0
-    spine_latency_s: float = HOP_S
+    layout: Annotated[str, Choices(LAYOUTS)] | None = None
+    per_leaf: Ranks | None = None
+    spines: Ranks | None = None
+    oversubscription: Ratio = 1.0
+    routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k"
+    seed: Seed = 0
+    spine_latency_s: Seconds = HOP_S
     pxn: bool = True
     sharp: bool = False
 

@@ -6,12 +6,13 @@ from typing import Any
 
 from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
 
 def dgx_a100(
-    boxes: int = 1, *, nvlink_rate: float = 300e9, nvlink_latency_s: float = NVLINK_S, pcie_rate: float = PCIE_RATE[4],
-    pcie_latency_s: float = PCIE_S, nic_rate: float = 25e9, nic_latency_s: float = NIC_S, **options: Any,
+    boxes: int = 1, *, nvlink_rate: Rate = 300e9, nvlink_latency_s: Seconds = NVLINK_S, pcie_rate: Rate = PCIE_RATE[4],
+    pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 25e9, nic_latency_s: Seconds = NIC_S, **options: Any,
 ) -> Topology:  # fmt: skip
     """Return boxes on a rail-optimised network (layout=rails): NIC k of every box below the same leaves, 32 boxes each.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
 from ringwright.fabrics._network import HOP_S
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
 from ringwright.wiring import MOST_LINKS, Names, Wires, packed
 
@@ -15,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def dragonfly(
-    groups: int, routers: int, ranks: int, *, rate: float = 25e9, latency_s: float = 0.5e-6,
-    local_rate: float | None = None, global_rate: float | None = None, local_latency_s: float = HOP_S,
-    global_latency_s: float = 0.5e-6,
+    groups: int, routers: int, ranks: int, *, rate: Rate = 25e9, latency_s: Seconds = 0.5e-6,
+    local_rate: Rate | None = None, global_rate: Rate | None = None, local_latency_s: Seconds = HOP_S,
+    global_latency_s: Seconds = 0.5e-6,
 ) -> Topology:  # fmt: skip
     """Return groups x routers (a group) x ranks (a router); bytes/s and seconds of ports, local and global links.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.errors import UsageError
 from ringwright.fabrics._capabilities import SHARP
 from ringwright.fabrics._network import HOP_S, ROUTINGS, spread
+from ringwright.knobs import Choices, Range, Rate, Ratio, Seconds, Seed
 from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
 from ringwright.wiring import MOST_NODES, Names, Wires, packed
 
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
 
 
 def fat_tree(
-    n: int, *, radix: int | None = None, rate: float = 50e9, latency_s: float = 0.5e-6, oversubscription: float = 1.0,
-    routing: str = "d-mod-k", seed: int = 0, spine_latency_s: float = HOP_S, sharp: bool = False,
+    n: int, *, radix: Annotated[int, Range(2, 4096)] | None = None, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6,
+    oversubscription: Ratio = 1.0, routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k", seed: Seed = 0,
+    spine_latency_s: Seconds = HOP_S, sharp: bool = False,
 ) -> Topology:  # fmt: skip
     """Return n ranks; ``rate`` (bytes/s) and ``latency_s`` are those of a rank's port.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ringwright.fabrics._lattices import LATENCY_S, RATE, grid
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
 
-def full(n: int, *, rate: float = RATE, latency_s: float = LATENCY_S) -> Topology:
+def full(n: int, *, rate: Rate = RATE, latency_s: Seconds = LATENCY_S) -> Topology:
     """Return n ranks with n(n-1) links; bytes/s and seconds of each.
 
     Defaults: 50 GiB/s, 0.5 us (the homogeneous grids of the TACOS examples). Raises UsageError beyond 2,896 ranks.

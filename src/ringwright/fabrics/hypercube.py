@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from ringwright.errors import UsageError
 from ringwright.fabrics._lattices import LATENCY_S, ORIGIN, RATE
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 from ringwright.wiring import Dimension, lattice
 
 
-def hypercube(n: int, *, rate: float = RATE, latency_s: float = LATENCY_S) -> Topology:
+def hypercube(n: int, *, rate: Rate = RATE, latency_s: Seconds = LATENCY_S) -> Topology:
     """Return n ranks, a power of two; bytes/s and seconds of each directed link.
 
     Routes correct the lowest bit first. Raises UsageError where n is no power of two.

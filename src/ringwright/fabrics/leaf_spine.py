@@ -7,11 +7,12 @@ from typing import Any
 from ringwright.errors import UsageError
 from ringwright.fabrics._endpoints import EndpointPaths, axes_of, switches_of
 from ringwright.fabrics._network import clos, network
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 from ringwright.wiring import MOST_NODES, Wires
 
 
-def leaf_spine(n: int, *, rate: float = 50e9, latency_s: float = 0.5e-6, **options: Any) -> Topology:
+def leaf_spine(n: int, *, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6, **options: Any) -> Topology:
     """Return n ranks below leaves; ``rate`` (bytes/s) and ``latency_s`` are those of a rank's port.
 
     Knobs of the network: per_leaf (32, fewer for small n), spines (one uplink each; per_leaf / oversubscription),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Box, Link, join
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
 # xGMI links between each pair of dies: four within a module (RCCL's topology models, box with 16 dies).
@@ -17,8 +18,8 @@ DIES = 16
 
 
 def mi250(
-    boxes: int = 1, *, xgmi_rate: float = 50e9, xgmi_latency_s: float = 2 * NVLINK_S, pcie_rate: float = PCIE_RATE[4],
-    pcie_latency_s: float = PCIE_S, nic_rate: float = 25e9, nic_latency_s: float = NIC_S, **options: Any,
+    boxes: int = 1, *, xgmi_rate: Rate = 50e9, xgmi_latency_s: Seconds = 2 * NVLINK_S, pcie_rate: Rate = PCIE_RATE[4],
+    pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 25e9, nic_latency_s: Seconds = NIC_S, **options: Any,
 ) -> Topology:  # fmt: skip
     """Return boxes of 16 ranks (one a die) on a rail-optimised network (layout=rails), one rail a module.
 

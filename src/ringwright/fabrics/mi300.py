@@ -6,14 +6,15 @@ from itertools import combinations
 from typing import Any
 
 from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Box, Link, join
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
 GPUS = 8
 
 
 def mi300(
-    boxes: int = 1, *, xgmi_rate: float = 64e9, xgmi_latency_s: float = 2 * NVLINK_S, pcie_rate: float = PCIE_RATE[5],
-    pcie_latency_s: float = PCIE_S, nic_rate: float = 50e9, nic_latency_s: float = NIC_S, **options: Any,
+    boxes: int = 1, *, xgmi_rate: Rate = 64e9, xgmi_latency_s: Seconds = 2 * NVLINK_S, pcie_rate: Rate = PCIE_RATE[5],
+    pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 50e9, nic_latency_s: Seconds = NIC_S, **options: Any,
 ) -> Topology:  # fmt: skip
     """Return boxes on a rail-optimised network (layout=rails): NIC k of every box below the same leaves, 32 boxes each.
 

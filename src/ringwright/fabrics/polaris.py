@@ -6,15 +6,16 @@ from itertools import combinations
 from typing import Any
 
 from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Box, Link, join
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
 GPUS, NICS = 4, 2
 
 
 def polaris(
-    boxes: int = 1, *, nvlink_rate: float = 100e9, nvlink_latency_s: float = 2 * NVLINK_S,
-    pcie_rate: float = PCIE_RATE[4], pcie_latency_s: float = PCIE_S, nic_rate: float = 25e9,
-    nic_latency_s: float = NIC_S, **options: Any,
+    boxes: int = 1, *, nvlink_rate: Rate = 100e9, nvlink_latency_s: Seconds = 2 * NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[4], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 25e9,
+    nic_latency_s: Seconds = NIC_S, **options: Any,
 ) -> Topology:  # fmt: skip
     """Return nodes on one non-blocking switch (layout=switch); the real network is a dragonfly of several hundred.
 

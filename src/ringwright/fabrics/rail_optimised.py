@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
+from ringwright.knobs import Range, Rate, Seconds
 from ringwright.topology import Topology
 
 
 def rail_optimised(
-    boxes: int, *, gpus: int = 8, nvlink_rate: float = 450e9, nvlink_latency_s: float = NVLINK_S,
-    pcie_rate: float = PCIE_RATE[5], pcie_latency_s: float = PCIE_S, nic_rate: float = 50e9,
-    nic_latency_s: float = NIC_S, adds: bool = False, **options: Any,
+    boxes: int, *, gpus: Annotated[int, Range(1, 1024)] = 8, nvlink_rate: Rate = 450e9, nvlink_latency_s: Seconds = NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[5], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 50e9,
+    nic_latency_s: Seconds = NIC_S, adds: bool = False, **options: Any,
 ) -> Topology:  # fmt: skip
     """Return boxes of ``gpus`` GPUs and as many NICs; ``adds``: the switch within a box adds and multicasts.
 

@@ -6,12 +6,13 @@ import dataclasses
 
 from ringwright.fabrics._capabilities import SHARP
 from ringwright.fabrics._lattices import LATENCY_S, ORIGIN, RATE
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 from ringwright.wiring import Dimension, lattice, shared
 
 
 def switch(
-    n: int, *, rate: float = RATE, latency_s: float = LATENCY_S, backplane: float | None = None, sharp: bool = False
+    n: int, *, rate: Rate = RATE, latency_s: Seconds = LATENCY_S, backplane: Rate | None = None, sharp: bool = False
 ) -> Topology:
     """Return n ranks on one switch; a message takes two links of ``latency_s`` seconds and ``rate`` bytes/s each.
 

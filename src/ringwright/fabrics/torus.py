@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ringwright.fabrics._lattices import LATENCY_S, RATE, grid
+from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
 
-def torus(*sizes: int, rate: float = RATE, latency_s: float = LATENCY_S) -> Topology:
+def torus(*sizes: int, rate: Rate = RATE, latency_s: Seconds = LATENCY_S) -> Topology:
     """Return an n-dimensional torus, the first dimension fastest; bytes/s and seconds of each directed link.
 
     Routes are dimension-ordered and take the shorter way round. Dimensions of 2 have one link each way, not two.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ringwright.errors import UsageError
 from ringwright.fabrics._lattices import axis
+from ringwright.knobs import Choices, Rate, Seconds
 from ringwright.topology import Topology
 from ringwright.wiring import Dimension, lattice
 
@@ -12,7 +15,12 @@ from ringwright.wiring import Dimension, lattice
 GENERATIONS = {"v4": (50e9, 4), "v5e": (50e9, 16), "v5p": (100e9, 4), "v6e": (100e9, 16)}
 
 
-def tpu(*sizes: int, generation: str = "v4", rate: float | None = None, latency_s: float = 1e-6) -> Topology:
+def tpu(
+    *sizes: int,
+    generation: Annotated[str, Choices(tuple(GENERATIONS))] = "v4",
+    rate: Rate | None = None,
+    latency_s: Seconds = 1e-6,
+) -> Topology:
     """Return a slice of chips; v4 and v5p have three dimensions, v5e and v6e two.
 
     A dimension wraps around where its size is a multiple of 4 (v4, v5p) or is 16 (v5e, v6e); others are open. ``rate`` is

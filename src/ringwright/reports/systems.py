@@ -32,6 +32,23 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         layout.table(out, columns, rows, left=("slug", "figure"))
 
 
+def write_one(system: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.system/1`` for a terminal: each knob, what may be typed, what it means."""
+    out = layout.console(file, width=width)
+    layout.line(out, f"{system['slug']} ({system['class']})", style="bold", indent=0)
+    if system["collectives"]:
+        layout.line(out, f"Collectives: {', '.join(system['collectives'])}")
+    for name, text in system["headings"].items():
+        if name != "Knobs":
+            layout.line(out, f"{name}: {text}".replace("``", ""))
+    knobs = system["knobs"]
+    layout.heading(out, "Knobs", f"typed {system['spelled']}" if knobs else "none")
+    for knob in knobs:
+        layout.line(out, f"{knob['name']}={knob['default']}", style="bold")
+        meaning = f"; {knob['meaning']}" if knob["meaning"] else ""
+        layout.line(out, f"{knob['expects']}{meaning}", indent=4)
+
+
 def _claimed(figure: str) -> str:
     """Return the paper's figure, short; nothing where it claims none."""
     return (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import json
 from importlib.resources import files
 from typing import Any
@@ -9,7 +10,8 @@ from typing import Any
 from ringwright.errors import UsageError
 from ringwright.studies import registry, reproduce
 
-SCHEMA = "ringwright.systems/1"
+SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
+KNOB = "KNOB=VALUE"
 RECORD = "conformance.json"  # written by scripts/conformance
 
 
@@ -39,6 +41,44 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
             for system in chosen
         ],
     }
+
+
+def one(slug: str) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.system/1``: what a system or fabric is, and its knobs.
+
+    A name that several have is looked for among algorithms, schedulers and fabrics in turn. UsageError for none.
+    """
+    from ringwright.fabrics import families, family, knobs
+
+    everything = {system.slug: system for system in (*registry.schedulers(), *registry.systems())}
+    name = registry.ALSO_CALLED.get(slug, slug)
+    if name in everything:
+        system = everything[name]
+        return {
+            "schema": SCHEMA_ONE,
+            "slug": name,
+            "family": system.family,
+            "class": system.kind,
+            "collectives": list(system.ops),
+            "headings": system.headings,
+            "spelled": f"{name}:{KNOB}",
+            "knobs": [knob.document() for knob in system.knobs().values()],
+        }
+    if slug in families():
+        about = " ".join((family(slug).__doc__ or "").split())
+        return {
+            "schema": SCHEMA_ONE,
+            "slug": slug,
+            "family": "fabric",
+            "class": "fabric",
+            "collectives": [],
+            "headings": {"Idea": about},
+            "spelled": f"{slug}:SIZE,{KNOB}",
+            "knobs": [knob.document() for knob in knobs(slug).values()],
+        }
+    near = difflib.get_close_matches(slug, [*everything, *families()], 3)
+    hint = f"; perhaps {', '.join(near)}" if near else ""
+    raise UsageError(f"no system or fabric is called '{slug}'", remedy=f"ringwright systems{hint}")
 
 
 def recorded() -> dict[str, dict[str, int]]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import UsageError
+from ringwright.knobs import Knob, knobs_of
+from ringwright.spellings import parse, unknown
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -39,6 +41,7 @@ SCHEDULERS = {
 }
 ALSO_CALLED = {"halving-doubling": "rabenseifner"}  # what the literature calls them besides
 HEADINGS = ("Idea", "Cost", "Knobs", "Holds", "Figure", "Source", "Declines")
+_BETWEEN = re.compile(r";(?![^(]*\))")  # semicolons outside brackets
 _HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):\s*", re.MULTILINE)
 
 
@@ -65,10 +68,21 @@ class System:
         fabrics: tuple[str, ...] = getattr(import_module(self.module), "FABRICS", ())
         return fabrics
 
+    def knobs(self) -> dict[str, Knob]:
+        """Its knobs by name, from the callable's signature; what each means is from its docstring."""
+        text = self.headings.get("Knobs", "")
+        return knobs_of(self.load(), lambda name: _clause(text, name))
+
     def load(self) -> Callable[..., Any]:
         """Import and return the callable: an algorithm makes a Program, a scheduler a Workload."""
         found: Callable[..., Any] = getattr(import_module(self.module), self.slug.replace("-", "_"))
         return found
+
+
+def _clause(text: str, name: str) -> str:
+    """Return what the Knobs section of a docstring says of a knob: the clause, between semicolons, that names it first."""
+    clauses = [clause.strip(" .") for clause in _BETWEEN.split(text.replace("``", ""))]
+    return next((clause for clause in clauses if re.search(rf"\b{name}\b", clause)), "")
 
 
 @cache
@@ -137,21 +151,13 @@ def find(name: str, among: Callable[[], tuple[System, ...]] = systems) -> System
 def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
     """Return (label, scheduler) of ``slug``, ``slug:knob=value`` or ``outer+inner``, the knobs already given."""
     from functools import partial
-    from inspect import signature
 
     from ringwright.schedulers.compose import compose
 
     made: list[Callable[..., Workload]] = []
     for part in spelling.split("+"):
-        slug, knobs = _spelled(part)
-        load = find(slug, schedulers).load()
-        known = [name for name, each in signature(load).parameters.items() if each.kind is each.KEYWORD_ONLY]
-        strange = set(knobs) - set(known)
-        if strange:
-            raise UsageError(
-                f"{slug} has no knob '{min(strange)}'", where=spelling, remedy=f"one of: {', '.join(known)}"
-            )
-        made.append(partial(load, **knobs))
+        system, knobs = typed(part, schedulers)
+        made.append(partial(system.load(), **knobs))
     outer = made.pop()
     while made:
         outer = compose(made.pop(), outer)
@@ -161,32 +167,42 @@ def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
 def algorithm(spelling: str) -> tuple[str, Callable[..., Program], dict[str, Any]]:
     """Return (slug, callable, knobs) of ``slug``, ``slug@release`` or ``slug:knob=value:knob=value``.
 
-    A release becomes the knob ``release``; values are numbers where they look like numbers, and ``AxB`` a tuple of them.
+    A release becomes the knob ``release``. Raises UsageError for a knob that the system does not have and a value that
+    the knob cannot have.
     """
-    slug, knobs = _spelled(spelling)
-    return slug, find(slug).load(), knobs
+    system, knobs = typed(spelling, systems)
+    return system.slug, system.load(), knobs
 
 
-def _spelled(spelling: str) -> tuple[str, dict[str, Any]]:
+def typed(spelling: str, among: Callable[[], tuple[System, ...]]) -> tuple[System, dict[str, Any]]:
+    """Return the system of ``slug@release:knob=value:...`` and its knobs' values, each of its type and in its range."""
     name, *settings = spelling.split(":")
     slug, _, release = name.partition("@")
-    knobs: dict[str, Any] = {"release": release} if release else {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise UsageError(f"'{setting}' in '{spelling}' is no knob", remedy=f"{slug}:channels=2")
-        knobs[key.replace("-", "_")] = _value(value)
-    return slug, knobs
+    system = find(slug, among)
+    pairs = [_pair(setting, system, spelling) for setting in ([f"release={release}"] if release else []) + settings]
+    known, found = system.knobs(), {}
+    for key, value in pairs:
+        if key not in known or not known[key].can_be_typed:
+            raise unknown(
+                system.slug, key, {each.name: each for each in known.values() if each.can_be_typed}, where=spelling
+            )
+        if key in found:
+            raise UsageError(f"{key} is given twice", where=spelling, remedy=f"ringwright systems {system.slug}")
+        found[key] = parse(system.slug, known[key], value, where=spelling, named=_named)
+    return system, found
 
 
-def _value(text: str) -> Any:
-    if re.fullmatch(r"-?\d+", text):
-        return int(text)
-    if re.fullmatch(r"\d+(x\d+)+", text):
-        return tuple(int(part) for part in text.split("x"))
-    if re.fullmatch(r"-?\d+(\.\d+)?(e[-+]?\d+)?|inf", text):
-        return float(text)
-    if text in ("true", "false"):
-        return text == "true"
-    known = {system.slug: system for system in systems()}
-    return known[text].load() if text in known else text
+def _pair(setting: str, system: System, spelling: str) -> tuple[str, str]:
+    key, equals, value = setting.partition("=")
+    if not equals:
+        known = next(iter(system.knobs()), "knob")
+        raise UsageError(
+            f"'{setting}' in '{spelling}' is no knob=value, as {known}=... would be",
+            remedy=f"ringwright systems {system.slug}",
+        )
+    return key.strip().replace("-", "_"), value
+
+
+def _named(slug: str) -> Callable[..., Program]:
+    """Return the algorithm that a knob names; UsageError with near names for none."""
+    return find(slug).load()

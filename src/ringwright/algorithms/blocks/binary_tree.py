@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, level_tree, require_radix, tree_program
+from ringwright.knobs import Radix, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -25,7 +26,7 @@ OPS = TREE_OPS
 
 
 def binary_tree(
-    collective: Collective, topology: Topology | None = None, *, fanout: int = 2, segment_bytes: int = 0
+    collective: Collective, topology: Topology | None = None, *, fanout: Radix = 2, segment_bytes: SegmentBytes = 0
 ) -> Program:
     """Return broadcast, reduce, all-reduce or barrier over a tree of ``fanout`` children a node."""
     del topology

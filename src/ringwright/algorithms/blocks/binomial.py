@@ -20,6 +20,7 @@ import numpy as np
 
 from ringwright.algorithms import trees
 from ringwright.algorithms.offers import is_even, require_op, segments_of
+from ringwright.knobs import SegmentBytes
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 OPS = (*trees.TREE_OPS, "gather", "scatter")
 
 
-def binomial(collective: Collective, topology: Topology | None = None, *, segment_bytes: int = 0) -> Program:
+def binomial(collective: Collective, topology: Topology | None = None, *, segment_bytes: SegmentBytes = 0) -> Program:
     """Return broadcast, reduce, all-reduce, barrier, gather or scatter over a binomial tree."""
     del topology
     require_op("binomial", collective, OPS)

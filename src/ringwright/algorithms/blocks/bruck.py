@@ -20,6 +20,7 @@ import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_op
 from ringwright.algorithms.trees import require_radix
+from ringwright.knobs import Radix
 from ringwright.program import (
     Affine,
     Block,
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 OPS = ("all-gather", "all-to-all", "barrier")
 
 
-def bruck(collective: Collective, topology: Topology | None = None, *, radix: int = 2) -> Program:
+def bruck(collective: Collective, topology: Topology | None = None, *, radix: Radix = 2) -> Program:
     """Return Bruck's program of an all-gather, all-to-all or barrier (dissemination)."""
     del topology
     require_op("bruck", collective, OPS)

@@ -12,10 +12,11 @@ Declines: reductions that keep the order of the ranks, with more than one chain.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, chains, require_radix, tree_program
+from ringwright.knobs import Range, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -24,9 +25,15 @@ if TYPE_CHECKING:
 
 OPS = TREE_OPS
 
+Chains = Annotated[int, Range(1, 64)]
+
 
 def chain(
-    collective: Collective, topology: Topology | None = None, *, fanout: int = 4, segment_bytes: int = 0
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    fanout: Chains = 4,
+    segment_bytes: SegmentBytes = 0,
 ) -> Program:
     """Return broadcast, reduce, all-reduce or barrier over ``fanout`` chains."""
     del topology

@@ -23,6 +23,7 @@ from ringwright.algorithms.blocks.collnet_direct import heads_of, segments_for
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
+from ringwright.knobs import Channels, Segments
 from ringwright.program import Op, Term, nothing
 
 if TYPE_CHECKING:
@@ -38,8 +39,8 @@ def collnet_chain(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    channels: int | None = None,
-    segments: int | None = None,
+    channels: Channels | None = None,
+    segments: Segments | None = None,
 ) -> Program:
     """Return the program of an all-reduce over chains whose heads talk to the network's switches."""
     require_op("collnet-chain", collective, OPS)

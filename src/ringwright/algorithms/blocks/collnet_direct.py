@@ -24,6 +24,7 @@ from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
 from ringwright.errors import UsageError
+from ringwright.knobs import Channels, Segments
 from ringwright.program import Op, Term, nothing
 
 if TYPE_CHECKING:
@@ -38,7 +39,11 @@ SEGMENT_BYTES = 128 << 10
 
 
 def collnet_direct(
-    collective: Collective, topology: Topology | None = None, *, heads: int | None = None, segments: int | None = None
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    heads: Channels | None = None,
+    segments: Segments | None = None,
 ) -> Program:
     """Return the program of an all-reduce whose heads talk to the network's switches."""
     require_op("collnet-direct", collective, OPS)

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.errors import UsageError
+from ringwright.knobs import Range
 from ringwright.program import Block, Cost, Layout, Op, Program, Step, Term, constant, cut, explicit, nothing, turn
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 OPS = ("all-gather", "reduce-scatter", "all-to-all")
 
 
-def direct(collective: Collective, topology: Topology | None = None, *, window: int = 0) -> Program:
+def direct(
+    collective: Collective, topology: Topology | None = None, *, window: Annotated[int, Range(0, 65536)] = 0
+) -> Program:
     """Return the program in which all pairs talk to each other, ``window`` targets of a rank at a time (0: all)."""
     del topology
     require_op("direct", collective, OPS)

@@ -21,6 +21,7 @@ from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
+from ringwright.knobs import Channels, Segments
 from ringwright.program import Cost, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:
@@ -32,7 +33,11 @@ SEGMENT_BYTES = 128 << 10
 
 
 def double_binary_tree(
-    collective: Collective, topology: Topology | None = None, *, segments: int | None = None, channels: int = 1
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    segments: Segments | None = None,
+    channels: Channels = 1,
 ) -> Program:
     """Return the program of an all-reduce over two complementary binary trees."""
     del topology

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms import trees
 from ringwright.algorithms.offers import require_op, segments_of
+from ringwright.knobs import SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 OPS = ("reduce", "all-reduce", "barrier")
 
 
-def in_order_binary(collective: Collective, topology: Topology | None = None, *, segment_bytes: int = 0) -> Program:
+def in_order_binary(
+    collective: Collective, topology: Topology | None = None, *, segment_bytes: SegmentBytes = 0
+) -> Program:
     """Return a reduce, all-reduce or barrier over a binary tree that keeps the order of the ranks."""
     del topology
     require_op("in_order_binary", collective, OPS)

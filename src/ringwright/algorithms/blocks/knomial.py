@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms import trees
 from ringwright.algorithms.offers import require_op, segments_of
+from ringwright.knobs import Radix, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -25,7 +26,7 @@ OPS = trees.TREE_OPS
 
 
 def knomial(
-    collective: Collective, topology: Topology | None = None, *, radix: int = 4, segment_bytes: int = 0
+    collective: Collective, topology: Topology | None = None, *, radix: Radix = 4, segment_bytes: SegmentBytes = 0
 ) -> Program:
     """Return broadcast, reduce, all-reduce or barrier over a k-nomial tree."""
     del topology

@@ -20,6 +20,7 @@ import numpy as np
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
+from ringwright.knobs import Segments
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut, nothing, turn
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ SEGMENT_BYTES = 128 << 10
 WINDOW = 2  # segments in the switch at once: a rank starts the next when an earlier one has left
 
 
-def nvls(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
+def nvls(collective: Collective, topology: Topology | None = None, *, segments: Segments | None = None) -> Program:
     """Return the program of a collective inside one switch domain."""
     require_op("nvls", collective, OPS)
     require_commutative("nvls", collective)

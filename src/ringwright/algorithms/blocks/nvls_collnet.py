@@ -24,6 +24,7 @@ from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import REMEDY, network_switches, switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
 from ringwright.errors import UsageError
+from ringwright.knobs import Channels, Segments
 from ringwright.program import Op, Term, nothing
 
 if TYPE_CHECKING:
@@ -36,7 +37,11 @@ FABRICS = ("dgx-h100:2,sharp=true", "dgx-h100:4,per_leaf=2,sharp=true")
 
 
 def nvls_collnet(
-    collective: Collective, topology: Topology | None = None, *, heads: int | None = None, segments: int | None = None
+    collective: Collective,
+    topology: Topology | None = None,
+    *,
+    heads: Channels | None = None,
+    segments: Segments | None = None,
 ) -> Program:
     """Return the program of an all-reduce through the NVSwitches and the network's switches."""
     require_op("nvls-collnet", collective, OPS)

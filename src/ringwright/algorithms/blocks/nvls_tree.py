@@ -24,6 +24,7 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
+from ringwright.knobs import Segments
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ WINDOW = 8  # segments in a switch at once: a rank gives the next when an earlie
 RESULTS = 2  # channel of results: a message must not wait for contributions that follow
 
 
-def nvls_tree(collective: Collective, topology: Topology | None = None, *, segments: int | None = None) -> Program:
+def nvls_tree(collective: Collective, topology: Topology | None = None, *, segments: Segments | None = None) -> Program:
     """Return the program of an all-reduce over several switch domains."""
     require_op("nvls-tree", collective, OPS)
     require_commutative("nvls-tree", collective)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import TREE_OPS, chains, tree_program
+from ringwright.knobs import SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 OPS = TREE_OPS
 
 
-def pipeline(collective: Collective, topology: Topology | None = None, *, segment_bytes: int = 0) -> Program:
+def pipeline(collective: Collective, topology: Topology | None = None, *, segment_bytes: SegmentBytes = 0) -> Program:
     """Return broadcast, reduce, all-reduce or barrier along one chain."""
     del topology
     require_op("pipeline", collective, OPS)

@@ -22,6 +22,7 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.powers import Fold, doubling, halving, halvings
 from ringwright.algorithms.trees import require_radix
 from ringwright.errors import UsageError
+from ringwright.knobs import Radix
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 OPS = ("all-reduce", "reduce")
 
 
-def rabenseifner(collective: Collective, topology: Topology | None = None, *, radix: int = 2) -> Program:
+def rabenseifner(collective: Collective, topology: Topology | None = None, *, radix: Radix = 2) -> Program:
     """Return Rabenseifner's program of an all-reduce or reduce."""
     del topology
     require_op("rabenseifner", collective, OPS)

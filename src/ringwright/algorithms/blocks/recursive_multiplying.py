@@ -21,6 +21,7 @@ import numpy as np
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import Fold
 from ringwright.algorithms.trees import require_radix
+from ringwright.knobs import Radix
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 OPS = ("all-reduce", "barrier")
 
 
-def recursive_multiplying(collective: Collective, topology: Topology | None = None, *, radix: int = 2) -> Program:
+def recursive_multiplying(collective: Collective, topology: Topology | None = None, *, radix: Radix = 2) -> Program:
     """Return the recursive multiplying program of an all-reduce or barrier."""
     del topology
     require_op("recursive_multiplying", collective, OPS)

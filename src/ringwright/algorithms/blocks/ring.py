@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
+from ringwright.knobs import Channels
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 OPS = ("all-reduce", "reduce-scatter", "all-gather")
 
 
-def ring(collective: Collective, topology: Topology | None = None, *, channels: int = 1) -> Program:
+def ring(collective: Collective, topology: Topology | None = None, *, channels: Channels = 1) -> Program:
     """Return the ring program of an all-reduce, reduce-scatter or all-gather."""
     del topology
     require_op("ring", collective, OPS)

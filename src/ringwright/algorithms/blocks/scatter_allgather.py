@@ -14,12 +14,12 @@ Declines: everything but broadcast. The original fills the gaps of p no power of
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from ringwright.algorithms.compose import Algorithm, embed
-from ringwright.algorithms.offers import require_op, spelled
+from ringwright.algorithms.compose import embed
+from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.powers import Fold, doubling
 from ringwright.errors import UsageError
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing, turn
@@ -33,12 +33,11 @@ GATHERS = ("doubling", "ring")
 
 
 def scatter_allgather(
-    collective: Collective, topology: Topology | None = None, *, gather: str | Algorithm = "doubling"
+    collective: Collective, topology: Topology | None = None, *, gather: Literal["doubling", "ring"] = "doubling"
 ) -> Program:
     """Return the broadcast that scatters the message and gathers it everywhere."""
     del topology
     require_op("scatter_allgather", collective, OPS)
-    gather = str(spelled(gather))
     if gather not in GATHERS:
         raise UsageError(f"scatter_allgather with gather='{gather}'", remedy=f"one of: {', '.join(GATHERS)}")
     p, n = collective.p, float(collective.size_bytes)

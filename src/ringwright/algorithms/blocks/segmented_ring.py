@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import require_commutative, require_op, segments_of
+from ringwright.knobs import SegmentBytes
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, nothing, turn
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ OPS = ("all-reduce",)
 
 
 def segmented_ring(
-    collective: Collective, topology: Topology | None = None, *, segment_bytes: int = 1 << 20
+    collective: Collective, topology: Topology | None = None, *, segment_bytes: SegmentBytes = 1 << 20
 ) -> Program:
     """Return the ring all-reduce whose reduce-scatter runs segment by segment."""
     del topology

@@ -21,6 +21,7 @@ import numpy as np
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.offers import require_op, segments_of
 from ringwright.algorithms.trees import level_tree
+from ringwright.knobs import SegmentBytes
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 OPS = ("broadcast",)
 
 
-def split_binary_tree(collective: Collective, topology: Topology | None = None, *, segment_bytes: int = 0) -> Program:
+def split_binary_tree(
+    collective: Collective, topology: Topology | None = None, *, segment_bytes: SegmentBytes = 0
+) -> Program:
     """Return the broadcast in two halves down the two sides of a binary tree."""
     require_op("split_binary_tree", collective, OPS)
     if collective.p < 3:

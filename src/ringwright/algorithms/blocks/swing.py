@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
+from ringwright.knobs import Range, Ranks
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -35,9 +36,9 @@ def swing(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    variant: str = "bandwidth",
-    dims: Sequence[int] | None = None,
-    ports: int = 1,
+    variant: Literal["bandwidth", "latency"] = "bandwidth",
+    dims: Sequence[Ranks] | None = None,
+    ports: Annotated[int, Range(1, 16)] = 1,
 ) -> Program:
     """Return the Swing program of an all-reduce, reduce-scatter or all-gather."""
     require_op("swing", collective, OPS)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from ringwright.algorithms.compose import Algorithm, beside, embed
 from ringwright.algorithms.offers import require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
+from ringwright.knobs import Range, Segments
 from ringwright.program import Cost, Layout, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -39,10 +40,10 @@ def two_level(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    leaders: int = 1,
+    leaders: Annotated[int, Range(1, 64)] = 1,
     outer: Algorithm | None = None,
-    segments: int = 1,
-    hosts: Sequence[int] | None = None,
+    segments: Segments = 1,
+    hosts: Sequence[Annotated[int, Range(0, 65535)]] | None = None,
 ) -> Program:
     """Return the program that adds up (or tells) inside nodes and between the leaders of nodes."""
     require_op("two_level", collective, OPS)

@@ -23,6 +23,7 @@ from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.strips import Strips
 from ringwright.collective import Collective, split
+from ringwright.knobs import Ranks, Segments
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
@@ -33,10 +34,10 @@ def blueconnect(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    factors: Sequence[int] | None = None,
+    factors: Sequence[Ranks] | None = None,
     inner: Algorithm | Sequence[Algorithm] = ring,
     outer: Algorithm | None = None,
-    pieces: int = 1,
+    pieces: Segments = 1,
 ) -> Program:
     """Return the program that decomposes a collective over the levels of the network."""
     require_op("blueconnect", collective, OPS)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.blocks.ring import ring
@@ -27,6 +27,7 @@ from ringwright.algorithms.hosts import by_host, is_regular
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
+from ringwright.knobs import Range, Ranks, Segments
 from ringwright.program import Cost, Program, Step, Term, cut, nothing
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def imagenet_4_minutes(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    group: int | None = None,
-    segments: int | None = None,
-    eta: float | None = None,
+    group: Ranks | None = None,
+    segments: Segments | None = None,
+    eta: Annotated[float, Range(0, math.inf, "B")] | None = None,
     inner: Algorithm | None = None,
     outer: Algorithm = ring,
 ) -> Program:

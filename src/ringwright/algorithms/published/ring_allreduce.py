@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.blocks.ring import OPS, ring
 from ringwright.algorithms.compose import embed
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.errors import UsageError
+from ringwright.knobs import RANDOM, Channels, Choices, Range
 from ringwright.program import Program, Step
 
 if TYPE_CHECKING:
@@ -36,9 +37,9 @@ def ring_allreduce(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    order: str = "dfs",
-    channels: int = 1,
-    loops: int = 1,
+    order: Annotated[str, Choices(("dfs", "rank")), RANDOM] = "dfs",
+    channels: Channels = 1,
+    loops: Annotated[int, Range(1, 64)] = 1,
 ) -> Program:
     """Return the program of a ring laid on the machine."""
     require_op("ring-allreduce", collective, OPS)

@@ -20,6 +20,7 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.errors import UsageError
+from ringwright.knobs import Ranks
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ def torus_2d_allreduce(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    x: int | None = None,
+    x: Ranks | None = None,
     inner: Algorithm = ring,
     outer: Algorithm = ring,
 ) -> Program:

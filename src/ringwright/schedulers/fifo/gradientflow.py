@@ -14,17 +14,25 @@ Declines: nothing.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ringwright.costs.stages import Costs
 from ringwright.errors import UsageError
+from ringwright.knobs import Elements, Mebibytes, Range
 from ringwright.schedulers.fifo._best import best_threshold
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.workload import Queue, Rewrite, Workload
 
 
 def gradientflow(
-    workload: Workload, costs: Costs, *, theta_mb: float | None = None, element_bytes: int = 2, share: float = 1.0,
-    chunk_elements: int = 32 * 1024,
-) -> Workload:  # fmt: skip
+    workload: Workload,
+    costs: Costs,
+    *,
+    theta_mb: Mebibytes | None = None,
+    element_bytes: Annotated[int, Range(1, 8)] = 2,
+    share: Annotated[float, Range(1e-6, 1)] = 1.0,
+    chunk_elements: Elements = 32 * 1024,
+) -> Workload:
     """Return the workload with its gradients in one pool, first come first served, and a barrier."""
     if not 0 < share <= 1:
         raise UsageError(f"gradientflow cannot send a share of {share:g}", remedy="share=0.1, or 1 for all")

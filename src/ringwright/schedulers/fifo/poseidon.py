@@ -14,8 +14,11 @@ Declines: nothing; layers that are not linear always go the dense way.
 
 from __future__ import annotations
 
+from typing import Annotated, Literal
+
 from ringwright.costs.stages import Costs
 from ringwright.errors import UsageError
+from ringwright.knobs import Choices, Mebibytes, Range
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.workload import Payload, Queue, Rewrite, Workload
 
@@ -23,9 +26,15 @@ SCHEMES = ("best", "dense", "factors")
 
 
 def poseidon(
-    workload: Workload, costs: Costs, *, batch: int = 32, servers: int = 0, scheme: str = "best", dense: str = "",
-    pair_mb: float = 2,
-) -> Workload:  # fmt: skip
+    workload: Workload,
+    costs: Costs,
+    *,
+    batch: Annotated[int, Range(1, 1 << 20)] = 32,
+    servers: Annotated[int, Range(0, 65536)] = 0,
+    scheme: Annotated[str, Choices(SCHEMES)] = "best",
+    dense: Literal["", "push-pull", "all-reduce"] = "",
+    pair_mb: Mebibytes = 2,
+) -> Workload:
     """Return the workload with the cheaper way for each layer, first come first served, and a barrier."""
     if scheme not in SCHEMES:
         raise UsageError(f"poseidon has no scheme '{scheme}'", remedy=f"one of: {', '.join(SCHEMES)}")

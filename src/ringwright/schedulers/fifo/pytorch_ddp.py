@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ringwright.costs.stages import Costs
+from ringwright.knobs import Mebibytes
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.workload import Queue, Rewrite, Workload
 
@@ -26,9 +27,9 @@ def pytorch_ddp(
     workload: Workload,
     costs: Costs,
     *,
-    bucket_cap_mb: float = 25,
-    first_bucket_mb: float = 1,
-    caps_mb: Sequence[float] | None = None,
+    bucket_cap_mb: Mebibytes = 25,
+    first_bucket_mb: Mebibytes = 1,
+    caps_mb: Sequence[Mebibytes] | None = None,
 ) -> Workload:
     """Return the workload with its gradients in buckets, first come first served, and a barrier at the end of the step."""
     wanted = list(caps_mb) if caps_mb is not None else [min(first_bucket_mb, bucket_cap_mb), bucket_cap_mb]

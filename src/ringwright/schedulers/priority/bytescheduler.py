@@ -16,6 +16,7 @@ Declines: nothing.
 from __future__ import annotations
 
 from ringwright.costs.stages import Costs
+from ringwright.knobs import Microseconds, Piece
 from ringwright.schedulers.order import GRADIENTS, by_layer
 from ringwright.workload import Queue, Rewrite, Workload
 
@@ -26,10 +27,10 @@ def bytescheduler(
     workload: Workload,
     costs: Costs,
     *,
-    partition_mb: float | None = None,
-    credit_mb: float | None = None,
+    partition_mb: Piece | None = None,
+    credit_mb: Piece | None = None,
     scan: bool = False,
-    overhead_us: float = 0.0,
+    overhead_us: Microseconds = 0.0,
 ) -> Workload:
     """Return the workload with partitioned gradients by urgency under credit, and no barrier."""
     served = any(payload.op == "push-pull" for payload in workload.gradients())

@@ -13,11 +13,14 @@ Declines: nothing.
 from __future__ import annotations
 
 from ringwright.costs.stages import Costs
+from ringwright.knobs import Elements, Microseconds
 from ringwright.schedulers.order import GRADIENTS, by_layer
 from ringwright.workload import Queue, Rewrite, Workload
 
 
-def p3(workload: Workload, costs: Costs, *, slice_elements: int = 50_000, overhead_us: float = 0.0) -> Workload:
+def p3(
+    workload: Workload, costs: Costs, *, slice_elements: Elements = 50_000, overhead_us: Microseconds = 0.0
+) -> Workload:
     """Return the workload with sliced gradients by urgency, one slice on its way at a time, and no barrier."""
     return workload.with_policy(
         "p3",

@@ -15,9 +15,11 @@ Declines: nothing.
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from ringwright.costs.stages import Costs, seconds
 from ringwright.errors import UsageError
+from ringwright.knobs import Piece
 from ringwright.schedulers.order import GRADIENTS, by_layer, released, tails
 from ringwright.schedulers.priority._fusion import Tensor, merge
 from ringwright.schedulers.priority._listing import relisted
@@ -26,7 +28,9 @@ from ringwright.workload import Payload, Queue, Rewrite, Workload
 SMALLEST_SLICE = 1 << 20
 
 
-def pace(workload: Workload, costs: Costs, *, slice_mb: float | None = None, fusion: str = "dp") -> Workload:
+def pace(
+    workload: Workload, costs: Costs, *, slice_mb: Piece | None = None, fusion: Literal["dp", "none"] = "dp"
+) -> Workload:
     """Return the workload with merged and sliced gradients by urgency, and no barrier."""
     if fusion not in ("dp", "none"):
         raise UsageError(f"pace has no fusion '{fusion}'", remedy="dp or none")

@@ -13,14 +13,23 @@ Declines: nothing.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ringwright.costs.stages import Costs, seconds
 from ringwright.errors import UsageError
+from ringwright.knobs import Choices, Seed
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.schedulers.priority._tictac import Graph, tac, tic
 from ringwright.workload import Queue, Workload
 
 
-def tictac(workload: Workload, costs: Costs, *, mode: str = "tac", random: int | None = None) -> Workload:
+def tictac(
+    workload: Workload,
+    costs: Costs,
+    *,
+    mode: Annotated[str, Choices(("tac", "tic"))] = "tac",
+    random: Seed | None = None,
+) -> Workload:
     """Return the workload with whole tensors in TIC or TAC order, read by the next step after all have been written."""
     if mode not in ("tac", "tic"):
         raise UsageError(f"tictac has no mode '{mode}'", remedy="tac or tic")

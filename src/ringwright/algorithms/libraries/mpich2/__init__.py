@@ -17,7 +17,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any
 
 from ringwright.algorithms import hosts
 from ringwright.algorithms.blocks.binary_tree import binary_tree
@@ -36,8 +36,9 @@ from ringwright.algorithms.blocks.scatter_allgather import scatter_allgather
 from ringwright.algorithms.blocks.two_level import two_level
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.libraries.mpich2 import rules as by_rule
-from ringwright.algorithms.offers import require_op, spelled
+from ringwright.algorithms.offers import require_op
 from ringwright.errors import UsageError
+from ringwright.knobs import Choices, Radix, SegmentBytes
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -132,23 +133,24 @@ MENU: dict[tuple[str, str], Maker] = {
     ("all-to-all-v", "pairwise_sendrecv_replace"): _is(pairwise),
 }
 
+NAMES = tuple(dict.fromkeys(name for _, name in MENU))
+
 
 def mpich2(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    algorithm: str | Algorithm | None = None,
+    algorithm: Annotated[str, Choices(NAMES)] | None = None,
     paper: bool = False,
     rules: Tree | None = None,
     builtin: bool = True,
-    radix: int = 2,
-    fanout: int = 2,
-    segment_bytes: int = 0,
+    radix: Radix = 2,
+    fanout: Radix = 2,
+    segment_bytes: SegmentBytes = 0,
 ) -> Program:
     """Return the program that MPICH would run, and in its knobs which one and who decided."""
     op = mpi_op(collective)
-    name = cast("str | None", spelled(algorithm))
-    choice = _choice(op, collective, topology, algorithm=name, paper=paper, rules=rules, builtin=builtin)
+    choice = _choice(op, collective, topology, algorithm=algorithm, paper=paper, rules=rules, builtin=builtin)
     short = by_rule.short_name(choice.name)
     radix = int(dict(choice.knobs).get("k", radix))
     maker = MENU.get((op.removesuffix("-block"), short))

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms import hosts as where
 from ringwright.algorithms.blocks.binomial import binomial
@@ -27,6 +27,7 @@ from ringwright.algorithms.blocks.scatter_allgather import scatter_allgather
 from ringwright.algorithms.blocks.two_level import OPS, two_level
 from ringwright.algorithms.libraries.mvapich import rules
 from ringwright.algorithms.offers import require_op
+from ringwright.knobs import Range, Segments
 
 if TYPE_CHECKING:
     from ringwright.algorithms.compose import Algorithm
@@ -47,10 +48,10 @@ def mvapich(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    leaders: int | None = None,
+    leaders: Annotated[int, Range(1, 64)] | None = None,
     outer: Algorithm | None = None,
-    segments: int = 1,
-    hosts: Sequence[int] | None = None,
+    segments: Segments = 1,
+    hosts: Sequence[Annotated[int, Range(0, 65535)]] | None = None,
 ) -> Program:
     """Return the two-level program that MVAPICH2 would run, with as many leaders as the size asks for."""
     require_op("mvapich", collective, OPS)

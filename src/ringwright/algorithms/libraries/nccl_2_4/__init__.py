@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.blocks.collnet_chain import collnet_chain
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
@@ -25,23 +25,28 @@ from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.blocks.nvls_tree import nvls_tree
 from ringwright.algorithms.blocks.pat import pat
 from ringwright.algorithms.hosts import by_host, is_regular
+from ringwright.algorithms.libraries.nccl_2_4.forcing import forced, is_2_4
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
 from ringwright.algorithms.libraries.nccl_2_4.pacing import MOST_SEGMENTS, beat, parts, segments
 from ringwright.algorithms.libraries.nccl_2_4.rings import chains, order, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import cards, system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.costs.nccl import OPS as MODELLED
 from ringwright.costs.nccl import (
+    ALGORITHMS,
+    PROTOCOLS,
     Choice,
     System,
     algorithm_2_4,
     choose,
     double_tree,
     rank_trees,
+    releases,
     tree_threshold_bytes,
 )
+from ringwright.costs.nccl import OPS as MODELLED
 from ringwright.errors import UsageError
+from ringwright.knobs import Channels, Choices, Pattern
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
@@ -62,17 +67,18 @@ OPS = (
 FABRICS = ("switch", "dgx-a100:2", "dgx-h100:1", "dgx-h100:4", "dgx-h100:2,sharp=true", "dgx-a100:4,sharp=true")
 NEWEST = "2.30"
 LL_THRESHOLD_2_4 = 16 << 10  # NCCL_LL_THRESHOLD
-SIMPLE_ONLY = ("collnet_direct", "collnet_chain", "nvls", "nvls_tree", "pat")
+RELEASES = ("2.4", *dict.fromkeys(each.rpartition(".")[0] for each in releases()))
+PATCHED = Pattern(r"v?2\.[0-9]{1,2}(\.[0-9]{1,2})?(-[0-9]+)?", "with its patch, as 2.21.5", ("2.21.5", "v2.27.3-1"))
 
 
 def nccl_2_4(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    release: str | float = NEWEST,
-    algorithm: str | None = None,
-    protocol: str | None = None,
-    channels: int | None = None,
+    release: Annotated[str, Choices(RELEASES), PATCHED] = NEWEST,
+    algorithm: Annotated[str, Choices(ALGORITHMS)] | None = None,
+    protocol: Annotated[str, Choices(PROTOCOLS)] | None = None,
+    channels: Channels | None = None,
     tuning: bool = True,
 ) -> Program:
     """Return the program that NCCL ``release`` would run on the fabric."""
@@ -85,12 +91,8 @@ def nccl_2_4(
     hosts = by_host(collective, topology)
     system = system_of(topology, hosts)
     chosen = decide(collective, system, str(release))
-    chosen = dataclasses.replace(
-        chosen,
-        algorithm=algorithm or chosen.algorithm,
-        protocol=protocol or ("simple" if algorithm in SIMPLE_ONLY else chosen.protocol),
-        channels_used=channels or chosen.channels_used,
-    )
+    if algorithm or protocol or channels:
+        chosen = forced(chosen, system, str(release), algorithm=algorithm, protocol=protocol, channels=channels)
     made = build(collective, topology, hosts, chosen, system)
     knobs = {
         "algorithm": chosen.algorithm,
@@ -116,7 +118,7 @@ def _grouped(collective: Collective, topology: Topology | None, release: str, *,
 def decide(collective: Collective, system: System, release: str) -> Choice:
     """Return NCCL's choice; a size of 0 is decided as one element."""
     size = max(collective.size_bytes, 1)
-    if release.partition(".")[2].partition(".")[0] == "4" and release.startswith("2"):
+    if is_2_4(release):
         return _decide_2_4(collective.op, size, system)
     return choose(collective.op, size, system, release)
 

@@ -14,17 +14,17 @@ Declines: the choice among components (han, ucc, xhc, ...); scan and exscan; the
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms import hosts
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.libraries.open_mpi.menu import MENU, instead
-from ringwright.algorithms.libraries.open_mpi.rules import Decision, number_of, select
-from ringwright.algorithms.offers import require_op, spelled
+from ringwright.algorithms.libraries.open_mpi.rules import Decision, collectives, names, number_of, select
+from ringwright.algorithms.offers import require_op
 from ringwright.errors import UsageError
+from ringwright.knobs import Choices, Range, SegmentBytes
 
 if TYPE_CHECKING:
-    from ringwright.algorithms.compose import Algorithm
     from ringwright.collective import Collective
     from ringwright.costs.selection import RuleTable
     from ringwright.program import Program
@@ -36,17 +36,19 @@ OPS = (
 
 _ONLY_LINEAR = {"algorithm": "linear", "ground": "the component leaves gather and scatter with counts to a linear one"}
 
+NAMES = tuple(dict.fromkeys(name for op in collectives() for name in names(op)[1:]))
+
 
 def open_mpi(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    algorithm: int | str | Algorithm | None = None,
+    algorithm: Annotated[int, Range(0, 9)] | Annotated[str, Choices(NAMES)] | None = None,
     rules: RuleTable | None = None,
     disjoint: bool | None = None,
-    segment_bytes: int = 0,
-    fanout: int = 0,
-    max_requests: int = 0,
+    segment_bytes: SegmentBytes = 0,
+    fanout: Annotated[int, Range(0, 64)] = 0,
+    max_requests: Annotated[int, Range(0, 65536)] = 0,
 ) -> Program:
     """Return the program that Open MPI's tuned component would run, and in its knobs which one and who decided."""
     op = mpi_op(collective)
@@ -57,7 +59,7 @@ def open_mpi(
     decision = select(
         op, collective.p, collective.size_bytes, commutative=collective.commutative,
         disjoint=spread == "one-per-node" if disjoint is None else disjoint,
-        algorithm=cast("int | str | None", spelled(algorithm)), rules=rules, distribution=spread,
+        algorithm=algorithm, rules=rules, distribution=spread,
     )  # fmt: skip
     decision = _taken(op, collective, decision)
     decision = dataclasses.replace(

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
@@ -30,6 +30,7 @@ from ringwright.algorithms.published.accl.mapping import node_order
 from ringwright.algorithms.strips import Strips
 from ringwright.collective import split
 from ringwright.errors import UsageError
+from ringwright.knobs import RANDOM, Choices, Range, Segments
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
@@ -45,9 +46,9 @@ def accl(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    pieces: int | None = None,
-    paths: Sequence[float] = (1.0,),
-    mapping: str = "hdrm",
+    pieces: Segments | None = None,
+    paths: Sequence[Annotated[float, Range(1e-3, 1e12)]] = (1.0,),
+    mapping: Annotated[str, Choices(("hdrm", "rank")), RANDOM] = "hdrm",
     inner: Algorithm = direct,
     outer: Algorithm = rabenseifner,
 ) -> Program:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.published.plink.adaptation import Monitor, adapt
@@ -25,6 +25,7 @@ from ringwright.algorithms.published.plink.plan import OPS, Plan
 from ringwright.algorithms.published.plink.prediction import plan_time_s
 from ringwright.algorithms.published.plink.probing import Probes, assumed, probe, rounds
 from ringwright.errors import UsageError
+from ringwright.knobs import Range, Ranks, Seed
 from ringwright.program import Program, nothing
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ def plink(
     collective: Collective,
     topology: Topology | None = None,
     *,
-    noise: float = 0.0,
-    seed: int = 0,
-    groups: int | Sequence[Sequence[int]] | None = None,
-    shards: int | None = None,
+    noise: Annotated[float, Range(0, 1)] = 0.0,
+    seed: Seed = 0,
+    groups: Ranks | Sequence[Sequence[int]] | None = None,
+    shards: Annotated[int, Range(1, 1024)] | None = None,
 ) -> Program:
     """Return the two-level plan for what the probes find on the topology."""
     require_op("plink", collective, OPS)

@@ -19,8 +19,11 @@ Declines: moving experts to host memory, deciding anew every few steps (here cos
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ringwright.costs.stages import Costs
 from ringwright.errors import UsageError
+from ringwright.knobs import Piece, Range
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.schedulers.priority.lina._chunks import TOKENS, pipelined
 from ringwright.schedulers.priority.lina._packing import decided, packed
@@ -38,9 +41,14 @@ GATES = (
 
 
 def lina(
-    workload: Workload, costs: Costs, *, partition_mb: float = 30, pipelining: bool = True, packing: int = 0,
-    memory_gb: float = 0.0,
-) -> Workload:  # fmt: skip
+    workload: Workload,
+    costs: Costs,
+    *,
+    partition_mb: Piece = 30,
+    pipelining: bool = True,
+    packing: Annotated[int, Range(0, 64)] = 0,
+    memory_gb: Annotated[float, Range(0, 1e6, "GB")] = 0.0,
+) -> Workload:
     """Return the workload packed and cut, its all-to-alls strictly before its gradients, with a barrier at the end."""
     size = round(partition_mb * (1 << 20))
     if size < 1:
