@@ -91,3 +91,36 @@ def sweep_turns(axis: str, at_once: int = 0) -> int:
         return sum(turns([step(partition, credit) for credit in CREDITS_MB], RIPPLE) for partition in PARTITIONS_MB)
     lines = [[step(each, credit) for each in PARTITIONS_MB if each * at_once <= credit] for credit in CREDITS_MB]
     return sum(turns(line, RIPPLE) for line in lines if line)
+
+
+# ------------------------------------------------------------------------------------------------------ at the line's rate
+LINE = 100e9 / 8  # the testbed's 100 Gb/s, used in full: nothing is fitted here
+GPUS, PER_MACHINE = 64, 8
+ONE_MACHINE_S = {  # 32 images or 512 tokens a GPU, 8 GPUs, at the images/s or tokens/s of one machine in the repository's plots
+    "vgg16": 256 / 785, "resnet50": 256 / 1654, "transformer": 4096 / 16400,
+}  # fmt: skip
+ADVISED = {
+    "push-pull": (4.0, 16.0),
+    "all-reduce": (32.0, 64.0),
+}  # MB of a partition and of the credit, from its own advice
+
+
+@cache
+def line_step(name: str, op: str, policy: str) -> float:
+    """Return seconds of a step on 64 GPUs with links used in full: ``fifo`` or ``bytescheduler``, by servers or all-reduce."""
+    ranks = GPUS // PER_MACHINE
+    made = layerwise(model(name), ONE_MACHINE_S[name], ranks, op=op)
+    costs = ServerCosts(LINE, OVERHEAD_S) if op == "push-pull" else LinkCosts(LINE, overhead_s=OVERHEAD_S, ring=True)
+    partition_mb, credit_mb = ADVISED[op]
+    ordered = bytescheduler(made, costs, partition_mb=partition_mb, credit_mb=credit_mb)
+    return simulate(fifo(made) if policy == "fifo" else ordered, costs).step_s
+
+
+def line_gain(name: str, op: str) -> float:
+    """Return how much more throughput urgency gains over first come first served, as a share: 0 is none."""
+    return line_step(name, op, "fifo") / line_step(name, op, "bytescheduler") - 1
+
+
+def line_efficiency(name: str) -> float:
+    """Return the step of one machine against that of eight over servers, by urgency."""
+    return ONE_MACHINE_S[name] / line_step(name, "push-pull", "bytescheduler")

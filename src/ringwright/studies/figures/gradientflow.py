@@ -93,3 +93,17 @@ def faster(variant: str, than: str) -> float:
 def efficiency(variant: str) -> float:
     """Return compute alone against the step."""
     return STEP_S / alexnet_step(variant)
+
+
+# ------------------------------------------------------------------------------------------------------- other speed-ups
+def common_speedup(ranks: int) -> float:
+    """Return the images/s of ``ranks`` GPUs against one, AlexNet, each tensor by itself in single precision."""
+    made, costs = alexnet(ranks)
+    return ranks * STEP_S / simulate(gradientflow(made, costs, **ALEXNET["fp32 per tensor"]), costs).step_s  # type: ignore[arg-type]
+
+
+def resnet_efficiency(ranks: int = GPUS) -> float:
+    """Return compute against the step of ResNet-50 on ``ranks`` GPUs, all techniques, a V100's measured time a step."""
+    made = layerwise(model("resnet50"), BATCH_S["resnet50"], ranks, each="tensor")
+    costs = LinkCosts(RATE, HOP_S, ring=True)
+    return BATCH_S["resnet50"] / simulate(gradientflow(made, costs, **ALEXNET["fp16 lazy sparse"]), costs).step_s  # type: ignore[arg-type]

@@ -227,3 +227,13 @@ def layer_time(known: str, percentile: float = 50) -> float:
 def worse_batches(known: str) -> float:
     """Return in how many of 1000 batches a layer takes longer than with one device an expert."""
     return float(sum(mine > plain for mine, plain in zip(inference(known), inference("nothing"), strict=True)))
+
+
+def inference_gain(known: str, percentile: float) -> float:
+    """Return a percentile of the layer time with one device an expert against the same with Lina's placement."""
+    return layer_time("nothing", percentile) / layer_time(known, percentile)
+
+
+def tail_without_second(percentile: float) -> float:
+    """Return how much longer a percentile of the layer time is where nothing is decided again, as a share: 0 is none."""
+    return layer_time("estimate", percentile) / layer_time("again", percentile) - 1

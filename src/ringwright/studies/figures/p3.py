@@ -53,6 +53,32 @@ def peak(name: str, iteration_s: float) -> float:
     return max(gain(name, iteration_s, rate) for rate in RATES_GBPS)
 
 
+# Compute times that follow from the testbed's GPU alone: a P4000's 5.3 TFLOP/s, half of them used (assumed), 32 images a step,
+# backward twice forward; GFLOP of an image's forward pass.
+P4000_FLOPS, USED, IMAGES = 5.3e12, 0.5, 32
+FORWARD_GFLOP = {"vgg19": 39.26, "resnet50": 8.18}
+
+
+def p4000_s(name: str) -> float:
+    """Return the seconds of a step's compute on one P4000."""
+    return 3 * FORWARD_GFLOP[name] * 1e9 * IMAGES / (P4000_FLOPS * USED)
+
+
+def p4000_peak_gbps(name: str) -> float:
+    """Return the rate of the largest gain with a P4000's compute time."""
+    return peak_gbps(name, p4000_s(name))
+
+
+def p4000_gain(name: str) -> float:
+    """Return the largest gain over all rates with a P4000's compute time, as a share: 0 is none."""
+    return peak(name, p4000_s(name)) - 1
+
+
+def p4000_slicing_gain(rate_gbps: float) -> float:
+    """Return what slices alone gain on VGG-19 with a P4000's compute time and sums that are free, as a share."""
+    return slicing_gain(1e9, p4000_s("vgg19"), rate_gbps) - 1
+
+
 # ------------------------------------------------------------------------------------------------------ slices by themselves
 SERVERS = tuple(f"server{at}" for at in range(MACHINES))
 

@@ -99,3 +99,11 @@ def largest_over_ideal() -> float:
         for rate in RATES_GBPS
         for alpha in ALPHAS_MS
     )
+
+
+def largest_over_others(alpha_ms: float) -> float:
+    """Return the largest gain over the best of the others, over models and rates, as a share: 0 is none."""
+    others = ("wfbp", "buckets", "bytescheduler")
+    return max(
+        min(gain(name, other, alpha_ms, rate) for other in others) - 1 for name in ITERATION_S for rate in RATES_GBPS
+    )

@@ -36,6 +36,16 @@ def speedup(machines: int, scheme: str, rate_gbps: float) -> float:
     return machines * ALONE_S / step_s(machines, scheme, rate_gbps)
 
 
+INCEPTION_S = 32 / 43.2  # 32 images at the images/s of one Titan X with TensorFlow: from memory
+
+
+def inception_speedup(machines: int, scheme: str, rate_gbps: float) -> float:
+    """Return Inception-V3's images/s over those of one machine, on a card used in full."""
+    made = layerwise(model("inception-v3"), INCEPTION_S, machines, op="push-pull")
+    costs = NicCosts(rate_gbps * 1e9 / 8)
+    return machines * INCEPTION_S / simulate(poseidon(made, costs, scheme=scheme, batch=BATCH), costs).step_s
+
+
 def factors_chosen(batch: int) -> int:
     """Return in how many of 93 cases (fc6, fc7, fc8 on 2 to 32 machines) factors are chosen."""
     return sum(

@@ -172,3 +172,13 @@ def spread(mode: str, order: str) -> float:
     paces = [draw.gauss(1.0, NOISE) for _ in range(MANY)]
     steps = [worker_step(mode, order, 1.0, worker, pace) for worker, pace in enumerate(paces)]
     return (statistics.stdev(steps) / statistics.fmean(steps)) / (statistics.stdev(paces) / statistics.fmean(paces))
+
+
+def largest_gain(mode: str) -> float:
+    """Return the largest gain in throughput over the ratios of transfers to compute."""
+    return max(throughput_gain(mode, "tac", ratio) for ratio in RATIOS)
+
+
+def largest_calming() -> float:
+    """Return how many times less workers' steps spread with TAC than with orders drawn, in training or inference."""
+    return max(spread(mode, "drawn") / spread(mode, "tac") for mode in ("training", "inference"))
