@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ringwright.analysis.arrivals import arrivals
+from ringwright.testing import noise, slow_ranks
 from ringwright.trace import Trace, rows
 
 
@@ -63,7 +64,8 @@ def test_one_straggler(late: dict[int, float]) -> None:
     assert culprit["kind"] == "straggler"
     assert culprit["confidence"] > 0.8
     (rank,) = late
-    assert f"rank{rank}.json event" in culprit["evidence"][1]
+    assert f"rank {rank} arrives last" in culprit["evidence"][0]
+    assert any(f"rank{rank}.json event" in item for item in culprit["evidence"])
 
 
 def test_two_stragglers_of_eight() -> None:
@@ -120,3 +122,72 @@ def test_few_collectives_cannot_tell() -> None:
     found = arrivals(job({3: 200.0}, steps=1, per_step=3))
     assert found["verdict"] == "cannot tell"
     assert "clear last rank" in found["reason"]
+
+
+def put_in(mechanism: str, seed: int) -> tuple[slow_ranks.Injected, dict[str, Any]]:
+    trace, truth = slow_ranks.job(mechanism, seed, noise.ours())
+    (culprit,) = arrivals(trace)["culprits"]
+    return truth, culprit
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "seed"), [("straggler-late", 2001), ("straggler-late", 2006), ("straggler-ends", 2003)]
+)
+def test_a_straggler_that_begins_late_is_named_with_its_step(mechanism: str, seed: int) -> None:
+    truth, culprit = put_in(mechanism, seed)
+    assert culprit["ranks"] == list(truth.ranks)
+    assert abs(culprit["begin_step"] - truth.begin) <= 2  # type: ignore[operator]
+    assert f"step {culprit['begin_step']}" in culprit["evidence"][0]
+    assert abs(culprit["steps_share"] - truth.share) < 0.06
+
+
+def test_the_slow_rank_that_changes_is_told_with_each_ones_steps() -> None:
+    truth, culprit = put_in("moving", 2002)
+    assert culprit["kind"] == "straggler-moving"
+    assert culprit["ranks"] == list(truth.ranks)
+    assert all(f"rank {rank} in steps " in culprit["evidence"][0] for rank in truth.ranks)
+
+
+@pytest.mark.parametrize("mechanism", ["wandering", "pauses-of-all"])
+def test_ranks_late_in_turn_are_told_with_the_share_of_steps_and_nobody_is_named(mechanism: str) -> None:
+    truth, culprit = put_in(mechanism, 2003)
+    assert culprit["ranks"] == []
+    assert "cannot tell" in culprit["evidence"][0]
+    assert abs(culprit["steps_share"] - truth.share) < 0.1
+
+
+@pytest.mark.parametrize("mechanism", ["loader", "pauses-of-one"])
+def test_a_rank_late_now_and_then_is_named(mechanism: str) -> None:
+    truth, culprit = put_in(mechanism, 2009)
+    assert culprit["ranks"] == list(truth.ranks)
+
+
+def test_a_neighbour_in_a_small_group_is_not_blamed_for_the_straggler() -> None:
+    """The members of its group of four come late to the large group too, because they wait for it."""
+    events: list[dict[str, Any]] = []
+    chance = random.Random(3)
+    clock = [0.0] * 8
+    for step in range(30):
+        own = [1e-3 + chance.uniform(0, 2e-5) + (6e-4 if rank == 5 and step >= 15 else 0.0) for rank in range(8)]
+        for number, groups in ((0, [[0, 1, 2, 3], [4, 5, 6, 7]]), (2, [[0, 4], [1, 5], [2, 6], [3, 7]])):
+            for place, ranks in enumerate(groups):
+                arrival = {rank: clock[rank] + (own[rank] if number == 0 else 0.0) for rank in ranks}
+                end = max(arrival.values()) + 1e-4
+                for rank in ranks:
+                    row = {"kind": "collective", "op": "all-reduce", "communicator": number + place, "sequence": step}
+                    row |= {
+                        "rank": rank,
+                        "iteration": step,
+                        "start_s": arrival[rank],
+                        "duration_s": end - arrival[rank],
+                    }
+                    events.append(row | {"multiplicity": 1, "file": "f", "line": len(events)})
+                    clock[rank] = end
+    (culprit,) = arrivals(Trace.of({"events": rows("events", events)}))["culprits"]
+    assert culprit["ranks"] == [5]
+    assert culprit["begin_step"] == 15
+
+
+def test_no_healthy_job_of_a_seeded_twenty_accuses_anybody() -> None:
+    jobs = [slow_ranks.job("none", seed, noise.ours())[0] for seed in range(2000, 2020)]
+    assert [arrivals(job)["culprits"] for job in jobs] == [[]] * 20

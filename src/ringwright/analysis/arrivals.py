@@ -4,6 +4,9 @@ A synchronising collective ends on all ranks together, hence the rank that arriv
 collective seen on at least two ranks, the shortest duration is taken as transfer and what a rank spent beyond it as
 wait; the wait of all is charged to the last rank. That needs no common clock. Not judged: broadcasts, reductions to a
 root, sends and receives, whose ranks may leave before others arrive.
+
+With a dozen steps or more the verdict rests on each rank's own time, step by step (``stragglers``): who is late, from which step
+on, or in which share of the steps; with fewer, on who was last over all of them.
 """
 
 from __future__ import annotations
@@ -11,6 +14,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.hang_mismatch import say_ranks
+from ringwright.analysis.lateness import Lateness, lateness
+from ringwright.analysis.stragglers import NOBODY, HeldUp, at_least, held_up
+from ringwright.analysis.stragglers_said import culprit as said_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,8 +46,30 @@ def arrivals(trace: Trace) -> dict[str, Any]:
     ranks = _table(judged)
     groups = judged.select("communicator", "sequence").n_unique()
     answer |= {"ranks": ranks, "collectives": groups, "wait_us": _sum(ranks, "wait_us")}
-    verdict, reason, culprits = _verdict(judged, ranks)
+    verdict, reason, culprits = _by_steps(trace, judged) or _verdict(judged, ranks)
     return answer | {"verdict": verdict, "reason": reason, "culprits": culprits}
+
+
+def _by_steps(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[dict[str, Any]]] | None:
+    """Return the verdict by steps, None where there are too few of them."""
+    seen = lateness(trace, judged)
+    if seen is None:
+        return None
+    found = held_up(seen)
+    if found is NOBODY or not _is_waited(judged, seen, found):
+        return "none", "no rank holds up others by more than ranks differ of themselves", []
+    one = said_of(seen, found, min(judged["confidence"].fill_null(1.0).to_list()))
+    one["evidence"] += _worst(judged, one["ranks"], [seen.labels[step] for step in found.steps])
+    return ("straggler" if one["ranks"] else "cannot tell"), one["evidence"][0], [one]
+
+
+def _is_waited(judged: pl.DataFrame, seen: Lateness, found: HeldUp) -> bool:
+    """Whether others waited in the steps held up: a tenth of their time in collectives at least."""
+    import polars as pl
+
+    step = pl.col("iteration") if seen.unit == "step" else pl.col("sequence")
+    there = judged.filter(step.is_in([seen.labels[place] for place in found.steps]))
+    return float(there["wait"].sum()) >= WAIT_SHARE * float(there["us"].sum())
 
 
 def _sum(rows: list[dict[str, Any]], name: str) -> float:
@@ -58,6 +88,8 @@ def _matched(trace: Trace) -> pl.DataFrame:
         "op",
         "rank",
         "iteration",
+        "size_bytes",
+        "start_s",
         "duration_s",
         "nranks",
         "file",
@@ -139,28 +171,21 @@ def _verdict(judged: pl.DataFrame, ranks: list[dict[str, Any]]) -> tuple[str, st
         return "none", "ranks take turns in being last: no rank stands out", []
     steady, steps = _steady(judged, suspects.ranks)
     if steps >= 3 and steady < 0.6:
-        reason = f"rank {_names(suspects.ranks)} causes most waiting, but in {steady:.0%} of {steps} steps only"
+        reason = f"{say_ranks(suspects.ranks)} causes most waiting, but in {steady:.0%} of {steps} steps only"
         return "cannot tell", reason, []
     ground = min(judged["confidence"].fill_null(1.0).to_list())
     confidence = min(0.95, 0.5 + 0.3 * suspects.share + 0.05 * min(steps, 3)) * max(ground, 0.6)
     thin = " (one step only: it may be chance or the start of the profile)" if steps < 2 else ""
-    reason = f"rank {_names(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{thin}"
+    reason = f"{say_ranks(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{thin}"
     chance = f"chance {suspects.chance:.1g} were all alike"
     times = f"last in {suspects.times} of {suspects.trials} collectives with a clear last rank ({chance})"
     culprit = {
         "ranks": suspects.ranks,
         "kind": "straggler",
         "confidence": round(confidence - (0.1 if steps < 2 else 0.0), 2),
-        "evidence": [
-            times,
-            *_worst(judged, suspects.ranks),
-        ],
+        "evidence": [reason, times, *_worst(judged, suspects.ranks)],
     }
     return "straggler", reason, [culprit]
-
-
-def _names(ranks: list[int]) -> str:
-    return ", ".join(map(str, ranks[:8])) + (", ..." if len(ranks) > 8 else "")
 
 
 def _suspects(ranks: list[dict[str, Any]], trials: int) -> _Suspects | None:
@@ -175,22 +200,11 @@ def _suspects(ranks: list[dict[str, Any]], trials: int) -> _Suspects | None:
         chosen = order[:size]
         share = _sum(chosen, "caused_us") / total if total else 0.0
         times = sum(row["clear_count"] for row in chosen)
-        chance = min(1.0, math.comb(everyone, size) * _at_least(times, trials, size / everyone))
+        chance = min(1.0, math.comb(everyone, size) * at_least(times, trials, size / everyone))
         is_each = all(row["caused_us"] > 2 * total / everyone or everyone < 4 for row in chosen)
         if share >= 0.5 + 0.5 * size / everyone and chance <= CHANCE and is_each:
             return _Suspects(sorted(row["rank"] for row in chosen), share, times, trials, chance)
     return None
-
-
-def _at_least(times: int, trials: int, probability: float) -> float:
-    """Probability of ``times`` or more hits in ``trials``; beyond 1,000 trials they are scaled down, which is cautious."""
-    if trials > 1000:
-        times, trials = times * 1000 // trials, 1000
-    terms = (
-        math.comb(trials, hits) * probability**hits * (1 - probability) ** (trials - hits)
-        for hits in range(times, trials + 1)
-    )
-    return min(1.0, math.fsum(terms))
 
 
 def _steady(judged: pl.DataFrame, ranks: list[int]) -> tuple[float, int]:
@@ -207,12 +221,14 @@ def _steady(judged: pl.DataFrame, ranks: list[int]) -> tuple[float, int]:
     return int((steps["theirs"] >= 0.5 * steps["all"]).sum()) / steps.height, steps.height
 
 
-def _worst(judged: pl.DataFrame, ranks: list[int]) -> list[str]:
-    """Say of the costliest collectives what each side measured, with file and event."""
+def _worst(judged: pl.DataFrame, ranks: list[int], steps: list[int] | None = None) -> list[str]:
+    """Say of the costliest collectives, of all or of ``steps``, what each side measured, with file and event."""
     import polars as pl
 
     said = []
     mine = judged.filter(pl.col("is_last") & pl.col("rank").is_in(ranks))
+    if steps is not None and mine["iteration"].null_count() == 0:
+        mine = mine.filter(pl.col("iteration").is_in(steps))
     for row in mine.sort("total_wait", "sequence", descending=[True, False]).head(_EVIDENCE).to_dicts():
         same = [pl.col(name) == row[name] for name in ("communicator", "sequence", "op")]
         others = judged.filter(*same, pl.col("rank") != row["rank"])["us"].to_list()

@@ -1,0 +1,149 @@
+"""How late each rank is in each step, in shares of a step, without a common clock.
+
+A rank's own time is what passes from the end of one step's calls to the end of the next one's, by its own clock, less the time in
+which calls block it. Its lateness is what its own time is more than that of the median rank of those it works with. A rank that
+is late only because a neighbour in a smaller group is has been blocked there: it is not blamed. A call that goes on while the
+rank issues the next blocks nobody; the last of such a chain blocks until all of them have ended.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.trace import Trace
+
+FEWEST_STEPS = 12
+_MOST_CALLS_AS_STEPS = 5_000
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Lateness:
+    """``late``: ranks x steps, shares of a usual step of ``step_us``. ``labels``: what the steps are called by; ``unit`` step, or
+    call where no steps are told. ``first``: ranks x steps, the part that passed before the step's first call."""
+
+    ranks: list[int]
+    labels: list[int]
+    late: Floats
+    first: Floats
+    step_us: float
+    unit: str
+
+
+def lateness(trace: Trace, judged: pl.DataFrame) -> Lateness | None:
+    """Return the lateness of ranks, from matched calls with their ``wait`` (us); None with too few steps, or of one rank."""
+    import polars as pl
+
+    frame, unit = _steps(judged)
+    if frame is None:
+        return None
+    turns = _own(frame)
+    wide = turns.pivot(on="rank", index="step", values="own").sort("step")
+    first = turns.pivot(on="rank", index="step", values="at_first").sort("step").select(wide.columns)
+    whole = pl.all_horizontal(pl.exclude("step").is_not_null())
+    wide, first = wide.filter(whole), first.filter(whole)
+    if wide.height < FEWEST_STEPS or wide.width < 3:
+        return None
+    wide, first = wide.slice(1), first.slice(1)  # the first step loads, connects and compiles
+    ranks = sorted(int(name) for name in wide.columns if name != "step")
+    columns = [str(rank) for rank in ranks]
+    parts = _parts(frame, ranks)
+    late = _behind(wide.select(columns).to_numpy().T, parts)
+    usual = _usual(trace, frame, wide["step"].to_list(), late.max(axis=0), unit)
+    of_first = _behind(-first.select(columns).to_numpy().T, parts)
+    return Lateness(ranks, wide["step"].to_list(), late / usual, of_first / usual, usual, unit) if usual > 0 else None
+
+
+def _steps(judged: pl.DataFrame) -> tuple[pl.DataFrame | None, str]:
+    """Return the calls with their ``step``: the iteration, else the place in the one group that has them all."""
+    import polars as pl
+
+    told = judged.filter(pl.col("iteration").is_not_null())
+    if told["iteration"].n_unique() >= FEWEST_STEPS:
+        return told.with_columns(pl.col("iteration").alias("step")), "step"
+    largest = judged.group_by("communicator").len().sort("len", "communicator", descending=[True, False])
+    mine = judged.filter(pl.col("communicator") == largest["communicator"][0])
+    if mine.height * 10 < judged.height * 9 or not FEWEST_STEPS <= mine["sequence"].n_unique() <= _MOST_CALLS_AS_STEPS:
+        return None, ""
+    return mine.with_columns(pl.col("sequence").alias("step")), "call"
+
+
+def _own(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return per rank and step its own microseconds (without begins: what is less in calls), and the wait in the first call."""
+    import polars as pl
+
+    if frame["start_s"].null_count():
+        least = frame.sort("rank", "step", "sequence").group_by("rank", "step", maintain_order=True)
+        return least.agg((-pl.col("us").sum()).alias("own"), pl.col("wait").first().alias("at_first"))
+    begins = pl.col("start_s") * 1e6
+    ended = (begins + pl.col("us")).cum_max().over("rank")
+    goes_on = (begins.shift(-1).over("rank") < ended).fill_null(value=False)
+    timed = frame.sort("rank", "start_s", "sequence").with_columns(
+        ended.alias("ended"), pl.when(goes_on).then(0.0).otherwise(ended - begins).alias("blocked")
+    )
+    turns = timed.group_by("rank", "step", maintain_order=True).agg(
+        pl.col("ended").max(), pl.col("blocked").sum(), pl.col("wait").first().alias("at_first")
+    )
+    lasted = pl.col("ended") - pl.col("ended").shift(1).over("rank")
+    return turns.with_columns((lasted - pl.col("blocked")).alias("own")).filter(pl.col("own").is_not_null())
+
+
+def _parts(frame: pl.DataFrame, ranks: list[int]) -> list[list[int]]:
+    """Return the rows of ranks that can be compared: they share groups, directly or through others, and make the same calls."""
+    import polars as pl
+    import rustworkx
+
+    place = {rank: row for row, rank in enumerate(ranks)}
+    graph = rustworkx.PyGraph()
+    graph.add_nodes_from(ranks)
+    for members in frame.group_by("communicator").agg(pl.col("rank").unique().sort())["rank"].to_list():
+        graph.add_edges_from_no_data([(place[members[0]], place[other]) for other in members[1:]])
+    part_of = {row: number for number, part in enumerate(rustworkx.connected_components(graph)) for row in part}
+    counts = frame.group_by("rank").agg(pl.len(), pl.col("size_bytes").sum())
+    found: dict[tuple[int, ...], list[int]] = {}
+    for rank, calls, size in sorted(counts.rows()):
+        found.setdefault((part_of[place[rank]], calls, size), []).append(place[rank])
+    return list(found.values())
+
+
+def _behind(own: Floats, parts: list[list[int]]) -> Floats:
+    """Return by how much each row is above the median row of its part; of two, above the other."""
+    late = np.zeros_like(own)
+    for rows in parts:
+        if len(rows) > 1:
+            late[rows] = own[rows] - (np.median(own[rows], axis=0) if len(rows) > 2 else own[rows].min(axis=0))
+    return late
+
+
+def _usual(trace: Trace, frame: pl.DataFrame, steps: list[int], worst: Floats, unit: str) -> float:
+    """Return the microseconds of a step that nobody holds up: told steps, else from first call to first call."""
+    import polars as pl
+
+    told: dict[int, float] = {}
+    if unit == "step":
+        mine = trace.scan("events").filter((pl.col("kind") == "step") & (pl.col("duration_s") > 0))
+        told = dict(mine.group_by("iteration").agg(pl.col("duration_s").median() * 1e6).collect().rows())
+    if not told:
+        told = _between(frame)
+    known = [told[step] - late for step, late in zip(steps, worst, strict=True) if told.get(step)]
+    return float(np.median(known)) if known else 0.0
+
+
+def _between(frame: pl.DataFrame) -> dict[int, float]:
+    import polars as pl
+
+    if frame["start_s"].null_count():
+        spent = frame.group_by("step", "rank").agg(pl.col("us").sum())
+        return dict(spent.group_by("step").agg(pl.col("us").median()).rows())
+    begins = frame.group_by("rank", "step").agg(pl.col("start_s").min()).sort("rank", "step")
+    lasted = begins.with_columns(((pl.col("start_s").shift(-1) - pl.col("start_s")).over("rank") * 1e6).alias("us"))
+    found: dict[int, Any] = dict(lasted.drop_nulls().group_by("step").agg(pl.col("us").median()).rows())
+    return found
