@@ -8,7 +8,6 @@ than its size), a table changed since it was written: each is left out, or told,
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -45,13 +44,13 @@ _RANKS = {
 }
 _SHARES = {"confidence"}
 _DURATIONS = {"duration_s", "bin_s", "bytes"}
+_INDISPENSABLE = ("events", "communicators", "ledger")  # without these nothing can be said, or not on which ground
 _NEEDED = {
-    "events": ("kind",), "edges": ("src_event", "dst_event", "kind"), "communicators": ("communicator", "comm_id", "size"),
-    "topology": ("kind",), "links": ("src", "link"), "claims": ("field", "value", "source"),
-    "ledger": ("file", "outcome", "reason", "lines"),
+    "events": ("kind",), "edges": ("src_event", "dst_event", "kind"), "communicators": ("communicator",), "topology": ("kind",),
+    "links": ("src", "link"), "claims": ("field", "value"), "ledger": ("outcome", "lines"),
 }  # fmt: skip
 _NEEDED_OF: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
-    "events": {("collective", "p2p", "measurement", "metric"): ("op",)},
+    "events": {("collective", "p2p", "measurement", "metric", "tuning"): ("op",)},
     "topology": {("ring",): ("communicator", "channel", "src", "dst")},
 }
 _TEXTS = ("source", "summary", "library", "clock_note", "hostname", "tables_as", "inspector_output_format_version")
@@ -109,7 +108,7 @@ def _fits(name: str, value: Any) -> bool:
     if name == "world":
         return value is None or 1 <= value <= MOST_RANKS
     if type(value) in (int, float):
-        return math.isfinite(value) and abs(value) <= _I63 and (value >= 0 or name == "origin_ns")
+        return abs(value) <= _I63 and (value >= 0 or name == "origin_ns")
     return True
 
 
@@ -146,7 +145,7 @@ def changed(folder: Path, told: Any) -> list[Fault]:
 def table(name: str, files: list[Path], wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
     """Return a table with ``wanted`` columns, lifted from older captures, and what of it is left out.
 
-    Raises InputError where the events, without which nothing can be said, cannot be read.
+    Raises InputError where a table that everything stands on cannot be read.
     """
     import polars as pl
 
@@ -155,7 +154,7 @@ def table(name: str, files: list[Path], wanted: Mapping[str, Any]) -> tuple[pl.L
         frame, more = _ruled(name, frame, wanted)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         words = " ".join(str(error).split())[:200]
-        if name == "events":
+        if name in _INDISPENSABLE:
             raise InputError(
                 f"table {name} cannot be read: {words}",
                 where=str(files[0]),

@@ -238,10 +238,9 @@ class Trace:
     def open(cls, path: str | Path) -> Trace:
         """Open a saved Trace, of this or any older schema version."""
         folder = Path(path)
-        held, faults = _meta_of(folder)
+        held = read_meta(folder)
         told = held.pop(SUMS, None)
-        meta, wrong = reopened.checked_meta(held)
-        faults += wrong
+        meta, faults = reopened.checked_meta(held)
         faults += reopened.changed(folder, told)
         tables = {}
         for name in TABLES:
@@ -296,20 +295,6 @@ def write_meta(folder: Path, meta: Mapping[str, Any]) -> None:
     """Write ``meta.json``; written last, so that its presence means a complete capture."""
     document = {"format": "ringwright.trace", "schema_version": SCHEMA_VERSION, **meta, SUMS: reopened.sums(folder)}
     (folder / META_FILE).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
-
-
-def _meta_of(folder: Path) -> tuple[dict[str, Any], list[reopened.Fault]]:
-    """Return the meta data of a capture; where it is damaged and the events are there, none, and the fault."""
-    try:
-        return read_meta(folder), []
-    except SchemaError:
-        raise
-    except InputError:
-        if not (folder / "events.parquet").is_file():
-            raise
-        return {"source": "", "inputs": [str(folder)]}, [
-            reopened.Fault(META_FILE, "cannot be read: what it told is lost")
-        ]
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
