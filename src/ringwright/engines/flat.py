@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines import loops
 from ringwright.engines.hazards import Edges, loop_edges
 from ringwright.engines.machine import PS
+from ringwright.engines.memory import shortage
 from ringwright.engines.messages import Flat, Pieces
 from ringwright.engines.multicast import branched
 from ringwright.errors import InfeasibleError
@@ -69,11 +70,12 @@ def gather(program: Program) -> Pieces:
     """Return all pieces, messages numbered in program order."""
     import numpy as np
 
+    _require_room(program)
     rows: list[tuple[np.ndarray, ...]] = []
     step_of: list[np.ndarray] = []
     loop_of: list[np.ndarray] = []
     streams: list[tuple[int, np.ndarray]] = []
-    total = messages = 0
+    messages = 0
     for number, step in enumerate(program.steps()):
         if not step.count:
             continue
@@ -84,12 +86,6 @@ def gather(program: Program) -> Pieces:
         step_of.append(np.full(len(src), number, np.int32))
         loop_of.append(np.full(len(src), step.loop, np.int32))
         messages += len(src)
-        total += len(owner)
-        if total > MOST_PIECES:
-            raise InfeasibleError(
-                f"{program.name} on {program.p} ranks is more than {MOST_PIECES:,} moves",
-                remedy="--engine closed-form, or a fabric on which it folds",
-            )
     columns = [np.concatenate(column) for column in zip(*rows, strict=True)] if rows else [np.zeros(0, np.int64)] * 8
     src, dst, size, adds, channel, owner, reads, writes = columns
     steps, turns = (np.concatenate(each) if each else np.zeros(0, np.int32) for each in (step_of, loop_of))
@@ -100,6 +96,21 @@ def gather(program: Program) -> Pieces:
         owner, steps, src, dst, size, adds.astype(bool), reads, writes, channel, turns if turns.any() else None,
         stream if streams else None,
     )  # fmt: skip
+
+
+def _require_room(program: Program) -> None:
+    """Raise InfeasibleError before anything is laid out that cannot be held."""
+    total = 0
+    for step in program.steps():
+        total += sum(block.count * block.span for block in step.blocks)
+        if total > MOST_PIECES:
+            break
+    why = f"it is more than {MOST_PIECES:,} moves" if total > MOST_PIECES else shortage(total)
+    if why:
+        raise InfeasibleError(
+            f"{program.name} on {program.p:,} ranks cannot be laid out: {why}",
+            remedy="--engine closed-form, which follows no single message, or a fabric on which it folds",
+        )
 
 
 def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from ringwright.engines import loops
 from ringwright.engines.families import Family, collect
 from ringwright.engines.flat import assemble, places
+from ringwright.engines.memory import shortage
 from ringwright.engines.mesh import Mesh, View, candidates, mesh, rank_digits
 from ringwright.engines.messages import Flat, Pieces
 from ringwright.engines.orbits import Orbits
@@ -87,9 +88,12 @@ def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
 def _quotient(program: Program, group: Mesh, families: list[Family], orbits: Orbits, place: np.ndarray) -> Folded:
     import numpy as np
 
+    left = sum(len(each.table) * each.block.count * each.block.span for each in families) // group.order
+    if left > MOST_PIECES:
+        raise DeclinedError(f"folded it is still {left:,} moves, more than {MOST_PIECES:,}")
+    if shortage(left):
+        raise DeclinedError(f"folded, {shortage(left)}")
     rows = [_Rows(program, group, family) for family in families]
-    if sum(each.pieces for each in rows) > MOST_PIECES:
-        raise DeclinedError(f"folded it is still more than {MOST_PIECES:,} moves")
     pieces, src, dst = _merge(program, rows)
     small = _machine(orbits)
     flat = assemble(orbits.machine, pieces, loops.order(pieces), place[src], place[dst])
@@ -135,7 +139,6 @@ class _Rows:
         self.chunk = read.absolute()
         # Messages are told apart by source and target up to symmetry.
         self.here, self.there = here, _against(group, self.dst, turns)
-        self.pieces = self.reads.size * span
 
     @property
     def table(self) -> np.ndarray:

@@ -1,0 +1,31 @@
+"""What a layout will take in memory, told before it is made: nothing is begun that cannot be held."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+BYTES_PER_MOVE = 240  # measured: 8.4 million moves of a ring took 1.9 GB, layout, order and run together
+_MEMINFO = Path("/proc/meminfo")
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current"))
+
+
+def available_bytes() -> int | None:
+    """Return the memory that a process may still take here, None where the system does not say."""
+    try:
+        told = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines() if ":" in line)
+        free = int(told["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError, IndexError):
+        return None
+    try:
+        most, used = (int(path.read_text()) for path in _LIMITS)
+    except (OSError, ValueError):
+        return free  # no limit of a container, or "max"
+    return min(free, max(0, most - used))
+
+
+def shortage(moves: int) -> str:
+    """Return why ``moves`` cannot be laid out here, empty where they can."""
+    free, needed = available_bytes(), moves * BYTES_PER_MOVE
+    if free is None or needed <= free:
+        return ""
+    return f"{moves:,} moves take about {needed / 1e9:.1f} GB of memory, {free / 1e9:.1f} GB are free"
