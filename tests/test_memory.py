@@ -12,7 +12,9 @@ from ringwright.engines import flat, fold, memory
 ASKED = ["simulate", "all-reduce", "--fabric", "dgx-h100:8", "-b", "1M", "--algorithm", "ring"]
 
 
-def test_too_many_moves_are_refused_before_one_is_laid_out(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_too_many_moves_are_refused_before_one_is_laid_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def laid_out(*_: Any) -> None:
         raise AssertionError("laid out")
 
@@ -26,7 +28,9 @@ def test_too_many_moves_are_refused_before_one_is_laid_out(monkeypatch: pytest.M
     assert "--engine closed-form" in told
 
 
-def test_a_job_beyond_the_free_memory_says_how_much_it_takes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_beyond_the_free_memory_says_how_much_it_takes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main([*ASKED, "--engine", "events"]) == 0
     capsys.readouterr()
     monkeypatch.setattr(memory, "available_bytes", lambda: 50_000)

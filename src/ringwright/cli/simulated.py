@@ -34,6 +34,7 @@ def show(
 
     simulated.write(result, sys.stdout)
     if output:
-        details = [study.detail(question, name, wanted[-1]) for name in names]
+        ran = {row["algorithm"] for row in simulated.answered(result) if row["size_bytes"] == wanted[-1]}
+        details = [study.detail(question, name, wanted[-1]) for name in names if name in ran]
         reading.write_page(output, simulated_page.page(result, details, reading.command_line()), force=force)
     return 0

@@ -18,7 +18,7 @@ WIDE = 10  # columns of a time
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.simulate/1`` for a terminal."""
     out = layout.console(file, width=width)
-    rows = result["rows"]
+    rows = answered(result)
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
     ground = f"{result['collective']} on {result['fabric']}, {format_count(result['ranks'])} ranks"
     engines = ", ".join(dict.fromkeys(row["engine"] for row in rows))
@@ -28,10 +28,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     )
     if result["provenance"]:
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
-    if len(names) == 1:
+    if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
         _alone(out, rows)
     else:
-        _side_by_side(out, rows, names)
+        _side_by_side(out, rows, list(dict.fromkeys(row["algorithm"] for row in result["rows"])))
+    _declines(out, result)
     for note in result["notes"]:
         layout.heading(out, "Not alike")
         layout.line(out, note, style="yellow")
@@ -77,13 +78,41 @@ def _grid(out: Console, rows: list[dict[str, Any]], letters: dict[str, str], fie
     for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
         found = {row["algorithm"]: row for row in group}
         winner = min(found.values(), key=lambda row: float(row[field]))
-        cells = [
-            time(found[name][field]) + ("*" if found[name][field] <= winner[field] * SLACK else " ") for name in letters
-        ]
+        cells = [_cell(found.get(name), field, winner) for name in letters]
         line = [format_size(size), *cells]
         table.append([*line, time(winner["bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
     columns = ["size", *letters.values(), *(["bound", "busbw GB/s*"] if bound else [])]
     layout.table(out, columns, table)
+
+
+def _cell(row: dict[str, Any] | None, field: str, winner: dict[str, Any]) -> str:
+    if row is None:
+        return "declines "
+    return time(row[field]) + ("*" if row[field] <= winner[field] * SLACK else " ")
+
+
+def answered(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows that have times."""
+    return [row for row in result["rows"] if row.get("declined") is None]
+
+
+def declined(result: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
+    """Return who declined and why, with the sizes."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for row in result["rows"]:
+        if row.get("declined") is not None:
+            found.setdefault((row["algorithm"], row["declined"]), []).append(row["size_bytes"])
+    return [(name, why, sizes) for (name, why), sizes in found.items()]
+
+
+def _declines(out: Console, result: dict[str, Any]) -> None:
+    told = declined(result)
+    if told:
+        layout.heading(out, "Declined")
+    every = len({row["size_bytes"] for row in result["rows"]})
+    for name, why, sizes in told:
+        where = "" if len(sizes) == every else f" at {', '.join(map(format_size, sizes))}"
+        layout.line(out, f"{name}{where}: {why}", style="yellow")
 
 
 def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.reports import html, pictures, tables
-from ringwright.reports.simulated import time
+from ringwright.reports.simulated import answered, declined, time
 from ringwright.units import format_count, format_size
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
     """Return the page of a ``ringwright.simulate/1`` object; ``details`` are the runs at the largest size."""
-    rows = result["rows"]
+    rows = answered(result)
     fastest = min((row for row in rows if row["size_bytes"] == rows[-1]["size_bytes"]), key=lambda row: row["time_us"])
     engines = ", ".join(dict.fromkeys(row["engine"] for row in rows))
     return html.render(
@@ -30,7 +30,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
             ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
         ],
         curves=pictures.curves(rows),
-        notes=result["notes"],
+        notes=[*result["notes"], *(f"{name} declined: {why}" for name, why, _ in declined(result))],
         times=_times(rows),
         limits=_limits(rows),
         loads=[_load(detail) for detail in details],

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective
-from ringwright.errors import InfeasibleError, UsageError
+from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.studies.registry import algorithm
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class Row:
     why: str  # what the critical path spent its time on
     worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
     worst_start_s: float | None = None
+    declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
 @dataclass(frozen=True)
@@ -91,21 +92,35 @@ def sweep(
     wanted: Sequence[int],
     progress: Callable[[int], None] | None = None,
 ) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out."""
+    """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out.
+
+    An algorithm that declines a size beside others that answer is a row with its reason in ``declined`` and no times; where
+    none answers its error is raised.
+    """
     left_out: dict[str, None] = {}
-    rows: list[Row] = []
+    rows: list[dict[str, Any]] = []
     software: dict[str, bool] = {}
     floors = Floors(question)
+    refused: list[RingwrightError] = []
     for spelling in spellings:
-        for program in _programs(question, spelling, wanted):
-            row, omitted = measure(question, program, spelling, floors)
-            software[spelling] = software.get(spelling, False) or bool(
-                program.software.message_s or program.software.base_s
-            )
-            rows.append(row)
+        _, make, knobs = algorithm(spelling)
+        for size in wanted:
+            collective = question.collective(size)
+            try:
+                program = make(collective, question.topology, **knobs)
+                row, omitted = measure(question, program, spelling, floors)
+            except (UsageError, InfeasibleError) as error:
+                refused.append(error)
+                rows.append(_declined(spelling, collective, error))
+                continue
+            timed = bool(program.software.message_s or program.software.base_s)
+            software[spelling] = software.get(spelling, False) or timed
+            rows.append(asdict(row))
             left_out |= dict.fromkeys(omitted)
             if progress:
                 progress(1)
+    if refused and len(refused) == len(rows):
+        raise refused[0]
     top = question.topology
     return {
         "schema": SCHEMA,
@@ -115,16 +130,16 @@ def sweep(
         "latency_model": question.alpha,
         "faults": len(top.faults),
         "provenance": top.provenance,
-        "rows": [asdict(row) for row in rows],
+        "rows": rows,
         "notes": _unlike(software, question.topology),
         "left_out": list(left_out),
     }
 
 
-def _programs(question: Question, spelling: str, wanted: Sequence[int]) -> Iterator[Program]:
-    _, make, knobs = algorithm(spelling)
-    for size in wanted:
-        yield make(question.collective(size), question.topology, **knobs)
+def _declined(name: str, collective: Collective, error: RingwrightError) -> dict[str, Any]:
+    """Return the row of an algorithm that has no answer at this size: its reason, and null for all that was measured."""
+    known = {"algorithm": name, "ranks": collective.p, "size_bytes": collective.size_bytes, "declined": error.what}
+    return {field.name: known.get(field.name) for field in fields(Row)}
 
 
 def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
