@@ -112,7 +112,7 @@ def _laws(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list
     """Say of each law what broke it: these figures are not used."""
     return [
         _finding(
-            "warning", f"law {row['law']}: {format_count(row['refused'])} refused",
+            "warning", f"law {row['law']}: {format_count(row['refused'])} {'missing' if row['law'] == 'records' else 'refused'}",
             f"{row['example']}; the law: {LAWS[row['law']].statement}", f"ringwright summary {_input(summary)} --json",
         )
         for row in of_ledger(summary["ledger_detail"]).rows()

@@ -169,7 +169,7 @@ def _ledger(trace: Trace) -> dict[str, int]:
 
     counts = dict(trace.scan("ledger").group_by("outcome").agg(pl.col("lines").sum()).collect().rows())
     found = {name: int(counts.get(name, 0)) for name in ("understood", "repaired", "refused", "other")}
-    return {"lines": sum(found.values()), **found}
+    return {"lines": sum(found.values()), **found, "missing": int(counts.get("missing", 0))}
 
 
 def _error(row: dict[str, Any]) -> dict[str, Any]:
@@ -258,5 +258,8 @@ def _coverage(result: dict[str, Any]) -> str:
     unit = "lines" if is_log(result) else "records"
     counts = f"{ledger['lines']:,} {unit}: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
     where = f"{ranks} on {hosts}" if result["hosts"] else ranks
-    whole = f"{where} · {version} · {counts}{ledger['refused']:,} refused, {ledger['other']:,} other"
+    gone = ledger["missing"]
+    share = gone / (gone + ledger["understood"] + ledger["repaired"]) if gone else 0.0
+    lost = f", {gone:,} missing ({share:.1%} by sequence numbers)" if gone else ""
+    whole = f"{where} · {version} · {counts}{ledger['refused']:,} refused, {ledger['other']:,} other{lost}"
     return whole if is_log(result) else f"{result['kind']} · {whole}"

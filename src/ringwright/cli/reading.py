@@ -51,9 +51,10 @@ def summarised(source: Trace, paths: list[str], *, strict: bool = False) -> dict
         from ringwright.analysis.summary import summarise
 
         result = summarise(source)
-    refused = result["ledger"].get("refused", 0)
-    if strict and (refused or result["losses"]):
-        lost = f"{refused} lines were refused" if refused else result["losses"][0]
+    refused, missing = (result["ledger"].get(name, 0) for name in ("refused", "missing"))
+    if strict and (refused or missing or result["losses"]):
+        counted = f"{refused} lines were refused" if refused else f"{missing} records are missing"
+        lost = counted if refused or missing else result["losses"][0]
         raise StrictError(lost, where=", ".join(paths[:3]), remedy="leave out --strict to have the part that was read")
     return result
 

@@ -67,6 +67,6 @@ def of_ledger(ledger: Iterable[Mapping[str, Any]]) -> Refusals:
     for row in ledger:
         told = row["reason"] or ""
         name, colon, detail = told.removeprefix(PREFIX).partition(": ")
-        if row["outcome"] == "refused" and told.startswith(PREFIX) and colon and name in LAWS:
+        if row["outcome"] in ("refused", "missing") and told.startswith(PREFIX) and colon and name in LAWS:
             found.refuse(name, row["example"] or detail, row["lines"] or 0)
     return found

@@ -56,7 +56,7 @@ _EMPTY: dict[str, Any] = {
     "waits": [],
     "bars": None,
 }
-LEDGER_KEYS = ("lines", "understood", "repaired", "refused", "other")
+LEDGER_KEYS = ("lines", "understood", "repaired", "refused", "other", "missing")
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -64,7 +64,8 @@ def complete(summary: dict[str, Any]) -> dict[str, Any]:
     """Return ``summary`` with every key of the contract; unknown keys are kept, null lists become empty."""
     full = {key: summary.get(key, value) for key, value in _EMPTY.items()}
     full = {key: _EMPTY[key] if value is None else value for key, value in full.items()}
-    full["ledger"] = {key: int(full["ledger"].get(key) or 0) for key in LEDGER_KEYS}
+    counts = {key: int(full["ledger"].get(key) or 0) for key in LEDGER_KEYS}
+    full["ledger"] = {key: count for key, count in counts.items() if count or key != "missing"}
     full["coverage"] = full["coverage"] or _coverage(full)
     full["findings"] = sorted(full["findings"], key=lambda finding: _SEVERITY.get(finding.get("severity", ""), 3))
     told = {f"{finding['title']}: {finding.get('detail')}" for finding in full["findings"]}

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ringwright.errors import InputError
+from ringwright.sources.missing import of_collectives
 
 if TYPE_CHECKING:
     import polars as pl
@@ -261,15 +262,16 @@ class _Job:
         listed = [{"host": host or None, "pid": pid, "rank": rank} for (host, pid), rank in global_rank.items()]
         ranks = pl.DataFrame(listed, schema={"host": pl.String, "pid": pl.Int64, "rank": pl.Int32})
         events = events.drop("rank").join(ranks, on=["host", "pid"], how="left", nulls_equal=True)
+        gone = of_collectives(events, {known["number"]: comm for comm, known in self.comms.items()})
         tables = {
             "events": events,
             "communicators": rows("communicators", self._communicators(global_rank)),
             "topology": rows("topology", [{"kind": "device", **row, "ground": "read"} for row in listed]),
-            "claims": rows("claims", self._claims(world, global_rank)),
+            "claims": rows("claims", self._claims(world, global_rank, len(gone))),
             "ledger": rows("ledger", [
                 {"file": f, "outcome": o, "reason": r, "lines": n, "example_line": at, "example": text}
                 for (f, o, r), (n, at, text) in self.ledger.items()
-            ]),
+            ] + gone),
         }  # fmt: skip
         meta = {
             "source": SOURCE,
@@ -320,7 +322,7 @@ class _Job:
             )
         return found
 
-    def _claims(self, world: int | None, ranks: dict[tuple[str, int], int | None]) -> list[dict[str, Any]]:
+    def _claims(self, world: int | None, ranks: dict[tuple[str, int], int | None], gaps: int) -> list[dict[str, Any]]:
         def claim(field: str, value: str, ground: str, note: str, confidence: float = 1.0) -> dict[str, Any]:
             return {
                 "field": field, "value": value, "source": SOURCE, "ground": ground, "confidence": confidence, "note": note
@@ -340,6 +342,9 @@ class _Job:
             found.append(
                 claim("dropped records", text, "read", "overwritten before they were written: counts are lower bounds")
             )
+        if gaps:
+            note = "coll_sn has gaps: records were lost, or their messages are below the threshold; counts are lower bounds"
+            found.append(claim("missing records", f"{gaps:,} gaps", "inferred", note, 0.9))
         if self.unknown:
             text = ", ".join(key for key, _ in self.unknown.most_common(20))
             found.append(claim("unknown keys", text, "read", "kept in the text of the events"))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
-from ringwright.sources.flight_recorder.columns import Columns, columns, total_bytes
+from ringwright.laws.records import gap
+from ringwright.sources.flight_recorder.columns import Columns, columns, group_of, total_bytes
 from ringwright.sources.flight_recorder.dump import Dump
 from ringwright.sources.flight_recorder.names import role
+from ringwright.sources.missing import entry
 
 if TYPE_CHECKING:
     import polars as pl
@@ -77,6 +79,7 @@ class Job:
         self.firsts: list[int] = []  # first record of each dump that has one
         self.backends: Counter[str] = Counter()
         self.timeout_ms: int | None = None
+        self.gone: list[dict[str, Any]] = []  # the ledger's lines of what is missing between two entries
         self.descriptions: dict[str, set[str]] = defaultdict(set)  # of a group number, over ranks
 
     def add(self, dump: Dump) -> None:
@@ -84,6 +87,7 @@ class Job:
         import polars as pl
 
         part = columns(dump)
+        self.gone += _gone(dump)
         dump.operations, dump.entries = len(dump.entries), []
         of_number = _groups_of(dump, part, self.groups)
         for number, communicator in of_number.items():
@@ -108,7 +112,7 @@ class Job:
             "communicators": rows("communicators", self.groups.rows()),
             "topology": rows("topology", [{"kind": "device", "rank": d.rank, "ground": "read"} for d in self.dumps]),
             "claims": rows("claims", self.claims + _job_claims(self.dumps, self.firsts, is_timed, world)),
-            "ledger": rows("ledger", refused + _ledger(self.dumps)),
+            "ledger": rows("ledger", refused + _ledger(self.dumps) + self.gone),
         }
         meta = {
             "source": SOURCE,
@@ -250,6 +254,22 @@ def _durations(part: Columns) -> tuple[list[float | None], list[str]]:
             durations.append(None)
             grounds.append("read")
     return durations, grounds
+
+
+def _gone(dump: Dump) -> list[dict[str, Any]]:
+    """Return the ledger's lines of numbers that no entry carries, between the first and the last of a group that the ring held.
+
+    Every entry tells both counters of its group, also markers of coalesced calls and those of the other kind.
+    """
+    numbers: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for each in dump.entries:
+        collective = each.get("collective_seq_id", each.get("seq_id"))
+        group = f"group {group_of(each)[0] or each.get('pg_id')}"
+        for kind, number in (("collectives", collective), ("point-to-point", each.get("p2p_seq_id"))):
+            if type(number) is int and abs(number) < 1 << 53:
+                numbers[group, kind].append(number)
+    found = ((whose, gap(held)) for whose, held in numbers.items())
+    return [entry(dump.file, f"rank {dump.rank}, {' '.join(whose)}", each) for whose, each in found if each is not None]
 
 
 def _status(dump: Dump, part: Columns, of_number: dict[str, int]) -> list[dict[str, Any]]:

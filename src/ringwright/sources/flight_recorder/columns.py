@@ -63,7 +63,7 @@ def columns(dump: Dump) -> Columns:
     found.thread = [whole(entry.get("thread_id")) for entry in entries]
     found.timeout_ms = _numbers(entries, "timeout_ms")
     found.number = [str(number) if type(number := entry.get("pg_id")) is int else "" for entry in entries]
-    found.group = [_group(entry.get("process_group", entry.get("pg_name"))) for entry in entries]
+    found.group = [group_of(entry) for entry in entries]
     found.records = [n if type(n := entry.get(_FOLDED)) is int else 1 for entry in entries]
     found.text = [_first_user_frame(entry.get("frames")) for entry in entries]
     found.state = [state if (state := entry.get("state")) in _STATES else None for entry in map(_hashable, entries)]
@@ -99,7 +99,9 @@ def _numbers(entries: list[Entry], key: str) -> list[int | None]:
     return [n if type(n := entry.get(key)) is int and -limit < n < limit else None for entry in entries]
 
 
-def _group(value: Any) -> tuple[str, str]:
+def group_of(entry: Entry) -> tuple[str, str]:
+    """Return name and description of an entry's group."""
+    value = entry.get("process_group", entry.get("pg_name"))
     if isinstance(value, list | tuple) and value and isinstance(value[0], str):
         description = value[1] if len(value) > 1 and isinstance(value[1], str) else ""
         return value[0][:512], description[:512]

@@ -1,0 +1,56 @@
+"""The law of records: the operations of a group are numbered in order, so a number that nothing carries is a record that is missing.
+
+Nothing was refused then, and nothing that was read is wrong; but counts and bytes are lower bounds, and that must be said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+MOST_TIMES = 1000  # as many missing as this times the records that are there: then the numbers are no sequence
+_EXAMPLES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """How many numbers between the first and the last are missing, with the first few of them."""
+
+    first: int
+    last: int
+    seen: int
+    missing: int
+    examples: tuple[int, ...]
+
+    def __str__(self) -> str:
+        """Return what a ledger's line says of it."""
+        listed = ", ".join(map(str, self.examples)) + (", ..." if self.missing > len(self.examples) else "")
+        return (
+            f"{self.missing:,} of {self.missing + self.seen:,} between {self.first:,} and {self.last:,} (no {listed})"
+        )
+
+
+def gap(numbers: Iterable[int], first: int | None = None) -> Gap | None:
+    """Return the gap in some numbers, repeated or not, in any order; None where there is none, or where they are no sequence.
+
+    ``first`` is where the numbers should begin, where others of the group tell it.
+    """
+    held = sorted(set(numbers))
+    if not held:
+        return None
+    start = min(held[0], first) if first is not None else held[0]
+    missing = held[-1] - start + 1 - len(held)
+    if missing <= 0 or missing > MOST_TIMES * len(held):
+        return None
+    return Gap(start, held[-1], len(held), missing, tuple(_absent(held, start)))
+
+
+def _absent(held: list[int], start: int) -> list[int]:
+    found: list[int] = []
+    expected = start
+    for number in held:
+        found += range(expected, min(number, expected + _EXAMPLES - len(found)))
+        if len(found) >= _EXAMPLES:
+            break
+        expected = number + 1
+    return found
