@@ -1,4 +1,4 @@
-"""The law of records: the operations of a group are numbered in order, so a number that nothing carries is a record that is missing.
+"""The law of records: a group numbers its operations in order, so a number that nothing carries is a record that is missing.
 
 Nothing was refused then, and nothing that was read is wrong; but counts and bytes are lower bounds, and that must be said.
 """
