@@ -22,9 +22,12 @@ from ringwright.schedulers.priority._fusion import preemptive
 from ringwright.schedulers.priority._listing import relisted
 from ringwright.schedulers.priority._tictac import Graph, tac, tic
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
+from ringwright.schedulers.priority.p3 import p3
 from ringwright.schedulers.priority.pace import pace
 from ringwright.schedulers.priority.tictac import tictac
+from ringwright.studies import workload as cards
 from ringwright.studies.figures import tictac as figures
+from ringwright.studies.jobs import generated
 from ringwright.workload import PARTS, Edge, Queue, Rewrite, Workload
 from ringwright.workloads.layers import layerwise, measured
 from ringwright.workloads.models import model
@@ -35,7 +38,7 @@ from scheduled_jobs import POLICIES, Layers, layers, link, units
 def test_a_scheduler_changes_the_policy_alone_and_signs_it(name: str) -> None:
     job = layers(random.Random(1)).job()
     made = POLICIES[name](job, link())
-    assert replace(made, policy=job.policy) == job
+    assert replace(made, policy=job.policy, assumptions=job.assumptions) == job
     assert set(made.policy.by) <= set(PARTS)
     assert made.policy.by
     assert made == POLICIES[name](job, link()), "the same answer twice"
@@ -86,6 +89,29 @@ def test_factors_are_chosen_where_they_are_fewer_values(seed: int) -> None:
     rows, columns, batch, p = draw.randint(1, 9000), draw.randint(1, 9000), draw.randint(1, 400), draw.randint(2, 64)
     by_factors, by_server = batch * (p - 1) * (rows + columns), rows * columns * (2 * p - 2) / p
     assert (best_scheme(rows, columns, batch, p, p) == "factors") == (by_factors <= by_server)
+
+
+def test_poseidon_takes_the_samples_that_the_job_says() -> None:
+    """A layer of 2 x 3 on 2 ranks: K 5 (2 + 3) values against 6 by server; two micro-batches of 8 samples are 16."""
+    job = Layers((1,), (1,), (600,)).job(2, op="push-pull")
+    job = replace(job, payloads=tuple(replace(each, factors=(20, 30), samples=5) for each in job.payloads))
+    asked = [operations(poseidon(job, link(), batch=batch))[0] for batch in (0, 5, 32)]
+    assert [each.op for each in asked] == ["factors", "factors", "push-pull"]
+    assert asked[0].size_bytes == asked[1].size_bytes
+    said = [poseidon(each, link()).assumptions[-1] for each in (job, Layers((1,), (1,), (6,)).job(2, op="push-pull"))]
+    assert said[0] == "poseidon: factors for 1 of 1 linear layers at batch=5 a rank (the job's)"
+    assert said[1].endswith("at batch=32 a rank (the paper's, the job says none)")
+    step = generated.workload(generated.Question(cards.Question("vgg16", 8, None, 2, 8)))
+    assert {each.samples for each in step.payloads if each.factors} == {16}
+    assert "at batch=16 a rank (the job's)" in poseidon(step, link()).assumptions[-1]
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "push-pull"])
+def test_p3_says_what_it_is_without_a_server(op: str) -> None:
+    job = Layers((2, 2), (2, 2), (3, 6)).job(2, op=op)
+    said = [each for each in p3(job, link()).assumptions if each.startswith("p3: ")]
+    assert [each for each in said if "all-reduce" in each] == said[: op == "all-reduce"]
+    assert len(said) == (op == "all-reduce")
 
 
 def test_factors_travel_to_every_other_machine() -> None:

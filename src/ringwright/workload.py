@@ -121,7 +121,8 @@ class Payload:
     ``size_bytes`` is the nccl-tests size column. ``consumers`` are (task, iteration distance). ``merges`` names what it may
     share an operation with (an empty name: nothing); ``joint`` lists further classes whose ranks take part; ``peer`` is
     the class that a send-recv goes to. ``elements`` counts numbers, for partitions given in parameters. ``factors`` are the
-    rows and columns of a matrix whose gradient is an outer product.
+    rows and columns of a matrix whose gradient is a sum of outer products, and ``samples`` how many of them one rank sums in
+    one payload (0: not known).
     """
 
     name: str
@@ -141,6 +142,7 @@ class Payload:
     joint: tuple[str, ...] = ()
     factors: tuple[int, int] | None = None
     root: int = 0
+    samples: int = 0
 
 
 @dataclass(frozen=True)

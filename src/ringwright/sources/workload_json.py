@@ -215,6 +215,7 @@ _payload = _object(
         name=_word, of=_word, op=_word, size_bytes=_count, axes=_words, role=_word, producers=_words,
         consumers=_listed(_row(_word, _count)), per=_word, layer=_count, dtype=_word, elements=_count, merges=_word,
         peer=_word, joint=_words, factors=_optional(_row(_count, _count)), root=_count,
+        samples=_count,
     ),
     ("name", "of", "op", "size_bytes", "axes", "role", "producers", "consumers"),
 )  # fmt: skip

@@ -46,7 +46,8 @@ def summed(stage: Stage, found: Sequence[Held], step: Step) -> None:
         stage.send(
             label, each.role, ("reduce-scatter" if zero else "all-reduce", size), [each.maker], [(update, 0)],
             per="micro-batch" if zero == 3 else "step", layer=stage.layer(each.block), elements=each.elements,
-            merges="" if zero == 3 else FUSED, factors=each.factors, dtype="float32" if step.gradient_bytes == 4 else stage.dtype,
+            merges="" if zero == 3 else FUSED, factors=each.factors, samples=_samples(each, step),
+            dtype="float32" if step.gradient_bytes == 4 else stage.dtype,
         )  # fmt: skip
         if zero == 1:
             first = first_of(stage, each.block)
@@ -54,6 +55,13 @@ def summed(stage: Stage, found: Sequence[Held], step: Step) -> None:
                 f"{label}.again", each.role, ("all-gather", step.width_bytes * each.elements), [update], [(first, 1)],
                 per="step", layer=stage.layer(each.block), elements=each.elements, merges="parameters",
             )  # fmt: skip
+
+
+def _samples(each: Held, step: Step) -> int:
+    """Return how many outer products one gradient is the sum of: a sample is one of a matrix of a model of images."""
+    if each.factors is None:
+        return 0
+    return step.micro_batch_size * (1 if step.parallel.zero == 3 else step.micro_batches)
 
 
 def first_of(stage: Stage, block: str) -> str:
