@@ -28,9 +28,12 @@ OPS = (
     "all-to-all",
     "barrier",
     "send-recv",
+    "scan",
+    "exscan",
 )
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
-REDUCING = ("all-reduce", "reduce-scatter", "reduce", "barrier")
+PREFIXES = ("scan", "exscan")  # each rank gets what it and those before it, or those before it alone, contributed
+REDUCING = ("all-reduce", "reduce-scatter", "reduce", "barrier", *PREFIXES)
 PER_RANK = ("reduce-scatter", "all-gather", "gather", "scatter")  # one block a rank
 DTYPE_BYTES = {
     "int8": 1, "uint8": 1, "float8": 1, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4,
@@ -96,6 +99,8 @@ class Collective:
             raise UsageError(f"'{self.dtype}' is not a data type", remedy=f"one of: {', '.join(DTYPE_BYTES)}")
         if self.reduce_op not in REDUCE_OPS:
             raise UsageError(f"'{self.reduce_op}' is not a reduction", remedy=f"one of: {', '.join(REDUCE_OPS)}")
+        if self.op in PREFIXES and self.reduce_op == "avg":
+            raise UsageError(f"{self.op} has no average", remedy="sum, prod, max or min")
         if not 0 <= self.root < self.p:
             raise UsageError(f"root {self.root} is not in a group of {self.p}", remedy=f"0 to {self.p - 1}")
         self._check_group()
@@ -182,7 +187,13 @@ class Collective:
             return ((rank - 1) % p,)
         if self.op in ("reduce", "gather"):
             return range(self.n_blocks) if rank == self.root else ()
-        return range(self.n_blocks)
+        return range(self.n_blocks) if self.contributors(rank) else ()
+
+    def contributors(self, rank: int) -> range:
+        """Return the places whose contributions are in what place ``rank`` must hold afterwards, where it reduces."""
+        if self.op == "scan":
+            return range(rank + 1)
+        return range(rank) if self.op == "exscan" else range(self.p)
 
     @property
     def bus_factor(self) -> float:

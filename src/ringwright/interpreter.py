@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.collective import PREFIXES
 from ringwright.errors import ProgramError
 from ringwright.program import ADDING, Op
 
@@ -36,14 +37,23 @@ def inputs(collective: Collective, seed: int = 0) -> list[dict[int, np.ndarray]]
 
 def expected(collective: Collective, given: Sequence[dict[int, np.ndarray]]) -> list[dict[int, np.ndarray]]:
     """Return what every rank must hold afterwards, by NumPy over all ranks at once: the oracle."""
+    if collective.op in PREFIXES:
+        wholes = [_whole(collective, given[: len(collective.contributors(rank))]) for rank in range(collective.p)]
+    else:
+        wholes = [_whole(collective, given)] * collective.p
+    return [{block: wholes[rank][block] for block in collective.final(rank)} for rank in range(collective.p)]
+
+
+def _whole(collective: Collective, given: Sequence[dict[int, np.ndarray]]) -> dict[int, np.ndarray]:
+    """Return every block once, with the contributions of all that are given."""
     whole: dict[int, np.ndarray] = {}
     combine = _COMBINE[collective.reduce_op]
     for held in given:
         for block, values in held.items():
             whole[block] = combine(whole[block], values) if collective.reduces and block in whole else values
     if collective.reduces and collective.reduce_op == "avg":
-        whole = {block: values / collective.p for block, values in whole.items()}
-    return [{block: whole[block] for block in collective.final(rank)} for rank in range(collective.p)]
+        return {block: values / collective.p for block, values in whole.items()}
+    return whole
 
 
 def run(program: Program, given: Sequence[dict[int, np.ndarray]]) -> list[dict[int, np.ndarray]]:

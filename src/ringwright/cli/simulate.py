@@ -37,8 +37,8 @@ def simulate(
     Parameters
     ----------
     collective
-        all-reduce, reduce-scatter, all-gather, broadcast, reduce, gather, scatter, all-to-all, barrier or send-recv; or a
-        recording (capture, trace, log), whose step is replayed by each --policy.
+        all-reduce, reduce-scatter, all-gather, broadcast, reduce, gather, scatter, all-to-all, barrier, send-recv, scan or
+        exscan; or a recording (capture, trace, log), whose step is replayed by each --policy.
     algorithm
         Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (default: ring; of a job: nccl-2-4).
     engine

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.collective import PREFIXES
 from ringwright.costs.cuts import Partition, at_best, distances, goodput, partitions
 from ringwright.costs.demands import Demand, demand
 from ringwright.errors import InfeasibleError, UsageError
@@ -130,6 +131,8 @@ def _distance(collective: Collective, topology: Topology, wanted: Demand) -> Bou
         sources = sources[: 1 if is_same else max(1, MOST_DISTANCES // topology.n_links)]
     searched = wanted.reversed_topology if to_root else topology
     far = distances(searched, sources, topology.latency_s)[:, group]
+    if collective.op in PREFIXES:  # nothing goes to a rank before
+        far = np.triu(far)
     row, column = np.unravel_index(int(far.argmax()), far.shape)
     ends = (topology.label(int(sources[row])), topology.label(int(group[column])))
     ground = f"from {len(sources)} of {len(group)} ranks" if left_out else "the longest of the shortest ways"

@@ -1,8 +1,8 @@
 """What a collective must carry across any cut, and the cut of a machine that makes it slowest.
 
 For a set S with k of p ranks: all-gather must carry out of S what S holds, and into it what others hold; reduce-scatter the
-other way round; all-reduce n both ways; broadcast n away from the root, reduce n towards it; gather, scatter and
-all-to-all what is addressed across.
+other way round; all-reduce n both ways; broadcast n away from the root, reduce n towards it; scan and exscan n from any rank
+towards those behind it; gather, scatter and all-to-all what is addressed across.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import dataclasses
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from ringwright.collective import PREFIXES
 from ringwright.costs.cuts import goodput
 from ringwright.costs.maxflow import Cut, tightest, weakest
 
@@ -27,6 +29,7 @@ ENDLESS = 1 << 100
 SPREADING = ("all-gather", "gather")  # blocks leave their owners
 COLLECTING = ("reduce-scatter", "scatter")  # blocks go to their owners: the same on the reversed machine
 WHOLE = ("all-reduce", "broadcast", "reduce")
+IN_ONE = (*WHOLE, *PREFIXES)  # what crosses a cut is the whole vector or nothing
 
 Capacities = dict[tuple[int, int], int]
 
@@ -65,6 +68,8 @@ class Demand:
             return out[:cells], into[:cells]
         part = (count > 0) & (count < len(cell))
         has_root = np.arange(cells) == held[self.root]
+        if self.op in PREFIXES:
+            return self._onwards(held, cells)
         if self.op in WHOLE:
             whole = np.where(part, float(self.size_bytes), 0.0)
             if self.op == "all-reduce":
@@ -76,6 +81,19 @@ class Demand:
         if self.op in ("gather", "scatter"):
             own, others = np.where(has_root, 0.0, own), np.where(has_root, others, 0.0)
         return (own, others) if self.op in SPREADING else (others, own)
+
+    def _onwards(self, held: np.ndarray, cells: int) -> tuple[np.ndarray, np.ndarray]:
+        """Prefix sums: everything out of a cell with a rank before some other cell's, and into one with a rank behind."""
+        import numpy as np
+
+        place = np.arange(len(held))
+        out, into = np.zeros(cells), np.zeros(cells)
+        for cell in range(cells):
+            inside, outside = place[held == cell], place[held != cell]
+            if len(inside) and len(outside):
+                out[cell] = self.size_bytes * float(inside[0] < outside[-1])
+                into[cell] = self.size_bytes * float(outside[0] < inside[-1])
+        return out, into
 
     def _exchanged(self, held: np.ndarray, cells: int, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         import numpy as np
@@ -112,7 +130,7 @@ class Demand:
 
     def is_small(self, topology: Topology) -> bool:
         """Say whether the search over all cuts takes a fraction of a second."""
-        flows = len(self.ranks) if self.op in WHOLE else len(self.sinks)
+        flows = len(self.ranks) if self.op in IN_ONE else len(self.sinks)
         return flows * topology.n_links <= MOST_WORK
 
     def exact(self, topology: Topology) -> tuple[float, frozenset[int], str, float, float] | None:
@@ -120,15 +138,15 @@ class Demand:
 
         Rates count as whole bytes per second; capacities that links share are not seen.
         """
-        if self.op not in (*SPREADING, *COLLECTING, *WHOLE):
+        if self.op not in (*SPREADING, *COLLECTING, *IN_ONE):
             return None
         turned = self.op in COLLECTING or self.op == "reduce"
         capacities = _capacities(topology, turned=turned)
-        cut = self._whole(topology, capacities) if self.op in WHOLE else self._blocks(topology, capacities)
+        cut = self._whole(topology, capacities) if self.op in IN_ONE else self._blocks(topology, capacities)
         carried = sum(
             rate for (here, there), rate in capacities.items() if here in cut.nodes and there not in cut.nodes
         )
-        needed = self.size_bytes if self.op in WHOLE else self._held(cut.nodes)
+        needed = self.size_bytes if self.op in IN_ONE else self._held(cut.nodes)
         time_s = needed / carried if carried else float("inf")
         return time_s, cut.nodes, "into" if turned else "out of", float(needed), float(carried)
 
@@ -163,6 +181,8 @@ class Demand:
         root = int(self.ranks[self.root])
         others = [int(rank) for rank in self.ranks if rank != root]
         pairs = [(root, rank) for rank in others]
+        if self.op in PREFIXES:  # a cut between a rank and one behind it lies between two neighbours
+            pairs = list(pairwise(self.ranks.tolist()))
         if self.op == "all-reduce" and not self.is_alike:  # where all are alike, a cut may be turned to hold the root
             pairs += [(rank, root) for rank in others]
         total = sum(capacities.values()) + 1
@@ -198,5 +218,5 @@ def demand(collective: Collective, topology: Topology) -> Demand:
     return Demand(
         collective.op, ranks, n, collective.block_bytes if by_rank else np.zeros(p),
         collective.block_bytes.reshape(p, p) if is_pairs else None, collective.root,
-        float((p - 1) * n) if collective.reduces else 0.0, topology,
+        float(max(len(collective.contributors(p - 1)) - 1, 0) * n) if collective.reduces else 0.0, topology,
     )  # fmt: skip

@@ -107,7 +107,7 @@ def within_order(program: Program, answers: Sequence[Found], *, seed: int = 0) -
     for rank, answer in enumerate(answers[: collective.p]):
         blocks = gathered(answer, collective)
         for block in collective.final(rank):
-            exact, bound = _exact(program, block, given, seed)
+            exact, bound = _exact(program, rank, block, given, seed)
             stored = blocks.get(block, np.zeros(0, STORED[kind]))
             if stored.shape != exact.shape:
                 return Difference(rank, block, 0, float("nan"), float("nan"), len(exact))
@@ -120,16 +120,25 @@ def within_order(program: Program, answers: Sequence[Found], *, seed: int = 0) -
     return None if first is None else Difference(*first, wrong)
 
 
+def _given(
+    collective: Collective, rank: int, given: Sequence[dict[int, np.ndarray]]
+) -> Sequence[dict[int, np.ndarray]]:
+    """Return what is added up for a rank."""
+    return given[: len(collective.contributors(rank))] if collective.reduces else given
+
+
 def _exact(
-    program: Program, block: int, given: Sequence[dict[int, np.ndarray]], seed: int
+    program: Program, rank: int, block: int, given: Sequence[dict[int, np.ndarray]], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a block's result in float64, and how far from it a rank may be: not at all where no order could change it."""
     collective = program.collective
     kind = element(collective)
     if kind not in MANTISSA_BITS or not collective.reduces or collective.reduce_op in ("max", "min"):
-        stored = data.expected(collective, block, seed, reals=True)
+        stored = data.expected(collective, block, seed, reals=True, rank=rank)
         return np.asarray(widen(stored, kind), np.float64), np.zeros(len(stored))
-    parts = [np.asarray(widen(held[block], kind), np.float64) for held in given if block in held]
+    parts = [
+        np.asarray(widen(held[block], kind), np.float64) for held in _given(collective, rank, given) if block in held
+    ]
     roundings = len(parts) - 1
     bound = data.order_bound(
         parts, 2 * roundings if kind == "float64" else roundings, kind

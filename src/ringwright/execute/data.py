@@ -62,8 +62,8 @@ def block_bytes(collective: Collective, block: int) -> int:
     return int(sizes[block % len(sizes)])
 
 
-def expected(collective: Collective, block: int, seed: int, *, reals: bool = False) -> np.ndarray:
-    """Return what a block must be in the end, as stored, contributions added in the order of the ranks."""
+def expected(collective: Collective, block: int, seed: int, *, reals: bool = False, rank: int = 0) -> np.ndarray:
+    """Return what a block of ``rank`` must be in the end, as stored, contributions added in the order of the ranks."""
     size = block_bytes(collective, block)
     if not collective.reduces:
         return values(collective, _owner(collective, block), block, size, seed, reals=reals)
@@ -71,8 +71,8 @@ def expected(collective: Collective, block: int, seed: int, *, reals: bool = Fal
     total = values(collective, 0, block, size, seed, reals=reals)
     combine = combiner(dtype, collective.reduce_op)
     with np.errstate(all="ignore"):
-        for rank in range(1, collective.p):
-            combine(total, values(collective, rank, block, size, seed, reals=reals))
+        for other in collective.contributors(rank)[1:]:
+            combine(total, values(collective, other, block, size, seed, reals=reals))
     return scale(total, dtype, collective.p) if collective.reduce_op == "avg" else total
 
 

@@ -79,6 +79,8 @@ OPEN_MPI = {
     ),
     "reduce-scatter": _tuned("nonoverlapping=1 recursive-halving=2 ring=3 butterfly=4"),
     "reduce-scatter-block": _tuned("linear=1 recursive-doubling=2 recursive-halving=3 butterfly=4"),
+    "scan": _tuned("linear=1 recursive-doubling=2"),
+    "exscan": _tuned("linear=1 recursive-doubling=2"),
     "scatter": _tuned("linear=1 binomial=2"),
 }
 _SEGMENTS = {"all-reduce", "broadcast", "reduce"}
@@ -116,6 +118,8 @@ MPICH = {
     "reduce": {"binomial": Way("binomial"), "rabenseifner": Way("reduce_scatter_gather")},
     "reduce-scatter": _SCATTERED,
     "reduce-scatter-block": _SCATTERED,
+    "scan": {"recursive-doubling": Way("recursive_doubling")},
+    "exscan": {"recursive-doubling": Way("recursive_doubling")},
     "scatter": {"binomial": Way("binomial")},
 }
 _TABLES = {"open-mpi": OPEN_MPI, "mpich": MPICH}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Run = Callable[[], None]
 OPS = (
     "all-reduce", "reduce-scatter", "reduce-scatter-block", "all-gather", "broadcast", "reduce", "gather", "scatter",
-    "all-to-all", "barrier", "send-recv",
+    "all-to-all", "barrier", "send-recv", "scan", "exscan",
 )  # fmt: skip
 V_FORMS = ("all-gather", "gather", "scatter", "all-to-all", "reduce-scatter")
 
@@ -28,7 +28,7 @@ _DATATYPES = {
     "float8": "",
 }  # fmt: skip
 _MOVED_AS = {"float16": "UINT16_T", "bfloat16": "UINT16_T", "float8": "UINT8_T"}
-_REDUCING = ("all-reduce", "reduce-scatter", "reduce-scatter-block", "reduce")
+_REDUCING = ("all-reduce", "reduce-scatter", "reduce-scatter-block", "reduce", "scan", "exscan")
 _REDUCTIONS = {"sum": "SUM", "avg": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}
 
 
@@ -137,6 +137,15 @@ class _Buffers:
 
     def _all_reduce(self) -> Run:
         return self._averaged(_call(self.comm.Allreduce, self.send, self.receive, self.reduction))
+
+    def _scan(self) -> Run:
+        return _call(self.comm.Scan, self.send, self.receive, self.reduction)
+
+    def _exscan(self) -> Run:
+        into = self.receive
+        if self.comm.rank == 0 and self.send is not self.in_place:  # gets nothing, and may have no room for it
+            into = [self.send[0].copy(), self.kind]
+        return _call(self.comm.Exscan, self.send, into, self.reduction)
 
     def _reduce_scatter(self) -> Run:
         """With equal counts, so that the algorithms of the form with counts can be had."""

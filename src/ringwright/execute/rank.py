@@ -208,7 +208,7 @@ class Rank:
             return  # only who sees all contributions can say how far off is too far
         kind = element(collective)
         for block, begin, part in results:
-            wanted = data.expected(collective, block, case.seed)
+            wanted = data.expected(collective, block, case.seed, rank=self.node)
             size = wanted.dtype.itemsize
             wanted = wanted[begin // size : (begin + len(part)) // size]
             values = part.view(wanted.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ringwright.collective import PREFIXES
 from ringwright.execute.arithmetic import element
 
 if TYPE_CHECKING:
@@ -23,8 +24,8 @@ def native(torch: Any, device: Any, collective: Collective) -> Prepare | str:
     even = collective.op == "all-to-all" or len({int(each) for each in counts}) <= 1
     if not even:
         return f"torch.distributed wants equal blocks for {collective.op}; {collective.size_bytes} B are not"
-    if collective.op == "send-recv":
-        return "torch.distributed has no send-recv of its own"
+    if collective.op in ("send-recv", *PREFIXES):
+        return f"torch.distributed has no {collective.op} of its own"
     moved_as = kind if collective.reduces else "uint8"  # what is only moved goes as bytes: gloo knows few types
     return lambda buffers: _Tensors(torch, device, buffers, moved_as).prepared()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,13 +53,18 @@ class Follower:
         who = rank if self.program.collective.reduces else 0
         return _hash(chunks.astype(np.uint64) * np.uint64(0x1_0000_0001) + np.uint64(who))
 
-    def _wanted(self, chunks: np.ndarray) -> np.ndarray:
-        if not self.program.collective.reduces:
-            return self._contribution(0, chunks)
-        total = np.zeros(len(chunks), np.uint64)
-        for rank in range(self.program.p):
-            total += self._contribution(rank, chunks)
-        return total
+    def _wanted(self, chunks: np.ndarray) -> Iterator[np.ndarray]:
+        """Yield, rank after rank, the fingerprints of what it must hold."""
+        collective = self.program.collective
+        if not collective.reduces:
+            yield from [self._contribution(0, chunks)] * collective.p
+            return
+        total, added = np.zeros(len(chunks), np.uint64), 0
+        for rank in range(collective.p):
+            for other in collective.contributors(rank)[added:]:
+                total = total + self._contribution(other, chunks)
+                added = other + 1
+            yield total
 
     def _add(self, rule: str, message: str, rank: int = -1, step: int = -1, chunk: int = -1) -> None:
         self.found.append(Violation(rule, message, rank, step, chunk))
@@ -133,8 +139,8 @@ class Follower:
         return src, dst, chunk, to
 
     def _results(self) -> None:
-        every = self._wanted(np.arange(self.program.layout.n_chunks))
-        for rank in range(self.program.p):
+        wanted = self._wanted(np.arange(self.program.layout.n_chunks))
+        for rank, every in enumerate(wanted):
             slots, chunks = placed(self.program, rank, after=True)
             at = rank * self.slots + slots
             wrong = np.flatnonzero(~self.there[at] | (self.value[at] != every[chunks]))

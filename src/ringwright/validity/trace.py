@@ -66,10 +66,15 @@ def _missing(program: Program, held: dict[tuple[int, int], Counter[tuple[int, in
     for rank in range(program.p):
         for slot, chunk in zip(*(column.tolist() for column in placed(program, rank, after=True)), strict=True):
             have = held.get((rank, slot), Counter())
-            lacking = [other for other in range(program.p) if not have[other, chunk]]
+            wanted = program.collective.contributors(rank)
+            lacking = [other for other in wanted if not have[other, chunk]]
+            strange = sorted({other for other, _ in have} - set(wanted)) if program.collective.reduces else []
             foreign = sorted({found for _, found in have} - {chunk})
             if lacking:
                 message = f"chunk {chunk} lacks the contribution of rank {', '.join(map(str, lacking[:5]))}"
+                yield Violation("result", message, rank, -1, chunk)
+            elif strange:
+                message = f"chunk {chunk} has the contribution of rank {', '.join(map(str, strange[:5]))}"
                 yield Violation("result", message, rank, -1, chunk)
             elif foreign:
                 yield Violation("result", f"chunk {chunk} is mixed with chunk {foreign[0]}", rank, -1, chunk)

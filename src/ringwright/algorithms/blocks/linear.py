@@ -1,12 +1,12 @@
 """Linear.
 
-Idea: the root talks to every other rank itself, all at once and without any structure.
+Idea: the root talks to every other rank itself, all at once and without any structure. A scan goes down the line of the ranks.
 Cost: broadcast, reduce alpha + (p-1) n beta; gather, scatter alpha + (p-1)/p n beta; all-reduce and barrier up and down, so
-    twice; all-gather a gather and a broadcast; reduce-scatter a reduce and a scatter.
+    twice; all-gather a gather and a broadcast; reduce-scatter a reduce and a scatter; scan, exscan (p-1) (alpha + n beta).
 Knobs: none.
 Holds: only the root's port is loaded; a reduction meets the ranks in order, outwards from the root.
 Figure: none; a building block.
-Source: open-mpi/ompi, coll/tuned algorithm 1 of every rooted collective, all-reduce, all-gather and barrier.
+Source: open-mpi/ompi, coll/tuned algorithm 1 of every rooted collective, all-reduce, all-gather, barrier, scan and exscan.
 Declines: all-to-all (see direct).
 """
 
@@ -17,14 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.algorithms import prefixes
 from ringwright.algorithms.offers import is_even, require_op
+from ringwright.collective import PREFIXES
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-OPS = ("broadcast", "reduce", "gather", "scatter", "all-reduce", "barrier", "all-gather", "reduce-scatter")
+OPS = ("broadcast", "reduce", "gather", "scatter", "all-reduce", "barrier", "all-gather", "reduce-scatter", *PREFIXES)
 # What passes at the root, phase by phase: everything added up, one block from or to each, or everything to each.
 PHASES = {
     "broadcast": ("spread",),
@@ -42,6 +44,8 @@ def linear(collective: Collective, topology: Topology | None = None) -> Program:
     """Return the program in which the root (else rank 0) talks to every rank itself."""
     del topology
     require_op("linear", collective, OPS)
+    if collective.op in PREFIXES:
+        return prefixes.in_line("linear", collective)
     p, n = collective.p, float(collective.size_bytes)
     if p == 1:
         return nothing("linear", collective)

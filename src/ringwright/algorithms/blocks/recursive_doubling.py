@@ -2,11 +2,12 @@
 
 Idea: in round k every rank exchanges all it has with the rank whose number differs in bit k, so that each knows twice as much.
 Cost: all-reduce ceil(lg p) (alpha + n beta + n gamma); all-gather lg p alpha + (p-1)/p n beta; reduce-scatter lg p alpha +
-    (lg p - (p-1)/p) n (beta + gamma); p not a power of two: two more rounds (fold, unfold) of alpha + n beta.
+    (lg p - (p-1)/p) n (beta + gamma); p not a power of two: two more rounds (fold, unfold) of alpha + n beta. Scan and
+    exscan ceil(lg p) (alpha + n beta + n gamma) for any p.
 Knobs: none.
 Holds: the order of the ranks is kept; every rank has the same bits of the result.
 Figure: none; a building block.
-Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
+Source: Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005; scans: open-mpi/ompi coll/base, pmodels/mpich (algorithm of both).
 Declines: rooted collectives and all-to-all.
 """
 
@@ -15,21 +16,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ringwright.algorithms import prefixes
 from ringwright.algorithms.offers import is_even, require_op
 from ringwright.algorithms.powers import Fold, doubling
+from ringwright.collective import PREFIXES
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-OPS = ("all-reduce", "barrier", "all-gather", "reduce-scatter")
+OPS = ("all-reduce", "barrier", "all-gather", "reduce-scatter", *PREFIXES)
 
 
 def recursive_doubling(collective: Collective, topology: Topology | None = None) -> Program:
-    """Return the recursive doubling program of an all-reduce, barrier, all-gather or reduce-scatter."""
+    """Return the recursive doubling program of an all-reduce, barrier, all-gather, reduce-scatter, scan or exscan."""
     del topology
     require_op("recursive_doubling", collective, OPS)
+    if collective.op in PREFIXES:
+        return prefixes.doubled("recursive_doubling", collective)
     if collective.p == 1:
         return nothing("recursive_doubling", collective)
     fold = Fold(collective.p)

@@ -21,7 +21,7 @@ COLUMNS = (
     "kind", "op", "rank", "communicator", "sequence", "iteration", "phase", "layer", "stream", "kernel", "peer", "root",
     "size_bytes", "count", "element_bytes", "datatype", "enqueue_s", "start_s", "duration_s", "multiplicity", "line",
 )  # fmt: skip
-STAND_INS = {"gather": "reduce", "scatter": "broadcast", "barrier": "all-reduce"}
+STAND_INS = {"gather": "reduce", "scatter": "broadcast", "barrier": "all-reduce", "scan": "reduce", "exscan": "reduce"}
 UNRECORDED_RATE = 10e9  # bytes/s: what a call of unknown size is taken to have moved in its time
 MOST_EVENTS = 5_000_000
 LATEST_S = 1e11  # of a time: beyond it nothing can have been meant

@@ -9,7 +9,8 @@ Knobs: algorithm=None (a name forces one); paper=False (the published 2048 B of 
 Holds: the choice is that of release 5.1.0a1, flat or on hosts; all-to-all sends 32 messages at once (its throttle).
 Figure: no single number; the thresholds were derived on Myrinet and IBM SP (from memory, unconfirmed).
 Source: Gropp, Lusk, Thakur, EuroPVM/MPI 2005, doi 10.1007/11557265_6; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
-Declines: circ_graph, ccl (hands over to another library); collectives between two groups; scan.
+Declines: circ_graph, ccl (hands over to another library); collectives between two groups; the two-level form of scan (smp), which
+    the release takes where the ranks of a host follow each other: algorithm=recursive_doubling is its other one.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 
 OPS = (
     "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter", "all-to-all", "barrier",
+    "scan", "exscan",
 )  # fmt: skip
 THROTTLE = 32  # messages that an all-to-all has on their way at once
 
@@ -118,6 +120,8 @@ MENU: dict[tuple[str, str], Maker] = {
     ("reduce-scatter", "pairwise"): _pairwise,
     ("reduce-scatter", "recursive_doubling"): _is(recursive_doubling),
     ("reduce-scatter", "noncommutative"): _is(butterfly),
+    ("scan", "recursive_doubling"): _is(recursive_doubling),
+    ("exscan", "recursive_doubling"): _is(recursive_doubling),
     ("gather", "binomial"): _is(binomial),
     ("scatter", "binomial"): _is(binomial),
     ("gather-v", "linear"): _is(linear),

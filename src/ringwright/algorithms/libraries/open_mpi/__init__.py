@@ -8,7 +8,7 @@ Knobs: algorithm=None (an id or name forces one); rules=None (a table from ``sou
 Holds: the choice is that of release 6.1.0a1 at every threshold; what an algorithm cannot do falls back as the library does.
 Figure: none claimed; the thresholds are averages over its developers' clusters.
 Source: Gabriel et al., EuroPVM/MPI 2004, doi 10.1007/978-3-540-30218-6_19; open-mpi/ompi ``ompi/mca/coll/tuned``.
-Declines: the choice among components (han, ucc, xhc, ...); scan and exscan; the zero-byte handshakes of linear_sync.
+Declines: the choice among components (han, ucc, xhc, ...); the zero-byte handshakes of linear_sync.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 OPS = (
     "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter", "all-to-all", "barrier",
+    "scan", "exscan",
 )  # fmt: skip
 
 _ONLY_LINEAR = {"algorithm": "linear", "ground": "the component leaves gather and scatter with counts to a linear one"}

@@ -131,6 +131,8 @@ MENU: dict[str, tuple[Maker, ...]] = {
     ),
     "reduce-scatter": (_own_reduce, _plain(recursive_halving), _RING, _plain(butterfly)),
     "reduce-scatter-block": (_LINEAR, _EXCHANGE, _plain(recursive_halving), _plain(butterfly)),
+    "scan": (_LINEAR, _EXCHANGE),
+    "exscan": (_LINEAR, _EXCHANGE),
     "scatter": (_LINEAR, _plain(binomial), _LINEAR),
 }
 

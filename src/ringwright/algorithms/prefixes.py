@@ -1,0 +1,86 @@
+"""Prefix sums, with the own contribution (scan) or without (exscan): one rank after the other, or by recursive doubling.
+
+Slot 0 is what a rank hands on, slot 1 its result, slot 2 what comes in; a scan down the line needs slot 0 alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from ringwright.collective import Collective
+from ringwright.program import Cost, Layout, Op, Program, Step, Term, explicit, nothing
+
+HANDED, RESULT, COMING = 0, 1, 2
+
+
+def in_line(name: str, collective: Collective) -> Program:
+    """Return the program in which each rank waits for the one before and adds its own: p-1 (alpha + n beta + n gamma)."""
+    p, n = collective.p, float(collective.size_bytes)
+    if p == 1:
+        return nothing(name, collective)
+    exclusive = collective.op == "exscan"
+    steps = 2 * p - 3 if exclusive else p - 1
+    cost = Cost((Term(p - 1, (p - 1) * n),), (p - 1) * n, (p - 2 if exclusive else p - 1) * n)
+    return Program(name, collective, _layout(collective, 2), lambda: _line(p, exclusive=exclusive), steps, cost)
+
+
+def _line(p: int, *, exclusive: bool) -> Iterator[Step]:
+    for rank in range(p - 1):
+        if not exclusive:
+            yield Step((explicit(Op.REDUCE, rank, rank + 1, HANDED),), "scan")
+            continue
+        yield Step((explicit(Op.SEND, rank, rank + 1, HANDED, RESULT),), "exscan")
+        if rank < p - 2:
+            yield Step((explicit(Op.REDUCE, rank + 1, rank + 1, RESULT, HANDED),), "add")
+
+
+def doubled(name: str, collective: Collective) -> Program:
+    """Return the program in which ranks that differ in bit k exchange what their blocks of 2**k ranks add up to, in round k.
+
+    Who has the higher number adds what comes to its result as well. A rank whose partner does not exist waits a round.
+    """
+    p, n = collective.p, float(collective.size_bytes)
+    if p == 1:
+        return nothing(name, collective)
+    rounds = (p - 1).bit_length()
+    messages = sum(len(_partners(p, bit)[0]) for bit in range(rounds))
+    cost = Cost((Term(rounds, rounds * n),), messages * n, rounds * n)
+    return Program(name, collective, _layout(collective, 3), lambda: _rounds(collective, rounds), 2 * rounds, cost)
+
+
+def _partners(p: int, bit: int) -> tuple[np.ndarray, np.ndarray]:
+    rank = np.arange(p)
+    there = rank ^ (1 << bit)
+    return rank[there < p], there[there < p]
+
+
+def _rounds(collective: Collective, rounds: int) -> Iterator[Step]:
+    for bit in range(rounds):
+        ranks, partners = _partners(collective.p, bit)
+        yield Step((explicit(Op.SEND, ranks, partners, HANDED, COMING),), "exchange")
+        higher = ranks[ranks > partners]
+        blocks = [explicit(Op.REDUCE, ranks, ranks, COMING, HANDED)]
+        # Without its own contribution a result begins with what comes first: at the lowest bit of the rank's number.
+        begun = higher if collective.op == "scan" else higher[higher & ((1 << bit) - 1) > 0]
+        first = np.setdiff1d(higher, begun)
+        blocks += [
+            explicit(op, who, who, COMING, RESULT) for op, who in ((Op.REDUCE, begun), (Op.COPY, first)) if len(who)
+        ]
+        yield Step(tuple(blocks), "add")
+
+
+def _layout(collective: Collective, slots: int) -> Layout:
+    """Return the slots: a scan's result begins as the own contribution, an exscan's is not there, at rank 0 to the end."""
+    only = np.array([0])
+    if collective.op == "scan" and slots == 2:
+        return Layout(1, collective.block_bytes)
+    both = (np.array([HANDED, RESULT]), np.array([0, 0]))
+    own, result, none = (np.array([HANDED]), only), (np.array([RESULT]), only), (only[:0], only[:0])
+    before = both if collective.op == "scan" else own
+    after = [result] * collective.p
+    if collective.op == "exscan":
+        after[0] = none
+    template = np.zeros(slots, np.int64)
+    return Layout(1, collective.block_bytes, 1, slots, template, (before,) * collective.p, tuple(after))
