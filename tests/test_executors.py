@@ -113,7 +113,7 @@ def verify(name: str, cases: list[Case]) -> list[real_ranks.Result]:
 
 @pytest.mark.parametrize("name", PLAIN)
 def test_some_of_every_algorithm(name: str) -> None:
-    ran = verify(name, seeded(3, (2, 3, 4, 8)))
+    ran = verify(name, seeded(2, (2, 3, 4, 8)))
     assert len({each.case.slug for each in ran}) >= 40
 
 
@@ -129,19 +129,20 @@ def test_nodes_behind_the_ranks(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "group_sizes", "count"),
+    ("name", "group_sizes", "part"),
     [
-        pytest.param("openmpi", (2, 3, 4, 8), 1, marks=mpi),
-        pytest.param("mpich", (2,), 2, marks=mpi),
-        pytest.param("gloo", (2, 3, 4), 1, marks=torch),
+        pytest.param("openmpi", (2, 3, 4, 8), 0, marks=mpi),
+        pytest.param("mpich", (2,), 1, marks=mpi),
+        pytest.param("gloo", (2, 3, 4), 0, marks=torch),
         pytest.param("gloo-batched", (2, 3, 4), 1, marks=torch),
     ],
 )
-def test_some_of_every_algorithm_with_a_library(name: str, group_sizes: tuple[int, ...], count: int) -> None:
-    cases = seeded(count, group_sizes)
+def test_some_of_every_algorithm_with_a_library(name: str, group_sizes: tuple[int, ...], part: int) -> None:
+    """Two libraries of a kind share the algorithms; scripts/real-ranks has them all."""
+    cases = seeded(1, group_sizes)[part::2]
     found = list(real_ranks.verify(executor(name), cases))
     assert not [f"{each.case}: {each.wrong}" for each in found if each.wrong]
-    assert sum(not each.declined for each in found) >= 30
+    assert sum(not each.declined for each in found) >= 15
 
 
 # ----------------------------------------------------------------------------------------- element types, cuts and groups
