@@ -51,7 +51,7 @@ _NEEDED = {
 }  # fmt: skip
 _NEEDED_OF: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "events": {("collective", "p2p", "measurement", "metric", "tuning"): ("op",)},
-    "topology": {("ring",): ("communicator", "channel", "src", "dst")},
+    "topology": {("ring", "tree", "connection"): ("communicator", "src", "dst"), ("ring",): ("channel",)},
 }
 _TEXTS = ("source", "summary", "library", "clock_note", "hostname", "tables_as", "inspector_output_format_version")
 _LISTS = ("inputs", "losses", "limits", "nccl_versions", "dump_versions", "passed_over")

@@ -15,13 +15,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ringwright import drafts
 from ringwright.errors import UsageError
 
 FORMAT = "run/1"
+PRIVATE_FOLDER = 0o700  # of a folder that a recording makes: NCCL and PyTorch write into it as the user's mask says
 # What a recording leaves, and nothing else: --force removes these.
 PATTERNS = (
     "run.*.json", "calls.*.jsonl", "network.*.jsonl", "nccl.*.log", "fr_rank_*", "kineto_rank_*.json", "et_rank_*.json",
-    "nccl-profile-*.rwprof", "not-recorded.*.txt", "dump-request", ".part.run.*.json", ".probe.*",
+    "nccl-profile-*.rwprof", "not-recorded.*.txt", "dump-request", ".part.run.*.json", ".run.*.draft", ".probe.*",
 )  # fmt: skip
 _JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "OAR_JOB_ID", "KUBEFLOW_JOB_NAME", "TORCHELASTIC_RUN_ID")
 
@@ -51,7 +53,7 @@ def claim(folder: Path, job: str, *, force: bool) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is no folder", remedy="name another with --out")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         _take(folder, job, force=force)
         probe = folder / f".probe.{socket.gethostname()}.{os.getpid()}"
         probe.write_bytes(b"x")
@@ -64,7 +66,7 @@ def claim(folder: Path, job: str, *, force: bool) -> None:
 
 def _take(folder: Path, job: str, *, force: bool) -> None:
     # What another launcher of this job is just writing is no reason to refuse: its manifest is there in a moment.
-    others = [path for path in folder.iterdir() if not path.name.startswith((".probe.", ".part."))]
+    others = [path for path in folder.iterdir() if not path.name.startswith((".probe.", ".part.", ".run."))]
     if not others:
         return
     if job and any(manifest.get("job") == job for manifest in manifests(folder)):
@@ -107,13 +109,9 @@ class Manifest:
     def write(self, **facts: Any) -> bool:
         """Write the manifest with more facts; return whether it could be written."""
         self._facts |= facts
-        beside = self._path.with_name(f".part.{self._path.name}")
         try:
-            beside.write_text(json.dumps(self._facts, indent=1) + "\n")
-            beside.replace(self._path)
-        except OSError:
-            with suppress(OSError):
-                beside.unlink(missing_ok=True)
+            drafts.write(self._path, json.dumps(self._facts, indent=1) + "\n", mode=drafts.PRIVATE)
+        except (OSError, UsageError):
             return False
         return True
 

@@ -118,7 +118,9 @@ def command_line() -> str:
     """Return the command that was given, for a page that can be made again."""
     import shlex
 
-    return shlex.join(["ringwright", *sys.argv[1:]])
+    from ringwright.scrub import words
+
+    return shlex.join(words(["ringwright", *sys.argv[1:]]))
 
 
 def write_page(target: Path, page: str, *, force: bool = False) -> None:

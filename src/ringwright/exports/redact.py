@@ -1,4 +1,4 @@
-"""Redaction: hosts, addresses, paths and user names become ``host-1``, ``ip-1``, ``path-1``, ``user-1`` everywhere.
+"""Redaction: secrets become ``***``, and hosts, addresses, paths and user names ``host-1``, ``ip-1``, ``path-1``, ``user-1``.
 
 The same value always gets the same replacement, so that what a log says about who talks to whom survives. With a
 ``salt`` the replacements are keyed digests, equal over several runs of the tool with the same salt; without one they
@@ -15,6 +15,7 @@ from collections import Counter
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
+from ringwright.scrub import scrub
 from ringwright.trace import TABLES, Trace
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ class Redactor:
         return given[value]
 
     def text(self, text: str) -> str:
-        """Return a text with everything known and everything recognisable replaced."""
+        """Return a text with everything known and everything recognisable replaced, secrets first."""
+        text = scrub(text)
         if self._glued is None:
             self._glued = self._find_glued()
             names = [(name, "host") for name in self._hosts if name not in self._glued]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringwright import scrub
 from ringwright.capture.folder import Manifest, claim, job_name
 from ringwright.capture.launch import Ended, launch
 from ringwright.capture.mpi.launcher import is_launcher
@@ -55,7 +56,8 @@ def record(
     if options.mpi and command and is_launcher(command[0]):
         command = through_mpi(command, chosen, folder, os.environ)
     claim(folder, name, force=force)
-    facts = {"command": list(command), "job": name, "ringwright_version": __version__, "sources": chosen.sources}
+    shown = scrub.words(command)
+    facts = {"command": shown, "job": name, "ringwright_version": __version__, "sources": chosen.sources}
     manifest = Manifest(folder, facts | {"kept": chosen.kept, "started_ns": time.time_ns()})
     manifest.write()
 
@@ -73,7 +75,7 @@ def record(
     if summarised:
         summary, why = _summary(folder)
         notes += why
-    return Recorded(folder, tuple(command), ended, chosen.sources, tuple(chosen.kept), tuple(notes), summary)
+    return Recorded(folder, tuple(shown), ended, chosen.sources, tuple(chosen.kept), tuple(notes), summary)
 
 
 def stall_words(folder: Path, seconds: float) -> str:

@@ -152,7 +152,7 @@ bool file_open(const char *folder, const char *header, size_t bytes) {
     if (again) snprintf(number, sizeof number, "-%d", again);
     int length = snprintf(path, sizeof path, "%s/calls.%s.%d%s.jsonl", folder, host, (int)getpid(), number);
     if (length < 0 || length >= (int)sizeof path) return false;
-    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0 && errno != EEXIST) return false;
   }
   if (fd < 0) return false;

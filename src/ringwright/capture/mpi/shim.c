@@ -40,15 +40,38 @@ static int64_t local_rank(void) {
   return -1;
 }
 
+/* Joins the words of a command in place: the values of options and settings may be secrets, and become a star. */
+static size_t without_values(char *text, size_t bytes) {
+  size_t to = 0;
+  bool is_first = true, is_value = false;
+  for (size_t from = 0; from < bytes;) {
+    size_t length = strnlen(text + from, bytes - from), next = from + length + 1;
+    const char *mark = is_first ? NULL : memchr(text + from, '=', length);
+    bool is_option = !is_first && text[from] == '-';
+    if (!is_first) text[to++] = ' ';
+    if (is_value && !is_option && length) {
+      text[to++] = '*';
+    } else {
+      size_t kept = mark ? (size_t)(mark - (text + from)) + 1 : length;
+      memmove(text + to, text + from, kept);
+      to += kept;
+      if (mark && kept < length) text[to++] = '*';
+    }
+    is_value = is_option && !mark;
+    is_first = false;
+    from = next;
+  }
+  return to;
+}
+
 static size_t command_line(char *into, size_t room) {
   char text[1000];
   int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
   ssize_t bytes = fd < 0 ? 0 : read(fd, text, sizeof text);
   if (fd >= 0) close(fd);
   while (bytes > 0 && !text[bytes - 1]) bytes--;
-  for (ssize_t i = 0; i < bytes; i++)
-    if (!text[i]) text[i] = ' ';
-  return escaped(into, room, text, bytes > 0 ? (size_t)bytes : 0);
+  size_t used = bytes > 0 ? without_values(text, (size_t)bytes) : 0;
+  return escaped(into, room, text, used);
 }
 
 /* "Open MPI 5.0.11" out of "Open MPI v5.0.11, package: ...", "MPICH 5.0.2" out of "MPICH Version:      5.0.2". */

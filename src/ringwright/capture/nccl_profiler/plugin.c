@@ -907,7 +907,7 @@ static int open_file(const char *path) {
   char name[4200];
   for (int i = 0; i < 100; i++) {
     snprintf(name, sizeof name, i ? "%s.%d" : "%s", path, i);
-    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd >= 0 || errno != EEXIST) return fd;
     if (!stat(name, &found) && !S_ISREG(found.st_mode)) return open(name, O_WRONLY | O_CLOEXEC);
   }

@@ -31,7 +31,7 @@ def start(job: Any, rank: int) -> None:
     host = socket.gethostname()
     name = os.path.join(job.folder, "network.%s.%d.jsonl" % (host, os.getpid()))  # noqa: PTH118
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-    file = os.open(name, flags, 0o644)
+    file = os.open(name, flags, 0o600)
     head = {"ringwright": FORMAT, "host": host, "pid": os.getpid(), "rank": rank}
     head.update(wall_ns=time.time_ns(), clock_ns=time.monotonic_ns())
     _line(file, head)

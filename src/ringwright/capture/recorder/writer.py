@@ -30,7 +30,7 @@ class Writer:
         self._lock = threading.RLock()  # a handler of signals may interrupt its holder, and make a call
         os.register_at_fork(after_in_child=self.close)
         head = {"ringwright": FORMAT, "source": source, "host": host, "pid": os.getpid(), "library": library}
-        head.update(program=" ".join(sys.argv)[:_MOST_TEXT], rank=_number("RANK"), world=_number("WORLD_SIZE"))
+        head.update(program=_program()[:_MOST_TEXT], rank=_number("RANK"), world=_number("WORLD_SIZE"))
         head.update(
             local_rank=_number("LOCAL_RANK"), life=_life(), wall_ns=time.time_ns(), clock_ns=time.monotonic_ns()
         )
@@ -93,10 +93,24 @@ def _opened(folder: str, name: str) -> int:
     for life in range(1, _MOST_LIVES):
         again = "-%d" % life if life > 1 else ""
         try:
-            return os.open(os.path.join(folder, "%s%s.jsonl" % (name, again)), flags, 0o644)  # noqa: PTH118
+            return os.open(os.path.join(folder, "%s%s.jsonl" % (name, again)), flags, 0o600)  # noqa: PTH118
         except FileExistsError:
             continue
     raise OSError("%d files of %s are there already" % (_MOST_LIVES, name))
+
+
+def _program() -> str:
+    """Return the command line without its secrets, or only the program's name where the scrubber is not beside the package."""
+    try:
+        from importlib.util import module_from_spec, spec_from_file_location
+
+        package = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # noqa: PTH100, PTH120
+        spec = spec_from_file_location("ringwright_scrub", os.path.join(package, "scrub.py"))  # noqa: PTH118
+        scrub = module_from_spec(spec)  # type: ignore[arg-type]
+        spec.loader.exec_module(scrub)  # type: ignore[union-attr]
+        return " ".join(scrub.words(sys.argv))
+    except Exception:  # noqa: BLE001 - a program's name is worth no job
+        return sys.argv[0] if sys.argv else ""
 
 
 def _number(variable: str) -> int | None:
