@@ -37,9 +37,10 @@ _FORMS = re.compile(
 _BLOCK = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)")
 # What every secret that is found has near it: most of a log is passed over by this alone.
 _HINTS = tuple(
-    """passw passphrase secret token credential _key -key apikey accesskey privatekey webhook connection signature bearer basic user
-    :// hf_ api_org_ ghp_ gho_ ghu_ ghs_ ghr_ github_pat glpat- akia asia aroa sk- xox aiza ya29 npm_ pypi- nvapi- eyj dop_v1 sg.
-    """.split()  # noqa: SIM905 - a list of them is five lines
+    """passw passphrase secret token credential _key -key apikey accesskey privatekey webhook connection signature bearer basic
+    user :// hf_ api_org_ ghp_ gho_ ghu_ ghs_ ghr_ github_pat glpat- akia asia aroa sk- xox aiza ya29 npm_ pypi- nvapi- eyj dop_v1
+    sg.
+    """.split()
 )
 _BEARER = re.compile(r"(?i)\b(bearer|basic)(\s+)(?=[\w.~+/=-]*[\d=+/._-])[\w.~+/=-]{8,}")
 _ADDRESS = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,15}://)[^/\s:@\"']*:[^/\s@\"']+@")

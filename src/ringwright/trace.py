@@ -10,6 +10,7 @@ On disk a Trace is a folder: ``meta.json`` (schema version, writer), one ``<tabl
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 META_FILE = "meta.json"
+_COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
+_LITERAL = re.compile(r"'(?:[^']|'')*'")
+_FILE_READER = re.compile(r"(?i)\b((?:read|scan)_\w+)[\"`\]]?\s*\(")
 SUMS = "files"  # in meta.json: size and check sum of every table
 
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
@@ -208,10 +212,16 @@ class Trace:
         """The events, read."""
         return self.table("events")
 
-    def query(self, sql: str) -> pl.DataFrame:
-        """Return the answer to an SQL query over the seven tables (Polars SQL)."""
+    def query(self, sql: str, *, files: bool = False) -> pl.DataFrame:
+        """Return the answer to an SQL query over the seven tables (Polars SQL); with ``files`` it may read files too."""
         import polars as pl
 
+        reader = _FILE_READER.search(_LITERAL.sub("''", _COMMENT.sub(" ", sql)))
+        if reader and not files:
+            raise UsageError(
+                f"the query reads a file ({reader[1]}), which is not allowed",
+                remedy="add --files where you trust the query",
+            )
         try:
             answer: pl.DataFrame = pl.SQLContext(dict(self.tables)).execute(sql, eager=True)
         except pl.exceptions.PolarsError as error:

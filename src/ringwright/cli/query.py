@@ -7,7 +7,7 @@ import sys
 from ringwright.cli import reading
 
 
-def query(sql: str, *paths: str, sample: bool = False, json: bool = False) -> int:
+def query(sql: str, *paths: str, sample: bool = False, files: bool = False, json: bool = False) -> int:
     """Answer an SQL query over events, communicators, topology, claims and ledger.
 
     Parameters
@@ -18,10 +18,12 @@ def query(sql: str, *paths: str, sample: bool = False, json: bool = False) -> in
         Logs, folders or captures; - reads standard input.
     sample
         Read the sample job that ships with ringwright.
+    files
+        Let the query read other files too: read_csv('...'), read_parquet('...').
     json
         Print one JSON object instead (schema ringwright.query/1).
     """
-    answer = reading.trace(reading.inputs(paths, sample=sample)).query(sql)
+    answer = reading.trace(reading.inputs(paths, sample=sample)).query(sql, files=files)
     if json:
         rows = [list(row) for row in answer.rows()]
         reading.print_json({"schema": "ringwright.query/1", "columns": answer.columns, "rows": rows})
