@@ -249,34 +249,61 @@ def _broken(name: str, column: str, kind: Any) -> pl.Expr | None:
 
 
 def _of_its_own(name: str, frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
-    """Apply the rules of single tables: communicators once each, claims that have a form in their form."""
+    """Apply the rules of single tables."""
+    rules = {"events": _errors, "communicators": _groups, "claims": _claims}
+    return rules[name](frame, faults) if name in rules else frame
+
+
+def _groups(frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+    """Groups are told once each."""
     import polars as pl
 
-    if name == "communicators":
-        frame = frame.with_columns(pl.col("members").fill_null([]))
-        rows = frame.select(pl.col("communicator").is_duplicated().sum()).collect().item()
-        if rows:
-            faults.append(Fault("communicators.parquet", "told more than once: the first is taken", rows))
-            frame = frame.unique("communicator", keep="first", maintain_order=True)
-    if name == "claims":
-        held = frame.select("field", "value").collect().rows()
-        wrong = sorted({(field, value) for field, value in held if not _is_claim(field, value)})
-        if wrong:
-            faults.append(Fault("claims.parquet", "a claim that is not in its form: left out", len(wrong)))
-            pairs = pl.DataFrame(wrong, schema=["field", "value"], orient="row").lazy()
-            frame = frame.join(pairs, on=["field", "value"], how="anti", maintain_order="left")
+    frame = frame.with_columns(pl.col("members").fill_null([]))
+    rows = frame.select(pl.col("communicator").is_duplicated().sum()).collect().item()
+    if rows:
+        faults.append(Fault("communicators.parquet", "told more than once: the first is taken", rows))
+        frame = frame.unique("communicator", keep="first", maintain_order=True)
+    return frame
+
+
+def _errors(frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+    """What an error tells is a JSON object."""
+    import polars as pl
+
+    is_error = (pl.col("kind") == "error") & pl.col("task").is_not_null()
+    held = frame.filter(is_error).select(pl.col("task").unique()).collect()["task"].to_list()
+    wrong = [text for text in held if not _is_object(text)]
+    if wrong:
+        faults.append(Fault("events.parquet", "facts of an error that are not in their form: left out", len(wrong)))
+        bad = is_error & pl.col("task").is_in(wrong)
+        frame = frame.with_columns(pl.when(bad).then(None).otherwise(pl.col("task")).alias("task"))
+    return frame
+
+
+def _claims(frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+    """Claims that have a form are in it."""
+    import polars as pl
+
+    held = frame.select("field", "value").collect().rows()
+    wrong = sorted({(field, value) for field, value in held if not _is_claim(field, value)})
+    if wrong:
+        faults.append(Fault("claims.parquet", "a claim that is not in its form: left out", len(wrong)))
+        pairs = pl.DataFrame(wrong, schema=["field", "value"], orient="row").lazy()
+        frame = frame.join(pairs, on=["field", "value"], how="anti", maintain_order="left")
     return frame
 
 
 def _is_claim(field: str, value: str) -> bool:
     if field.startswith("launch "):
         return value.isascii() and value.isdigit() and 0 <= int(value[:20]) <= MOST_RANKS
-    if field == "ras":
-        try:
-            return isinstance(json.loads(value), dict)
-        except (ValueError, RecursionError):
-            return False
-    return True
+    return field != "ras" or _is_object(value)
+
+
+def _is_object(text: str) -> bool:
+    try:
+        return isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def noted(ledger: pl.LazyFrame, faults: list[Fault], where: str) -> pl.LazyFrame:
