@@ -67,6 +67,15 @@ def test_everything_is_drawn_without_an_error(summary: dict[str, Any], tmp_path:
     assert "<img" not in document
 
 
+def test_a_heat_map_of_nearly_equal_bytes_does_not_use_the_whole_scale(tmp_path: Path) -> None:
+    summary = job_summary()
+    for key in ("pair_bytes", "host_pair_bytes"):
+        summary[key] = [row | {"bytes": (64 + 8 * (at % 2)) << 20} for at, row in enumerate(summary[key])]
+    document = opened(summary, tmp_path)
+    scale = [re.search(rf'id="ramp-{end}">([^<]*)<', document) for end in ("low", "high")]
+    assert [found and found[1] for found in scale] == ["4.50 MiB", "72 MiB"]
+
+
 def test_an_empty_job_opens_without_an_error(tmp_path: Path) -> None:
     document = opened(empty_summary(), tmp_path)
     assert 'data-drawn="yes"' in marks(document)

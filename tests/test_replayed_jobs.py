@@ -94,3 +94,25 @@ def test_who_did_the_collectives_is_said(capsys: pytest.CaptureFixture[str]) -> 
 def test_no_time_is_no_scale(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--model", "vgg16", "--step-ms", "0"]) == EXIT_USAGE
     assert "a step of 0 ms" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("replayed", "warned"), [(140.0, "40% longer"), (60.0, "40% shorter"), (109.0, "")])
+def test_a_replay_far_from_its_recording_warns_before_it_recommends(
+    replayed: float, warned: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    from ringwright.studies.jobs import recorded
+
+    beside = {"measured_us": 100.0, "replayed_us": replayed, "error": replayed / 100 - 1}
+    monkeypatch.setattr(recorded, "_baseline", lambda found: beside)
+    words = ["simulate", SAMPLE, "--fabric", "dgx-h100:2", "--policy", "none,p3"]
+    assert main([*words, "-o", str(tmp_path / "page.html")]) == 0
+    text = " ".join(capsys.readouterr().out.split())
+    assert bool(warned) is ("warning:" in text)
+    if warned:
+        assert (
+            text.index(f"the replay, unchanged, is {warned}")
+            < text.index("Time of a step")
+            < text.index("Against each other")
+        )
+    assert ("the replay, unchanged, is" in (tmp_path / "page.html").read_text()) is bool(warned)
+    assert [warned in each for each in ask(capsys, *words[1:])["warnings"]] == [True] * bool(warned)

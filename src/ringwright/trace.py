@@ -237,7 +237,8 @@ class Trace:
 
     def save(self, path: str | Path, *, force: bool = False) -> Path:
         """Write the Trace as a folder of Parquet files and return it; refuse to overwrite without ``force``."""
-        target = claim_folder(Path(path), force=force)
+        with drafts.told(Path(path)):
+            target = claim_folder(Path(path), force=force)
         with drafts.draft_folder(target) as folder:
             for name, frame in self.tables.items():
                 frame.sink_parquet(folder / f"{name}.parquet")

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shlex
 import signal
 import sys
 import threading
 from collections.abc import Iterator
+from itertools import pairwise
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from ringwright.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError
+from ringwright.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
 
 if TYPE_CHECKING:
     from cyclopts import App
@@ -44,31 +46,73 @@ VERBS = {
     "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }
 STDIN = "<stdin>"
+_OUTPUTS = ("-o", "--output", "--out", "--trace")
 ERROR_SCHEMA = "ringwright.error/1"  # what --json prints where nothing could be read
 _INTERRUPTED = 130
+_OUTPUT_ERRORS = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EFBIG,
+    errno.EROFS,
+    errno.EEXIST,
+    errno.ENOTDIR,
+    errno.EACCES,
+    errno.EIO,
+}
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` default to those of the process."""
     given = sys.argv[1:] if arguments is None else arguments
+    code = EXIT_GOOD
     try:
-        with _terminable():
+        with _terminable(), _closed_pipe_as_one_error():
             code = _dispatch(given)
-        sys.stdout.flush()
+            sys.stdout.flush()
     except RingwrightError as error:
         if error.exit_code == EXIT_INPUT and _wants_json(given):
             _print_error(error)
         print(f"ringwright: {_harmless(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our pipe has seen enough; keep the interpreter from flushing into it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EXIT_GOOD
+        _silence()  # the reader of our pipe has seen enough; a gate that has failed by then stays failed
+        return code
     except KeyboardInterrupt:
         return _INTERRUPTED
+    except OSError as error:
+        return _cannot_be_written(error) if error.errno in _OUTPUT_ERRORS else _our_bug(error, given)
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes a message
         return _our_bug(error, given)
     return code
+
+
+@contextlib.contextmanager
+def _closed_pipe_as_one_error() -> Iterator[None]:
+    """Raise BrokenPipeError also where the library that draws our reports makes a closed pipe the end of the process."""
+    try:
+        yield
+    except SystemExit as leaving:
+        if isinstance(leaving.__context__, BrokenPipeError):
+            raise leaving.__context__ from None
+        raise
+
+
+def _silence() -> None:
+    """Keep the interpreter from flushing into an output that takes no more."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _cannot_be_written(error: OSError) -> int:
+    """Say that an output takes no more, or stands where nothing can be written."""
+    from ringwright.errors import OutputError
+
+    _silence()
+    place = error.filename or "standard output"
+    reason = os.strerror(error.errno or 0).lower()
+    remedy = "free some space (df -h), or name a place that can be written"
+    print(f"ringwright: {OutputError(f'{place} cannot be written: {reason}', remedy=remedy)}", file=sys.stderr)
+    return OutputError.exit_code
 
 
 def app() -> App:
@@ -117,6 +161,9 @@ def _dispatch(arguments: list[str]) -> int:
     from cyclopts import CycloptsError
 
     application = app()
+    own = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if any(word == "-" and before in _OUTPUTS for before, word in pairwise(own)):
+        raise UsageError("an output is a file, - is none", remedy="name a file with -o")
     words = [STDIN if word == "-" else word for word in arguments]  # a lone dash would be taken for an option
     try:
         answer = application(words or ["--help"], exit_on_error=False, print_error=False)

@@ -46,8 +46,9 @@ def check(
     given = {"max_refused_share": max_refused, "expected_ranks": ranks}
     thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)
     result = gate.check(reading.summary(reading.inputs(paths)), thresholds)
-    if json:
-        reading.print_json(result)
-    else:
-        checks.write(result, sys.stdout, annotate=bool(os.environ.get("GITHUB_ACTIONS")))
+    with reading.while_read():
+        if json:
+            reading.print_json(result)
+        else:
+            checks.write(result, sys.stdout, annotate=bool(os.environ.get("GITHUB_ACTIONS")))
     return EXIT_GOOD if result["passed"] else EXIT_GATE

@@ -41,10 +41,11 @@ def diff(
     first, second = (reading.trace(each) for each in paths)
     result = comparison.diff(reading.summarised(first, paths[0]), reading.summarised(second, paths[1]))
     result["disturbance"] = disturbance(second, first) if can_be_told(second, first) else None
-    if json:
-        reading.print_json(result)
-    else:
-        changes.write(result, sys.stdout)
+    with reading.while_read():
+        if json:
+            reading.print_json(result)
+        else:
+            changes.write(result, sys.stdout)
     failed = over(result, bound, slower_only=slower_only) if bound is not None else []
     for sentence in failed:
         print(f"FAIL {sentence}, at most {bound:.1%} allowed", file=sys.stderr)

@@ -93,6 +93,19 @@ def busy(what: str) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def while_read() -> Iterator[None]:
+    """Write a gate's report as long as somebody reads it: a closed pipe does not change the verdict."""
+    try:
+        yield
+        sys.stdout.flush()
+    except BrokenPipeError:
+        pass
+    except SystemExit as leaving:  # how the library that draws our reports ends a process whose pipe was closed
+        if not isinstance(leaving.__context__, BrokenPipeError):
+            raise
+
+
 def told(what: str) -> None:
     """Say on stderr what is going on, only when it is a terminal."""
     if sys.stderr.isatty():

@@ -37,6 +37,7 @@ def page(result: dict[str, Any], command: str) -> str:
         legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
         causes=_causes(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
+        warnings=result.get("warnings", []),
         assumptions=result["assumptions"],
         left_out=result["left_out"],
         command=command,

@@ -76,6 +76,8 @@ def _replayed(out: Any, result: dict[str, Any]) -> None:
         f"measured {_ms(baseline['measured_us'])} ms, replayed with its own times {_ms(baseline['replayed_us'])} ms:"
         f" {baseline['error']:+.1%}",
     )
+    for warning in result.get("warnings", ()):
+        layout.line(out, f"warning: {warning}", style="yellow")
 
 
 def _cells(row: dict[str, Any], best: float) -> list[str]:

@@ -89,15 +89,17 @@
     const pen = prepare(canvas, side, side);
     const cell = side / matrix.size;
     const present = matrix.values.filter((value) => value > 0);
-    const low = Math.log(present[0] || 1);
-    const span = Math.log(present[present.length - 1] || 1) - low;
+    // The scale spans a factor of 16 at least: 64 and 72 MiB are nearly one colour, not the two ends of it.
+    const high = Math.log(present[present.length - 1] || 1);
+    const span = Math.max(high - Math.log(present[0] || 1), Math.log(16));
+    const low = high - span;
     const paint = ramp();
     pen.fillStyle = colour("--void");
     pen.fillRect(0, 0, side, side);
     const gap = cell > 7 ? 0.5 : 0;
     for (const [place, bytes] of lookup) {
       if (bytes <= 0) continue;
-      pen.fillStyle = paint(span > 0 ? (Math.log(bytes) - low) / span : 0.66);
+      pen.fillStyle = paint((Math.log(bytes) - low) / span);
       const row = Math.floor(place / matrix.size);
       pen.fillRect(place % matrix.size * cell + gap, row * cell + gap, Math.max(cell - 2 * gap, 1), Math.max(cell - 2 * gap, 1));
     }
@@ -111,7 +113,7 @@
         pen.stroke();
       }
     }
-    byId("ramp-low").textContent = formatBytes(present[0] || 0);
+    byId("ramp-low").textContent = formatBytes(present.length ? Math.exp(low) : 0);
     byId("ramp-high").textContent = formatBytes(present[present.length - 1] || 0);
     canvas.dataset.drawn = String(lookup.size);
   }

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
 
 ITS_OWN = "the network it ran on"
+FAR = 0.1  # of the measured step, from which on a replay that changes nothing is warned of
 LEFT_OUT = ("what the recording does not hold: host jitter of other steps, input pipeline, checkpoints",)
 
 
@@ -63,8 +64,18 @@ class Change:
 
 
 def ground(found: Replay) -> dict[str, Any]:
-    """Return what a document says of a replay besides: ``ground``, ``step``, and ``baseline`` where there are times."""
-    return {"ground": found.ground, "step": found.step, "baseline": _baseline(found)}
+    """Return what a document says of a replay besides: ``ground``, ``step``, ``baseline`` where there are times, ``warnings``."""
+    beside = _baseline(found)
+    return {"ground": found.ground, "step": found.step, "baseline": beside, "warnings": _warnings(beside)}
+
+
+def _warnings(beside: dict[str, float] | None) -> list[str]:
+    """Say of a replay that misses its own recording how little its answers mean."""
+    if beside is None or abs(beside["error"]) <= FAR:
+        return []
+    off = f"{abs(beside['error']):.0%} {'longer' if beside['error'] > 0 else 'shorter'} than the recording"
+    missing = "something of the job is missing in it, and smaller differences between policies are not told by it"
+    return [f"the replay, unchanged, is {off}: {missing}"]
 
 
 def job(found: Replay, change: Change) -> Job:
