@@ -57,11 +57,11 @@ def test_a_rank_that_ends_early_is_named(tmp_path: Path, what: str) -> None:
     assert code == 1, err  # torchrun's own
     found = understood(job.out)
     assert found["verdict"]["ranks"] == [1]
-    assert found["verdict"]["kind"] == "hang-not-entered"
-    how = "stops without an end" if what == "kill" else "ended in order"
-    assert any(how in text for text in found["verdict"]["evidence"])
+    assert found["verdict"]["kind"] == "rank-died"
+    how = {"kill": "SIGKILL", "leave": "left before the others", "raise": "ValueError: on purpose"}[what]
+    assert how in found["verdict"]["evidence"][0]
     assert any("exit code 1" in text for text in found["losses"])
-    assert any("rank 1" in text and "killed" in text for text in found["losses"]) == (what == "kill")
+    assert any("rank 1" in text and "SIGKILL" in text for text in found["losses"]) == (what == "kill")
 
 
 def test_torchrun_killed(tmp_path: Path) -> None:

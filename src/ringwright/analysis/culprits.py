@@ -1,4 +1,5 @@
-"""Who is to blame, all rules together: errors of a log, hangs, late ranks, a slow network; the strongest is the verdict."""
+"""Who is to blame, all rules together: errors of a log, ranks that died, hangs, late ranks, a slow network; the strongest is
+the verdict."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.arrivals import arrivals
+from ringwright.analysis.died import KIND as DIED
+from ringwright.analysis.died import died
 from ringwright.analysis.fail_slow import fail_slow
 from ringwright.analysis.hang import hang
 from ringwright.analysis.hang_gauge import hang_gauge
@@ -29,7 +32,10 @@ def culprits(
     found = [told] if told else []
     late: dict[str, Any] = {}
     missing: list[str] = []
-    if states:
+    dead = died(trace)
+    if dead:
+        found += dead  # and no hang: that others wait for it follows from it
+    elif states:
         found += hang(trace)
     if metrics:
         found += hang_gauge(trace)
@@ -65,9 +71,9 @@ def _complete(one: Culprit, inputs: list[str]) -> Culprit:
     return {**one, **whole, "confidence": one.get("confidence") or 0.0, "command": command}
 
 
-def _strength(one: Culprit) -> tuple[bool, float]:
-    """Order: who is named before who is not, then by confidence."""
-    return (not (one["ranks"] or one["hosts"]), -one["confidence"])
+def _strength(one: Culprit) -> tuple[bool, bool, float]:
+    """Order: who is named before who is not; a rank that died before all that may have been slow; then by confidence."""
+    return (not (one["ranks"] or one["hosts"]), one["kind"] != DIED, -one["confidence"])
 
 
 def _tried(rule: Callable[[], list[Culprit]], missing: list[str]) -> list[Culprit]:

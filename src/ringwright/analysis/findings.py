@@ -54,11 +54,7 @@ def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
     if verdict is None:
         return []
     who = ", ".join(map(str, verdict["ranks"][:16])) or ", ".join(verdict["hosts"][:4])
-    title = (
-        f"{verdict['kind']}: {'rank ' if verdict['ranks'] else ''}{who}"
-        if who
-        else f"{verdict['kind']}: culprit unknown"
-    )
+    title = f"{verdict['kind']}: {verdict['evidence'][0] if verdict['evidence'] else who or 'culprit unknown'}"
     told = verdict.get("command") or ""
     is_plain = not told or told.startswith("ringwright report")
     command = f"ringwright report {_input(summary)} -o job.html" if is_plain else told

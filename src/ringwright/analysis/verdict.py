@@ -62,8 +62,27 @@ def verdict(
     return None
 
 
+_SAYS = {
+    "port-error": "a port failed on {who}",
+    "nic-error": "a NIC reported an error on {who}",
+    "peer-unreachable": "{who} is not reached: it, or the path to it, is dead",
+    "network-error": "the first network error is that of {who}",
+    "ras-mismatch": "{who} launched fewer operations than the others",
+    "hang": "the others wait for {who}",
+    "hang-mismatch": "{who} asked for something else than the others",
+    "error": "the first error that ended a process is that of {who}",
+    "killed": "{who} was killed",
+}
+
+
 def _verdict(kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str]) -> Verdict:
-    return {"kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence[:12]}
+    """Return a verdict; its conclusion comes before what it rests on."""
+    listed = ", ".join(map(str, ranks[:16])) + (", ..." if len(ranks) > 16 else "")
+    who = f"rank{'s' if len(ranks) > 1 else ''} {listed}" if ranks else ", ".join(hosts[:4])
+    unsure = [item for item in evidence if item.startswith("cannot tell")]
+    first = [_SAYS[kind].format(who=who)] if who else unsure or ["cannot tell who"]
+    rest = [item for item in evidence if item not in first]
+    return {"kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": [*first, *rest][:12]}
 
 
 def _place(row: dict[str, Any]) -> str:

@@ -11,12 +11,21 @@ from typing import Any
 _GROUPS = "torch.distributed.distributed_c10d"
 _COMPILER = "torch._dynamo.trace_rules"
 # What the compiler is to pass over. Not ``modules``: what stands around a module's call has to be seen through.
-_OPAQUE = ("context", "fake", "groups", "operations", "sources", "start", "torch_job", "writer")
+_OPAQUE = ("children", "context", "fake", "fate", "groups", "operations", "sources", "start", "torch_job", "writer")
 
 
 def arm() -> None:
     """Watch for PyTorch's process groups; nothing else happens in a process that never makes one."""
-    sys.meta_path.insert(0, _Watch({_GROUPS: _wrap_groups, _COMPILER: _hide_from_compiler}))
+    from . import children
+
+    after: dict[str, Callable[[Any], None]] = {_GROUPS: _wrap_groups, _COMPILER: _hide_from_compiler}
+    parents = {"subprocess": children.wrap_subprocess, "multiprocessing.popen_fork": children.wrap_forks}
+    for name, wrap in parents.items():
+        if name in sys.modules:
+            wrap(sys.modules[name])
+        else:
+            after[name] = wrap
+    sys.meta_path.insert(0, _Watch(after))
 
 
 class _Watch:

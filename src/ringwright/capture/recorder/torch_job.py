@@ -17,6 +17,7 @@ import time
 import weakref
 from typing import Any
 
+from . import fate
 from .context import Context
 from .groups import Groups
 from .operations import SHAPES, Shape, measure
@@ -84,6 +85,7 @@ class Job:
             self.context.install()
         self._watch_waits()
         atexit.register(self._leave)
+        fate.watch(self)
 
     def joined(self) -> None:
         """Say who this process is, once the group knows."""
@@ -166,6 +168,7 @@ class Job:
             while self._waiting and time.monotonic() < until:
                 time.sleep(0.001)
             time.sleep(0.001)  # the last of them lets go
+            fate.leaving()
             self.writer.line(["x", "exit", time.monotonic_ns(), None])
 
     # Each call ----------------------------------------------------------------------------------------------------

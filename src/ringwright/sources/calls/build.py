@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import zlib
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +53,27 @@ def _others(process: Process, shift_ns: int) -> list[dict[str, Any]]:
         {"kind": "error", "op": "exception", "start_s": (at_ns + shift_ns) / 1e9, "text": text, "line": line}
         for _, at_ns, text, line in process.errors
     ]
-    how = f"ended in order ({process.ended})" if process.ended else "its recording stops without an end"
-    return [*found, {"kind": "status", "op": ENDED, "text": how}]
+    return [*found, *_end(process, shift_ns)]
+
+
+def _end(process: Process, shift_ns: int) -> list[dict[str, Any]]:
+    """Return the status row that says how the process ended, after the error that ended it where it did so out of order."""
+    died = process.died
+    if died is None or (died.how == "exit" and died.code == 0):
+        how = f"ended in order ({process.ended})" if process.ended else "its recording stops without an end"
+        left = died.says if died is not None else how
+        return [{"kind": "status", "op": ENDED, "text": left}]
+    row = {
+        "kind": "error",
+        "op": "died",
+        "start_s": (died.at_ns + shift_ns) / 1e9,
+        "text": died.says,
+        "line": died.line,
+    }
+    return [
+        row | {"code": died.code, "task": json.dumps({"how": died.how})},
+        {"kind": "status", "op": ENDED, "text": died.says},
+    ]
 
 
 def _calls(found: Gathered, process: Process, life: int, shift_ns: int) -> pl.DataFrame | None:

@@ -5,6 +5,7 @@ Format: ``docs/calls-file.md``. A line costs itself alone, whatever it holds.
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -16,6 +17,7 @@ from ringwright.sources.calls.lines import (
     DAMAGE,
     Begin,
     ContextLine,
+    DiedLine,
     End,
     EndedLine,
     GroupLine,
@@ -52,6 +54,34 @@ class Group(NamedTuple):
     members: tuple[int, ...]
 
 
+class Death(NamedTuple):
+    """How a process ended out of order: ``how`` exception, exit or signal, and its ``code``; told in ``line``."""
+
+    at_ns: int
+    how: str
+    code: int | None
+    error: str
+    words: str
+    line: int
+
+    @property
+    def says(self) -> str:
+        """What ended it, in words."""
+        if self.how == "exception":
+            return f"{self.error}: {self.words}" if self.words else self.error
+        if self.how == "signal":
+            return f"killed by signal {self.code}{_signal_name(self.code)}"
+        by = f" by {self.error}" if self.error else ""
+        return f"left with exit code {self.code}{by}" + (f": {self.words}" if self.words else "")
+
+
+def _signal_name(number: int | None) -> str:
+    try:
+        return f" ({signal.Signals(number or 0).name})"
+    except ValueError:
+        return ""
+
+
 class Step(NamedTuple):
     """An iteration that ended, told in ``line``."""
 
@@ -75,6 +105,7 @@ class Process:
     steps: list[Step] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)  # per reason, as last told
     ended: str = ""  # how, where the process said so
+    died: Death | None = None  # where it ended out of order, as first told
     examples: list[tuple[int, str]] = field(default_factory=list)  # of lines that are none
     refused: int = 0
     lines: int = 0
@@ -170,9 +201,19 @@ def _rare(found: Process, value: Any, line: int) -> bool:
             found.lost[value.reason[:_MOST_WORD]] = max(value.records, found.lost.get(value.reason[:_MOST_WORD], 0))
         case EndedLine():
             found.ended = value.how[:_MOST_WORD] or "?"
+        case DiedLine():
+            _died(found, value, line)
         case _:
             _head(found, value)
     return True
+
+
+def _died(found: Process, value: DiedLine, line: int) -> None:
+    """Take how a process ended: its own word comes first and stays, its parent's adds a code or a signal."""
+    words = (value.error[:_MOST_WORD], value.words[:_MOST_WORD])
+    told = Death(value.at_ns, value.how[:_MOST_WORD], integer(value.code), *words, line)
+    if found.died is None or (told.how == "signal" and found.died.how == "exit"):
+        found.died = told
 
 
 def _head(found: Process, value: dict[str, Any]) -> None:

@@ -100,7 +100,17 @@ class EndedLine(msgspec.Struct, array_like=True, tag="x"):
     code: Any = None
 
 
-_Line = Begin | End | GroupLine | ContextLine | StepLine | RaisedLine | LostLine | EndedLine | dict[str, Any]
+class DiedLine(msgspec.Struct, array_like=True, tag="y"):
+    """How the process ended, where that is out of order: an exception, an exit code, a signal; by itself or by its parent."""
+
+    at_ns: _Whole
+    how: str
+    code: Any = None
+    error: str = ""
+    words: str = ""
+
+
+_Line = Begin | End | GroupLine | ContextLine | StepLine | RaisedLine | LostLine | EndedLine | DiedLine | dict[str, Any]
 
 
 @cache

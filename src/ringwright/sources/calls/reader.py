@@ -58,7 +58,9 @@ def _account(found: Gathered, process: Process) -> None:
     for reason, records in process.lost.items():
         found.note(process.name, "refused", f"not recorded: {reason}", records)
         found.lose(f"{who}: {records:,} records are missing ({reason})")
-    if process.head and not process.ended:
+    if process.died is not None and process.head:
+        found.lose(f"{who}: its recording stops early: {process.died.says}")
+    elif process.head and not process.ended:
         found.lose(f"{who}: its recording stops without an end: it was killed, or still runs")
 
 
