@@ -122,6 +122,7 @@ def test_what_the_launcher_ends_is_not_to_blame(tmp_path: Path) -> None:
     ended = [["y", 9 * S, "signal", 15, "", ""]]
     killed = [["y", 10 * S, "signal", 9, "", ""]]
     assert (recorded(tmp_path, {0: ended, 1: killed, 2: ended})["verdict"] or {}).get("kind") != "rank-died"
+    assert (recorded(tmp_path, {0: ended, 1: [], 2: ended})["verdict"] or {}).get("kind") != "rank-died"
 
 
 def test_an_error_of_all_ranks_is_the_programs(tmp_path: Path) -> None:

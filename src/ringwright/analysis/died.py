@@ -54,7 +54,8 @@ def died(trace: Trace) -> list[Culprit]:
         alike = [one for one in first if one.text == first[0].text and one.at_s - first[0].at_s <= TOGETHER_S]
         named = alike if len(alike) * 2 > len(ends) else first[:1]
         return [_culprit(trace, named, [one for one in deaths if one.rank in victims], failed)]
-    broken = victims | set(failed)
+    # Who was ended from outside had not failed: it may have waited, and why is then for the analysis of hangs.
+    broken = {one.rank for one in deaths if one.rank in victims and one.how != "signal"} | set(failed)
     return _silent(trace, ends, broken, failed) if broken and _is_over(trace) else []
 
 

@@ -45,7 +45,7 @@ def lateness(trace: Trace, judged: pl.DataFrame) -> Lateness | None:
     frame, unit = _steps(judged)
     if frame is None:
         return None
-    turns = _own(frame)
+    turns = _own(_calls(trace, frame, unit))
     wide = turns.pivot(on="rank", index="step", values="own").sort("step")
     first = turns.pivot(on="rank", index="step", values="at_first").sort("step").select(wide.columns)
     whole = pl.all_horizontal(pl.exclude("step").is_not_null())
@@ -58,7 +58,7 @@ def lateness(trace: Trace, judged: pl.DataFrame) -> Lateness | None:
     parts = _parts(frame, ranks)
     late = _behind(wide.select(columns).to_numpy().T, parts)
     usual = _usual(trace, frame, wide["step"].to_list(), late.max(axis=0), unit)
-    of_first = _behind(-first.select(columns).to_numpy().T, parts)
+    of_first = _behind(first.select(columns).to_numpy().T, parts)
     return Lateness(ranks, wide["step"].to_list(), late / usual, of_first / usual, usual, unit) if usual > 0 else None
 
 
@@ -69,6 +69,8 @@ def _steps(judged: pl.DataFrame) -> tuple[pl.DataFrame | None, str]:
     told = judged.filter(pl.col("iteration").is_not_null())
     if told["iteration"].n_unique() >= FEWEST_STEPS:
         return told.with_columns(pl.col("iteration").alias("step")), "step"
+    if judged.is_empty():
+        return None, ""
     largest = judged.group_by("communicator").len().sort("len", "communicator", descending=[True, False])
     mine = judged.filter(pl.col("communicator") == largest["communicator"][0])
     if mine.height * 10 < judged.height * 9 or not FEWEST_STEPS <= mine["sequence"].n_unique() <= _MOST_CALLS_AS_STEPS:
@@ -76,24 +78,47 @@ def _steps(judged: pl.DataFrame) -> tuple[pl.DataFrame | None, str]:
     return mine.with_columns(pl.col("sequence").alias("step")), "call"
 
 
-def _own(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return per rank and step its own microseconds (without begins: what is less in calls), and the wait in the first call."""
+def _calls(trace: Trace, frame: pl.DataFrame, unit: str) -> pl.DataFrame:
+    """Return all timed calls of the ranks and steps: also a broadcast or a receive blocks."""
     import polars as pl
 
-    if frame["start_s"].null_count():
-        least = frame.sort("rank", "step", "sequence").group_by("rank", "step", maintain_order=True)
-        return least.agg((-pl.col("us").sum()).alias("own"), pl.col("wait").first().alias("at_first"))
+    if unit != "step" or frame["start_s"].null_count():
+        return frame.select("rank", "step", "sequence", "start_s", "us")
+    calls = trace.scan("events").filter(
+        pl.col("kind").is_in(["collective", "p2p"]) & pl.col("start_s").is_not_null() & (pl.col("duration_s") > 0)
+        & pl.col("rank").is_in(frame["rank"].unique().to_list()) & pl.col("iteration").is_not_null()
+    )  # fmt: skip
+    wanted = (
+        "rank",
+        pl.col("iteration").alias("step"),
+        "sequence",
+        "start_s",
+        (pl.col("duration_s") * 1e6).alias("us"),
+    )
+    return calls.select(*wanted).collect()
+
+
+def _own(calls: pl.DataFrame) -> pl.DataFrame:
+    """Return per rank and step its own microseconds (without begins: what is less in calls), and those before the first call."""
+    import polars as pl
+
+    if calls["start_s"].null_count():
+        least = calls.group_by("rank", "step").agg((-pl.col("us").sum()).alias("own"))
+        return least.with_columns(pl.lit(0.0).alias("at_first"))
     begins = pl.col("start_s") * 1e6
     ended = (begins + pl.col("us")).cum_max().over("rank")
     goes_on = (begins.shift(-1).over("rank") < ended).fill_null(value=False)
-    timed = frame.sort("rank", "start_s", "sequence").with_columns(
-        ended.alias("ended"), pl.when(goes_on).then(0.0).otherwise(ended - begins).alias("blocked")
+    timed = calls.sort("rank", "start_s", "sequence").with_columns(
+        begins.alias("begins"),
+        ended.alias("ended"),
+        pl.when(goes_on).then(0.0).otherwise(ended - begins).alias("blocked"),
     )
     turns = timed.group_by("rank", "step", maintain_order=True).agg(
-        pl.col("ended").max(), pl.col("blocked").sum(), pl.col("wait").first().alias("at_first")
+        pl.col("begins").first(), pl.col("ended").max(), pl.col("blocked").sum()
     )
-    lasted = pl.col("ended") - pl.col("ended").shift(1).over("rank")
-    return turns.with_columns((lasted - pl.col("blocked")).alias("own")).filter(pl.col("own").is_not_null())
+    before = pl.col("ended").shift(1).over("rank")
+    own = (pl.col("ended") - before - pl.col("blocked")).alias("own")
+    return turns.with_columns(own, (pl.col("begins") - before).alias("at_first")).filter(pl.col("own").is_not_null())
 
 
 def _parts(frame: pl.DataFrame, ranks: list[int]) -> list[list[int]]:

@@ -92,13 +92,16 @@ def run(
             _Rank(rank, world, folder, fault, progress, profile=profile).main(steps, seed)
         children.append(child)
     try:
-        return _watch(folder, children, progress, world)
+        stall_s = (
+            STALL_S if fault.mechanism in HANGING else MOST_S / 3
+        )  # what does not hang may be slow on a busy machine
+        return _watch(folder, progress, world, stall_s)
     finally:
         for child in children:
             _end(child)
 
 
-def _watch(folder: Path, children: list[int], progress: mmap.mmap, world: int) -> Outcome:
+def _watch(folder: Path, progress: mmap.mmap, world: int, stall_s: float) -> Outcome:
     """Wait for the end, or ask for dumps when nothing moves any more."""
     began = moved = time.monotonic()
     seen = b""
@@ -108,7 +111,7 @@ def _watch(folder: Path, children: list[int], progress: mmap.mmap, world: int) -
         now = progress[:]
         if now != seen:
             seen, moved = now, time.monotonic()
-        if time.monotonic() - moved > STALL_S + (8 if not any(seen) else 0):
+        if time.monotonic() - moved > stall_s + (8 if not any(seen) else 0):
             (folder / "dump").touch()
             _wait(lambda: _dumps(folder) == set(range(world)), DUMP_S)
             break
