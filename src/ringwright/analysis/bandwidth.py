@@ -10,6 +10,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.noise import spread
+from ringwright.laws import reason
+from ringwright.laws.ceilings import above, ceiling
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
 _SHARED = ("all-gather", "reduce-scatter", "all-to-all", "gather", "scatter")
 _WHOLE = ("broadcast", "reduce", "send-recv", "send", "recv")
+_ROOTED = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "send-recv")
 _KEYS = ("table", "op", "size_bytes", "nranks", "nnodes", "task", "algorithm", "protocol", "datatype")
 
 
@@ -37,6 +40,7 @@ def bandwidth(trace: Trace) -> list[dict[str, Any]]:
 
     ``time_us`` is the median of ``samples``; ``table`` names the benchmark or, for a job's own collectives, the
     communicator; ``kind`` says which. ``busbw_gbs`` is None where the group's size is not known and nothing is printed.
+    ``law`` says how an entry breaks a law, "" where it does not: its rates are None then, and nothing is compared with it.
     ``ranks_seen`` of a job's entry says how many ranks were timed: with fewer than ``nranks`` waiting may be inside.
     ``spread`` is the relative standard deviation of one call (robust; None below three calls), ``wait_us`` what a rank
     waited per call beyond the shortest, mean over its ranks (None where one rank alone was timed).
@@ -55,7 +59,8 @@ def bandwidth(trace: Trace) -> list[dict[str, Any]]:
         pl.col("first").min(),
     )
     joined = joined.sort("kind", "first", "op", "size_bytes", maintain_order=True)
-    return [_entry(row) for row in joined.to_dicts()]
+    gpus = [claim for claim in trace.table("claims").to_dicts() if claim["field"] == "gpu"]
+    return [_limited(_entry(row), gpus) for row in joined.to_dicts()]
 
 
 def _measured(trace: Trace) -> pl.DataFrame:
@@ -114,3 +119,20 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
         "datatype": row["datatype"], "samples": int(row["samples"]), "ranks_seen": row["ranks_seen"],
         "spread": None if varies is None else round(varies, 5), "wait_us": None if wait_s is None else round(wait_s * 1e6, 3),
     }  # fmt: skip
+
+
+def _limited(entry: dict[str, Any], gpus: list[dict[str, Any]]) -> dict[str, Any]:
+    """Take the rates from an entry that is faster than its GPUs' links, and say so."""
+    named = {gpu for claim in gpus if _is_of(entry, str(claim["source"])) and (gpu := str(claim["value"]))}
+    # the root of a job's own call is done when its buffers are full, before the NICs are
+    nodes = None if entry["kind"] == "job" and entry["op"] in _ROOTED else entry["nnodes"]
+    limit = ceiling(entry["op"] or "", entry["nranks"], nodes, named.pop() if len(named) == 1 else "")
+    broken = above(entry["busbw_gbs"], limit)
+    if not broken:
+        return entry | {"law": ""}
+    return entry | {"law": reason("ceiling", broken), "algbw_gbs": None, "busbw_gbs": None}
+
+
+def _is_of(entry: dict[str, Any], source: str) -> bool:
+    """Say whether what a source claims holds for an entry: a job's for all of it, a table's for that table."""
+    return entry["kind"] == "job" or entry["table"] == source or str(entry["table"]).startswith(f"{source} ")

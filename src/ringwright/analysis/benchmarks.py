@@ -83,6 +83,8 @@ def tables(trace: Trace) -> list[Table]:
     source = str(trace.meta.get("source", ""))
     found: dict[tuple[Any, ...], Table] = {}
     for entry in bandwidth(trace):
+        if entry["law"]:
+            continue
         key = tuple(entry[name] for name in ("kind", "table", "op", "nranks", "datatype", "algorithm"))
         if entry["kind"] == "job":
             key = (*key[:4], None, None)  # NCCL chooses per size: one curve of a job may hold several algorithms

@@ -106,13 +106,15 @@ def _refused(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
 
 def _laws(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
     """Say of each law what broke it: these figures are not used."""
-    return [
-        _finding(
-            "warning", f"law {row['law']}: {format_count(row['refused'])} {'missing' if row['law'] == 'records' else 'refused'}",
-            f"{row['example']}; the law: {LAWS[row['law']].statement}", f"ringwright summary {_input(summary)} --json",
-        )
-        for row in of_ledger(summary["ledger_detail"]).rows()
-    ]  # fmt: skip
+    return [_law(summary, row) for row in summary["laws"] if row["law"] != "series"]
+
+
+def _law(summary: dict[str, Any], row: dict[str, Any]) -> Finding:
+    name, became = row["law"], "missing" if row["law"] == "records" else "refused"
+    detail = f"{row['example']}; the law: {LAWS[name].statement}"
+    severity = "info" if name == "ranks" else "warning"
+    title = f"law {name}: {format_count(row['refused'])} {became}"
+    return _finding(severity, title, detail, f"ringwright summary {_input(summary)} --json")
 
 
 def _transport(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:

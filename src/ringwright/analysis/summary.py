@@ -16,14 +16,14 @@ from ringwright.analysis.culprits import culprits
 from ringwright.analysis.culprits import verdict as strongest
 from ringwright.analysis.expected import cliffs, expected
 from ringwright.analysis.findings import findings, is_log
+from ringwright.analysis.judged import judged
 from ringwright.analysis.kernels import kernels
 from ringwright.analysis.overlap import overlap
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles, infer
-from ringwright.analysis.series import refusals as refused_series
 from ringwright.analysis.steps import steps_us
 from ringwright.analysis.verdict import errors, verdict
-from ringwright.laws import of_ledger
+from ringwright.laws.ranks import census
 
 if TYPE_CHECKING:
     import polars as pl
@@ -55,7 +55,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     )
     devices = pairs.ranks_of(trace)
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
-    faults = errors(trace)
+    faults, counted = errors(trace), census(devices, world)
     ras = next((json.loads(claim["value"]) for claim in claims if claim["field"] == "ras"), None)
     result: dict[str, Any] = {
         "schema": SCHEMA,
@@ -65,9 +65,9 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "nccl_versions": list(trace.meta.get("nccl_versions", [])),
         "library": trace.meta.get("library"),
         "folded": bool(trace.meta.get("folded", False)),
-        "hosts": len({row["host"] for row in devices if row["host"]}),
-        "ranks_seen": _ranks_seen(devices, faults),
-        "ranks_expected": world,
+        "hosts": counted.hosts,
+        "ranks_seen": counted.seen or _ranks_told(faults),
+        "ranks_expected": counted.expected,
         "communicators": _sizes(comms),
         "operations": ops.by_operation(logical),
         "roles": roles.degrees,
@@ -90,8 +90,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     parts = (result["operations"], result["nic_bytes"], result["host_pair_bytes"], result["timeline"], steps)
     result["provision"] = provision(*parts, is_log=is_log(result))
     losses = result["losses"] = list(trace.meta.get("losses", []))
-    result["ledger_detail"] = trace.table("ledger").to_dicts()
-    result["laws"] = [*of_ledger(result["ledger_detail"]).rows(), *refused_series(trace).rows()]
+    result["laws"], result["ledger_detail"] = judged(trace, counted, result["bandwidth"])
     result["findings"] = [*findings(result, claims, losses), *result.pop("measured_findings")]
     result["warnings"] = [
         item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"
@@ -159,9 +158,9 @@ def _sizes(comms: list[dict[str, Any]]) -> list[dict[str, int]]:
     return [{"size": size, "count": counts[size]} for size in sorted(counts)]
 
 
-def _ranks_seen(devices: list[dict[str, Any]], faults: list[dict[str, Any]]) -> int:
-    """Devices that wrote; without any, the ranks that watchdogs named."""
-    return len(devices) or len({row["rank"] for row in faults if row["rank"] is not None})
+def _ranks_told(faults: list[dict[str, Any]]) -> int:
+    """Ranks that watchdogs named, where no device wrote."""
+    return len({row["rank"] for row in faults if row["rank"] is not None})
 
 
 def _ledger(trace: Trace) -> dict[str, int]:

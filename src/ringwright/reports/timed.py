@@ -126,7 +126,7 @@ def _bandwidth(out: Console, view: dict[str, Any]) -> None:
     layout.table(
         out, ("op", "size", "time", "algbw", "busbw"),
         [
-            (r["op"], format_size(r["size_bytes"] or 0), us(r["time_us"]), _gbs(r["algbw_gbs"]), _gbs(r["busbw_gbs"]))
+            (r["op"], format_size(r["size_bytes"] or 0), us(r["time_us"]), _gbs(r["algbw_gbs"]), _bus(r))
             for r in largest
         ],
     )  # fmt: skip
@@ -139,6 +139,10 @@ def _short(name: str) -> str:
 
 def _gbs(value: float | None) -> str:
     return "–" if value is None else f"{value:,.2f}"
+
+
+def _bus(row: dict[str, Any]) -> str:
+    return "refused: law" if row.get("law") else _gbs(row["busbw_gbs"])
 
 
 def _ranks(ranks: list[int] | None) -> str:

@@ -19,10 +19,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ringwright.errors import InputError
-from ringwright.laws.tables import Printed, Side, judge
+from ringwright.laws.ceilings import above, ceiling
+from ringwright.laws.tables import Printed, Side, factor_of, judge
 from ringwright.sources.inputs import chunks, find
 from ringwright.sources.nccl_columns import Column, header, is_number, place
 from ringwright.sources.source import Source
+from ringwright.units import format_size
 
 OPS = {
     "all_reduce": "all-reduce",
@@ -292,6 +294,9 @@ def lawful(table: Table) -> Table:
     judged = judge(table.op, table.ranks, printed, is_op_told=table.is_op_told)
     rows = tuple(row for at, row in enumerate(table.rows) if at not in judged.broken)
     refused = [Refused(law, table.rows[at].line, detail) for at, (law, detail) in judged.broken.items()]
+    told = [(row, _too_fast(row, table)) for row in rows]
+    rows = tuple(row for row, detail in told if not detail)
+    refused += [Refused("ceiling", row.line, detail) for row, detail in told if detail]
     ranks, op = table.ranks, table.op
     if judged.ranks_refused:
         ranks, rows = 0, tuple(replace(row, busbw_gbs=None, inplace_busbw_gbs=None) for row in rows)
@@ -301,6 +306,16 @@ def lawful(table: Table) -> Table:
         refused.append(Refused("busbw", 0, judged.op_refused))
     op = op or ("all-reduce" if _exceeds(rows) else "")
     return replace(table, op=op, ranks=ranks, rows=rows, refused=(*table.refused, *refused))
+
+
+def _too_fast(row: Row, table: Table) -> str:
+    """Return how a row breaks the law of ceilings, "" where it holds."""
+    limit = ceiling(table.op, table.ranks or None, table.nodes or None, table.gpu)
+    factor = factor_of(table.op, table.ranks)
+    runs = ((row.time_s, row.busbw_gbs), (row.inplace_s, row.inplace_busbw_gbs))
+    rates = (row.size_bytes / time_s / 1e9 * factor if time_s and factor is not None else bus for time_s, bus in runs)
+    told = (above(rate, limit) for rate in rates)
+    return next((f"{format_size(row.size_bytes)}: {text}" for text in told if text), "")
 
 
 def _exceeds(rows: tuple[Row, ...]) -> bool:

@@ -129,8 +129,6 @@ def _emit(found: Gathered, table: Table, file: str) -> None:
     for refused in table.refused:
         shown = f"{refused.detail}" + (f" (line {refused.line})" if refused.line else "")
         found.note(file, "refused", reason(refused.law), at=refused.line or None, example=f"{table.name}: {shown}")
-    if not table.rows:
-        return
     ranks, ground = table.ranks, "read"
     if not ranks:
         ranks, ground = _ranks_implied(table), "inferred"

@@ -1,0 +1,44 @@
+"""What broke a law, of the whole way from the input to the summary: the ledger's lines, and what an analysis refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ringwright.analysis.series import refusals as refused_series
+from ringwright.laws import Refusals, of_ledger, reason
+
+if TYPE_CHECKING:
+    from ringwright.laws.ranks import Census
+    from ringwright.trace import Trace
+
+
+def judged(
+    trace: Trace, counted: Census, bandwidth: Iterable[dict[str, Any]]
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return ``summary.laws`` and the whole ledger: the Trace's lines, then what was refused after reading (without lines)."""
+    ledger = trace.table("ledger").to_dicts()
+    late = Refusals()
+    if counted.refused:
+        late.refuse("ranks", counted.refused)
+    for entry in bandwidth:
+        if entry["law"]:
+            which = f"{entry['op']} of {entry['table']}, {entry['size_bytes']} B"
+            late.refuse("ceiling", f"{which}: {entry['law'].partition(': ')[2]}")
+    line = {
+        "file": ", ".join(trace.meta.get("inputs", [])[:1]),
+        "outcome": "refused",
+        "lines": None,
+        "example_line": None,
+    }
+    noted = [line | {"reason": reason(row["law"]), "example": row["example"]} for row in late.rows()]
+    parts = (of_ledger(ledger), late, refused_series(trace))
+    return _joined(parts), [*ledger, *noted]
+
+
+def _joined(parts: Iterable[Refusals]) -> list[dict[str, Any]]:
+    whole = Refusals()
+    for part in parts:
+        for row in part.rows():
+            whole.refuse(row["law"], row["example"], row["refused"])
+    return whole.rows()

@@ -1,0 +1,70 @@
+"""The law of ceilings: no bus bandwidth is above what the links of the named GPU, and the way out of its node, can carry.
+
+Inside a node each of p ranks must move busbw / GB/s of its own over its links, whatever the algorithm; with switches that add
+(NVLink SHARP) an all-reduce moves each byte once instead of twice. Between n nodes at least (n-1)/n of the data leaves each
+node, through its NICs, and all of that crosses the PCIe links of its GPUs; switches of the network may add, too (SHARP).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ringwright.costs.links import FASTEST, links_of
+
+SLACK = 1.05  # of a rate: times are rounded, and clocks differ
+GATHERED = ("all-gather", "reduce-scatter", "gather", "scatter")
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """The most that the bus bandwidth of an operation can be, and what sets it."""
+
+    busbw_gbs: float
+    why: str
+
+
+def ceiling(
+    op: str, ranks: int | None, nodes: int | None = None, gpu: str = "", node_gbs: float | None = None
+) -> Ceiling | None:
+    """Return the ceiling of an operation over ``ranks`` on ``nodes``; None for one rank, which moves nothing.
+
+    What is not known is taken as what allows most: the fastest GPU, one node, many ranks. ``node_gbs`` is what all NICs of
+    a node carry, where that is known; else its GPUs' PCIe links bound it.
+    """
+    if ranks is not None and ranks < 2:
+        return None
+    links = links_of(gpu) or FASTEST
+    named = links.name if links is FASTEST else gpu.strip() or links.name
+    adds = op == "all-reduce" and links.reduces
+    inside = links.gpu_gbs * (_twice(ranks) if adds else 1.0)
+    how = ", adding switches included" if adds else ""
+    found = Ceiling(inside, f"{links.gpu_gbs:g} GB/s a direction of {named}{how}")
+    if not ranks or not nodes or nodes < 2 or ranks % nodes or links.spans_nodes:
+        return found
+    each = ranks // nodes
+    out = node_gbs if node_gbs is not None else each * links.pcie_gbs
+    between = out * _outward(op, ranks, nodes)
+    what = f"its NICs carry {out:g} GB/s" if node_gbs is not None else f"PCIe of {each} x {named} carries {out:g} GB/s"
+    return found if between >= inside else Ceiling(between, f"{what} out of each of {nodes} nodes")
+
+
+def above(busbw_gbs: float | None, limit: Ceiling | None) -> str:
+    """Return how a bus bandwidth breaks the law, "" where it holds or is not known."""
+    if busbw_gbs is None or limit is None or busbw_gbs <= limit.busbw_gbs * SLACK:
+        return ""
+    return f"busbw {busbw_gbs:,.2f} GB/s, at most {limit.busbw_gbs:,.1f} GB/s: {limit.why}"
+
+
+def _twice(ranks: int | None) -> float:
+    """Return bus over algorithm bandwidth of an all-reduce, whose bytes cross a link once where a switch adds."""
+    return 2 * (ranks - 1) / ranks if ranks else 2.0
+
+
+def _outward(op: str, ranks: int, nodes: int) -> float:
+    """Return the most bus bandwidth for each GB/s out of a node."""
+    shared = (ranks - 1) / ranks / ((nodes - 1) / nodes)
+    if op == "all-reduce":
+        return _twice(ranks)
+    if op == "all-to-all":
+        return shared * nodes / ranks
+    return shared if op in GATHERED else 1.0

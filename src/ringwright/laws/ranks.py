@@ -1,0 +1,41 @@
+"""The law of ranks: no more are seen than are expected. A process that names no rank is no rank."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """Ranks seen and expected (None: unknown, or not believed), their hosts, and what the law refused of the input."""
+
+    seen: int
+    expected: int | None
+    hosts: int
+    refused: str = ""
+
+
+def census(devices: Sequence[Mapping[str, Any]], expected: int | None) -> Census:
+    """Count processes and devices (keys rank and host, each may be None) against the ranks that are expected.
+
+    More of them than ranks are expected: those without a rank are left out; where still too many are left, or none, the
+    expected number is not believed.
+    """
+    hosts = {row["host"] for row in devices if row["host"]}
+    if expected is None or len(devices) <= expected:
+        return Census(len(devices), expected, len(hosts))
+    ranks = {row["rank"] for row in devices if row["rank"] is not None}
+    told = f"{len(devices)} processes or devices for {expected} ranks expected"
+    if not ranks or len(ranks) > expected or max(ranks) >= expected:
+        return Census(len(ranks) or len(devices), None, len(hosts), f"{told}: that number is not believed")
+    others = [row for row in devices if row["rank"] is None]
+    homes = {row["host"] for row in devices if row["rank"] is not None and row["host"]}
+    what = f"{len(others)} without a rank not counted ({_hosts(others)})" if others else "some ranks are seen twice"
+    return Census(len(ranks), expected, len(homes) or len(hosts), f"{told}: {what}")
+
+
+def _hosts(rows: Sequence[Mapping[str, Any]]) -> str:
+    named = sorted({str(row["host"]) for row in rows if row["host"]})
+    return "on " + ", ".join(named[:3]) if named else "on no host"
