@@ -25,6 +25,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from ringwright.units import format_size
 
 NONE = "none"
+MOST_WORDS = 8  # in a brief line
 
 
 @dataclass(frozen=True)
@@ -76,10 +77,30 @@ class Form:
         if self.kind == "bool":
             return "true or false"
         if self.kind == "text":
-            known = ", ".join(self.choices)
+            known = ", ".join(word or "(empty)" for word in self.choices)
             return " or ".join(each for each in (known, self.pattern.says if self.pattern else "") if each) or "a word"
         noun = {"int": ("a whole number", "whole numbers"), "float": ("a number", "numbers")}[self.kind][self.many]
         return noun + self._bounds() + (" joined by x" if self.many else "")
+
+    @property
+    def brief(self) -> str:
+        """The form in a word or two."""
+        if self.kind == "bool":
+            return "true|false"
+        if self.kind == "algorithm":
+            return "SLUG"
+        if self.kind == "text":
+            words = (*(word or "(empty)" for word in self.choices), *([self.pattern.says] if self.pattern else []))
+            return "|".join(words) if len(words) <= MOST_WORDS else f"{words[0]}|{words[1]}|..."
+        ends = self._ends() if self.limits else self.kind
+        return f"[{ends}]x..." if self.many else ends
+
+    def _ends(self) -> str:
+        assert self.limits is not None  # noqa: S101 - asked where there are some
+        low, high, unit = self.limits.low, self.limits.high, self.limits.unit
+        if unit == "B" and math.isfinite(high):
+            return f"{plain(low)}..{format_size(high).replace(' ', '')}"
+        return f"{plain(low)}..{plain(high)}{unit}"
 
     def _bounds(self) -> str:
         if self.limits is None:
@@ -112,6 +133,11 @@ class Knob:
         if not self.forms:
             return "set from Python only"
         return " or ".join([*map(str, self.forms), *([NONE] if self.is_optional else [])])
+
+    @property
+    def brief(self) -> str:
+        """What may be typed, in a word or two: ``1..64``, ``ll|ll128|simple``."""
+        return "|".join(form.brief for form in self.forms)
 
     def document(self) -> dict[str, object]:
         """Return the knob as plain data, for JSON: name, type, default, low, high, unit, choices, meaning."""
@@ -221,6 +247,7 @@ Segments = Annotated[int, Range(1, 1024)]
 SegmentBytes = Annotated[int, Range(0, 1 << 40, "B")]
 Radix = Annotated[int, Range(2, 64)]
 Ranks = Annotated[int, Range(1, 65536)]
+Ports = Annotated[int, Range(1, 1024)]  # of one switch
 Seed = Annotated[int, Range(0, 999_999_999)]
 Mebibytes = Annotated[float, Range(0, 65536, "MiB")]
 Microseconds = Annotated[float, Range(0, 1e6, "us")]

@@ -102,6 +102,8 @@ def _measured(kind: str, text: str, unit: str) -> float:
     reads: dict[str, Callable[[str], float]] = {"B": parse_size, "B/s": parse_rate, "s": parse_time}
     if kind == "int" and _INT.fullmatch(text):
         return int(text)
+    if kind == "int" and _FLOAT.fullmatch(text) and (value := float(text)).is_integer():
+        return int(value)  # as 5e4
     if kind == "float" and _FLOAT.fullmatch(text):
         return float(text)
     if unit in reads:

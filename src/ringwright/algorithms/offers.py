@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.errors import UsageError
+from ringwright.errors import DeclinedError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
+
+MOST_MESSAGES = 2_000_000
 
 
 def require_op(name: str, collective: Collective, ops: Sequence[str]) -> None:
@@ -37,4 +39,16 @@ def segments_of(collective: Collective, segment_bytes: int, share: int = 1) -> i
     if segment_bytes == 0:
         return 1
     size = -(-collective.size_bytes // share)
-    return max(1, -(-size // max(segment_bytes, collective.unit_bytes)))
+    segments = max(1, -(-size // max(segment_bytes, collective.unit_bytes)))
+    require_few("segments", segments, collective)
+    return segments
+
+
+def require_few(what: str, pieces: int, collective: Collective) -> None:
+    """Raise DeclinedError where so many pieces for every rank make more messages than can be simulated in a minute."""
+    messages = 2 * pieces * collective.p
+    if messages > MOST_MESSAGES:
+        raise DeclinedError(
+            f"{pieces:,} {what} on {collective.p:,} ranks make some {messages:,} messages; at most {MOST_MESSAGES:,} are made",
+            remedy=f"at most {max(1, MOST_MESSAGES // (2 * collective.p)):,} {what}, or fewer ranks",
+        )

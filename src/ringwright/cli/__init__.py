@@ -157,6 +157,14 @@ def _terminable() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
+def _list_knobs(application: App, arguments: list[str]) -> None:
+    """Let the help of ``systems`` end with every knob; no other help has to import every system."""
+    if arguments[:1] == ["systems"] and {"--help", "-h"} & set(arguments):
+        from ringwright.cli.systems import every_knob
+
+        application["systems"].help_epilogue = every_knob()
+
+
 def _dispatch(arguments: list[str]) -> int:
     from cyclopts import CycloptsError
 
@@ -164,6 +172,7 @@ def _dispatch(arguments: list[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if any(word == "-" and before in _OUTPUTS for before, word in pairwise(own)):
         raise UsageError("an output is a file, - is none", remedy="name a file with -o")
+    _list_knobs(application, own)
     words = [STDIN if word == "-" else word for word in arguments]  # a lone dash would be taken for an option
     try:
         answer = application(words or ["--help"], exit_on_error=False, print_error=False)

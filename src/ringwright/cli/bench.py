@@ -43,7 +43,7 @@ def bench(
     backend
         Comma separated: openmpi, mpich, gloo, nccl, ringwright (shared memory; sockets in a lab), ringwright@gloo.
     algorithm
-        Systems, comma separated: ring,rabenseifner (see ringwright systems).
+        Systems, comma separated: ring,rabenseifner (their knobs: ringwright systems SLUG).
     iters
         Rounds; libraries and programs take turns in each.
     lab

@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 class Machine:
     """The machine that a verb is about."""
 
-    fabric: Annotated[str | None, Parameter(help="Family and size: switch:8, torus:8x8, dgx-h100:16 (16 nodes).")] = (
-        None
-    )
+    fabric: Annotated[
+        str | None,
+        Parameter(
+            help="Family and size: switch:8, torus:8x8, dgx-h100:16,sharp=true (16 nodes; ringwright systems FAMILY)."
+        ),
+    ] = None
     topology: Annotated[
         Path | None, Parameter(help="A file instead: NCCL XML, our JSON, TACCL, ASTRA-sim, topo -m.")
     ] = None

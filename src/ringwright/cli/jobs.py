@@ -26,9 +26,12 @@ class JobOptions:
     ] = None
     gpus: Annotated[int | None, Parameter(help="Number of GPUs.")] = None
     parallel: Annotated[str | None, Parameter(help="tp8,pp16,dp128,sp,vp2,cp2,ep8,zero1,fsdp.")] = None
-    policy: Annotated[str | None, Parameter(help="Schedulers, comma separated: none,pytorch-ddp,p3,outer+inner.")] = (
-        None
-    )
+    policy: Annotated[
+        str | None,
+        Parameter(
+            help="Schedulers, comma separated: none,p3:slice_elements=40000,outer+inner (ringwright systems SLUG)."
+        ),
+    ] = None
     micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
     micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
     seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None

@@ -41,6 +41,7 @@ def simulate(
         exscan; or a recording (capture, trace, log), whose step is replayed by each --policy.
     algorithm
         Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (default: ring; of a job: nccl-2-4).
+        Their knobs: ringwright systems SLUG.
     engine
         auto, closed-form, recurrence, events or flows.
     alpha

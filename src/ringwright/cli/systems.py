@@ -50,3 +50,10 @@ def _one(slug: str, *, json: bool) -> int:
     else:
         report.write_one(found, sys.stdout)
     return 0
+
+
+def every_knob() -> str:
+    """Return a line a system that has knobs: what can be set, with range or choices where they are short."""
+    from ringwright.studies import catalogue
+
+    return "Knobs (of one with defaults and meanings: ringwright systems SLUG)\n" + "\n".join(catalogue.knob_lines())

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from ringwright.errors import UsageError
-from ringwright.knobs import Choices, Ranks, Ratio, Seconds, Seed
+from ringwright.knobs import Choices, Ports, Ratio, Seconds, Seed
 from ringwright.topology import UNREACHED
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ class Network:
     """
 
     layout: Annotated[str, Choices(LAYOUTS)] | None = None
-    per_leaf: Ranks | None = None
-    spines: Ranks | None = None
+    per_leaf: Ports | None = None
+    spines: Ports | None = None
     oversubscription: Ratio = 1.0
     routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k"
     seed: Seed = 0

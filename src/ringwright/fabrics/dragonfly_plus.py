@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
 from ringwright.fabrics._network import HOP_S
-from ringwright.knobs import Ranks, Rate, Seconds
+from ringwright.knobs import Ports, Rate, Seconds
 from ringwright.topology import RANK, SWITCH, UNREACHED, Topology
 from ringwright.wiring import MOST_LINKS, Names, Wires, packed
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def dragonfly_plus(
-    groups: int, leaves: int, ranks: int, *, spines: Ranks | None = None, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6,
+    groups: int, leaves: int, ranks: int, *, spines: Ports | None = None, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6,
     global_rate: Rate | None = None, spine_latency_s: Seconds = HOP_S, global_latency_s: Seconds = 0.5e-6,
 ) -> Topology:  # fmt: skip
     """Return groups x leaves (a group) x ranks (a leaf); bytes/s and seconds of ports, uplinks and global links.

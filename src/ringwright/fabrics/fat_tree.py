@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def fat_tree(
-    n: int, *, radix: Annotated[int, Range(2, 4096)] | None = None, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6,
+    n: int, *, radix: Annotated[int, Range(2, 1024)] | None = None, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6,
     oversubscription: Ratio = 1.0, routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k", seed: Seed = 0,
     spine_latency_s: Seconds = HOP_S, sharp: bool = False,
 ) -> Topology:  # fmt: skip

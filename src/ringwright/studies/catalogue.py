@@ -81,6 +81,19 @@ def one(slug: str) -> dict[str, Any]:
     raise UsageError(f"no system or fabric is called '{slug}'", remedy=f"ringwright systems{hint}")
 
 
+def knob_lines() -> list[str]:
+    """Return a line for each algorithm, scheduler and fabric that has knobs: ``ring: channels=1..64``."""
+    from ringwright.fabrics import families, knobs
+
+    everything = {system.slug: system.knobs() for system in (*registry.systems(), *registry.schedulers())}
+    everything |= {f"{name} (fabric)": knobs(name) for name in families()}
+    return [
+        f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in found.values() if knob.can_be_typed)
+        for slug, found in everything.items()
+        if found
+    ]
+
+
 def recorded() -> dict[str, dict[str, int]]:
     """Return the tallies of the last full campaign, by slug; empty where none ships."""
     record = files("ringwright") / "studies" / RECORD

@@ -1,0 +1,317 @@
+"""Type every knob at random and look at how it ends.
+
+A declared value has to be accepted by its knob, and then ends in 0, or is declined with a reason (2, 4 or 5); any other value
+ends in 2, 4 or 5. Nothing ends in 70, takes longer than the limit or prints a negative figure, and of every knob some value
+that is accepted changes a figure.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import io
+import json
+import math
+import random
+import resource
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringwright.cli import main
+from ringwright.errors import InfeasibleError, UsageError
+from ringwright.fabrics import fabric, families
+from ringwright.fabrics import knobs as knobs_of_fabric
+from ringwright.knobs import Knob
+from ringwright.studies import registry
+from ringwright.testing.knob_cases import Spelling, spellings
+
+RANKS = 16
+MACHINES = ("dgx-h100:2", "switch:16", "torus:4x4", "dgx-h100:2,sharp=true", "dgx-h100:1", "dgx-h100:3,sharp=true")
+SIZES = ("4096", "1048576", "1048576", "16777216")
+NETWORK = ("per_leaf", "spines", "oversubscription", "routing", "seed", "spine_latency_s", "sharp", "pxn")
+SIZES_OF = {
+    "leaf-spine": "64",
+    "fat-tree": "64",
+    "switch": "16",
+    "ring": "16",
+    "full": "16",
+    "hypercube": "16",
+    "rail-optimised": "8",
+    "torus": "4x4",
+    "mesh": "4x4",
+    "tpu": "4x4x4",
+    "dragonfly": "3x2x2",
+    "dragonfly-plus": "3x2x2",
+}
+NAMES = ("algorithm", "policy", "engine_s", "name", "fabric", "engine", "provenance")
+NO_COST = ("why", "spelling", "assumptions")
+LIMIT_S, LIMIT_BYTES = 30, 12 << 30  # of processor time
+MODELS = (
+    ("resnet50", "dgx-a100:2", ("--gpus", "16", "--parallel", "dp16")),
+    ("vgg16", "switch:8,rate=1GB/s", ("--gpus", "8", "--parallel", "dp8")),
+)
+EXPERTS = ("mixtral", "dgx-h100:2", ("--gpus", "16", "--parallel", "ep8,dp16", "--seq", "512"))
+
+
+@dataclass
+class Tally:
+    """What a knob's spellings came to."""
+
+    codes: collections.Counter[int] = field(default_factory=collections.Counter)
+    accepted: int = 0
+    effects: bool = False
+    wrong: list[str] = field(default_factory=list)
+    slowest_s: float = 0.0
+
+
+class TooLong(BaseException):
+    """A command passed the limit."""
+
+
+def run(arguments: list[str]) -> tuple[int, Any, str, float]:
+    """Run a command in this process; return exit code, its JSON, what it said, and seconds."""
+    out, err = io.StringIO(), io.StringIO()
+    began = time.process_time()
+    signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+    try:
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([*arguments, "--json"])
+    except TooLong:
+        code = 124
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    took_s = time.process_time() - began
+    try:
+        found = json.loads(out.getvalue())
+    except ValueError:
+        found = None
+    return code, found, err.getvalue(), took_s
+
+
+def negatives(found: Any, path: str = "") -> Iterator[str]:
+    """Yield the figures below zero, those that may be aside."""
+    if isinstance(found, dict):
+        for key, value in found.items():
+            yield from negatives(value, f"{path}.{key}")
+    elif isinstance(found, list):
+        for value in found:
+            yield from negatives(value, path)
+    elif isinstance(found, (int, float)) and (found < 0 or math.isnan(found)):
+        yield f"{path}={found}"
+
+
+def figures(found: Any) -> Any:
+    """Return a document without what says how it was spelled or how long it took."""
+    if isinstance(found, dict):
+        return {key: figures(value) for key, value in found.items() if key not in (*NAMES, *NO_COST)}
+    return [figures(each) for each in found] if isinstance(found, list) else found
+
+
+Command = Callable[[str], list[str]]
+PART = [0, 1]
+
+
+def mine(every: Sequence[Any]) -> Sequence[Any]:
+    """Return the part of a room that this process does."""
+    return every[PART[0] :: PART[1]]
+
+
+def judge(tally: Tally, spelling: Spelling, label: str, command: Command, plain: str, accepts: bool) -> None:
+    """Run one spelling and note what is wrong about its end."""
+    code, found, said, took_s = run(command(label))
+    tally.codes[code] += 1
+    tally.slowest_s = max(tally.slowest_s, took_s)
+    if code not in (0, 2, 4, 5) or (code and len(said.strip()) < 20 and not found):
+        tally.wrong.append(
+            f"exit {code} after {took_s:.0f} s: {label}: {said.strip()[:300]} | {' '.join(command(label))}"
+        )
+    if spelling.is_declared != accepts and spelling.is_declared:
+        tally.wrong.append(f"refused although declared: {label}: {said.strip()[:200]}")
+    bad = list(negatives(figures(found)))
+    if bad:
+        tally.wrong.append(f"below zero: {label}: {bad[:3]}")
+    if code == 0:
+        tally.accepted += 1
+        tally.effects = tally.effects or figures(found) != plain_of(command, plain)
+
+
+PLAIN: dict[str, Any] = {}
+
+
+def plain_of(command: Command, plain: str) -> Any:
+    """Return the figures of the system without knobs."""
+    key = " ".join(command(plain))
+    if key not in PLAIN:
+        PLAIN[key] = figures(run(command(plain))[1])
+    return PLAIN[key]
+
+
+def accepted(parse: Callable[[], object]) -> bool:
+    """Return whether a spelling is taken before anything is done with it."""
+    try:
+        parse()
+    except (UsageError, InfeasibleError):
+        return False
+    return True
+
+
+def algorithms(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
+    """Try every knob of every system that does collectives."""
+    names = [system.slug for system in registry.systems()]
+    for system in mine(registry.systems()):
+        for knob in system.knobs().values():
+            tally = Tally()
+            for each in spellings(knob, draw, count, ranks=RANKS, algorithms=names):
+                label = f"{system.slug}:{knob.name}={each.text}"
+                op, machine, size = draw.choice(system.ops), draw.choice(MACHINES), draw.choice(SIZES)
+                judge(
+                    tally,
+                    each,
+                    label,
+                    simulate(op, machine, size),
+                    system.slug,
+                    accepted(lambda: registry.algorithm(label)),  # noqa: B023
+                )
+            for _ in range(20 * (not tally.effects and knob.can_be_typed)):
+                each = next(spellings(knob, draw, 1, ranks=RANKS, algorithms=names))
+                label = f"{system.slug}:{knob.name}={each.text}"
+                more = f"{label}{companions(knob)}"
+                op, machine, size = draw.choice(system.ops), draw.choice(MACHINES), draw.choice(SIZES)
+                judge(tally, each, more, simulate(op, machine, size), f"{system.slug}{companions(knob)}", True)
+                if tally.effects:
+                    break
+            yield f"{system.slug}:{knob.name}", tally
+
+
+def companions(knob: Knob) -> str:
+    """Return a further knob without which this one has nothing to do."""
+    return {"seed": ":noise=0.3", "fanout": ":algorithm=tree", "max_requests": ":algorithm=linear_sync"}.get(
+        knob.name, ""
+    )
+
+
+def simulate(op: str, machine: str, size: str) -> Command:
+    """Return the command of a collective."""
+    return lambda label: ["simulate", op, "--fabric", machine, "--algorithm", label, "-b", size, "-e", size]
+
+
+def job(model: str, machine: str, more: tuple[str, ...]) -> Command:
+    """Return the command of a job."""
+    return lambda label: ["simulate", "--model", model, "--fabric", machine, *more, "--policy", label]
+
+
+def policies(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
+    """Try every knob of every scheduler."""
+    for system in mine(registry.schedulers()):
+        jobs = [job(*EXPERTS)] if system.slug == "lina" else [job(*each) for each in MODELS]
+        for knob in system.knobs().values():
+            tally = Tally()
+            for each in spellings(knob, draw, count):
+                label = f"{system.slug}:{knob.name}={each.text}"
+                judge(tally, each, label, draw.choice(jobs), system.slug, accepted(lambda: registry.scheduler(label)))  # noqa: B023
+            yield f"{system.slug}:{knob.name}", tally
+
+
+def machines(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
+    """Try every knob of every family of fabrics."""
+    for name in mine(families()):
+        size = SIZES_OF.get(name, "2")
+        for knob in knobs_of_fabric(name).values():
+            tally, plain = Tally(), f"{name}:{size}{beside(name, knob.name)}"
+            for each in spellings(knob, draw, count):
+                label = f"{plain},{knob.name}={each.text}"
+                taken = accepted(lambda: fabric(label)) or not each.is_declared or declines(label)  # noqa: B023
+                judge(tally, each, label, ring_on, plain, taken)
+            tally.effects = tally.effects or topology_differs(plain, knob, draw)
+            yield f"{name},{knob.name}", tally
+
+
+def beside(name: str, knob: str) -> str:
+    """Return further knobs without which this one has nothing to do."""
+    if knob not in NETWORK or name == "fat-tree":
+        return ""
+    layout = "" if name in ("leaf-spine", "rail-optimised") else ",layout=leaf-spine"
+    return layout + {"seed": ",routing=ecmp,spines=4", "routing": ",spines=4"}.get(knob, "")
+
+
+def ring_on(label: str) -> list[str]:
+    """Return the command of a ring on a fabric."""
+    return ["simulate", "all-reduce", "--fabric", label, "--algorithm", "ring", "-b", "256K", "-e", "256K"]
+
+
+def declines(label: str) -> bool:
+    """Return whether the fabric itself, not its knob, says no."""
+    try:
+        fabric(label)
+    except InfeasibleError:
+        return True
+    except UsageError as error:
+        return "cannot have" not in error.what
+    return True
+
+
+def topology_differs(plain: str, knob: Knob, draw: random.Random) -> bool:
+    """Return whether some declared value changes links, routes or capabilities."""
+    for _ in range(20):
+        text = next(spellings(knob, draw, 1)).text
+        with contextlib.suppress(UsageError, InfeasibleError):
+            if shape(fabric(plain)) != shape(fabric(f"{plain},{knob.name}={text}")):
+                return True
+    return False
+
+
+def shape(top: Any) -> tuple[Any, ...]:
+    """Return what a topology is."""
+    import numpy as np
+
+    src, dst = np.divmod(np.arange(min(top.n_ranks, 128) ** 2), min(top.n_ranks, 128))
+    far = src != dst
+    starts, links = top.routes(src[far], dst[far])
+    return (top.n_ranks, top.n_nodes, top.rate.tobytes(), top.latency_s.tobytes(), starts.tobytes(), links.tobytes(),
+            len(top.aggregators), len(top.groups))  # fmt: skip
+
+
+def stop(*_: object) -> None:
+    """Raise what no handler of ours takes for a bug."""
+    raise TooLong
+
+
+def campaign(arguments: argparse.Namespace) -> int:
+    """Run the rooms that are asked for, print a line a knob, and return 1 where something is wrong."""
+    rooms = {"algorithms": algorithms, "policies": policies, "fabrics": machines}
+    total: collections.Counter[int] = collections.Counter()
+    wrong, idle, knobs = 0, [], 0
+    for room, tries in rooms.items():
+        if arguments.only not in ("", room):
+            continue
+        for name, tally in tries(random.Random(f"{arguments.seed} {room}"), arguments.count):  # noqa: S311
+            knobs, wrong = knobs + 1, wrong + len(tally.wrong)
+            total += tally.codes
+            codes = " ".join(f"{code}:{times}" for code, times in sorted(tally.codes.items()))
+            note = "" if tally.effects else "  CHANGES NOTHING"
+            print(f"{name:40} {codes:24} slowest {tally.slowest_s:4.1f} s{note}", flush=True)
+            idle += [] if tally.effects and tally.accepted else [name]
+            for each in tally.wrong:
+                print(f"    {each}", flush=True)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"{knobs} knobs, {sum(total.values())} spellings, exits {dict(sorted(total.items()))}, {wrong} wrong, "
+          f"{len(idle)} change nothing: {', '.join(idle)}; peak {peak:.0f} MiB")  # fmt: skip
+    return 1 if wrong or idle else 0
+
+
+if __name__ == "__main__":
+    options = argparse.ArgumentParser()
+    options.add_argument("--count", type=int, default=20)
+    options.add_argument("--part", default="0/1", help="which of how many processes this is, as 0/2")
+    options.add_argument("--seed", type=int, default=0)
+    options.add_argument("--only", default="", choices=["", "algorithms", "policies", "fabrics"])
+    signal.signal(signal.SIGPROF, stop)
+    resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
+    asked = options.parse_args()
+    PART[:] = map(int, asked.part.split("/"))
+    sys.exit(campaign(asked))
