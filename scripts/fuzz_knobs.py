@@ -190,9 +190,12 @@ def algorithms(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
 
 def companions(knob: Knob) -> str:
     """Return a further knob without which this one has nothing to do."""
-    return {"seed": ":noise=0.3", "fanout": ":algorithm=tree", "max_requests": ":algorithm=linear_sync"}.get(
-        knob.name, ""
-    )
+    return {
+        "chunk_elements": ":share=0.1",
+        "seed": ":noise=0.3",
+        "fanout": ":algorithm=tree",
+        "max_requests": ":algorithm=linear_sync",
+    }.get(knob.name, "")
 
 
 def simulate(op: str, machine: str, size: str) -> Command:
@@ -212,8 +215,9 @@ def policies(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
         for knob in system.knobs().values():
             tally = Tally()
             for each in spellings(knob, draw, count):
-                label = f"{system.slug}:{knob.name}={each.text}"
-                judge(tally, each, label, draw.choice(jobs), system.slug, accepted(lambda: registry.scheduler(label)))  # noqa: B023
+                plain = f"{system.slug}{companions(knob) if system.slug == 'gradientflow' else ''}"
+                label = f"{plain}:{knob.name}={each.text}"
+                judge(tally, each, label, draw.choice(jobs), plain, accepted(lambda: registry.scheduler(label)))  # noqa: B023
             yield f"{system.slug}:{knob.name}", tally
 
 
@@ -235,6 +239,8 @@ def beside(name: str, knob: str) -> str:
     """Return further knobs without which this one has nothing to do."""
     if knob not in NETWORK or name == "fat-tree":
         return ""
+    if knob == "pxn":
+        return ",layout=rails,per_leaf=1"
     layout = "" if name in ("leaf-spine", "rail-optimised") else ",layout=leaf-spine"
     return layout + {"seed": ",routing=ecmp,spines=4", "routing": ",spines=4"}.get(knob, "")
 

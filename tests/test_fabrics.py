@@ -135,7 +135,7 @@ def test_the_folder_is_the_registry() -> None:
         ("dragonfly:0x1x1", "does not exist"), ("fat-tree:4096,radix=4", "no fat tree"), ("../x:3", "no fabric"),
         ("leaf-spine:999999999", "does not exist"), ("fat-tree:999999999", "does not exist"),
         ("dragonfly:9999x9999x9999", "does not exist"), ("dragonfly-plus:9999x9999x9999", "does not exist"),
-        ("ring:999999999", "no size"), ("torus:9999x9999x9999", "no size"), ("rail-optimised:2,gpus=99999", "from 1 to 1024"),
+        ("ring:999999999", "no size"), ("torus:9999x9999x9999", "no size"), ("rail-optimised:2,gpus=99999", "from 1 to 256"),
         ("gb200-nvl72:131072", "does not exist"), ("leaf-spine:8,per_leaf=two", "from 1 to"), ("ring:8,rate=-5", "rate is a number from 1000"),
     ],
 )  # fmt: skip

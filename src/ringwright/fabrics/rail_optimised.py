@@ -11,7 +11,7 @@ from ringwright.topology import Topology
 
 
 def rail_optimised(
-    boxes: int, *, gpus: Annotated[int, Range(1, 1024)] = 8, nvlink_rate: Rate = 450e9, nvlink_latency_s: Seconds = NVLINK_S,
+    boxes: int, *, gpus: Annotated[int, Range(1, 256)] = 8, nvlink_rate: Rate = 450e9, nvlink_latency_s: Seconds = NVLINK_S,
     pcie_rate: Rate = PCIE_RATE[5], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 50e9,
     nic_latency_s: Seconds = NIC_S, adds: bool = False, **options: Any,
 ) -> Topology:  # fmt: skip
