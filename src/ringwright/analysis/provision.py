@@ -18,11 +18,13 @@ def provision(
     total = sum(row["bytes"] or 0 for row in operations)
     busiest = max((max(row["sent_bytes"], row["received_bytes"]) for row in nics), default=None)
     bursts = timeline["bursts"] if timeline else []
+    largest = (timeline or {}).get("largest_burst") or {}
     return {
         "bytes_per_step_per_nic": round(busiest / steps) if busiest and steps else None,
         "busiest_nic_bytes": busiest,
         "between_hosts_bytes": sum(row["bytes"] for row in hosts),
-        "largest_burst_bytes": round(max((row["bytes"] for row in bursts), default=0)) or None,
+        "largest_burst_bytes": round(largest["bytes"]) or None if largest else None,
+        "largest_burst_of": largest.get("of"),
         "share_per_op": [{"op": row["op"], "share": (row["bytes"] or 0) / total} for row in operations if total],
         "steps": steps,
         "note": _note(operations, busiest, bursts, steps)

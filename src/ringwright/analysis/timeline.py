@@ -13,23 +13,50 @@ if TYPE_CHECKING:
 MAX_BINS = 240
 MAX_BURSTS = 200
 COARSE_TICK_S = 0.5
+EVERY_RANK = "all ranks"
 _HOUR_S = 3600.0
 _STEPS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, _HOUR_S)
 
 
 def timeline(trace: Trace) -> dict[str, Any] | None:
-    """Return bytes per bin and operation, and bursts; bytes are per rank's request, once per record over its ranks."""
+    """Return bytes per bin and operation, and bursts; the size of a call counts once, not once per rank.
+
+    ``largest_burst`` is that of one rank, the sizes of all it calls added, where calls name their rank; else that of all
+    ranks together.
+    """
     import polars as pl
 
     events = trace.scan("events").filter(
-        pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null()
+        pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null() & _moves()
     )
-    share = pl.col("size_bytes").fill_null(0) / pl.col("nranks").fill_null(1).clip(1)
-    frame = events.select("enqueue_s", "op", (share * pl.col("records")).alias("bytes"), "communicator").collect()
+    names = ["enqueue_s", "op", "kind", "rank", "communicator", "sequence", "nranks", "size_bytes", "records"]
+    frame = events.select(names).with_columns(pl.col("size_bytes", "records").fill_null(0)).collect()
     if frame.height:
         return _from_events(frame)
-    bins = trace.table("links").filter(pl.col("link") == "operation")
+    bins = trace.table("links").filter((pl.col("link") == "operation") & (pl.col("bytes") > 0))
     return _from_bins(bins) if bins.height else None
+
+
+def _moves() -> pl.Expr:
+    """What crosses a link: a group of one, and a message to oneself, do not."""
+    import polars as pl
+
+    return (pl.col("nranks").fill_null(2) > 1) & pl.col("peer").ne_missing(pl.col("comm_rank")).or_(
+        pl.col("peer").is_null()
+    )
+
+
+def _once(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return one row per call with its ``bytes``: of the ranks' records of a call the first, of a message the send."""
+    import polars as pl
+
+    has_sends = bool((frame["op"] == "send").any())
+    calls = frame.filter(~((pl.col("op") == "recv") & has_sends)).sort("enqueue_s", maintain_order=True)
+    joined = (pl.col("kind") == "collective") & pl.col("sequence").is_not_null() & pl.col("communicator").is_not_null()
+    share = pl.when(pl.col("kind") == "collective").then(pl.col("nranks").fill_null(1).clip(1)).otherwise(1)
+    alone = calls.filter(~joined).with_columns((pl.col("size_bytes") * pl.col("records") / share).alias("bytes"))
+    met = calls.filter(joined).unique(["communicator", "sequence"], keep="first", maintain_order=True)
+    return pl.concat([met.with_columns(pl.col("size_bytes").cast(pl.Float64).alias("bytes")), alone])
 
 
 def _bin_for(span: float) -> float:
@@ -38,10 +65,11 @@ def _bin_for(span: float) -> float:
 
 
 def _from_events(frame: pl.DataFrame) -> dict[str, Any]:
-    times = frame["enqueue_s"]
-    start, end = _float(times.min()), _float(times.max())
-    width = _bin_for(end - start)
-    return _series(frame.rename({"enqueue_s": "at"}), start, end, width) | {"bursts": _bursts(frame), "clock": "log"}
+    calls = _once(frame)
+    start, end = _float(calls["enqueue_s"].min()), _float(calls["enqueue_s"].max())
+    found = _series(calls.rename({"enqueue_s": "at"}), start, end, _bin_for(end - start))
+    gap_s = _gap(frame)
+    return found | {"bursts": _bursts(calls, gap_s), "largest_burst": _largest(frame, calls, gap_s), "clock": "log"}
 
 
 def _float(value: Any) -> float:
@@ -54,7 +82,11 @@ def _from_bins(bins: pl.DataFrame) -> dict[str, Any]:
     frame = bins.select(pl.col("bin_start_s").alias("at"), pl.col("src").alias("op"), "bytes")
     start, end = _float(frame["at"].min()), _float(frame["at"].max())
     width = max(_bin_for(end - start), 1.0)
-    return _series(frame, start, end, width) | {"bursts": _bursts(frame.rename({"at": "enqueue_s"})), "clock": "log"}
+    calls = frame.rename({"at": "enqueue_s"})
+    bursts = _bursts(calls, _gap(calls))
+    largest = max(bursts, key=lambda burst: burst["bytes"])
+    told = {"bytes": largest["bytes"], "start_s": largest["start_s"], "of": EVERY_RANK}
+    return _series(frame, start, end, width) | {"bursts": bursts, "largest_burst": told, "clock": "log"}
 
 
 def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict[str, Any]:
@@ -69,30 +101,56 @@ def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict
     return {"bin_s": width, "start_s": start, "series": [{"op": op, "bytes": series[op]} for op in sorted(series)]}
 
 
-def _bursts(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Requests closer than a gap belong to one burst; the gap is ten times the median, or a coarse clock's tick."""
-    import polars as pl
-
-    ordered = frame.select("enqueue_s", "bytes").sort("enqueue_s")
-    gaps = ordered["enqueue_s"].diff().drop_nulls()
+def _gap(frame: pl.DataFrame) -> float:
+    """Return the seconds beyond which a request begins a burst: ten times the median gap, or a coarse clock's tick."""
+    gaps = frame["enqueue_s"].sort().diff().drop_nulls()
     positive = gaps.filter(gaps > 0)
     if not positive.len():
-        return []
+        return math.inf
     tick = _float(positive.min())
     # Most requests at the very same instant: the clock is coarse, and one tick is all that can be told apart.
-    gap = (
-        0.5 * tick
-        if _float(gaps.median()) == 0 and tick >= COARSE_TICK_S
-        else max(10 * _float(gaps.median()), 1.5 * tick)
-    )
-    numbered = ordered.with_columns((pl.col("enqueue_s").diff().fill_null(0) > gap).cum_sum().alias("burst"))
-    grouped = numbered.group_by("burst").agg(
+    is_coarse = _float(gaps.median()) == 0 and tick >= COARSE_TICK_S
+    return 0.5 * tick if is_coarse else max(10 * _float(gaps.median()), 1.5 * tick)
+
+
+def _numbered(frame: pl.DataFrame, gap_s: float) -> pl.DataFrame:
+    import polars as pl
+
+    ordered = frame.sort("enqueue_s")
+    return ordered.with_columns((pl.col("enqueue_s").diff().fill_null(0) > gap_s).cum_sum().alias("burst"))
+
+
+def _bursts(calls: pl.DataFrame, gap_s: float) -> list[dict[str, Any]]:
+    """Return the bursts of all ranks together, in order of time, the largest where there are many."""
+    import polars as pl
+
+    grouped = _numbered(calls.select("enqueue_s", "bytes"), gap_s).group_by("burst").agg(
         pl.col("enqueue_s").min().alias("start_s"),
         (pl.col("enqueue_s").max() - pl.col("enqueue_s").min()).alias("duration_s"),
         pl.col("bytes").sum(),
         pl.len().alias("count"),
-    )
+    )  # fmt: skip
     return grouped.sort("bytes", descending=True).head(MAX_BURSTS).sort("start_s").drop("burst").to_dicts()
+
+
+def _largest(frame: pl.DataFrame, calls: pl.DataFrame, gap_s: float) -> dict[str, Any]:
+    """Return the largest burst with ``of``: a rank where calls name theirs, else all ranks."""
+    import polars as pl
+
+    if frame["rank"].is_null().any():
+        told = calls.select("enqueue_s", pl.lit(None, pl.Int32).alias("rank"), "bytes")
+    else:
+        told = frame.select(
+            "enqueue_s", "rank", (pl.col("size_bytes") * pl.col("records")).cast(pl.Float64).alias("bytes")
+        )
+    grouped = (
+        _numbered(told, gap_s)
+        .group_by("burst", "rank")
+        .agg(pl.col("enqueue_s").min().alias("start_s"), pl.col("bytes").sum())
+    )
+    row = grouped.sort("bytes", "start_s", "rank", descending=[True, False, False]).row(0, named=True)
+    of = EVERY_RANK if row["rank"] is None else f"rank {row['rank']}"
+    return {"bytes": row["bytes"], "start_s": row["start_s"], "of": of}
 
 
 def concurrency(trace: Trace) -> list[dict[str, Any]]:

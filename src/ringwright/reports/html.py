@@ -15,7 +15,7 @@ from typing import Any
 from ringwright.reports import charts, cuts, ranks_picture, tables, timed
 from ringwright.reports.completion import absence, complete, no_timeline
 from ringwright.reports.layout import percent
-from ringwright.reports.terminal import ground_of
+from ringwright.reports.terminal import burst_text, ground_of
 from ringwright.units import format_count, format_size
 
 _HERE = Path(__file__).parent
@@ -158,11 +158,11 @@ def _provision(view: dict[str, Any]) -> list[tuple[str, str]]:
     need = view["provision"]
     if not need:
         return []
-    per_nic, burst, steps = (need.get(k) for k in ("bytes_per_step_per_nic", "largest_burst_bytes", "steps"))
+    per_nic, steps = (need.get(k) for k in ("bytes_per_step_per_nic", "steps"))
     lines = [
         ("Steps", "not found" if steps is None else format_count(steps)),
         ("Bytes per step and NIC", "unknown: no NIC or no step was seen" if per_nic is None else format_size(per_nic)),
-        ("Largest burst", "unknown: no times in the input" if burst is None else format_size(burst)),
+        ("Largest burst", burst_text(need) or "unknown: no times in the input"),
     ]
     shares = sorted(need.get("share_per_op") or [], key=lambda row: -row["share"])[:8]
     if shares:

@@ -202,15 +202,25 @@ def ground_of(view: dict[str, Any]) -> str:
     return f"{ground.get('algorithm', ground.get('ground', 'assumed'))}{span}{kept}"
 
 
+def burst_text(need: dict[str, Any]) -> str:
+    """Return the largest burst and whose it is, the empty string where none is known."""
+    size_bytes = need.get("largest_burst_bytes")
+    return (
+        ""
+        if size_bytes is None
+        else f"{format_size(size_bytes)} in calls of {need.get('largest_burst_of') or 'all ranks'}"
+    )
+
+
 def _provision(out: Console, view: dict[str, Any]) -> None:
     need = view["provision"]
     if not need:
         return
     layout.heading(out, "provisioning", need.get("note") or "")
-    steps, per_nic, burst = (need.get(k) for k in ("steps", "bytes_per_step_per_nic", "largest_burst_bytes"))
+    steps, per_nic = (need.get(k) for k in ("steps", "bytes_per_step_per_nic"))
     layout.line(out, f"steps: {steps if steps is not None else 'not found'}")
     layout.line(out, f"bytes per step and NIC: {_size(per_nic) or 'unknown (no NIC or no step was seen)'}")
-    layout.line(out, f"largest burst: {_size(burst) or 'unknown (no times in the input)'}")
+    layout.line(out, f"largest burst: {burst_text(need) or 'unknown (no times in the input)'}")
     shares = sorted(need.get("share_per_op") or [], key=lambda row: -row["share"])[:4]
     if shares:
         layout.line(

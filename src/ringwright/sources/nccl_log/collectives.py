@@ -151,13 +151,21 @@ def _possible(frame: pl.DataFrame, state: LogState) -> pl.DataFrame:
 
 
 def time_bins(state: LogState, fold: Fold, ops: list[str]) -> list[dict[str, Any]]:
-    """Return bytes asked for per second and operation, over the ranks seen, where lines carry a time."""
+    """Return bytes asked for per second and operation, where lines carry a time; a group of one moves nothing.
+
+    Each of a call's ranks counts its share; where ranks are missing that is too little, but never less than the largest call.
+    """
     bins: dict[tuple[str, int], float] = {}
+    largest: dict[tuple[str, int], float] = {}
     for (second, op_id, count, datatype, nranks), records in fold.time_bins.items():
+        if nranks == 1:
+            continue
         op = dialect.operation(ops[op_id])
         _, unit = dialect.element(op, datatype, state.version)
-        amount = dialect.size_bytes(op, count, unit, nranks) * records / max(nranks, 1)
-        bins[op, second] = bins.get((op, second), 0.0) + amount
+        size = float(dialect.size_bytes(op, count, unit, nranks))
+        bins[op, second] = bins.get((op, second), 0.0) + size * records / max(nranks, 1)
+        largest[op, second] = max(largest.get((op, second), 0.0), size)
+    bins = {place: max(amount, largest[place]) for place, amount in bins.items()}
     return [
         {"link": "operation", "src": op, "bin_start_s": float(second), "bin_s": 1.0, "bytes": amount}
         for (op, second), amount in sorted(bins.items(), key=lambda item: (item[0][1], item[0][0]))
