@@ -119,6 +119,8 @@ def test_a_strange_time_stamp_asks_for_care(made: Any, stamp: bytes) -> None:
         (b"0xfe", b"0"),
         (b"0xfe", b"(nil)"),
         (b"0xfe", b"0xfe task 3 globalrank 17"),
+        (b" count", b" acc (nil) count"),
+        (b" count", b" acc 0x7f78 count"),
         (b"count 25", b"count 18446744073709551615"),
         (b"1a", b"ffffffffffffffff"),
         (b"datatype 7", b"datatype 32767"),
@@ -171,6 +173,9 @@ def test_still_clean(made: Any, old: bytes, new: bytes) -> None:
         (b"  ", b" "),
         (b" [nranks=8]", b""),
         (b" comm", b"  comm"),
+        (b" count", b" acc count"),
+        (b" count", b" acc 12 count"),
+        (b" count", b" acc (nil) acc (nil) count"),
     ],
 )
 def test_a_deviation_asks_for_care(made: Any, old: bytes, new: bytes) -> None:
@@ -395,6 +400,9 @@ _STAMPS = st.sampled_from(
 )
 
 
+_ACC = st.sampled_from([b"", b"", b" acc (nil)", b" acc 0x7f", b" acc"])
+
+
 @st.composite
 def coll_lines(draw: st.DrawFn) -> bytes:
     """A COLL line with hostile numbers, then cut, spliced and damaged."""
@@ -403,7 +411,16 @@ def coll_lines(draw: st.DrawFn) -> bytes:
     host = draw(st.sampled_from([b"a", b"node-1.x_y", b"no de", b""]))
     line = draw(_STAMPS) + host + b":%d:22 [%d] NCCL INFO " % (draw(st.integers(0, 2)), draw(st.integers(0, 2)))
     line += draw(st.sampled_from([b"AllReduce", b"Send", b"Recv"])) + b": opCount %x" % draw(_COUNTS)
-    line += b" sendbuff " + addresses[0] + b" recvbuff " + addresses[1] + b" count " + numbers[0] + b" datatype "
+    line += (
+        b" sendbuff "
+        + addresses[0]
+        + b" recvbuff "
+        + addresses[1]
+        + draw(_ACC)
+        + b" count "
+        + numbers[0]
+        + b" datatype "
+    )
     line += numbers[1] + b" op 0 root " + numbers[2] + b" comm " + addresses[2] + b" [nranks=4] stream " + addresses[3]
     line += draw(st.sampled_from([b"", b"", b" task 1 globalrank " + numbers[3], b" \r", b"\t"]))
     if draw(st.integers(0, 3)) == 0:

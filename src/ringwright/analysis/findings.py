@@ -95,13 +95,30 @@ def _losses(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> li
 
 
 def _refused(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+    detail = [row for row in summary.get("ledger_detail", []) if row["outcome"] == "refused"]
+    unknown = [row for row in detail if "unknown layout" in (row["reason"] or "")]
+    told = [_unknown_layout(summary, unknown)] if unknown else []
     ledger = summary["ledger"]
-    cut = ledger["refused"] - sum(row["lines"] or 0 for row in summary["ledger_detail"] if of_ledger([row]).counts)
-    if cut <= 0 or cut * 200 < ledger["understood"]:
-        return []
-    detail = f"{cut} of {ledger['lines']} lines could not be used; one file per process avoids cut lines"
+    refused = ledger["refused"] - sum(row["lines"] or 0 for row in [*unknown, *_broken(detail)])
+    if refused <= 0 or refused * 200 < ledger["understood"]:
+        return told
+    said = f"{refused} of {ledger['lines']} lines could not be used; one file per process avoids cut lines"
     command = "NCCL_DEBUG_FILE=nccl.%h.%p.log"
-    return [_finding("warning", "lines were lost to interleaving", detail, command)]
+    return [*told, _finding("warning", "lines were lost to interleaving", said, command)]
+
+
+def _broken(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of the ledger that a law refused."""
+    return [row for row in rows if of_ledger([row]).counts]
+
+
+def _unknown_layout(summary: dict[str, Any], rows: list[dict[str, Any]]) -> Finding:
+    """Say that operations stand in the log that no known release prints so, with the first of them."""
+    lines = sum(row["lines"] for row in rows)
+    detail = f"{lines:,} operations are printed as no release that is known prints them; they are not counted"
+    evidence = [f"{row['file']}:{row['example_line']}: {row['example']}" for row in rows[:3]]
+    command = f"ringwright summary {_input(summary)} --json"
+    return _finding("warning", "lines of unknown layout", detail, command, evidence)
 
 
 def _laws(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:

@@ -184,11 +184,17 @@ RINGWRIGHT_HOT bool parse_op(Cursor& cursor, std::string_view& op) {
     return true;
 }
 
+// RCCL may print ` acc POINTER`, a third buffer.
+RINGWRIGHT_HOT bool parse_accumulator(Cursor& cursor) {
+    uint64_t ignored = 0;
+    return !cursor.literal(" acc ") || cursor.pointer(ignored);
+}
+
 RINGWRIGHT_HOT bool parse_fields(Cursor& cursor, Collective& line) {
     constexpr uint64_t kMax = std::numeric_limits<uint64_t>::max();
     return cursor.literal(": opCount ") && cursor.hex(line.op_count) &&
            cursor.literal(" sendbuff ") && cursor.pointer(line.sendbuff) &&
-           cursor.literal(" recvbuff ") && cursor.pointer(line.recvbuff) &&
+           cursor.literal(" recvbuff ") && cursor.pointer(line.recvbuff) && parse_accumulator(cursor) &&
            cursor.literal(" count ") && cursor.decimal(line.count, 20, kMax) &&
            cursor.literal(" datatype ") && cursor.decimal(line.datatype, 5, kInt16Max) &&
            cursor.literal(" op ") && cursor.decimal(line.redop, 5, kInt16Max) &&

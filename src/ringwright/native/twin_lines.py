@@ -18,10 +18,11 @@ _CLEAN = re.compile(
     rb"(?:\[([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?\] )?"
     rb"([A-Za-z0-9._-]{1,255}:([0-9]{1,10}):([0-9]{1,10}) \[([0-9]{1,10})\])"
     rb" NCCL INFO ([A-Za-z]{1,32}): opCount ([0-9a-fA-F]{1,16})"
-    rb" sendbuff %(pointer)b recvbuff %(pointer)b count ([0-9]{1,20})"
+    rb" sendbuff %(pointer)b recvbuff %(pointer)b(?: acc %(ignored)b)? count ([0-9]{1,20})"
     rb" datatype ([0-9]{1,5}) op ([0-9]{1,5}) root ([0-9]{1,10})"
     rb" comm %(pointer)b \[nranks=([0-9]{1,10})\] stream %(pointer)b"
-    rb"(?: task ([0-9]{1,10}) globalrank ([0-9]{1,10}))?[ \r]*" % {b"pointer": _POINTER}
+    rb"(?: task ([0-9]{1,10}) globalrank ([0-9]{1,10}))?[ \r]*"
+    % {b"pointer": _POINTER, b"ignored": rb"(?:0x[0-9a-fA-F]{1,16}|0|\(nil\))"}
 )
 _OWN_STAMP = re.compile(rb"\[([0-9]{4})-([0-9]{2})-([0-9]{2}) ([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?\] ")
 _STAMP = re.compile(

@@ -20,6 +20,7 @@ WAITING = 64
 NEAR = 12  # lines within which the rest of a line that ended early is believed
 _CUT = ("refused", "cut line, its other part not found")
 _ODD = ("refused", reason("transport"))
+UNKNOWN_LAYOUT = "an operation's line of unknown layout"
 JOINED = ("repaired", "cut line put together with its other part")
 
 
@@ -122,6 +123,8 @@ class CarefulReader:
                 self._wait(_raw(segment), place, ("repaired", "several processes on one line"), interrupted=True)
                 return ("repaired", "several processes on one line")
             return None
+        if segment.ended and grammar.is_of_unknown_layout(segment.text.rstrip()):
+            return ("refused", UNKNOWN_LAYOUT)
         counted = _ODD if handlers.odd_connection(segment, self.state) else _CUT
         self._wait(_raw(segment), place, counted, interrupted=not segment.ended)
         return counted

@@ -33,7 +33,7 @@ _ENDS = (
 ODD_CONNECTION = re.compile(rf"{_ENDS}(?=\S)")
 COLLECTIVE = re.compile(
     r"(?:(?P<op>\w{1,40}): )?opCount (?P<opcount>[0-9a-fA-F]{1,16}) sendbuff (?P<send>\S+) recvbuff (?P<recv>\S+) "
-    r"(?:count|size) (?P<count>\d{1,20}) datatype (?P<datatype>\d{1,4}) op (?P<redop>-?\d{1,10}) "
+    r"(?:acc \S+ )?(?:count|size) (?P<count>\d{1,20}) datatype (?P<datatype>\d{1,4}) op (?P<redop>-?\d{1,10}) "
     r"root (?P<root>-?\d{1,9}) comm (?P<comm>0x[0-9a-fA-F]{1,16}) \[nranks=(?P<nranks>\d{1,7})\] "
     r"stream (?P<stream>0x[0-9a-fA-F]{1,16}|\(nil\)|0)(?: task (?P<task>\d+) globalrank (?P<globalrank>\d{1,7}))?$"
 )
@@ -98,6 +98,17 @@ RULES = (
 STRUCTURED = re.compile(
     r"(?:\w+: opCount|opCount [0-9a-f]|(?:Ring|Channel) \d+|Trees \[|(?:ncclComm\w+ )?comm 0x|\d+ coll channels|\w+: *\d+ Bytes)"
 )
+# What an operation's line begins with, and which field may follow which: `opCount 3 sendbuff 0x1 ...`.
+_OPERATION = re.compile(r"\w{1,40}: opCount [0-9a-fA-F]{1,16}(?: |$)")
+_RANKS = "[nranks="
+_NEXT = {
+    "": ("opCount",), "opCount": ("sendbuff",), "sendbuff": ("recvbuff",), "recvbuff": ("acc", "count", "size"),
+    "acc": ("count", "size"), "count": ("datatype",), "size": ("datatype",), "datatype": ("op",), "op": ("root",),
+    "root": ("comm",), "comm": (_RANKS,), _RANKS: ("stream",), "stream": ("task",), "task": ("globalrank",),
+}  # fmt: skip
+_VALUE = re.compile(r"(?:0x[0-9a-fA-F]*|[0-9a-fA-F]*|-\d*|\(n?i?l?\)?)")
+_WHOLE_VALUE = re.compile(r"0x[0-9a-fA-F]+|[0-9]+|\(nil\)")
+_GROUP = re.compile(r"\[nranks=\d+\]")
 # A launch (group) counter of an API call; nothing in it that the collective's own line does not say.
 _KEYED = re.compile(r"(\w+) (\S+)")
 _NODE = r"-?\d{1,7}"
@@ -113,6 +124,29 @@ def parse(text: str) -> tuple[str, re.Match[str]] | None:
         if match is not None:
             return rule.name, match
     return None
+
+
+def is_of_unknown_layout(text: str) -> bool:
+    """Whether a text begins an operation's line and goes on as no such line does: that it was cut does not explain it."""
+    if _OPERATION.match(text) is None:
+        return False
+    words, field, value = text.split(" ")[1:], "", ""
+    while words:
+        word = words.pop(0)
+        following = _NEXT.get(field, ())
+        if not words:
+            return not (
+                any(name.startswith(word) for name in following) or (word.startswith(_RANKS) and field == "comm")
+            )
+        if field == "comm" and _GROUP.fullmatch(word):
+            field = _RANKS
+            continue
+        if word not in following:
+            return True
+        field, value = word, words.pop(0)
+        if _VALUE.fullmatch(value) is None:
+            return True
+    return field in ("stream", "globalrank") and _WHOLE_VALUE.fullmatch(value) is not None
 
 
 def keyed(text: str) -> dict[str, str]:
