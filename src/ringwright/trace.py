@@ -103,7 +103,7 @@ COMMUNICATORS = {
     "confidence": "f64",
 }
 TOPOLOGY = {
-    "kind": "str",  # device, ring, tree, connection, nic, channels
+    "kind": "str",  # device, ring, tree, ring-part and tree-part (not whole), connection (value: its side), nic, channels
     "communicator": "i32",
     "channel": "i32",
     "src": "i32",  # rank in the communicator

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 RING_OPS = frozenset({"all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce"})
 DIRECT_OPS = frozenset({"all-to-all", "gather", "scatter"})
 MAX_ASSUMED_RANKS = 4096
+SIDES = ("send", "receive")  # each end of a connection has a NIC of its own
 
 
 @dataclass
@@ -30,7 +31,7 @@ class Paths:
     members: list[int]
     rings: list[list[int]] = field(default_factory=list)
     trees: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    nics: dict[tuple[int, int], list[str]] = field(default_factory=dict)
+    nics: dict[tuple[int, int], dict[str, list[str]]] = field(default_factory=dict)  # by side: send, receive
 
 
 @dataclass
@@ -38,7 +39,7 @@ class Matrix:
     """Bytes by pair of global ranks; ``unplaced`` bytes are those between ranks whose global rank is unknown."""
 
     pairs: dict[tuple[int, int], float] = field(default_factory=dict)
-    nics: dict[tuple[int, int], dict[str, float]] = field(default_factory=dict)
+    nics: dict[tuple[int, int], dict[tuple[str, str], float]] = field(default_factory=dict)  # (side, NIC) -> bytes
     unplaced_bytes: float = 0.0
     total_bytes: float = 0.0
     declared_bytes: float = 0.0
@@ -105,11 +106,10 @@ def _place(found: Matrix, paths: Paths, edges: traffic.Edges) -> None:
             found.unplaced_bytes += amount
             continue
         found.pairs[a, b] = found.pairs.get((a, b), 0.0) + amount
-        nics = paths.nics.get((src, dst))
-        if nics:
+        for side, nics in paths.nics.get((src, dst), {}).items():
             by_nic = found.nics.setdefault((a, b), {})
             for nic in nics:
-                by_nic[nic] = by_nic.get(nic, 0.0) + amount / len(nics)
+                by_nic[side, nic] = by_nic.get((side, nic), 0.0) + amount / len(nics)
 
 
 def _points(found: Matrix, points: pl.DataFrame, paths: dict[int, Paths]) -> None:
@@ -155,9 +155,10 @@ def _paths(trace: Trace) -> dict[int, Paths]:
         if number in paths:
             paths[number].trees.setdefault(channel, []).append((src, dst))
     net = topology.filter((pl.col("kind") == "connection") & pl.col("nic").is_not_null())
-    for number, _, src, dst, nic in net.select(*columns, "nic").rows():
-        if number in paths:
-            paths[number].nics.setdefault((src, dst), []).append(nic)
+    for number, _, src, dst, nic, side in net.select(*columns, "nic", "value").rows():
+        for end in (side,) if side in SIDES else SIDES:
+            if number in paths:
+                paths[number].nics.setdefault((src, dst), {}).setdefault(end, []).append(nic)
     return paths
 
 
@@ -200,15 +201,14 @@ def host_pairs(pairs: dict[tuple[int, int], float], host_of: dict[int, str]) -> 
 
 
 def nic_loads(found: Matrix, host_of: dict[int, str]) -> list[dict[str, Any]]:
-    """Return bytes sent and received per (host, NIC) where connection lines name the NIC of an edge between hosts."""
+    """Return bytes sent and received per (host, NIC) where an edge between hosts names the NIC of that end."""
     totals: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     for (src, dst), by_nic in found.nics.items():
         a, b = host_of.get(src), host_of.get(dst)
         if not a or not b or a == b:
             continue
-        for nic, amount in by_nic.items():
-            totals[a, nic][0] += amount
-            totals[b, nic][1] += amount
+        for (side, nic), amount in by_nic.items():
+            totals[(a, b)[SIDES.index(side)], nic][SIDES.index(side)] += amount
     return [
         {"host": host, "nic": nic, "sent_bytes": round(sent), "received_bytes": round(received)}
         for (host, nic), (sent, received) in sorted(totals.items())

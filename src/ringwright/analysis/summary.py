@@ -22,6 +22,7 @@ from ringwright.analysis.overlap import overlap
 from ringwright.analysis.provision import provision
 from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.steps import steps_us
+from ringwright.analysis.topology import topology
 from ringwright.analysis.verdict import errors, verdict
 from ringwright.laws.ranks import census
 
@@ -86,6 +87,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     _recorded(result, trace, verdict(faults, ras, world, host_of))
     result["size_classes"] = ops.size_classes(result["operations"])
     _traffic(result, trace, logical, points, host_of)
+    result["topology"] = topology(trace)
     steps = len(result["iterations"]) or None
     parts = (result["operations"], result["nic_bytes"], result["host_pair_bytes"], result["timeline"], steps)
     result["provision"] = provision(*parts, is_log=is_log(result))

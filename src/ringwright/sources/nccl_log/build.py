@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.nccl_log import dialect
@@ -104,9 +105,14 @@ def _topology(state: LogState, identity: Identity, wirings: list[Wiring]) -> lis
                 found.append(_edge("ring", number, channel, src, dst, ground))
         for channel, edges in wiring.tree_edges.items():
             found.extend(_edge("tree", number, channel, child, parent, "read") for child, parent in sorted(edges))
-        for (channel, src, dst), (transport, nic) in wiring.connections.items():
+        for channel, edges in wiring.part_edges.items():
+            found.extend(_edge("tree-part", number, channel, child, parent, "read") for child, parent in sorted(edges))
+        for channel, ring in wiring.part_rings.items():
+            found.extend(_edge("ring-part", number, channel, src, dst, "read") for src, dst in pairwise(ring))
+        for (channel, src, dst, side), (transport, nic) in wiring.connections.items():
             edge = _edge("connection", number, channel, src, dst, "read")
-            found.append(edge | {"transport": transport, "nic": None if nic is None else str(nic)})
+            told = {"transport": transport, "nic": None if nic is None else str(nic), "value": side or None}
+            found.append(edge | told)
         for kind, count in wiring.channels.items():
             found.append({"kind": "channels", "communicator": number, "value": f"{kind}={count}", "ground": "read"})
     for (host, index), name in state.nics.items():

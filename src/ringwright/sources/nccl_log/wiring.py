@@ -24,7 +24,10 @@ class Wiring:
     tree_edges: dict[int, set[tuple[int, int]]] = field(
         default_factory=lambda: defaultdict(set)
     )  # channel -> (child, parent)
-    connections: dict[tuple[int, int, int], tuple[str | None, int | None]] = field(default_factory=dict)
+    part_edges: dict[int, set[tuple[int, int]]] = field(default_factory=dict)  # of trees that are not whole
+    part_rings: dict[int, list[int]] = field(default_factory=dict)  # printed beginnings that nothing completes
+    # (channel, src, dst, side) -> transport and NIC; both ends of a network connection tell theirs: side send, receive or ""
+    connections: dict[tuple[int, int, int, str], tuple[str | None, int | None]] = field(default_factory=dict)
     channels: dict[str, int] = field(default_factory=dict)
 
 
@@ -78,10 +81,10 @@ def _take(
     fact: Fact, state: LogState, handle: int, wiring: Wiring, lists: dict[int, tuple[list[int], bool]], size: int
 ) -> None:
     if fact.kind == "connection":
-        channel, src, dst, _, transport, nic, _ = fact.data
-        is_new = transport is not None or (channel, src, dst) not in wiring.connections
-        if src < size and dst < size and is_new:
-            wiring.connections[channel, src, dst] = (transport, nic)
+        channel, src, dst, side, transport, nic, _ = fact.data
+        end = (channel, src, dst, side or "")
+        if src < size and dst < size and (transport is not None or end not in wiring.connections):
+            wiring.connections[end] = (transport, nic)
     elif fact.kind == "ring":
         channel, ranks, more = fact.data
         if max(ranks) < size:
@@ -97,31 +100,33 @@ def _take(
 
 
 def _keep_whole_trees(group: Group, wiring: Wiring) -> None:
-    """Drop channels whose edges do not make one tree over all ranks: a rank's line is missing or misplaced."""
+    """Set channels apart whose edges do not make one tree over all ranks: a rank's line is missing or misplaced."""
     for channel, edges in list(wiring.tree_edges.items()):
         children = {child for child, _ in edges}
         spans = len({rank for edge in edges for rank in edge}) == group.size
         if len(edges) != group.size - 1 or len(children) != len(edges) or not spans:
-            del wiring.tree_edges[channel]
+            wiring.part_edges[channel] = wiring.tree_edges.pop(channel)
 
 
 def _close_rings(group: Group, wiring: Wiring, lists: dict[int, tuple[list[int], bool]]) -> None:
     for channel, (ranks, _) in sorted(lists.items()):
         if len(ranks) == group.size and len(set(ranks)) == group.size:
             wiring.rings[channel], wiring.ring_ground[channel] = ranks, "read"
-    listed = set(lists) | {channel for channel, _, _ in wiring.connections}
+    listed = set(lists) | {channel for channel, *_ in wiring.connections}
     for channel in sorted(listed - set(wiring.rings)):
         known = lists.get(channel, ([], False))[0]
         ring = _from_connections(group.size, channel, known, wiring)
         if ring is not None:
             wiring.rings[channel], wiring.ring_ground[channel] = ring, "inferred"
+        elif len(known) > 1:
+            wiring.part_rings[channel] = known
 
 
 def _from_connections(size: int, channel: int, known: list[int], wiring: Wiring) -> list[int] | None:
     """Return the one closed cycle through all ranks that the connections of a channel make, or None."""
     successors: dict[int, list[int]] = defaultdict(list)
     tree = {edge for child, parent in wiring.tree_edges.get(channel, ()) for edge in ((child, parent), (parent, child))}
-    edges = {(src, dst) for number, src, dst in wiring.connections if number == channel}
+    edges = {(src, dst) for number, src, dst, _ in wiring.connections if number == channel}
     for src, dst in sorted(edges, key=lambda edge: (edge in tree, edge)):
         successors[src].append(dst)  # edges that only a ring can explain come first
     for place in range(len(known) - 1):

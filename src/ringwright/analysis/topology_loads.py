@@ -1,0 +1,114 @@
+"""What one collective puts on each link and NIC of a communicator, computed from the rings and trees that were read.
+
+Channels carry equal shares. Which algorithm the library will choose is not decided here: each is given as if it ran alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from ringwright.costs import traffic
+
+if TYPE_CHECKING:
+    from ringwright.analysis.topology import Group
+
+RING_OPS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce")
+TREE_OPS = ("all-reduce", "broadcast", "reduce")
+SIDES = ("send", "receive")
+MOST_LINKS = 2_000
+
+Link = tuple[int, int, int]  # channel, src, dst
+Bytes = dict[Link, float]
+
+
+def loads(group: Group, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
+    """Return ``loads`` by operation and algorithm, and ``links`` with what each carries, all for ``size_bytes``."""
+    carried = {
+        (op, kind): _by_channel(group, op, kind, size_bytes)
+        for kind, ops in (("ring", RING_OPS), ("tree", TREE_OPS)) for op in ops
+    }  # fmt: skip
+    carried = {key: found for key, found in carried.items() if found}
+    return {
+        "size_bytes": size_bytes,
+        "loads": [_load(group, op, kind, found, hosts) for (op, kind), found in carried.items()],
+        "links": _links(group, carried, hosts)[:MOST_LINKS],
+    }
+
+
+def _by_channel(group: Group, op: str, kind: str, size_bytes: int) -> Bytes:
+    """Return bytes per channel and edge; a channel whose path is not known keeps its share to itself."""
+    paths: dict[int, Any] = group.rings if kind == "ring" else group.trees
+    share = size_bytes / max(len(paths), group.channels.get("coll", 0), 1)
+    found: Bytes = {}
+    for channel, path in paths.items():
+        edges = (
+            traffic.ring_edges(op, share, [path]) if kind == "ring" else traffic.tree_edges(op, share, {channel: path})
+        )
+        found.update({(channel, *edge): amount for edge, amount in edges.items()})
+    return found
+
+
+def crosses(group: Group, src: int, dst: int, hosts: list[str | None]) -> bool | None:
+    """Whether an edge leaves its host: by the hosts of its ends, else by its transport, else None."""
+    if hosts[src] is not None and hosts[dst] is not None:
+        return hosts[src] != hosts[dst]
+    told = [transport for side in SIDES for transport, _ in group.links.get((src, dst, side), {}).values() if transport]
+    return any(transport.startswith("NET/") for transport in told) if told else None
+
+
+def _load(group: Group, op: str, kind: str, found: Bytes, hosts: list[str | None]) -> dict[str, Any]:
+    edges: dict[tuple[int, int], float] = defaultdict(float)
+    nics: dict[tuple[str | None, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
+    named = between = 0.0
+    for (channel, src, dst), amount in found.items():
+        edges[src, dst] += amount
+        if crosses(group, src, dst, hosts):
+            between += amount
+            for number, (side, rank) in enumerate(zip(SIDES, (src, dst), strict=True)):
+                nic = group.links.get((src, dst, side), {}).get(channel, ("", None))[1]
+                if nic is not None:
+                    nics[hosts[rank], nic][number] += amount
+                    named += amount / 2
+    inside = [amount for edge, amount in edges.items() if crosses(group, *edge, hosts) is False]
+    outside = [amount for edge, amount in edges.items() if crosses(group, *edge, hosts)]
+    known, expected = len({channel for channel, _, _ in found}), group.channels.get("coll", 0)
+    return {
+        "op": op, "algorithm": kind, "channels_known": known, "channels": max(known, expected),
+        "link_inside_bytes": max(inside, default=None), "link_between_bytes": max(outside, default=None),
+        "between_hosts_bytes": between, "total_bytes": sum(edges.values()),
+        "nic_named_share": named / between if between else None,
+        "nics": [
+            {"host": host, "nic": nic, "sent_bytes": sent, "received_bytes": received}
+            for (host, nic), (sent, received) in sorted(nics.items(), key=lambda item: (item[0][0] or "", item[0][1]))
+        ],
+    }  # fmt: skip
+
+
+def _links(group: Group, carried: dict[tuple[str, str], Bytes], hosts: list[str | None]) -> list[dict[str, Any]]:
+    """Return the links that rings or trees use: ends, channels, transport, NICs, and bytes by operation and algorithm."""
+    by_link: dict[tuple[int, int], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    channels: dict[tuple[int, int], set[int]] = defaultdict(set)
+    for (op, kind), found in carried.items():
+        for (channel, src, dst), amount in found.items():
+            by_link[src, dst][f"{op} {kind}"] += amount
+            channels[src, dst].add(channel)
+    return [
+        {
+            "src": src, "dst": dst, "src_host": hosts[src], "dst_host": hosts[dst],
+            "between_hosts": crosses(group, src, dst, hosts),
+            "channels": sorted(channels[src, dst]), "bytes": dict(amounts), **_path(group, src, dst, channels[src, dst]),
+        }
+        for (src, dst), amounts in sorted(by_link.items())
+    ]  # fmt: skip
+
+
+def _path(group: Group, src: int, dst: int, channels: set[int]) -> dict[str, Any]:
+    """Return transports and NICs of a link, on the channels that use it."""
+    ends = {side: [end for channel, end in group.links.get((src, dst, side), {}).items() if channel in channels]
+            for side in SIDES}  # fmt: skip
+    return {
+        "transports": sorted({transport for found in ends.values() for transport, _ in found if transport}),
+        "nic_sends": sorted({nic for _, nic in ends["send"] if nic is not None}),
+        "nic_receives": sorted({nic for _, nic in ends["receive"] if nic is not None}),
+    }
