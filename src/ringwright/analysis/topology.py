@@ -49,6 +49,7 @@ def topology(trace: Trace) -> dict[str, Any]:
     groups = _groups(trace, table)
     devices = {row["rank"]: row for row in table if row["kind"] == "device" and row["rank"] is not None}
     shown = max(groups, key=lambda group: group.weight, default=None)
+    groups.sort(key=lambda group: group is not shown)  # its rings come first: the others may be cut
     rings = [_ring(group, channel, devices) for group in groups for channel in sorted(group.rings)]
     trees = [_tree(group, channel) for group in groups for channel in sorted(group.trees)]
     return {
@@ -95,7 +96,7 @@ def _groups(trace: Trace, table: list[dict[str, Any]]) -> list[Group]:
 
 
 def _order(following: dict[int, int]) -> list[int]:
-    ring = [min(following)]
+    ring = [min(set(following) - set(following.values()), default=min(following))]
     while len(ring) < len(following) and following.get(ring[-1]) not in (None, ring[0]):
         ring.append(following[ring[-1]])
     return ring
@@ -194,10 +195,16 @@ def _shown(group: Group, devices: dict[int, dict[str, Any]], groups: list[Group]
         ],
         "neighbours": [_neighbours(group, rank) for rank in range(group.size)],
         "alike": sum(each.size == group.size and each.rings == group.rings for each in groups) - 1,
+        "part_rings": [{"channel": channel, "ranks": _order(dict(edges))} for channel, edges in sorted(_parts(group).items())],
         "rails": _rails(group),
         "notes": _notes(group, where),
         **loads(group, [at.get("host") for at in where], STEP_BYTES),
     }  # fmt: skip
+
+
+def _parts(group: Group) -> dict[int, list[tuple[int, int]]]:
+    """Return the beginnings of rings that nothing completes, by channel."""
+    return {channel: edges for channel, edges in group.part_rings.items() if channel not in group.rings}
 
 
 def _member(group: Group, rank: int) -> int | None:
@@ -211,6 +218,9 @@ def _neighbours(group: Group, rank: int) -> dict[str, Any]:
         at = ring.index(rank)
         found["ring_from"].add(ring[at - 1])
         found["ring_to"].add(ring[(at + 1) % len(ring)])
+    for edges in _parts(group).values():
+        found["ring_from"].update(src for src, dst in edges if dst == rank)
+        found["ring_to"].update(dst for src, dst in edges if src == rank)
     for edges in (*group.trees.values(), *group.part_trees.values()):
         found["parents"].update(parent for child, parent in edges if child == rank)
         found["children"].update(child for child, parent in edges if parent == rank)
@@ -240,13 +250,13 @@ def _notes(group: Group, where: list[dict[str, Any]]) -> list[str]:
         notes.append(
             f"{unseen} of {group.size} ranks wrote no line here: their hosts, NICs and places in trees are not known"
         )
-    cut = sorted(set(group.part_rings) - set(group.rings))
+    cut = sorted(_parts(group))
     if cut:
-        notes.append(f"ring of channel {_list(cut)}: printed cut short, and its connections do not close it in one way")
-    if group.part_trees:
         notes.append(
-            f"tree of channel {_list(sorted(group.part_trees))}: not all ranks' lines are here, so it is not whole"
+            f"all of the ring of channel {_list(cut)}: printed cut short, and its connections do not close it in one way"
         )
+    if group.part_trees:
+        notes.append(f"all of the tree of channel {_list(sorted(group.part_trees))}: lines of some ranks are not here")
     if group.rings and not group.links:
         notes.append(
             "no connection line: transports and NICs are not known (NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET prints them)"

@@ -55,6 +55,7 @@ _EMPTY: dict[str, Any] = {
     "culprits": [],
     "waits": [],
     "bars": None,
+    "topology": None,
 }
 LEDGER_KEYS = ("lines", "understood", "repaired", "refused", "other", "missing")
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from ringwright.reports import charts, cuts, ranks_picture, tables, timed
+from ringwright.reports import charts, cuts, ranks_picture, tables, timed, topology
 from ringwright.reports.completion import absence, complete, no_timeline
 from ringwright.reports.layout import percent
 from ringwright.reports.terminal import burst_text, ground_of
@@ -93,6 +93,7 @@ def _content(view: dict[str, Any]) -> dict[str, Any]:
         "roles": _roles(view),
         "timeline": charts.timeline(view, palette),
         "no_timeline": no_timeline(view),
+        "topology": topology.page(view),
         "provision": _provision(view),
         "ledger": {name: format_count(lines) for name, lines in view["ledger"].items()},
         "warnings": [cuts.short(w, 600) for w in view["warnings"][:_MOST_NOTES]],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.reports import layout, timed
+from ringwright.reports import layout, timed, topology
 from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
 
@@ -29,6 +29,7 @@ def write(summary: dict[str, Any], file: TextIO, *, width: int | None = None, fo
     _operations(out, view)
     _communicators(out, view)
     _algorithms(out, view)
+    topology.write(out, view)
     timed.write(out, view)
     _traffic(out, view)
     _provision(out, view)

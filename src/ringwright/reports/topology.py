@@ -1,0 +1,303 @@
+"""The topology that was read, for the terminal and the page: rings, trees, neighbours, NICs, and bytes per link and NIC."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ringwright.reports import layout, tables, topology_picture
+from ringwright.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+TOP_RINGS, TOP_ROWS = 4, 8
+GROUND = "computed from the rings and trees that were read, channels sharing equally; which algorithm ran is not in these lines"
+
+
+def is_there(topology: dict[str, Any] | None) -> bool:
+    """Whether anything of a topology was read."""
+    return topology is not None and bool(topology.get("shown") or topology.get("nics"))
+
+
+def title(topology: dict[str, Any]) -> str:
+    """Return what is shown: communicator, ranks, hosts, channels."""
+    shown = topology.get("shown")
+    if not shown:
+        return f"{len(topology['nics'])} NICs are named; no ring, tree or connection was read"
+    hosts = {member["host"] for member in shown["members"] if member["host"]}
+    channels = shown["channels"].get("coll") or len({ring["channel"] for ring in mine(topology, "rings")})
+    parts = [
+        f"communicator {shown['communicator']}: {shown['size']:,} ranks",
+        f"{_hosts(len(hosts))}",
+        f"{channels} channels",
+    ]
+    others = topology["communicators"] - 1
+    alike = f", {shown['alike']} of them with the same rings" if shown["alike"] else ""
+    return ", ".join(parts) + (f"; {others:,} more communicators have paths{alike}" if others else "")
+
+
+def _hosts(count: int) -> str:
+    return "hosts not read" if not count else f"{count:,} host{'s' if count > 1 else ''} read"
+
+
+def mine(topology: dict[str, Any], kind: str) -> list[dict[str, Any]]:
+    """Return the rings or trees of the communicator that is shown."""
+    number = topology["shown"]["communicator"]
+    return [row for row in topology[kind] if row["communicator"] == number]
+
+
+def name_of(shown: dict[str, Any], rank: int) -> str:
+    """Return the global rank of a rank where it is known, else the rank in its communicator."""
+    number = shown["members"][rank]["global_rank"]
+    return str(rank if number is None else number)
+
+
+def ring_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return channels and path of each different ring: ``host a: 0 1 2 3 > host b: 4 5 6 7 > back to 0``."""
+    shown = topology["shown"]
+    found: dict[tuple[tuple[int, ...], str], list[int]] = {}
+    for ring in mine(topology, "rings"):
+        found.setdefault((tuple(ring["ranks"]), ring["ground"]), []).append(ring["channel"])
+    for part in shown["part_rings"]:
+        found.setdefault((tuple(part["ranks"]), "part"), []).append(part["channel"])
+    told = []
+    for (order, ground), channels in found.items():
+        home = f" > back to {name_of(shown, order[0])}"
+        end = {"read": home, "part": " > ... (the rest was not read)"}.get(
+            ground, f"{home}; inferred from connection lines"
+        )
+        told.append((numbers(channels), path(shown, order) + end))
+    return told
+
+
+def path(shown: dict[str, Any], order: tuple[int, ...]) -> str:
+    """Return ranks in their order, host by host: ``a: 0 1 > b: 2 3``."""
+    pieces: list[tuple[str, list[str]]] = []
+    for rank in order:
+        host = shown["members"][rank]["host"] or ""
+        if not pieces or pieces[-1][0] != host:
+            pieces.append((host, []))
+        pieces[-1][1].append(name_of(shown, rank))
+    return " > ".join(f"{host}: {' '.join(ranks)}" if host else " ".join(ranks) for host, ranks in pieces)
+
+
+def tree_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return channels and shape of each different tree."""
+    shown = topology["shown"]
+    found: dict[tuple[str, int | None, int], list[int]] = {}
+    for tree in mine(topology, "trees"):
+        found.setdefault((str(tree["edges"]), tree["root"], tree["depth"]), []).append(tree["channel"])
+    return [
+        (numbers(channels), f"root {name_of(shown, root) if root is not None else '?'}, {depth} levels below it")
+        for (_, root, depth), channels in found.items()
+    ]
+
+
+def numbers(values: list[int]) -> str:
+    """Return ``0, 2`` or ``0-11``: a few numbers, runs shortened."""
+    if len(values) > 2 and values == list(range(values[0], values[-1] + 1)):
+        return f"{values[0]}-{values[-1]}"
+    return ", ".join(map(str, values))
+
+
+def write(out: Console, view: dict[str, Any]) -> None:
+    """Print the section; nothing where no topology was read."""
+    topology = view["topology"]
+    if not is_there(topology):
+        return
+    layout.heading(out, "topology", title(topology))
+    if topology.get("shown"):
+        _paths(out, topology)
+        _neighbours(out, topology["shown"])
+        _loads(out, topology["shown"])
+    _nics(out, topology)
+    if topology["transports"]:
+        told = ", ".join(f"{row['transport']} {row['connections']:,}" for row in topology["transports"][:TOP_ROWS])
+        layout.line(out, f"transports (connections): {told}")
+    for note in (topology.get("shown") or {}).get("notes", []):
+        layout.line(out, f"not known: {note}", style="yellow")
+
+
+def _paths(out: Console, topology: dict[str, Any]) -> None:
+    for kind, texts in (("ring", ring_texts(topology)), ("tree", tree_texts(topology))):
+        for channels, text in texts[:TOP_RINGS]:
+            layout.line(out, f"{kind} of channel {channels}: {text}")
+        layout.cut(out, TOP_RINGS, len(texts), f"{kind}s of another shape")
+
+
+def _neighbours(out: Console, shown: dict[str, Any]) -> None:
+    rows = [row for row in neighbour_rows(shown) if set(row[3:]) != {"-"}]
+    if not rows:
+        return
+    out.print()
+    heads = ("rank", "host", "GPU", "from", "to", "parents", "children", "NICs")
+    layout.table(out, heads, rows[:TOP_ROWS], left=("host", "from", "to", "parents", "children", "NICs"))
+    layout.cut(out, TOP_ROWS, len(rows), "ranks")
+
+
+def neighbour_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return per rank: host, device, neighbours in rings (from, to) and trees (parents, children), NICs."""
+
+    def names(ranks: list[int]) -> str:
+        return " ".join(name_of(shown, rank) for rank in ranks) or "-"
+
+    rows = []
+    for member, near in zip(shown["members"], shown["neighbours"], strict=True):
+        around = [names(near[name]) for name in ("ring_from", "ring_to", "parents", "children")]
+        device = "-" if member["device"] is None or member["device"] < 0 else str(member["device"])
+        rows.append(
+            (
+                name_of(shown, member["rank"]),
+                member["host"] or "not read",
+                device,
+                *around,
+                " ".join(near["nics"]) or "-",
+            )
+        )
+    return rows
+
+
+LOAD_HEADS = ("collective", "by", "link inside", "link between", "NIC sends", "NIC receives", "between hosts")
+
+
+def load_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Return per collective and algorithm: bytes on the busiest link inside and between hosts, on the busiest NIC, in all."""
+    rows = []
+    for load in shown["loads"]:
+        nics = [[nic[name] for nic in load["nics"]] for name in ("sent_bytes", "received_bytes")]
+        known, channels = load["channels_known"], load["channels"]
+        by = load["algorithm"] + (f", {known} of {channels} channels known" if known < channels else "")
+        links = (load["link_inside_bytes"], load["link_between_bytes"])
+        rows.append(
+            (load["op"], by, *links, *(max(found, default=None) for found in nics), load["between_hosts_bytes"])
+        )
+    return rows
+
+
+def _loads(out: Console, shown: dict[str, Any]) -> None:
+    if not shown["loads"]:
+        return
+    layout.line(out, "")
+    layout.line(
+        out,
+        f"bytes that {format_size(shown['size_bytes'])} of each collective put on the busiest link and NIC, {GROUND}:",
+    )
+    rows = [
+        (*row[:2], *(None if amount is None else format_size(amount) for amount in row[2:])) for row in load_rows(shown)
+    ]
+    layout.table(out, LOAD_HEADS, rows, left=("collective", "by"))
+
+
+def _nics(out: Console, topology: dict[str, Any]) -> None:
+    rows = [
+        (row["host"] or "not read", row["nic"], row["name"], ranks(row["ranks"]), row["connections"])
+        for row in used(topology)
+    ]
+    if not rows:
+        return
+    out.print()
+    heads = ("host", "NIC", "name", "ranks that use it", "connections")
+    layout.table(out, heads, rows[:TOP_ROWS], left=("host", "name", "ranks that use it"))
+    layout.cut(out, TOP_ROWS, len(rows), "NICs")
+    idle = len(topology["nics"]) - len(used(topology))
+    if idle and topology.get("shown"):
+        layout.line(out, f"{idle:,} further NICs are named and no connection that was read uses them")
+    rail = rail_text(topology)
+    if rail:
+        layout.line(out, rail)
+
+
+def rail_text(topology: dict[str, Any]) -> str:
+    """Say how many connections between hosts stay on a rail, the empty string where that is not known."""
+    rails = (topology.get("shown") or {}).get("rails")
+    if not rails:
+        return ""
+    return (
+        f"Rails: {rails['same_nic_at_both_ends']:,} of {rails['connections']:,} connections between hosts "
+        "have the same number of NIC at both ends"
+    )
+
+
+def used(topology: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the NICs that some connection uses; all where no connection was read."""
+    busy = [row for row in topology["nics"] if row["connections"]]
+    return busy or topology["nics"]
+
+
+def ranks(found: list[int]) -> str:
+    """Return ranks that use something, as text."""
+    return numbers(found) or "none"
+
+
+def page(view: dict[str, Any]) -> dict[str, Any] | None:
+    """Return what the page's section shows; None where no topology was read."""
+    topology = view["topology"]
+    if not is_there(topology):
+        return None
+    shown = topology.get("shown")
+    return {
+        "title": title(topology),
+        "rings": topology_picture.rings(topology),
+        "trees": topology_picture.trees(topology),
+        "notes": shown["notes"] if shown else [],
+        "rails": rail_text(topology),
+        "ground": f"{format_size(shown['size_bytes'])} of each collective, {GROUND}" if shown else "",
+        "tables": _tables(topology),
+    }
+
+
+def _tables(topology: dict[str, Any]) -> list[dict[str, Any]]:
+    shown = topology.get("shown")
+    nics = [
+        [tables.text(row["host"]), tables.text(row["nic"]), tables.text(row["name"]), tables.text(ranks(row["ranks"])),
+         tables.count(row["connections"])]
+        for row in topology["nics"]
+    ]  # fmt: skip
+    transports = [
+        [tables.text(row["transport"]), tables.count(row["links"]), tables.count(row["connections"])]
+        for row in topology["transports"]
+    ]
+    last = [
+        tables.table("topology-nics", "NICs", ["host", "NIC", "name", "ranks that use it", "connections"], nics),
+        tables.table("transports", "Transports", ["transport", "links", "connections"], transports),
+    ]
+    return [*(_of_shown(topology, shown) if shown else []), *last]
+
+
+def _of_shown(topology: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, Any]]:
+    loads = [[*map(tables.text, row[:2]), *map(tables.size, row[2:])] for row in load_rows(shown)]
+    near = [[tables.number(int(row[0])), *map(tables.text, row[1:])] for row in neighbour_rows(shown)]
+    paths = [
+        [tables.text(kind), tables.text(channels), tables.text(text)]
+        for kind, texts in (("ring", ring_texts(topology)), ("tree", tree_texts(topology))) for channels, text in texts
+    ]  # fmt: skip
+    return [
+        tables.table("topology-loads", "Bytes on the busiest link and NIC", list(LOAD_HEADS), loads),
+        tables.table("paths", "Rings and trees by channel", ["kind", "channels", "path"], paths),
+        tables.table(
+            "neighbours", "Who is whose neighbour",
+            ["rank", "host", "GPU", "ring from", "ring to", "tree parents", "tree children", "NICs"], near,
+        ),
+        tables.table("links", "Links", ["from", "to", "hosts", "channels", "transport", "NICs", *_KEYS], _links(shown)),
+    ]  # fmt: skip
+
+
+_KEYS = ("all-reduce ring", "all-gather ring", "all-reduce tree")
+
+
+def _links(shown: dict[str, Any]) -> list[list[dict[str, Any]]]:
+    rows = []
+    for link in shown["links"]:
+        hosts = (
+            link["src_host"]
+            if link["src_host"] == link["dst_host"]
+            else f"{link['src_host'] or '?'} > {link['dst_host'] or '?'}"
+        )
+        ends = [" ".join(link[name]) for name in ("nic_sends", "nic_receives")]
+        nics = f"{ends[0] or '?'} > {ends[1] or '?'}" if any(ends) else ""
+        rows.append([
+            *(tables.number(int(name_of(shown, link[end]))) for end in ("src", "dst")), tables.text(hosts),
+            tables.text(numbers(link["channels"])), tables.text(", ".join(link["transports"])), tables.text(nics),
+            *(tables.size(link["bytes"].get(key)) for key in _KEYS),
+        ])  # fmt: skip
+    return rows
