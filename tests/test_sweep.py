@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import json
 import subprocess
 import sys
@@ -17,9 +18,10 @@ from ringwright.reports import experiment as report
 from ringwright.reports import plots, swept
 from ringwright.studies.poster import figures, plan, study
 from ringwright.studies.poster.effects import interval
-from ringwright.studies.sweep import read
+from ringwright.studies.sweep import read, run
 from ringwright.studies.sweep.cell import Cell, cell
 from ringwright.studies.sweep.grid import grid_of, legal
+from ringwright.studies.sweep.resumed import resumed, sentence, told
 from ringwright.studies.sweep.run import check_folder, facts_of, sweep
 from ringwright.studies.sweep.table import gather
 
@@ -234,6 +236,53 @@ def test_full_size_deepseek_gives_181_and_1(tmp_path: Path) -> None:
     page = report.page(document, "ringwright reproduce collective-profiling-poster --short")
     assert "deepseek-v3 tp:tp=16 prompt" in page
     assert json.loads((tmp_path / study.RESULT).read_text())["slug"] == "collective-profiling-poster"
+
+
+def earlier(out: Path, key: str, **facts: Any) -> None:
+    """Leave what an earlier run of one cell leaves."""
+    folder = out / "cells" / key
+    folder.mkdir(parents=True)
+    (folder / "cell.json").write_text(json.dumps({"cell": {}, "outcome": "done", **facts}))
+
+
+def test_what_is_taken_over_from_an_earlier_run_is_said(tmp_path: Path) -> None:
+    grid = legal([Cell("llama", parallel="ddp:dp=2", world=2), Cell("llama", parallel="tp:tp=2", world=2)])
+    assert told(resumed(tmp_path, grid.cells), 2) is None
+    earlier(tmp_path, grid.cells[0].key, started_s=1.7e9, versions={"ringwright": "0.0.9"})
+    found = told(resumed(tmp_path, grid.cells), 2)
+    assert found == {
+        "cells": 1, "of": 2, "first": "2023-11-14T22:13Z", "last": "2023-11-14T22:13Z", "ringwright": ["0.0.9"],
+    }  # fmt: skip
+    assert "1 of 2 cells are of an earlier run, 2023-11-14T22:13Z, ringwright 0.0.9" in sentence(found)
+    earlier(tmp_path, grid.cells[1].key)
+    assert told(resumed(tmp_path, grid.cells), 2) == found | {"cells": 2, "ringwright": ["0.0.9", "unknown"]}
+
+
+def test_a_fresh_run_takes_nothing_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = legal([Cell("llama", parallel="ddp:dp=2", world=2)])
+    earlier(tmp_path, grid.cells[0].key)
+    asked = []
+    monkeypatch.setattr(run, "_check_libraries", lambda: None)
+    monkeypatch.setattr(run, "run_cell", lambda cell, *_, **__: asked.append(cell) or {"outcome": "done"})
+    assert sweep(grid, tmp_path) == {"run": 0, "kept": 1, "failed": 0}
+    assert sweep(grid, tmp_path, fresh=True) == {"run": 1, "kept": 0, "failed": 0}
+    assert asked == list(grid.cells)
+
+
+def test_a_reproduction_says_first_that_it_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the study to the terminal: a cell of an earlier run is said, and with ``fresh`` none is."""
+    cells = study.grid("served", short=True).cells
+    monkeypatch.setattr(study, "_part", lambda *_, **__: {"checks": [], "cells": [], "failed": 0, "patterns": []})
+    earlier(tmp_path / "served", cells[0].key, started_s=1.7e9, versions={"ringwright": "0.0.9"})
+    again, fresh = (study.experiment(tmp_path, short=True, fresh=each, parts=("served",)) for each in (False, True))
+    assert again["resumed"]["cells"] == 1
+    assert fresh["resumed"] is None
+    said = [io.StringIO(), io.StringIO()]
+    for document, file in zip((again, fresh), said, strict=True):
+        report.write(document, file)
+    assert "of an earlier run, 2023-11-14T22:13Z, ringwright 0.0.9" in " ".join(said[0].getvalue().split())
+    assert "earlier run" not in said[1].getvalue()
+    assert "of an earlier run" in report.page(again, "ringwright reproduce")
 
 
 def test_an_experiment_is_run_by_itself() -> None:

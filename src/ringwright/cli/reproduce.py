@@ -17,6 +17,7 @@ def reproduce(
     *names: str,
     record: Annotated[Path | None, Parameter(help="Write the answers here as JSON.")] = None,
     short: bool = False,
+    fresh: bool = False,
     out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     json: bool = False,
 ) -> int:
@@ -30,6 +31,8 @@ def reproduce(
         Slugs, or TOML files; all of the checkout if left out, without those that are experiments.
     short
         Of an experiment (collective-profiling-poster) the form for minutes, not the one for a night.
+    fresh
+        Of an experiment: run every cell again, also those that lie in its folder from an earlier run. Papers keep nothing.
     out
         Folder of an experiment, which goes on there if it was cut short; named after the slug unless given.
     json
@@ -42,7 +45,7 @@ def reproduce(
     if experiments and len(paths) > 1:
         raise UsageError("an experiment is run by itself", remedy=f"ringwright reproduce {experiments[0].stem}")
     if experiments:
-        return _experiment(experiments[0].stem, short=short, out=out, record=record, json=json)
+        return _experiment(experiments[0].stem, short=short, fresh=fresh, out=out, record=record, json=json)
     with reading.busy("reproducing"):
         result = study.reproduce(paths)
     if record:
@@ -56,14 +59,14 @@ def reproduce(
     return EXIT_GOOD if all(paper["inside"] for paper in result["papers"]) else EXIT_GATE
 
 
-def _experiment(slug: str, *, short: bool, out: Path | None, record: Path | None, json: bool) -> int:
+def _experiment(slug: str, *, short: bool, fresh: bool, out: Path | None, record: Path | None, json: bool) -> int:
     from ringwright.reports import experiment as report
     from ringwright.reports import progress
     from ringwright.studies.poster.study import experiment
 
     folder = out or Path(f"{slug}-{'short' if short else 'full'}")
     with progress.bar(slug) as told:
-        result = experiment(folder, short=short, progress=told)
+        result = experiment(folder, short=short, fresh=fresh, progress=told)
     drafts.write(folder / "report.html", report.page(result, reading.command_line()))
     if record:
         reading.write_json(record, result)

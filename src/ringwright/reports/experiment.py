@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TextIO
 
 from ringwright.reports import html, layout, plots, tables
+from ringwright.studies.sweep.resumed import sentence
 from ringwright.units import format_count, format_size
 
 MOST_LANES = 60
@@ -41,6 +42,7 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
     content = {
         "rows": None, "most_lanes": MOST_LANES, "most_courses": MOST_COURSES,
         "not_run": list(document.get("not_run", {}).items()),
+        "resumed": sentence(document["resumed"]) if document.get("resumed") else "",
         "sizes": plots.request_sizes(_lanes(document["patterns"])),
         "patterns": _patterns(document["patterns"]), "courses": _courses(document["patterns"]),
         "effects": _effects(effects) if effects else None, "ratios": plots.intervals([_ratio(row) for row in effects]),
@@ -236,9 +238,14 @@ def write(document: Mapping[str, Any], file: TextIO, *, width: int | None = None
         style="bold",
         indent=0,
     )
+    if document["resumed"]:
+        layout.line(out, sentence(document["resumed"]), indent=0)
     for row in rows:
         layout.line(
-            out, f"{'pass' if row['pass'] else 'FAIL'}  {row['figure']}", style="" if row["pass"] else "red", indent=0
+            out,
+            f"{'pass' if row['pass'] else 'FAIL'}  {row['kind']}: {row['figure']}",
+            style="" if row["pass"] else "red",
+            indent=0,
         )
         layout.line(
             out, f"claimed {_plain(row['claimed'])}; got {_plain(row['got'])}; tolerance {row['tolerance']}", indent=6

@@ -12,6 +12,7 @@ from ringwright.errors import InfeasibleError
 from ringwright.studies.figures.kinds import tally
 from ringwright.studies.poster import figures, plan
 from ringwright.studies.poster.effects import effects
+from ringwright.studies.sweep import resumed
 from ringwright.studies.sweep.grid import Grid, legal
 from ringwright.studies.sweep.patterns import provisions
 from ringwright.studies.sweep.run import sweep, versions
@@ -34,18 +35,23 @@ def grid(part: str, *, short: bool) -> Grid:
 
 
 def experiment(
-    out: Path, *, short: bool, parts: tuple[str, ...] = PARTS, progress: Progress | None = None
+    out: Path, *, short: bool, fresh: bool = False, parts: tuple[str, ...] = PARTS, progress: Progress | None = None
 ) -> dict[str, Any]:
     """Run what is not there yet and return the object of schema ``ringwright.reproduce/1`` with all that the report shows.
 
-    Goes on where it was cut short. A part that this machine does not allow (namespaces) is named in ``not_run``, and
+    Goes on where it was cut short, and says in ``resumed`` what it took over from when (None: nothing); ``fresh`` runs all
+    again. A part that this machine does not allow (namespaces) is named in ``not_run``, and
     its rows fail.
     """
     not_run: dict[str, str] = {}
     found: dict[str, Any] = {}
+    kept, cells = [], 0
     for part in parts:
+        wanted = grid(part, short=short).cells
+        cells += len(wanted)
+        kept += [] if fresh else resumed.resumed(out / part, wanted)
         try:
-            found[part] = _part(out / part, part, short=short, progress=progress)
+            found[part] = _part(out / part, part, short=short, fresh=fresh, progress=progress)
         except InfeasibleError as error:
             not_run[part] = error.what
     rows = _rows(found)
@@ -56,7 +62,8 @@ def experiment(
     document = {
         "schema": SCHEMA, "slug": SLUG, "form": "short" if short else "full", "kinds": tally(rows), "rows": rows,
         "out": str(out),
-        "versions": versions(), "not_run": not_run, "patterns": seen, "provisions": provisions(seen),
+        "versions": versions(), "not_run": not_run, "resumed": resumed.told(kept, cells),
+        "patterns": seen, "provisions": provisions(seen),
         "effects": found.get("disturbed", {}).get("effects", []),
         "agreement": [check for each in found.values() for check in each["checks"]],
         "cells": [cell for each in found.values() for cell in each["cells"]],
@@ -65,7 +72,7 @@ def experiment(
     return document
 
 
-def _part(out: Path, part: str, *, short: bool, progress: Progress | None) -> dict[str, Any]:
+def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Progress | None) -> dict[str, Any]:
     """Run one part and gather what it gave."""
 
     def told(done: int, of: int, key: str) -> None:
@@ -73,7 +80,8 @@ def _part(out: Path, part: str, *, short: bool, progress: Progress | None) -> di
             progress(done, of, f"{part} {key}")
 
     wanted = grid(part, short=short)
-    sweep(wanted, out, timeout_s=1200.0 if part in ("scale", "served", "shapes") else 240.0, progress=told)
+    timeout_s = 1200.0 if part in ("scale", "served", "shapes") else 240.0
+    sweep(wanted, out, timeout_s=timeout_s, fresh=fresh, progress=told)
     keys = {cell.key for cell in wanted.cells}
     whole = gather(out)
     mine = [each for each in finished(out) if each[0].key in keys]

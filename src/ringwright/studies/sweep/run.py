@@ -39,11 +39,13 @@ Progress = Callable[[int, int, str], None]
 
 
 def sweep(
-    grid: Grid, out: Path, *, timeout_s: float = 300.0, retry: bool = False, progress: Progress | None = None
-) -> dict[str, int]:
+    grid: Grid, out: Path, *, timeout_s: float = 300.0, retry: bool = False, fresh: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, int]:  # fmt: skip
     """Run the cells that are not there yet; return how many were run, kept from before, and failed.
 
-    A cell that fails keeps its recording and its reason, and the others go on; ``retry`` runs failed cells again. ``progress``
+    A cell that fails keeps its recording and its reason, and the others go on; ``retry`` runs failed cells again,
+    ``fresh`` all of them. ``progress``
     is called with cells done, cells in all, and the key of the next one. Raises MissingExtraError without PyTorch.
     """
     _check_libraries()
@@ -52,7 +54,7 @@ def sweep(
     with crew() as ask:
         for done, cell in enumerate(grid.cells):
             folder = out / CELLS / cell.key
-            facts = facts_of(folder)
+            facts = None if fresh else facts_of(folder)
             if facts is not None and (facts["outcome"] == "done" or not retry):
                 found["kept"] += 1
                 found["failed"] += facts["outcome"] != "done"

@@ -1,0 +1,39 @@
+"""What a run takes over from an earlier one: how many cells, from when, and of which version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.run import CELLS, facts_of
+
+
+def resumed(out: Path, cells: Iterable[Cell]) -> list[dict[str, Any]]:
+    """Return the facts of the cells that already lie in ``out``; each has ``started_s`` and ``versions`` if it could be read."""
+    return [facts for cell in cells if (facts := facts_of(out / CELLS / cell.key)) is not None]
+
+
+def told(kept: list[dict[str, Any]], of: int) -> dict[str, Any] | None:
+    """Return cells, of, first and last (UTC, ISO 8601) and the versions of what was kept; None where nothing was."""
+    if not kept:
+        return None
+    times = sorted(facts["started_s"] for facts in kept if isinstance(facts.get("started_s"), int | float))
+    versions = {str(facts.get("versions", {}).get("ringwright", "unknown")) for facts in kept}
+    first, last = (_date(times[at]) for at in (0, -1)) if times else ("unknown", "unknown")
+    return {"cells": len(kept), "of": of, "first": first, "last": last, "ringwright": sorted(versions)}
+
+
+def sentence(found: dict[str, Any]) -> str:
+    """Return it in words."""
+    when = found["first"] if found["first"] == found["last"] else f"{found['first']} to {found['last']}"
+    return (
+        f"resumed: {found['cells']} of {found['of']} cells are of an earlier run, {when}, "
+        f"ringwright {', '.join(found['ringwright'])}; --fresh runs all again"
+    )
+
+
+def _date(at_s: float) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%MZ")
