@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
 from collections.abc import Sequence
@@ -181,4 +182,4 @@ def largest_gain(mode: str) -> float:
 
 def largest_calming() -> float:
     """Return how many times less workers' steps spread with TAC than with orders drawn, in training or inference."""
-    return max(spread(mode, "drawn") / spread(mode, "tac") for mode in ("training", "inference"))
+    return max(spread(mode, "drawn") / (spread(mode, "tac") or math.inf) for mode in ("training", "inference"))
