@@ -42,6 +42,8 @@ def summary_of(tmp_path: Path, *texts: str) -> dict[str, object]:
         WHOLE.replace(" datatype 7", " datatype bf16"),
         WHOLE.replace(" [nranks=8]", " (nranks 8)"),
         WHOLE + " epoch 3",
+        WHOLE.partition(" count")[0],
+        WHOLE.partition(" [nranks")[0],
     ],
 )
 def test_a_layout_that_no_release_has_is_told_with_an_example(tmp_path: Path, text: str) -> None:

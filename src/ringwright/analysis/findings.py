@@ -97,8 +97,10 @@ def _losses(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> li
 def _refused(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
     detail = [row for row in summary.get("ledger_detail", []) if row["outcome"] == "refused"]
     unknown = [row for row in detail if "unknown layout" in (row["reason"] or "")]
-    told = [_unknown_layout(summary, unknown)] if unknown else []
     ledger = summary["ledger"]
+    is_certain = any("cut short" not in row["reason"] for row in unknown)
+    is_much = sum(row["lines"] for row in unknown) * 200 >= ledger["understood"]
+    told = [_unknown_layout(summary, unknown)] if unknown and (is_certain or is_much) else []
     refused = ledger["refused"] - sum(row["lines"] or 0 for row in [*unknown, *_broken(detail)])
     if refused <= 0 or refused * 200 < ledger["understood"]:
         return told
@@ -115,7 +117,7 @@ def _broken(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def _unknown_layout(summary: dict[str, Any], rows: list[dict[str, Any]]) -> Finding:
     """Say that operations stand in the log that no known release prints so, with the first of them."""
     lines = sum(row["lines"] for row in rows)
-    detail = f"{lines:,} operations are printed as no release that is known prints them; they are not counted"
+    detail = f"{lines:,} operations end early or are printed as no known release prints them; they are not counted"
     evidence = [f"{row['file']}:{row['example_line']}: {row['example']}" for row in rows[:3]]
     command = f"ringwright summary {_input(summary)} --json"
     return _finding("warning", "lines of unknown layout", detail, command, evidence)

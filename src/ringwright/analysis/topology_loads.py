@@ -5,7 +5,7 @@ Channels carry equal shares. Which algorithm the library will choose is not deci
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ringwright.costs import traffic
@@ -29,9 +29,10 @@ def loads(group: Group, hosts: list[str | None], size_bytes: int) -> dict[str, A
         for kind, ops in (("ring", RING_OPS), ("tree", TREE_OPS)) for op in ops
     }  # fmt: skip
     carried = {key: found for key, found in carried.items() if found}
+    told = [_load(group, op, kind, found, hosts) for (op, kind), found in carried.items()]
     return {
         "size_bytes": size_bytes,
-        "loads": [_load(group, op, kind, found, hosts) for (op, kind), found in carried.items()],
+        "loads": [*told, *([_pairwise(group, hosts, size_bytes)] if told else [])],
         "links": _links(group, carried, hosts)[:MOST_LINKS],
     }
 
@@ -82,6 +83,22 @@ def _load(group: Group, op: str, kind: str, found: Bytes, hosts: list[str | None
             {"host": host, "nic": nic, "sent_bytes": sent, "received_bytes": received}
             for (host, nic), (sent, received) in sorted(nics.items(), key=lambda item: (item[0][0] or "", item[0][1]))
         ],
+    }  # fmt: skip
+
+
+def _pairwise(group: Group, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
+    """Return the load of an all-to-all, from each rank to each directly: no ring or tree carries it, and no NIC is told."""
+    per_rank = Counter(hosts)
+    share = size_bytes / group.size
+    is_known = None not in per_rank
+    inside = sum(count * (count - 1) for count in per_rank.values()) if is_known else 0
+    between = group.size * (group.size - 1) - inside
+    return {
+        "op": "all-to-all", "algorithm": "direct", "channels_known": 0, "channels": 0,
+        "link_inside_bytes": share if is_known and inside else None,
+        "link_between_bytes": share if is_known and between else None,
+        "between_hosts_bytes": between * share if is_known else None, "total_bytes": group.size * (group.size - 1) * share,
+        "nic_named_share": None, "nics": [],
     }  # fmt: skip
 
 

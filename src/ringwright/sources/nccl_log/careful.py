@@ -21,6 +21,7 @@ NEAR = 12  # lines within which the rest of a line that ended early is believed
 _CUT = ("refused", "cut line, its other part not found")
 _ODD = ("refused", reason("transport"))
 UNKNOWN_LAYOUT = "an operation's line of unknown layout"
+_SHORT = ("refused", "an operation's line cut short, or of unknown layout")
 JOINED = ("repaired", "cut line put together with its other part")
 
 
@@ -125,7 +126,8 @@ class CarefulReader:
             return None
         if segment.ended and grammar.is_of_unknown_layout(segment.text.rstrip()):
             return ("refused", UNKNOWN_LAYOUT)
-        counted = _ODD if handlers.odd_connection(segment, self.state) else _CUT
+        short = _SHORT if segment.ended and grammar.is_operation(segment.text) else _CUT
+        counted = _ODD if handlers.odd_connection(segment, self.state) else short
         self._wait(_raw(segment), place, counted, interrupted=not segment.ended)
         return counted
 

@@ -126,9 +126,14 @@ def parse(text: str) -> tuple[str, re.Match[str]] | None:
     return None
 
 
+def is_operation(text: str) -> bool:
+    """Whether a text begins as an operation's line does."""
+    return _OPERATION.match(text) is not None
+
+
 def is_of_unknown_layout(text: str) -> bool:
     """Whether a text begins an operation's line and goes on as no such line does: that it was cut does not explain it."""
-    if _OPERATION.match(text) is None:
+    if not is_operation(text):
         return False
     words, field, value = text.split(" ")[1:], "", ""
     while words:
