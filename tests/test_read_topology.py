@@ -191,3 +191,14 @@ def test_the_section_fits_any_width(tmp_path: Any, width: int) -> None:
     text = terminal.text(summary_of(tmp_path, 2, 4), width=width)
     assert max(len(line) for line in text.splitlines() if not line.startswith("    $ ")) <= width
     assert "896 MiB" in text
+
+
+@needs_shared_data
+def test_rings_that_were_printed_cut_short_are_closed_by_what_must_be() -> None:
+    """64 ranks, lists cut at 20: on channels 1 and 3 most links serve a tree too, so that a search alone gets lost."""
+    topology = summarise(read([str(real("real/nccl-logs/bigscience_n16_32gb_all_reduce_bench.txt.gz"))]))["topology"]
+    backwards = [rank for host in range(0, 64, 4) for rank in (host, host + 3, host + 2, host + 1)]
+    assert [ring["ranks"] for ring in topology["rings"]] == [list(range(64)), backwards] * 2
+    assert {ring["ground"] for ring in topology["rings"]} == {"inferred"}
+    assert topology["shown"]["notes"] == []
+    assert load_of(topology, "all-reduce", "ring")["total_bytes"] == pytest.approx(2 * 63 * GIB)

@@ -131,7 +131,30 @@ def _from_connections(size: int, channel: int, known: list[int], wiring: Wiring)
         successors[src].append(dst)  # edges that only a ring can explain come first
     for place in range(len(known) - 1):
         successors[known[place]] = [known[place + 1]]
-    return _cycle(size, successors)
+    return _cycle(size, _forced(successors, edges - tree)) or _cycle(size, successors)
+
+
+def _forced(successors: dict[int, list[int]], only: set[tuple[int, int]]) -> dict[int, list[int]]:
+    """Return the successors that are left when what must be is taken first: an edge that no tree explains, a last choice."""
+    left = {src: list(found) for src, found in successors.items()}
+    certain = [
+        (src, dst) for src, dst in only if sum(one == src for one, _ in only) == sum(one == dst for _, one in only) == 1
+    ]
+    taken: set[int] = set()
+    while certain:
+        for src, dst in certain:
+            left[src] = [dst]
+            taken.add(src)
+            for other, found in left.items():
+                if other != src and dst in found:
+                    found.remove(dst)
+        into: dict[int, list[int]] = defaultdict(list)
+        for src, found in left.items():
+            for dst in found:
+                into[dst].append(src)
+        certain = [(src, found[0]) for src, found in left.items() if len(found) == 1 and src not in taken]
+        certain += [(found[0], dst) for dst, found in into.items() if len(found) == 1 and found[0] not in taken]
+    return left
 
 
 def _cycle(size: int, successors: dict[int, list[int]]) -> list[int] | None:
