@@ -5,10 +5,12 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ringwright.cli import main
+from ringwright.errors import DeclinedError
 from ringwright.reports import simulated
 
 ASKED = ["simulate", "all-reduce", "--fabric", "switch:6", "-b", "1K", "-e", "1M", "-f", "1024", "--algorithm"]
@@ -40,3 +42,29 @@ def test_where_all_decline_the_reason_is_the_error(capsys: pytest.CaptureFixture
     assert main([*ASKED, "pat,nvls"]) in (2, 5)
     assert "does no all-reduce" in capsys.readouterr().err
     assert main([*ASKED, "ring,no-such-system"]) == 2  # what is misspelled is an error, not a row
+
+
+def test_a_policy_that_declines_a_job_is_a_row_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from ringwright.studies.jobs import study
+
+    def declining(workload: Any, costs: Any) -> Any:
+        raise DeclinedError("this job has nothing to send")
+
+    known = study._schedule
+    monkeypatch.setattr(study, "_schedule", lambda name: (name, declining) if name == "p3" else known(name))
+    asked = ["simulate", "--model", "vgg16", "--gpus", "8", "--fabric", "dgx-h100:1", "--policy"]
+    page = tmp_path / "page.html"
+    assert main([*asked, "p3,none", "-o", str(page)]) == 0
+    assert "p3 declined: this job has nothing to send" in capsys.readouterr().out
+    assert "p3 declined: this job has nothing to send" in page.read_text()
+    assert main([*asked, "none,p3", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [(row["policy"], row["declined"]) for row in rows] == [
+        ("none", None),
+        ("p3", "this job has nothing to send"),
+    ]
+    assert rows[1]["step_us"] is None
+    assert main([*asked, "p3"]) == 5
+    assert main([*asked, "none,no-such"]) == 2

@@ -194,6 +194,19 @@ def test_exposed_communication_is_compared() -> None:
     assert diff_gate.over(diff.diff(sides[1], sides[0]), 0.05, slower_only=True) == []
 
 
+def test_communication_without_sizes_is_compared_per_step() -> None:
+    def side(comm_us: float) -> dict[str, Any]:
+        ranks = [{"rank": rank, "comm_us": comm_us} for rank in range(2)]
+        return {"overlap": {"ranks": ranks}, "iterations": [{"iteration": n, "time_s": 0.1} for n in range(5)]}
+
+    found = diff.diff(side(5000.0), side(15000.0))
+    assert [row["ratio"] for row in found["times"]] == [1.0, 3.0]
+    assert diff_gate.over(found, 0.05) == [
+        "communication in a step takes 3.00x the time (1.00 ms before, 3.00 ms after)"
+    ]
+    assert diff_gate.over(diff.diff(side(5000.0), side(5400.0)), 0.05) == []
+
+
 def test_noise_comes_from_what_was_repeated() -> None:
     assert noise.spread([100.0, 101.0]) is None
     assert noise.spread([100.0, 100.0, 400.0]) == 0  # one outlier says nothing of the others

@@ -164,7 +164,7 @@ def _time_notes(rows: list[dict[str, Any]], alone: dict[str, int]) -> list[str]:
         if alone[side]:
             notes.append(f"{alone[side]} timed operations and sizes are only in the run {side}, none of them {other}")
     if not rows:
-        notes.append("no operation and size is timed in both runs: times are not compared")
+        notes.append("no operation and size is timed in both runs: no time of a size is compared")
     return notes
 
 

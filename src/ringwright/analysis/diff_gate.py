@@ -77,10 +77,11 @@ def _times(ratio: float) -> str:
 
 
 def _whole(row: dict[str, Any], bound: float, slower_only: bool) -> str:
-    if row["what"] == "step":
+    if row["before_share"] is None:
         ms = f"{row['before_us'] / 1e3:,.2f} ms before, {row['after_us'] / 1e3:,.2f} ms after"
+        name = {"step": "a step", "communication": "communication in a step"}[row["what"]]
         return (
-            f"a step takes {_times(row['ratio'])} the time ({ms})"
+            f"{name} takes {_times(row['ratio'])} the time ({ms})"
             if _far(row["ratio"], row["noise"], bound, slower_only)
             else ""
         )

@@ -153,7 +153,12 @@ def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str
 # ------------------------------------------------------------------------------------------------- steps and shares
 def times(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
     """Return what both runs tell of whole steps, of waiting and of exposed communication; a run without them adds nothing."""
-    found = [_steps(before, after), _share("waiting", before, after), _share("exposed", before, after)]
+    found = [
+        _steps(before, after),
+        _communication(before, after),
+        _share("waiting", before, after),
+        _share("exposed", before, after),
+    ]
     return [row for row in found if row is not None]
 
 
@@ -178,6 +183,26 @@ def _steps(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | No
         "noise": round(share, 5), "noise_from": "repeated steps" if known else noise.UNKNOWN.source,
         "changed": beyond(new / old, share),
     }  # fmt: skip
+
+
+def _communication(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
+    """Return how long the kernels of a rank communicated per step, waiting included; sizes need not be known for it."""
+    old, new = _communicated(before), _communicated(after)
+    if old is None or new is None:
+        return None
+    share = math.hypot(noise.ASSUMED, noise.ASSUMED)
+    return {
+        "what": "communication", "before_us": round(old, 3), "after_us": round(new, 3), "ratio": round(new / old, 4),
+        "before_share": None, "after_share": None, "before_samples": None, "after_samples": None,
+        "noise": round(share, 5), "noise_from": noise.UNKNOWN.source, "changed": beyond(new / old, share),
+    }  # fmt: skip
+
+
+def _communicated(summary: dict[str, Any]) -> float | None:
+    found = summary.get("overlap") or {}
+    cells = len(found.get("ranks") or []) * len(summary.get("iterations") or [])
+    total = math.fsum(row.get("comm_us") or 0 for row in found.get("ranks") or [])
+    return total / cells if cells and total > 0 else None
 
 
 def _share(what: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:

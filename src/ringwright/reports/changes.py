@@ -49,13 +49,15 @@ def _times(out: Console, rows: list[dict[str, Any]]) -> None:
     layout.heading(out, "time", "changed: by more than it varies by itself")
     for row in rows:
         style = "yellow" if row["changed"] else ""
-        if row["what"] == "step":
+        if row["before_share"] is None:
+            name = {"step": "a step", "communication": "communication in a step"}[row["what"]]
             ms = f"{row['before_us'] / 1e3:,.2f} ms before, {row['after_us'] / 1e3:,.2f} ms after"
-            text = f"a step: {ms}, {row['ratio']:.2f}x; varies by {percent(row['noise'])} ({row['noise_from']})"
+            text = f"{name}: {ms}, {row['ratio']:.2f}x; varies by {percent(row['noise'])} ({row['noise_from']})"
         else:
+            whole = "the time in collectives" if row["what"] == "waiting" else "communication"
             name = {"waiting": "waiting for late ranks", "exposed": "not hidden behind compute"}[row["what"]]
             shares = f"{percent(row['before_share'])} before, {percent(row['after_share'])} after"
-            text = f"{name}: {shares}, of the time in collectives"
+            text = f"{name}: {shares}, of {whole}"
         layout.line(out, f"{text}{'; changed' if row['changed'] else ''}", style=style)
 
 

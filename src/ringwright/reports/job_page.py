@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.reports import html, tables
+from ringwright.reports.jobs import answered, declined
 from ringwright.units import format_count
 
 WIDTH, LEFT, LANE, BAR = 1000, 150, 15, 11
@@ -14,7 +15,7 @@ KINDS = {"forward": 1, "backward": 2, "update": 10}
 
 def page(result: dict[str, Any], command: str) -> str:
     """Return the page of a ``ringwright.simulate-job/1`` object made with pictures."""
-    rows = result["rows"]
+    rows = answered(result)
     best = min(rows, key=lambda row: row["step_us"])
     longest = max(row["timeline"]["span_s"] for row in rows)
     first = rows[0]
@@ -37,7 +38,7 @@ def page(result: dict[str, Any], command: str) -> str:
         legend=[(name, number) for name, number in {**KINDS, **ROLES}.items() if _occurs(rows, name)],
         causes=_causes(rows),
         decided=list(dict.fromkeys(each for row in rows for each in row.get("decided", ()))),
-        warnings=result.get("warnings", []),
+        warnings=[*result.get("warnings", []), *(f"{name} declined: {why}" for name, why in declined(result))],
         assumptions=result["assumptions"],
         left_out=result["left_out"],
         command=command,

@@ -12,7 +12,7 @@ MOST_CAUSES = 3
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.simulate-job/1`` for a terminal."""
     out = layout.console(file, width=width)
-    rows = result["rows"]
+    rows = answered(result)
     first = rows[0]
     layout.line(
         out,
@@ -34,6 +34,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     roles = list(dict.fromkeys(role for row in rows for role in row["by_role"]))
     head = ["policy", "step", "compute", "update", "exposed", "idle", "overlap"]
     layout.table(out, head, [_cells(row, best) for row in rows], left=("policy",))
+    for name, why in declined(result):
+        layout.line(out, f"{name} declined: {why}", style="yellow")
     if roles:
         layout.heading(out, "Exposed communication in ms", "on the wire while its rank computed nothing; by role")
         table = [
@@ -62,6 +64,16 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         layout.line(out, each)
     layout.heading(out, "Left out")
     layout.line(out, "; ".join(result["left_out"]))
+
+
+def answered(result: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of the policies that have times."""
+    return [row for row in result["rows"] if row.get("declined") is None]
+
+
+def declined(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the policies that have none, and why."""
+    return [(row["policy"], row["declined"]) for row in result["rows"] if row.get("declined") is not None]
 
 
 def _replayed(out: Any, result: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ringwright.errors import RanksFailedError, UsageError
+from ringwright.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.studies.bench import capture, jobs, probe
 from ringwright.studies.bench.question import Question
@@ -120,7 +120,7 @@ def _programs(question: Question, topology: Topology, notes: list[str]) -> dict[
         for size in question.sizes:
             try:
                 made[spelling, size] = make(question.collective(size), topology, **knobs)
-            except UsageError as error:
+            except (UsageError, InfeasibleError) as error:
                 notes.append(f"{spelling} left out: {error.what}")
                 break
     return made
@@ -194,7 +194,7 @@ def _own(question: Question, sample: jobs.Sample) -> Program | None:
     try:
         _, make, knobs = algorithm(sample.algorithm)
         return make(question.collective(sample.size_bytes), _plain(question.ranks), **knobs)
-    except UsageError:
+    except (UsageError, InfeasibleError):
         return None
 
 

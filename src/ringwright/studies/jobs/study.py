@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
-from ringwright.errors import UsageError
+from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.lanes import lanes
 from ringwright.studies.jobs.why import why
@@ -58,7 +58,7 @@ class Answer:
 
 def answer(job: Job, spelling: str) -> Answer:
     """Return the run of a policy by its spelling, ``none`` for the workload's own."""
-    label, schedule = (NONE, _untouched) if spelling in (NONE, "") else scheduler(spelling)
+    label, schedule = _schedule(spelling)
     began = time.perf_counter()
     scheduled = schedule(job.workload, job.costs)
     run = _run(job, scheduled, STEPS)
@@ -67,6 +67,10 @@ def answer(job: Job, spelling: str) -> Answer:
     own = set(job.workload.assumptions)
     decided = tuple(each for each in scheduled.assumptions if each not in own)
     return Answer(label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady, decided)
+
+
+def _schedule(spelling: str) -> tuple[str, Callable[[Workload, Costs], Workload]]:
+    return (NONE, _untouched) if spelling in (NONE, "") else scheduler(spelling)
 
 
 def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
@@ -91,17 +95,30 @@ def document(
     """Return the object of schema ``ringwright.simulate-job/1``: assumptions, and a row per policy in microseconds.
 
     ``pictures`` adds what a timeline needs to each row; ``kept`` is shown each answer, whose run is let go before the next
-    begins. UsageError for a policy that is named twice.
+    begins. A policy that declines the job beside others that do not is a row with its reason in ``declined`` and null for its
+    times. UsageError for a policy that is named twice or not known, and the policy's own error where all decline.
     """
     if len(set(policies)) < len(policies):
         raise UsageError("a policy is named twice", remedy="each once: --policy pytorch-ddp,p3")
-    rows = []
     for spelling in policies:
-        found = answer(job, spelling)
+        _schedule(spelling)
+    rows: list[dict[str, Any]] = []
+    refused: list[RingwrightError] = []
+    for spelling in policies:
+        try:
+            found = answer(job, spelling)
+        except (WorkloadError, InfeasibleError) as error:
+            refused.append(error)
+            rows.append({"policy": spelling, "declined": error.what})
+            continue
         if kept:
             kept(found)
         rows.append(row(found) | ({"timeline": lanes(found.run)} if pictures else {}))
         del found
+    if refused and len(refused) == len(rows):
+        raise refused[0]
+    keys = dict.fromkeys(key for each in rows for key in each)
+    rows = [dict.fromkeys(keys) | each for each in rows]
     return {
         "schema": SCHEMA,
         "workload": job.workload.name,
@@ -118,6 +135,7 @@ def row(found: Answer) -> dict[str, Any]:
     spent, cells = found.account, found.run.laid.cells
     return {
         "policy": found.policy,
+        "declined": None,
         "step_us": spent.step_s * 1e6,
         "compute_us": spent.compute_s * 1e6,
         "update_us": spent.update_s * 1e6,
