@@ -26,7 +26,7 @@ PURPOSE = {
     "topology": "Devices, rings, trees, connections and NICs.",
     "links": "Bytes per link and time bin.",
     "claims": "Every value that was not simply read, with its source, its ground and how sure it is.",
-    "ledger": "What became of each input line: understood, repaired, refused, or other text.",
+    "ledger": "What became of each input line: understood, repaired, refused, or other text; and records that are missing.",
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -94,27 +95,34 @@ def test_switches_that_add_let_an_all_reduce_pass_its_links() -> None:
     assert bandwidth(job(GIB * 0.875 / 480e3, op="all-gather", gpu=h100))[0]["law"] != ""
 
 
-@pytest.mark.parametrize(("op", "ranks", "nodes", "gpu", "node_gbs", "most"), [
-    ("all-reduce", 8, 1, "A100", None, 300.0),
-    ("all-reduce", 8, None, "H100", None, 787.5),
-    ("all-reduce", None, None, "H100", None, 900.0),
-    ("all-gather", 8, 1, "L40S", None, 31.5),
-    ("all-reduce", 16, 2, "A100", 25.0, 46.875),  # SHARP, or a tree of two nodes: each byte leaves a node once
-    ("all-gather", 16, 2, "A100", 25.0, 46.875),
-    ("all-to-all", 16, 2, "A100", 200.0, 46.875),  # eight ranks share the way out
-    ("broadcast", 16, 2, "A100", 25.0, 25.0),
-    ("all-to-all", 16, 2, "A100", None, 59.0625),  # eight PCIe links of 31.5 GB/s
-    ("all-reduce", 72, 18, "NVIDIA GB200", None, 1775.0),  # one NVLink fabric
-    ("send-recv", 16, 2, "A100", None, 252.0),
+@pytest.mark.parametrize(("op", "ranks", "nodes", "gpu", "cards", "most"), [
+    ("all-reduce", 8, 1, "A100", 0, 300.0),
+    ("all-reduce", 8, None, "H100", 0, 787.5),
+    ("all-reduce", None, None, "H100", 0, 900.0),
+    ("all-gather", 8, 1, "L40S", 0, 31.5),
+    ("all-reduce", 16, 2, "A100", 1, 59.0625),  # SHARP, or a tree of two nodes: each byte leaves a node once
+    ("all-gather", 16, 2, "A100", 1, 59.0625),
+    ("all-to-all", 16, 2, "A100", 4, 29.53125),  # eight ranks share the way out
+    ("broadcast", 16, 2, "A100", 1, 31.5),
+    ("all-to-all", 16, 2, "A100", 0, 59.0625),  # eight PCIe links of 31.5 GB/s
+    ("all-reduce", 72, 18, "NVIDIA GB200", 0, 1775.0),  # one NVLink fabric
+    ("send-recv", 16, 2, "A100", 0, 252.0),
+    ("all-reduce", 16, 2, "A100", 32, 300.0),
 ])  # fmt: skip
-def test_the_ceiling(
-    op: str, ranks: int | None, nodes: int | None, gpu: str, node_gbs: float | None, most: float
-) -> None:
-    found = ceiling(op, ranks, nodes, gpu, node_gbs)
+def test_the_ceiling(op: str, ranks: int | None, nodes: int | None, gpu: str, cards: int, most: float) -> None:
+    found = ceiling(op, ranks, nodes, gpu, cards=cards)
     assert found is not None
     assert found.busbw_gbs == pytest.approx(most)
     assert above(most * 1.04, found) == ""
     assert above(most * 1.06, found).endswith(found.why)
+
+
+def test_the_nics_that_a_log_names_bound_what_leaves_a_node() -> None:
+    trace = job(GIB * 1.875 / 100e3, gpu="NVIDIA A100-SXM4-80GB", ranks=16, nodes=2, kind="measurement")  # 100 GB/s
+    assert bandwidth(trace)[0]["law"] == ""
+    nics = [{"kind": "nic", "host": host, "nic": "0", "value": "mlx5_0", "ground": "read"} for host in "ab"]
+    (entry,) = bandwidth(replace(trace, tables={**trace.tables, "topology": rows("topology", nics).lazy()}))
+    assert entry["law"].endswith("at most 59.1 GB/s: PCIe of 1 NIC carries 31.5 GB/s out of each of 2 nodes")
 
 
 def test_one_rank_moves_nothing() -> None:

@@ -23,13 +23,11 @@ class Ceiling:
     why: str
 
 
-def ceiling(
-    op: str, ranks: int | None, nodes: int | None = None, gpu: str = "", node_gbs: float | None = None
-) -> Ceiling | None:
+def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "", *, cards: int = 0) -> Ceiling | None:
     """Return the ceiling of an operation over ``ranks`` on ``nodes``; None for one rank, which moves nothing.
 
-    What is not known is taken as what allows most: the fastest GPU, one node, many ranks. ``node_gbs`` is what all NICs of
-    a node carry, where that is known; else its GPUs' PCIe links bound it.
+    What is not known is taken as what allows most: the fastest GPU, one node, many ranks. ``cards`` NICs are known to be
+    in a node, each in a PCIe slot of its GPUs' generation; where that is 0, the GPUs' own PCIe links bound what leaves a node.
     """
     if ranks is not None and ranks < 2:
         return None
@@ -42,10 +40,11 @@ def ceiling(
     if not ranks or not nodes or nodes < 2 or ranks % nodes or links.spans_nodes:
         return found
     each = ranks // nodes
-    out = node_gbs if node_gbs is not None else each * links.pcie_gbs
+    slots = min(cards or each, each)
+    out = slots * links.pcie_gbs
     between = out * _outward(op, ranks, nodes)
-    what = f"its NICs carry {out:g} GB/s" if node_gbs is not None else f"PCIe of {each} x {named} carries {out:g} GB/s"
-    return found if between >= inside else Ceiling(between, f"{what} out of each of {nodes} nodes")
+    what = f"PCIe of {slots} NIC{'s' * (slots > 1)}" if cards and cards < each else f"PCIe of {each} x {named}"
+    return found if between >= inside else Ceiling(between, f"{what} carries {out:g} GB/s out of each of {nodes} nodes")
 
 
 def above(busbw_gbs: float | None, limit: Ceiling | None) -> str:
