@@ -170,11 +170,18 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
 
 def rows(table: str, records: list[dict[str, Any]]) -> pl.DataFrame:
     """Return a frame of one table from dictionaries; absent keys become null."""
+    wanted = schema(table)
+    return fitted({name: [record.get(name) for record in records] for name in wanted}, wanted)
+
+
+def fitted(columns: Mapping[str, Any], kinds: Mapping[str, Any]) -> pl.DataFrame:
+    """Return a frame of columns in their types; a value that its type cannot hold (a rank of 2^31) is unknown."""
     import polars as pl
 
-    wanted = schema(table)
-    columns = {name: [record.get(name) for record in records] for name in wanted}
-    return pl.DataFrame(columns, schema=wanted)
+    try:
+        return pl.DataFrame(columns, schema=kinds)
+    except (TypeError, OverflowError, pl.exceptions.PolarsError):
+        return pl.DataFrame(columns, schema=kinds, strict=False)
 
 
 @dataclass(frozen=True)

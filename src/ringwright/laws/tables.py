@@ -14,6 +14,7 @@ from decimal import Decimal, InvalidOperation
 
 from ringwright.collective import BUS_FACTORS
 
+MOST_BYTES = 1 << 62  # of a row; beyond it is no size
 SLACK = 1e-3  # beside one unit of the last printed digit: some tools print the mean of rates beside the mean of times
 CLOSE = 0.05  # a printed rate this close to its limits tells a factor
 AGREEING = 3  # so many rows that agree with each other outweigh a list of ranks
@@ -90,14 +91,14 @@ def factor_of(op: str, ranks: int) -> float | None:
     """Return bus over algorithm bandwidth; None where the operation or its ranks are not known."""
     if op in _PAIRED:
         return 1.0
-    return BUS_FACTORS[op] * (ranks - 1) / ranks if op in BUS_FACTORS and ranks > 0 else None
+    return BUS_FACTORS[op] * (ranks - 1) / ranks if op in BUS_FACTORS and 0 < ranks < 1 << 31 else None
 
 
 # ------------------------------------------------------------------------------------------------- algorithm bandwidth
 def _by_time(size_bytes: int, side: Side, share: float) -> Interval | None:
     """Return the limits of size x share / time in GB/s."""
     time = rounded_from(side.time_us)
-    if time is None or time[1] <= 0:
+    if time is None or time[1] <= 0 or size_bytes > MOST_BYTES:
         return None
     low = size_bytes * share / time[1] / 1e3
     return low, size_bytes * share / time[0] / 1e3 if time[0] > 0 else math.inf

@@ -9,7 +9,7 @@ import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from ringwright.trace import TABLES, Trace, schema
+from ringwright.trace import TABLES, Trace, fitted, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -231,7 +231,6 @@ class Gathered:
 
         ``from_zero=True`` counts times from the earliest one.
         """
-        import polars as pl
 
         ledger = [
             {"file": file, "outcome": outcome, "reason": reason, "lines": count}
@@ -251,7 +250,7 @@ class Gathered:
         for name, records in tables.items():
             kinds = schema(name)
             columns = {key: [record.get(key) for record in records] for key in kinds}
-            frames[name] = pl.DataFrame(columns, schema=kinds)
+            frames[name] = fitted(columns, kinds)
         base: dict[str, Any] = {
             "source": self.source, "inputs": self.inputs, "losses": self.losses, "world": None,
             "nccl_versions": self.releases, "library": None, "origin_ns": None,

@@ -11,6 +11,7 @@ from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import sizes
 from ringwright.sources.kineto.groups import FileGroups, Group
 from ringwright.sources.kineto.operations import Linked, Operation
+from ringwright.trace import fitted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,7 +86,6 @@ def operations(
 ) -> tuple[pl.DataFrame, list[Group]]:
     """Return one row per operation, and the groups used."""
     import numpy as np
-    import polars as pl
 
     ops = linked.operations
     streams = _likely_streams(found, ops)
@@ -97,7 +97,7 @@ def operations(
     columns = {name: [row.get(name) for row in rows] for name in _COLUMNS}
     columns["iteration"] = calendar.iterations(moments)
     columns["phase"] = calendar.phase_names(moments)
-    return pl.DataFrame(columns, schema=_schema([*_COLUMNS, "iteration", "phase"])), used
+    return fitted(columns, _schema([*_COLUMNS, "iteration", "phase"])), used
 
 
 def _moment(op: Operation) -> float:
