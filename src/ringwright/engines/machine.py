@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 PS = 1e12
+MOST_LATENCY_S = 1e5  # of a link or switch: beyond it, and for what is no number, picoseconds overflow
 ALPHAS = ("pipelined", "busy")
 FOREVER = 1 << 62
 
@@ -93,6 +94,7 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
 
     if alpha not in ALPHAS:
         raise UsageError(f"'{alpha}' is no latency model", remedy=f"one of: {', '.join(ALPHAS)}")
+    _require_latencies(topology)
     lossless = 1.0 if topology.loss is None else 1.0 - topology.loss
     adders = _adders(topology)
     plain = topology.n_links + len(topology.groups)
@@ -164,6 +166,21 @@ def _changes(
             through = now.get("rate_factor", 1.0) * (1 - now.get("loss", healthy))
             paces.append((fault.target, time_ps, _pace(float(topology.rate[fault.target]) * through)))
     return tuple(sorted(paces, key=_moment)), tuple(sorted(delays, key=_moment))
+
+
+def _require_latencies(topology: Topology) -> None:
+    """Raise UsageError for a latency that is no time, of a link, a fault or a switch."""
+    import numpy as np
+
+    told = [*(fault.value for fault in topology.faults if fault.field == "latency_s")]
+    told += [able.latency_s for able in topology.aggregators.values()]
+    every = np.concatenate((np.asarray(topology.latency_s, float), np.asarray(told, float)))
+    wrong = every[~((every >= 0) & (every <= MOST_LATENCY_S))]
+    if len(wrong):
+        raise UsageError(
+            f"a latency of {wrong[0]:g} s is no time that a message takes", where=topology.name,
+            remedy=f"give 0 to {MOST_LATENCY_S:g} s",
+        )  # fmt: skip
 
 
 def _moment(change: tuple[int, int, float]) -> tuple[int, int]:

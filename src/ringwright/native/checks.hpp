@@ -40,6 +40,11 @@ inline void require_times(const Span<int64_t>& values, const char* name) {
     for (size_t i = 0; i < values.size; ++i) require(values[i] >= 0 && values[i] < kForever, name);
 }
 
+// Time a byte takes: none is negative or no number; a dead link's is infinite.
+inline void require_paces(const Span<double>& values, const char* name) {
+    for (size_t i = 0; i < values.size; ++i) require(values[i] >= 0, name);
+}
+
 inline void require_amounts(const Span<double>& values, const char* name) {
     for (size_t i = 0; i < values.size; ++i) require(values[i] >= 0 && std::isfinite(values[i]), name);
 }

@@ -52,6 +52,12 @@ void check(const Flat& flat, const Resources& resources) {
             "resources of different lengths");
     require_below(resources.change_resource, servers, "changes");
     const size_t changes = resources.change_resource.size;
+    require_times(flat.delay, "delay");
+    require_times(resources.latency, "latency");
+    require_times(resources.delay_latency, "delays");
+    require_paces(resources.pace, "pace");
+    require_paces(resources.change_pace, "changes");
+    for (size_t i = 0; i < flat.size_bytes.size; ++i) require(flat.size_bytes[i] >= 0, "size_bytes");
     require(resources.change_time.size == changes && resources.change_pace.size == changes, "changes");
     require_below(resources.delay_resource, servers, "delays");
     const size_t delays = resources.delay_resource.size;
@@ -127,6 +133,7 @@ nb::tuple order(Input<int32_t> message, Input<int32_t> step, Input<int64_t> read
     Order found;
     {
         nb::gil_scoped_release unlocked;
+        require(messages >= 0, "messages");
         require(step.shape(0) == n && reads.shape(0) == n && writes.shape(0) == n, "columns of different lengths");
         require_below(view(reads), SIZE_MAX, "reads");
         require_below(view(writes), SIZE_MAX, "writes");

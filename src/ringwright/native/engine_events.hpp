@@ -12,6 +12,9 @@ namespace ringwright {
 
 constexpr int64_t kForever = int64_t{1} << 62;
 
+// A moment later than another, which is never later than for ever.
+inline int64_t later(int64_t at, int64_t by) { return at >= kForever - by ? kForever : at + by; }
+
 // A column owned by someone else.
 template <class T>
 struct Span {
@@ -145,7 +148,7 @@ private:
     // Send a message that waits for nothing any more on its way, or end it where it has none.
     void release(int32_t message) {
         const bool joins = static_cast<size_t>(message) >= flat_.size_bytes.size;
-        const int64_t time = end[message] + (joins ? 0 : flat_.delay[message]);
+        const int64_t time = later(end[message], joins ? 0 : flat_.delay[message]);
         start[message] = end[message] = time;
         if (joins || flat_.hop_starts[message] == flat_.hop_starts[message + 1]) {
             finish(message, time);
@@ -175,14 +178,14 @@ private:
         if (stop >= kForever) return;  // the link is dead for good, and so is all behind this message
         const int64_t latency =
             server.delays.empty() ? server.latency : latency_at(server.latency, server.delays, begin);
-        server.free = server.holds ? stop + latency : stop;
-        const int64_t tail = std::max(stop, end[message]) + latency;
+        server.free = server.holds ? later(stop, latency) : stop;
+        const int64_t tail = later(std::max(stop, end[message]), latency);
         end[message] = tail;
-        if (!forks_.empty()) fork(event, tail, begin + latency);
+        if (!forks_.empty()) fork(event, tail, later(begin, latency));
         if (at + 1 == flat_.hop_starts[message + 1]) {
             finish(message, tail);
         } else {
-            const int64_t entry = servers_[flat_.hops[at + 1]].whole ? tail : begin + latency;
+            const int64_t entry = servers_[flat_.hops[at + 1]].whole ? tail : later(begin, latency);
             queue_.push({entry, message, event.hop + 1});
         }
     }

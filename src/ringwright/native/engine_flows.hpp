@@ -28,7 +28,7 @@ public:
         for (size_t i = 0; i < capacity_.size(); ++i) capacity_[i] = rate_of(resources.pace[i]);
         for (size_t number = 0; number < classes_.size(); ++number) {
             for (const int32_t resource : way(static_cast<int32_t>(number))) {
-                classes_[number].delay += resources.latency[resource];
+                classes_[number].delay = later(classes_[number].delay, resources.latency[resource]);
             }
         }
         delays_.resize(resources.delay_resource.size ? capacity_.size() : 0);
@@ -97,7 +97,7 @@ private:
         if (delays_.empty()) return classes_[number].delay;
         int64_t sum = 0;
         for (const int32_t resource : way(number)) {
-            sum += latency_at(changes_.latency[resource], delays_[resource], now);
+            sum = later(sum, latency_at(changes_.latency[resource], delays_[resource], now));
         }
         return sum;
     }
@@ -119,7 +119,7 @@ private:
             start[message] = now;
             arrive(message, now);
         } else {
-            queue_.push({now + flat_.delay[message], kStart, message});
+            queue_.push({later(now, flat_.delay[message]), kStart, message});
         }
     }
 
@@ -128,7 +128,7 @@ private:
         const int32_t number = spec_.owner[message];
         Class& each = classes_[number];
         if (flat_.size_bytes[message] == 0 || spec_.starts[number] == spec_.starts[number + 1]) {
-            queue_.push({now + delay(number, now), kArrival, message});
+            queue_.push({later(now, delay(number, now)), kArrival, message});
             return;
         }
         if (!each.targets.empty()) {
@@ -158,7 +158,7 @@ private:
         lower(each.rate);
         const double reached = std::max(each.served, each.targets.front().first);
         while (!each.targets.empty() && each.targets.front().first <= reached) {
-            queue_.push({now + delay(number, now), kArrival, each.targets.front().second});
+            queue_.push({later(now, delay(number, now)), kArrival, each.targets.front().second});
             std::pop_heap(each.targets.begin(), each.targets.end(), std::greater<>());
             each.targets.pop_back();
             for (const int32_t resource : way(number)) {
@@ -236,7 +236,7 @@ private:
         if (each.targets.empty() || each.rate == 0) return kForever;
         const double left = each.targets.front().first - each.served;
         const double wait = std::ceil(std::max(left / (static_cast<double>(each.rate) / kUnit) - kSlack, 0.0));
-        return wait < static_cast<double>(kForever) ? each.at + static_cast<int64_t>(wait) : kForever;
+        return wait < static_cast<double>(kForever) ? later(each.at, static_cast<int64_t>(wait)) : kForever;
     }
 
     // The classes that share resources with this one, directly or through others.

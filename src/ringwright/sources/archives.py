@@ -7,6 +7,7 @@ expands beyond all reason is stopped and reported.
 from __future__ import annotations
 
 import gzip
+import lzma
 import shutil
 import tarfile
 import zipfile
@@ -24,6 +25,11 @@ SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 MOST_FILES = 100_000
 UNPACKED_RATIO = 100  # of an archive on disk; recordings become 10 to 50 times as large
 _PIECE_BYTES = 1 << 20
+# NotImplementedError: a zip of a later kind; RuntimeError: one with a password.
+_DAMAGE = (
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, NotImplementedError,
+    RuntimeError,
+)  # fmt: skip
 
 
 def is_archive(path: Path) -> bool:
@@ -50,7 +56,7 @@ def unpack(path: Path) -> list[Source]:
                 break
     except OutputError:
         raise
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError) as error:
+    except _DAMAGE as error:
         losses.append((f"archive damaged, rest not read: {error}", total))
     if not found:
         what = losses[0][0] if losses else "the archive holds no file"

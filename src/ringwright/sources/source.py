@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ BOMB_FLOOR = 1 << 30
 
 def is_damage(error: Exception) -> bool:
     """Say whether an archive is damaged; zstandard raises its own type, which exists only when it is installed."""
-    return isinstance(error, OSError | EOFError | zlib.error) or type(error).__name__ == "ZstdError"
+    return isinstance(error, OSError | EOFError | zlib.error | lzma.LZMAError) or type(error).__name__ == "ZstdError"
 
 
 @dataclass
