@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.errors import InfeasibleError
+from ringwright.execute import greeting
 
 if TYPE_CHECKING:
     import numpy as np
@@ -132,16 +133,33 @@ class Sockets:
         self._links: dict[int, _Link] = {}
         self._poll = select.poll()
         listener = socket.create_server((address, 0), backlog=max(nodes, 1))
-        listener.settimeout(CONNECT_S)
-        _announce(folder, node, listener)
+        secret = greeting.secret()
+        _announce(folder, node, listener, secret)
         with listener:
             for below in range(node):
                 self._keep(below, _call(folder, node, below))
-            for _ in range(node + 1, nodes):
-                connection, _ = listener.accept()
-                connection.settimeout(CONNECT_S)
-                self._keep(int.from_bytes(_exactly(connection, 4), "little"), connection)
+            self._await(listener, secret, node, nodes)
         self._active = list(self._links.values())
+
+    def _await(self, listener: socket.socket, secret: bytes, node: int, nodes: int) -> None:
+        """Take the calls of the nodes above; strangers, and who says to be somebody that is there, are not believed."""
+        missing = set(range(node + 1, nodes))
+        until_s = time.monotonic() + CONNECT_S
+        while missing:
+            listener.settimeout(max(until_s - time.monotonic(), 0.01))
+            try:
+                connection, _ = listener.accept()
+            except TimeoutError:
+                who = ", ".join(map(str, sorted(missing)))
+                raise InfeasibleError(
+                    f"node {node} waited {CONNECT_S:.0f} s for node {who}", where="while connecting"
+                ) from None
+            peer = greeting.greeted(connection, secret)
+            if peer in missing:
+                missing.remove(peer)
+                self._keep(peer, connection)
+            elif peer is not None:
+                connection.close()
 
     def _keep(self, peer: int, connection: socket.socket) -> None:
         connection.setblocking(False)
@@ -186,10 +204,11 @@ class Sockets:
             link.connection.close()
 
 
-def _announce(folder: Path, node: int, listener: socket.socket) -> None:
+def _announce(folder: Path, node: int, listener: socket.socket, secret: bytes) -> None:
     address, port = listener.getsockname()[:2]
     draft = folder / f"address-{node}.draft"
-    draft.write_text(f"{address} {port}")
+    draft.touch(mode=0o600)
+    draft.write_text(f"{address} {port} {secret.hex()}")
     draft.rename(folder / f"address-{node}")
 
 
@@ -197,19 +216,9 @@ def _call(folder: Path, node: int, peer: int) -> socket.socket:
     until_s = time.monotonic() + CONNECT_S
     while time.monotonic() < until_s:
         with contextlib.suppress(OSError, ValueError):
-            address, port = (folder / f"address-{peer}").read_text().split()
+            address, port, secret = (folder / f"address-{peer}").read_text().split()
             connection = socket.create_connection((address, int(port)), timeout=CONNECT_S)
-            connection.sendall(node.to_bytes(4, "little"))
-            return connection
+            if greeting.greet(connection, bytes.fromhex(secret), node):
+                return connection
         time.sleep(0.01)
     raise InfeasibleError(f"node {node} could not reach node {peer} within {CONNECT_S:.0f} s", where="while connecting")
-
-
-def _exactly(connection: socket.socket, count: int) -> bytes:
-    found = b""
-    while len(found) < count:
-        more = connection.recv(count - len(found))
-        if not more:
-            raise ConnectionResetError("the peer closed the connection before it said who it is")
-        found += more
-    return found

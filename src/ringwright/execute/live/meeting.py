@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hmac
-import secrets
 import socket
 import struct
 import time
@@ -15,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from ringwright.errors import RanksFailedError
+from ringwright.execute import greeting
 
 HEAD = struct.Struct("!BBIIII")
 HAVE, ENDED, HASH, ORDER, ASK, FAIL, BYE, GO, SETTLED, BEGIN = range(10)
@@ -101,7 +100,7 @@ def meet(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float) -
         near = host == socket.gethostname()
         return {0: Wire(_joined(rank, port, secret, sorted(known, key=lambda each: (each == "127.0.0.1") != near)))}
     listener = socket.create_server(("", 0), backlog=world)
-    secret = secrets.token_bytes(16)
+    secret = greeting.secret()
     share((listener.getsockname()[1], secret, addresses(), socket.gethostname()))
     found: dict[int, Wire] = {}
     until_s = time.monotonic() + timeout_s
@@ -116,34 +115,20 @@ def meet(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float) -
                     f"rank 0 waited {timeout_s:g} s for rank {', '.join(map(str, missing))} to join the schedule",
                     remedy="every rank calls schedule(), and can reach rank 0 by TCP",
                 ) from None
-            who = _greeted(end, secret)
+            who = greeting.greeted(end, secret)
             if who is not None:
+                _quick(end)
                 found[who] = Wire(end)
     return found
-
-
-def _greeted(end: socket.socket, secret: bytes) -> int | None:
-    """Return which rank has come; None, and the connection closed, for a stranger."""
-    end.settimeout(5.0)
-    with contextlib.suppress(OSError):
-        words = end.recv(20, socket.MSG_WAITALL)
-        if len(words) == 20 and hmac.compare_digest(words[:16], secret):
-            end.sendall(secret[::-1])
-            _quick(end)
-            return int.from_bytes(words[16:], "big")
-    end.close()
-    return None
 
 
 def _joined(rank: int, port: int, secret: bytes, known: list[str]) -> socket.socket:
     for address in known * 3:
         try:
             end = socket.create_connection((address, port), timeout=5.0)
-            end.sendall(secret + rank.to_bytes(4, "big"))
-            if hmac.compare_digest(end.recv(16, socket.MSG_WAITALL), secret[::-1]):
+            if greeting.greet(end, secret, rank):
                 _quick(end)
                 return end
-            end.close()
         except OSError:
             continue
     raise RanksFailedError(
