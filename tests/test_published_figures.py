@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+from ringwright.algorithms import orders
 from ringwright.algorithms.blocks.direct import direct
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.accl import accl, path_shares
@@ -17,6 +18,7 @@ from ringwright.algorithms.published.plink import plink
 from ringwright.algorithms.published.ring_allreduce import ring_allreduce
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
 from ringwright.collective import Collective
+from ringwright.errors import UsageError
 from ringwright.topology import Topology
 from small_fabrics import GBIT, bigraph, boxes, racks, star, time_s, tree
 from small_models import alexnet, resnet50
@@ -149,6 +151,24 @@ def test_the_search_over_factors_finds_the_machine(size_bytes: int) -> None:
     factors = [(48,), (2, 24), (4, 12), (8, 6), (3, 16), (6, 8), (16, 3), (24, 2), (12, 4)]
     times = {each: time_s(blueconnect(collective, topology, factors=each), topology) for each in factors}
     assert min(times, key=times.__getitem__) == (4, 12)
+
+
+@pytest.mark.parametrize("size_bytes", [4 << 10, 1 << 20, 48 << 20])
+def test_factors_best_is_found_by_a_user(size_bytes: int) -> None:
+    """The order that the cost model makes least is, simulated, within 2 % of the best of all orders, and says its factors."""
+    topology = boxes(12, 4, nvlink=40e9, nic=100 * GBIT)
+    collective = all_reduce(48, size_bytes)
+    every = list(orders.factorisations(48))
+    assert len(every) == orders.count(48) == 48
+    times = [time_s(blueconnect(collective, topology, factors=each), topology) for each in every]
+    made = blueconnect(collective, topology, factors="best")
+    assert time_s(made, topology) <= min(times) * 1.02
+    assert made.knobs["algorithm"] == "x".join(map(str, made.knobs["factors"]))
+    assert time_s(made, topology) < time_s(blueconnect(collective, topology), topology)
+    if size_bytes == 48 << 20:  # no factor crosses a box before its level does
+        assert math.prod(made.knobs["factors"][: [4, 2].index(made.knobs["factors"][0]) + 1]) == 4
+    with pytest.raises(UsageError, match="asks which machine"):
+        blueconnect(collective, factors="best")
 
 
 # --------------------------------------------------------------------------------------------------------------- plink

@@ -1,0 +1,77 @@
+"""Which product of factors suits a machine: every ordered one, priced level by level with the flows that share each link."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.collective import Collective
+    from ringwright.topology import Topology
+
+MOST_ORDERS = 20_000
+
+
+def factorisations(p: int) -> Iterator[tuple[int, ...]]:
+    """Yield the products of factors above 1 that make ``p``, in every order."""
+    if p == 1:
+        yield ()
+    for first in range(2, p + 1):
+        if p % first == 0:
+            yield from ((first, *rest) for rest in factorisations(p // first))
+
+
+@cache
+def count(p: int) -> int:
+    """Return how many ordered factorisations ``p`` has."""
+    return 1 if p == 1 else sum(count(p // first) for first in range(2, p + 1) if p % first == 0)
+
+
+def best(collective: Collective, topology: Topology) -> tuple[int, ...]:
+    """Return the factors, fastest level first, for which rings level by level take least; of equals the fewest levels.
+
+    A level of ``q`` ranks ``stride`` apart costs 2 (q-1) alpha + 2 (q-1)/q n_i beta (half of it for a reduce-scatter or an
+    all-gather), where beta counts all groups of the level at once: the busiest link's flows over its rate. UsageError where
+    there are too many orders to price.
+    """
+    if count(collective.p) > MOST_ORDERS:
+        raise UsageError(
+            f"{collective.p} ranks are a product in {count(collective.p):,} ways", remedy="factors=8x16 names one"
+        )
+    prices: dict[tuple[int, int], tuple[float, float]] = {}
+    sides = 2 if collective.op == "all-reduce" else 1
+
+    def seconds(factors: tuple[int, ...]) -> float:
+        total, below = 0.0, 1
+        for size in factors:
+            if (below, size) not in prices:
+                prices[below, size] = _level(collective, topology, below, size)
+            alpha, beta = prices[below, size]
+            part = collective.size_bytes / (below * size)
+            total += sides * (size - 1) * (alpha + (part * beta if part else 0.0))
+            below *= size
+        return total
+
+    return min(factorisations(collective.p), key=lambda factors: (seconds(factors), len(factors), factors))
+
+
+def _level(collective: Collective, topology: Topology, below: int, size: int) -> tuple[float, float]:
+    """Return the latency in seconds, and seconds a byte, of one ring step of all groups of a level at once."""
+    place = np.arange(collective.p)
+    digit = place // below % size
+    there = place + np.where(digit == size - 1, -(size - 1) * below, below)
+    group = np.asarray(collective.group, np.int64)
+    starts, links = topology.routes(group, group[there])
+    alphas = np.add.reduceat(topology.latency_s[links], starts[:-1])
+    flows = np.bincount(links, minlength=topology.n_links)
+    used = flows > 0
+    with np.errstate(divide="ignore"):
+        beta = float((flows[used] / topology.rate[used]).max())
+    for each in topology.groups:
+        beta = max(beta, float(flows[each.links].sum()) / each.rate if each.rate else np.inf)
+    return float(alphas.max()), beta
