@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
+from ringwright.cli import main
 from ringwright.costs.nodes import NodeCosts
 from ringwright.costs.stages import LinkCosts, seconds
 from ringwright.engines.job.rewrites import operations
@@ -273,6 +274,21 @@ def test_states_that_are_shared_out_are_held_and_updated_in_part() -> None:
     assert held_bytes(workload, 4, experts="edp") == 4 * MIB * (2 + 4 + 12 / 8)
     whole = replace(workload, payloads=tuple(replace(each, op="all-reduce") for each in workload.payloads))
     assert packed(whole, 2).task["U.layer0"].seconds == 6.0
+
+
+def test_inference_is_a_policy(capsys: pytest.CaptureFixture[str]) -> None:
+    """Popular experts on more devices: near even tokens; without a plan the fullest device has 2.5 times its share."""
+    plans = ["lina", *(f"lina:skew=5.56:plan={plan}" for plan in ("even", "estimate", "again", "exact"))]
+    words = ["simulate", "--model", "mixtral-8x7b", "--gpus", "8", "--parallel", "ep8", "--json", "--policy"]
+    assert main([*words, ",".join(plans), "--mode", "prefill"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    usual, even, estimate, again, exact = (row["step_us"] for row in rows)
+    assert usual < exact <= again < estimate < even
+    assert again < 1.1 * usual < 2 * usual < even
+    assert "plan=again: 32 layers take 1.0" in rows[3]["decided"][0]
+    assert main([*words, "lina:skew=5.56"]) == 2
+    assert "this job trains" in capsys.readouterr().err
+    assert main([*words, "lina:skew=5.56:accuracy=1:plan=estimate,lina:skew=5.56:seed=3", "--mode", "decode"]) == 0
 
 
 def test_lina_is_listed() -> None:

@@ -28,8 +28,10 @@ from ringwright.collective import Collective
 from ringwright.costs.selection import RanksRule, RuleTable, SizeRule
 from ringwright.engines import events
 from ringwright.engines import machine as machines
+from ringwright.engines.choose import simulate
 from ringwright.engines.flat import flatten
 from ringwright.errors import UsageError
+from ringwright.fabrics import fabric
 from ringwright.fabrics.full import full
 from ringwright.fabrics.switch import switch
 from ringwright.sources.mpich_json import parse_mpich_json
@@ -253,6 +255,24 @@ def test_leaders_share_the_vector() -> None:
     assert single.cost.reduced_bytes > 10 * many.cost.reduced_bytes
     assert single.cost.sent_bytes == many.cost.sent_bytes
     assert mvapich(collective("all-reduce", 64 * 28, 128), hosts=hosts).knobs["leaders"] == 1
+
+
+def test_gpu_buffers_are_staged_where_a_user_asks_for_it() -> None:
+    """Up to 8 KiB nothing is added; above, blocks: small ones start often, large ones fill late, between them is a best."""
+    top = fabric("dgx-h100:4")
+
+    def time_s(size_bytes: int, **knobs: Any) -> float:
+        return simulate(mvapich(Collective("all-reduce", range(32), size_bytes), top, **knobs), top).time_s
+
+    assert time_s(4096, buffers="gpu") == time_s(4096)
+    times = [time_s(1 << 24, buffers="gpu", block_bytes=1 << power) for power in range(12, 25, 2)]
+    assert times[0] > min(times) < times[-1]
+    assert 0 < times.index(min(times)) < len(times) - 1
+    assert min(times) > time_s(1 << 24)
+    plan = mvapich(Collective("all-reduce", range(32), 1 << 24), top, buffers="gpu")
+    assert plan.knobs["algorithm"] == "staged in blocks of 262144 B"
+    with pytest.raises(UsageError, match="of the class of those inside"):
+        mvapich(Collective("all-reduce", range(4), 1 << 20), machine([0, 0, 1, 1]), buffers="gpu")
 
 
 def test_staging_has_a_best_block_between_the_ends() -> None:

@@ -20,7 +20,7 @@ from ringwright.algorithms.published.imagenet_4_minutes import (
     predicted_s,
     prices,
 )
-from ringwright.algorithms.published.plink import Monitor, adapt, infer_groups, plan_time_s, plink, probe, rounds
+from ringwright.algorithms.published.plink import Monitor, adapted, infer_groups, plan_time_s, plink, probe, rounds
 from ringwright.algorithms.published.ring_allreduce import ring_allreduce, ring_order
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
 from ringwright.collective import Collective
@@ -318,7 +318,7 @@ def test_adaptation_swaps_hosts_that_have_moved() -> None:
     probes = probe(old, range(16))
     groups = infer_groups(probes, collective.size_bytes)
     stale = time_s(plink(collective, new, groups=groups), new)
-    found, _ = adapt(groups, probes, new, range(16), collective.size_bytes, noise=0.05, seed=1)
+    found, _ = adapted(groups, probes, new, range(16), collective.size_bytes, noise=0.05, seed=1)
     racks_of = sorted(sorted(int(after[host]) // 4 for host in group) for group in found)
     assert racks_of == [[rack] * 4 for rack in range(4)]
     fresh = time_s(plink(collective, new, groups=found), new)

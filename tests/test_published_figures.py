@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 
@@ -13,13 +14,20 @@ from ringwright.algorithms.blocks.direct import direct
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.accl import accl, path_shares
 from ringwright.algorithms.published.blueconnect import blueconnect
-from ringwright.algorithms.published.imagenet_4_minutes import fuse, imagenet_4_minutes, predicted_s
+from ringwright.algorithms.published.imagenet_4_minutes import imagenet_4_minutes, predicted_s
 from ringwright.algorithms.published.plink import plink
 from ringwright.algorithms.published.ring_allreduce import ring_allreduce
 from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduce
+from ringwright.cli import main
 from ringwright.collective import Collective
+from ringwright.costs.stages import LinkCosts
+from ringwright.engines.job.rewrites import operations
 from ringwright.errors import UsageError
+from ringwright.fabrics import fabric
+from ringwright.fabrics.faults import apply
+from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.topology import Topology
+from ringwright.workloads.chain import Link, chain
 from small_fabrics import GBIT, bigraph, boxes, racks, star, time_s, tree
 from small_models import alexnet, resnet50
 
@@ -74,8 +82,9 @@ PRICE = {"level0": (5e-6, 1 / 12e9), "level1": (7.5e-6, 1 / 12.5e9), "": (7.5e-6
 
 def step_s(tensors: Sequence[int], threshold: int, **knobs: float) -> float:
     """Return the seconds of all all-reduces of a step on 128 nodes of 8 GPUs, one after the other, fp16."""
-    sizes = [2 * elements for elements in tensors]
-    pools = [sum(sizes[number] for number in pool) for pool in fuse(sizes, threshold)]
+    links = [Link(1.0, 1.0, 4 * elements, elements) for elements in tensors]
+    job = gradientflow(chain("fused", links[::-1], 1024), LinkCosts(1.0), theta_mb=threshold / (1 << 20))
+    pools = [each.size_bytes for each in operations(job)]
     return sum(predicted_s(imagenet_4_minutes(all_reduce(1024, size), group=8, **knobs), PRICE) for size in pools)
 
 
@@ -93,6 +102,20 @@ def test_fusion_and_hierarchy_against_rings(tensors: list[int], unfused: float, 
     mine = step_s(tensors, threshold, eta=math.inf)
     assert step_s(tensors, 0, eta=0) / mine == pytest.approx(unfused, rel=0.02)
     assert step_s(tensors, threshold, eta=0) / mine == pytest.approx(alike, rel=0.02)
+
+
+def test_the_fused_pipeline_is_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """ResNet-50 on 64 GPUs of 8 nodes: pools by the cheaper algorithm against each tensor by a ring, on the wire."""
+    words = ["simulate", "--model", "resnet50", "--gpus", "64", "--fabric", "dgx-a100:8", "--json"]
+    wire = {}
+    for policy, algorithm in (("none", "ring"), ("gradientflow:theta_mb=4", "imagenet-4-minutes")):
+        assert main([*words, "--policy", policy, "--algorithm", algorithm]) == 0
+        (row,) = json.loads(capsys.readouterr().out)["rows"]
+        wire[policy] = row["by_role"]["dp"]
+    fused = wire["gradientflow:theta_mb=4"]
+    assert wire["none"]["operations"] > 100 > fused["operations"]
+    assert fused["bytes"] == pytest.approx(wire["none"]["bytes"] / 2)
+    assert wire["none"]["busy_us"] > 3 * fused["busy_us"]
 
 
 # -------------------------------------------------------------------------------------------------- torus-2d-allreduce
@@ -182,6 +205,34 @@ def test_plink_against_a_ring_in_random_order() -> None:
     assert 1.8 < flat / mine < 4
     compute_s, model = 0.25, 553 * MB / (100 << 20)
     assert (compute_s + model * flat) / (compute_s + model * mine) == pytest.approx(2.6, abs=0.15)
+
+
+def test_plink_adapts_where_a_user_asks_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+    """A host's port at a fifth of its rate: the plan of before takes 1.5 times as long as the one that was watched."""
+    words = [
+        "simulate",
+        "all-reduce",
+        "--fabric",
+        "leaf-spine:16,oversubscription=4",
+        "-b",
+        "16M",
+        "-e",
+        "16M",
+        "--json",
+    ]
+    policies = "plink,plink:adapt=stale,plink:adapt=watch"
+    assert main([*words, "--algorithm", policies]) == 0
+    plain = [row["time_us"] for row in json.loads(capsys.readouterr().out)["rows"]]
+    assert plain[0] == plain[1] == plain[2]
+    assert main([*words, "--algorithm", policies, "--fault", "link rank3 rate 20%"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert rows[1]["time_us"] > 1.5 * rows[2]["time_us"]
+    top = apply(fabric("leaf-spine:16,oversubscription=4"), ["link rank3 rate 20%"])
+    assert plink(all_reduce(16, 1 << 24), top, adapt="watch").knobs["algorithm"].startswith("adapted 5 rounds after")
+    slow = plink(all_reduce(16, 1 << 24), top, adapt="watch", window=9).knobs["algorithm"]
+    assert slow.startswith("adapted 9 rounds after")
+    deaf = plink(all_reduce(16, 1 << 24), top, adapt="watch", threshold=100.0)
+    assert deaf.knobs["algorithm"] == "watched, nothing to adapt"
 
 
 # ---------------------------------------------------------------------------------------------------------------- accl

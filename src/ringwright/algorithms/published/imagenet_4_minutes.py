@@ -1,7 +1,9 @@
 """Training ImageNet in four minutes: fusion, a hierarchical all-reduce for small messages, the ring for large ones.
 
 Idea: with 1,000 GPUs the 2(p-1) steps of a ring dominate for the many small tensors of a network. Fuse them, reduce inside each
-    group to a master, run the ring among the masters alone, broadcast back; take the plain ring where bytes dominate.
+    group to a master, run the ring among the masters alone, broadcast back; take the plain ring where bytes dominate. Fusing
+    is a policy of the job: --policy gradientflow:theta_mb=4 --algorithm imagenet-4-minutes is the paper's pipeline (pools of
+    theta, sent in 16 bits, the cheaper algorithm for each).
 Cost: 4(k-1) alpha_1 + 4(k-1)/k n beta_1 + 2(m-1) alpha_2 + 2(m-1)/m n beta_2 with m = p/k masters and chains of k ranks in k
     segments; ring 2(p-1) alpha_2 + 2(p-1)/p n beta_2.
 Knobs: group (the hosts; without, about sqrt(p/2)); segments=group; eta, the size from which the ring is taken (None: the

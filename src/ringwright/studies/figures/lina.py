@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 
 from ringwright.costs.nodes import NodeCosts
 from ringwright.costs.stages import seconds
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.priority.lina import GATES, GRADIENT_CLASS, lina, priority
-from ringwright.schedulers.priority.lina.placement import layer_tokens, place
-from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted
+from ringwright.schedulers.priority.lina.inference import Skew, layer_times
 from ringwright.workload import Edge, Gate, Payload, Task, Workload
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
@@ -196,26 +195,8 @@ def inference(known: str) -> tuple[float, ...]:
     (expert i on device i), exact (the batch's own counts), estimate (right in 58.4 % of the batches, otherwise of another order
     with other two experts in front), or again (the same, and decided again from the counts where the two in front differ).
     """
-    import numpy as np
-
-    draw = np.random.default_rng(16)
-    popular = np.arange(1, EXPERTS + 1) ** -(math.log(RATIO) / math.log(EXPERTS))
-    popular /= popular.sum()
-    found = []
-    for batch in range(BATCHES):
-        real = draw.permutation(popular)
-        tokens = draw.multinomial(TOKENS, real)
-        guessed, right = real, draw.random() < ACCURACY
-        while not right:
-            guessed = draw.permutation(popular)
-            right = most_wanted(guessed) != most_wanted(real)
-        if known == "nothing":
-            found.append(int(tokens.max()))
-            continue
-        counted = known == "exact" or (known == "again" and decide_again(guessed, tokens))
-        plan = place(tokens / TOKENS if counted else guessed, RANKS, seed=batch)
-        found.append(layer_tokens(plan, tokens.tolist()))
-    return tuple(each / (TOKENS / RANKS) for each in found)
+    plan = {"nothing": "even"}.get(known, known)
+    return tuple(islice(layer_times(Skew(RATIO, plan, ACCURACY, seed=16), RANKS, TOKENS), BATCHES))
 
 
 def layer_time(known: str, percentile: float = 50) -> float:

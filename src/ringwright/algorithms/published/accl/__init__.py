@@ -9,8 +9,10 @@ Knobs: pieces (of 4 MiB, 16 at the most); paths, the rates of parallel ways: pat
 Holds: on a BiGraph of powers of two, each directed link has at most one flow a step; paths end within 1 % of n / sum r.
 Figure: linear scaling on EFLOPS clusters (abstract; no number given).
 Source: Dong et al., IEEE Micro 41(5), 2021, doi 10.1109/MM.2021.3091475; EFLOPS, HPCA 2020.
-Declines: all but all-reduce. Nodes of unequal size are taken rank by rank. A rank's side is the parity of its bits (said to
-    be bit 0 in the papers), which is what puts partners on opposite sides in every step.
+Declines: all but all-reduce. Paths bound to links: a fabric here has one way between two ranks, whatever the channel, so paths
+    cut the vector by their rates and stand side by side, but one part cannot go over NVLink and the next over PCIe. Nodes of
+    unequal size are taken rank by rank. A rank's side is the parity of its bits (said to be bit 0 in the papers), which is
+    what puts partners on opposite sides in every step.
 """
 
 from __future__ import annotations

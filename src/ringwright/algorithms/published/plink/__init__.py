@@ -5,7 +5,9 @@ Idea: probe every pair of hosts, embed and cluster them into locality groups, an
     the time of every round; when it stays above the prediction, probe again and swap hosts between groups.
 Cost: 2 [(m-1) alpha_1 + (m-1)/m n beta_1 + (k-1) alpha_2 + (k-1)/k n/m beta_2] for k groups of m hosts.
 Knobs: noise=0 of the probes, relative; seed=0; groups (None: inferred; a number: as many, host by host; or lists of places);
-    shards in all (None: one a host, or four where groups or measured rates differ).
+    shards in all (None: one a host, or four where groups or measured rates differ); adapt=none (stale: probed before the
+    fabric's faults, and kept; watch: the same, then watched round by round, and once the last ``window`` (5) rounds took
+    ``threshold`` (1.2) times the prediction, half the pairs are probed again and hosts swapped).
 Holds: bytes sent are 2(p-1) n whatever the groups; between groups a host sends 2(k-1)/k n/m instead of up to 2n.
 Figure: up to 2.3x the training throughput on Azure and EC2 (abstract).
 Source: Luo, West, Nelson, Krishnamurthy, Ceze: PLink, MLSys 2020. Parameters of clustering and thresholds are ours.
@@ -14,12 +16,13 @@ Declines: all but all-reduce.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.algorithms.published.plink.adaptation import Monitor, adapt
+from ringwright.algorithms.published.plink.adaptation import Monitor, adapted, watch
 from ringwright.algorithms.published.plink.grouping import infer_groups
 from ringwright.algorithms.published.plink.plan import OPS, Plan
 from ringwright.algorithms.published.plink.prediction import plan_time_s
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 __all__ = [
-    "OPS", "Monitor", "Plan", "Probes", "adapt", "infer_groups", "plan_time_s", "plink", "probe", "rounds",
+    "OPS", "Monitor", "Plan", "Probes", "adapted", "infer_groups", "plan_time_s", "plink", "probe", "rounds",
 ]  # fmt: skip
 
 
@@ -45,6 +48,9 @@ def plink(
     seed: Seed = 0,
     groups: Ranks | Sequence[Sequence[int]] | None = None,
     shards: Annotated[int, Range(1, 1024)] | None = None,
+    adapt: Literal["stale", "watch"] | None = None,
+    window: Annotated[int, Range(1, 1000)] = 5,
+    threshold: Annotated[float, Range(1, 1000)] = 1.2,
 ) -> Program:
     """Return the two-level plan for what the probes find on the topology."""
     require_op("plink", collective, OPS)
@@ -52,7 +58,8 @@ def plink(
     p = collective.p
     if p == 1:
         return nothing("plink", collective)
-    probes = assumed(p) if topology is None else probe(topology, collective.group, noise=noise, seed=seed)
+    before = topology if topology is None or adapt is None else dataclasses.replace(topology, faults=())
+    probes = assumed(p) if before is None else probe(before, collective.group, noise=noise, seed=seed)
     if groups is None:
         found = infer_groups(probes, collective.size_bytes, seed)
     elif isinstance(groups, int):
@@ -60,7 +67,12 @@ def plink(
     else:
         found = [list(group) for group in groups]
     _require_partition(found, p)
-    return Plan(collective, found, probes, shards).program()
+    said = {}
+    if adapt == "watch" and topology is not None:
+        watched = watch(found, probes, topology, collective, Monitor(1.0, window, threshold), noise=noise, seed=seed)
+        found, probes, said = watched.groups, watched.probes, {"algorithm": watched.said}
+    made = Plan(collective, found, probes, shards).program()
+    return dataclasses.replace(made, knobs={**made.knobs, **said})
 
 
 def even_groups(p: int, count: int) -> list[list[int]]:

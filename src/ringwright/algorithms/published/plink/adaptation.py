@@ -14,6 +14,7 @@ from ringwright.algorithms.published.plink.prediction import plan_time_s
 from ringwright.algorithms.published.plink.probing import Probes, probe, rounds
 
 if TYPE_CHECKING:
+    from ringwright.collective import Collective
     from ringwright.topology import Topology
 
 CHANGED = 0.7  # a host whose rate falls below this part of the old one, or rises above its inverse, has changed
@@ -44,7 +45,7 @@ class Monitor:
         return len(self._last) == self.window and min(self._last) > self.threshold
 
 
-def adapt(
+def adapted(
     groups: Sequence[Sequence[int]],
     probes: Probes,
     topology: Topology,
@@ -58,6 +59,47 @@ def adapt(
     """Return groups and probes after measuring a sample of the rounds again."""
     fresh = refresh(probes, topology, ranks, noise=noise, seed=seed, sample=sample)
     return swap_hosts(groups, fresh, size_bytes), fresh
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The groups in the end, what is known of the network then, and what happened, in words."""
+
+    groups: list[list[int]]
+    probes: Probes
+    said: str
+
+
+def watch(
+    groups: list[list[int]],
+    probes: Probes,
+    topology: Topology,
+    collective: Collective,
+    monitor: Monitor,
+    *,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> Watched:
+    """Watch rounds as long as three windows: one on the network that was probed, then on it with all its faults.
+
+    A round takes what the plan takes on the network as it is, with ``noise``, relative. Where the monitor triggers, half of
+    the pairs are probed again and hosts are swapped while that helps.
+    """
+    size_bytes, ranks = collective.size_bytes, collective.group
+    latest = topology.at(max((fault.time_s for fault in topology.faults), default=0.0))
+    now = probe(latest, ranks)
+    draw = np.random.default_rng(seed)
+    predicted_s = plan_time_s(groups, probes, size_bytes)
+    monitor.predicted_s = predicted_s
+    for number in range(3 * monitor.window):
+        real_s = plan_time_s(groups, probes if number < monitor.window else now, size_bytes)
+        if not monitor.observe(real_s * (1 + noise * float(draw.uniform(-1, 1)))):
+            continue
+        found, fresh = adapted(groups, probes, latest, ranks, size_bytes, noise=noise, seed=seed)
+        moved = sum(len(set(new) - set(old)) for new, old in zip(found, groups, strict=True))
+        after = number + 1 - monitor.window
+        return Watched(found, fresh, f"adapted {after} rounds after the change, {moved} hosts moved")
+    return Watched(groups, probes, "watched, nothing to adapt")
 
 
 def refresh(old: Probes, topology: Topology, ranks: Sequence[int], *, noise: float, seed: int, sample: float) -> Probes:
