@@ -202,3 +202,12 @@ def test_rings_that_were_printed_cut_short_are_closed_by_what_must_be() -> None:
     assert {ring["ground"] for ring in topology["rings"]} == {"inferred"}
     assert topology["shown"]["notes"] == []
     assert load_of(topology, "all-reduce", "ring")["total_bytes"] == pytest.approx(2 * 63 * GIB)
+
+
+def test_a_channel_that_is_not_known_keeps_its_share(tmp_path: Any) -> None:
+    log = write_log(make_job(1, 4), "2.19", subsystems=NO_OPERATIONS)
+    (tmp_path / "job.log").write_bytes(re.sub(rb"[^\n]*Channel 01[^\n]*\n", b"", log.text))
+    summary = summarise(read([str(tmp_path / "job.log")]))
+    load = load_of(summary["topology"], "all-gather", "ring")
+    assert (load["channels_known"], load["channels"], load["total_bytes"]) == (1, 2, 3 * GIB / 2)
+    assert "1 of 2 channels known" in " ".join(terminal.text(summary, width=120).split())

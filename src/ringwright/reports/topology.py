@@ -157,7 +157,7 @@ def neighbour_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
-LOAD_HEADS = ("collective", "by", "link inside", "link between", "NIC sends", "NIC receives", "between hosts")
+LOAD_HEADS = ("collective", "link inside", "link between", "NIC sends", "NIC receives", "between hosts")
 
 
 def load_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
@@ -166,26 +166,26 @@ def load_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
     for load in shown["loads"]:
         nics = [[nic[name] for nic in load["nics"]] for name in ("sent_bytes", "received_bytes")]
         known, channels = load["channels_known"], load["channels"]
-        by = load["algorithm"] + (f", {known} of {channels} channels known" if known < channels else "")
-        links = (load["link_inside_bytes"], load["link_between_bytes"])
-        rows.append(
-            (load["op"], by, *links, *(max(found, default=None) for found in nics), load["between_hosts_bytes"])
+        name = f"{load['op']}, {load['algorithm']}" + (
+            f", {known} of {channels} channels known" if known < channels else ""
         )
+        links = (load["link_inside_bytes"], load["link_between_bytes"])
+        rows.append((name, *links, *(max(found, default=None) for found in nics), load["between_hosts_bytes"]))
     return rows
 
 
 def _loads(out: Console, shown: dict[str, Any]) -> None:
     if not shown["loads"]:
         return
-    layout.line(out, "")
+    out.print()
     layout.line(
         out,
         f"bytes that {format_size(shown['size_bytes'])} of each collective put on the busiest link and NIC, {GROUND}:",
     )
     rows = [
-        (*row[:2], *(None if amount is None else format_size(amount) for amount in row[2:])) for row in load_rows(shown)
+        (row[0], *(None if amount is None else format_size(amount) for amount in row[1:])) for row in load_rows(shown)
     ]
-    layout.table(out, LOAD_HEADS, rows, left=("collective", "by"))
+    layout.table(out, LOAD_HEADS, rows, left=("collective",))
 
 
 def _nics(out: Console, topology: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ def _tables(topology: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _of_shown(topology: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, Any]]:
-    loads = [[*map(tables.text, row[:2]), *map(tables.size, row[2:])] for row in load_rows(shown)]
+    loads = [[tables.text(row[0]), *map(tables.size, row[1:])] for row in load_rows(shown)]
     near = [[tables.number(int(row[0])), *map(tables.text, row[1:])] for row in neighbour_rows(shown)]
     paths = [
         [tables.text(kind), tables.text(channels), tables.text(text)]
