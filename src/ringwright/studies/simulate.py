@@ -148,12 +148,10 @@ def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
     without = [name for name, has in software.items() if not has]
     if not with_it or not without or topology.message_s:
         return []
-    alike = "at small sizes they are not alike"
-    if any("nccl" in name for name in with_it):
-        alike += ". To compare the wire alone add :tuning=false to NCCL"
-    note = (
-        f"{', '.join(with_it)} counts a library's own software per message, {', '.join(without)} only the wire: {alike}"
-    )
+    alike, whose = "at small sizes they are not alike", "copies and starts of messages"
+    if all("nccl" in name for name in with_it):
+        alike, whose = f"{alike}. To compare the wire alone add :tuning=false", "NCCL's own software per hop"
+    note = f"{', '.join(with_it)} counts {whose}, {', '.join(without)} only the wire: {alike}"
     return [f"{note}; to have software in all, calibrate the fabric"]
 
 
