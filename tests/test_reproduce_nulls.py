@@ -153,6 +153,12 @@ def test_there_are_fifty_predictions_and_one_of_each_system_with_a_published_num
     assert published | {system.slug for system in registry.schedulers()} <= set(PREDICTED)
 
 
+def test_a_constant_of_120_ms_passes_no_row_of_ddp() -> None:
+    """It once passed eight: each bucket size's step, all of them near 0.12 s, within 10 %."""
+    asked = FILES["pytorch-ddp"]["rows"]
+    assert not [row["figure"] for row in asked if rows.holds(STEP_S, row["claimed"], row["tolerance"])]
+
+
 def test_one_constant_passes_no_paper() -> None:
     """What one number for all rows would pass: never more than half of a paper's predictions, and never eight."""
     for slug in PREDICTED:
