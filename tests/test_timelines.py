@@ -127,7 +127,11 @@ def test_reports_show_who_was_late() -> None:
     guilty = found["verdict"]["ranks"]
     assert len(guilty) == 1
     shown = terminal.text(found, width=100)
-    assert f"straggler: ranks {guilty[0]}" in shown
+    assert "verdict: straggler" in shown
+    assert f"  rank {guilty[0]} holds the others up" in shown
+    assert (
+        shown.count("holds the others up from") + shown.count("holds the others up all") <= 2
+    )  # with the verdict, and as a finding
     assert "waiting" in shown
     page = html.page(found)
     assert 'id="rank-lanes"' in page

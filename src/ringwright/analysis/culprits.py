@@ -3,10 +3,10 @@ the verdict."""
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis import remedies
 from ringwright.analysis.arrivals import arrivals
 from ringwright.analysis.died import KIND as DIED
 from ringwright.analysis.died import died
@@ -43,7 +43,7 @@ def culprits(
         late = arrivals(trace)
         found += late["culprits"]
         found += _tried(lambda: fail_slow(trace), missing)
-    given = list(trace.meta.get("inputs", []))[:3]
+    given = list(trace.meta.get("inputs", []))
     return sorted((_complete(one, given) for one in found), key=_strength), late, missing
 
 
@@ -59,11 +59,10 @@ def verdict(found: list[Culprit]) -> Culprit | None:
 
 def _complete(one: Culprit, inputs: list[str]) -> Culprit:
     """Return a culprit with all its keys; the next command shows the ranks side by side where the rule names none."""
-    names = shlex.join(inputs) or "INPUT"
     command = one.get("command") or (
-        f"ringwright convert {names} --format perfetto -o job.json"
-        if one["kind"] == "straggler"
-        else f"ringwright report {names} -o job.html"
+        f"ringwright convert {remedies.inputs(inputs)} --format perfetto -o job.json"
+        if one["kind"].startswith("straggler")
+        else remedies.report(inputs)
     )
     evidence = one.get("evidence") or []
     listed = [evidence] if isinstance(evidence, str) else list(evidence)

@@ -129,7 +129,7 @@ def _culprit(trace: Trace, named: list[_Death], victims: list[_Death], failed: d
     hit = sorted(({one.rank for one in victims} | set(failed)) - set(ranks))
     if hit:
         what = next((text for rank in hit for text in failed.get(rank, [])), "ended by the launcher")
-        evidence.append(f"{say_ranks(hit)} failed because of it: {what[:160]}")
+        evidence.append(f"{say_ranks(hit)} failed because of it: {what}")
     hosts = sorted({one.host for one in named if one.host})
     found = {"ranks": ranks, "hosts": hosts, "kind": KIND, "confidence": 0.95, "evidence": evidence, "begin_step": step}
     return found | ({"command": OUT_OF_MEMORY} if first.how == "signal" and first.code == SIGKILL else {})

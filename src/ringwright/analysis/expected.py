@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis import remedies
 from ringwright.analysis.benchmarks import Table, release_of, same_gpu, system_of, tables
 from ringwright.costs import nccl
 from ringwright.errors import RingwrightError, UsageError
@@ -25,7 +26,7 @@ SLOW, MUCH_SLOWER = 1.5, 3.0
 NEAR = 1.25
 CLIFF = 0.7  # of the bandwidth of the next smaller size
 _ORDER = {"error": 0, "warning": 1, "info": 2}
-_LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH COMMAND 2>&1 | ringwright summary -"
+_LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=nccl.%h.%p.log"
 
 
 def expected(
@@ -48,9 +49,14 @@ def expected(
             unsure.setdefault(error.what, []).append(table.label)
     for reason, labels in unsure.items():
         detail = f"{reason}; so nothing is said about {_some(labels)}"
-        command = "expected(trace, box='dgx-a100:2', release='2.18.3')"
-        found.append(_finding("info", "cannot tell what NCCL's model expects", detail, labels[:8], command))
-    return sorted(found, key=lambda item: _ORDER[item["severity"]])
+        found.append(_finding("info", "cannot tell what NCCL's model expects", detail, labels[:8], ""))
+    return sorted(_with_command(trace, found), key=lambda item: _ORDER[item["severity"]])
+
+
+def _with_command(trace: Trace, found: list[Finding]) -> list[Finding]:
+    """Return the findings, those without a command of their own with the one that shows everything."""
+    usual = remedies.report(list(trace.meta.get("inputs", [])))
+    return [item | {"command": item["command"] or usual} for item in found]
 
 
 def _finding(severity: str, title: str, detail: str, evidence: list[str], command: str) -> Finding:
@@ -203,7 +209,7 @@ def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) 
                 cliff["model"] = _change(table, low, high, box, release)
                 cliff["detail"] += f". {cliff['model']}"
                 found.append(cliff)
-    return sorted(found, key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
+    return sorted(_with_command(trace, found), key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
 
 
 def _cliff(table: Table, low: int, high: int) -> Finding | None:
@@ -224,7 +230,7 @@ def _cliff(table: Table, low: int, high: int) -> Finding | None:
     if is_first:
         detail += "; the other run does not show it: looks like the cost of a first call or a disturbance"
     evidence = [f"{format_size(size)}: {times[size] * 1e6:,.1f} us" for size in (low, high)]
-    command = f"all_reduce_perf -b {low} -e {high} -f 2 -w 20 -n 100".replace("all_reduce", table.op.replace("-", "_"))
+    command = remedies.perf(table.op, low, high)
     result = _finding("info" if is_first else "warning", title, detail, evidence, command)
     return result | {
         "op": table.op,

@@ -118,7 +118,7 @@ def _slowed(found: Series, changes: list[Change]) -> list[Culprit]:
         f"the series begins at {found.place}",
         "cannot tell who: all members of a collective share its time",
     ]
-    command = "time sends between pairs of ranks (nccl-tests sendrecv_perf), and pass them as one Trace"
+    command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
     return [_culprit([], [], "fail-slow", 0.3, evidence, command)]
 
 
@@ -195,7 +195,7 @@ def _slow_pairs(trace: Trace) -> list[Culprit]:
     for slow in [*locate(between, hosts, nics), *locate(inside, hosts, nics)]:
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
-        command = f"ib_write_bw, or nccl-tests sendrecv_perf, on {slow.name} alone; then its cable, port and counters"
+        command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
         found.append(
             _culprit(
                 ranks,

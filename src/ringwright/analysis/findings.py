@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
+from ringwright.analysis import remedies
 from ringwright.laws import LAWS, of_ledger
 from ringwright.units import format_count
 
 Finding = dict[str, Any]
-_SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
@@ -37,16 +38,7 @@ def _finding(severity: str, title: str, detail: str, command: str, evidence: lis
 
 
 def _input(summary: dict[str, Any]) -> str:
-    names = summary["inputs"]
-    if len(names) == 1 and Path(names[0]).parent == _SAMPLES:
-        return "--sample"
-    return _quote(names[0]) if len(names) == 1 else "LOGS"
-
-
-def _quote(name: str) -> str:
-    import shlex
-
-    return "-" if name == "<stdin>" else shlex.quote(name)
+    return remedies.inputs(summary["inputs"])
 
 
 def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
@@ -56,9 +48,8 @@ def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
     who = ", ".join(map(str, verdict["ranks"][:16])) or ", ".join(verdict["hosts"][:4])
     title = f"{verdict['kind']}: {verdict['evidence'][0] if verdict['evidence'] else who or 'culprit unknown'}"
     told = verdict.get("command") or ""
-    is_plain = not told or told.startswith("ringwright report")
-    command = f"ringwright report {_input(summary)} -o job.html" if is_plain else told
-    return [_finding("error", title, f"confidence {verdict['confidence']:.2f}", command, verdict["evidence"])]
+    detail = f"confidence {verdict['confidence']:.2f}"
+    return [_finding("error", title, detail, told or remedies.report(summary["inputs"]), verdict["evidence"])]
 
 
 def is_log(summary: dict[str, Any]) -> bool:
@@ -71,10 +62,14 @@ def _missing_ranks(summary: dict[str, Any], claims: list[Any], losses: list[str]
     if expected is None or seen >= expected:
         return []
     detail = f"{expected - seen} of {expected} ranks are not in the input; totals are those of the ranks seen"
-    command = (
-        "ringwright summary 'nccl.*.log'" if is_log(summary) else "ringwright summary FOLDER (one recording per rank)"
-    )
+    command = "ringwright summary 'nccl.*.log'" if is_log(summary) else f"ringwright summary {_folder(summary)}"
     return [_finding("warning", f"{seen} of {expected} ranks seen", detail, command)]
+
+
+def _folder(summary: dict[str, Any]) -> str:
+    """Return the folder of the first input: the other ranks' recordings lie beside it, as a rule."""
+    first = str(summary["inputs"][0]).partition("!")[0] if summary["inputs"] else "."
+    return shlex.quote(str(Path(first).parent))
 
 
 def _no_collectives(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
@@ -140,12 +135,11 @@ def _transport(summary: dict[str, Any], claims: list[dict[str, Any]], losses: li
     networks = [claim["value"] for claim in claims if claim["field"] == "network"]
     if "Socket" not in networks or summary["hosts"] < 2:
         return []
-    detail = "traffic between hosts goes over TCP sockets; an RDMA NIC, if there is one, is not used"
-    return [
-        _finding(
-            "warning", "network is Socket", detail, "NCCL_DEBUG_SUBSYS=INIT,NET (look for NET/IB : No device found)"
-        )
-    ]
+    detail = (
+        "traffic between hosts goes over TCP sockets; an RDMA NIC, if there is one, is not used (a log with these settings "
+        "says why: look for NET/IB : No device found)"
+    )
+    return [_finding("warning", "network is Socket", detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET")]
 
 
 def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:

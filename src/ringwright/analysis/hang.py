@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis import remedies
 from ringwright.analysis.hang_mismatch import mismatches, say_ranks
 from ringwright.analysis.hang_progress import Call, Progress, progress
 from ringwright.analysis.hang_waits import (
@@ -40,13 +41,19 @@ _MEANS = {
     NO_DUMP: "left no dump, and others wait for it: the process is gone, or the dump was not collected",
     NOT_STARTED: "entered, but the device did not start the operation that others started",
 }
+_STACK = "pgrep -f python | xargs -n 1 py-spy dump --pid"
+_GONE = "dmesg -T | grep -i 'killed process'"
+# On the host of the ranks named: what to type there, and what it shows. Where nothing is to be typed there, the report.
 _NEXT = {
-    NOT_ENTERED: "py-spy dump --pid PID on the host of {who}: where its host thread stands",
-    DEVICE: "nvidia-smi -q and dmesg | grep -i xid on the host of {who}",
-    NO_DUMP: "the output of {who}: out of memory, a signal, an uncaught error",
-    NOT_STARTED: "what else runs on the device of {who}: nvidia-smi, py-spy dump --pid PID",
-    DEADLOCK: "the order of sends, receives and collectives of {who}",
-    "mismatch": "the arguments of the call named in the evidence, on {who}",
+    NOT_ENTERED: (_STACK, "where the host thread of {who} stands: type it on its host"),
+    DEVICE: ("nvidia-smi -q; dmesg | grep -i xid", "what the device of {who} says: type it on its host"),
+    NO_DUMP: (
+        _GONE,
+        "whether {who} ran out of memory: type it on its host; else read its output for a signal or an error",
+    ),
+    NOT_STARTED: ("nvidia-smi", "what else runs on the device of {who}: type it on its host"),
+    DEADLOCK: ("", "look at the order of sends, receives and collectives of {who}"),
+    "mismatch": ("", "look at the arguments of the call named, on {who}"),
 }
 
 
@@ -68,7 +75,8 @@ def hang(trace: Trace) -> list[Culprit]:
     elif not any(culprit["ranks"] for culprit in found):
         found += _gone(state)
     found.sort(key=lambda culprit: -culprit["confidence"])
-    return [culprit | {"command": _command(culprit)} for culprit in found]
+    usual = remedies.report(list(trace.meta.get("inputs", [])))
+    return [_with_next(culprit, usual) for culprit in found]
 
 
 def _gone(state: Progress) -> list[Culprit]:
@@ -94,10 +102,12 @@ def _gone(state: Progress) -> list[Culprit]:
     return []
 
 
-def _command(culprit: Culprit) -> str:
+def _with_next(culprit: Culprit, usual: str) -> Culprit:
+    """Add the command to type next, else the ``usual`` one, and to the evidence what it shows."""
     kind = "mismatch" if culprit["kind"].startswith("hang-mismatch") else culprit["kind"]
     who = say_ranks(culprit["ranks"]) if culprit["ranks"] else "the ranks in the evidence"
-    return "look at " + _NEXT.get(kind, _NEXT[NOT_ENTERED]).format(who=who)
+    command, shows = _NEXT.get(kind, _NEXT[NOT_ENTERED])
+    return culprit | {"command": command or usual, "evidence": [*culprit["evidence"], f"next: {shows.format(who=who)}"]}
 
 
 def _roots(state: Progress, graph: Waits, ballot: Vote) -> list[Culprit]:

@@ -34,9 +34,10 @@ def hang_gauge(trace: Trace) -> list[dict[str, Any]]:
         f"{row['file']}:{row['line']}: rank {row['rank']} {row['op']} {row['value']:g}" for row in hung.to_dicts()
     ]
     confidence = 0.5 if len(ranks) * 2 < all_ranks else 0.2
-    command = (
-        "dump the Flight Recorder of all ranks (TORCH_NCCL_DUMP_ON_TIMEOUT=1) and pass the dumps to ringwright summary"
+    evidence.append(
+        "Flight Recorder dumps of all ranks tell who began: run with these settings and pass the dumps to ringwright"
     )
+    command = "TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_BUFFER_SIZE=2000"
     return [
         {
             "ranks": ranks,

@@ -14,6 +14,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis import remedies
 from ringwright.analysis.intervals import covered, union
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def _command(first: dict[str, Any]) -> str:
     start, end = first["start_s"] - 0.0005, first["start_s"] + first["duration_us"] * 1e-6 + 0.0005
     columns = "kind, op, kernel, stream, enqueue_s, start_s, duration_s, line"
     where = f"rank {rank} and start_s between {start:.6f} and {end:.6f}"
-    return f'ringwright query "select {columns} from events where {where} order by start_s" {first["file"]}'
+    return f'ringwright query "select {columns} from events where {where} order by start_s" {remedies.inputs([first["file"]])}'
 
 
 def _arrange(rank: int | None, comm: pl.DataFrame, compute: pl.DataFrame, waits: pl.DataFrame) -> _Rank:

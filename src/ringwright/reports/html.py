@@ -74,7 +74,7 @@ def _content(view: dict[str, Any]) -> dict[str, Any]:
         "losses": view["losses"][:3],
         "figures": _figures(view),
         "verdict": _verdict(view),
-        "findings": [_finding(f) for f in view["findings"][:_MOST_NOTES]],
+        "findings": [_finding(f, view["verdict"]) for f in view["findings"][:_MOST_NOTES]],
         "absence": absence(view),
         "tables": tables.all_tables(view) | timed.all_tables(view),
         "ranks": ranks_picture.picture(view, palette),
@@ -135,16 +135,18 @@ def _verdict(view: dict[str, Any]) -> dict[str, Any] | None:
         "ranks": cuts.short(", ".join(str(rank) for rank in ranks[:32]) or "unknown"),
         "hosts": cuts.short(", ".join(str(host) for host in hosts[:16]) or "unknown"),
         "confidence": cuts.short(verdict.get("confidence", "not stated"), 24),
-        "evidence": [cuts.short(e, 400) for e in ([evidence] if isinstance(evidence, str) else evidence[:10])],
+        "evidence": [cuts.short(e, 400) for e in ([evidence] if isinstance(evidence, str) else evidence)],
     }
 
 
-def _finding(finding: dict[str, Any]) -> dict[str, Any]:
+def _finding(finding: dict[str, Any], verdict: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a finding as the page shows it; the verdict's evidence stands with the verdict, and only there."""
+    is_verdict = verdict is not None and finding.get("evidence") == verdict.get("evidence")
     return {
         "severity": finding.get("severity") if finding.get("severity") in ("error", "warning") else "info",
         "title": cuts.short(finding["title"][:1].upper() + finding["title"][1:]),
         "detail": cuts.short(finding.get("detail") or "", 900),
-        "evidence": [cuts.short(e, 400) for e in (finding.get("evidence") or [])[:8]],
+        "evidence": [] if is_verdict else [cuts.short(e, 400) for e in (finding.get("evidence") or [])[:8]],
         "command": cuts.short(finding["command"], 900),
     }
 

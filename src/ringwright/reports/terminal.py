@@ -60,11 +60,12 @@ def _verdict(out: Console, view: dict[str, Any]) -> None:
         layout.heading(out, f"verdict: {verdict.get('kind')}", f"confidence {sure}" if sure is not None else "")
         layout.line(out, f"ranks {ranks or 'unknown'}; hosts {hosts or 'unknown'}", style="red")
         evidence = verdict.get("evidence") or []
-        for item in [evidence] if isinstance(evidence, str) else evidence[:3]:
-            layout.line(out, f"because: {item}")
+        for place, item in enumerate([evidence] if isinstance(evidence, str) else evidence):
+            layout.line(out, f"because: {item}" if place else item, style="" if place else "bold")
     told: set[Any] = set()
+    said = "\n".join(map(str, (verdict or {}).get("evidence") or []))
     for error in sorted(view["errors"], key=lambda e: not e.get("first")):
-        if error.get("text") in told or len(told) == TOP_ERRORS:
+        if error.get("text") in told or len(told) == TOP_ERRORS or str(error.get("text")) in said:
             continue
         told.add(error.get("text"))
         first = "first error" if error.get("first") else "error"
@@ -247,7 +248,8 @@ def _findings(out: Console, view: dict[str, Any], following: str) -> None:
         layout.line(out, f"{finding.get('severity', 'info')}: {finding['title']}", style=style)
         if finding.get("detail"):
             layout.line(out, finding["detail"], indent=4)
-        layout.command(out, finding["command"])
+        if finding["command"]:
+            layout.command(out, finding["command"])
     if following:
         layout.heading(out, "next")
         layout.command(out, following)

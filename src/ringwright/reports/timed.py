@@ -42,7 +42,7 @@ def all_tables(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
     ]  # fmt: skip
     culprits = [
         [text(r["kind"]), text(_ranks(r["ranks"])), number(r["confidence"], lambda v: f"{v:.2f}"), text(_because(r))]
-        for r in view["culprits"]
+        for r in _others(view)
     ]
     overlap = [
         [number(r["rank"]), number(r["comm_us"], us), number(r["exposed_us"], us), share(r["exposed_us"] / r["comm_us"]),
@@ -94,10 +94,11 @@ def write(out: Console, view: dict[str, Any]) -> None:
 
 
 def _culprits(out: Console, view: dict[str, Any]) -> None:
-    if not view["culprits"]:
+    others = _others(view)
+    if not others:
         return
     layout.heading(out, "who is to blame", "strongest first")
-    for one in view["culprits"][:TOP]:
+    for one in others[:TOP]:
         layout.line(
             out, f"{one['kind']}: ranks {_ranks(one['ranks'])}, confidence {one['confidence']:.2f}", style="red"
         )
@@ -150,6 +151,14 @@ def _ranks(ranks: list[int] | None) -> str:
         return "cannot tell"
     shown = ", ".join(str(rank) for rank in ranks[:12])
     return shown if len(ranks) <= 12 else f"{shown} and {len(ranks) - 12} more"
+
+
+def _others(view: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the culprits but the one that is the verdict: that stands at the head, with all its evidence."""
+    verdict = view["verdict"] or {}
+    keys = ("kind", "ranks", "confidence")
+    same = [one for one in view["culprits"] if all(one[key] == verdict.get(key) for key in keys)]
+    return [one for one in view["culprits"] if not same or one is not same[0]]
 
 
 def _because(one: dict[str, Any]) -> str:

@@ -74,6 +74,11 @@ class Death(NamedTuple):
         by = f" by {self.error}" if self.error else ""
         return f"left with exit code {self.code}{by}" + (f": {self.words}" if self.words else "")
 
+    @property
+    def in_short(self) -> str:
+        """The same without an exception's words."""
+        return self.error if self.how == "exception" else self.says
+
 
 def _signal_name(number: int | None) -> str:
     try:

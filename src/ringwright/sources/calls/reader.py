@@ -59,7 +59,7 @@ def _account(found: Gathered, process: Process) -> None:
         found.note(process.name, "refused", f"not recorded: {reason}", records)
         found.lose(f"{who}: {records:,} records are missing ({reason})")
     if process.died is not None and process.head:
-        found.lose(f"{who}: its recording stops early: {process.died.says}")
+        found.lose(f"{who}: its recording stops early: {process.died.in_short}")
     elif process.head and not process.ended:
         found.lose(f"{who}: its recording stops without an end: it was killed, or still runs")
 

@@ -1,0 +1,43 @@
+"""The next command of a finding: what stands behind ``$`` can be typed as it is, and the input in it is all of the input."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+_SAMPLES = Path(__file__).resolve().parents[1] / "samples"
+MOST_NAMED = 4  # files, beyond which their folder is named
+PERF = {
+    "all-reduce": "all_reduce_perf", "all-gather": "all_gather_perf", "reduce-scatter": "reduce_scatter_perf",
+    "all-to-all": "alltoall_perf", "broadcast": "broadcast_perf", "reduce": "reduce_perf", "gather": "gather_perf",
+    "scatter": "scatter_perf", "send": "sendrecv_perf", "recv": "sendrecv_perf", "send-recv": "sendrecv_perf",
+}  # fmt: skip
+
+
+def inputs(names: Sequence[str]) -> str:
+    """Return the input as it is typed: a file, some files, the folder or the archive that they are in."""
+    known = list(dict.fromkeys(_outside(name) for name in names))
+    if known and all(Path(name).parent == _SAMPLES for name in known):
+        return "--sample"
+    parents = {os.path.dirname(name) for name in known}  # noqa: PTH120 - a path is to be typed as it came, "./" and all
+    if len(known) > MOST_NAMED and len(parents) == 1 and "" not in parents:
+        known = [*parents]
+    return " ".join("-" if name == "<stdin>" else shlex.quote(name) for name in known) or "."
+
+
+def _outside(name: str) -> str:
+    """Return the file that a member of an archive lies in."""
+    archive, mark, _ = name.partition("!")
+    return archive if mark else name
+
+
+def report(names: Sequence[str]) -> str:
+    """Return the command that shows everything of an input as a page."""
+    return f"ringwright report {inputs(names)} -o job.html"
+
+
+def perf(op: str, low_bytes: int, high_bytes: int) -> str:
+    """Return the nccl-tests run over a range of sizes; empty where nccl-tests has no program for the operation."""
+    return f"{PERF[op]} -b {low_bytes} -e {high_bytes} -f 2 -w 20 -n 100" if op in PERF else ""
