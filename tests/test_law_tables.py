@@ -194,6 +194,16 @@ def test_a_list_of_ranks_that_no_row_agrees_with_is_not_believed(tmp_path: Path)
     assert laws(trace) == [("ranks", 1)]
 
 
+def test_no_row_is_believed_where_all_that_tell_it_are_of_another_operation() -> None:
+    """An all-reduce's figures under the name of an all-gather: small rows print too few digits to show it."""
+    sizes = [1 << n for n in range(3, 31)]
+    made = [Printed(size, (printed("all-reduce", 8, size, 10 + size / 3e5),)) for size in sizes]
+    assert judge("all-reduce", 8, made).broken == {}
+    found = judge("all-gather", 8, made)
+    assert set(found.broken) == set(range(len(sizes)))
+    assert {law for law, _ in found.broken.values()} == {"busbw"}
+
+
 def test_an_operation_that_only_a_name_tells_gives_way_to_the_rows(tmp_path: Path) -> None:
     bare = "\n".join(HEADER.splitlines()[-2:]) + "\n" + GOOD.replace("134.22  134.22", "134.22  117.44")
     trace = read(tmp_path, bare, "all_reduce.txt")

@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from functools import lru_cache
 
 from ringwright.collective import BUS_FACTORS
 
@@ -71,9 +72,27 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
         detail = next((text for side in row.sides if (text := _busbw(row.size_bytes, side, factor, shares))), "")
         if detail:
             broken[place] = ("busbw", detail)
-    return Judged(broken, ranks_refused, op_refused)
+    return Judged(_all_or_some(rows, broken), ranks_refused, op_refused)
 
 
+def _all_or_some(rows: Sequence[Printed], broken: dict[int, tuple[str, str]]) -> dict[int, tuple[str, str]]:
+    """Return what is broken; every row, where each whose digits tell a factor has another than the operation's.
+
+    The digits of the others are too few to show it: they are rows of the same wrong operation.
+    """
+    telling = [
+        place
+        for place, row in enumerate(rows)
+        if any(_is_close(s.algbw_gbs) and _is_close(s.busbw_gbs) for s in row.sides)
+    ]
+    wrong = [place for place in telling if broken.get(place, ("",))[0] == "busbw"]
+    if len(wrong) < AGREEING or len(wrong) < len(telling):
+        return broken
+    why = ("busbw", f"the factor of all {len(wrong)} rows that tell it is another: {broken[wrong[-1]][1]}")
+    return {place: broken.get(place, why) for place in range(len(rows))}
+
+
+@lru_cache(1 << 16)
 def rounded_from(text: str) -> Interval | None:
     """Return the least and the greatest value that may have been printed so; None where it is no number of 0 or more."""
     try:

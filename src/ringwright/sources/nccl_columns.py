@@ -16,6 +16,7 @@ _KNOWN = {
     "i_max", "i_p99", "i_cv%",
 }  # fmt: skip
 _OTHER_NAMES = {"wrong": "#wrong", "cputime": "time"}
+_NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"\S+")
 
 
@@ -29,6 +30,8 @@ class Column:
 
 def header(line: str) -> list[Column]:
     """Return the columns of a header line, nothing for any other line."""
+    if "count" not in line.lower():
+        return []
     text = line.lower().replace("#", " ", 1) if line.lstrip().startswith("#") else line.lower()
     found = [Column(_OTHER_NAMES.get(m[0], m[0]), m.end()) for m in _WORD.finditer(text)]
     names = [column.name for column in found]
@@ -40,8 +43,8 @@ def place(line: str, columns: list[Column]) -> list[str] | None:
     """Return the text of each column, "" where it is empty; None where the words fit the columns in no way."""
     words = [(match[0], match.end()) for match in _WORD.finditer(line)]
     texts = [word for word, _ in words]
-    ways = (_in_order(texts, columns), _by_ends(words, columns), _by_kind(texts, columns))
-    return next((cells for cells in ways if cells is not None and _fits(cells, columns)), None)
+    ways = (lambda: _in_order(texts, columns), lambda: _by_ends(words, columns), lambda: _by_kind(texts, columns))
+    return next((cells for way in ways if (cells := way()) is not None and _fits(cells, columns)), None)
 
 
 def _in_order(texts: list[str], columns: list[Column]) -> list[str] | None:
@@ -90,7 +93,7 @@ def _is_cut(cells: list[str], columns: list[Column]) -> bool:
 
 def is_number(text: str) -> bool:
     """Say whether a word is a number, as nccl-tests prints one."""
-    return bool(re.fullmatch(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?", text))
+    return _NUMBER.fullmatch(text) is not None
 
 
 def _is_absent(text: str) -> bool:
