@@ -7,6 +7,7 @@ blanks; there a column of words (type, redop) is empty where a number stands.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 WORDS = frozenset({"type", "redop"})
@@ -43,8 +44,14 @@ def place(line: str, columns: list[Column]) -> list[str] | None:
     """Return the text of each column, "" where it is empty; None where the words fit the columns in no way."""
     words = [(match[0], match.end()) for match in _WORD.finditer(line)]
     texts = [word for word, _ in words]
-    ways = (lambda: _in_order(texts, columns), lambda: _by_ends(words, columns), lambda: _by_kind(texts, columns))
-    return next((cells for way in ways if (cells := way()) is not None and _fits(cells, columns)), None)
+    return next((cells for cells in _ways(words, texts, columns) if cells is not None and _fits(cells, columns)), None)
+
+
+def _ways(words: list[tuple[str, int]], texts: list[str], columns: list[Column]) -> Iterator[list[str] | None]:
+    """Yield the ways to put words into columns, the surest first."""
+    yield _in_order(texts, columns)
+    yield _by_ends(words, columns)
+    yield _by_kind(texts, columns)
 
 
 def _in_order(texts: list[str], columns: list[Column]) -> list[str] | None:
