@@ -196,11 +196,13 @@ def test_the_section_fits_any_width(tmp_path: Any, width: int) -> None:
 @needs_shared_data
 def test_rings_that_were_printed_cut_short_are_closed_by_what_must_be() -> None:
     """64 ranks, lists cut at 20: on channels 1 and 3 most links serve a tree too, so that a search alone gets lost."""
-    topology = summarise(read([str(real("real/nccl-logs/bigscience_n16_32gb_all_reduce_bench.txt.gz"))]))["topology"]
+    summary = summarise(read([str(real("real/nccl-logs/bigscience_n16_32gb_all_reduce_bench.txt.gz"))]))
+    topology = summary["topology"]
     backwards = [rank for host in range(0, 64, 4) for rank in (host, host + 3, host + 2, host + 1)]
     assert [ring["ranks"] for ring in topology["rings"]] == [list(range(64)), backwards] * 2
     assert {ring["ground"] for ring in topology["rings"]} == {"inferred"}
     assert topology["shown"]["notes"] == []
+    assert "60 63 62 61 &gt; back to 0" in html.page(summary)
     assert load_of(topology, "all-reduce", "ring")["total_bytes"] == pytest.approx(2 * 63 * GIB)
 
 
@@ -211,3 +213,12 @@ def test_a_channel_that_is_not_known_keeps_its_share(tmp_path: Any) -> None:
     load = load_of(summary["topology"], "all-gather", "ring")
     assert (load["channels_known"], load["channels"], load["total_bytes"]) == (1, 2, 3 * GIB / 2)
     assert "1 of 2 channels known" in " ".join(terminal.text(summary, width=120).split())
+
+
+def test_a_long_ring_in_words_names_its_ends_and_how_much_is_between() -> None:
+    members = [{"rank": n, "global_rank": n, "host": f"host{n // 40}", "device": 0} for n in range(4000)]
+    told = shown_topology.path({"members": members}, tuple(range(4000)))
+    assert told.startswith("host0: 0 1 2 3 ")
+    assert "29 ... 8 more ... 38 39 > host1: 40 " in told
+    assert " > ... 84 more hosts ... > host99: 3960 " in told
+    assert told.endswith("3998 3999")

@@ -193,7 +193,7 @@ def _shown(group: Group, devices: dict[int, dict[str, Any]], groups: list[Group]
              "bus_id": at.get("bus_id")}
             for rank, at in enumerate(where)
         ],
-        "neighbours": [_neighbours(group, rank) for rank in range(group.size)],
+        "neighbours": _neighbours(group),
         "alike": sum(each.size == group.size and each.rings == group.rings for each in groups) - 1,
         "part_rings": [{"channel": channel, "ranks": _order(dict(edges))} for channel, edges in sorted(_parts(group).items())],
         "rails": _rails(group),
@@ -212,22 +212,22 @@ def _member(group: Group, rank: int) -> int | None:
     return member if member >= 0 else None
 
 
-def _neighbours(group: Group, rank: int) -> dict[str, Any]:
-    found: dict[str, set[Any]] = {name: set() for name in ("ring_from", "ring_to", "parents", "children", "nics")}
-    for ring in group.rings.values():
-        at = ring.index(rank)
-        found["ring_from"].add(ring[at - 1])
-        found["ring_to"].add(ring[(at + 1) % len(ring)])
-    for edges in _parts(group).values():
-        found["ring_from"].update(src for src, dst in edges if dst == rank)
-        found["ring_to"].update(dst for src, dst in edges if src == rank)
+def _neighbours(group: Group) -> list[dict[str, Any]]:
+    """Return per rank whom it has before and after it in rings, above and below it in trees, and its NICs."""
+    names = ("ring_from", "ring_to", "parents", "children", "nics")
+    found: list[dict[str, set[Any]]] = [{name: set() for name in names} for _ in range(group.size)]
+    rings = [pair for ring in group.rings.values() for pair in zip(ring, ring[1:] + ring[:1], strict=True)]
+    for src, dst in (*rings, *(pair for edges in _parts(group).values() for pair in edges)):
+        found[src]["ring_to"].add(dst)
+        found[dst]["ring_from"].add(src)
     for edges in (*group.trees.values(), *group.part_trees.values()):
-        found["parents"].update(parent for child, parent in edges if child == rank)
-        found["children"].update(child for child, parent in edges if parent == rank)
+        for child, parent in edges:
+            found[child]["parents"].add(parent)
+            found[parent]["children"].add(child)
     for (src, dst, side), by_channel in group.links.items():
-        if rank == (src if side == "send" else dst):
-            found["nics"].update(nic for _, nic in by_channel.values() if nic is not None)
-    return {"rank": rank} | {name: sorted(values) for name, values in found.items()}
+        mine = found[src if side == "send" else dst]["nics"]
+        mine.update(nic for _, nic in by_channel.values() if nic is not None)
+    return [{"rank": rank} | {name: sorted(near[name]) for name in names} for rank, near in enumerate(found)]
 
 
 def _rails(group: Group) -> dict[str, Any] | None:

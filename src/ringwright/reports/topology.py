@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 TOP_RINGS, TOP_ROWS = 4, 8
+MOST_VISITS, MOST_NAMED = 16, 32  # hosts, and ranks of one, that a ring in words names
 GROUND = "computed from the rings and trees that were read, channels sharing equally; which algorithm ran is not in these lines"
 
 
@@ -78,7 +79,15 @@ def path(shown: dict[str, Any], order: tuple[int, ...]) -> str:
         if not pieces or pieces[-1][0] != host:
             pieces.append((host, []))
         pieces[-1][1].append(name_of(shown, rank))
-    return " > ".join(f"{host}: {' '.join(ranks)}" if host else " ".join(ranks) for host, ranks in pieces)
+    told = [f"{host}: {' '.join(_ends(ranks))}" if host else " ".join(_ends(ranks)) for host, ranks in pieces]
+    left = len(told) - MOST_VISITS
+    return " > ".join(told if left <= 0 else [*told[: MOST_VISITS - 1], f"... {left:,} more hosts ...", told[-1]])
+
+
+def _ends(ranks: list[str]) -> list[str]:
+    """Return ranks, or the first and last where there are many; how many are left out stands between."""
+    left = len(ranks) - MOST_NAMED
+    return ranks if left <= 0 else [*ranks[: MOST_NAMED - 2], f"... {left:,} more ...", *ranks[-2:]]
 
 
 def tree_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
@@ -268,7 +277,7 @@ def _of_shown(topology: dict[str, Any], shown: dict[str, Any]) -> list[dict[str,
     loads = [[tables.text(row[0]), *map(tables.size, row[1:])] for row in load_rows(shown)]
     near = [[tables.number(int(row[0])), *map(tables.text, row[1:])] for row in neighbour_rows(shown)]
     paths = [
-        [tables.text(kind), tables.text(channels), tables.text(text)]
+        [tables.text(kind), tables.text(channels), {**tables.text(""), "text": layout.printable(text)}]
         for kind, texts in (("ring", ring_texts(topology)), ("tree", tree_texts(topology))) for channels, text in texts
     ]  # fmt: skip
     return [
