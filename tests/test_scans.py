@@ -85,6 +85,21 @@ def test_the_libraries_choose_as_their_tables_say() -> None:
         assert mpich2(Collective(op, range(6), 64)).knobs["algorithm"] == "recursive_doubling"
 
 
+@pytest.mark.parametrize("sizes", [[1, 1], [3], [2, 2], [3, 1, 4], [1, 5, 2, 2, 1], [8, 8]])
+def test_mpich_scans_host_by_host(sizes: list[int]) -> None:
+    """Where the ranks of a host follow each other, as its tests say: legal, right on data, and in as many rounds."""
+    top = replace(fabric(f"switch:{sum(sizes)}"), hosts=np.repeat(np.arange(len(sizes)), sizes))
+    asked = Collective("scan", range(sum(sizes)), 40, commutative=False)
+    program = mpich2(asked, top)
+    assert program.knobs["algorithm"] == "smp"
+    assert not check(program)
+    given = interpreter.inputs(asked, 3)
+    found, wanted = interpreter.run(program, given), interpreter.expected(asked, given)
+    assert all(np.array_equal(mine[0], want[0]) for mine, want in zip(found, wanted, strict=True))
+    if sizes == [8, 8]:  # 3 inside, the total, 1 between leaders, to the next host, 3 inside: against 4
+        assert program.cost.messages == 9
+
+
 def test_the_systems_that_do_scans_conform() -> None:
     made = [registry.find(slug) for slug in ("linear", "recursive-doubling", "open-mpi", "mpich2")]
     cases = [case for case in conformance.pairwise(made, 3, (1, 2, 5, 8)) if case.op in ("scan", "exscan")]

@@ -9,10 +9,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from ringwright.algorithms.compose import beside, embed
 from ringwright.collective import Collective
 from ringwright.program import Cost, Layout, Op, Program, Step, Term, explicit, nothing
 
 HANDED, RESULT, COMING = 0, 1, 2
+NODES, BEFORE = (3, 4, 5), 6  # of leaders: the same three for whole hosts; of all: what the hosts before add up to
 
 
 def in_line(name: str, collective: Collective) -> Program:
@@ -47,7 +49,7 @@ def doubled(name: str, collective: Collective) -> Program:
     rounds = (p - 1).bit_length()
     messages = sum(len(_partners(p, bit)[0]) for bit in range(rounds))
     cost = Cost((Term(rounds, rounds * n),), messages * n, rounds * n)
-    return Program(name, collective, _layout(collective, 3), lambda: _rounds(collective, rounds), 2 * rounds, cost)
+    return Program(name, collective, _layout(collective, 3), lambda: _rounds(collective.op, p), 2 * rounds, cost)
 
 
 def _partners(p: int, bit: int) -> tuple[np.ndarray, np.ndarray]:
@@ -56,19 +58,62 @@ def _partners(p: int, bit: int) -> tuple[np.ndarray, np.ndarray]:
     return rank[there < p], there[there < p]
 
 
-def _rounds(collective: Collective, rounds: int) -> Iterator[Step]:
-    for bit in range(rounds):
-        ranks, partners = _partners(collective.p, bit)
+def _rounds(op: str, p: int) -> Iterator[Step]:
+    for bit in range((p - 1).bit_length()):
+        ranks, partners = _partners(p, bit)
         yield Step((explicit(Op.SEND, ranks, partners, HANDED, COMING),), "exchange")
         higher = ranks[ranks > partners]
         blocks = [explicit(Op.REDUCE, ranks, ranks, COMING, HANDED)]
         # Without its own contribution a result begins with what comes first: at the lowest bit of the rank's number.
-        begun = higher if collective.op == "scan" else higher[higher & ((1 << bit) - 1) > 0]
+        begun = higher if op == "scan" else higher[higher & ((1 << bit) - 1) > 0]
         first = np.setdiff1d(higher, begun)
         blocks += [
-            explicit(op, who, who, COMING, RESULT) for op, who in ((Op.REDUCE, begun), (Op.COPY, first)) if len(who)
+            explicit(kind, who, who, COMING, RESULT) for kind, who in ((Op.REDUCE, begun), (Op.COPY, first)) if len(who)
         ]
         yield Step(tuple(blocks), "add")
+
+
+def by_hosts(name: str, collective: Collective, nodes: list[list[int]]) -> Program:
+    """Return MPICH's scan in two levels: inside each host, among their leaders (the first of each), and broadcast inside.
+
+    The last of a host has its total and hands it to the leader; after the leaders' scan each hands its prefix to the next.
+    ``nodes`` run host by host in rank order.
+    """
+    p, n = collective.p, float(collective.size_bytes)
+    if p == 1:
+        return nothing(name, collective)
+    steps = list(_by_hosts(nodes))
+    across = [(block, *block.arrays()) for step in steps for block in step.blocks]
+    sent = sum(int((src != dst).sum()) for _, src, dst, _, _ in across)
+    longest, leaders = (max(map(len, nodes)) - 1).bit_length(), (len(nodes) - 1).bit_length()
+    handed = (1 if longest else 0) + 1 if leaders else 0
+    rounds = longest * (2 if leaders else 1) + leaders + handed
+    cost = Cost((Term(rounds, rounds * n),), sent * n, (longest + leaders + (1 if leaders else 0)) * n)
+    return Program(name, collective, _layout(collective, 7), lambda: iter(steps), len(steps), cost)
+
+
+def _by_hosts(nodes: list[list[int]]) -> Iterator[Step]:
+    yield from beside(*(embed(_rounds("scan", len(node)), node) for node in nodes))
+    if len(nodes) == 1:
+        return
+    roots = np.array([node[0] for node in nodes])
+    last = np.array([node[-1] for node in nodes])
+    same = last == roots
+    away = (explicit(Op.SEND, last[~same], roots[~same], RESULT, NODES[0]),) if not same.all() else ()
+    kept = (explicit(Op.COPY, roots[same], roots[same], RESULT, NODES[0]),) if same.any() else ()
+    yield Step((*away, *kept), "host's sum")
+    yield Step((explicit(Op.COPY, roots, roots, NODES[0], NODES[1]),), "host's sum")
+    yield from embed(_rounds("scan", len(nodes)), roots, NODES)
+    yield Step((explicit(Op.SEND, roots[:-1], roots[1:], NODES[1], BEFORE),), "next host")
+    yield from beside(*(embed(_spread(len(node)), node) for node in nodes[1:]))
+    behind = np.array([place for node in nodes[1:] for place in node])
+    yield Step((explicit(Op.REDUCE, behind, behind, BEFORE, RESULT),), "add")
+
+
+def _spread(p: int) -> Iterator[Step]:
+    for bit in range((p - 1).bit_length()):
+        there = np.arange(1 << bit, min(2 << bit, p))
+        yield Step((explicit(Op.SEND, there - (1 << bit), there, BEFORE),), "broadcast")
 
 
 def _layout(collective: Collective, slots: int) -> Layout:

@@ -9,8 +9,7 @@ Knobs: algorithm=None (a name forces one); paper=False (the published 2048 B of 
 Holds: the choice is that of release 5.1.0a1, flat or on hosts; all-to-all sends 32 messages at once (its throttle).
 Figure: no single number; the thresholds were derived on Myrinet and IBM SP (from memory, unconfirmed).
 Source: Gropp, Lusk, Thakur, EuroPVM/MPI 2005, doi 10.1007/11557265_6; Thakur, Rabenseifner, Gropp, IJHPCA 19(1), 2005.
-Declines: circ_graph, ccl (hands over to another library); collectives between two groups; the two-level form of scan (smp), which
-    the release takes where the ranks of a host follow each other: algorithm=recursive_doubling is its other one.
+Declines: circ_graph, ccl (hands over to another library); collectives between two groups.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ringwright.algorithms import hosts
+from ringwright.algorithms import hosts, prefixes
 from ringwright.algorithms.blocks.binary_tree import binary_tree
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.bruck import bruck
@@ -90,6 +89,10 @@ def _pairwise(sizes: _Sizes, collective: Collective) -> Algorithm:
     return partial(pairwise, xor=collective.op == "all-to-all" and collective.p & (collective.p - 1) == 0)
 
 
+def _scan_by_hosts(collective: Collective, topology: Topology | None = None) -> Program:
+    return prefixes.by_hosts("scan", collective, hosts.by_host(collective, topology))
+
+
 # By MPI's collective and the short name of the algorithm.
 MENU: dict[tuple[str, str], Maker] = {
     ("broadcast", "binomial"): _is(binomial),
@@ -120,6 +123,7 @@ MENU: dict[tuple[str, str], Maker] = {
     ("reduce-scatter", "pairwise"): _pairwise,
     ("reduce-scatter", "recursive_doubling"): _is(recursive_doubling),
     ("reduce-scatter", "noncommutative"): _is(butterfly),
+    ("scan", "smp"): _is(_scan_by_hosts),
     ("scan", "recursive_doubling"): _is(recursive_doubling),
     ("exscan", "recursive_doubling"): _is(recursive_doubling),
     ("gather", "binomial"): _is(binomial),
