@@ -157,3 +157,39 @@ def test_columns_is_obeyed_in_a_pipe(monkeypatch: pytest.MonkeyPatch, capsys: py
     for nonsense in ("", "0", "-5", "wide"):
         monkeypatch.setenv("COLUMNS", nonsense)
         assert layout.console(io.StringIO()).width == layout.PIPED_WIDTH
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["library", "nccl-2-4@2.27", "--ranks", "64", "--nodes", "8", "--fabric", "dgx-h100"],
+        ["bound", "all-gather", "--fabric", "dgx-a100:2"],
+        ["workload", "llama3-70b", "--gpus", "64", "--parallel", "tp8,pp4"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_a_command_says_the_same_numbers_in_every_pipe(
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said = {}
+    for width in (5000, 40, 80, 200):
+        monkeypatch.setenv("COLUMNS", str(width))
+        assert main(command) == 0
+        said[width] = numbers(capsys.readouterr().out)
+    assert said[5000]
+    assert not any(said[5000] - said[width] for width in (40, 80, 200))
+
+
+def test_each_time_of_a_difference_in_json_stands_in_its_text() -> None:
+    def side(factor: float) -> dict[str, Any]:
+        entry = {"op": "all-reduce", "kind": "benchmark", "nranks": 32, "task": "out-of-place", "busbw_gbs": 36.53}
+        return {
+            "bandwidth": [entry | {"size_bytes": 1 << n, "time_us": factor * 1.37 ** (2 * n - 5)} for n in range(3, 31)]
+        }
+
+    found = diff.diff(side(1.0), side(6.1038))
+    wanted = Counter(simulated.time(row[key]) for row in found["bandwidth"] for key in ("before_us", "after_us"))
+    for width in WIDTHS:
+        shown = numbers(drawn(lambda file, width=width: changes.write(found, file, width=width)))  # type: ignore[misc]
+        assert not wanted - shown
+        assert shown["6.10"] >= len(found["bandwidth"])
