@@ -10,9 +10,11 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import importlib
 import io
 import json
 import math
+import pkgutil
 import random
 import resource
 import signal
@@ -22,6 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import ringwright
 from ringwright.cli import main
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric, families
@@ -192,6 +195,7 @@ def companions(knob: Knob) -> str:
     """Return a further knob without which this one has nothing to do."""
     return {
         "chunk_elements": ":share=0.1",
+        "servers": ":batch=256",
         "seed": ":noise=0.3",
         "fanout": ":algorithm=tree",
         "max_requests": ":algorithm=linear_sync",
@@ -215,7 +219,7 @@ def policies(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
         for knob in system.knobs().values():
             tally = Tally()
             for each in spellings(knob, draw, count):
-                plain = f"{system.slug}{companions(knob) if system.slug == 'gradientflow' else ''}"
+                plain = f"{system.slug}{companions(knob)}"
                 label = f"{plain}:{knob.name}={each.text}"
                 judge(tally, each, label, draw.choice(jobs), plain, accepted(lambda: registry.scheduler(label)))  # noqa: B023
             yield f"{system.slug}:{knob.name}", tally
@@ -287,6 +291,16 @@ def stop(*_: object) -> None:
     raise TooLong
 
 
+def preload() -> None:
+    """Import everything now: a campaign of an hour is not to change with the files beneath it."""
+    for module in pkgutil.walk_packages(ringwright.__path__, "ringwright."):
+        if not any(
+            word in module.name for word in ("__main__", "plugin", ".live", ".models", "recorder", "torch", ".lab.")
+        ):
+            with contextlib.suppress(ImportError, SystemExit):
+                importlib.import_module(module.name)
+
+
 def campaign(arguments: argparse.Namespace) -> int:
     """Run the rooms that are asked for, print a line a knob, and return 1 where something is wrong."""
     rooms = {"algorithms": algorithms, "policies": policies, "fabrics": machines}
@@ -319,5 +333,6 @@ if __name__ == "__main__":
     signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     asked = options.parse_args()
+    preload()
     PART[:] = map(int, asked.part.split("/"))
     sys.exit(campaign(asked))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import random
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -16,11 +17,13 @@ from ringwright.costs.nccl import constants, releases
 from ringwright.errors import DeclinedError, RingwrightError, UsageError
 from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
+from ringwright.fabrics.faults import apply
 from ringwright.knobs import Choices, Pattern, Range, knobs_of
 from ringwright.program import Program
 from ringwright.spellings import parse
 from ringwright.studies import registry
 from ringwright.testing.knob_cases import factors, spellings
+from ringwright.units import parse_rate, parse_size, parse_time
 
 pytestmark = pytest.mark.once
 SYSTEMS = (*registry.systems(), *registry.schedulers())
@@ -252,3 +255,26 @@ def test_a_forced_tree_is_not_a_ring() -> None:
     ring, tree = (nccl(f":algorithm={name}:protocol=simple") for name in ("ring", "tree"))
     assert ring.n_steps != tree.n_steps
     assert constants("2.30").rules.max_channels == 64
+
+
+# --------------------------------------------------------------------------------------------------- faults and figures
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("link * latency 1e30h", "at most 1000 s"), ("link * rate 1e300%", "at most 10000%"),
+        ("rank 0 slow 1e300x", "not 1e+300"), ("rank 0 slow 1e-300x", "not 1e-300"), ("link 0 flap 1ms every 1e309ms", "not a time"),
+        ("link * latency -5us", "not a time"), ("rank 0 slow nanx", "no number"),
+    ],
+)  # fmt: skip
+def test_a_fault_beyond_what_a_machine_can_have_is_refused(line: str, says: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(says)):
+        apply(fabric("dgx-h100:2"), [line])
+
+
+@pytest.mark.parametrize(
+    ("parse_it", "text"),
+    [(parse_size, "9" * 400), (parse_size, "999999999T"), (parse_rate, "1e400GB/s"), (parse_time, "1e309")],
+)
+def test_a_figure_that_nothing_holds_is_no_figure(parse_it: Callable[[str], float], text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_it(text)

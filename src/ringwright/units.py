@@ -5,6 +5,7 @@ A size typed by a user is binary (``128M`` = 128 * 2**20), as in nccl-tests; GB/
 
 from __future__ import annotations
 
+import math
 import re
 
 from ringwright.errors import UsageError
@@ -14,15 +15,20 @@ _SIZE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([KMGT]?)(?:I?B)?\s*", re.IGNORE
 _RATE = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(?:([kMGT]?)(i?)(b|B)(?:/s|ps))?\s*")
 _TIME = re.compile(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*(ps|ns|us|µs|ms|s|min|h|)\s*")
 _SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "": 1.0, "min": 60.0, "h": 3600.0}
+MOST_BYTES = 1 << 60
 _STEPS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 
 
 def parse_size(text: str) -> int:
     """Return bytes for ``8``, ``64K``, ``1.5G`` or ``128MiB`` (binary suffixes); raise UsageError otherwise."""
     match = _SIZE.fullmatch(text)
-    if match is None:
+    value = _number(match[1]) if match else None
+    if match is None or value is None:
         raise UsageError(f"'{text}' is not a size", remedy="give bytes with an optional suffix, for example 128M")
-    return round(float(match[1]) * _BINARY[match[2].upper()])
+    size_bytes = round(value * _BINARY[match[2].upper()])
+    if size_bytes > MOST_BYTES:
+        raise UsageError(f"'{text}' is more than {format_size(MOST_BYTES)}", remedy="give a smaller size, such as 128M")
+    return size_bytes
 
 
 def parse_rate(text: str) -> float:
@@ -52,10 +58,12 @@ def parse_time(text: str) -> float:
 
 
 def _number(text: str) -> float | None:
+    """Return the number, None for no number and for one that no float holds."""
     try:
-        return float(text)
+        found = float(text)
     except ValueError:
         return None
+    return found if math.isfinite(found) else None
 
 
 def format_size(size_bytes: float) -> str:

@@ -20,6 +20,7 @@ EFFECTS = (
 )
 OF_ALL = ("rate", "loss", "latency")  # a line that begins so is about every link
 OF_RANKS = ("compute_factor", "killed", "stopped")
+MOST_LATENCY_S, MOST_RATE, MOST_SLOW = 1000, 100, 1_000_000
 MOST_ROWS = 5_000_000
 MOST_NEAR = 20_000  # names among which near ones are sought
 LAB = "ringwright lab FABRIC --fault '...' -- COMMAND"
@@ -90,22 +91,34 @@ class _Line:
             factor = self._number("x")
             if factor <= 0:
                 raise self.wrong("a rank cannot be slower than for ever", "rank 7 slow 2x")
+            if not 1 / MOST_SLOW <= factor <= MOST_SLOW:
+                raise self.wrong(
+                    f"a rank is slower by 1/{MOST_SLOW} to {MOST_SLOW} times, not {factor:g}", "rank 7 slow 2x"
+                )
             return "compute_factor", 1.0 / factor
         if how in ("rate", "loss", "reorder", "ecn"):
             share = self._number("%") / 100.0
             if share < 0 or (how != "rate" and share > 1):
                 raise self.wrong(f"{how} of {share:.0%} is not possible", "0% to 100%")
+            if share > MOST_RATE:
+                raise self.wrong(f"a rate is at most {MOST_RATE:.0%} of what it was", "link NAME rate 50%")
             return ("rate_factor" if how == "rate" else how), share
         if how in ("kill", "stop"):
             if kind != "rank":
                 raise self.wrong(f"only a rank is to {how}", f"rank 7 {how} at 2s")
             return {"kill": "killed", "stop": "stopped"}[how], 1.0
         if how == "jitter":
-            return "jitter_s", self._time(self.word("a time"))
+            return "jitter_s", self._latency(self.word("a time"))
         if how == "latency":
             text = self.word("a time")
-            return ("added_latency_s" if text[0] == "+" else "latency_s"), self._time(text.lstrip("+"))
+            return ("added_latency_s" if text[0] == "+" else "latency_s"), self._latency(text.lstrip("+"))
         raise self.wrong(f"'{how}' is no effect", EFFECTS)
+
+    def _latency(self, text: str) -> float:
+        found = self._time(text)
+        if found > MOST_LATENCY_S:
+            raise self.wrong(f"a latency is at most {MOST_LATENCY_S} s", "link NAME latency 20us")
+        return found
 
     def _flapping(self, kind: str, name: str, horizon_s: float) -> list[Effect]:
         down_s = self._time(self.word("how long"))
