@@ -88,14 +88,7 @@ class _Line:
         if how == "slow":
             if kind != "rank":
                 raise self.wrong("only a rank is slow", "link NAME rate 50%")
-            factor = self._number("x")
-            if factor <= 0:
-                raise self.wrong("a rank cannot be slower than for ever", "rank 7 slow 2x")
-            if not 1 / MOST_SLOW <= factor <= MOST_SLOW:
-                raise self.wrong(
-                    f"a rank is slower by 1/{MOST_SLOW} to {MOST_SLOW} times, not {factor:g}", "rank 7 slow 2x"
-                )
-            return "compute_factor", 1.0 / factor
+            return "compute_factor", 1.0 / self._slowness()
         if how in ("rate", "loss", "reorder", "ecn"):
             share = self._number("%") / 100.0
             if share < 0 or (how != "rate" and share > 1):
@@ -113,6 +106,16 @@ class _Line:
             text = self.word("a time")
             return ("added_latency_s" if text[0] == "+" else "latency_s"), self._latency(text.lstrip("+"))
         raise self.wrong(f"'{how}' is no effect", EFFECTS)
+
+    def _slowness(self) -> float:
+        factor = self._number("x")
+        if factor <= 0:
+            raise self.wrong("a rank cannot be slower than for ever", "rank 7 slow 2x")
+        if not 1 / MOST_SLOW <= factor <= MOST_SLOW:
+            raise self.wrong(
+                f"a rank is slower by 1/{MOST_SLOW} to {MOST_SLOW} times, not {factor:g}", "rank 7 slow 2x"
+            )
+        return factor
 
     def _latency(self, text: str) -> float:
         found = self._time(text)
