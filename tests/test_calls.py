@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ringwright.errors import InputError
 from ringwright.sources import read
-from ringwright.sources.calls import read_calls
+from ringwright.sources.calls import read_calls, reader
 from ringwright.sources.inputs import find
 from ringwright.trace import Trace
 
@@ -226,3 +226,24 @@ def test_calls_in_flight_when_a_job_is_ended_hang_nobody(tmp_path: Path) -> None
         manifest = {"ringwright": "run/1", "host": "n1", "ended_ns": ended_ns, "exit_code": 143}
         (tmp_path / "run.n1.1.json").write_text(json.dumps(manifest))
         assert [culprit["ranks"] for culprit in hang(read(tmp_path))] == expected
+
+
+def test_the_rows_of_many_processes_wait_in_a_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """What is read is the same; only what one process made is in memory at a time."""
+    for rank in range(4):
+        lines = [
+            HEAD | {"rank": rank, "pid": rank, "world": 4},
+            GROUP,
+            *(call(n) for n in range(20)),
+            *(end(n) for n in range(20)),
+        ]
+        (tmp_path / f"calls.n1.{rank}.jsonl").write_bytes(text(*lines))
+    in_memory = read(str(tmp_path))
+    monkeypatch.setattr(reader, "MOST_ROWS", 25)
+    spilled = read(str(tmp_path))
+    assert in_memory.held is None
+    assert list(spilled.held.path.glob("part-*.parquet"))
+    assert spilled.df.equals(in_memory.df)
+    folder = spilled.held.path
+    del spilled
+    assert not folder.exists()

@@ -15,6 +15,7 @@ from ringwright.errors import InputError
 from ringwright.sources.calls.build import KIND, frame_of
 from ringwright.sources.calls.file import Process, read_file
 from ringwright.sources.gathered import Gathered
+from ringwright.sources.temporary import Store
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,29 +24,47 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 _MOST_WORLD = 1 << 20
+MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 
 
 def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's calls files; InputError where none holds a line of the format."""
     found = Gathered(KIND)
     processes: list[Process] = []
+    firsts: list[int | None] = []
+    store = Store(MOST_ROWS)
+    waiting: dict[int, tuple[pl.LazyFrame | None, ...]] = {}
     for source in sources:
         process = read_file(source, progress)
         found.damage(source.name, source.losses)
         _account(found, process)
         if process.head or process.calls:
             processes.append(process)
+            firsts.append(_first_ns(process))
+            waiting[id(process)] = _put_by(process, store)
             found.inputs.append(source.name)
     if not processes:
         remedy = "ringwright run -- torchrun train.py writes such files"
         raise InputError("no calls file", where=", ".join(source.name for source in sources[:3]), remedy=remedy)
     processes.sort(key=lambda process: (process.head.get("wall_ns", 0), process.name))
-    origin_ns = min((first for process in processes if (first := _first_ns(process)) is not None), default=0)
+    origin_ns = min((first for first in firsts if first is not None), default=0)
     frames = []
     for process, life in zip(processes, lives(processes), strict=True):
-        frames.append(frame_of(found, process, life, origin_ns))
+        process.calls, process.ends = (
+            [part.collect()] if part is not None else [] for part in waiting.pop(id(process))
+        )
+        frames.append(store.keep(frame_of(found, process, life, origin_ns)))
         process.calls, process.ends = [], []
-    return _trace(found, processes, frames, origin_ns)
+    return _trace(found, processes, frames, origin_ns, store)
+
+
+def _put_by(process: Process, store: Store) -> tuple[pl.LazyFrame | None, ...]:
+    """Take a process's calls and ends to where they wait until every file has been read."""
+    import polars as pl
+
+    kept = tuple(store.keep(pl.concat(parts)) if parts else None for parts in (process.calls, process.ends))
+    process.calls, process.ends = [], []
+    return kept
 
 
 def _account(found: Gathered, process: Process) -> None:
@@ -89,10 +108,10 @@ def lives(processes: list[Process]) -> list[int]:
     return found
 
 
-def _trace(found: Gathered, processes: list[Process], frames: list[pl.DataFrame], origin_ns: int) -> Trace:
+def _trace(
+    found: Gathered, processes: list[Process], frames: list[pl.LazyFrame], origin_ns: int, store: Store
+) -> Trace:
     import polars as pl
-
-    from ringwright.trace import conform
 
     worlds = [world for process in processes if (world := process.head.get("world"))]
     seen = {process.rank for process in processes if process.rank is not None}
@@ -110,5 +129,5 @@ def _trace(found: Gathered, processes: list[Process], frames: list[pl.DataFrame]
     backends = Counter(group.backend for process in processes for group in process.groups.values())
     library = backends.most_common(1)[0][0] if backends else None
     trace = found.trace(world=world, origin_ns=origin_ns or None, library=library)
-    events = pl.concat(frames) if frames else trace.table("events")
-    return replace(trace, tables={**trace.tables, "events": conform("events", events).lazy()})
+    events = pl.concat(frames) if frames else trace.scan("events")
+    return replace(trace, tables={**trace.tables, "events": events}, held=store.folder)

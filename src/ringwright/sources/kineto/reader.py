@@ -19,14 +19,13 @@ from ringwright.sources.kineto.ranks import place, settle
 from ringwright.sources.kineto.sequences import Numbered, number
 from ringwright.sources.kineto.tables import communicators, devices
 from ringwright.sources.source import Source
-from ringwright.sources.temporary import TemporaryFolder
+from ringwright.sources.temporary import ROWS_IN_MEMORY, Store
 from ringwright.trace import Trace, rows
 
 if TYPE_CHECKING:
     import polars as pl
 
 KIND = "kineto"
-ROWS_IN_MEMORY = 2_000_000
 _EPOCH_US = 100_000_000_000_000  # times beyond are counted from 1970, those below from the start of something
 
 
@@ -43,7 +42,7 @@ def read_kineto(
     are no operations wait in a temporary folder. Raises InputError when no file holds a single usable event.
     """
     catalogue = kernels_catalogue.load(kernels)
-    findings, groups, store = Findings(), Groups(), _Store()
+    findings, groups, store = Findings(), Groups(), Store(ROWS_IN_MEMORY)
     parts: list[Part] = []
     for source in sources:
         try:
@@ -63,34 +62,13 @@ def read_kineto(
     return _trace(sources, parts, groups, findings, store)
 
 
-class _Store:
-    """Keeps the many rows of a file in memory, or in a folder once there are too many."""
-
-    def __init__(self) -> None:
-        self.folder: TemporaryFolder | None = None
-        self._held = 0
-
-    def keep(self, frame: pl.DataFrame, number: int) -> pl.LazyFrame:
-        """Return the frame for later, from memory or from disk."""
-        import polars as pl
-
-        self._held += frame.height
-        if self._held <= ROWS_IN_MEMORY:
-            return frame.lazy()
-        self.folder = self.folder or TemporaryFolder()
-        path = self.folder.path / f"part-{number:05}.parquet"
-        frame.write_parquet(path)
-        self._held -= frame.height
-        return pl.scan_parquet(path)
-
-
 def _part(
     found: RankFile,
     index: int,
     catalogue: kernels_catalogue.Catalogue,
     groups: Groups,
     findings: Findings,
-    store: _Store,
+    store: Store,
 ) -> Part:
     import polars as pl
 
@@ -105,7 +83,7 @@ def _part(
     asked, _ = operations(found, linked, mine, calendar, zero, index)
     rest = pl.concat([device_rows(found, linked, calendar, zero), host_rows(found, calendar, zero)], how="diagonal")
     findings.links(found, linked)
-    return Part(found.reading.name, where, _wall_ns(found, zero), asked, store.keep(rest, index), found.reading.header)
+    return Part(found.reading.name, where, _wall_ns(found, zero), asked, store.keep(rest), found.reading.header)
 
 
 def _is_amd(found: RankFile) -> bool:
@@ -125,7 +103,7 @@ def _wall_ns(found: RankFile, zero: int) -> int | None:
     return zero * 1000 if _EPOCH_US < zero < 1 << 53 else None
 
 
-def _trace(sources: list[Source], parts: list[Part], groups: Groups, findings: Findings, store: _Store) -> Trace:
+def _trace(sources: list[Source], parts: list[Part], groups: Groups, findings: Findings, store: Store) -> Trace:
     import polars as pl
 
     places = [part.place for part in parts]
