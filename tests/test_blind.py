@@ -88,3 +88,9 @@ def test_silence_is_a_miss_and_bands_are_counted_apart() -> None:
     out = io.StringIO()
     blind.write(found, out)
     assert "straggler 1.5x and above" in out.getvalue()
+
+
+@pytest.mark.parametrize("seed", [900006, 900025, 900035])
+def test_calls_that_queue_behind_others_make_no_slow_network(seed: int) -> None:
+    (answer,) = blind.judge([blind.Case("none", False, seed, True)])
+    assert answer.outcome == "right", answer

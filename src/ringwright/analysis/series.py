@@ -1,6 +1,7 @@
 """Series of calls whose times may be compared: sizes known, seen by two ranks or more, told apart by step.
 
-A call of unknown size may be a larger one; a call seen on one rank alone may have waited for the others; and within a step
+A call of unknown size may be a larger one; a call seen on one rank alone may have waited for the others; one that begins
+while an earlier call of its rank is under way may have waited for that one; and within a step
 the same call is dearer in one place than in another, in every step again. So each time is taken relative to the usual
 time of its place in the step. Steps are those that the source marks; else the shortest period in which the
 communicator's calls repeat to the end; where neither is to be had, nothing is compared.
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 LAW = "series"
 LEAST_RANKS = 2
+QUEUED_S = 1e-6  # by which a call must begin before another ends, to have waited for it
 LEAST_SAMPLES = 16
 LEAST_REPEATS = 6  # periods that must follow each other before they pass for steps
 MOST_CALLS = 200_000  # of a communicator, the latest: where a period is looked for
@@ -52,6 +54,9 @@ def refusals(trace: Trace) -> Refusals:
     reasons = {
         "size unknown": pl.col("size_bytes").is_null(),
         "seen on one rank": pl.col("size_bytes").is_not_null() & (pl.col("ranks") < LEAST_RANKS),
+        "begun while an earlier call of its rank was under way: its time may hold that one's": pl.col("queued")
+        & pl.col("size_bytes").is_not_null()
+        & (pl.col("ranks") >= LEAST_RANKS),
     }
     for why, chosen in reasons.items():
         rows = frame.filter(chosen).sort("communicator", "sequence").head(1).to_dicts()
@@ -69,12 +74,15 @@ def _samples(trace: Trace, *, every: bool = False) -> pl.DataFrame:
         (pl.col("kind") == "collective") & (pl.col("duration_s") > 0)
         & pl.col("sequence").is_not_null() & pl.col("communicator").is_not_null()
     )  # fmt: skip
-    once = timed.group_by(*_KEYS, "sequence").agg(
+    ended = (pl.col("start_s") + pl.col("duration_s")).cum_max().shift(1).over("rank")
+    queued = ((pl.col("start_s") + QUEUED_S < ended) & pl.col("rank").is_not_null()).fill_null(value=False)
+    marked = timed.sort("rank", "start_s").with_columns(queued.alias("queued"))
+    once = marked.group_by(*_KEYS, "sequence").agg(
         pl.col("duration_s").min(), pl.col("rank").drop_nulls().n_unique().alias("ranks"), pl.col("iteration").min(),
-        pl.col("file").first(), pl.col("line").first(),
+        pl.col("file").first(), pl.col("line").first(), pl.col("queued").any(),
     )  # fmt: skip
     if not every:
-        once = once.filter(pl.col("size_bytes").is_not_null() & (pl.col("ranks") >= LEAST_RANKS))
+        once = once.filter(pl.col("size_bytes").is_not_null() & (pl.col("ranks") >= LEAST_RANKS) & ~pl.col("queued"))
     return once.collect()
 
 
