@@ -194,6 +194,16 @@ def test_factors_best_is_found_by_a_user(size_bytes: int) -> None:
         blueconnect(collective, factors="best")
 
 
+def test_factors_best_counts_the_flows_that_share_a_port() -> None:
+    """Four GPUs behind one port: a level that leaves the box loads the port four times as much as one flow would."""
+    topology = boxes(12, 4, nvlink=40e9, nic=100 * GBIT, nics=1)
+    collective = all_reduce(48, 48 << 20)
+    alpha, beta = orders._level(collective, topology, 4, 12)
+    assert beta == pytest.approx(4 / (100 * GBIT))
+    assert orders._level(collective, topology, 1, 4)[1] == pytest.approx(1 / 40e9)
+    assert alpha > 0
+
+
 # --------------------------------------------------------------------------------------------------------------- plink
 def test_plink_against_a_ring_in_random_order() -> None:
     """64 hosts in 8 hidden racks, 4:1: wanted 1.8x to 4x, measured 2.9x; a step of 0.25 s and 553 MB (VGG-16) gains 2.6x."""

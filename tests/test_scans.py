@@ -78,6 +78,18 @@ def test_nothing_crosses_towards_a_rank_before() -> None:
     assert slow_on == pytest.approx(MIB / 1e6)
 
 
+def test_the_longest_way_is_one_that_a_scan_goes() -> None:
+    top = fabric("switch:4,rate=1GB/s,latency_s=1us")
+    slow = top.latency_s.copy()
+    slow[top.dst == 0] = 1.0  # seconds, towards rank 0 alone
+    found = {
+        op: next(each for each in bounds(Collective(op, range(4), 0), replace(top, latency_s=slow, is_symmetric=False)))
+        for op in ("scan", "all-reduce")
+    }
+    assert found["scan"].time_s < 1e-5
+    assert found["all-reduce"].time_s > 1
+
+
 def test_the_libraries_choose_as_their_tables_say() -> None:
     for op in ("scan", "exscan"):
         assert open_mpi(Collective(op, range(6), 64)).knobs["algorithm"] == "linear"
