@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 
 import numpy as np
 import polars as pl
@@ -93,4 +94,13 @@ def test_silence_is_a_miss_and_bands_are_counted_apart() -> None:
 @pytest.mark.parametrize("seed", [900006, 900025, 900035])
 def test_calls_that_queue_behind_others_make_no_slow_network(seed: int) -> None:
     (answer,) = blind.judge([blind.Case("none", False, seed, True)])
+    assert answer.outcome == "right", answer
+
+
+@pytest.mark.torch
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent")
+@pytest.mark.parametrize(("mechanism", "seed"), [("straggler-late", 800002), ("moving", 800005)])
+def test_real_ranks_with_clocks_apart(mechanism: str, seed: int) -> None:
+    (answer,) = blind.judge([blind.Case(mechanism, True, seed)])
     assert answer.outcome == "right", answer
