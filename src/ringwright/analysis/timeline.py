@@ -94,7 +94,7 @@ def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict
 
     bins = int((end - start) // width) + 1
     placed = frame.with_columns(((pl.col("at") - start) // width).cast(pl.Int64).alias("bin"))
-    grouped = placed.group_by("op", "bin").agg(pl.col("bytes").sum())
+    grouped = placed.drop_nulls("bin").group_by("op", "bin").agg(pl.col("bytes").sum())
     series: dict[str, list[float]] = {}
     for op, place, amount in grouped.rows():
         series.setdefault(op, [0.0] * bins)[min(place, bins - 1)] += amount
