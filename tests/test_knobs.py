@@ -140,6 +140,12 @@ def test_what_ended_as_a_bug_of_ours_is_answered(capsys: pytest.CaptureFixture[s
     assert "element_bytes is a whole number from 1 to 8" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("spelling", ["accl:inner=pairwise", "blueconnect:factors=8x2:inner=torus-2d-allreduce"])
+def test_an_algorithm_with_places_of_its_own_serves_no_level(spelling: str) -> None:
+    with pytest.raises(UsageError, match="keeps data in places of its own"):
+        made(spelling, "all-reduce", "dgx-h100:2")
+
+
 def test_pieces_without_number_are_declined_before_they_are_made() -> None:
     _, make, knobs = registry.algorithm("binary-tree:segment_bytes=4")
     with pytest.raises(DeclinedError, match="4,194,304 segments on 16 ranks"):

@@ -54,7 +54,10 @@ class Levels:
 
     def _small(self, level: int, op: str, algorithm: Algorithm) -> Program:
         size = self.collective.size_bytes // self.below[level]
-        return algorithm(Collective(op, range(self.sizes[level]), size, self.collective.dtype))
+        made = algorithm(Collective(op, range(self.sizes[level]), size, self.collective.dtype))
+        if made.layout.slots > made.layout.n_chunks or made.layout.before is not None or made.layout.after is not None:
+            raise UsageError(f"{made.name} keeps data in places of its own, so it serves no level", remedy="inner=ring")
+        return made
 
     def program(self, name: str) -> Program:
         """Return the program of all phases."""
