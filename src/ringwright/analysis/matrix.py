@@ -139,7 +139,7 @@ def _paths(trace: Trace) -> dict[int, Paths]:
     import polars as pl
 
     table = trace.table("communicators").select("communicator", "size", "members").rows()
-    paths = {number: Paths(size, members) for number, size, members in table}
+    paths = {number: Paths(size, members) for number, size, members in table if size is not None}
     topology = trace.table("topology")
     order: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     columns = ("communicator", "channel", "src", "dst")
