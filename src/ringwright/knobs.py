@@ -106,6 +106,8 @@ class Form:
         if self.limits is None:
             return ""
         unit, (low, high) = self.limits.unit, (self.limits.low, self.limits.high)
+        if low == high:
+            return f" equal to {plain(low)}"
         if unit == "B":
             return f" of bytes from {plain(low)} to {format_size(high) if math.isfinite(high) else 'inf'}"
         as_in = {"B/s": " (also as 50GB/s or 400Gb/s)", "s": " (also as 0.5us)"}.get(unit, "")
@@ -252,6 +254,7 @@ Seed = Annotated[int, Range(0, 999_999_999)]
 Mebibytes = Annotated[float, Range(0, 65536, "MiB")]
 Microseconds = Annotated[float, Range(0, 1e6, "us")]
 Rate = Annotated[float, Range(1e3, 1e14, "B/s")]
+RateOrNoLink = Rate | Annotated[float, Range(0, 0, "B/s")]
 Seconds = Annotated[float, Range(0, 10, "s")]
 Ratio = Annotated[float, Range(0.01, 1000)]
 Elements = Annotated[int, Range(1, 10**12)]

@@ -17,7 +17,7 @@ MEANINGS = {
     "nvlink_rate": "of NVLink, each way: a GPU's through a switch, a link's where GPUs are joined directly",
     "oversubscription": "what a leaf's ranks can send over what its uplinks can carry",
     "pcie_latency_s": "from GPU to network card",
-    "pcie_rate": "of a GPU's PCIe, each way",
+    "pcie_rate": "of a GPU's PCIe, each way; where 0 may be typed: no such link",
     "per_leaf": "ranks or boxes below a leaf; none: from the size",
     "pxn": "whether a message changes the rail inside its box instead of in the spine",
     "radix": "ports of a switch, an even number; none: the smallest that serves",

@@ -6,13 +6,13 @@ from typing import Any
 
 from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._cube import cube
-from ringwright.knobs import Rate, Seconds
+from ringwright.knobs import Rate, RateOrNoLink, Seconds
 from ringwright.topology import Topology
 
 
 def dgx_1(
     boxes: int = 1, *, nvlink_rate: Rate = 25e9, nvlink_latency_s: Seconds = 2 * NVLINK_S,
-    pcie_rate: Rate = PCIE_RATE[3], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 12.5e9,
+    pcie_rate: RateOrNoLink = PCIE_RATE[3], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 12.5e9,
     nic_latency_s: Seconds = NIC_S, **options: Any,
 ) -> Topology:  # fmt: skip
     """Return boxes on one non-blocking switch (layout=switch).
