@@ -16,6 +16,7 @@ from ringwright.laws.tables import Printed, Side, factor_of, judge, rounded_from
 from ringwright.sources.bench import read_bench
 from ringwright.sources.inputs import find
 from ringwright.sources.nccl_columns import header, place
+from ringwright.studies.calibrate import calibrate
 from ringwright.trace import Trace
 from shared_data import needs_shared_data, real
 from written import sources
@@ -68,6 +69,18 @@ def test_a_row_that_breaks_a_law_is_refused_with_its_line(tmp_path: Path, law: s
     assert [(entry["law"], entry["refused"]) for entry in summary["laws"]] == [(law, 1)]
     assert "1 understood, 0 repaired, 1 refused" in summary["coverage"]
     assert f"law {law}: 1 refused" in [finding["title"] for finding in summary["findings"]]
+
+
+def test_a_calibration_names_the_rows_that_it_was_not_told(tmp_path: Path) -> None:
+    rows = [f"{size} {size // 4} float sum {us:.1f} {size / us / 1e3:.2f} {size / us / 1e3:.2f} 0 {us:.1f} {size / us / 1e3:.2f} "
+            f"{size / us / 1e3:.2f} 0" for size, us in ((1 << power, 20 + (1 << power) / 1e5) for power in range(10, 31))]  # fmt: skip
+    text = "# all_reduce_perf\n# nccl-tests version 2.17 NCCL version 2.18.5\n" + HEADER + "\n".join(rows) + "\n"
+    (tmp_path / "good.txt").write_text(text)
+    (tmp_path / "bad.txt").write_text(text + NEXT.replace("134.22  134.22", "134.22  251.66"))
+    good, bad = (calibrate([str(tmp_path / name)], "dgx-a100:1x2")[0] for name in ("good.txt", "bad.txt"))
+    assert "refused" not in good.source
+    assert "; refused 1, first bad.txt:" in bad.source
+    assert "law busbw" in bad.source
 
 
 def test_every_law_says_what_must_hold() -> None:

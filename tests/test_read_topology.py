@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ringwright.analysis.summary import summarise
+from ringwright.cli.reading import inputs
 from ringwright.reports import html, terminal, topology_picture
 from ringwright.reports import topology as shown_topology
 from ringwright.sources import read
@@ -222,3 +223,11 @@ def test_a_long_ring_in_words_names_its_ends_and_how_much_is_between() -> None:
     assert "29 ... 8 more ... 38 39 > host1: 40 " in told
     assert " > ... 84 more hosts ... > host99: 3960 " in told
     assert told.endswith("3998 3999")
+
+
+def test_what_other_communicators_have_is_told_apart() -> None:
+    """The sample's world has rings, and its log has connections of other groups alone."""
+    told = summarise(read(inputs((), sample=True)))
+    notes = told["topology"]["shown"]["notes"]
+    assert any("every connection that was read belongs to another one" in note for note in notes)
+    assert not any("no connection line" in note for note in notes)

@@ -197,7 +197,7 @@ def _shown(group: Group, devices: dict[int, dict[str, Any]], groups: list[Group]
         "alike": sum(each.size == group.size and each.rings == group.rings for each in groups) - 1,
         "part_rings": [{"channel": channel, "ranks": _order(dict(edges))} for channel, edges in sorted(_parts(group).items())],
         "rails": _rails(group),
-        "notes": _notes(group, where),
+        "notes": _notes(group, where, elsewhere=any(each.links for each in groups if each is not group)),
         **loads(group, [at.get("host") for at in where], STEP_BYTES),
     }  # fmt: skip
 
@@ -242,8 +242,8 @@ def _rails(group: Group) -> dict[str, Any] | None:
     return {"connections": total, "same_nic_at_both_ends": same} if total else None
 
 
-def _notes(group: Group, where: list[dict[str, Any]]) -> list[str]:
-    """Say what is not known of this communicator, and why."""
+def _notes(group: Group, where: list[dict[str, Any]], *, elsewhere: bool) -> list[str]:
+    """Say what is not known of this communicator, and why; ``elsewhere``: connections of others were read."""
     notes = []
     unseen = sum(not at for at in where)
     if unseen:
@@ -257,10 +257,10 @@ def _notes(group: Group, where: list[dict[str, Any]]) -> list[str]:
         )
     if group.part_trees:
         notes.append(f"all of the tree of channel {_list(sorted(group.part_trees))}: lines of some ranks are not here")
-    if group.rings and not group.links:
-        notes.append(
-            "no connection line: transports and NICs are not known (NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET prints them)"
-        )
+    if group.rings and not group.links and elsewhere:
+        notes.append("which NICs this communicator uses: every connection that was read belongs to another one")
+    elif group.rings and not group.links:
+        notes.append("transports and NICs: no connection line was read (NCCL_DEBUG_SUBSYS=INIT,GRAPH,NET prints them)")
     if not group.trees and not group.part_trees:
         notes.append("no tree line was read (NCCL_DEBUG_SUBSYS=GRAPH prints them, releases from 2.4 on)")
     for name, what in (("nvls", "NVLS"), ("collnet", "CollNet")):

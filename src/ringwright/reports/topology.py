@@ -122,7 +122,7 @@ def write(out: Console, view: dict[str, Any]) -> None:
     _nics(out, topology)
     if topology["transports"]:
         told = ", ".join(f"{row['transport']} {row['connections']:,}" for row in topology["transports"][:TOP_ROWS])
-        layout.line(out, f"transports (connections): {told}")
+        layout.line(out, f"connections by transport, all communicators: {told}")
     for note in (topology.get("shown") or {}).get("notes", []):
         layout.line(out, f"not known: {note}", style="yellow")
 
@@ -175,7 +175,7 @@ def load_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
     for load in shown["loads"]:
         nics = [[nic[name] for nic in load["nics"]] for name in ("sent_bytes", "received_bytes")]
         known, channels = load["channels_known"], load["channels"]
-        name = f"{load['op']}, {load['algorithm']}" + (
+        name = f"{load['op']} {load['algorithm']}" + (
             f", {known} of {channels} channels known" if known < channels else ""
         )
         links = (load["link_inside_bytes"], load["link_between_bytes"])
@@ -194,7 +194,9 @@ def _loads(out: Console, shown: dict[str, Any]) -> None:
     rows = [
         (row[0], *(None if amount is None else format_size(amount) for amount in row[1:])) for row in load_rows(shown)
     ]
-    layout.table(out, LOAD_HEADS, rows, left=("collective",))
+    told = [place for place in range(len(LOAD_HEADS)) if any(row[place] is not None for row in rows)]
+    heads = [LOAD_HEADS[place] for place in told]
+    layout.table(out, heads, [[row[place] for place in told] for row in rows], left=("collective",))
 
 
 def _nics(out: Console, topology: dict[str, Any]) -> None:

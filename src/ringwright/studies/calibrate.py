@@ -37,7 +37,7 @@ def calibrate(
         raise UsageError("no table is named", remedy="ringwright calibrate TABLE --fabric dgx-a100:2")
     tables = read_tables([*paths])
     measured = [_measured(table, fabric, release, collective) for table in tables]
-    described = source or ", ".join(dict.fromkeys(table.name for table in tables))
+    described = (source or ", ".join(dict.fromkeys(table.name for table in tables))) + _refused(tables)
     found = fit(measured, name=name, source=described, date=date)
     sizes = [
         Size(table.name, part.op, size, time, float(simulated))
@@ -45,6 +45,12 @@ def calibrate(
         for size, time, simulated in zip(part.sizes_bytes, part.times_s, times_s(found, part), strict=True)
     ]
     return found, sizes
+
+
+def _refused(tables: Sequence[Table]) -> str:
+    """Return how many rows laws refused and the first of them; the fit knows nothing of these."""
+    told = [f"{table.name}:{row.line} law {row.law}: {row.detail}" for table in tables for row in table.refused]
+    return f"; refused {len(told)}, first {told[0]}" if told else ""
 
 
 def _measured(table: Table, fabric: str, release: str | None, collective: str | None) -> Measured:
