@@ -171,5 +171,7 @@ def test_ranks_over_time_are_drawn(tmp_path: Path) -> None:
     assert lanes
     assert lanes[0].count("<rect") >= late["bars"]["shown"]
     assert "waiting" in lanes[0]
-    for name in ("waits", "culprits", "bandwidth"):
+    for name in ("waits", "bandwidth"):
         assert f'id="table-{name}"' in document
+    assert late["verdict"]["evidence"][0] in escaping.unescape(document)
+    assert 'id="table-culprits"' not in document, "who is the verdict is not told twice"

@@ -139,15 +139,18 @@ def _ends(found: Progress, trace: Trace) -> None:
         return
     found.failed = events.filter((pl.col("kind") == "error") & (pl.col("op") == "exception")).collect().height > 0
     end_s = pl.max_horizontal(pl.col("enqueue_s"), pl.col("start_s") + pl.col("duration_s").fill_null(0))
-    # Counters of the network go on while the job stands.
-    last_s, step_s = events.filter(pl.col("kind") != "metric").select(
+    is_death = (pl.col("kind") == "error") & (pl.col("op") == "died")
+    death_s = events.filter(is_death).select(pl.col("start_s").min()).collect().item()
+    # Counters of the network go on while the job stands; a rank that is ended from outside has done nothing by that.
+    last_s, step_s = events.filter((pl.col("kind") != "metric") & ~is_death).select(
         end_s.max().alias("last"), pl.col("duration_s").filter(pl.col("kind") == "step").median().alias("step")
     ).collect().row(0)  # fmt: skip
     told = trace.table("claims").filter(pl.col("field").is_in(["job ended at", "job seen at"]))["value"].to_list()
     moments = [int(value) for value in told if value.isdecimal() and len(value) < 20]
     origin_ns = trace.meta.get("origin_ns")
     if moments and origin_ns is not None and last_s is not None:
-        found.idle_s = (max(moments) - int(origin_ns)) / 1e9 - last_s
+        seen_s = (max(moments) - int(origin_ns)) / 1e9
+        found.idle_s = min(seen_s, seen_s if death_s is None else death_s) - last_s
         found.pace_s = max(found.pace_s, 2 * (step_s or 0.0))
 
 
