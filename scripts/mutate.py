@@ -202,25 +202,14 @@ def _try(place: Place, tests: list[str], expected_s: float) -> tuple[str, str]:
     from cosmic_ray.mutating import mutate_and_test
     from cosmic_ray.work_item import MutationSpec
 
-    spot = (place.line, place.column)
+    start, end = (place.line, place.column), (place.line, place.column + 1)  # only told, not used
     spec = MutationSpec(
-        module_path=ROOT / place.file, operator_name=place.operator, occurrence=place.occurrence, start_pos=spot, end_pos=spot
+        module_path=ROOT / place.file, operator_name=place.operator, occurrence=place.occurrence, start_pos=start, end_pos=end
     )  # fmt: skip
     listed = STORE / f"tests-{os.getpid()}"
     listed.write_text("\n".join(tests))
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        "-x",
-        "-n",
-        "0",
-        "-p",
-        "no:cacheprovider",
-        "--no-header",
-        f"@{listed}",
-    ]
+    options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    command = [sys.executable, "-m", "pytest", *options, f"@{listed}"]
     result = mutate_and_test([spec], shlex.join(command), 60 + 6 * expected_s)
     outcome = result.test_outcome.name.lower() if result.test_outcome else "no change"
     return outcome, result.diff or ""
