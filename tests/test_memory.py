@@ -52,3 +52,22 @@ def test_free_memory_is_read_where_the_system_tells_it(monkeypatch: pytest.Monke
     assert memory.available_bytes() == 65536
     most.write_text("3000\n")
     assert memory.available_bytes() == 2000
+
+
+def test_a_job_in_too_many_pieces_is_refused_with_the_largest(capsys: pytest.CaptureFixture[str]) -> None:
+    words = [
+        "simulate",
+        "--model",
+        "vgg16",
+        "--gpus",
+        "8",
+        "--fabric",
+        "switch:8,rate=1GB/s",
+        "--policy",
+        "p3:slice_elements=1",
+    ]
+    assert main(words) == 5
+    told = capsys.readouterr().err
+    assert "pieces: it is more than 16,777,216" in told
+    assert "B in pieces of 4 B" in told
+    assert "p3:slice_elements=50000" in told

@@ -79,6 +79,8 @@ class Form:
         if self.kind == "text":
             known = ", ".join(word or "(empty)" for word in self.choices)
             return " or ".join(each for each in (known, self.pattern.says if self.pattern else "") if each) or "a word"
+        if self.limits is not None and self.limits.low == self.limits.high:
+            return plain(self.limits.low)
         noun = {"int": ("a whole number", "whole numbers"), "float": ("a number", "numbers")}[self.kind][self.many]
         return noun + self._bounds() + (" joined by x" if self.many else "")
 
@@ -98,6 +100,8 @@ class Form:
     def _ends(self) -> str:
         assert self.limits is not None  # noqa: S101 - asked where there are some
         low, high, unit = self.limits.low, self.limits.high, self.limits.unit
+        if low == high:
+            return plain(low)
         if unit == "B" and math.isfinite(high):
             return f"{plain(low)}..{format_size(high).replace(' ', '')}"
         return f"{plain(low)}..{plain(high)}{unit}"
@@ -106,8 +110,6 @@ class Form:
         if self.limits is None:
             return ""
         unit, (low, high) = self.limits.unit, (self.limits.low, self.limits.high)
-        if low == high:
-            return f" equal to {plain(low)}"
         if unit == "B":
             return f" of bytes from {plain(low)} to {format_size(high) if math.isfinite(high) else 'inf'}"
         as_in = {"B/s": " (also as 50GB/s or 400Gb/s)", "s": " (also as 0.5us)"}.get(unit, "")

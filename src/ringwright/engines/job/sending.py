@@ -14,7 +14,11 @@ from ringwright.engines.job.groups import Groups
 from ringwright.engines.job.rewrites import Operation
 from ringwright.engines.job.step import PS, UPDATES, Row, Step
 from ringwright.engines.job.tasks import Tasks
+from ringwright.engines.memory import BYTES_PER_PIECE, shortage
+from ringwright.errors import InfeasibleError
 from ringwright.workload import Payload, Queue, Workload
+
+MOST_PIECES = 1 << 24  # of a step, over groups and micro-batches: about a minute
 
 
 class Sending:
@@ -33,7 +37,8 @@ class Sending:
         self.posted: dict[tuple[str, str, tuple[int, ...]], int] = {}
 
     def lay(self, step: Step) -> None:
-        """Take in all operations, and what waits for them."""
+        """Take in all operations, and what waits for them; InfeasibleError where they are too many to be held."""
+        self._check_number()
         barrier = (self.workload.policy.boundary or "barrier") == "barrier"
         walls: dict[tuple[int, bool], list[tuple[np.ndarray, np.ndarray, int]]] = defaultdict(list)
         for operation in self.operations:
@@ -51,6 +56,22 @@ class Sending:
             self._wall(step, cell, later, joined)
         if self.workload.policy.boundary == "reads":
             self._reads(step)
+
+    def _check_number(self) -> None:
+        batches = self.workload.micro_batches
+        total = sum(
+            each.pieces * (batches if each.per == "micro-batch" else 1) * len(list(self.groups.groups(each)))
+            for each in self.operations
+        )
+        too_many = f"it is more than {MOST_PIECES:,}" if total > MOST_PIECES else ""
+        why = too_many or shortage(total, "pieces", BYTES_PER_PIECE)
+        if why:
+            largest = max(self.operations, key=lambda each: each.pieces)
+            raise InfeasibleError(
+                f"a step of {self.workload.name} is sent in {total:,} pieces: {why}",
+                where=f"{largest.name}, {largest.size_bytes:,} B in pieces of {largest.piece_bytes:,} B",
+                remedy="larger pieces: p3:slice_elements=50000, bytescheduler:partition_mb=4",
+            )
 
     def _deliver(self, step: Step, operation: Operation, ends: np.ndarray, dst: np.ndarray, distance: int) -> None:
         """Link the pieces that carry a payload (rows: micro-batches) to what waits for it."""
