@@ -183,23 +183,31 @@ def algorithms(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
             for _ in range(20 * (not tally.effects and knob.can_be_typed)):
                 each = next(spellings(knob, draw, 1, ranks=RANKS, algorithms=names))
                 label = f"{system.slug}:{knob.name}={each.text}"
-                more = f"{label}{companions(knob)}"
+                more = f"{label}{companions(knob, system.knobs())}"
                 op, machine, size = draw.choice(system.ops), draw.choice(MACHINES), draw.choice(SIZES)
-                judge(tally, each, more, simulate(op, machine, size), f"{system.slug}{companions(knob)}", True)
+                judge(
+                    tally,
+                    each,
+                    more,
+                    simulate(op, machine, size),
+                    f"{system.slug}{companions(knob, system.knobs())}",
+                    True,
+                )
                 if tally.effects:
                     break
             yield f"{system.slug}:{knob.name}", tally
 
 
-def companions(knob: Knob) -> str:
-    """Return a further knob without which this one has nothing to do."""
-    return {
+def companions(knob: Knob, known: dict[str, Knob]) -> str:
+    """Return a further knob of the same system without which this one has nothing to do."""
+    found = {
         "chunk_elements": ":share=0.1",
         "servers": ":batch=256",
         "seed": ":noise=0.3",
         "fanout": ":algorithm=tree",
         "max_requests": ":algorithm=linear_sync",
     }.get(knob.name, "")
+    return found if found[1:].partition("=")[0] in known else ""
 
 
 def simulate(op: str, machine: str, size: str) -> Command:
@@ -219,7 +227,7 @@ def policies(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
         for knob in system.knobs().values():
             tally = Tally()
             for each in spellings(knob, draw, count):
-                plain = f"{system.slug}{companions(knob)}"
+                plain = f"{system.slug}{companions(knob, system.knobs())}"
                 label = f"{plain}:{knob.name}={each.text}"
                 judge(tally, each, label, draw.choice(jobs), plain, accepted(lambda: registry.scheduler(label)))  # noqa: B023
             yield f"{system.slug}:{knob.name}", tally
