@@ -25,12 +25,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import ringwright
+from ringwright import registry
 from ringwright.cli import main
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
 from ringwright.knobs import Knob
-from ringwright.studies import registry
 from ringwright.testing.knob_cases import Spelling, spellings
 
 RANKS = 16

@@ -15,12 +15,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ringwright.contracts import real_ranks
+from ringwright.contracts.algorithm import Case
 from ringwright.execute.executors import EXECUTORS, executor
-from ringwright.studies import real_ranks
-from ringwright.studies.conformance import Case
 
 ROOT = Path(__file__).resolve().parent.parent
-RECORD = ROOT / "src" / "ringwright" / "studies" / "real_ranks.json"
+RECORD = ROOT / "src" / "ringwright" / "contracts" / "real_ranks.json"
 HEADINGS = ("executor", "cases", "exact", "wrong", "declined", "seconds")
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from ringwright.errors import InputError
+from ringwright.papers.figures import netai2020
 from ringwright.sources.backward_log import backward_log, table
-from ringwright.studies.figures import netai2020
 
 GOOD = "head\n1\n2\n5.5,400\n0,8\n"
 

@@ -16,9 +16,9 @@ from ringwright.errors import InputError, UsageError
 from ringwright.execute.mpi_runtime import available
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.registry import algorithm
 from ringwright.studies import compare
 from ringwright.studies.bench import Question, bench, calibration_of, capture, probe
-from ringwright.studies.registry import algorithm
 from ringwright.trace import Trace
 
 pytestmark = pytest.mark.once

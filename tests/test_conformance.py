@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ringwright import validity
+from ringwright import registry, validity
 from ringwright.collective import Collective
+from ringwright.contracts import algorithm as conformance
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies import conformance, registry
 from ringwright.testing import conformance as public
 
 pytestmark = pytest.mark.once

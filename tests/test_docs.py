@@ -36,3 +36,8 @@ def test_decisions_are_numbered_without_gaps_and_name_what_lost() -> None:
     for page in pages:
         assert "**What lost.**" in page.read_text(), page.name
         assert f"decisions/{page.stem}" in index, page.name
+
+
+def test_the_layout_page_is_as_the_contract_says() -> None:
+    script = DOCS.parent / "scripts" / "layout"
+    assert subprocess.run([sys.executable, str(script), "--check"], check=False).returncode == 0, "run scripts/layout"

@@ -14,6 +14,7 @@ from declared_programs import MSCCL, MSCCLPP
 from plan_oracle import Stuck, verify
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import PER_RANK, REDUCE_OPS, ROOTED, Collective
+from ringwright.contracts import real_ranks
 from ringwright.errors import ProgramError, UsageError
 from ringwright.execute import arithmetic
 from ringwright.execute.backends import ordinary
@@ -21,9 +22,8 @@ from ringwright.execute.plan import Do, Message, Plan, Run, plans
 from ringwright.execute.push import PIECE_BYTES, WINDOW, Pushed, cut, packed
 from ringwright.fabrics import fabric
 from ringwright.program import Op, Program, Step, explicit
+from ringwright.registry import System, systems
 from ringwright.sources.programs import read_program
-from ringwright.studies import real_ranks
-from ringwright.studies.registry import System, systems
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once

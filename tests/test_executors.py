@@ -24,6 +24,8 @@ import pytest
 from patience import HANG_S
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING, ROOTED, Collective
+from ringwright.contracts import real_ranks
+from ringwright.contracts.algorithm import Case
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.execute import check, data, job, launch
 from ringwright.execute.arithmetic import STORED, STORED_BYTES
@@ -35,9 +37,7 @@ from ringwright.execute.push import Pushed
 from ringwright.execute.sockets import Sockets
 from ringwright.fabrics import fabric
 from ringwright.program import Program
-from ringwright.studies import real_ranks
-from ringwright.studies.conformance import Case
-from ringwright.studies.registry import find
+from ringwright.registry import find
 
 pytestmark = pytest.mark.once
 

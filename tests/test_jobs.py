@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
+from ringwright import registry
 from ringwright.cli import main
 from ringwright.errors import EXIT_PROGRAM, EXIT_USAGE
-from ringwright.studies import registry, workload
+from ringwright.studies import workload
 from ringwright.studies.jobs import generated, study
 from ringwright.trace import Trace
 

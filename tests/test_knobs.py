@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 import pytest
 
+from ringwright import registry
 from ringwright.cli import main
 from ringwright.collective import Collective
 from ringwright.costs.nccl import constants, releases
@@ -21,7 +22,6 @@ from ringwright.fabrics.faults import apply
 from ringwright.knobs import Choices, Pattern, Range, knobs_of
 from ringwright.program import Program
 from ringwright.spellings import parse
-from ringwright.studies import registry
 from ringwright.testing.knob_cases import factors, spellings
 from ringwright.units import parse_rate, parse_size, parse_time
 

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from patience import HANG_S
+from ringwright import registry
 from ringwright.cli import main
 from ringwright.costs.nodes import NodeCosts
 from ringwright.costs.stages import LinkCosts, seconds
@@ -33,7 +34,6 @@ from ringwright.schedulers.priority.lina._memory import held_bytes
 from ringwright.schedulers.priority.lina._packing import chosen, packed
 from ringwright.schedulers.priority.lina.placement import MOST_EXPERTS, Placement, layer_tokens, place, quotas
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted, profile
-from ringwright.studies import registry
 from ringwright.studies import workload as cards
 from ringwright.studies.jobs import generated, study
 from ringwright.workload import RankClass, Resource, Workload

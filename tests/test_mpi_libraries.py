@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ringwright import registry
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
@@ -35,7 +36,6 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.full import full
 from ringwright.fabrics.switch import switch
 from ringwright.sources.mpich_json import parse_mpich_json
-from ringwright.studies import registry
 from ringwright.topology import Topology
 from ringwright.validity import check
 from test_blocks import assert_right

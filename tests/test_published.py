@@ -26,7 +26,7 @@ from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduc
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.program import Program
-from ringwright.studies.registry import find
+from ringwright.registry import find
 from ringwright.validity import check
 from small_fabrics import bigraph, boxes, busiest_link, closed_form_error, racks, star, time_s, tree, wrong
 

@@ -58,7 +58,7 @@ def test_links_lead_somewhere() -> None:
 
 def test_the_tables_of_papers_are_those_of_the_last_record() -> None:
     script = runpy.run_path(str(REPOSITORY / "scripts" / "readme"))
-    record = json.loads((REPOSITORY / "src" / "ringwright" / "studies" / "reproduced.json").read_text())["papers"]
+    record = json.loads((REPOSITORY / "src" / "ringwright" / "papers" / "reproduced.json").read_text())["papers"]
     page = (REPOSITORY / "docs" / "reproduce.md").read_text()
     assert script["with_block"](README, "papers", script["papers"](record)) == README, "run scripts/readme"
     assert script["with_block"](page, "rows", script["rows"](record)) == page, "run scripts/readme"

@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from ringwright import registry
 from ringwright.cli import main
 from ringwright.errors import EXIT_GATE, EXIT_INPUT, EXIT_USAGE, InputError
-from ringwright.studies import registry, reproduce
-from ringwright.studies.figures.fit import crossing, least, turns
-from ringwright.studies.figures.rows import holds
+from ringwright.papers import reproduce
+from ringwright.papers.figures.fit import crossing, least, turns
+from ringwright.papers.figures.rows import holds
 
 pytestmark = pytest.mark.once
 
@@ -20,7 +21,7 @@ LONG = {
     "blueconnect", "bytescheduler", "gradientflow", "imagenet-4-minutes", "lina", "mpich2", "mvapich", "open-mpi", "p3", "pace",
     "plink", "pytorch-ddp", "ring-allreduce", "tictac", "torus-2d-allreduce",
 }  # fmt: skip
-RECORD = json.loads((files("ringwright") / "studies" / reproduce.RECORD).read_text())["papers"]
+RECORD = json.loads((files("ringwright") / "papers" / reproduce.RECORD).read_text())["papers"]
 PAPERS = sorted(path.stem for path in reproduce.find([]))  # without experiments, which take long
 
 
@@ -31,7 +32,7 @@ def test_paper(slug: str) -> None:
     (before,) = (each["rows"] for each in RECORD if each["slug"] == slug)
     assert [(row["figure"], row["kind"], row["pass"]) for row in paper["rows"]] == [
         (row["figure"], row["kind"], row["pass"]) for row in before
-    ], "ringwright reproduce --record src/ringwright/studies/reproduced.json, and scripts/readme"
+    ], "ringwright reproduce --record src/ringwright/papers/reproduced.json, and scripts/readme"
     for row, recorded in zip(paper["rows"], before, strict=True):
         assert row["got"] == recorded["got"] or row["got"] == pytest.approx(recorded["got"], rel=1e-3), row["figure"]
     assert len({row["figure"] for row in paper["rows"]}) == len(paper["rows"])

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from ringwright.studies import registry, reproduce
-from ringwright.studies.figures import collectives, rows
-from ringwright.studies.figures.kinds import PREDICTION
+from ringwright import registry
+from ringwright.papers import reproduce
+from ringwright.papers.figures import collectives, rows
+from ringwright.papers.figures.kinds import PREDICTION
 
 pytestmark = pytest.mark.once
 
@@ -34,7 +35,7 @@ NAIVE: dict[str, dict[str, Any]] = {
 
 def recorded(slug: str) -> dict[str, Any]:
     """Return what each row of a paper got in the last record."""
-    record = json.loads((files("ringwright") / "studies" / reproduce.RECORD).read_text())["papers"]
+    record = json.loads((files("ringwright") / "papers" / reproduce.RECORD).read_text())["papers"]
     return {row["figure"]: row["got"] for paper in record if paper["slug"] == slug for row in paper["rows"]}
 
 
@@ -44,7 +45,7 @@ def predictions(slug: str) -> list[dict[str, Any]]:
 
 def module_of(slug: str) -> ModuleType:
     try:
-        return import_module(f"ringwright.studies.figures.{slug.replace('-', '_')}")
+        return import_module(f"ringwright.papers.figures.{slug.replace('-', '_')}")
     except ModuleNotFoundError:
         return collectives
 

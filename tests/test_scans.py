@@ -8,20 +8,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ringwright import interpreter
+from ringwright import interpreter, registry
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.libraries.mpich2 import mpich2
 from ringwright.algorithms.libraries.open_mpi import open_mpi
 from ringwright.cli import main
 from ringwright.collective import Collective
+from ringwright.contracts import algorithm as conformance
 from ringwright.costs.bounds import bounds
 from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
 from ringwright.execute.mpi_runtime import available
 from ringwright.fabrics import fabric
 from ringwright.program import Op, Step, explicit
-from ringwright.studies import conformance, registry
 from ringwright.validity import check
 
 MIB = 1 << 20

@@ -13,6 +13,7 @@ from ringwright.costs.stages import Costs, seconds
 from ringwright.engines.job.rewrites import operations
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
+from ringwright.papers.figures import tictac as figures
 from ringwright.schedulers.compose import compose
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.schedulers.fifo.poseidon import best_scheme, poseidon
@@ -26,7 +27,6 @@ from ringwright.schedulers.priority.p3 import p3
 from ringwright.schedulers.priority.pace import pace
 from ringwright.schedulers.priority.tictac import tictac
 from ringwright.studies import workload as cards
-from ringwright.studies.figures import tictac as figures
 from ringwright.studies.jobs import generated
 from ringwright.workload import PARTS, Edge, Queue, Rewrite, Workload
 from ringwright.workloads.layers import layerwise, measured

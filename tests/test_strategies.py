@@ -7,12 +7,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ringwright import interpreter, validity
+from ringwright import interpreter, registry, validity
 from ringwright.collective import Collective
 from ringwright.costs.bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
-from ringwright.studies import registry
 from ringwright.testing import strategies
 
 BLOCKS = {system.slug: system for system in registry.systems() if system.kind == "block" and not system.fabrics}

@@ -14,10 +14,10 @@ import pytest
 
 from patience import HANG_S
 from ringwright.errors import InputError, MissingExtraError, UsageError
+from ringwright.papers.poster import figures, plan, study
+from ringwright.papers.poster.effects import interval
 from ringwright.reports import experiment as report
 from ringwright.reports import plots, swept
-from ringwright.studies.poster import figures, plan, study
-from ringwright.studies.poster.effects import interval
 from ringwright.studies.sweep import read, run
 from ringwright.studies.sweep.cell import Cell, cell
 from ringwright.studies.sweep.grid import grid_of, legal

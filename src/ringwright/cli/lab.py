@@ -56,8 +56,8 @@ def lab(
     json
         Print one JSON object instead (schema ringwright.lab/1).
     """
+    from ringwright.lab import leftovers, ranks
     from ringwright.reports import lab as report
-    from ringwright.studies.lab import leftovers, ranks
 
     if list:
         labs = leftovers.found()

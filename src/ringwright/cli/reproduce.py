@@ -38,7 +38,7 @@ def reproduce(
     json
         Print one JSON object instead (schema ringwright.reproduce/1).
     """
-    from ringwright.studies import reproduce as study
+    from ringwright.papers import reproduce as study
 
     paths = study.find(names)
     experiments = [path for path in paths if study.study_of(path) is not None]
@@ -60,9 +60,9 @@ def reproduce(
 
 
 def _experiment(slug: str, *, short: bool, fresh: bool, out: Path | None, record: Path | None, json: bool) -> int:
+    from ringwright.papers.poster.study import experiment
     from ringwright.reports import experiment as report
     from ringwright.reports import progress
-    from ringwright.studies.poster.study import experiment
 
     folder = out or Path(f"{slug}-{'short' if short else 'full'}")
     with progress.bar(slug) as told:

@@ -25,7 +25,7 @@ def systems(
     json
         Print one JSON object instead (schema ringwright.systems/1, of one system ringwright.system/1).
     """
-    from ringwright.studies import catalogue
+    from ringwright.survey import catalogue
 
     if slug is not None:
         return _one(slug, json=json)
@@ -42,7 +42,7 @@ def systems(
 
 def _one(slug: str, *, json: bool) -> int:
     from ringwright.reports import systems as report
-    from ringwright.studies import catalogue
+    from ringwright.survey import catalogue
 
     found = catalogue.one(slug)
     if json:
@@ -54,6 +54,6 @@ def _one(slug: str, *, json: bool) -> int:
 
 def every_knob() -> str:
     """Return a line a system that has knobs: what can be set, with range or choices where they are short."""
-    from ringwright.studies import catalogue
+    from ringwright.survey import catalogue
 
     return "Knobs (of one with defaults and meanings: ringwright systems SLUG)\n" + "\n".join(catalogue.knob_lines())

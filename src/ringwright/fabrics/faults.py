@@ -16,7 +16,7 @@ Effects: ``dead``, ``rate P%``, ``loss P%``, ``latency T`` or ``+T``, ``slow Fx`
 or ``from T`` (else from the start), then ``to T``, ``until T`` or ``for T`` (else to the end). A rank that is ``dead`` loses
 its links. What overlaps adds up: rates and speeds multiply, losses combine as independent chances, latencies add.
 
-The lab (``ringwright.studies.lab``) reads the same lines and a few that simulations have no model for: ``jitter T``,
+The lab (``ringwright.lab``) reads the same lines and a few that simulations have no model for: ``jitter T``,
 ``reorder P%`` and ``ecn P%`` on links, ``rank 3 kill at 4s``, ``rank 3 stop at 2s for 1s``; ``apply`` refuses those.
 """
 

@@ -16,7 +16,7 @@ WHOLE = "the same command with --json"
 
 
 def page(document: Mapping[str, Any], command: str) -> str:
-    """Return the page of an experiment (``studies.poster.study.experiment``)."""
+    """Return the page of an experiment (``papers.poster.study.experiment``)."""
     rows, effects = document["rows"], document["effects"]
     passed = sum(row["pass"] for row in rows)
     agree = sum(check["agrees"] for check in document["agreement"])

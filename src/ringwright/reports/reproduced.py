@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
+from ringwright.papers.figures.kinds import MEANING, sentence
 from ringwright.reports import layout
-from ringwright.studies.figures.kinds import MEANING, sentence
 
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:

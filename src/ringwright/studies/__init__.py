@@ -1,1 +1,1 @@
-"""Studies: what joins rooms. The list of systems, simulations over sizes and algorithms, conformance."""
+"""Studies: what joins rooms. Simulations over sizes and algorithms, measurements against them, training steps, sweeps."""

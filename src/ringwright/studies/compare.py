@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
+from ringwright.registry import algorithm
 from ringwright.studies.bench import capture, probe
 from ringwright.studies.bench.study import HORIZON_S, faulted
-from ringwright.studies.registry import algorithm
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -180,7 +180,7 @@ def compare(folder: Path) -> Comparison:
 
 def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:
     """Return what of a fault script the simulation has no model of, each with the reason."""
-    from ringwright.studies.lab import script, spec
+    from ringwright.lab import script, spec
 
     found = script.read(spec.read(fabric), faults, horizon_s=HORIZON_S, seed=seed)
     outside = list(found.outside)

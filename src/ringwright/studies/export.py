@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from ringwright import drafts
 from ringwright.errors import UsageError
 from ringwright.exports.placement import claim_file
-from ringwright.studies.registry import algorithm
+from ringwright.registry import algorithm
 from ringwright.studies.simulate import Question
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ringwright.errors import UsageError
-from ringwright.studies.registry import System, find, systems
+from ringwright.registry import System, find, systems
 
 SCHEMA = "ringwright.library/1"
 # Libraries whose rules are held in one release; another one asked for gets these, and the answer says so.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
-from ringwright.studies.registry import algorithm
+from ringwright.registry import algorithm
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.studies.conformance import FABRICS, GROUP_SIZES, SIZES, Case, Outcome, examine
+from ringwright.contracts.algorithm import FABRICS, GROUP_SIZES, SIZES, Case, Outcome, examine
 
 if TYPE_CHECKING:
     from ringwright.program import Program

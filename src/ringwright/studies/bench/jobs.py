@@ -14,9 +14,9 @@ from ringwright.execute.executors import Executor
 from ringwright.execute.job import Asked, Case, Contender, Job
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
+from ringwright.registry import find
 from ringwright.studies.bench import probe
 from ringwright.studies.bench.question import Entrant, Question
-from ringwright.studies.registry import find
 
 if TYPE_CHECKING:
     from ringwright.execute.job import Found

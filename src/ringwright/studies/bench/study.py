@@ -12,13 +12,13 @@ import numpy as np
 
 from ringwright.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.execute import launch
+from ringwright.registry import algorithm
 from ringwright.studies.bench import capture, jobs, probe
 from ringwright.studies.bench.question import Question
-from ringwright.studies.registry import algorithm
 
 if TYPE_CHECKING:
+    from ringwright.lab import Network
     from ringwright.program import Program
-    from ringwright.studies.lab import Network
     from ringwright.topology import Topology
 
 SCHEMA = "ringwright.bench/1"
@@ -102,7 +102,7 @@ def _network(question: Question, out: Path | None) -> Iterator[Network | None]:
     if question.lab is None:
         yield None
         return
-    from ringwright.studies import lab
+    from ringwright import lab
 
     with lab.network(question.lab, question.faults, seed=question.seed, tcp=question.tcp, out=out) as net:
         if net.topology.n_ranks != question.ranks:
@@ -201,7 +201,7 @@ def _own(question: Question, sample: jobs.Sample) -> Program | None:
 def faulted(question: Question, fabric: Topology) -> Topology:
     """Return the fabric with those faults that the simulation knows."""
     from ringwright.fabrics.faults import apply
-    from ringwright.studies.lab import script, spec
+    from ringwright.lab import script, spec
 
     outside = script.read(spec.read(fabric), question.faults, horizon_s=HORIZON_S, seed=question.seed).outside
     known = [line for line in question.faults if line.partition("#")[0].strip() not in outside]

@@ -18,8 +18,8 @@ from ringwright.collective import Collective
 from ringwright.costs.stages import Stage
 from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
+from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
-from ringwright.studies.registry import algorithm
 from ringwright.workload import Mesh
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ from ringwright.costs.fits import load
 from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.errors import UsageError
+from ringwright.registry import scheduler
 from ringwright.studies import workload as cards
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
 from ringwright.studies.jobs.study import Job
-from ringwright.studies.registry import scheduler
 from ringwright.topology import Topology
 from ringwright.workload import Workload
 from ringwright.workloads.cards import Card

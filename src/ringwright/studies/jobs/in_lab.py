@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.engines.job.run import simulate
+from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.live import named
-from ringwright.studies.registry import scheduler
 from ringwright.workloads.chain import Link, chain
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Question:
 def rows(question: Question) -> Iterator[Row]:
     """Yield a row per model, case and policy; needs PyTorch and namespaces."""
     from ringwright.execute.live.bench import Job, measure
-    from ringwright.studies.lab.network import network
+    from ringwright.lab.network import network
 
     for case in question.cases:
         lines, paces = CASES[case]

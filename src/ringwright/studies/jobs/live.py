@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import MissingExtraError, UsageError
-from ringwright.studies.registry import scheduler
+from ringwright.registry import scheduler
 
 if TYPE_CHECKING:
     from ringwright.execute.live.live import Live

@@ -11,10 +11,10 @@ from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.registry import scheduler
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.lanes import lanes
 from ringwright.studies.jobs.why import why
-from ringwright.studies.registry import scheduler
 from ringwright.workload import Workload
 
 if TYPE_CHECKING:

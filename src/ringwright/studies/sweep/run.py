@@ -107,7 +107,7 @@ def _here(cell: Cell, folder: Path, variables: dict[str, str], ask: Ask, timeout
 
 def _in_lab(cell: Cell, folder: Path, variables: dict[str, str], _ask: Ask, timeout_s: float) -> dict[str, Any]:
     """Run the ranks in network namespaces; the fault script's clock starts when all are warm."""
-    from ringwright.studies.lab import ranks
+    from ringwright.lab import ranks
 
     words = [f"{name}={value}" for name, value in variables.items()]
     program = [sys.executable, "-m", JOB, json.dumps({**told(cell), "out": str(folder)})]

@@ -1,0 +1,138 @@
+"""Every algorithm on real ranks: many small cases in one start, each result compared with the interpreter's, bit for bit."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ringwright.contracts.algorithm import Case, cases
+from ringwright.errors import RingwrightError, UsageError
+from ringwright.execute import check, launch
+from ringwright.execute.executors import Executor
+from ringwright.execute.job import Asked, Contender, Job
+from ringwright.execute.job import Case as Round
+from ringwright.execute.place import here
+from ringwright.execute.plan import plans
+from ringwright.registry import find, systems
+
+if TYPE_CHECKING:
+    from ringwright.execute.job import Found
+    from ringwright.execute.plan import Plan
+    from ringwright.program import Program
+
+GROUP_SIZES = (2, 3, 4, 8)
+SIZES = ("ragged", "even", "fewer", "bytes")
+AT_ONCE = 150  # cases in one start
+MOST_RANKS = {"mpich": 2}  # it never gives a core away while it waits; all others share cores
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case on one executor; ``wrong`` says what differs, or what stopped it, ``declined`` why it did not run."""
+
+    case: Case
+    executor: str
+    wrong: str = ""
+    declined: str = ""
+
+
+def chosen(
+    group_sizes: Sequence[int] = GROUP_SIZES, sizes: Sequence[str] = SIZES, *, slugs: Sequence[str] = ()
+) -> list[Case]:
+    """Return one case for each algorithm, collective, group size, buffer size and root, on the first fabric that it takes."""
+    found: dict[tuple[object, ...], Case] = {}
+    named = [system for system in systems() if not slugs or system.slug in slugs]
+    for case in cases(named, group_sizes):
+        if case.size in sizes:
+            found.setdefault((case.slug, case.op, case.p, case.size, case.root), case)
+    return list(found.values())
+
+
+def program(case: Case) -> Program | None:
+    """Return the program of a case; None where the algorithm openly declines it.
+
+    What works only between hosts gets a group that is spread over those of the fabric.
+    """
+    from ringwright.fabrics import fabric
+
+    topology = fabric(case.fabric if ":" in case.fabric else f"{case.fabric}:{case.p}")
+    collective = case.collective()
+    spread = range(0, topology.n_ranks, max(topology.n_ranks // case.p, 1))[: case.p]
+    for group in dict.fromkeys((range(case.p), spread)):
+        try:
+            made: Program = find(case.slug).load()(dataclasses.replace(collective, group=group), topology)
+        except UsageError:
+            continue
+        return made
+    return None
+
+
+def verify(executor: Executor, wanted: Iterable[Case], *, timeout_s: float = 20.0, seed: int = 0) -> Iterator[Result]:
+    """Run cases on real ranks and yield what came of each."""
+    waiting: dict[int, list[tuple[Case, Program]]] = {}
+    for case in wanted:
+        made = program(case)
+        if made is None:
+            yield Result(case, executor.name, declined="the algorithm declines it")
+            continue
+        if made.n_nodes > MOST_RANKS.get(executor.name, 64):
+            yield Result(case, executor.name, declined=f"too many ranks for {executor.name}")
+            continue
+        batch = waiting.setdefault(made.n_nodes, [])
+        batch.append((case, made))
+        if len(batch) == AT_ONCE:
+            yield from _together(executor, batch, timeout_s, seed)
+            batch.clear()
+    for batch in waiting.values():
+        if batch:
+            yield from _together(executor, batch, timeout_s, seed)
+
+
+def _together(
+    executor: Executor, batch: Sequence[tuple[Case, Program]], timeout_s: float, seed: int
+) -> Iterator[Result]:
+    """Run a batch in one start; where that start fails, each case in a start of its own, so that one is blamed alone."""
+    try:
+        answers = run(executor, [made for _, made in batch], timeout_s=timeout_s, seed=seed)
+    except RingwrightError as error:
+        if len(batch) == 1:
+            yield Result(batch[0][0], executor.name, str(error))
+            return
+        for each in batch:
+            yield from _together(executor, [each], timeout_s, seed)
+        return
+    for (case, made), found in zip(batch, answers, strict=True):
+        difference = check.against_interpreter(made, found, seed=seed)
+        own = sum(answer.wrong for answer in found)
+        wrong = str(difference) if difference else f"{own} elements are not what the seeds say" if own else ""
+        yield Result(case, executor.name, wrong)
+
+
+def run(
+    executor: Executor,
+    programs: Sequence[Program],
+    *,
+    timeout_s: float = 20.0,
+    seed: int = 0,
+    reals: bool = False,
+    cut: Callable[[Program], list[Plan]] = plans,
+) -> list[list[Found]]:
+    """Run programs of equally many nodes once, checked; return for each program every node's answer.
+
+    ``cut`` makes plans of a program; a test hands in one that makes them wrong.
+    """
+    nodes = programs[0].n_nodes
+    rounds = [
+        Round(
+            Asked.of(each.collective), [Contender(each.name, executor.wire, number)], seed=seed, keep=True, reals=reals
+        )
+        for number, each in enumerate(programs)
+    ]
+    addresses = [place.address for place in here(nodes)]
+    job = Job(nodes, addresses, rounds, executor.backend, timeout_s)
+    with launch.job_folder() as folder:
+        launch.lay_out(folder, job, [cut(each) for each in programs])
+        answers = launch.run(folder, job, executor.starts(folder, nodes), limit_s=timeout_s + 10.0 * len(programs))
+    return [[answers[node][number] for node in range(nodes)] for number in range(len(programs))]

@@ -1,0 +1,132 @@
+"""The fault script: lines of ``ringwright.fabrics.faults`` and ``flow 1>2 10Mb/s at 2s for 1s``, sorted by time.
+
+``flow A>B [RATE] [at T] [for T | to T]`` is a competing TCP flow between two ranks; without a rate it takes what TCP gives.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ringwright.errors import UsageError
+from ringwright.fabrics.faults import LAB_FIELDS, describe_row, rows
+from ringwright.lab.spec import Spec
+from ringwright.topology import Fault
+from ringwright.units import parse_rate, parse_time
+
+LEAST_LATENCY_S = 50e-6  # what a frame takes through namespaces anyway
+IMPAIRMENTS = ("loss", "latency_s", "jitter_s", "reorder", "ecn")
+_FLOW = re.compile(
+    r"flow\s+(?P<src>\w+)>(?P<dst>\w+)(?:\s+(?P<rate>(?!at\b|from\b|for\b|to\b|until\b)\S+))?"
+    r"(?:\s+(?:at|from)\s+(?P<start>\S+))?(?:\s+(?P<how>for|to|until)\s+(?P<end>\S+))?\s*"
+)
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A competing TCP flow; ``rate`` in bytes/s, 0 for as much as it gets."""
+
+    src: int
+    dst: int
+    rate: float
+    start_s: float
+    end_s: float
+    text: str
+    number: int  # of the line
+
+
+@dataclass(frozen=True)
+class Moment:
+    """What changes at one time of the script."""
+
+    time_s: float
+    rows: tuple[Fault, ...] = ()
+    starting: tuple[Flow, ...] = ()
+    ending: tuple[Flow, ...] = ()
+
+
+@dataclass(frozen=True)
+class Script:
+    """Everything that will happen. ``outside``: lines for which simulations have no model."""
+
+    lines: tuple[str, ...]
+    rows: tuple[Fault, ...]
+    flows: tuple[Flow, ...]
+    outside: tuple[str, ...]
+
+    @property
+    def impaired(self) -> frozenset[int]:
+        """Links that at some time lose, delay, reorder or mark frames."""
+        return frozenset(row.target for row in self.rows if row.kind == "link" and row.field in IMPAIRMENTS)
+
+    @property
+    def marks(self) -> bool:
+        """Whether any link marks congestion, so that TCP has to speak ECN."""
+        return any(row.field == "ecn" for row in self.rows)
+
+    def moments(self) -> list[Moment]:
+        """Return what changes, in the order of time."""
+        times = {row.time_s for row in self.rows} | {flow.start_s for flow in self.flows}
+        times |= {flow.end_s for flow in self.flows if flow.end_s < math.inf}
+        return [
+            Moment(
+                time_s,
+                tuple(row for row in self.rows if row.time_s == time_s),
+                tuple(flow for flow in self.flows if flow.start_s == time_s),
+                tuple(flow for flow in self.flows if flow.end_s == time_s),
+            )
+            for time_s in sorted(times)
+        ]
+
+
+def read(spec: Spec, lines: Iterable[str], *, horizon_s: float, seed: int) -> Script:
+    """Return the script of some lines; ``seed`` draws what they leave open. Raises UsageError for lines not understood."""
+    texts = [line.partition("#")[0].strip() for line in lines]
+    flows = {number: _flow(spec, text, number) for number, text in enumerate(texts) if text.split()[:1] == ["flow"]}
+    # A flow's line stays as an empty one: the lottery of the others goes by their number.
+    rest = ["" if number in flows else text for number, text in enumerate(texts)]
+    found = rows(spec.topology, rest, horizon_s=horizon_s, seed=seed)
+    outside = [texts[number] for number in flows]
+    outside += [text for text in rest if text and _is_outside(spec, text)]
+    return Script(tuple(text for text in texts if text), tuple(found), tuple(flows.values()), tuple(outside))
+
+
+def _is_outside(spec: Spec, text: str) -> bool:
+    return any(row.field in LAB_FIELDS for row in rows(spec.topology, [text]))
+
+
+def _flow(spec: Spec, text: str, number: int) -> Flow:
+    match = _FLOW.fullmatch(text)
+    where = f"fault '{text}'"
+    if match is None:
+        raise UsageError("this flow is not understood", where=where, remedy="flow 1>2 10Mb/s at 2s for 1s")
+    src, dst = (_rank(spec, match[end], where) for end in ("src", "dst"))
+    if src == dst:
+        raise UsageError("a flow goes from one rank to another", where=where, remedy="flow 1>2 10Mb/s at 2s for 1s")
+    start_s = parse_time(match["start"]) if match["start"] else 0.0
+    end_s = parse_time(match["end"]) if match["end"] else math.inf
+    end_s += start_s if match["how"] == "for" else 0.0
+    if end_s <= start_s:
+        raise UsageError("it ends before it begins", where=where)
+    return Flow(src, dst, parse_rate(match["rate"]) if match["rate"] else 0.0, start_s, end_s, text, number)
+
+
+def _rank(spec: Spec, name: str, where: str) -> int:
+    number = int(name) if name.isdecimal() and len(name) < 10 else spec.topology.find(name)
+    if number >= spec.n:
+        raise UsageError(f"{spec.topology.name} has no rank {name}", where=where, remedy=f"0 to {spec.n - 1}")
+    return number
+
+
+def told(spec: Spec, moment: Moment) -> str:
+    """Return what changes at a moment in words."""
+    words = [describe_row(spec.topology, row) for row in moment.rows]
+    words += [f"flow {flow.src}>{flow.dst} begins" for flow in moment.starting]
+    words += [f"flow {flow.src}>{flow.dst} ends" for flow in moment.ending]
+    return "; ".join(_folded(words))
+
+
+def _folded(words: Sequence[str], most: int = 6) -> list[str]:
+    return [*words] if len(words) <= most else [*words[:most], f"and {len(words) - most} more"]

@@ -1,0 +1,83 @@
+"""Rows of ``reproduce/<slug>.toml``: call the function that each names, hold the number against the claim."""
+
+from __future__ import annotations
+
+import math
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from ringwright.errors import InputError
+from ringwright.papers.figures import collectives
+from ringwright.papers.figures.kinds import KINDS, tally
+
+EXACT = 1e-9
+
+
+def paper(described: dict[str, Any], path: Path) -> dict[str, Any]:
+    """Return slug, figure, source, note, kinds and rows: figure, kind, claimed, got, tolerance, pass, source, note.
+
+    A row of the file has ``figure``, ``kind`` (one of :data:`KINDS`), ``measure`` (a function of
+    ``papers/figures/<slug>.py`` or of ``collectives.py`` there, and the arguments in ``with``), ``tolerance`` ("exact", a
+    relative number, or [low, high] for what is got), ``claimed`` (may be a sentence where the tolerance is a band) and, where it
+    differs from the paper's, ``source``. InputError for a row that cannot be run; none is run before all are read.
+    """
+    measures = [_measure(row, path, described["slug"]) for row in described["rows"]]
+    rows = [_row(row, measure, described) for row, measure in zip(described["rows"], measures, strict=True)]
+    return {
+        "slug": described["slug"], "figure": described["figure"], "source": described["source"],
+        "note": described.get("note", ""), "kinds": tally(rows), "rows": rows,
+        "inside": all(row["pass"] for row in rows),
+    }  # fmt: skip
+
+
+def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
+    """Return the function that a row names, once the row has all it needs."""
+    missing = {"figure", "kind", "measure", "claimed", "tolerance"} - set(row)
+    measure = None if missing else _named(row["measure"], slug)
+    what = ""
+    if missing:
+        what = f"no '{min(missing)}'"
+    elif row["kind"] not in KINDS:
+        what = f"kind '{row['kind']}' is none of {', '.join(KINDS)}"
+    elif measure is None:
+        what = f"nothing measures '{row['measure']}'"
+    elif not _is_claim(row["claimed"], row["tolerance"]):
+        what = f"the tolerance {row['tolerance']!r} needs a claimed number or a band [low, high]"
+    if what:
+        raise InputError(
+            f"cannot be run: {what} in row '{row.get('figure')}'", where=str(path), remedy="see docs/reproduce.md"
+        )
+    return measure
+
+
+def _named(measure: str, slug: str) -> Any:
+    own = f"ringwright.papers.figures.{slug.replace('-', '_')}"
+    modules: list[ModuleType] = [import_module(own)] if find_spec(own) else []
+    return next((getattr(each, measure) for each in (*modules, collectives) if hasattr(each, measure)), None)
+
+
+def _is_claim(claimed: Any, tolerance: Any) -> bool:
+    if isinstance(tolerance, list):
+        return len(tolerance) == 2 and all(isinstance(end, int | float) for end in tolerance)
+    return isinstance(claimed, int | float) and (tolerance == "exact" or isinstance(tolerance, int | float))
+
+
+def _row(row: dict[str, Any], measure: Any, described: dict[str, Any]) -> dict[str, Any]:
+    got = measure(**row.get("with", {}))
+    return {
+        "figure": row["figure"], "kind": row["kind"], "claimed": row["claimed"],
+        "got": got if math.isfinite(got) else None, "tolerance": row["tolerance"],
+        "pass": holds(got, row["claimed"], row["tolerance"]), "source": row.get("source", described["source"]),
+        "note": row.get("note", ""),
+    }  # fmt: skip
+
+
+def holds(got: float, claimed: Any, tolerance: Any) -> bool:
+    """Say whether a number is the claimed one, within a tolerance: "exact", a relative number, or a band."""
+    if isinstance(tolerance, list):
+        return bool(tolerance[0] <= got <= tolerance[1])
+    allowed = EXACT if tolerance == "exact" else float(tolerance)
+    return abs(got - float(claimed)) <= allowed * abs(float(claimed))

@@ -1,0 +1,108 @@
+"""The experiment: recorded runs of real models in every parallel form, at full size, and on a disturbed network."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ringwright import drafts
+from ringwright.errors import InfeasibleError
+from ringwright.papers.figures.kinds import tally
+from ringwright.papers.poster import figures, plan
+from ringwright.papers.poster.effects import effects
+from ringwright.studies.sweep import resumed
+from ringwright.studies.sweep.grid import Grid, legal
+from ringwright.studies.sweep.patterns import provisions
+from ringwright.studies.sweep.run import sweep, versions
+from ringwright.studies.sweep.table import finished, gather
+
+SCHEMA = "ringwright.reproduce/1"
+SLUG = "collective-profiling-poster"
+PARTS = ("agreement", "served", "shapes", "scale", "disturbed")
+RESULT = "experiment.json"
+
+Progress = Callable[[int, int, str], None]
+
+
+def grid(part: str, *, short: bool) -> Grid:
+    """Return the cells of one part of the experiment."""
+    if part == "served":
+        return legal(plan.served())
+    made: Grid = getattr(plan, part)(short=short)
+    return made
+
+
+def experiment(
+    out: Path, *, short: bool, fresh: bool = False, parts: tuple[str, ...] = PARTS, progress: Progress | None = None
+) -> dict[str, Any]:
+    """Run what is not there yet and return the object of schema ``ringwright.reproduce/1`` with all that the report shows.
+
+    Goes on where it was cut short, and says in ``resumed`` what it took over from when (None: nothing); ``fresh`` runs all
+    again. A part that this machine does not allow (namespaces) is named in ``not_run``, and
+    its rows fail.
+    """
+    not_run: dict[str, str] = {}
+    found: dict[str, Any] = {}
+    kept, cells = [], 0
+    for part in parts:
+        wanted = grid(part, short=short).cells
+        cells += len(wanted)
+        kept += [] if fresh else resumed.resumed(out / part, wanted)
+        try:
+            found[part] = _part(out / part, part, short=short, fresh=fresh, progress=progress)
+        except InfeasibleError as error:
+            not_run[part] = error.what
+    rows = _rows(found)
+    rows += [
+        figures.row(f"{part}: not run", "run", why, "", "this machine", good=False) for part, why in not_run.items()
+    ]
+    seen = [row for each in found.values() for row in each["patterns"]]
+    document = {
+        "schema": SCHEMA, "slug": SLUG, "form": "short" if short else "full", "kinds": tally(rows), "rows": rows,
+        "out": str(out),
+        "versions": versions(), "not_run": not_run, "resumed": resumed.told(kept, cells),
+        "patterns": seen, "provisions": provisions(seen),
+        "effects": found.get("disturbed", {}).get("effects", []),
+        "agreement": [check for each in found.values() for check in each["checks"]],
+        "cells": [cell for each in found.values() for cell in each["cells"]],
+    }  # fmt: skip
+    drafts.write(out / RESULT, json.dumps(document, indent=1, default=str) + "\n")
+    return document
+
+
+def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Progress | None) -> dict[str, Any]:
+    """Run one part and gather what it gave."""
+
+    def told(done: int, of: int, key: str) -> None:
+        if progress is not None:
+            progress(done, of, f"{part} {key}")
+
+    wanted = grid(part, short=short)
+    timeout_s = 1200.0 if part in ("scale", "served", "shapes") else 240.0
+    sweep(wanted, out, timeout_s=timeout_s, fresh=fresh, progress=told)
+    keys = {cell.key for cell in wanted.cells}
+    whole = gather(out)
+    mine = [each for each in finished(out) if each[0].key in keys]
+    done = [each for each in mine if each[2]["outcome"] == "done"]
+    return {
+        "checks": [check for check in whole["agreement"] if check["cell"] in keys],
+        "cells": [cell for cell in whole["cells"] if cell["cell"] in keys],
+        "failed": len(mine) - len(done),
+        "patterns": [row for row in whole["patterns"] if row["cell"] in keys],
+        "effects": effects(done) if part == "disturbed" else [],
+    }
+
+
+def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+    rows = []
+    if "served" in found:
+        by_turn = {row["turn"]: row for row in found["served"]["patterns"]}
+        rows += figures.served(by_turn.get("prompt"), by_turn.get("token"))
+    if "agreement" in found:
+        checks = [check for each in found.values() for check in each["checks"]]
+        rows += figures.agreed(checks, sum(each["failed"] for each in found.values()))
+    if "shapes" in found:
+        rows += figures.separated(found["shapes"]["patterns"])
+    return [*rows, *figures.disturbed(found.get("disturbed", {}).get("effects", []))]

@@ -1,0 +1,83 @@
+"""Is the paper right? Run what a ``reproduce/<slug>.toml`` describes and hold each answer against its tolerance."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ringwright.errors import InputError, UsageError
+from ringwright.papers.figures import rows
+from ringwright.papers.figures.kinds import sentence, tally
+
+SCHEMA = "ringwright.reproduce/1"
+FOLDER = Path(__file__).resolve().parents[3] / "reproduce"  # of a checkout
+RECORD = "reproduced.json"
+STUDIES = ("poster",)  # experiments: they take long and run by themselves
+FIGURES = "figures"  # rows, each measured by a function
+
+
+def find(names: Iterable[str]) -> list[Path]:
+    """Return the files named by slug or path; all of the checkout's where none is named, but experiments, which take long."""
+    wanted = list(names)
+    if not wanted:
+        found = [path for path in sorted(FOLDER.glob("*.toml")) if study_of(path) is None]
+        if not found:
+            raise UsageError("no reproduce folder here", remedy="name a file, or run from a checkout")
+        return found
+    paths = [Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml" for name in wanted]
+    missing = [name for name, path in zip(wanted, paths, strict=True) if not path.is_file()]
+    if missing:
+        known = ", ".join(path.stem for path in sorted(FOLDER.glob("*.toml")))
+        raise UsageError(f"nothing to reproduce for '{missing[0]}'", remedy=f"one of: {known}")
+    return paths
+
+
+def study_of(path: Path) -> str | None:
+    """Return the name of the experiment that a file stands for, None for a paper of rows."""
+    try:
+        setup = tomllib.loads(path.read_text()).get("setup", {})
+    except (OSError, tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return None
+    study = setup.get("study") if isinstance(setup, dict) else None
+    if study == FIGURES:
+        return None
+    if study is not None and study not in STUDIES:
+        raise InputError(f"no experiment '{study}'", where=str(path), remedy=f"one of: {', '.join(STUDIES)}")
+    return study
+
+
+def reproduce(paths: Iterable[Path]) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.reproduce/1``: per paper the rows, and ``kinds``, how many of each kind pass.
+
+    For a single paper also ``slug`` and ``rows``. Raises InputError for a file that cannot be run, before any is.
+    """
+    described = [(read(path), path) for path in paths]
+    papers = [rows.paper(*each) for each in described]
+    single = {"slug": papers[0]["slug"], "rows": papers[0]["rows"]} if len(papers) == 1 else {}
+    kinds = tally(row for paper in papers for row in paper["rows"])
+    return {"schema": SCHEMA, **single, "kinds": kinds, "papers": papers}
+
+
+def read(path: Path) -> dict[str, Any]:
+    """Return what a file describes: slug, figure, source and rows, perhaps a note; InputError where one is lacking."""
+    try:
+        described = tomllib.loads(path.read_text())
+        lacking = {"slug", "figure", "source", "rows"} - set(described)
+        if lacking:
+            raise KeyError(min(lacking))
+    except (OSError, tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError) as error:
+        remedy = "compare it with reproduce/blueconnect.toml; see docs/reproduce.md"
+        raise InputError(f"cannot be run: {error}", where=str(path), remedy=remedy) from error
+    return described
+
+
+def recorded() -> dict[str, str]:
+    """Return per slug how many rows of each kind passed in the last recorded run; empty where none ships."""
+    record = files("ringwright") / "papers" / RECORD
+    if not record.is_file():
+        return {}
+    return {paper["slug"]: sentence(paper["rows"]) for paper in json.loads(record.read_text())["papers"]}

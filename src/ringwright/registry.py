@@ -1,0 +1,208 @@
+"""All systems, by listing the folders they live in: one slug = one module or package = one callable.
+
+Outsiders add theirs through the entry point groups ``ringwright.algorithms`` and ``ringwright.schedulers``.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import UsageError
+from ringwright.knobs import Knob, knobs_of
+from ringwright.spellings import parse, unknown
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+    from ringwright.workload import Workload
+
+ROOT = Path(__file__).resolve().parent
+# folder -> (family, class)
+FOLDERS = {
+    "algorithms/blocks": ("building-block", "block"),
+    "algorithms/published": ("collective-library", "published"),
+    "algorithms/libraries": ("collective-library", "library"),
+    "algorithms/synthesis": ("collective-library", "synthesis"),
+    "innetwork/ethernet": ("in-network-aggregation", "ethernet"),
+    "innetwork/infiniband": ("in-network-aggregation", "infiniband"),
+}
+SCHEDULERS = {
+    "schedulers/fifo": ("communication-scheduling", "fifo"),
+    "schedulers/priority": ("communication-scheduling", "priority"),
+    "schedulers/decompose": ("communication-scheduling", "decompose"),
+}
+ALSO_CALLED = {"halving-doubling": "rabenseifner"}  # what the literature calls them besides
+HEADINGS = ("Idea", "Cost", "Knobs", "Holds", "Figure", "Source", "Declines")
+_BETWEEN = re.compile(r";(?![^(]*\))")  # semicolons outside brackets
+_HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):\s*", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class System:
+    """One system: where it lives, what its docstring says, how long it is."""
+
+    slug: str
+    family: str
+    kind: str
+    module: str
+    lines: int
+    headings: dict[str, str] = field(repr=False)
+
+    @property
+    def ops(self) -> tuple[str, ...]:
+        """Collectives it offers."""
+        ops: tuple[str, ...] = getattr(import_module(self.module), "OPS", ())
+        return ops
+
+    @property
+    def fabrics(self) -> tuple[str, ...]:
+        """Fabrics to check it on besides, or instead of, the plain ones: those with what it needs."""
+        fabrics: tuple[str, ...] = getattr(import_module(self.module), "FABRICS", ())
+        return fabrics
+
+    def knobs(self) -> dict[str, Knob]:
+        """Its knobs by name, from the callable's signature; what each means is from its docstring."""
+        text = self.headings.get("Knobs", "")
+        return knobs_of(self.load(), lambda name: _clause(text, name))
+
+    def load(self) -> Callable[..., Any]:
+        """Import and return the callable: an algorithm makes a Program, a scheduler a Workload."""
+        found: Callable[..., Any] = getattr(import_module(self.module), self.slug.replace("-", "_"))
+        return found
+
+
+def _clause(text: str, name: str) -> str:
+    """Return what the Knobs section of a docstring says of a knob: the clause, between semicolons, that names it first."""
+    clauses = [clause.strip(" .") for clause in _BETWEEN.split(text.replace("``", ""))]
+    return next((clause for clause in clauses if re.search(rf"\b{name}\b", clause)), "")
+
+
+@cache
+def systems() -> tuple[System, ...]:
+    """Return every system that does collectives, in the order of the folders; nothing is imported."""
+    listed = (found for folder, place in FOLDERS.items() for found in _list(folder, place))
+    return (*listed, *_outsiders("ringwright.algorithms"))
+
+
+@cache
+def schedulers() -> tuple[System, ...]:
+    """Return every system that orders communication, in the order of the folders; nothing is imported."""
+    listed = (found for folder, place in SCHEDULERS.items() for found in _list(folder, place))
+    return (*listed, *_outsiders("ringwright.schedulers"))
+
+
+def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
+    here = ROOT / folder
+    if not here.is_dir():
+        return
+    for path in sorted(here.iterdir()):
+        name = path.stem
+        front = path / "__init__.py" if path.is_dir() else path
+        if name.startswith("_") or not front.is_file() or front.suffix != ".py":
+            continue
+        tree = ast.parse(front.read_text())
+        names = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        names |= {
+            alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
+        }
+        if name not in names:
+            continue  # a part that several systems of the room share
+        files = path.rglob("*.py") if path.is_dir() else [path]
+        lines = sum(len(file.read_text().splitlines()) for file in files)
+        module = ".".join(("ringwright", *folder.split("/"), name))
+        yield System(name.replace("_", "-"), *place, module, lines, headings(ast.get_docstring(tree) or ""))
+
+
+def _outsiders(group: str) -> Iterator[System]:
+    for point in entry_points(group=group):
+        yield System(point.name, "plug-in", "outside", point.value.partition(":")[0], 0, {})
+
+
+def headings(docstring: str) -> dict[str, str]:
+    """Return the sections of a system's docstring by heading, white space folded."""
+    parts = _HEADING.split(docstring)
+    return {name: " ".join(text.split()) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+
+
+def find(name: str, among: Callable[[], tuple[System, ...]] = systems) -> System:
+    """Return the system of that slug; raise UsageError with the nearest names."""
+    found = {system.slug: system for system in among()}
+    name = ALSO_CALLED.get(name, name)
+    if name in found:
+        return found[name]
+    other = {system.slug for system in (schedulers if among is systems else systems)()}
+    if name in other:
+        what = (
+            "orders communication, it does no collective" if among is systems else "does collectives, it orders nothing"
+        )
+        raise UsageError(f"'{name}' {what}", remedy=f"--{'policy' if among is systems else 'algorithm'} {name}")
+    near = difflib.get_close_matches(name, found, 3) or list(found)[:8]
+    raise UsageError(f"no system is called '{name}'", remedy=f"ringwright systems; perhaps {', '.join(near)}")
+
+
+def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
+    """Return (label, scheduler) of ``slug``, ``slug:knob=value`` or ``outer+inner``, the knobs already given."""
+    from functools import partial
+
+    from ringwright.schedulers.compose import compose
+
+    made: list[Callable[..., Workload]] = []
+    for part in spelling.split("+"):
+        system, knobs = typed(part, schedulers)
+        made.append(partial(system.load(), **knobs))
+    outer = made.pop()
+    while made:
+        outer = compose(made.pop(), outer)
+    return spelling, outer
+
+
+def algorithm(spelling: str) -> tuple[str, Callable[..., Program], dict[str, Any]]:
+    """Return (slug, callable, knobs) of ``slug``, ``slug@release`` or ``slug:knob=value:knob=value``.
+
+    A release becomes the knob ``release``. Raises UsageError for a knob that the system does not have and a value that
+    the knob cannot have.
+    """
+    system, knobs = typed(spelling, systems)
+    return system.slug, system.load(), knobs
+
+
+def typed(spelling: str, among: Callable[[], tuple[System, ...]]) -> tuple[System, dict[str, Any]]:
+    """Return the system of ``slug@release:knob=value:...`` and its knobs' values, each of its type and in its range."""
+    name, *settings = spelling.split(":")
+    slug, _, release = name.partition("@")
+    system = find(slug, among)
+    pairs = [_pair(setting, system, spelling) for setting in ([f"release={release}"] if release else []) + settings]
+    known, found = system.knobs(), {}
+    for key, value in pairs:
+        if key not in known or not known[key].can_be_typed:
+            raise unknown(
+                system.slug, key, {each.name: each for each in known.values() if each.can_be_typed}, where=spelling
+            )
+        if key in found:
+            raise UsageError(f"{key} is given twice", where=spelling, remedy=f"ringwright systems {system.slug}")
+        found[key] = parse(system.slug, known[key], value, where=spelling, named=_named)
+    return system, found
+
+
+def _pair(setting: str, system: System, spelling: str) -> tuple[str, str]:
+    key, equals, value = setting.partition("=")
+    if not equals:
+        known = next(iter(system.knobs()), "knob")
+        raise UsageError(
+            f"'{setting}' in '{spelling}' is no knob=value, as {known}=... would be",
+            remedy=f"ringwright systems {system.slug}",
+        )
+    return key.strip().replace("-", "_"), value
+
+
+def _named(slug: str) -> Callable[..., Program]:
+    """Return the algorithm that a knob names; UsageError with near names for none."""
+    return find(slug).load()

@@ -1,0 +1,1 @@
+"""What is held, system by system: what it is, its knobs, what it was seen to do."""

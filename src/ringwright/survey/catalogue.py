@@ -1,0 +1,114 @@
+"""The list of systems with what each has shown: lines, conformance checks, the paper's figure."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from importlib.resources import files
+from typing import Any
+
+from ringwright import registry
+from ringwright.errors import UsageError
+from ringwright.papers import reproduce
+
+SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
+KNOB = "KNOB=VALUE"
+RECORD = "recorded.json"  # written by scripts/conformance
+
+
+def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.systems/1``; ``check`` runs a seeded part of the campaign now."""
+    everything = (*registry.systems(), *registry.schedulers())
+    chosen = [system for system in everything if family in (None, system.family, system.kind)]
+    if not chosen:
+        known = sorted({name for system in everything for name in (system.family, system.kind)})
+        raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
+    shown = _run(chosen, seed) if check else recorded()
+    reproduced = reproduce.recorded()
+    nothing = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
+    return {
+        "schema": SCHEMA,
+        "ground": f"checked now, seed {seed}" if check else "recorded campaign (scripts/conformance)",
+        "systems": [
+            {
+                "slug": system.slug,
+                "family": system.family,
+                "class": system.kind,
+                "lines": system.lines,
+                "conformance": shown.get(system.slug, nothing),
+                "figure": system.headings.get("Figure", ""),
+                "reproduced": reproduced.get(system.slug, ""),
+            }
+            for system in chosen
+        ],
+    }
+
+
+def one(slug: str) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.system/1``: what a system or fabric is, and its knobs.
+
+    A name that several have is looked for among algorithms, schedulers and fabrics in turn. UsageError for none.
+    """
+    from ringwright.fabrics import families, family, knobs
+
+    everything = {system.slug: system for system in (*registry.schedulers(), *registry.systems())}
+    name = registry.ALSO_CALLED.get(slug, slug)
+    if name in everything:
+        system = everything[name]
+        return {
+            "schema": SCHEMA_ONE,
+            "slug": name,
+            "family": system.family,
+            "class": system.kind,
+            "collectives": list(system.ops),
+            "headings": system.headings,
+            "spelled": f"{name}:{KNOB}",
+            "knobs": [knob.document() for knob in system.knobs().values()],
+        }
+    if slug in families():
+        about = " ".join((family(slug).__doc__ or "").split())
+        return {
+            "schema": SCHEMA_ONE,
+            "slug": slug,
+            "family": "fabric",
+            "class": "fabric",
+            "collectives": [],
+            "headings": {"Idea": about},
+            "spelled": f"{slug}:SIZE,{KNOB}",
+            "knobs": [knob.document() for knob in knobs(slug).values()],
+        }
+    near = difflib.get_close_matches(slug, [*everything, *families()], 3)
+    hint = f"; perhaps {', '.join(near)}" if near else ""
+    raise UsageError(f"no system or fabric is called '{slug}'", remedy=f"ringwright systems{hint}")
+
+
+def knob_lines() -> list[str]:
+    """Return a line for each algorithm, scheduler and fabric that has knobs: ``ring: channels=1..64``."""
+    from ringwright.fabrics import families, knobs
+
+    everything = {system.slug: system.knobs() for system in (*registry.systems(), *registry.schedulers())}
+    everything |= {f"{name} (fabric)": knobs(name) for name in families()}
+    return [
+        f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in found.values() if knob.can_be_typed)
+        for slug, found in everything.items()
+        if found
+    ]
+
+
+def recorded() -> dict[str, dict[str, int]]:
+    """Return the tallies of the last full campaign, by slug; empty where none ships."""
+    record = files("ringwright") / "contracts" / RECORD
+    if not record.is_file():
+        return {}
+    tallies: dict[str, dict[str, int]] = json.loads(record.read_text())["systems"]
+    return tallies
+
+
+def _run(chosen: list[registry.System], seed: int) -> dict[str, dict[str, int]]:
+    from ringwright.contracts import algorithm as conformance
+
+    outcomes = (
+        conformance.check(case)
+        for case in conformance.pairwise([each for each in chosen if each in registry.systems()], seed)
+    )
+    return conformance.tally(outcomes)
