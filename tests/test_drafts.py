@@ -245,6 +245,7 @@ WRITES = {
 }
 PAST_THE_GATE = {
     "drafts.py": "the gate",
+    "decoder.py": "into a folder for the time of a question",
     "trace.py": "into the draft of a folder",
     "exports/csv.py": "into the draft of a folder",
     "exports/jsonl.py": "into a draft",

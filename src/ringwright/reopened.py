@@ -2,18 +2,19 @@
 
 A capture comes back from disks, copies and other hands. Every table is read once when it is opened: a table that cannot be read,
 a column of another type, a value that no writer of ours makes (negative sizes, numbers that are none, a group with more members
-than its size), a table changed since it was written: each is left out, or told, and counted. What keeps to the rules is kept.
+than its size), a table changed since it was written (``sums``): each is left out, or told, and counted. What keeps to the
+rules is kept. A table that no check sum vouches for is decoded by another process, and only its copy is read here (``apart``).
 """
 
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright import apart, sums
 from ringwright.errors import InputError
 
 if TYPE_CHECKING:
@@ -113,56 +114,63 @@ def _fits(name: str, value: Any) -> bool:
 
 
 # ---------------------------------------------------------------------------------------------------------- tables
-def sums(folder: Path) -> dict[str, list[int]]:
-    """Return ``file -> [bytes, CRC-32]`` of a capture's tables."""
-    return {
-        str(path.relative_to(folder)): [path.stat().st_size, _sum(path)] for path in sorted(folder.rglob("*.parquet"))
-    }
+def tables(
+    folder: Path, told: Any, wanted: Mapping[str, Mapping[str, Any]]
+) -> tuple[dict[str, pl.LazyFrame], list[Fault], Any]:
+    """Return a capture's tables with the columns ``wanted``, what of them is left out, and what to hold while they are used.
+
+    ``told`` are the check sums that the writer told. Raises InputError where a table that everything stands on cannot be read.
+    """
+    wrong, same = sums.compared(folder, told)
+    files = {name: _files(folder, name) for name in wanted}
+    doubtful = {name: of for name, of in files.items() if not {str(file.relative_to(folder)) for file in of} <= same}
+    copies = apart.copies(doubtful, wanted)
+    found, faults = {}, [Fault(name, what) for name, what in wrong.items()]
+    for name, columns in wanted.items():
+        here = [copies.found[name]] if name in copies.found else files[name]
+        if not here and name not in _INDISPENSABLE:
+            found[name] = _without(columns)
+            continue
+        if not here or name in copies.lost:
+            found[name], more = _lost(name, files[name], folder, copies.lost.get(name, "it is missing"), columns)
+        else:
+            found[name], more = table(name, here, columns)
+        faults += more
+    return found, faults, copies.held
 
 
-def _sum(path: Path) -> int:
-    found = 0
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            found = zlib.crc32(piece, found)
-    return found
+def _files(folder: Path, name: str) -> list[Path]:
+    parts = sorted(path for path in (folder / name).glob("part-*.parquet") if path.is_file())
+    single = folder / f"{name}.parquet"
+    return parts or ([single] if single.is_file() else [])
 
 
-def changed(folder: Path, told: Any) -> list[Fault]:
-    """Return a fault for each table that is not as it was written; none where the writer told no sums."""
-    if not isinstance(told, dict):
-        return []
-    try:
-        now = sums(folder)
-    except OSError as error:
-        raise InputError(f"the capture cannot be read: {error.strerror}", where=str(folder)) from error
-    faults = [Fault(name, "is missing") for name in sorted(set(map(str, told)) - set(now))]
-    return faults + [
-        Fault(name, "was changed since it was written") for name, is_ in now.items() if told.get(name) != is_
-    ]
+def _without(wanted: Mapping[str, Any]) -> pl.LazyFrame:
+    import polars as pl
+
+    return pl.DataFrame(schema=dict(wanted)).lazy()
+
+
+def _lost(
+    name: str, files: list[Path], folder: Path, words: str, wanted: Mapping[str, Any]
+) -> tuple[pl.LazyFrame, list[Fault]]:
+    """Return an empty table and the fault; raise InputError where nothing can be said without the table."""
+    place = files[0] if files else folder / f"{name}.parquet"
+    if name in _INDISPENSABLE:
+        remedy = "read the recordings again: ringwright convert LOG -o DIR"
+        raise InputError(f"table {name} cannot be read: {words}", where=str(place), remedy=remedy)
+    return _without(wanted), [Fault(f"{name}.parquet", f"cannot be read, and is left out: {words}")]
 
 
 def table(name: str, files: list[Path], wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
-    """Return a table with ``wanted`` columns, lifted from older captures, and what of it is left out.
-
-    Raises InputError where a table that everything stands on cannot be read.
-    """
+    """Return a table with ``wanted`` columns, lifted from older captures, and what of it is left out."""
     import polars as pl
 
     try:
-        frame, faults = _typed(name, pl.scan_parquet(files), wanted)
+        frame, faults = _typed(name, pl.scan_parquet(files, glob=False), wanted)
         frame, more = _ruled(name, frame, wanted)
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        words = " ".join(str(error).split())[:200]
-        if name in _INDISPENSABLE:
-            raise InputError(
-                f"table {name} cannot be read: {words}",
-                where=str(files[0]),
-                remedy="read the recordings again: ringwright convert",
-            ) from error
-        return pl.DataFrame(schema=dict(wanted)).lazy(), [
-            Fault(files[0].name, f"cannot be read, and is left out: {words}")
-        ]
+        return _lost(name, files, files[0].parent, " ".join(str(error).split())[:200], wanted)
     return frame, [*faults, *more]
 
 

@@ -11,9 +11,12 @@ import os
 import shutil
 import tempfile
 import time
+import weakref
 from pathlib import Path
 
 YOUNG_S = 5.0  # between making a folder and locking it
+PREFIX = "ringwright-read-"
+ROOM = "free some space there, or name a larger place: export TMPDIR=DIR"
 
 
 class Scratch:
@@ -33,6 +36,18 @@ class Scratch:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._lock)
         self._lock = -1
+
+
+class TemporaryFolder:
+    """Hold this to keep ``path``; the folder is removed when the holder is gone or the interpreter ends.
+
+    What a killed interpreter left is removed by the next holder.
+    """
+
+    def __init__(self) -> None:
+        folder = Scratch(PREFIX)
+        self.path = folder.path
+        self.remove = weakref.finalize(self, folder.close)
 
 
 def remove_left(prefix: str, where: Path) -> None:

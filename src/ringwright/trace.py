@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright import drafts, reopened
+from ringwright import drafts, reopened, sums
 from ringwright.errors import InputError, SchemaError, UsageError
 
 if TYPE_CHECKING:
@@ -259,15 +259,12 @@ class Trace:
         held = read_meta(folder)
         told = held.pop(SUMS, None)
         meta, faults = reopened.checked_meta(held)
-        faults += reopened.changed(folder, told)
-        tables = {}
-        for name in TABLES:
-            tables[name], more = _scan_table(folder, name)
-            faults += more
+        tables, more, copies = reopened.tables(folder, told, {name: schema(name) for name in TABLES})
+        faults += more
         if faults:
             tables["ledger"] = reopened.noted(tables["ledger"], faults, str(folder))
             meta["losses"] = [*meta.get("losses", []), *reopened.sentences(faults)]
-        return cls(tables, meta)
+        return cls(tables, meta, copies)
 
     def __repr__(self) -> str:
         return f"Trace({self.meta.get('source', 'unknown')}, {self.meta.get('summary', 'tables ' + ', '.join(TABLES))})"
@@ -311,7 +308,7 @@ def claim_folder(path: Path, *, force: bool) -> Path:
 
 def write_meta(folder: Path, meta: Mapping[str, Any]) -> None:
     """Write ``meta.json``; written last, so that its presence means a complete capture."""
-    document = {"format": "ringwright.trace", "schema_version": SCHEMA_VERSION, **meta, SUMS: reopened.sums(folder)}
+    document = {"format": "ringwright.trace", "schema_version": SCHEMA_VERSION, **meta, SUMS: sums.of(folder)}
     (folder / META_FILE).write_text(json.dumps(document, indent=1, sort_keys=True) + "\n")
 
 
@@ -323,9 +320,9 @@ def read_meta(folder: Path) -> dict[str, Any]:
         if type(version) is not int:
             raise ValueError("no version")
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            "not a capture", where=str(folder / META_FILE), remedy="ringwright convert LOG -o DIR"
-        ) from error
+        words = "its meta.json is missing" if isinstance(error, FileNotFoundError) else "its meta.json cannot be read"
+        place = str(folder / META_FILE)
+        raise InputError(f"not a capture: {words}", where=place, remedy="ringwright convert LOG -o DIR") from error
     if not 1 <= version <= SCHEMA_VERSION:
         raise SchemaError(
             f"capture of schema {version}, this release reads 1 to {SCHEMA_VERSION}",
@@ -333,16 +330,3 @@ def read_meta(folder: Path) -> dict[str, Any]:
             remedy="pip install --upgrade ringwright",
         )
     return {key: value for key, value in document.items() if key not in ("format", "schema_version")}
-
-
-def _scan_table(folder: Path, name: str) -> tuple[pl.LazyFrame, list[reopened.Fault]]:
-    """Scan a table and lift it to today's columns: older captures lack some, which then read as null."""
-    import polars as pl
-
-    parts = sorted((folder / name).glob("part-*.parquet")) if (folder / name).is_dir() else []
-    single = folder / f"{name}.parquet"
-    files = parts or ([single] if single.is_file() else [])
-    wanted = schema(name)
-    if not files:
-        return pl.DataFrame(schema=wanted).lazy(), []
-    return reopened.table(name, files, wanted)

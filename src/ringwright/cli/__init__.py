@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     except RingwrightError as error:
         if error.exit_code == EXIT_INPUT and _wants_json(given):
             _print_error(error)
-        print(f"ringwright: {_harmless(str(error))}", file=sys.stderr)
+        print(f"ringwright: {harmless(str(error))}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
         _silence()  # the reader of our pipe has seen enough; a gate that has failed by then stays failed
@@ -178,7 +178,7 @@ def _dispatch(arguments: list[str]) -> int:
         answer = application(words or ["--help"], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         verb = next((word for word in arguments if word in VERBS), "")
-        print(f"ringwright: {_harmless(str(error))}\n  try: {f'ringwright {verb}'.rstrip()} --help", file=sys.stderr)
+        print(f"ringwright: {harmless(str(error))}\n  try: {f'ringwright {verb}'.rstrip()} --help", file=sys.stderr)
         return EXIT_USAGE
     return answer if isinstance(answer, int) else EXIT_GOOD
 
@@ -197,7 +197,7 @@ def _print_error(error: RingwrightError) -> None:
     print(json.dumps({"schema": ERROR_SCHEMA, "exit_code": error.exit_code, "error": told}, indent=1))
 
 
-def _harmless(text: str) -> str:
+def harmless(text: str) -> str:
     """Return a message whose control characters cannot drive a terminal; what it quotes may come from anywhere."""
     from ringwright.reports.layout import printable
 
@@ -212,5 +212,5 @@ def _our_bug(error: Exception, arguments: list[str]) -> int:
     cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
     command = shlex.join(["ringwright", *arguments])
     told = f"ringwright: this is a bug of ours: {cause}\n  try: RINGWRIGHT_DEBUG=1 {command}"
-    print(_harmless(told), file=sys.stderr)
+    print(harmless(told), file=sys.stderr)
     return EXIT_OUR_BUG

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ringwright.cli import reading
+from ringwright.cli import harmless, reading
 
 
 def query(sql: str, *paths: str, sample: bool = False, files: bool = False, json: bool = False) -> int:
@@ -23,7 +23,10 @@ def query(sql: str, *paths: str, sample: bool = False, files: bool = False, json
     json
         Print one JSON object instead (schema ringwright.query/1).
     """
-    answer = reading.trace(reading.inputs(paths, sample=sample)).query(sql, files=files)
+    trace = reading.trace(reading.inputs(paths, sample=sample))
+    answer = trace.query(sql, files=files)
+    for lost in trace.meta.get("losses", []):
+        print(f"not in the answer: {harmless(lost)}", file=sys.stderr)
     if json:
         rows = [list(row) for row in answer.rows()]
         reading.print_json({"schema": "ringwright.query/1", "columns": answer.columns, "rows": rows})

@@ -18,8 +18,8 @@ from typing import IO, BinaryIO
 
 from ringwright.drafts import told
 from ringwright.errors import InputError, OutputError
+from ringwright.scratch import ROOM, TemporaryFolder
 from ringwright.sources.source import BOMB_FLOOR, Source
-from ringwright.sources.temporary import ROOM, TemporaryFolder
 
 SUFFIXES = (".tar", ".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".zip")
 MOST_FILES = 100_000

@@ -43,10 +43,17 @@ def find(paths: list[str]) -> list[Source]:
             continue
         files = _expand(path)
         if not files:
-            raise InputError(f"nothing at {path}", where=path, remedy="ringwright summary --sample")
+            raise _nothing(path)
         for file in files:
             sources.extend(unpack(file) if is_archive(file) else [_file_source(file)])
     return sources
+
+
+def _nothing(path: str) -> InputError:
+    if Path(path).is_dir() and any(Path(path).glob("*.parquet")):
+        what = "tables without a meta.json: a capture that was not finished, or lost it"
+        return InputError(what, where=path, remedy="read the recordings again: ringwright convert LOG -o DIR")
+    return InputError(f"nothing at {path}", where=path, remedy="ringwright summary --sample")
 
 
 def _standard_input() -> Source:

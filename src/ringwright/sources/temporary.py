@@ -1,31 +1,16 @@
-"""A folder that lives as long as the object that holds it, and goes silently with it."""
+"""Rows of many files, in memory as long as they are few."""
 
 from __future__ import annotations
 
-import weakref
 from typing import TYPE_CHECKING
 
 from ringwright.drafts import told
-from ringwright.scratch import Scratch
+from ringwright.scratch import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
     import polars as pl
 
 ROWS_IN_MEMORY = 2_000_000
-ROOM = "free some space there, or name a larger place: export TMPDIR=DIR"
-PREFIX = "ringwright-read-"
-
-
-class TemporaryFolder:
-    """Hold this to keep ``path``; the folder is removed when the holder is gone or the interpreter ends.
-
-    What a killed interpreter left is removed by the next holder.
-    """
-
-    def __init__(self) -> None:
-        folder = Scratch(PREFIX)
-        self.path = folder.path
-        self.remove = weakref.finalize(self, folder.close)
 
 
 class Store:
@@ -47,4 +32,4 @@ class Store:
         self._parts += 1
         with told(self.folder.path, room=ROOM):
             frame.write_parquet(path, compression="lz4")
-        return pl.scan_parquet(path)
+        return pl.scan_parquet(path, glob=False)

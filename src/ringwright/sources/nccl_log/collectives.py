@@ -37,10 +37,10 @@ def event_rows(state: LogState, fold: Fold, ops: list[str], identity: Identity, 
         found = [maker.rows(part) for part in fold.rows]
         return _events(pl.concat(found), handles, state, ops, files).lazy()
     for part in fold.parts:
-        raw = pl.read_parquet(part)
+        raw = pl.read_parquet(part, glob=False)
         events = _events(maker.rows({name: raw[name].to_numpy() for name in raw.columns}), handles, state, ops, files)
         events.write_parquet(part)
-    return pl.scan_parquet(fold.parts)
+    return pl.scan_parquet(fold.parts, glob=False)
 
 
 def _events(

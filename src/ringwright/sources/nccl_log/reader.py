@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ringwright.errors import InputError
 from ringwright.native import Scanner
+from ringwright.scratch import TemporaryFolder
 from ringwright.sources.inputs import Chunk, chunks
 from ringwright.sources.looks import looks_like
 from ringwright.sources.nccl_log import framework
@@ -20,7 +21,6 @@ from ringwright.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, Fold
 from ringwright.sources.nccl_log.segments import PREFIX
 from ringwright.sources.nccl_log.state import LogState
 from ringwright.sources.source import Source
-from ringwright.sources.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from ringwright.drafts import told
+from ringwright.scratch import ROOM, TemporaryFolder
 from ringwright.sources.detect import NSYS
 from ringwright.sources.members import members
-from ringwright.sources.temporary import ROOM, TemporaryFolder
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
