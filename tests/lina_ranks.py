@@ -21,7 +21,7 @@ import torch.distributed as dist
 
 from patience import HANG_S
 from ringwright.costs.stages import LinkCosts
-from ringwright.engines.job.rewrites import Operation, operations
+from ringwright.rewrites import Operation, operations
 from ringwright.schedulers.priority.lina import lina
 from ringwright.workload import Workload
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain

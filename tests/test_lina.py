@@ -24,10 +24,10 @@ from ringwright import registry
 from ringwright.cli import main
 from ringwright.costs.nodes import NodeCosts
 from ringwright.costs.stages import LinkCosts, seconds
-from ringwright.engines.job.rewrites import operations
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.reports import jobs as reports
+from ringwright.rewrites import operations
 from ringwright.schedulers.priority.lina import lina, priority
 from ringwright.schedulers.priority.lina._chunks import pipelined
 from ringwright.schedulers.priority.lina._memory import held_bytes

@@ -21,10 +21,10 @@ from ringwright.algorithms.published.torus_2d_allreduce import torus_2d_allreduc
 from ringwright.cli import main
 from ringwright.collective import Collective
 from ringwright.costs.stages import LinkCosts
-from ringwright.engines.job.rewrites import operations
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
+from ringwright.rewrites import operations
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.topology import Topology
 from ringwright.workloads.chain import Link, chain

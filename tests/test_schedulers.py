@@ -10,10 +10,10 @@ import pytest
 
 from ringwright.costs.nic import NicCosts
 from ringwright.costs.stages import Costs, seconds
-from ringwright.engines.job.rewrites import operations
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.papers.figures import tictac as figures
+from ringwright.rewrites import operations
 from ringwright.schedulers.compose import compose
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.schedulers.fifo.poseidon import best_scheme, poseidon

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringwright.costs.stages import LinkCosts, ServerCosts
-from ringwright.engines.job.rewrites import operations as rewritten
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.engines.job.step import PS
+from ringwright.rewrites import operations as rewritten
 from ringwright.workload import Queue, Rewrite, Workload
 from scheduled_jobs import POLICIES, Layers, layers, link, on_mesh, operations, sent
 

@@ -9,11 +9,9 @@ from typing import Any
 import pytest
 
 from ringwright.costs.stages import LinkCosts
-from ringwright.engines.job import rewrites
 from ringwright.engines.job.run import simulate
 from ringwright.errors import EXIT_PROGRAM, InfeasibleError, UsageError, WorkloadError
 from ringwright.schedulers.compose import consistent
-from ringwright.validity.workload_policy import REWRITES
 from ringwright.validity.workloads import RULES, check, require, sequences
 from ringwright.workload import (
     Edge,
@@ -244,10 +242,6 @@ def test_ranks_that_issue_different_operations() -> None:
         assert part in found[0].message
     shorter = sequences("dp", {0: same, 1: same[:1]})
     assert "rank 1 issues nothing as operation 1" in shorter[0].message
-
-
-def test_the_rules_know_every_rewrite_of_the_engine() -> None:
-    assert set(REWRITES) == set(rewrites.KINDS)
 
 
 def test_findings_are_bounded() -> None:

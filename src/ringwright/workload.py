@@ -157,13 +157,7 @@ class Resource:
 # --------------------------------------------------------------------------------------------------------------- policy
 @dataclass(frozen=True)
 class Rewrite:
-    """How payloads of ``roles`` become operations.
-
-    ``partition`` (``size_bytes`` or ``elements``; ``equal``: all pieces), ``parts`` (``servers``, ``above_elements``), ``fuse``
-    (``caps_bytes``: of the first, second ... bucket, the last for all others), ``threshold`` (``size_bytes``: of one pool),
-    ``groups`` (``names``: payloads of each operation), ``select`` (``share``, ``chunk_elements``), ``width``
-    (``element_bytes``), ``collective`` (``op``), ``substitute`` (``names``, ``batch``).
-    """
+    """How payloads of ``roles`` become operations: a kind of ``ringwright.rewrites.kinds``, and the settings of its file."""
 
     kind: str
     roles: tuple[str, ...] = ("dp",)

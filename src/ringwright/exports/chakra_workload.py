@@ -25,7 +25,7 @@ from ringwright.exports.chakra import COMM_COLL, COMM_RECV, COMM_SEND, COMM_TYPE
 from ringwright.workload import PHASES
 
 if TYPE_CHECKING:
-    from ringwright.engines.job.rewrites import Operation
+    from ringwright.rewrites import Operation
     from ringwright.workload import Workload
 
 METADATA = 1

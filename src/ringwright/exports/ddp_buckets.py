@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ringwright.engines.job.rewrites import Operation, operations
 from ringwright.errors import UsageError
+from ringwright.rewrites import Operation, operations
+from ringwright.rewrites.kind import carried_by
 from ringwright.workload import Workload
 
 MIB = 1 << 20
-FUSING = ("fuse", "threshold", "groups")
 
 
 def ddp_plan(workload: Workload, roles: tuple[str, ...] = ("dp",), of: str | None = None) -> dict[str, Any]:
@@ -78,7 +78,7 @@ def _kinds(workload: Workload, roles: tuple[str, ...]) -> list[str]:
 
 def _refuse(workload: Workload) -> None:
     policy, queue = workload.policy, workload.policy.queue
-    kinds = {rewrite.kind for rewrite in policy.rewrites or ()} - set(FUSING)
+    kinds = {rewrite.kind for rewrite in policy.rewrites or ()} - set(carried_by("buckets"))
     reasons = {
         "urgencies": (
             queue is not None and (bool(queue.keys) or queue.random is not None),

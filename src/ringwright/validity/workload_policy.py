@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from ringwright.errors import UsageError
+from ringwright.rewrites.kind import kind_of, settings_of
 from ringwright.validity.workload_finding import Finding, doubt
 
 if TYPE_CHECKING:
@@ -17,17 +19,6 @@ BOUNDARIES = ("barrier", "layer", "reads")
 AGREEMENTS = ("program", "index", "leader", "static", "server")
 UNITS = ("bytes", "operations")
 STATES = ("waiting", "running")
-REWRITES = {  # kind -> settings of which one set must be there
-    "partition": (("size_bytes",), ("elements",)),
-    "parts": (("servers", "above_elements"),),
-    "fuse": (("caps_bytes",),),
-    "threshold": (("size_bytes",),),
-    "groups": (("names",),),
-    "select": (("share", "chunk_elements"),),
-    "width": (("element_bytes",),),
-    "collective": (("op",),),
-    "substitute": (("names", "batch"),),
-}
 
 
 def contradictions(policy: Policy) -> Iterator[Finding]:
@@ -70,24 +61,21 @@ def _rewrites(workload: Workload) -> Iterator[Finding]:
     roles = {payload.role for payload in workload.payloads}
     for at, rewrite in enumerate(workload.policy.rewrites or ()):
         where = f"policy rewrite {at}"
-        if rewrite.kind not in REWRITES:
-            yield Finding("policy", f"'{rewrite.kind}' is no rewrite", where, f"one of: {', '.join(REWRITES)}")
+        try:
+            settings = settings_of(rewrite)
+        except UsageError as error:
+            yield Finding("policy", error.what, where, error.remedy)
             continue
-        ways = REWRITES[rewrite.kind]
-        if not any(all(name in rewrite.settings for name in way) for way in ways):
-            what = f"a {rewrite.kind} without {' and '.join(ways[0])}"
-            yield Finding("policy", what, where, f"settings: {' or '.join(', '.join(way) for way in ways)}")
         if roles and not roles & set(rewrite.roles):
             what = f"a {rewrite.kind} of {', '.join(rewrite.roles)}, which no payload is"
             yield doubt("policy", what, where, f"roles here: {', '.join(sorted(roles))}")
-        if rewrite.kind in ("groups", "substitute"):
-            yield from _named(workload, rewrite.kind, rewrite.settings.get("names", ()), where)
+        named = getattr(kind_of(rewrite.kind), "names", None)
+        if named is not None:
+            yield from _named(workload, rewrite.kind, named(settings), where)
 
 
-def _named(workload: Workload, kind: str, names: object, where: str) -> Iterator[Finding]:
-    listed = [each for each in names] if isinstance(names, list | tuple | set | frozenset) else []  # noqa: C416
-    flat = [one for each in listed for one in (each if isinstance(each, list | tuple) else (each,))]
-    for name in flat:
+def _named(workload: Workload, kind: str, names: Iterable[str], where: str) -> Iterator[Finding]:
+    for name in names:
         if name not in workload.payload:
             yield Finding("policy", f"a {kind} names a payload '{name}' that does not exist", where, "leave it out")
 

@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from ringwright.engines.job.cells import Cells
-from ringwright.engines.job.rewrites import Operation
 from ringwright.errors import UsageError
+from ringwright.rewrites import Operation
 from ringwright.workload import Payload, Task, Workload
 
 

@@ -12,11 +12,11 @@ from ringwright.engines.job.arrays import flatten
 from ringwright.engines.job.cells import Cells
 from ringwright.engines.job.flat import Flat, Interference
 from ringwright.engines.job.groups import Groups
-from ringwright.engines.job.rewrites import Operation, operations
 from ringwright.engines.job.sending import Sending
 from ringwright.engines.job.step import Row, Step
 from ringwright.engines.job.tasks import Tasks
 from ringwright.errors import InfeasibleError
+from ringwright.rewrites import Operation, operations
 from ringwright.workload import Workload
 
 MOST_INSTANCES = 40_000_000

@@ -11,11 +11,11 @@ import numpy as np
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import Groups
-from ringwright.engines.job.rewrites import Operation
 from ringwright.engines.job.step import PS, UPDATES, Row, Step
 from ringwright.engines.job.tasks import Tasks
 from ringwright.engines.memory import BYTES_PER_PIECE, shortage
 from ringwright.errors import InfeasibleError
+from ringwright.rewrites import Operation
 from ringwright.workload import Payload, Queue, Workload
 
 MOST_PIECES = 1 << 24  # of a step, over groups and micro-batches: about a minute

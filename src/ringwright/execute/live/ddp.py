@@ -11,6 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ringwright.errors import UsageError
+from ringwright.rewrites.kind import carried_by
 from ringwright.workload import Workload
 
 
@@ -37,7 +38,7 @@ def state(workload: Workload, group: Any = None) -> Hooked:
             where=f"queue by {policy.by.get('queue', 'nobody')}",
             remedy="ringwright.execute.live.schedule",
         )
-    strange = {rewrite.kind for rewrite in policy.rewrites or ()} - {"partition", "fuse", "threshold", "groups"}
+    strange = {rewrite.kind for rewrite in policy.rewrites or ()} - set(carried_by("hook"))
     if strange:
         raise UsageError(f"a hook does not carry out rewrite '{min(strange)}'", remedy="partition and fusion only")
     cuts = [rewrite.settings for rewrite in policy.rewrites or () if rewrite.kind == "partition"]

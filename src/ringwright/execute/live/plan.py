@@ -1,6 +1,6 @@
 """What real ranks do with a scheduled Workload: its operations cut into pieces, and where each parameter lies in them.
 
-The operations are those of ``engines.job.rewrites``, so the simulator and the ranks send the same bytes in the same pieces.
+The operations are those of ``ringwright.rewrites``, so the simulator and the ranks send the same bytes in the same pieces.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.engines.job.rewrites import Operation, operations
 from ringwright.errors import UsageError
+from ringwright.rewrites import Operation, operations
+from ringwright.rewrites.kind import carried_by
 from ringwright.workload import Queue, Workload
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 ALL = -1
 LEADER, STATIC = "leader", "static"
-DENSE = ("partition", "parts", "fuse", "threshold", "groups", "width", "collective")
 BOUNDARIES = (None, "barrier", "layer", "reads")
 
 
@@ -181,7 +181,7 @@ def refuse(workload: Workload) -> None:
         touched = any(payload.role in rewrite.roles for payload in workload.payloads)
         touched = touched and rewrite.settings.get("names") != []  # nothing to substitute
         reasons[f"rewrite '{rewrite.kind}'"] = (
-            touched and rewrite.kind not in DENSE,
+            touched and rewrite.kind not in carried_by("live"),
             "what travels are no plain sums; ringwright.execute.live.sparse and .factors do it, at the end of backward",
         )
     for part, (wrong, why) in reasons.items():

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from functools import cache
 
 from ringwright.costs.stages import Costs, LinkCosts, Stage
-from ringwright.engines.job.rewrites import operations
 from ringwright.engines.job.run import simulate
 from ringwright.papers.figures.fit import crossing
+from ringwright.rewrites import operations
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.workload import Workload
 from ringwright.workloads.layers import layerwise

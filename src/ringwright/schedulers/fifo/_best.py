@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ringwright.costs.stages import Costs, seconds
-from ringwright.engines.job.rewrites import operations
+from ringwright.rewrites import operations
 from ringwright.schedulers.order import GRADIENTS, released
 from ringwright.workload import Rewrite, Workload
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
-    from ringwright.engines.job.rewrites import Operation
+    from ringwright.rewrites import Operation
     from ringwright.studies.jobs.study import Answer, Job
 
 MOST_EVENTS = 3_000_000  # of all steps; with more, only the last step is written

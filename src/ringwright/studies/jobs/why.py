@@ -19,9 +19,9 @@ import numpy as np
 from ringwright.analysis.intervals import covered
 from ringwright.costs.stages import Costs, seconds
 from ringwright.engines.job.groups import Groups
-from ringwright.engines.job.rewrites import Operation
 from ringwright.engines.job.run import COMPUTE, JobRun
 from ringwright.engines.job.step import PS, Row
+from ringwright.rewrites import Operation
 from ringwright.schedulers.order import first_consumers
 from ringwright.studies.jobs.account import joined, spans
 from ringwright.workload import Workload

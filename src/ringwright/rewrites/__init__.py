@@ -1,0 +1,18 @@
+"""What a policy's rewrites mean: payloads become operations. The simulator, the real ranks and the exports all ask here.
+
+One file in ``kinds/`` for each kind of rewrite; its name is the kind. Such a file has
+
+- ``Settings``: what may stand in the rewrite's ``settings``, typed; anything else is refused;
+- ``NEEDS``: sets of settings, of which one must be there;
+- ``CARRIED_BY``: where it is done for real (``live``: ringwright's own schedule on PyTorch; ``hook``: a communication hook of
+  DistributedDataParallel; ``buckets``: its plain buckets);
+- ``rewritten(operations, settings)``: the operations afterwards. Every byte of a payload lies in exactly one of them.
+"""
+
+from __future__ import annotations
+
+from ringwright.rewrites.kind import KINDS, Kind, kind_of
+from ringwright.rewrites.operation import Operation
+from ringwright.rewrites.operations import operations
+
+__all__ = ["KINDS", "Kind", "Operation", "kind_of", "operations"]

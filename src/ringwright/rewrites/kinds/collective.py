@@ -1,0 +1,26 @@
+"""Collective: do the sums by another collective."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from msgspec import Struct
+
+from ringwright.rewrites.operation import Operation
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """``op``: the collective, as it is spelled everywhere."""
+
+    op: str
+
+
+NEEDS = (("op",),)
+CARRIED_BY = ("live",)
+
+
+def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:
+    """Yield each operation; what is no sum stays as it is."""
+    for each in operations:
+        yield replace(each, op=settings.op) if each.op in ("all-reduce", "push-pull") else each

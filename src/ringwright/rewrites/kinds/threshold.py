@@ -1,0 +1,25 @@
+"""Threshold: cut one pool of finished gradients whenever so many bytes are in it (GradientFlow's lazy all-reduce)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Struct
+
+from ringwright.rewrites.operation import Operation
+from ringwright.rewrites.pools import bucketed
+
+
+class Settings(Struct, frozen=True, forbid_unknown_fields=True):
+    """``size_bytes`` of the pool."""
+
+    size_bytes: float
+
+
+NEEDS = (("size_bytes",),)
+CARRIED_BY = ("live", "hook", "buckets")
+
+
+def rewritten(operations: Sequence[Operation], settings: Settings) -> Iterator[Operation]:
+    """Yield what the pool sends, one operation each time it is full, and the rest."""
+    yield from bucketed(operations, lambda _: int(settings.size_bytes))

@@ -1,0 +1,30 @@
+"""From the payloads of a step to its operations, by the policy's rewrites one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ringwright.rewrites.kind import kind_of, settings_of
+from ringwright.rewrites.operation import Operation, alone
+from ringwright.workload import Workload
+
+
+def operations(workload: Workload) -> list[Operation]:
+    """Return the operations of one step; UsageError for rewrites that cannot be applied one after another."""
+    keys = workload.policy.queue.keys if workload.policy.queue else {}
+    order = {each.name: at for at, each in enumerate(workload.gradients(tuple({p.role for p in workload.payloads})))}
+    listed = sorted(workload.payloads, key=lambda each: order.get(each.name, -1))
+    current = [alone(payload) for payload in listed]
+    for rewrite in workload.policy.rewrites or ():
+        kind = kind_of(rewrite.kind)
+        touched = [each for each in current if each.role in rewrite.roles]
+        if touched:
+            untouched = [each for each in current if each.role not in rewrite.roles]
+            current = untouched + list(kind.rewritten(touched, settings_of(rewrite)))
+    return [_keyed(each, keys) for each in current]
+
+
+def _keyed(operation: Operation, keys: Mapping[str, int]) -> Operation:
+    known = [keys[payload.name] for payload in operation.payloads if payload.name in keys]
+    return replace(operation, key=min(known)) if known else operation
