@@ -16,9 +16,9 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.collective import Collective
 from ringwright.engines import events, flat, flows
-from ringwright.engines.fold import evened, fold
+from ringwright.engines.folding.fold import evened, fold
+from ringwright.engines.folding.patterns import recognise
 from ringwright.engines.machine import ALPHAS, machine
-from ringwright.engines.patterns import recognise
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, cut, explicit
 from ringwright.topology import Fault, Topology
@@ -245,3 +245,15 @@ def test_chunks_that_do_not_turn_along_do_not_fold() -> None:
 
     with pytest.raises(DeclinedError, match="part of what turns"):
         fold(dataclasses.replace(program, make_steps=steps, n_steps=15), machine(cases.switch(8)))
+
+
+def test_the_first_page_says_what_is_so() -> None:
+    """The example of ``ringwright.engines.folding``: eight ranks, 112 messages, 14 of them laid out."""
+    from ringwright.engines.folding.families import collect
+
+    program = ring(Collective("all-reduce", range(8), 8 * 4096))
+    assert (program.n_steps, sum(step.count for step in program.steps())) == (14, 112)
+    assert len(collect(program)) == 2
+    folded = fold(program, machine(cases.circle(8)))
+    assert (folded.parts, len(folded.flat.src)) == (8, 14)
+    assert 2 * (131_072 - 1) * 131_072 > 34e9

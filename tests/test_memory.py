@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
-from ringwright.engines import flat, fold, memory
+from ringwright.engines import flat, memory
+from ringwright.engines.folding import fold
 
 ASKED = ["simulate", "all-reduce", "--fabric", "dgx-h100:8", "-b", "1M", "--algorithm", "ring"]
 

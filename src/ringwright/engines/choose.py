@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import closed_form, events, flows, recurrence
 from ringwright.engines.flat import flatten
-from ringwright.engines.fold import Folded, evened, fold
+from ringwright.engines.folding.fold import Folded, evened, fold
+from ringwright.engines.folding.slots import UNEVEN
 from ringwright.engines.machine import PS, Machine, machine
 from ringwright.engines.result import Run, loads
-from ringwright.engines.slots import UNEVEN
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from ringwright.errors import DeclinedError
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.mesh import Mesh, View
-    from ringwright.engines.patterns import Pattern
+    from ringwright.engines.folding.mesh import Mesh, View
+    from ringwright.engines.folding.patterns import Pattern
     from ringwright.program import Layout
 
 UNEVEN = "chunks differ in size"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.engines.patterns import Pattern, read
+from ringwright.engines.folding.patterns import Pattern, read
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Op
 

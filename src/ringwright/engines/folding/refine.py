@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.families import Family, turning
-from ringwright.engines.patterns import Part, Pattern
+from ringwright.engines.folding.families import Family, turning
+from ringwright.engines.folding.patterns import Part, Pattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

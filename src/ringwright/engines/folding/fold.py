@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
-from ringwright.engines.families import Family, collect
 from ringwright.engines.flat import assemble, places
+from ringwright.engines.folding.families import Family, collect
+from ringwright.engines.folding.mesh import Mesh, View, candidates, mesh, rank_digits
+from ringwright.engines.folding.orbits import Orbits
+from ringwright.engines.folding.refine import refine
+from ringwright.engines.folding.slots import Starts, require_equal_bytes
 from ringwright.engines.memory import shortage
-from ringwright.engines.mesh import Mesh, View, candidates, mesh, rank_digits
 from ringwright.engines.messages import Flat, Pieces
-from ringwright.engines.orbits import Orbits
-from ringwright.engines.refine import refine
-from ringwright.engines.slots import Starts, require_equal_bytes
 from ringwright.errors import DeclinedError
 from ringwright.program import ADDING
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
-from ringwright.engines.families import turning
+from ringwright.engines.folding.families import turning
 from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.families import Family
-    from ringwright.engines.patterns import Pattern
+    from ringwright.engines.folding.families import Family
+    from ringwright.engines.folding.patterns import Pattern
     from ringwright.topology import Topology
 
 

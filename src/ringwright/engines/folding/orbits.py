@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.engines.flat import ways
-from ringwright.engines.mesh import View
+from ringwright.engines.folding.mesh import View
 from ringwright.errors import DeclinedError
 from ringwright.program import ADDING, NO_SOFTWARE
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.families import Family
+    from ringwright.engines.folding.families import Family
+    from ringwright.engines.folding.mesh import Mesh
     from ringwright.engines.machine import Machine
-    from ringwright.engines.mesh import Mesh
 
 
 class Orbits:
