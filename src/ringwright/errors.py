@@ -2,7 +2,8 @@
 
 RingwrightError
 ├── UsageError            exit 2   the question cannot be asked like that
-│   └── OutputError       exit 2   what was asked for cannot be written there; what stood there is unchanged
+│   ├── OutputError       exit 2   what was asked for cannot be written there; what stood there is unchanged
+│   └── PluginError       exit 2   what another distribution adds cannot be used
 ├── InputError            exit 3   nothing usable could be read
 │   ├── SchemaError       exit 3   a capture of a schema this release cannot open
 │   └── StrictError       exit 3   something was lost and ``--strict`` was asked
@@ -60,6 +61,10 @@ class UsageError(RingwrightError):
 
 class OutputError(UsageError):
     """The output cannot be written: the disk is full, or the place is closed to us. What stood there before is unchanged."""
+
+
+class PluginError(UsageError):
+    """A plug-in of another distribution cannot be loaded, or fails; the message names both."""
 
 
 class InputError(RingwrightError):

@@ -1,6 +1,7 @@
 """All systems, by listing the folders they live in: one slug = one module or package = one callable.
 
-Outsiders add theirs through the entry point groups ``ringwright.algorithms`` and ``ringwright.schedulers``.
+Other distributions add theirs by entry point (``plugins``): an algorithm or scheduler is the callable that it names, with
+``OPS`` and ``FABRICS`` beside it and the headings in its docstring.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ import difflib
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, wraps
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.errors import UsageError
+from ringwright import plugins
+from ringwright.errors import PluginError, UsageError
 from ringwright.knobs import Knob, knobs_of
+from ringwright.plugins import HOUSE, Plugin
 from ringwright.spellings import parse, unknown
 
 if TYPE_CHECKING:
@@ -47,7 +49,7 @@ _HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):\s*", re.MULTILINE)
 
 @dataclass(frozen=True)
 class System:
-    """One system: where it lives, what its docstring says, how long it is."""
+    """One system: where it lives, what its docstring says, how long it is; ``plugin`` where another distribution adds it."""
 
     slug: str
     family: str
@@ -55,28 +57,68 @@ class System:
     module: str
     lines: int
     headings: dict[str, str] = field(repr=False)
+    plugin: Plugin | None = field(default=None, repr=False)
+
+    @property
+    def origin(self) -> str:
+        """Who adds it: ``house``, or the name of the distribution."""
+        return HOUSE if self.plugin is None else self.plugin.distribution
+
+    @property
+    def problem(self) -> PluginError | None:
+        """Why it cannot be used; None where it can, as all of our own."""
+        try:
+            self.knobs()
+        except PluginError as error:
+            return error
+        return None
 
     @property
     def ops(self) -> tuple[str, ...]:
-        """Collectives it offers."""
-        ops: tuple[str, ...] = getattr(import_module(self.module), "OPS", ())
-        return ops
+        """Collectives it offers; none where it cannot be loaded."""
+        return self._told("OPS")
 
     @property
     def fabrics(self) -> tuple[str, ...]:
         """Fabrics to check it on besides, or instead of, the plain ones: those with what it needs."""
-        fabrics: tuple[str, ...] = getattr(import_module(self.module), "FABRICS", ())
-        return fabrics
+        return self._told("FABRICS")
+
+    def _told(self, name: str) -> tuple[str, ...]:
+        if self.plugin is None:
+            return tuple(getattr(import_module(self.module), name, ()))
+        return () if self.plugin.group != "algorithms" or self.problem else tuple(self.plugin.told(name))
 
     def knobs(self) -> dict[str, Knob]:
         """Its knobs by name, from the callable's signature; what each means is from its docstring."""
         text = self.headings.get("Knobs", "")
-        return knobs_of(self.load(), lambda name: _clause(text, name))
+        if self.plugin is None:
+            return knobs_of(self.load(), lambda name: _clause(text, name))
+        return self.plugin.knobs(lambda name: _clause(text, name))
 
     def load(self) -> Callable[..., Any]:
-        """Import and return the callable: an algorithm makes a Program, a scheduler a Workload."""
+        """Import and return the callable: an algorithm makes a Program, a scheduler a Workload; PluginError for neither."""
+        if self.plugin is not None:
+            return _checked(self.plugin)
         found: Callable[..., Any] = getattr(import_module(self.module), self.slug.replace("-", "_"))
         return found
+
+
+def _checked(plugin: Plugin) -> Callable[..., Any]:
+    """Return the callable of a plug-in, which answers with a Program or a Workload or not at all."""
+    call = plugin.call()
+    wanted = "Program" if plugin.group == "algorithms" else "Workload"
+
+    @wraps(call)
+    def checked(*given: Any, **knobs: Any) -> Any:
+        from ringwright.program import Program
+        from ringwright.workload import Workload
+
+        made = call(*given, **knobs)
+        if not isinstance(made, Program if wanted == "Program" else Workload):
+            raise plugin.error(f"it returned {type(made).__name__}, not a {wanted}")
+        return made
+
+    return checked
 
 
 def _clause(text: str, name: str) -> str:
@@ -85,18 +127,35 @@ def _clause(text: str, name: str) -> str:
     return next((clause for clause in clauses if re.search(rf"\b{name}\b", clause)), "")
 
 
-@cache
 def systems() -> tuple[System, ...]:
-    """Return every system that does collectives, in the order of the folders; nothing is imported."""
-    listed = (found for folder, place in FOLDERS.items() for found in _list(folder, place))
-    return (*listed, *_outsiders("ringwright.algorithms"))
+    """Return every system that does collectives, in the order of the folders, plug-ins last; nothing is imported."""
+    return _with_outsiders("algorithms")
+
+
+def schedulers() -> tuple[System, ...]:
+    """Return every system that orders communication, in the order of the folders, plug-ins last; nothing is imported."""
+    return _with_outsiders("schedulers")
+
+
+def refused() -> tuple[Plugin, ...]:
+    """Return the plug-ins whose names cannot be used, each with its reason."""
+    listed = (plugins.points(group, _slugs(group)) for group in ("algorithms", "schedulers"))
+    return tuple(each for found in listed for each in found if each.refused)
 
 
 @cache
-def schedulers() -> tuple[System, ...]:
-    """Return every system that orders communication, in the order of the folders; nothing is imported."""
-    listed = (found for folder, place in SCHEDULERS.items() for found in _list(folder, place))
-    return (*listed, *_outsiders("ringwright.schedulers"))
+def _house(group: str) -> tuple[System, ...]:
+    places = FOLDERS if group == "algorithms" else SCHEDULERS
+    return tuple(found for folder, place in places.items() for found in _list(folder, place))
+
+
+def _slugs(group: str) -> tuple[str, ...]:
+    return (*(system.slug for system in _house(group)), *(ALSO_CALLED if group == "algorithms" else ()))
+
+
+def _with_outsiders(group: str) -> tuple[System, ...]:
+    outside = plugins.points(group, _slugs(group))
+    return (*_house(group), *(_outsider(each) for each in outside if not each.refused))
 
 
 def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
@@ -121,9 +180,14 @@ def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
         yield System(name.replace("_", "-"), *place, module, lines, headings(ast.get_docstring(tree) or ""))
 
 
-def _outsiders(group: str) -> Iterator[System]:
-    for point in entry_points(group=group):
-        yield System(point.name, "plug-in", "outside", point.value.partition(":")[0], 0, {})
+@cache
+def _outsider(plugin: Plugin) -> System:
+    lines, docstrings = plugin.written()
+    said = {key: text for docstring in docstrings for key, text in headings(docstring).items()}
+    plain = [" ".join(docstring.split("\n\n")[0].split()) for docstring in docstrings]
+    if "Idea" not in said and plain:
+        said = {"Idea": plain[-1], **said}
+    return System(plugin.name, "plug-in", "outside", plugin.module, lines, said, plugin)
 
 
 def headings(docstring: str) -> dict[str, str]:
@@ -138,6 +202,9 @@ def find(name: str, among: Callable[[], tuple[System, ...]] = systems) -> System
     name = ALSO_CALLED.get(name, name)
     if name in found:
         return found[name]
+    for plugin in refused():
+        if plugin.name == name:
+            raise plugin.error(plugin.refused)
     other = {system.slug for system in (schedulers if among is systems else systems)()}
     if name in other:
         what = (

@@ -205,12 +205,19 @@ def harmless(text: str) -> str:
 
 
 def _our_bug(error: Exception, arguments: list[str]) -> int:
+    """Say what went wrong inside, and whose fault it is: ours, or that of a plug-in whose code it came through."""
+    from ringwright.plugins import blame
+
     if os.environ.get("RINGWRIGHT_DEBUG"):
         import traceback
 
         traceback.print_exception(error)
+    command = f"RINGWRIGHT_DEBUG=1 {shlex.join(['ringwright', *arguments])}"
+    if (plugin := blame(error)) is not None:
+        failed = plugin.failed(error, command)
+        print(f"ringwright: {harmless(str(failed))}", file=sys.stderr)
+        return failed.exit_code
     cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    command = shlex.join(["ringwright", *arguments])
-    told = f"ringwright: this is a bug of ours: {cause}\n  try: RINGWRIGHT_DEBUG=1 {command}"
+    told = f"ringwright: this is a bug of ours: {cause}\n  try: {command}"
     print(harmless(told), file=sys.stderr)
     return EXIT_OUR_BUG

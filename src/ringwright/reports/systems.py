@@ -19,7 +19,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         layout.heading(out, kind, mine[0]["family"])
         rows = [
             [
-                system["slug"],
+                system["slug"] + ("" if system["origin"] == "house" else f" ({system['origin']})"),
                 system["lines"],
                 _checks(system["conformance"], "passed"),
                 _checks(system["conformance"], "declined"),
@@ -30,12 +30,18 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         ]
         columns = ["slug", "lines", "passed", "declined", "failed", "figure"]
         layout.table(out, columns, rows, left=("slug", "figure"))
+    if result["refused"]:
+        layout.heading(out, "Plug-ins that cannot be used", f"{len(result['refused'])}")
+    for error in result["refused"]:
+        layout.line(out, error["what"])
+        layout.line(out, f"at:  {error['where']}", indent=4)
+        layout.line(out, f"try: {error['try']}", indent=4)
 
 
 def write_one(system: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.system/1`` for a terminal: each knob, what may be typed, what it means."""
     out = layout.console(file, width=width)
-    layout.line(out, f"{system['slug']} ({system['class']})", style="bold", indent=0)
+    layout.line(out, f"{system['slug']} ({_home(system)})", style="bold", indent=0)
     if system["collectives"]:
         layout.line(out, f"Collectives: {', '.join(system['collectives'])}")
     for name, text in system["headings"].items():
@@ -47,6 +53,12 @@ def write_one(system: dict[str, Any], file: TextIO, *, width: int | None = None)
         layout.line(out, f"{knob['name']}={knob['default']}", style="bold")
         meaning = f"; {knob['meaning']}" if knob["meaning"] else ""
         layout.line(out, f"{knob['expects']}{meaning}", indent=4)
+
+
+def _home(system: dict[str, Any]) -> str:
+    """Return the class of a system, and whose it is where it is not ours."""
+    added = "" if system["origin"] == "house" else f", added by {system['origin']}"
+    return f"{system['class']}{added}"
 
 
 def _claimed(figure: str) -> str:

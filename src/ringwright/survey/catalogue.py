@@ -10,6 +10,7 @@ from typing import Any
 from ringwright import registry
 from ringwright.errors import UsageError
 from ringwright.papers import reproduce
+from ringwright.plugins import HOUSE
 
 SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
 KNOB = "KNOB=VALUE"
@@ -20,11 +21,14 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
     """Return the object of schema ``ringwright.systems/1``; ``check`` runs a seeded part of the campaign now."""
     everything = (*registry.systems(), *registry.schedulers())
     chosen = [system for system in everything if family in (None, system.family, system.kind)]
-    if not chosen:
+    broken = {system.slug: error for system in chosen if (error := system.problem)}
+    chosen = [system for system in chosen if system.slug not in broken]
+    if not chosen and not broken:
         known = sorted({name for system in everything for name in (system.family, system.kind)})
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
     shown = _run(chosen, seed) if check else recorded()
     reproduced = reproduce.recorded()
+    refusals = [*(each.error(each.refused) for each in registry.refused()), *broken.values()]
     nothing = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
     return {
         "schema": SCHEMA,
@@ -34,6 +38,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
                 "slug": system.slug,
                 "family": system.family,
                 "class": system.kind,
+                "origin": system.origin,
                 "lines": system.lines,
                 "conformance": shown.get(system.slug, nothing),
                 "figure": system.headings.get("Figure", ""),
@@ -41,6 +46,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
             }
             for system in chosen
         ],
+        "refused": [{"what": error.what, "where": error.where, "try": error.remedy} for error in refusals],
     }
 
 
@@ -60,6 +66,7 @@ def one(slug: str) -> dict[str, Any]:
             "slug": name,
             "family": system.family,
             "class": system.kind,
+            "origin": system.origin,
             "collectives": list(system.ops),
             "headings": system.headings,
             "spelled": f"{name}:{KNOB}",
@@ -72,6 +79,7 @@ def one(slug: str) -> dict[str, Any]:
             "slug": slug,
             "family": "fabric",
             "class": "fabric",
+            "origin": HOUSE,
             "collectives": [],
             "headings": {"Idea": about},
             "spelled": f"{slug}:SIZE,{KNOB}",
@@ -86,7 +94,8 @@ def knob_lines() -> list[str]:
     """Return a line for each algorithm, scheduler and fabric that has knobs: ``ring: channels=1..64``."""
     from ringwright.fabrics import families, knobs
 
-    everything = {system.slug: system.knobs() for system in (*registry.systems(), *registry.schedulers())}
+    usable = [system for system in (*registry.systems(), *registry.schedulers()) if not system.problem]
+    everything = {system.slug: system.knobs() for system in usable}
     everything |= {f"{name} (fabric)": knobs(name) for name in families()}
     return [
         f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in found.values() if knob.can_be_typed)
