@@ -32,11 +32,13 @@ from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
 from ringwright.knobs import Knob
 from ringwright.testing.knob_cases import Spelling, spellings
+from ringwright.testing.knob_witnesses import WITNESS, figures
 
 RANKS = 16
 MACHINES = ("dgx-h100:2", "switch:16", "torus:4x4", "dgx-h100:2,sharp=true", "dgx-h100:1", "dgx-h100:3,sharp=true")
 SIZES = ("4096", "1048576", "1048576", "16777216")
 NETWORK = ("per_leaf", "spines", "oversubscription", "routing", "seed", "spine_latency_s", "sharp", "pxn")
+RAILED = ("routing", "seed")  # of rails: where a message changes its rail inside the box, no spine is chosen
 SIZES_OF = {
     "leaf-spine": "64",
     "fat-tree": "64",
@@ -51,14 +53,14 @@ SIZES_OF = {
     "dragonfly": "3x2x2",
     "dragonfly-plus": "3x2x2",
 }
-NAMES = ("algorithm", "policy", "engine_s", "name", "fabric", "engine", "provenance")
-NO_COST = ("why", "spelling", "assumptions")
 LIMIT_S, LIMIT_BYTES = 30, 12 << 30  # of processor time
 MODELS = (
     ("resnet50", "dgx-a100:2", ("--gpus", "16", "--parallel", "dp16")),
     ("vgg16", "switch:8,rate=1GB/s", ("--gpus", "8", "--parallel", "dp8")),
 )
 EXPERTS = ("mixtral", "dgx-h100:2", ("--gpus", "16", "--parallel", "ep8,dp16", "--seq", "512"))
+SERVED = ("mixtral", "dgx-h100:1", ("--gpus", "8", "--parallel", "ep8", "--seq", "512", "--mode", "prefill"))
+OF_INFERENCE = ("skew", "plan", "accuracy", "seed")
 
 
 @dataclass
@@ -108,20 +110,22 @@ def negatives(found: Any, path: str = "") -> Iterator[str]:
         yield f"{path}={found}"
 
 
-def figures(found: Any) -> Any:
-    """Return a document without what says how it was spelled or how long it took."""
-    if isinstance(found, dict):
-        return {key: figures(value) for key, value in found.items() if key not in (*NAMES, *NO_COST)}
-    return [figures(each) for each in found] if isinstance(found, list) else found
-
-
 Command = Callable[[str], list[str]]
 PART = [0, 1]
+ASKED: set[str] = set()  # the knobs that were asked for, all where there are none
 
 
 def mine(every: Sequence[Any]) -> Sequence[Any]:
     """Return the part of a room that this process does."""
     return every[PART[0] :: PART[1]]
+
+
+def tried(owner: str, known: dict[str, Knob], mark: str = ":") -> Iterator[tuple[str, Knob]]:
+    """Yield the knobs of a system that can be typed and were asked for, with their whole names."""
+    for knob in known.values():
+        name = f"{owner}{mark}{knob.name}"
+        if knob.can_be_typed and (not ASKED or name in ASKED):
+            yield name, knob
 
 
 def judge(tally: Tally, spelling: Spelling, label: str, command: Command, plain: str, accepts: bool) -> None:
@@ -167,7 +171,7 @@ def algorithms(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
     """Try every knob of every system that does collectives."""
     names = [system.slug for system in registry.systems()]
     for system in mine(registry.systems()):
-        for knob in system.knobs().values():
+        for name, knob in tried(system.slug, system.knobs()):
             tally = Tally()
             for each in spellings(knob, draw, count, ranks=RANKS, algorithms=names):
                 label = f"{system.slug}:{knob.name}={each.text}"
@@ -180,7 +184,7 @@ def algorithms(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
                     system.slug,
                     accepted(lambda: registry.algorithm(label)),  # noqa: B023
                 )
-            for _ in range(20 * (not tally.effects and knob.can_be_typed)):
+            for _ in range(20 * (not tally.effects)):
                 each = next(spellings(knob, draw, 1, ranks=RANKS, algorithms=names))
                 label = f"{system.slug}:{knob.name}={each.text}"
                 more = f"{label}{companions(knob, system.knobs())}"
@@ -195,7 +199,7 @@ def algorithms(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
                 )
                 if tally.effects:
                     break
-            yield f"{system.slug}:{knob.name}", tally
+            yield name, tally
 
 
 def companions(knob: Knob, known: dict[str, Knob]) -> str:
@@ -203,10 +207,14 @@ def companions(knob: Knob, known: dict[str, Knob]) -> str:
     found = {
         "chunk_elements": ":share=0.1",
         "servers": ":batch=256",
+        "plan": ":skew=5",
+        "accuracy": ":skew=5:plan=estimate",
         "seed": ":noise=0.3",
         "fanout": ":algorithm=tree",
         "max_requests": ":algorithm=linear_sync",
     }.get(knob.name, "")
+    if knob.name == "seed" and "skew" in known:
+        found = ":skew=5:plan=estimate"
     return found if found[1:].partition("=")[0] in known else ""
 
 
@@ -223,37 +231,55 @@ def job(model: str, machine: str, more: tuple[str, ...]) -> Command:
 def policies(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
     """Try every knob of every scheduler."""
     for system in mine(registry.schedulers()):
-        jobs = [job(*EXPERTS)] if system.slug == "lina" else [job(*each) for each in MODELS]
-        for knob in system.knobs().values():
+        for name, knob in tried(system.slug, system.knobs()):
             tally = Tally()
             for each in spellings(knob, draw, count):
                 plain = f"{system.slug}{companions(knob, system.knobs())}"
                 label = f"{plain}:{knob.name}={each.text}"
-                judge(tally, each, label, draw.choice(jobs), plain, accepted(lambda: registry.scheduler(label)))  # noqa: B023
-            yield f"{system.slug}:{knob.name}", tally
+                judge(
+                    tally,
+                    each,
+                    label,
+                    job(*draw.choice(jobs(system.slug, knob.name))),
+                    plain,
+                    accepted(lambda: registry.scheduler(label)),  # noqa: B023
+                )
+            yield name, tally
+
+
+def jobs(scheduler: str, knob: str) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """Return the jobs that a knob of a scheduler is asked about."""
+    if scheduler != "lina":
+        return MODELS
+    return (SERVED,) if knob in OF_INFERENCE else (EXPERTS,)
 
 
 def machines(draw: random.Random, count: int) -> Iterator[tuple[str, Tally]]:
     """Try every knob of every family of fabrics."""
     for name in mine(families()):
         size = SIZES_OF.get(name, "2")
-        for knob in knobs_of_fabric(name).values():
+        for whole, knob in tried(name, knobs_of_fabric(name), ","):
             tally, plain = Tally(), f"{name}:{size}{beside(name, knob.name)}"
             for each in spellings(knob, draw, count):
                 label = f"{plain},{knob.name}={each.text}"
                 taken = accepted(lambda: fabric(label)) or not each.is_declared or declines(label)  # noqa: B023
                 judge(tally, each, label, ring_on, plain, taken)
             tally.effects = tally.effects or topology_differs(plain, knob, draw)
-            yield f"{name},{knob.name}", tally
+            yield whole, tally
 
 
 def beside(name: str, knob: str) -> str:
     """Return further knobs without which this one has nothing to do."""
-    if knob not in NETWORK or name == "fat-tree":
+    known = knobs_of_fabric(name)
+    if knob not in NETWORK or "routing" not in known:
         return ""
+    if name == "fat-tree":
+        return ",routing=ecmp" if knob == "seed" else ""
     if knob == "pxn":
         return ",layout=rails,per_leaf=1"
     layout = "" if name in ("leaf-spine", "rail-optimised") else ",layout=leaf-spine"
+    if name == "rail-optimised" and knob in RAILED:
+        layout = ",pxn=false"
     return layout + {"seed": ",routing=ecmp,spines=4", "routing": ",spines=4"}.get(knob, "")
 
 
@@ -294,6 +320,11 @@ def shape(top: Any) -> tuple[Any, ...]:
             len(top.aggregators), len(top.groups))  # fmt: skip
 
 
+def witnessed(name: str) -> bool:
+    """Return whether the knob's own question has another answer with it."""
+    return name in WITNESS and WITNESS[name].changes(lambda words: run(words)[1])
+
+
 def stop(*_: object) -> None:
     """Raise what no handler of ours takes for a bug."""
     raise TooLong
@@ -313,7 +344,7 @@ def campaign(arguments: argparse.Namespace) -> int:
     """Run the rooms that are asked for, print a line a knob, and return 1 where something is wrong."""
     rooms = {"algorithms": algorithms, "policies": policies, "fabrics": machines}
     total: collections.Counter[int] = collections.Counter()
-    wrong, idle, knobs = 0, [], 0
+    wrong, idle, knobs, by_question = 0, [], 0, 0
     for room, tries in rooms.items():
         if arguments.only not in ("", room):
             continue
@@ -321,13 +352,17 @@ def campaign(arguments: argparse.Namespace) -> int:
             knobs, wrong = knobs + 1, wrong + len(tally.wrong)
             total += tally.codes
             codes = " ".join(f"{code}:{times}" for code, times in sorted(tally.codes.items()))
-            note = "" if tally.effects else "  CHANGES NOTHING"
+            asked = not tally.effects and witnessed(name)
+            note = "" if tally.effects else "  by its own question" if asked else "  CHANGES NOTHING"
             print(f"{name:40} {codes:24} slowest {tally.slowest_s:4.1f} s{note}", flush=True)
-            idle += [] if tally.effects and tally.accepted else [name]
+            by_question += asked
+            idle += [] if tally.effects or asked else [name]
             for each in tally.wrong:
                 print(f"    {each}", flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"{knobs} knobs, {sum(total.values())} spellings, exits {dict(sorted(total.items()))}, {wrong} wrong, "
+    ends = dict(sorted(total.items()))
+    print(f"{knobs} knobs, {sum(total.values())} spellings, exits {ends}, {wrong} wrong, "
+          f"{by_question} bind in their own question only, "
           f"{len(idle)} change nothing: {', '.join(idle)}; peak {peak:.0f} MiB")  # fmt: skip
     return 1 if wrong or idle else 0
 
@@ -338,9 +373,11 @@ if __name__ == "__main__":
     options.add_argument("--part", default="0/1", help="which of how many processes this is, as 0/2")
     options.add_argument("--seed", type=int, default=0)
     options.add_argument("--only", default="", choices=["", "algorithms", "policies", "fabrics"])
+    options.add_argument("--knobs", default="", help="these alone, as mpich2:radix or fat-tree,seed, apart by blanks")
     signal.signal(signal.SIGPROF, stop)
     resource.setrlimit(resource.RLIMIT_AS, (LIMIT_BYTES, LIMIT_BYTES))
     asked = options.parse_args()
     preload()
     PART[:] = map(int, asked.part.split("/"))
+    ASKED.update(asked.knobs.split())
     sys.exit(campaign(asked))

@@ -1,4 +1,4 @@
-"""Knobs whose effect random spellings rarely meet: for each a question whose answer it changes."""
+"""Knobs whose effect random spellings rarely meet: each has a question whose answer it changes, and stands in its system."""
 
 from __future__ import annotations
 
@@ -8,45 +8,43 @@ from typing import Any
 import pytest
 
 from ringwright.cli import main
+from ringwright.errors import UsageError
+from ringwright.fabrics import fabric, knobs
+from ringwright.studies import registry
+from ringwright.testing.knob_witnesses import WITNESS, WITNESSES, Witness
 
 pytestmark = pytest.mark.once
 
 
-def times_us(capsys: pytest.CaptureFixture[str], *words: str) -> list[Any]:
-    assert main(["simulate", *words, "--json"]) == 0
-    return [row.get("time_us", row.get("step_us")) for row in json.loads(capsys.readouterr().out)["rows"]]
+@pytest.mark.parametrize("witness", WITNESSES, ids=lambda each: each.knob)
+def test_some_question_has_another_answer_with_it(witness: Witness, capsys: pytest.CaptureFixture[str]) -> None:
+    def ask(words: list[str]) -> Any:
+        assert main([*words, "--json"]) == 0, words
+        return json.loads(capsys.readouterr().out)
+
+    assert witness.changes(ask)
+    name = witness.knob.replace(",", ":").partition(":")[2]
+    before, _, after = witness.with_it.rpartition(f"{name}=")
+    assert before.startswith(witness.without), "the answers differ by the knob alone"
+    assert after
 
 
-@pytest.mark.parametrize(
-    ("size", "without", "with_it"),
-    [
-        ("1K", "mpich2", "mpich2:paper=true"),
-        ("1M", "mpich2", "mpich2:builtin=false"),
-        ("1K", "mpich2:algorithm=recursive_multiplying", "mpich2:algorithm=recursive_multiplying:radix=4"),
-    ],
-)
-def test_of_a_library(size: str, without: str, with_it: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("all-reduce", "--fabric", "switch:16", "-b", size, "-e", size, "--algorithm", f"{without},{with_it}")
-    assert len(set(times_us(capsys, *words))) == 2
+def test_they_are_told_once_and_exist() -> None:
+    assert len(WITNESS) == len(WITNESSES)
+    every = {f"{each.slug}:{name}" for each in (*registry.systems(), *registry.schedulers()) for name in each.knobs()}
+    for name in WITNESS:
+        family, _, knob = name.partition(",")
+        assert knob in knobs(family) if knob else name in every
 
 
-def test_of_a_fabric(capsys: pytest.CaptureFixture[str]) -> None:
-    """With one spine a group's leaves share the way out that four had."""
-    words = ("all-to-all", "-b", "4M", "-e", "4M", "--algorithm", "pairwise", "--fabric")
-    inside, narrow = (times_us(capsys, *words, f"dragonfly-plus:1x4x4{spines}")[0] for spines in ("", ",spines=1"))
-    assert narrow > inside
+@pytest.mark.parametrize("spec", ["leaf-spine:64,pxn=false", "ndv2:2,pxn=false"])
+def test_where_no_rail_can_change_there_is_no_pxn(spec: str) -> None:
+    """Ranks below a leaf have no box, and a box with one network card one rail."""
+    with pytest.raises(UsageError, match=r"has no knob 'pxn': it has .*oversubscription"):
+        fabric(spec)
 
 
-@pytest.mark.parametrize(
-    ("without", "with_it"),
-    [
-        (
-            "poseidon:batch=1000",
-            "poseidon:batch=1000:servers=1",
-        ),  # one server's dense traffic is what factors cost less than
-        ("poseidon:dense=push-pull", "poseidon:dense=push-pull:pair_mb=0.5"),
-    ],
-)
-def test_of_a_policy(without: str, with_it: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--model", "vgg16", "--gpus", "8", "--fabric", "switch:8,rate=10Gb/s", "--policy", f"{without},{with_it}")
-    assert len(set(times_us(capsys, *words))) == 2
+def test_a_leaf_and_spine_of_ranks_has_no_rails() -> None:
+    with pytest.raises(UsageError, match="layout is leaf-spine, switch"):
+        fabric("leaf-spine:64,layout=rails")
+    assert len(fabric("leaf-spine:64,layout=switch").kinds) == 65

@@ -131,6 +131,11 @@ def test_a_wrong_spelling_names_the_knob_and_the_command(
     assert main(command[1:]) == 0, "the remedy runs"
 
 
+def test_a_number_may_have_an_exponent_with_a_sign_beside_the_one_that_joins_schedulers() -> None:
+    label, _ = registry.scheduler("lina:memory_gb=1e+06+p3:slice_elements=40000")
+    assert label == "lina:memory_gb=1e+06+p3:slice_elements=40000"
+
+
 def test_what_ended_as_a_bug_of_ours_is_answered(capsys: pytest.CaptureFixture[str]) -> None:
     end = ["-b", "1M", "-e", "1M", "--json"]
     assert main(["simulate", "all-reduce", "--fabric", "switch:16", "--algorithm", "blueconnect:factors=16", *end]) == 0

@@ -44,6 +44,7 @@ SCHEDULERS = {
 ALSO_CALLED = {"halving-doubling": "rabenseifner"}  # what the literature calls them besides
 HEADINGS = ("Idea", "Cost", "Knobs", "Holds", "Figure", "Source", "Declines")
 _BETWEEN = re.compile(r";(?![^(]*\))")  # semicolons outside brackets
+_BESIDE_NUMBERS = re.compile(r"\+(?![0-9])")  # joins schedulers; that of 1e+06 does not
 _HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):\s*", re.MULTILINE)
 
 
@@ -222,7 +223,7 @@ def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:
     from ringwright.schedulers.compose import compose
 
     made: list[Callable[..., Workload]] = []
-    for part in spelling.split("+"):
+    for part in _BESIDE_NUMBERS.split(spelling):
         system, knobs = typed(part, schedulers)
         made.append(partial(system.load(), **knobs))
     outer = made.pop()

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated
 
 from ringwright.errors import UsageError
 from ringwright.fabrics._endpoints import EndpointPaths, axes_of, switches_of
-from ringwright.fabrics._network import clos, network
-from ringwright.knobs import Rate, Seconds
+from ringwright.fabrics._network import HOP_S, ROUTINGS, clos, network
+from ringwright.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
 from ringwright.topology import Topology
 from ringwright.wiring import MOST_NODES, Wires
 
+LAYOUTS = ("leaf-spine", "switch")
 
-def leaf_spine(n: int, *, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6, **options: Any) -> Topology:
+
+def leaf_spine(
+    n: int, *, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6, layout: Annotated[str, Choices(LAYOUTS)] = "leaf-spine",
+    per_leaf: Ports | None = None, spines: Ports | None = None, oversubscription: Ratio = 1.0,
+    routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k", seed: Seed = 0, spine_latency_s: Seconds = HOP_S,
+    sharp: bool = False,
+) -> Topology:  # fmt: skip
     """Return n ranks below leaves; ``rate`` (bytes/s) and ``latency_s`` are those of a rank's port.
 
-    Knobs of the network: per_leaf (32, fewer for small n), spines (one uplink each; per_leaf / oversubscription),
-    oversubscription=1, routing=d-mod-k (the target's place below its leaf chooses the spine) or ecmp (seeded hash of
-    source and target), seed, spine_latency_s=0.2 us, sharp=False. The rate of an uplink is per_leaf * rate /
-    (oversubscription * spines). Defaults: 400 Gb/s ports (ConnectX-7), 0.5 us for NIC, cable and switch, 32 ports down
-    (half of Quantum-2's 64). Raises UsageError for sizes below 1.
+    ``per_leaf``: 32, fewer for small n. ``spines`` (one uplink each): per_leaf / oversubscription. ``routing``: d-mod-k (the
+    target's place below its leaf chooses the spine) or ecmp (seeded hash of source and target). ``layout`` switch: one
+    switch instead. The rate of an uplink is per_leaf * rate / (oversubscription * spines). Defaults: 400 Gb/s ports
+    (ConnectX-7), 0.5 us for NIC, cable and switch, 32 ports down (half of Quantum-2's 64). Raises UsageError for sizes
+    below 1.
     """
     import numpy as np
 
     if not 1 <= n <= MOST_NODES:
         raise UsageError(f"leaf-spine of {n} ranks does not exist", remedy="leaf-spine:512")
-    chosen = network(**options)
-    below = clos(n, 1, "switch" if chosen.layout == "switch" else "leaf-spine", chosen, n)
+    chosen = network(
+        layout=layout, per_leaf=per_leaf, spines=spines, oversubscription=oversubscription, routing=routing, seed=seed,
+        spine_latency_s=spine_latency_s, sharp=sharp,
+    )  # fmt: skip
+    below = clos(n, 1, layout, chosen, n)
     wires = Wires()
     below.wire(wires, np.arange(n), rate, latency_s, chosen)
     kinds, names, aggregators = switches_of(below, chosen, n)
