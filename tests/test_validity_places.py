@@ -1,0 +1,194 @@
+"""A finding says exactly where: rank, step and chunk of a program, task, class and remedy of a workload; nothing is off by one."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from ringwright import validity
+from ringwright.collective import Collective
+from ringwright.errors import ProgramError
+from ringwright.program import Cost, Op, Program, Step, cut, explicit
+from ringwright.validity import workload_order, workloads
+from ringwright.validity.rules import Violation
+from ringwright.validity.workload_finding import Finding, doubt
+from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
+
+SEND, REDUCE = Op.SEND, Op.REDUCE
+Move = tuple[Op, int, int, int]  # op, source, target, chunk
+
+
+def program(collective: Collective, steps: Sequence[Sequence[Move]], n_steps: int | None = None) -> Program:
+    made = [Step(tuple(explicit(op, [src], [dst], [chunk]) for op, src, dst, chunk in moves)) for moves in steps]
+    layout = cut(collective)
+    sent = sum(int(layout.bytes_of(chunk)) for moves in steps for _, _, _, chunk in moves)
+    return Program(
+        "by-hand",
+        collective,
+        layout,
+        lambda: iter(made),
+        len(made) if n_steps is None else n_steps,
+        Cost((), float(sent)),
+    )
+
+
+BROADCAST = Collective("broadcast", range(3), 12)
+PASSED_ON = [[(SEND, 0, 1, 0)], [(SEND, 1, 2, 0)]]
+
+
+def test_a_legal_program_has_no_violation() -> None:
+    assert validity.check(program(BROADCAST, PASSED_ON)) == []
+
+
+def test_the_number_of_steps_has_no_place() -> None:
+    found = validity.check(program(BROADCAST, [*PASSED_ON, []], n_steps=2))
+    assert found == [Violation("steps", "3 steps, declared 2", -1, -1, -1, "error")]
+    assert str(found[0]) == "steps: 3 steps, declared 2"
+
+
+def test_what_lacks_has_no_step_and_what_is_too_much_the_step_that_wrote_it_last() -> None:
+    found = validity.check(program(BROADCAST, PASSED_ON[:1]))
+    assert [(each.rule, each.rank, each.step, each.chunk) for each in found] == [("result", 2, -1, 0)]
+    scan = Collective("scan", range(2), 8)
+    backwards = program(scan, [[(REDUCE, 1, 0, 0), (REDUCE, 0, 1, 0)]])
+    strange = [each for each in validity.check(backwards) if "has the contribution" in each.message]
+    assert [(each.rank, each.step, each.chunk) for each in strange] == [(0, 0, 0)]
+    assert "has the contribution of rank 1" in str(strange[0])
+
+
+def test_two_writes_to_one_slot_name_it() -> None:
+    found = validity.check(program(BROADCAST, [[(SEND, 0, 1, 0), (SEND, 0, 1, 0)], [(SEND, 1, 2, 0)]]))
+    assert ("conflict", 1, 0, 0) in [(each.rule, each.rank, each.step, each.chunk) for each in found]
+
+
+@pytest.mark.parametrize("moves", [[(REDUCE, 2, 0, 0)], [(REDUCE, 0, 2, 0)]], ids=["upwards", "downwards"])
+def test_ranks_that_are_ordered_but_not_neighbours_are_refused_where_order_counts(moves: list[Move]) -> None:
+    ordered = Collective("all-reduce", range(3), 12, commutative=False)
+    found = validity.check(program(ordered, [moves]))
+    assert "combines ranks that are not neighbours" in [each.message for each in found]
+
+
+def test_the_error_of_an_illegal_program_names_the_first_place_and_counts_the_rest() -> None:
+    with pytest.raises(ProgramError) as refused:
+        validity.require(program(BROADCAST, PASSED_ON[:1]))
+    assert " more" not in refused.value.what
+    assert refused.value.where == "rank 2, chunk 0"
+    with pytest.raises(ProgramError) as refused:
+        validity.require(program(BROADCAST, [[]]))
+    assert refused.value.what.endswith(" and 1 more")
+
+
+# ------------------------------------------------------------------------------------------------------------- workloads
+def step(tasks: Sequence[Task], **parts: Any) -> Workload:
+    """Return a step of one class of two ranks."""
+    return Workload("by hand", Mesh((("dp", 2),)), (RankClass("all"),), tuple(tasks), **parts)
+
+
+def work(name: str, kind: str = "F", **fields: Any) -> Task:
+    return Task(name, "all", kind, 1.0, **fields)
+
+
+def findings(workload: Workload) -> list[tuple[str, str]]:
+    return [(each.rule, each.message) for each in workloads.check(workload)]
+
+
+def test_the_remedy_of_a_class_out_of_its_axis_is_its_range() -> None:
+    wrong = dataclasses.replace(step([work("a")]), classes=(RankClass("all"), RankClass("more", {"dp": 7})))
+    assert workloads.check(wrong)[0].remedy == "0 to 1"
+
+
+def test_axes_of_one_rank_are_placed_like_others() -> None:
+    placed = dataclasses.replace(
+        step([work("a")]), mesh=Mesh((("dp", 1), ("tp", 2))), classes=(RankClass("all", {"tp": 0}),)
+    )
+    assert ("class", "rank 1 is of no class") in findings(placed)
+
+
+def test_what_a_payload_without_axes_may_be() -> None:
+    payload = Payload("p", "all", "shift", 8, (), "pp", ("a",), (("b", 0),))
+    assert ("payload", "p goes along no axis") in findings(step([work("a"), work("b")], payloads=(payload,)))
+
+
+def test_the_remedy_of_a_size_says_which_end_it_misses() -> None:
+    def remedy(size_bytes: int) -> str:
+        payload = Payload("p", "all", "all-reduce", size_bytes, ("dp",), "dp", ("a",), (("b", 0),))
+        found = workloads.check(step([work("a"), work("b")], payloads=(payload,)))
+        return next(each.remedy for each in found if each.rule == "size")
+
+    assert remedy(0).startswith("leave out")
+    assert remedy(1 << 62).startswith("at most")
+
+
+def test_a_circle_of_tasks_ends_where_it_begins() -> None:
+    found = workloads.check(step([work("a"), work("b")], edges=(Edge("a", "b"), Edge("b", "a"))))
+    names = found[0].message.split(" waits for ")
+    assert names[0] == names[-1]
+    assert sorted(names[:-1]) == ["a", "b"]
+
+
+def test_work_once_a_step_is_no_circle() -> None:
+    assert findings(step([work("a"), work("once", "B", per="step"), work("u", "U", per="step")])) == []
+
+
+def test_tokens_taken_each_micro_batch_are_counted_so() -> None:
+    resources = (Resource("slots", "tokens", 8.0),)
+    tasks = [work("take", demands=(("slots", 1.0),)), work("give", "B", per="step", demands=(("slots", -1.0),))]
+    found = workloads.check(step(tasks, resources=resources, micro_batches=3))
+    assert [each.message for each in found] == ["2 of 'slots' a step are taken and never given back, by take"]
+
+
+def test_an_update_gives_back_before_the_next_step_takes() -> None:
+    resources = (Resource("slots", "tokens", 1.0),)
+    tasks = [work("take", demands=(("slots", 1.0),)), work("u", "U", per="step", demands=(("slots", -1.0),))]
+    assert findings(step(tasks, resources=resources)) == []
+
+
+def test_each_kind_of_token_is_followed_alone() -> None:
+    """Users of another resource, on another stream, do not hide that an order takes before it gives back."""
+    resources = (Resource("a", "tokens", 9.0), Resource("b", "tokens", 1.0))
+    tasks = [
+        work("other", stream="copy", demands=(("a", 1.0),)),
+        work("back", stream="copy", demands=(("a", -1.0),)),
+        work("one", demands=(("b", 1.0),)),
+        work("two", demands=(("b", 1.0),)),
+        work("free", demands=(("b", -2.0),)),
+    ]
+    found = workloads.check(step(tasks, resources=resources))
+    assert [each.message for each in found] == ["two (micro-batch 0, step 0) needs 1 of 'b', 0 are left"]
+
+
+@pytest.mark.parametrize(("micro_batches", "is_large"), [(2, False), (3, True)])
+def test_large_is_counted_in_instances(monkeypatch: pytest.MonkeyPatch, micro_batches: int, is_large: bool) -> None:
+    """Four micro-batch instances and one of the step, twice: 10 are looked at, 14 are not."""
+    monkeypatch.setattr(workload_order, "MOST_INSTANCES", 10)
+    tasks = [work("a"), work("b", "B"), work("u", "U", per="step")]
+    found = findings(step(tasks, micro_batches=micro_batches))
+    assert any("not looked at" in message for _, message in found) == is_large
+
+
+def test_an_order_with_many_strange_entries_names_three() -> None:
+    strange = tuple(("F", 7, at) for at in range(5))
+    found = workloads.check(step([work("a")], order={"all": (("F", 0, 0), *strange)}))
+    assert sum("which is no slot" in each.message for each in found) == 3
+
+
+def test_findings_end_when_there_are_enough_errors() -> None:
+    looked = 0
+
+    def endless() -> Iterator[Finding]:
+        nonlocal looked
+        for _ in range(1000):
+            looked += 1
+            yield Finding("task", "wrong", "here", "mend it")
+
+    assert len(workloads._some(endless(), 3)) == 3
+    assert looked == 3
+
+
+def test_warnings_do_not_push_errors_out() -> None:
+    mixed = [*[doubt("order", "perhaps", "here", "look")] * 3, Finding("task", "wrong", "here", "mend it")]
+    kept = workloads._some(iter(mixed), 2)
+    assert [each.severity for each in kept] == ["warning", "warning", "warning", "error"]
