@@ -26,9 +26,11 @@ PACKAGE = ROOT / "src" / "ringwright"
 STORE = ROOT / "build" / "mutation"
 COVERAGE = STORE / "coverage"
 SECONDS = STORE / "seconds.jsonl"
+KILLED = ("killed", "incompetent")
 ROOMS = ("validity", "analysis", "costs", "engines")
 FAST = "not slow and not browser and not lab and not mpi and not torch"
-MOST_SECONDS = 150.0  # of tests that are run for one change
+FIRST = 40  # tests that are tried before the others
+MOST_SECONDS = 60.0  # of tests that are run for one change
 
 
 @dataclass(frozen=True)
@@ -54,12 +56,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--part", default="1/1", help="of the sample, so that several checkouts share it: 1/2")
     parser.add_argument("--label", default="", help="a name for the results, such as before")
+    parser.add_argument("--again", default="", metavar="LABEL", help="only what survived under that label")
     options = parser.parse_args(arguments)
     if _git("status", "--porcelain", "--", "src"):
         print("scripts/mutate: src/ has uncommitted changes; commit them first", file=sys.stderr)
         return 2
     part, parts = (int(number) for number in options.part.split("/"))
-    drawn = sample(options.room, options.sample, options.seed)
+    earlier = STORE / f"{options.room}-{options.seed}-{options.again}.jsonl"
+    drawn = survivors(earlier) if options.again else sample(options.room, options.sample, options.seed)
     target = STORE / f"{options.room}-{options.seed}{'-' + options.label if options.label else ''}.jsonl"
     run([place for number, place in enumerate(drawn) if number % parts == part - 1], target)
     return show(target)
@@ -75,6 +79,11 @@ def sample(room: str, number: int, seed: int) -> list[Place]:
     drawing = random.Random(f"{room} {seed}")  # noqa: S311
     spots = drawing.sample(sorted(by_spot), min(number, len(by_spot)))
     return [drawing.choice(by_spot[spot]) for spot in spots]
+
+
+def survivors(results: Path) -> list[Place]:
+    """Return the places of a file of results that no test noticed."""
+    return [Place(**row["place"]) for row in _rows(results) if row["outcome"] not in KILLED]
 
 
 def _places(path: Path) -> list[Place]:
@@ -119,12 +128,15 @@ def _idle(source: str) -> list[tuple[tuple[int, int], tuple[int, int]]]:
 def make_map(extra: list[str]) -> int:
     """Run the quick tests under coverage; keep which test reaches which line and how long each takes."""
     STORE.mkdir(parents=True, exist_ok=True)
-    SECONDS.unlink(missing_ok=True)
+    if not extra:  # of some tests alone, the map is extended
+        COVERAGE.unlink(missing_ok=True)
+        SECONDS.unlink(missing_ok=True)
     command = [
         sys.executable,
         "-m",
         "coverage",
         "run",
+        "--append",
         f"--data-file={COVERAGE}",
         f"--source={PACKAGE}",
         "-m",
@@ -206,11 +218,16 @@ def _try(place: Place, tests: list[str], expected_s: float) -> tuple[str, str]:
     spec = MutationSpec(
         module_path=ROOT / place.file, operator_name=place.operator, occurrence=place.occurrence, start_pos=start, end_pos=end
     )  # fmt: skip
-    listed = STORE / f"tests-{os.getpid()}"
-    listed.write_text("\n".join(tests))
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
-    command = [sys.executable, "-m", "pytest", *options, f"@{listed}"]
-    result = mutate_and_test([spec], shlex.join(command), 60 + 6 * expected_s)
+    commands = []
+    for number, part in enumerate(
+        (tests[:FIRST], tests[FIRST:])
+    ):  # the first few end most changes, and are quick to collect
+        if part:
+            listed = STORE / f"tests-{os.getpid()}-{number}"
+            listed.write_text("\n".join(part))
+            commands.append(shlex.join([sys.executable, "-m", "pytest", *options, f"@{listed}"]))
+    result = mutate_and_test([spec], shlex.join(["sh", "-c", " && ".join(commands)]), 60 + 6 * expected_s)
     outcome = result.test_outcome.name.lower() if result.test_outcome else "no change"
     return outcome, result.diff or ""
 
@@ -219,11 +236,11 @@ def show(target: Path | None = None) -> int:
     """Print the share killed of each file of results, and every survivor."""
     for path in [target] if target else sorted(STORE.glob("*-*.jsonl")):
         rows = _rows(path)
-        killed = sum(row["outcome"] in ("killed", "incompetent") for row in rows)
+        killed = sum(row["outcome"] in KILLED for row in rows)
         hours = sum(row["cpu_s"] for row in rows) / 3600
         print(f"{path.stem}: {killed} of {len(rows)} killed ({killed / max(len(rows), 1):.0%}), {hours:.2f} CPU hours")
         for row in rows:
-            if row["outcome"] not in ("killed", "incompetent"):
+            if row["outcome"] not in KILLED:
                 changed = [
                     line for line in row["change"].splitlines() if line[:1] in "+-" and line[:3] not in ("+++", "---")
                 ]

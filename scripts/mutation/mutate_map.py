@@ -29,4 +29,5 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 def pytest_sessionfinish() -> None:
     """Write the seconds of processor time of each test function."""
-    SECONDS.write_text("".join(json.dumps({"test": name, "seconds": value}) + "\n" for name, value in spent.items()))
+    with SECONDS.open("a") as stream:
+        stream.writelines(json.dumps({"test": name, "seconds": value}) + "\n" for name, value in spent.items())
