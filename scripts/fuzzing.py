@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from profiler_recording import recording, sealed_damage
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "src"), str(ROOT / "tests")]
 
@@ -144,6 +146,7 @@ def _own() -> Iterator[tuple[str, bytes]]:
         "signal": 9, "is_late": False,
     }  # fmt: skip
     yield "run.n1.7.json", json.dumps(run, indent=1).encode()
+    yield "job-n1-7.rwprof", recording()
     with tempfile.TemporaryDirectory() as scratch:
         yield "rank0.sqlite", write(Path(scratch) / "a.sqlite").read_bytes()
     job = training_job(1, 4, tp=2, iterations=1, buckets=None, layers=1, tokens=16, hidden=64)
@@ -170,6 +173,8 @@ def _lines(values: list[Any]) -> bytes:
 def hurt(base: Base, draw: random.Random, others: list[Base], most: int = SMALL_BYTES) -> bytes:
     """Return a damaged input of at most ``most`` bytes."""
     data = base.data
+    if base.kind == "nccl-profiler" and draw.random() < 0.8:
+        return sealed_damage(data, draw)[:most]
     if draw.random() < 0.4:
         data = twisted(data, draw) or data
     if draw.random() < 0.7 or data is base.data:

@@ -43,7 +43,7 @@ def events_of(files: list[Recorded], groups: list[Group], origin_ns: int) -> Fra
             "file_name": [f.name for f in files],
             "host": [f.host for f in files],
             "process": [f.pid for f in files],
-            "has_kernels": [bool(int(f.text.get("events", "0")) & 64) for f in files],
+            "has_kernels": [bool((f.number("events") or 0) & 64) for f in files],
         },
         schema_overrides={"file": pl.Int32, "to_wall_ns": pl.Int64, "process": pl.Int64},
     )

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MOST_BYTES = 2 << 30  # of one file; the rest is not read
 _READ_BYTES = 1 << 20
+_MOST_DIGITS = 10
 _HEADER = struct.Struct("<10sHIIIIII4xqq")
 _BLOCK = struct.Struct("<4sIIIQqqQQII")
 _STATUS = struct.Struct("<IIQQQQQQQQqqII")
@@ -55,6 +56,7 @@ class Recorded:
     losses: list[str] = field(default_factory=list)
     damaged_blocks: int = 0
     unknown_records: int = 0
+    impossible_records: int = 0  # with a number that the plug-in cannot have written
     drift_ns: int = 0  # how far wall and monotonic clock moved apart while recording
     dropped: dict[int, tuple[int, int]] = field(default_factory=dict)  # lane -> (ring full, too many events at a time)
 
@@ -62,6 +64,11 @@ class Recorded:
     def host(self) -> str:
         """The host's name."""
         return self.text.get("host", "unknown")
+
+    def number(self, name: str) -> int | None:
+        """Return a number of the header's text, None where there is none or no machine has such."""
+        text = self.text.get(name, "")
+        return int(text) if text.isascii() and text.isdecimal() and len(text) < _MOST_DIGITS else None
 
     @property
     def is_closed(self) -> bool:
@@ -79,8 +86,23 @@ def read_file(source: Source, progress: Callable[[int], None] | None) -> Recorde
             _split(payload, pieces, recorded)
     import numpy as np
 
-    recorded.arrays = {kind: np.concatenate(parts) for kind, parts in pieces.items()}
+    for kind, parts in pieces.items():
+        recorded.arrays[kind] = _possible(np.concatenate(parts), recorded)
     return recorded
+
+
+def _possible(rows: np.ndarray[Any, Any], recorded: Recorded) -> np.ndarray[Any, Any]:
+    """Return the records whose numbers can be; the others are counted."""
+    import numpy as np
+
+    good = np.ones(len(rows), bool)
+    for name, (least, most) in records.RANGES.items():
+        if name in (rows.dtype.names or ()):
+            field = rows[name] if rows[name].ndim > 1 else rows[name][:, None]  # waits are several
+            low = np.zeros_like(field, bool) if field.dtype.kind == "u" else field < least
+            good &= ~(low | (field > most)).any(axis=1)
+    recorded.impossible_records += int(len(rows) - good.sum())
+    return rows[good]
 
 
 def _header(name: str, head: bytes) -> Recorded:
@@ -91,6 +113,8 @@ def _header(name: str, head: bytes) -> Recorded:
         raise NotOurFileError(f"version {version} of the plug-in's file, this release reads {records.VERSION}")
     if len(head) < size:
         raise NotOurFileError("the file ends within its header")
+    if not all(0 <= ns <= records.MOST_NS for ns in (mono_ns, real_ns)):
+        raise NotOurFileError("the clocks in its header tell no time")
     lines = head[text_at:status_at].split(b"\0", 1)[0].decode("utf-8", "replace").splitlines()
     text = dict(line.split("=", 1) for line in lines if "=" in line)
     recorded = Recorded(name, pid, mono_ns, real_ns, text)

@@ -103,8 +103,8 @@ def place_ranks(files: list[Recorded], groups: list[Group]) -> str:
 
 
 def _variable(recorded: Recorded, names: tuple[str, ...]) -> int | None:
-    values = [recorded.text[name] for name in names if recorded.text.get(name, "").isdecimal()]
-    return int(values[0]) if values else None
+    values = [value for name in names if (value := recorded.number(name)) is not None and value < records.MOST_RANKS]
+    return values[0] if values else None
 
 
 def device_of(recorded: Recorded) -> int | None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _SOURCE = "nccl-profiler"
 _MIXED_DRIFT_NS = 1_000_000
+_MOST_ERROR = 4096  # of Linux
 
 
 def read_nccl_profiler(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
@@ -87,7 +88,7 @@ def _read(
 def _meta(
     sources: list[Source], files: list[Recorded], groups: list[Group], losses: list[str], origin_ns: int
 ) -> dict[str, Any]:
-    codes = {int(recorded.text.get("nccl", "0") or 0) for recorded in files}
+    codes = {recorded.number("nccl") or 0 for recorded in files}
     libraries = " ".join(recorded.text.get("library", "") for recorded in files)
     return {
         "source": _SOURCE,
@@ -219,7 +220,7 @@ def _dropped(recorded: Recorded) -> list[str]:
 def _os_error(number: int) -> str:
     import os
 
-    return os.strerror(number)
+    return os.strerror(number) if number < _MOST_ERROR else f"error {number}"
 
 
 def _ledger(recorded: Recorded) -> list[dict[str, Any]]:
@@ -230,6 +231,11 @@ def _ledger(recorded: Recorded) -> list[dict[str, Any]]:
     if recorded.damaged_blocks:
         rows.append(
             {"file": recorded.name, "outcome": "refused", "reason": "damaged block", "lines": recorded.damaged_blocks}
+        )
+    if recorded.impossible_records:
+        reason = "a number that cannot be"
+        rows.append(
+            {"file": recorded.name, "outcome": "refused", "reason": reason, "lines": recorded.impossible_records}
         )
     if recorded.unknown_records:
         rows.append(

@@ -94,6 +94,16 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
         THREAD: [("kind", "u1"), ("words", "u1"), ("spare", "V2"), ("thread", "<u4"), ("ns", "<i8")],
     }.items()
 }
+MOST_NS = 1 << 61  # 73 years, of any clock
+MOST_RANKS = 1 << 24
+# The least and the most that a field can be; what lies beyond was not written by the plug-in. Others may hold anything.
+RANGES: dict[str, tuple[int, int]] = {
+    **dict.fromkeys(("ns", "gpu_ns", "stop_ns", "wait_ns"), (0, MOST_NS)),
+    **dict.fromkeys(("count", "bytes", "traffic"), (0, 1 << 48)),
+    **dict.fromkeys(("rank", "peer", "root"), (-1, MOST_RANKS - 1)),
+    **dict.fromkeys(("nranks", "nnodes"), (-1, MOST_RANKS)),
+    "seq": (0, 1 << 48),
+}
 KEPT = frozenset(
     (COLL, P2P, PROXY, STEP, KERNEL, COLL_API, P2P_API, CE, PROXY_STOP, KERNEL_STOP, COMM)
 )  # the rest is counted

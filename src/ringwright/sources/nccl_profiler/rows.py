@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from ringwright.units import MOST_BYTES
+
 SOURCE = "nccl-profiler"
 _OPS = {
     "AllReduce": "all-reduce",
@@ -55,7 +57,8 @@ def operation_rows(rows: pl.DataFrame) -> pl.DataFrame:
     op = pl.col("func").replace_strict(_OPS, default="unknown", return_dtype=pl.String)
     total = pl.col("count").cast(pl.Int64) * element
     per_rank = op.is_in(["all-gather", "reduce-scatter", "all-to-all"])
-    size = pl.when(per_rank).then(total * pl.col("nranks")).otherwise(total)
+    times = pl.when(per_rank).then(pl.col("nranks")).otherwise(1)
+    size = pl.when(total.cast(pl.Float64) * times <= MOST_BYTES).then(total * times)
     is_root = pl.col("root") == pl.col("comm_rank")
     sent = (
         pl.when(op == "all-gather").then(total).when((op == "broadcast") & ~is_root).then(0).when(op == "recv").then(0)
