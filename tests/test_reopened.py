@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
+from ringwright.analysis import topology
 from ringwright.analysis.diff import diff
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
@@ -179,8 +181,25 @@ def test_calls_of_unknown_size_can_be_compared(tmp_path: Path) -> None:
     assert diff(summary, summary)
 
 
+def test_a_ring_through_ranks_that_its_group_does_not_have_is_left_out_and_told(tmp_path: Path) -> None:
+    capture = read(str(files("ringwright") / "samples" / "job.log.gz")).save(tmp_path / "capture")
+    is_hit = (pl.col("kind") == "ring") & (pl.col("channel") == 0)
+    rewrite(capture, "topology", pl.when(is_hit).then(pl.col("dst") + 1000).otherwise(pl.col("dst")).alias("dst"))
+    wiring = summarise(Trace.open(capture))["topology"]
+    assert all(max(ring["ranks"]) < 16 for ring in wiring["rings"])
+    assert 0 not in {
+        ring["channel"] for ring in wiring["rings"] if ring["communicator"] == wiring["shown"]["communicator"]
+    }
+    assert any("name ranks that a communicator of" in note for note in wiring["shown"]["notes"])
+
+
+def test_the_depth_of_a_tree_that_is_a_circle_is_found() -> None:
+    assert topology._depths({1: 0, 2: 1, 3: 2, 5: 1}) == {1: 1, 2: 2, 3: 3, 5: 2}
+    assert max(topology._depths({0: 1, 1: 2, 2: 0}).values()) == 3
+
+
 # ------------------------------------------------------------------------------------------- a small seeded campaign
-@pytest.mark.parametrize("kind", ["calls", "network", "nsys", "run", "nccl-log"])
+@pytest.mark.parametrize("kind", ["calls", "network", "nccl-profiler", "nsys", "run", "nccl-log"])
 def test_a_few_damaged_recordings_of_each_kind(kind: str, whole: dict[str, fuzzing.Base], tmp_path: Path) -> None:
     import random
 

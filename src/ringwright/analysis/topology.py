@@ -15,6 +15,7 @@ from ringwright.analysis.topology_loads import loads
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
+MOST_RANKS = 1 << 17  # of a communicator whose paths are drawn; beyond it only its rows are kept
 MOST_ROWS = 2_000  # of rings, and of trees, in the summary
 STEP_BYTES = 1 << 30
 SIDES = ("send", "receive")
@@ -36,6 +37,7 @@ class Group:
         default_factory=lambda: defaultdict(dict)
     )
     channels: dict[str, int] = field(default_factory=dict)
+    beyond: int = 0  # rows that name ranks which a communicator of this size does not have
 
     @property
     def weight(self) -> tuple[int, int, int]:
@@ -72,10 +74,12 @@ def _groups(trace: Trace, table: list[dict[str, Any]]) -> list[Group]:
     after: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     for row in table:
         number, channel, edge = row["communicator"], row["channel"], (row["src"], row["dst"])
-        if number not in known or not known[number][0]:
+        if number not in known or not 0 < (known[number][0] or 0) <= MOST_RANKS:
             continue
         group = groups.setdefault(number, Group(number, known[number][0], list(known[number][1] or [])))
-        if row["kind"] == "ring":
+        if any(rank is not None and not 0 <= rank < group.size for rank in edge):
+            group.beyond += 1
+        elif row["kind"] == "ring":
             after[number, channel][row["src"]] = row["dst"]
             group.ring_ground[channel] = row["ground"]
         elif row["kind"] == "tree":
@@ -121,19 +125,25 @@ def _ring(group: Group, channel: int, devices: dict[int, dict[str, Any]]) -> dic
 def _tree(group: Group, channel: int) -> dict[str, Any]:
     edges = sorted(group.trees[channel])
     parent = dict(edges)
-    depths = [_depth(rank, parent) for rank in range(group.size)]
+    depth = max(_depths(parent).values(), default=0)
     roots = sorted(set(range(group.size)) - set(parent))
     return {
-        "communicator": group.number, "channel": channel, "root": roots[0] if roots else None, "depth": max(depths, default=0),
+        "communicator": group.number, "channel": channel, "root": roots[0] if roots else None, "depth": depth,
         "edges": [list(edge) for edge in edges], "ground": "read",
     }  # fmt: skip
 
 
-def _depth(rank: int, parent: dict[int, int]) -> int:
-    steps = 0
-    while rank in parent and steps <= len(parent):
-        rank, steps = parent[rank], steps + 1
-    return steps
+def _depths(parent: dict[int, int]) -> dict[int, int]:
+    """Return how many steps it is to the root from each rank with a parent; a circle, which is no tree, ends after a turn."""
+    depths: dict[int, int] = {}
+    for first in [*parent]:
+        rank, way = first, list[int]()
+        while rank in parent and rank not in depths and len(way) < len(parent):
+            way.append(rank)
+            rank = parent[rank]
+        below = depths.get(rank, 0)
+        depths.update((each, below + steps) for steps, each in enumerate(reversed(way), 1))
+    return depths
 
 
 def _transports(groups: list[Group]) -> list[dict[str, Any]]:
@@ -249,6 +259,10 @@ def _notes(group: Group, where: list[dict[str, Any]], *, elsewhere: bool) -> lis
     if unseen:
         notes.append(
             f"{unseen} of {group.size} ranks wrote no line here: their hosts, NICs and places in trees are not known"
+        )
+    if group.beyond:
+        notes.append(
+            f"{group.beyond} lines name ranks that a communicator of {group.size} does not have: they are left out"
         )
     cut = sorted(_parts(group))
     if cut:
