@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ringwright.trace import Trace, conform
+from ringwright.traced import Writer, communicator, communicators, devices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from ringwright.execute.job import Found
     from ringwright.execute.plan import Plan
     from ringwright.program import Program
+    from ringwright.trace import Trace
 
-SOURCE = "executor"
-CLOCK = "monotonic"
+WRITER = Writer(source="executor", clock="monotonic")
 
 
 def trace(
@@ -28,63 +28,24 @@ def trace(
     """
     import polars as pl
 
-    begun = [each.started_s for each in found[: program.p]]
-    zero_s = min(begun)
-    frames = {
-        "events": pl.concat(
-            [
-                conform("events", _collectives(program, found, zero_s)),
-                *[
-                    conform("events", _messages(program, plan, each, zero_s))
-                    for plan, each in zip(plans, found, strict=True)
-                ],
-            ]
-        ),
-        "communicators": pl.DataFrame(
-            {
-                "communicator": [0],
-                "comm_id": ["executed"],
-                "name": [executor],
-                "size": [program.p],
-                "members": [list(program.collective.group)],
-                "ranks_seen": [program.p],
-                "role": ["world"],
-                "ground": ["read"],
-                "confidence": [1.0],
-            }
-        ),
-        "topology": pl.DataFrame(
-            {
-                "kind": ["device"] * program.p,
-                "rank": list(program.collective.group),
-                "host": [f"host{rank}" if hosts else "host0" for rank in range(program.p)],
-                "ground": ["read"] * program.p,
-            }
-        ),
-    }
-    return Trace.of(
-        frames, {"source": SOURCE, "world": program.p, "summary": f"{program.name} on real ranks, {executor}"}
+    zero_s = min(each.started_s for each in found[: program.p])
+    group = program.collective.group
+    messages = [_messages(program, plan, each, zero_s) for plan, each in zip(plans, found, strict=True)]
+    return WRITER.trace(
+        program.p,
+        f"{program.name} on real ranks, {executor}",
+        events=pl.concat([_collectives(program, found, zero_s), *messages]),
+        communicators=communicators([communicator(group, comm_id="executed", name=executor)]),
+        topology=devices(group, [f"host{rank}" if hosts else "host0" for rank in range(program.p)]),
     )
 
 
 def _collectives(program: Program, found: Sequence[Found], zero_s: float) -> pl.DataFrame:
-    import polars as pl
-
-    collective, p = program.collective, program.p
-    same: dict[str, Any] = {
-        "kind": "collective", "op": collective.op, "task": program.name, "multiplicity": 1, "records": 1, "communicator": 0,
-        "nranks": p, "sequence": 0, "datatype": collective.dtype, "size_bytes": collective.size_bytes,
-        "reduce_op": collective.reduce_op if collective.reduces else None, "root": collective.root,
-        "algorithm": str(program.knobs.get("algorithm") or program.name), "channels": program.channels, "clock": CLOCK,
-        "source": SOURCE, "ground": "read", "confidence": 1.0,
-    }  # fmt: skip
-    starts = [each.started_s - zero_s for each in found[:p]]
-    ends = [max([span.end_s for span in each.spans] or [each.started_s]) - zero_s for each in found[:p]]
-    columns = {
-        "rank": list(collective.group), "comm_rank": list(range(p)), "start_s": starts, "enqueue_s": starts,
-        "duration_s": [end - start for start, end in zip(starts, ends, strict=True)],
-    }  # fmt: skip
-    return pl.DataFrame(columns).with_columns(pl.lit(value).alias(name) for name, value in same.items())
+    ran = found[: program.p]
+    starts = [each.started_s - zero_s for each in ran]
+    ends = [max([span.end_s for span in each.spans] or [each.started_s]) - zero_s for each in ran]
+    lasted = [end - start for start, end in zip(starts, ends, strict=True)]
+    return WRITER.collectives(program, start_s=starts, enqueue_s=starts, duration_s=lasted)
 
 
 def _messages(program: Program, plan: Plan, found: Found, zero_s: float) -> pl.DataFrame:
@@ -106,12 +67,10 @@ def _messages(program: Program, plan: Plan, found: Found, zero_s: float) -> pl.D
                 "op": "send" if span.sends else "reduce" if adds else "recv",
             }
         )
-    same = {
-        "kind": "proxy", "task": program.name, "multiplicity": 1, "records": 1, "communicator": 0, "nranks": program.p,
-        "clock": CLOCK, "source": SOURCE, "ground": "read", "confidence": 1.0,
-    }  # fmt: skip
     schema = {
         "rank": pl.Int64, "peer": pl.Int64, "size_bytes": pl.Int64, "sent_bytes": pl.Int64, "iteration": pl.Int64,
         "start_s": pl.Float64, "duration_s": pl.Float64, "op": pl.String,
     }  # fmt: skip
-    return pl.DataFrame(rows, schema=schema).with_columns(pl.lit(value).alias(name) for name, value in same.items())
+    return WRITER.events(
+        pl.DataFrame(rows, schema=schema), kind="proxy", task=program.name, communicator=0, nranks=program.p
+    )

@@ -10,16 +10,16 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.stages import Stage
-from ringwright.trace import Trace, conform
+from ringwright.traced import Writer, communicator, communicators
 from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
 
 if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.execute.live.traffic import Sent
+    from ringwright.trace import Trace
 
-SOURCE = "live"
-CLOCK = "monotonic"
+WRITER = Writer(source="live", clock="monotonic")
 AT_ONCE = ("optimizer", "flush")  # updates that are no layer's
 RATE = 1e9  # B/s of a link nobody has measured
 
@@ -191,30 +191,15 @@ def trace(
         }
         for at, piece in enumerate(sent)
     ]  # fmt: skip
-    frames = {"events": conform("events", _events(rows, rank, world)), "communicators": _communicator(world)}
-    return Trace.of(frames, {"source": SOURCE, "world": world, "summary": summary})
+    group = communicator(range(world), comm_id="live", name="gloo", role="dp")
+    return WRITER.trace(world, summary, events=_events(rows, rank, world), communicators=communicators([group]))
 
 
 def _events(rows: list[dict[str, Any]], rank: int, world: int) -> pl.DataFrame:
     import polars as pl
 
-    same = {
-        "rank": rank, "comm_rank": rank, "nranks": world, "multiplicity": 1, "records": 1, "clock": CLOCK,
-        "source": SOURCE, "ground": "read", "confidence": 1.0,
-    }  # fmt: skip
     kinds = {"kind": pl.String, "phase": pl.String, "layer": pl.String, "op": pl.String, "task": pl.String, "role": pl.String,
              "iteration": pl.Int64, "size_bytes": pl.Int64, "start_s": pl.Float64, "enqueue_s": pl.Float64,
              "duration_s": pl.Float64, "sequence": pl.Int64, "communicator": pl.Int32}  # fmt: skip
     columns = {name: [row.get(name) for row in rows] for name in kinds}
-    return pl.DataFrame(columns, schema=kinds).with_columns(pl.lit(value).alias(name) for name, value in same.items())
-
-
-def _communicator(world: int) -> pl.DataFrame:
-    import polars as pl
-
-    return pl.DataFrame(
-        {
-            "communicator": [0], "comm_id": ["live"], "name": ["gloo"], "size": [world], "members": [list(range(world))],
-            "ranks_seen": [world], "role": ["dp"], "ground": ["read"], "confidence": [1.0],
-        }
-    )  # fmt: skip
+    return WRITER.events(pl.DataFrame(columns, schema=kinds), rank=rank, comm_rank=rank, nranks=world)

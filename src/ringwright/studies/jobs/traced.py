@@ -8,8 +8,9 @@ import numpy as np
 
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS, Row
-from ringwright.studies.traced import CLOCK, SOURCE
-from ringwright.trace import Trace, conform
+from ringwright.studies.traced import WRITER
+from ringwright.trace import conform
+from ringwright.traced import communicator, communicators
 from ringwright.workload import PHASES
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from ringwright.rewrites import Operation
     from ringwright.studies.jobs.study import Answer, Job
+    from ringwright.trace import Trace
 
 MOST_EVENTS = 3_000_000  # of all steps; with more, only the last step is written
 
@@ -47,14 +49,14 @@ def trace(job: Job, found: Answer) -> Trace:
             written += row.count * len(parts)
             frames += parts
     frames.append(_steps(run, steps))
-    tables = {
-        "events": pl.concat([conform("events", frame) for frame in frames]),
-        "edges": _edges(run, made),
-        "communicators": _table(job, run, members),
-        "claims": _claims(job, found),
-    }
-    summary = f"{job.workload.name} on {job.fabric}, policy {found.policy}"
-    return Trace.of(tables, {"source": SOURCE, "world": job.workload.mesh.size, "summary": summary})
+    return WRITER.trace(
+        job.workload.mesh.size,
+        f"{job.workload.name} on {job.fabric}, policy {found.policy}",
+        events=pl.concat(frames),
+        edges=_edges(run, made),
+        communicators=_table(job, run, members),
+        claims=_claims(job, found),
+    )
 
 
 def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
@@ -77,8 +79,7 @@ def _events(
     ranks = sum(cells.counts[cell] for cell in taking)
     same: dict[str, Any] = {
         "task": row.name, "rank": cells.ranks[taking[0]] if ranks == 1 else None, "rank_class": cells.of[taking[0]],
-        "multiplicity": ranks, "records": ranks, "iteration": step, "layer": str(row.layer), "clock": CLOCK, "source": SOURCE,
-        "ground": "read", "confidence": 1.0,
+        "multiplicity": ranks, "records": ranks, "iteration": step, "layer": str(row.layer),
     }  # fmt: skip
     columns: dict[str, Any] = {
         "enqueue_s": times.ready[where] / PS, "start_s": times.moved[where] / PS,
@@ -86,7 +87,7 @@ def _events(
     }  # fmt: skip
     if row.what == "task":
         same |= {"kind": "compute", "op": row.kind, "phase": PHASES.get(row.kind), "stream": "compute"}
-        return [pl.DataFrame(columns).with_columns(pl.lit(value).alias(name) for name, value in same.items())]
+        return [WRITER.events(columns, **same)]
     operation = next(each for each in run.laid.operations if each.name == row.name)
     sizes = np.full(row.count, row.size_bytes)
     sizes[-1] = row.last_bytes
@@ -99,7 +100,7 @@ def _events(
         {"multiplicity": _groups(job, run, row, operation)}  # one event a group, however many ranks it has
     ]  # fmt: skip
     frame = pl.DataFrame(columns)
-    return [frame.with_columns(pl.lit(value).alias(name) for name, value in {**same, **one}.items()) for one in each]
+    return [WRITER.events(frame, **{**same, **one}) for one in each]
 
 
 def _groups(job: Job, run: JobRun, row: Row, operation: Operation) -> int:
@@ -120,13 +121,15 @@ def _steps(run: JobRun, steps: Iterable[int]) -> pl.DataFrame:
     marks = [run.finished(step) / PS for step in range(run.laid.steps)]
     begins = [marks[step - 1] if step else 0.0 for step in steps]
     lasted = [marks[step] - begin for step, begin in zip(steps, begins, strict=True)]
-    same = pl.DataFrame({"iteration": list(steps), "start_s": begins, "duration_s": lasted}).with_columns(
-        kind=pl.lit("step"), clock=pl.lit(CLOCK), source=pl.lit(SOURCE), ground=pl.lit("read")
-    )
+    same = WRITER.events(
+        {"iteration": list(steps), "start_s": begins, "duration_s": lasted},
+        kind="step", multiplicity=None, records=None, confidence=None,
+    )  # fmt: skip
     cells = run.laid.cells
     if any(count > 1 for count in cells.counts):
         return same
-    return same.join(pl.DataFrame({"rank": list(cells.ranks)}), how="cross")
+    ranks = pl.DataFrame({"rank": pl.Series(cells.ranks, dtype=pl.Int32)})
+    return conform("events", same.drop("rank").join(ranks, how="cross"))
 
 
 def _owners(run: JobRun, row: Row, parts: int) -> list[tuple[int, int]]:
@@ -156,32 +159,20 @@ def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
 
 
 def _table(job: Job, run: JobRun, members: dict[tuple[str, tuple[int, ...]], int]) -> pl.DataFrame:
-    import polars as pl
-
     mesh, cells = job.workload.mesh, run.laid.cells
     axes = {payload.role: payload.axes for payload in job.workload.payloads}
     rows = []
     for (role, places), number in members.items():
         group = mesh.group(axes[role], cells.ranks[places[0]])
-        rows.append({
-            "communicator": number, "comm_id": f"{role}/{number}", "name": role, "size": len(group), "members": list(group),
-            "ranks_seen": len(group), "role": role, "role_evidence": "the mesh", "ground": "read", "confidence": 1.0,
-        })  # fmt: skip
-    return pl.DataFrame(rows, schema_overrides={"members": pl.List(pl.Int32)}) if rows else pl.DataFrame()
+        row = communicator(group, comm_id=f"{role}/{number}", name=role, role=role, number=number)
+        rows.append(row | {"role_evidence": "the mesh"})
+    return communicators(rows)
 
 
 def _claims(job: Job, found: Answer) -> pl.DataFrame:
-    import polars as pl
-
     rows = [
         ("engine", f"jobs, {found.run.engine}", "; ".join(job.left_out)),
         ("policy", found.policy, found.workload.policy.label),
     ]
     rows += [("assumption", text, "") for text in job.assumptions]
-    return pl.DataFrame(
-        {
-            "field": [row[0] for row in rows], "value": [row[1] for row in rows], "note": [row[2] for row in rows],
-            "source": [SOURCE] * len(rows), "ground": ["assumed" if row[0] == "assumption" else "read" for row in rows],
-            "confidence": [1.0] * len(rows),
-        }
-    )  # fmt: skip
+    return WRITER.claims(rows, assumed="assumption")

@@ -1,0 +1,123 @@
+"""One road from a run to a Trace: simulator, simulated jobs, real ranks and live jobs all write their tables here.
+
+A ``Writer`` knows who writes (``source``) and by which clock; what every row of a run has in common stands here once, so that
+a measured and a simulated run differ in their numbers, not in which columns they fill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ringwright.trace import Trace, conform
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from ringwright.program import Program
+
+
+@dataclass(frozen=True)
+class Writer:
+    """Who writes a Trace (``source``, as in the column), and the clock domain of its times."""
+
+    source: str
+    clock: str
+
+    def events(self, columns: Mapping[str, Any] | pl.DataFrame, **same: Any) -> pl.DataFrame:
+        """Return rows of ``events``: ``columns`` by name, one value a row, and what is the ``same`` in each.
+
+        A row is one event behind one record, read and certain, where nothing else is said. Times are in seconds.
+        """
+        import polars as pl
+
+        usual = {
+            "multiplicity": 1,
+            "records": 1,
+            "clock": self.clock,
+            "source": self.source,
+            "ground": "read",
+            "confidence": 1.0,
+        }
+        frame = columns if isinstance(columns, pl.DataFrame) else pl.DataFrame(columns)
+        missing = {name: value for name, value in (usual | same).items() if name not in frame.columns}
+        return conform("events", frame.with_columns(pl.lit(value).alias(name) for name, value in missing.items()))
+
+    def collectives(self, program: Program, **columns: Any) -> pl.DataFrame:
+        """Return one run of a program: a row per rank of its group, with the times (s) in ``columns``."""
+        collective = program.collective
+        ranks = {"rank": list(collective.group), "comm_rank": list(range(collective.p))}
+        return self.events(
+            {**ranks, **{name: _each(value, collective.p) for name, value in columns.items()}},
+            kind="collective",
+            op=collective.op,
+            task=program.name,
+            communicator=0,
+            nranks=collective.p,
+            sequence=0,
+            datatype=collective.dtype,
+            size_bytes=collective.size_bytes,
+            reduce_op=collective.reduce_op if collective.reduces else None,
+            root=collective.root,
+            algorithm=str(program.knobs.get("algorithm") or program.name),
+            channels=program.channels,
+        )
+
+    def claims(self, rows: Iterable[tuple[str, str, str]], assumed: str) -> pl.DataFrame:
+        """Return rows of ``claims`` of (field, value, note); those of the field ``assumed`` are assumed, the others read."""
+        import polars as pl
+
+        fields, values, notes = map(list, zip(*rows, strict=True))
+        return pl.DataFrame(
+            {
+                "field": fields,
+                "value": values,
+                "note": notes,
+                "source": [self.source] * len(fields),
+                "ground": ["assumed" if name == assumed else "read" for name in fields],
+                "confidence": [1.0] * len(fields),
+            }
+        )
+
+    def trace(self, world: int, summary: str, **tables: pl.DataFrame) -> Trace:
+        """Return the Trace of ``world`` ranks."""
+        return Trace.of(tables, {"source": self.source, "world": world, "summary": summary})
+
+
+def communicator(
+    members: Sequence[int], *, comm_id: str, name: str, role: str = "world", number: int = 0
+) -> dict[str, Any]:
+    """Return a row of ``communicators`` of a group that is known whole; ``members`` are global ranks in order."""
+    return {
+        "communicator": number,
+        "comm_id": comm_id,
+        "name": name,
+        "size": len(members),
+        "members": list(members),
+        "ranks_seen": len(members),
+        "role": role,
+        "ground": "read",
+        "confidence": 1.0,
+    }
+
+
+def communicators(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+    """Return the table of ``communicator`` rows, empty for none."""
+    import polars as pl
+
+    return pl.DataFrame(rows, schema_overrides={"members": pl.List(pl.Int32)}) if rows else pl.DataFrame()
+
+
+def devices(ranks: Sequence[int], hosts: Sequence[str], numbers: Sequence[int] | None = None) -> pl.DataFrame:
+    """Return rows of ``topology`` that say on which host each rank is, and as which device of it where ``numbers`` say so."""
+    import polars as pl
+
+    columns: dict[str, Any] = {"kind": ["device"] * len(ranks), "rank": list(ranks), "host": list(hosts)}
+    if numbers is not None:
+        columns["device"] = list(numbers)
+    return pl.DataFrame({**columns, "ground": ["read"] * len(ranks)})
+
+
+def _each(value: Any, count: int) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value] * count
