@@ -152,3 +152,124 @@ def test_names_stay_with_who_has_them(
     text = " ".join(said(capsys, "systems")[0].split())
     assert "'ring' of outside 1.2 cannot be used: Ringwright has a 'ring' of its own" in text
     assert "'two:parts' of outside 1.2 cannot be used: its name cannot be typed" in text
+
+
+# --------------------------------------------------------------------------------------------------------- sources
+OP_CSV = '''"""Tables of operations, one a line: rank, operation, bytes, microseconds."""
+from ringwright.errors import InputError
+from ringwright.sources.gathered import Gathered
+
+
+def looks_like(head, name):
+    return head.startswith(b"rank,op,bytes,us")
+
+
+def read_op_csv(sources, *, progress=None):
+    """Read operations as CSV."""
+    found = Gathered("op-csv")
+    for source in sources:
+        found.inputs.append(source.name)
+        with source.open() as stream:
+            rows = stream.read().decode().splitlines()[1:]
+        for seq, line in enumerate(rows):
+            rank, op, size, us = line.split(",")
+            number = found.communicator("world", size=2)
+            found.device(int(rank))
+            found.events.add(
+                kind="collective", source="op-csv", ground="read", confidence=1.0, communicator=number, rank=int(rank),
+                sequence=seq // 2, op=op, size_bytes=int(size), duration_s=int(us) / 1e6, multiplicity=1, records=1,
+            )
+        found.note(source.name, "understood", "operation", len(rows))
+    if not found.events.total:
+        raise InputError("no operation could be read", where=sources[0].name)
+    return found.trace(world=2)
+
+
+def fails(sources, *, progress=None):
+    return {}["gone"]
+
+
+def answers(sources, *, progress=None):
+    return "a trace"
+
+
+class Bundle:
+    """Operations as CSV, by an object that looks and reads."""
+
+    def looks_like(self, head, name):
+        return looks_like(head, name)
+
+    def read(self, sources, *, progress=None):
+        return read_op_csv(sources)
+
+
+bundle = Bundle()
+'''
+ROWS = "rank,op,bytes,us\n" + "".join(f"{rank},all-reduce,1048576,{900 + rank}\n" for rank in (0, 1) * 4)
+LOG = "h:1:1 [0] NCCL INFO NCCL version 2.20.5+cuda12.4\n"
+
+
+def reader(folder: Path, patch: pytest.MonkeyPatch, points: dict[str, str], **modules: str) -> Path:
+    """Install readers; return a file that they read."""
+    install(folder, patch, {"sources": points}, op_csv=OP_CSV, **modules)
+    (folder / "ops.csv").write_text(ROWS)
+    return folder / "ops.csv"
+
+
+@pytest.mark.parametrize("value", ["op_csv:read_op_csv", "op_csv:bundle"])
+def test_a_source_reads_what_it_knows(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = reader(tmp_path, monkeypatch, {"op-csv": value})
+    told = json.loads(said(capsys, "read", str(file), "--json")[0])
+    assert [row["kind"] for row in told["files"]] == ["op-csv"]
+    assert value != "op_csv:read_op_csv" or told["files"][0]["what"] == "Read operations as CSV"
+    summary = json.loads(said(capsys, "summary", str(file), "--json")[0])
+    assert [(row["op"], row["count"]) for row in summary["operations"]] == [("all-reduce", 4)]
+
+
+def test_a_source_takes_nothing_that_is_surely_of_another_kind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    greedy = OP_CSV.replace('return head.startswith(b"rank,op,bytes,us")', "return True")
+    install(tmp_path, monkeypatch, {"sources": {"op-csv": "greedy:read_op_csv"}}, greedy=greedy)
+    from ringwright.sources.detect import kind_of
+
+    assert kind_of(b"bytes,op,time\n", "a.csv") == "op-csv", "the first line of a table is a weak sign"
+    assert kind_of(LOG.encode(), "a.log") == "nccl-log"
+    assert kind_of(b'{"traceEvents": []}', "a.json") == "kineto"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [
+        ("gone:read", "ModuleNotFoundError"),
+        ("no_look:read", "there is no looks_like(head, name) beside its reader"),
+        ("bad_look:read", "ZeroDivisionError"),
+    ],
+)
+def test_a_reader_that_cannot_be_asked_costs_its_own_files_alone(
+    value: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = "def looks_like(head, name):\n    return 1 / 0\n\n\ndef read(sources, **_):\n    return None\n"
+    file = reader(tmp_path, monkeypatch, {"op-csv": value}, no_look="def read(sources):\n    pass\n", bad_look=bad)
+    (tmp_path / "job.log").write_text(LOG)
+    told = json.loads(said(capsys, "summary", str(tmp_path / "job.log"), "--json")[0])
+    assert not told["passed_over"]
+    told = json.loads(said(capsys, "summary", str(tmp_path / "job.log"), str(file), "--json")[0])
+    assert "the plug-in 'op-csv' of outside 1.2" in told["passed_over"][0]
+    error = said(capsys, "summary", str(file), code=3)[1]
+    assert "the plug-in 'op-csv' of outside 1.2" in error
+    assert says in error
+
+
+@pytest.mark.parametrize("value", ["op_csv:fails", "op_csv:answers"])
+def test_a_reader_that_fails_is_named_and_spoils_no_other_file(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = reader(tmp_path, monkeypatch, {"op-csv": value})
+    (tmp_path / "job.log").write_text(LOG)
+    error = said(capsys, "summary", str(file), code=2)[1]
+    assert "the plug-in 'op-csv' of outside 1.2" in error
+    told = json.loads(said(capsys, "summary", str(tmp_path / "job.log"), str(file), "--json")[0])
+    assert "ops.csv: as op-csv: the plug-in 'op-csv' of outside 1.2" in told["passed_over"][0].replace(
+        str(tmp_path), ""
+    )

@@ -27,10 +27,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import PluginError
-from ringwright.knobs import Knob, knobs_of
 
 if TYPE_CHECKING:
+    from importlib.metadata import Distribution
     from types import FrameType
+
+    from ringwright.knobs import Knob
 
 GROUPS = ("algorithms", "schedulers", "sources", "exports", "fabrics", "families")
 HOUSE = "house"  # the origin of what ships with Ringwright
@@ -87,6 +89,8 @@ class Plugin:
 
     def knobs(self, meaning: Callable[[str], str] = lambda _: "") -> dict[str, Knob]:
         """Return the knobs of what it names, from its signature; raises PluginError where that cannot be read."""
+        from ringwright.knobs import knobs_of
+
         call = self.call()
         try:
             return knobs_of(inspect.unwrap(call), meaning)
@@ -145,15 +149,38 @@ def points(group: str, taken: Iterable[str] = ()) -> tuple[Plugin, ...]:
 
 @cache
 def _installed(_path: tuple[str, ...]) -> dict[str, tuple[Plugin, ...]]:
-    from importlib.metadata import entry_points
+    from importlib.metadata import distributions
 
-    found: dict[str, list[Plugin]] = {}
-    for group in GROUPS:
-        for point in entry_points(group=f"ringwright.{group}"):
-            owner = point.dist
-            named = (owner.name, owner.version) if owner is not None else ("an unknown distribution", "")
-            found.setdefault(group, []).append(Plugin(group, point.name, point.value, *named))
+    found: dict[str, list[Plugin]] = {group: [] for group in GROUPS}
+    owners: set[str] = set()
+    for each in distributions():
+        if _names_us(each) and each.name not in owners:  # of two of one name Python imports the first
+            owners.add(each.name)
+            for plugin in _entries(each):
+                found[plugin.group].append(plugin)
     return {group: _by_name(listed) for group, listed in found.items()}
+
+
+def _names_us(distribution: Distribution) -> bool:
+    """Whether its list of entry points, unparsed, has a group of ours; most have not, and cost no more than this."""
+    try:
+        return "[ringwright." in (distribution.read_text("entry_points.txt") or "")
+    except (OSError, ValueError):
+        return False
+
+
+def _entries(distribution: Distribution) -> list[Plugin]:
+    owner = (distribution.name, distribution.version)
+    try:
+        listed = [(each.group.removeprefix("ringwright."), each) for each in distribution.entry_points]
+    except Exception as error:  # noqa: BLE001 - what others wrote into their list spoils nothing but theirs
+        why = f"the list of entry points cannot be read: {type(error).__name__}: {error}"
+        return [Plugin("algorithms", "entry_points.txt", "", *owner, why)]
+    return [
+        Plugin(group, each.name, each.value, *owner)
+        for group, each in listed
+        if group in GROUPS and each.group != group
+    ]
 
 
 def _by_name(listed: list[Plugin]) -> tuple[Plugin, ...]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.errors import InputError, UsageError
+from ringwright.errors import InputError, PluginError, UsageError
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -67,8 +66,16 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
     if not first:
         # A log without a line of NCCL is still a log: its reader says what it is not.
         first, strange = {"nccl-log": strange}, []
-    passed = [f"{source.name}: no recording that is known" for source in strange]
-    traces = _understood(first, events, progress, passed)
+    passed = [
+        *(_plug_in_problems() if strange else ()),
+        *(f"{each.name}: no recording that is known" for each in strange),
+    ]
+    try:
+        traces = _understood(first, events, progress, passed)
+    except InputError as error:
+        if others := _plug_in_problems():
+            raise type(error)("; ".join([error.what, *others]), where=error.where, remedy=error.remedy) from error
+        raise
     for kind, found in sorted(also.items()):
         try:
             traces.append(_read_kind(kind, found, events, progress))
@@ -85,11 +92,11 @@ def _understood(
 ) -> list[Trace]:
     """Read each kind; one that gives nothing is passed over, unless no kind gives anything."""
     traces: list[Trace] = []
-    errors: list[InputError] = []
+    errors: list[InputError | PluginError] = []
     for kind, found in sorted(first.items()):
         try:
             traces.append(_read_kind(kind, found, events, progress))
-        except InputError as error:
+        except (InputError, PluginError) as error:
             errors.append(error)
             passed.append(f"{found[0].name}: as {kind}: {error.what}")
     if not traces:
@@ -97,16 +104,20 @@ def _understood(
     return traces
 
 
-def _read_kind(kind: str, found: list[Source], events: str, progress: Callable[[int], None] | None) -> Trace:
-    from ringwright.sources.detect import KINDS
+def _plug_in_problems() -> list[str]:
+    """Return whose plug-ins could not say whether a file is theirs, and why."""
+    from ringwright.sources.kinds import problems
 
-    module, _, name = KINDS[kind].reader.partition(":")
-    reader = getattr(import_module(module), name)
+    return [error.what for error in problems()]
+
+
+def _read_kind(kind: str, found: list[Source], events: str, progress: Callable[[int], None] | None) -> Trace:
+    from ringwright.sources.kinds import kinds
+
+    known = kinds()[kind]
     if kind != "nccl-log":
-        made: Trace = reader(found, progress=progress)
-        return made
+        return known.read(found, progress=progress)
     from ringwright.sources.nccl_log.fold import ROWS_IN_MEMORY
 
     limit = 0 if events == "folded" else ROWS_IN_MEMORY
-    log: Trace = reader(found, keep_rows=limit, every_row=events == "all", progress=progress)
-    return log
+    return known.read(found, keep_rows=limit, every_row=events == "all", progress=progress)

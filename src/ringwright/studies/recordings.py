@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources import detected
-from ringwright.sources.detect import KINDS
+from ringwright.sources.kinds import kinds as known_kinds
 from ringwright.trace import is_capture
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def document(paths: list[str], read: Callable[[list[str]], Trace]) -> dict[str, 
     files = [{"file": path, "kind": "capture", "what": "saved Trace"} for path in paths if is_capture(Path(path))]
     others = [path for path in paths if not is_capture(Path(path))]
     for source, kinds in detected([path for path in others if path != "-"]):
-        named = [KINDS[kind] for kind in kinds]
+        named = [known_kinds()[kind] for kind in kinds]
         files.append({
             "file": source.name, "kind": "+".join(kind.name for kind in named) or "unknown",
             "what": " with a ".join(kind.what for kind in named) or "no recording that is known",

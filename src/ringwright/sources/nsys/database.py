@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from ringwright.drafts import told
 from ringwright.scratch import ROOM, TemporaryFolder
-from ringwright.sources.detect import NSYS
+from ringwright.sources.kinds.nsys import SQLITE
 from ringwright.sources.members import members
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def opened(source: Source, progress: Callable[[int], None] | None) -> Iterator[t
 def _is_sqlite(path: Path) -> bool:
     try:
         with path.open("rb") as file:
-            return file.read(len(NSYS)) == NSYS
+            return file.read(len(SQLITE)) == SQLITE
     except OSError:
         return False
 

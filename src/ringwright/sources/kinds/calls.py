@@ -1,0 +1,14 @@
+"""Calls files carry our own schema."""
+
+from __future__ import annotations
+
+from ringwright.sources.kinds import is_ours
+
+WHAT = "calls of a recorded job"
+RANK = 40
+READER = "ringwright.sources.calls:read_calls"
+
+
+def looks_like(head: bytes, _name: str) -> int:
+    """Return how sure we are."""
+    return is_ours(head, "calls")

@@ -1,0 +1,15 @@
+"""NCCL Inspector's records name performance and sequence of each operation."""
+
+from __future__ import annotations
+
+from ringwright.sources.kinds import KEYS, NO, has, of_others
+
+WHAT = "NCCL Inspector records"
+RANK = 70
+READER = "ringwright.sources.inspector:read_inspector"
+
+
+def looks_like(head: bytes, _name: str) -> int:
+    """Return how sure we are."""
+    text = of_others(head)
+    return KEYS if has(text, "coll_perf") or has(text, "coll_sn") or has(text, "p2p_perf") else NO
