@@ -273,3 +273,53 @@ def test_a_reader_that_fails_is_named_and_spoils_no_other_file(
     assert "ops.csv: as op-csv: the plug-in 'op-csv' of outside 1.2" in told["passed_over"][0].replace(
         str(tmp_path), ""
     )
+
+
+# --------------------------------------------------------------------------------------------------------- fabrics
+MACHINES = '''"""Machines of others."""
+from typing import Annotated
+
+from ringwright.fabrics.ring import ring
+from ringwright.knobs import Range, Rate
+
+
+def pair(*, lanes: Annotated[int, Range(1, 8)] = 1, rate: Rate = 50e9):
+    """Two ranks side by side.
+
+    Knobs: ``lanes``: links between the two.
+    Source: a drawing.
+    """
+    return ring(2, rate=rate)
+
+
+def nothing(ranks):
+    """Return no machine."""
+'''
+
+
+def test_a_fabric_of_others_is_built_and_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = {
+        "a-pair": "machines:pair",
+        "gone": "machines:gone",
+        "nothing": "machines:nothing",
+        "ring": "machines:pair",
+    }
+    install(tmp_path, monkeypatch, {"fabrics": points}, machines=MACHINES)
+    words = ["simulate", "all-reduce", "--algorithm", "ring", "-b", "1M", "-e", "1M", "--json"]
+    theirs = said(capsys, *words, "--fabric", "a-pair,rate=10GB/s")[0].replace("a-pair,", "ring:2,")
+    assert json.loads(theirs) == json.loads(said(capsys, *words, "--fabric", "ring:2,rate=10GB/s")[0])
+    told = json.loads(said(capsys, "systems", "a-pair", "--json")[0])
+    knobs = {knob["name"]: knob for knob in told["knobs"]}
+    assert (told["class"], told["origin"]) == ("fabric", "outside")
+    assert (knobs["lanes"]["high"], knobs["lanes"]["meaning"]) == (8, "lanes: links between the two")
+    assert knobs["rate"]["meaning"]
+    assert json.loads(said(capsys, "systems", "torus", "--json")[0])["origin"] == "house"
+    for name in ("gone", "nothing"):
+        error = said(capsys, *words, "--fabric", f"{name}:2", code=2)[1]
+        assert f"the plug-in '{name}' of outside 1.2 cannot be used" in error
+    assert "lanes=" in said(capsys, "systems", "--help")[0]
+    refused = [error["what"] for error in json.loads(said(capsys, "systems", "--json")[0])["refused"]]
+    assert any("'ring' of outside" in what for what in refused)
+    assert any("'gone' of outside" in what for what in refused)

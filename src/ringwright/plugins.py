@@ -16,7 +16,7 @@ import inspect
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -87,15 +87,30 @@ class Plugin:
             raise self.error(f"{self.value} is {what}, not a function")
         return found
 
-    def knobs(self, meaning: Callable[[str], str] = lambda _: "") -> dict[str, Knob]:
-        """Return the knobs of what it names, from its signature; raises PluginError where that cannot be read."""
+    def knobs(self, meanings: Mapping[str, str] | None = None) -> dict[str, Knob]:
+        """Return the knobs of what it names, from its signature; what each means is from ``Knobs:`` in its docstring.
+
+        ``meanings``: of knobs that all of its kind have. Raises PluginError where the signature cannot be read.
+        """
+        from ringwright.headings import clause, of_several
         from ringwright.knobs import knobs_of
 
         call = self.call()
+        text = of_several(self.written()[1]).get("Knobs", "")
         try:
-            return knobs_of(inspect.unwrap(call), meaning)
+            return knobs_of(inspect.unwrap(call), lambda name: (meanings or {}).get(name, "") or clause(text, name))
         except Exception as error:
             raise self.error(f"its signature cannot be read: {type(error).__name__}: {error}") from error
+
+    def problem(self, use: Callable[[], object]) -> PluginError | None:
+        """Return why it cannot be used, as ``use`` shows; None where it can."""
+        if self.refused:
+            return self.error(self.refused)
+        try:
+            use()
+        except PluginError as error:
+            return error
+        return None
 
     def error(self, why: str, *, verb: str = "cannot be used", remedy: str = "") -> PluginError:
         """Return the error that says whose plug-in fails, where it was declared, and what can be done."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import plugins
 from ringwright.errors import PluginError, UsageError
+from ringwright.headings import HEADINGS, clause, headings, of_several
 from ringwright.knobs import Knob, knobs_of
 from ringwright.plugins import HOUSE, Plugin
 from ringwright.spellings import parse, unknown
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.workload import Workload
 
+__all__ = ["HEADINGS", "System", "algorithm", "find", "refused", "scheduler", "schedulers", "systems"]
 ROOT = Path(__file__).resolve().parent
 # folder -> (family, class)
 FOLDERS = {
@@ -42,10 +44,7 @@ SCHEDULERS = {
     "schedulers/decompose": ("communication-scheduling", "decompose"),
 }
 ALSO_CALLED = {"halving-doubling": "rabenseifner"}  # what the literature calls them besides
-HEADINGS = ("Idea", "Cost", "Knobs", "Holds", "Figure", "Source", "Declines")
-_BETWEEN = re.compile(r";(?![^(]*\))")  # semicolons outside brackets
 _BESIDE_NUMBERS = re.compile(r"\+(?![0-9])")  # joins schedulers; that of 1e+06 does not
-_HEADING = re.compile(rf"^({'|'.join(HEADINGS)}):\s*", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,7 @@ class System:
     @property
     def problem(self) -> PluginError | None:
         """Why it cannot be used; None where it can, as all of our own."""
-        try:
-            self.knobs()
-        except PluginError as error:
-            return error
-        return None
+        return None if self.plugin is None else self.plugin.problem(self.knobs)
 
     @property
     def ops(self) -> tuple[str, ...]:
@@ -91,10 +86,10 @@ class System:
 
     def knobs(self) -> dict[str, Knob]:
         """Its knobs by name, from the callable's signature; what each means is from its docstring."""
+        if self.plugin is not None:
+            return self.plugin.knobs()
         text = self.headings.get("Knobs", "")
-        if self.plugin is None:
-            return knobs_of(self.load(), lambda name: _clause(text, name))
-        return self.plugin.knobs(lambda name: _clause(text, name))
+        return knobs_of(self.load(), lambda name: clause(text, name))
 
     def load(self) -> Callable[..., Any]:
         """Import and return the callable: an algorithm makes a Program, a scheduler a Workload; PluginError for neither."""
@@ -120,12 +115,6 @@ def _checked(plugin: Plugin) -> Callable[..., Any]:
         return made
 
     return checked
-
-
-def _clause(text: str, name: str) -> str:
-    """Return what the Knobs section of a docstring says of a knob: the clause, between semicolons, that names it first."""
-    clauses = [clause.strip(" .") for clause in _BETWEEN.split(text.replace("``", ""))]
-    return next((clause for clause in clauses if re.search(rf"\b{name}\b", clause)), "")
 
 
 def systems() -> tuple[System, ...]:
@@ -184,17 +173,7 @@ def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
 @cache
 def _outsider(plugin: Plugin) -> System:
     lines, docstrings = plugin.written()
-    said = {key: text for docstring in docstrings for key, text in headings(docstring).items()}
-    plain = [" ".join(docstring.split("\n\n")[0].split()) for docstring in docstrings]
-    if "Idea" not in said and plain:
-        said = {"Idea": plain[-1], **said}
-    return System(plugin.name, "plug-in", "outside", plugin.module, lines, said, plugin)
-
-
-def headings(docstring: str) -> dict[str, str]:
-    """Return the sections of a system's docstring by heading, white space folded."""
-    parts = _HEADING.split(docstring)
-    return {name: " ".join(text.split()) for name, text in zip(parts[1::2], parts[2::2], strict=True)}
+    return System(plugin.name, "plug-in", "outside", plugin.module, lines, of_several(docstrings), plugin)
 
 
 def find(name: str, among: Callable[[], tuple[System, ...]] = systems) -> System:

@@ -1,6 +1,7 @@
 """Fabrics: one file per family of machines, each with one function of the same name that returns a Topology.
 
-The folder listing is the registry; a family appears here by having a file. ``fabric`` reads one line::
+The folder listing is the registry; a family appears here by having a file, or by an entry point of ``ringwright.fabrics`` that
+names such a function. ``fabric`` reads one line::
 
     fabric("switch:4096")
     fabric("torus:8x8,rate=50GiB/s,latency_s=0.5us")
@@ -16,13 +17,16 @@ import dataclasses
 import inspect
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from ringwright.errors import UsageError
+from ringwright import plugins
+from ringwright.errors import PluginError, UsageError
 from ringwright.fabrics._meanings import MEANINGS
 from ringwright.knobs import Knob, knobs_of, knobs_of_fields
+from ringwright.plugins import Plugin
 from ringwright.spellings import parse, unknown
 from ringwright.topology import Topology
 
@@ -30,14 +34,28 @@ _NO_FAMILY = ("__init__", "faults")
 
 
 def families() -> tuple[str, ...]:
-    """Return the names of all families."""
+    """Return the names of all families, those of other distributions last."""
+    return (*_house(), *(plugin.name for plugin in plugins.points("fabrics", _house()) if not plugin.refused))
+
+
+@cache
+def _house() -> tuple[str, ...]:
     files = (path.stem for path in Path(__file__).parent.glob("*.py"))
     return tuple(sorted(stem.replace("_", "-") for stem in files if stem not in _NO_FAMILY and stem[0] != "_"))
 
 
+def plugin_of(name: str) -> Plugin | None:
+    """Return the plug-in that adds a family; None for our own."""
+    outside = plugins.points("fabrics", _house())
+    return None if name in _house() else next((plugin for plugin in outside if plugin.name == name), None)
+
+
 def family(name: str) -> Callable[..., Topology]:
-    """Return the function of a family; raise UsageError where there is none of that name."""
+    """Return the function of a family; raise UsageError where there is none of that name, PluginError for one that fails."""
     known = families()
+    if (plugin := plugin_of(name)) is not None:
+        build: Callable[..., Topology] = plugin.call()
+        return build
     if name not in known:
         near = get_close_matches(name, known, 3)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
@@ -52,10 +70,17 @@ def knobs(name: str) -> dict[str, Knob]:
     from ringwright.fabrics._network import Network
 
     build = family(name)
-    found = knobs_of(build, lambda knob: MEANINGS.get(knob, ""))
+    plugin = plugin_of(name)
+    found = plugin.knobs(MEANINGS) if plugin else knobs_of(build, lambda knob: MEANINGS.get(knob, ""))
     if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(build).parameters.values()):
         found |= knobs_of_fields(Network, lambda knob: MEANINGS.get(knob, ""))
     return found
+
+
+def problems() -> list[PluginError]:
+    """Return why families of others cannot be used: their names, or what they are."""
+    listed = plugins.points("fabrics", _house())
+    return [error for plugin in listed if (error := plugin.problem(plugin.knobs)) is not None]
 
 
 def fabric(spec: str, **given: Any) -> Topology:
@@ -85,10 +110,19 @@ def fabric(spec: str, **given: Any) -> Topology:
             raise unknown(name, key, allowed)
     title = ",".join([spec, *(f"{key}={value}" for key, value in given.items())])
     try:
-        return dataclasses.replace(build(*_sizes(spec, text), **chosen), name=title)
+        return dataclasses.replace(_built(build(*_sizes(spec, text), **chosen), name), name=title)
     except TypeError as error:
         needed = [each.name for each in inspect.signature(build).parameters.values() if each.name not in allowed]
         raise UsageError(f"'{spec}' cannot be built: {error}", remedy=f"{name}:{'x'.join(needed)}") from error
+
+
+def _built(made: object, name: str) -> Topology:
+    """Return what a family made; what one of others made has to be a Topology."""
+    if isinstance(made, Topology):
+        return made
+    plugin = plugin_of(name)
+    assert plugin is not None  # noqa: S101 - ours are typed
+    raise plugin.error(f"it returned {type(made).__name__}, not a Topology")
 
 
 def _sizes(spec: str, text: str) -> list[int]:

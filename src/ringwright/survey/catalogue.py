@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import json
+from contextlib import suppress
 from importlib.resources import files
 from typing import Any
 
 from ringwright import registry
-from ringwright.errors import UsageError
+from ringwright.errors import PluginError, UsageError
 from ringwright.papers import reproduce
 from ringwright.plugins import HOUSE
 
@@ -28,7 +29,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
     shown = _run(chosen, seed) if check else recorded()
     reproduced = reproduce.recorded()
-    refusals = [*(each.error(each.refused) for each in registry.refused()), *broken.values()]
+    refusals = [*(each.error(each.refused) for each in registry.refused()), *broken.values(), *_of_other_rooms()]
     nothing = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
     return {
         "schema": SCHEMA,
@@ -50,12 +51,20 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
     }
 
 
+def _of_other_rooms() -> list[PluginError]:
+    """Return why plug-ins that are no systems cannot be used: sources and fabrics."""
+    from ringwright import fabrics
+    from ringwright.sources import kinds
+
+    return [*fabrics.problems(), *kinds.problems()]
+
+
 def one(slug: str) -> dict[str, Any]:
     """Return the object of schema ``ringwright.system/1``: what a system or fabric is, and its knobs.
 
     A name that several have is looked for among algorithms, schedulers and fabrics in turn. UsageError for none.
     """
-    from ringwright.fabrics import families, family, knobs
+    from ringwright.fabrics import families, family, knobs, plugin_of
 
     everything = {system.slug: system for system in (*registry.schedulers(), *registry.systems())}
     name = registry.ALSO_CALLED.get(slug, slug)
@@ -79,7 +88,7 @@ def one(slug: str) -> dict[str, Any]:
             "slug": slug,
             "family": "fabric",
             "class": "fabric",
-            "origin": HOUSE,
+            "origin": plugin.distribution if (plugin := plugin_of(slug)) else HOUSE,
             "collectives": [],
             "headings": {"Idea": about},
             "spelled": f"{slug}:SIZE,{KNOB}",
@@ -96,7 +105,9 @@ def knob_lines() -> list[str]:
 
     usable = [system for system in (*registry.systems(), *registry.schedulers()) if not system.problem]
     everything = {system.slug: system.knobs() for system in usable}
-    everything |= {f"{name} (fabric)": knobs(name) for name in families()}
+    for name in families():
+        with suppress(PluginError):
+            everything[f"{name} (fabric)"] = knobs(name)
     return [
         f"  {slug}: " + ", ".join(f"{knob.name}={knob.brief}" for knob in found.values() if knob.can_be_typed)
         for slug, found in everything.items()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -101,10 +101,10 @@ def kinds() -> dict[str, Kind]:
 
 
 def problems() -> list[PluginError]:
-    """Return why readers of others could not be asked, or may not: those that failed, and names that are taken."""
+    """Return why readers of others cannot be used: those that failed when asked, and those that would."""
     listed = plugins.points("sources", _house())
-    refused = [each.error(each.refused) for each in listed if each.refused]
-    return [*refused, *(error for plugin, error in _failed.items() if plugin in listed)]
+    found = [_failed.get(plugin) or plugin.problem(partial(_look, plugin)) for plugin in listed]
+    return [error for error in found if error is not None]
 
 
 @cache
@@ -126,25 +126,31 @@ def _kind(name: str, module: ModuleType) -> Kind:
     return Kind(name, module.WHAT, module.RANK, surest, module.looks_like, reader)
 
 
+def _look(plugin: Plugin) -> Callable[[bytes, str], int]:
+    """Return how a plug-in looks at a file; PluginError where it does not, or reads nothing."""
+    look: Callable[[bytes, str], int] | None = plugin.told("looks_like", None)
+    if look is None or not callable(look):
+        raise plugin.error("there is no looks_like(head, name) beside its reader")
+    _read(plugin)
+    return look
+
+
+def _read(plugin: Plugin) -> Callable[..., Trace]:
+    found = plugin.load()
+    read: Callable[..., Trace] | None = getattr(found, "read", found)
+    if read is None or not callable(read):
+        raise plugin.error("it names no function that reads, and no module with a function read")
+    return read
+
+
 @cache
 def _outsider(plugin: Plugin) -> Kind:
     def looks_like(head: bytes, name: str) -> int:
-        look = plugin.told("looks_like", None)
-        if not callable(look):
-            raise plugin.error("there is no looks_like(head, name) beside its reader")
-        answer: int = look(head, name)
-        return answer
-
-    def reader() -> Callable[..., Trace]:
-        found = plugin.load()
-        read: Callable[..., Trace] | None = getattr(found, "read", found)
-        if read is None or not callable(read):
-            raise plugin.error("it names no function that reads, and no module with a function read")
-        return read
+        return _look(plugin)(head, name)
 
     said = plugin.written()[1]
     what = said[-1].split("\n")[0].rstrip(".") if said else f"what {plugin.distribution} reads"
-    return Kind(plugin.name, what, LAST, MAGIC, looks_like, reader, plugin=plugin)
+    return Kind(plugin.name, what, LAST, MAGIC, looks_like, lambda: _read(plugin), plugin=plugin)
 
 
 # ---------------------------------------------------------------------------------------------- what several look at
