@@ -12,7 +12,7 @@ import math
 import sys
 
 from ringwright.errors import RingwrightError
-from ringwright.studies.bench import Question, bench
+from ringwright.studies.bench import BenchSpec, bench
 
 CASES = (
     # library, ranks, collective, algorithms
@@ -50,7 +50,7 @@ def main() -> int:
         if given.only and library not in given.only.split(","):
             continue
         backends = (library, "ringwright") if given.lab else (library, "ringwright", f"ringwright@{library}")
-        question = Question(
+        question = BenchSpec(
             op, ranks, sizes, backends, algorithms, rounds=3 if given.lab else 9, warmup=1,
             lab="switch:4,rate=100Mb/s" if given.lab else None, timeout_s=120,
         )  # fmt: skip

@@ -35,7 +35,7 @@ def main() -> int:
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
 
-    def done(answer: blind.Answer) -> None:
+    def done(answer: blind.Verdict) -> None:
         if answer.outcome in ("wrong", "false-alarm", "silent"):
             print(
                 f"{answer.outcome}: {answer.case}: put in {answer.truth}, said {answer.kind} {answer.said}",

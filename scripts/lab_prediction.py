@@ -12,7 +12,7 @@ import numpy as np
 
 from ringwright.errors import RingwrightError
 from ringwright.studies import compare
-from ringwright.studies.bench import Question, bench, capture
+from ringwright.studies.bench import BenchSpec, bench, capture
 
 STAR = "switch:4,rate=100Mb/s"
 TWO_LEVEL = "leaf-spine:4,per_leaf=2,spines=1,rate=100Mb/s"
@@ -56,7 +56,7 @@ def _fault(name: str, lab: str, fault: str, lines: tuple[str, ...], algorithms: 
     times_us: dict[tuple[str, int], list[float]] = {}
     for seed in range(seeds):
         print(f"{name} {fault} seed {seed}", file=sys.stderr)
-        question = Question(
+        question = BenchSpec(
             "all-reduce", 4, SIZES, algorithms=algorithms, lab=lab, faults=lines, seed=seed, rounds=5, timeout_s=60
         )
         with tempfile.TemporaryDirectory() as folder:
@@ -86,7 +86,7 @@ def _fault(name: str, lab: str, fault: str, lines: tuple[str, ...], algorithms: 
 
 def _kill() -> int:
     """The verdict over a rank that is killed must name it."""
-    question = Question("all-reduce", 4, SIZES, lab=STAR, faults=("rank 2 kill at 1s",), rounds=50, timeout_s=20)
+    question = BenchSpec("all-reduce", 4, SIZES, lab=STAR, faults=("rank 2 kill at 1s",), rounds=50, timeout_s=20)
     try:
         bench(question)
     except RingwrightError as error:

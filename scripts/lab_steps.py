@@ -5,19 +5,19 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright.studies.jobs.in_lab import CASES, POLICIES, Question, rows
+from ringwright.studies.jobs.in_lab import CASES, POLICIES, LabStepsSpec, rows
 
 
 def main() -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fabric", default=Question.fabric)
+    parser.add_argument("--fabric", default=LabStepsSpec.fabric)
     parser.add_argument("--models", default="vgg,transformer")
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--policies", default=",".join(POLICIES))
-    parser.add_argument("--elements", type=int, default=Question.elements)
+    parser.add_argument("--elements", type=int, default=LabStepsSpec.elements)
     given = parser.parse_args()
-    question = Question(
+    question = LabStepsSpec(
         given.fabric,
         given.models.split(","),
         given.cases.split(","),

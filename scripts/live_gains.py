@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright.studies.jobs.gains import POLICIES, Question, cases
+from ringwright.studies.jobs.gains import POLICIES, GainsSpec, cases
 
 WORTH = 1.1  # predicted gains below it are noise
 
@@ -16,10 +16,10 @@ def main() -> int:
     parser.add_argument("--models", default="vgg,transformer")
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--policies", default=",".join(POLICIES))
-    parser.add_argument("--step-s", type=float, default=Question.step_s)
-    parser.add_argument("--rounds", type=int, default=Question.rounds)
+    parser.add_argument("--step-s", type=float, default=GainsSpec.step_s)
+    parser.add_argument("--rounds", type=int, default=GainsSpec.rounds)
     given = parser.parse_args()
-    question = Question(
+    question = GainsSpec(
         given.models.split(","), [int(each) for each in given.ranks.split(",")], given.policies.split(","),
         given.step_s, rounds=given.rounds,
     )  # fmt: skip

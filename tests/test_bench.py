@@ -18,7 +18,7 @@ from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.registry import algorithm
 from ringwright.studies import compare
-from ringwright.studies.bench import Question, bench, calibration_of, capture, probe
+from ringwright.studies.bench import BenchSpec, bench, calibration_of, capture, probe
 from ringwright.trace import Trace
 
 pytestmark = pytest.mark.once
@@ -64,7 +64,9 @@ def test_rows_hold_what_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
 def test_every_rooted_and_plain_collective_runs() -> None:
     for op, name in (("broadcast", "binomial"), ("reduce", "binomial"), ("gather", "linear"), ("scatter", "linear"),
                      ("all-gather", "ring"), ("reduce-scatter", "ring"), ("all-to-all", "pairwise")):  # fmt: skip
-        found = bench(Question(op, 3, [6000], algorithms=[name], rounds=1, root=2 if op in ("reduce", "gather") else 0))
+        found = bench(
+            BenchSpec(op, 3, [6000], algorithms=[name], rounds=1, root=2 if op in ("reduce", "gather") else 0)
+        )
         assert [row["wrong"] for row in found["rows"]] == [0], op
 
 
@@ -91,7 +93,7 @@ def test_questions_that_cannot_be_asked(words: tuple[str, ...], says: str, capsy
 
 
 def test_what_an_algorithm_declines_is_said() -> None:
-    found = bench(Question("all-gather", 3, [300], algorithms=["neighbor-exchange", "ring"], rounds=1))
+    found = bench(BenchSpec("all-gather", 3, [300], algorithms=["neighbor-exchange", "ring"], rounds=1))
     assert {row["algorithm"] for row in found["rows"]} == {"ring"}
     assert any(note.startswith("neighbor-exchange left out") for note in found["notes"])
 
@@ -100,7 +102,7 @@ def test_what_an_algorithm_declines_is_said() -> None:
 @needs_mpi
 def test_a_library_and_ours_take_turns_on_the_same_ranks() -> None:
     found = bench(
-        Question(
+        BenchSpec(
             "all-reduce",
             2,
             [1 << 16],
@@ -120,7 +122,7 @@ def test_a_library_and_ours_take_turns_on_the_same_ranks() -> None:
 @pytest.mark.mpi
 @needs_mpi
 def test_a_library_without_the_algorithm_is_named_in_the_notes() -> None:
-    found = bench(Question("all-reduce", 2, [1 << 12], ["mpich", "ringwright"], ["swing"], rounds=1))
+    found = bench(BenchSpec("all-reduce", 2, [1 << 12], ["mpich", "ringwright"], ["swing"], rounds=1))
     assert {row["backend"] for row in found["rows"]} == {"ringwright"}
     assert any("MPICH has no all-reduce by swing" in note for note in found["notes"])
 
@@ -146,7 +148,7 @@ def test_a_known_machine_is_found_again_from_its_probe(machine: probe.Machine, n
     found = probe.fit(p, times_s, size / p).topology(p)
     op = "all-to-all" if name == "pairwise" else "all-reduce"
     _, make, _ = algorithm(name)
-    program = make(Question(op, p, [size]).collective(size), truth)
+    program = make(BenchSpec(op, p, [size]).collective(size), truth)
     assert simulate(program, found).time_s == pytest.approx(simulate(program, truth).time_s, rel=0.15)
 
 
@@ -220,7 +222,7 @@ def made_up(
 ) -> None:
     """Write a capture whose times the simulator itself has made, with numbers that compare has to find."""
     sizes = [1 << shift for shift in (16, 18, 20, 22)]
-    question = Question("all-reduce", 4, sizes, algorithms=["ring", "halving-doubling"], lab=STAR, faults=faults)
+    question = BenchSpec("all-reduce", 4, sizes, algorithms=["ring", "halving-doubling"], lab=STAR, faults=faults)
     machine = apply(fabric(STAR), faults) if faults else fabric(STAR)
     runs = []
     for name in question.algorithms:
@@ -286,14 +288,14 @@ def test_compare_refuses_what_is_no_capture(tmp_path: Path, capsys: pytest.Captu
 
 
 def test_a_capture_on_this_machine_has_no_known_links(tmp_path: Path) -> None:
-    bench(Question("all-reduce", 2, [1 << 12], rounds=1, record=True), out=tmp_path / "capture")
+    bench(BenchSpec("all-reduce", 2, [1 << 12], rounds=1, record=True), out=tmp_path / "capture")
     with pytest.raises(InputError, match="links nobody knows"):
         compare.compare(tmp_path / "capture")
 
 
 # -------------------------------------------------------------------------------------------------------------- the run is a Trace
 def test_a_recorded_run_is_a_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bench(Question("all-reduce", 3, [30_000], rounds=1, record=True), out=tmp_path / "capture")
+    bench(BenchSpec("all-reduce", 3, [30_000], rounds=1, record=True), out=tmp_path / "capture")
     folder = tmp_path / "capture" / capture.name("ringwright", "ring", 30_000)
     events = Trace.open(folder).df
     whole = events.filter(events["kind"] == "collective")
@@ -387,7 +389,7 @@ def test_a_killed_rank_is_named_and_what_was_measured_before_is_kept(
 @needs_torch
 def test_gloo_moves_an_all_reduce_for_a_reduce_scatter_and_ours_the_optimum() -> None:
     size = 1 << 19
-    found = bench(Question("reduce-scatter", 4, [size], ["gloo", "ringwright"], ["ring"], lab=STAR, rounds=2))
+    found = bench(BenchSpec("reduce-scatter", 4, [size], ["gloo", "ringwright"], ["ring"], lab=STAR, rounds=2))
     sent = {row["backend"]: row["sent_bytes"] for row in found["rows"]}
     assert 0.75 * size <= sent["ringwright"] < 1.2 * 0.75 * size
     assert 1.5 * size <= sent["gloo"] < 1.3 * 1.5 * size
@@ -401,5 +403,5 @@ def test_gloo_moves_an_all_reduce_for_a_reduce_scatter_and_ours_the_optimum() ->
 
 def test_questions_know_their_own_names() -> None:
     with pytest.raises(UsageError, match="no backend"):
-        Question("all-reduce", 2, [64], ["ringwright@nowhere"]).entrants()
-    assert [each.executor.name for each in Question("all-reduce", 2, [64], lab=STAR).entrants()] == ["sockets"]
+        BenchSpec("all-reduce", 2, [64], ["ringwright@nowhere"]).entrants()
+    assert [each.executor.name for each in BenchSpec("all-reduce", 2, [64], lab=STAR).entrants()] == ["sockets"]

@@ -69,8 +69,8 @@ def test_noise_is_that_of_its_tables_and_of_recordings() -> None:
     assert 0.001 < np.abs(drawn).mean() < 0.2
 
 
-def _answer(mechanism: str, outcome: str, severity: float | None, *, begin: bool | None = None) -> blind.Answer:
-    return blind.Answer(blind.Case(mechanism, False, 1, True), (1,), (), "", outcome, severity, begin)
+def _answer(mechanism: str, outcome: str, severity: float | None, *, begin: bool | None = None) -> blind.Verdict:
+    return blind.Verdict(blind.BlindCase(mechanism, False, 1, True), (1,), (), "", outcome, severity, begin)
 
 
 def test_silence_is_a_miss_and_bands_are_counted_apart() -> None:
@@ -93,7 +93,7 @@ def test_silence_is_a_miss_and_bands_are_counted_apart() -> None:
 
 @pytest.mark.parametrize("seed", [900006, 900025, 900035])
 def test_calls_that_queue_behind_others_make_no_slow_network(seed: int) -> None:
-    (answer,) = blind.judge([blind.Case("none", False, seed, True)])
+    (answer,) = blind.judge([blind.BlindCase("none", False, seed, True)])
     assert answer.outcome == "right", answer
 
 
@@ -102,5 +102,5 @@ def test_calls_that_queue_behind_others_make_no_slow_network(seed: int) -> None:
 @pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent")
 @pytest.mark.parametrize(("mechanism", "seed"), [("straggler-late", 800002), ("moving", 800005)])
 def test_real_ranks_with_clocks_apart(mechanism: str, seed: int) -> None:
-    (answer,) = blind.judge([blind.Case(mechanism, True, seed)])
+    (answer,) = blind.judge([blind.BlindCase(mechanism, True, seed)])
     assert answer.outcome == "right", answer

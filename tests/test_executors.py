@@ -219,7 +219,7 @@ def test_the_librarys_own_collectives(name: str) -> None:
         for op, dtype, reduce_op in itertools.product(OPS, STORED, ("sum", "avg", "max"))
         if reduce_op == "sum" or (op in REDUCING and not (op in PREFIXES and reduce_op == "avg"))
     ]
-    cases = [job.Case(job.Asked.of(each), [job.Contender("native")], rounds=2) for each in asked]
+    cases = [job.Contest(job.Asked.of(each), [job.Contender("native")], rounds=2) for each in asked]
     whole = job.Job(3, ["127.0.0.1"] * 3, cases, executor(name).backend, 10.0)
     with launch.job_folder() as folder:
         launch.lay_out(folder, whole, [])

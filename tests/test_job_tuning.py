@@ -24,8 +24,8 @@ SAMPLES, WITHIN, GRID = 15, 1.05, 5
 
 def job(model: str, parallel: str, device: str, costs: Costs | None, **asked: int) -> study.Job:
     ranks = math.prod(int(word[2:]) for word in parallel.split(","))
-    card = cards.Question(model, ranks, parallel, asked.pop("micro_batches", 1), **asked)
-    made = generated.made(generated.Question(card, gpu=device), fabric("dgx-h100:2"))
+    card = cards.WorkloadSpec(model, ranks, parallel, asked.pop("micro_batches", 1), **asked)
+    made = generated.made(generated.GeneratedJobSpec(card, gpu=device), fabric("dgx-h100:2"))
     return replace(made, costs=costs) if costs else made
 
 

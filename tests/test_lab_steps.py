@@ -13,7 +13,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent"),
 ]
-QUESTION = in_lab.Question(models=("vgg",), cases=("none",), policies=in_lab.POLICIES[:1], steps=4)
+QUESTION = in_lab.LabStepsSpec(models=("vgg",), cases=("none",), policies=in_lab.POLICIES[:1], steps=4)
 
 
 def predicted(case: str, policy: str = in_lab.POLICIES[0]) -> float:

@@ -236,7 +236,7 @@ def test_a_device_gets_no_more_experts_than_it_holds() -> None:
 
 def test_a_generated_job_keeps_its_experts_in_memory() -> None:
     """Of Qwen3's 128 experts a device that had 16 by the rule would hold 654 GB; an H100 has 80 GB."""
-    asked = generated.Question(cards.Question("qwen3-235b-a22b", 256, "ep128"))
+    asked = generated.GeneratedJobSpec(cards.WorkloadSpec("qwen3-235b-a22b", 256, "ep128"))
     job = generated.workload(asked)
     assert {each.name: each.capacity for each in job.resources}["memory"] == 80e9
     made = lina(job, NodeCosts(400e9, 8, 450e9))

@@ -66,8 +66,8 @@ def test_a_fit_of_one_system_holds_on_another() -> None:
 
 
 def test_a_condensed_job_takes_what_the_whole_takes_where_nothing_overlaps() -> None:
-    card = cards.Question("llama3-8b", 8, "tp2,pp4", 8, 1, 512)
-    made = generated.made(generated.Question(card, gpu="a100"), fabric("dgx-a100:1"))
+    card = cards.WorkloadSpec("llama3-8b", 8, "tp2,pp4", 8, 1, 512)
+    made = generated.made(generated.GeneratedJobSpec(card, gpu="a100"), fabric("dgx-a100:1"))
     whole = simulate(made.workload, made.costs, steps=3).step_s
     joined = simulate(condensed(made.workload, made.costs), made.costs, steps=2).step_s
     assert joined == pytest.approx(whole, rel=0.03)  # its messages leave behind the gradients of weights
@@ -86,9 +86,10 @@ def test_small_kernels_wait_for_the_host(tmp_path: Path) -> None:
 
 
 def fitted_step(parallel: str, issue_s: float) -> float:
-    card = cards.Question("gpt2-small", 8, parallel, 4, 1, 512)
+    card = cards.WorkloadSpec("gpt2-small", 8, parallel, 4, 1, 512)
     made = generated.made(
-        generated.Question(card, gpu="a100", fit="a100-megatron", compute={"issue_s": issue_s}), fabric("dgx-a100:1")
+        generated.GeneratedJobSpec(card, gpu="a100", fit="a100-megatron", compute={"issue_s": issue_s}),
+        fabric("dgx-a100:1"),
     )
     assert any("a100-megatron" in each for each in made.assumptions)
     return simulate(condensed(made.workload, made.costs), made.costs, steps=2).step_s

@@ -153,13 +153,17 @@ def test_no_picture_where_clocks_cannot_be_compared() -> None:
 
 
 def test_the_blind_study_counts_what_it_should() -> None:
-    cases = [blind.Case("late", False, 1), blind.Case("slow-card", False, 2), blind.Case("none", False, 3)]
+    cases = [
+        blind.BlindCase("late", False, 1),
+        blind.BlindCase("slow-card", False, 2),
+        blind.BlindCase("none", False, 3),
+    ]
     answers = blind.judge(cases)
     found = blind.document(answers)
     assert found["scores"]["all"]["cases"] == 2
     assert found["healthy"] == {"cases": 1, "false_alarms": 0}
     assert [answer.outcome for answer in answers] == ["right"] * 3
-    wrong = [blind.Answer(cases[0], (1,), (2,), "x", "wrong"), blind.Answer(cases[1], (1,), (), "", "silent")]
+    wrong = [blind.Verdict(cases[0], (1,), (2,), "x", "wrong"), blind.Verdict(cases[1], (1,), (), "", "silent")]
     score = blind.document(wrong)["scores"]["all"]
     assert (score["precision"], score["recall"], score["cannot_tell"]) == (0.0, 0.0, 0.5)
     out = io.StringIO()
@@ -170,5 +174,5 @@ def test_the_blind_study_counts_what_it_should() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [*faulty_fabric.LINK_FAULTS, "late", "later-and-later", "pauses"])
 def test_a_seeded_part_of_the_campaign(mechanism: str) -> None:
-    answers = blind.judge([blind.Case(mechanism, False, seed) for seed in (101, 102)])
+    answers = blind.judge([blind.BlindCase(mechanism, False, seed) for seed in (101, 102)])
     assert [answer.outcome for answer in answers] == ["right", "right"]

@@ -20,7 +20,7 @@ import pytest
 
 import ringwright.cli
 from ringwright.errors import UsageError
-from ringwright.studies.workload import Question, workload
+from ringwright.studies.workload import WorkloadSpec, workload
 from ringwright.workloads.cards import card
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.expected.front import expected
@@ -105,7 +105,7 @@ def test_an_unknown_model_names_the_nearest() -> None:
 )  # fmt: skip
 def test_dimensions_that_make_no_model_are_refused(name: str, dims: dict[str, int], what: str) -> None:
     with pytest.raises(UsageError, match=what):
-        workload(Question(name, dims=dims))
+        workload(WorkloadSpec(name, dims=dims))
 
 
 def test_the_vocabulary_of_the_transformer_is_a_dimension() -> None:
@@ -287,7 +287,7 @@ def test_a_form_prints_as_it_is_read(text: str) -> None:
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_its_numbers(name: str, text: str, gpus: int, what: str, remedy: str) -> None:
     with pytest.raises(UsageError) as caught:
-        workload(Question(name, gpus, text, micro_batches=24))
+        workload(WorkloadSpec(name, gpus, text, micro_batches=24))
     assert what in caught.value.what
     assert remedy in caught.value.remedy
 
@@ -304,7 +304,7 @@ def test_what_cannot_be_is_refused_with_its_numbers(name: str, text: str, gpus: 
 )  # fmt: skip
 def test_other_bad_questions(more: dict[str, Any], what: str) -> None:
     with pytest.raises(UsageError, match=re.escape(what)):
-        workload(Question(**{"model": "llama3-8b", **more}))
+        workload(WorkloadSpec(**{"model": "llama3-8b", **more}))
 
 
 @pytest.mark.parametrize(
@@ -515,7 +515,7 @@ def test_the_terminal_shows_the_same(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_every_default_is_said() -> None:
-    said = " / ".join(workload(Question("llama3-8b", 8, "tp2"))["assumptions"])
+    said = " / ".join(workload(WorkloadSpec("llama3-8b", 8, "tp2"))["assumptions"])
     for word in (
         "dp4",
         "micro-batches: 1",
@@ -526,7 +526,7 @@ def test_every_default_is_said() -> None:
         "sequence parallelism is off",
     ):
         assert word in said
-    told = Question("llama3-8b", 8, "tp2,dp4,sp,zero1", 4, 1, 8192, "bfloat16", "float32", stage=0)
+    told = WorkloadSpec("llama3-8b", 8, "tp2,dp4,sp,zero1", 4, 1, 8192, "bfloat16", "float32", stage=0)
     assert not [line for line in workload(told)["assumptions"] if re.match("(micro|sequence:|data type|dp|GPUs)", line)]
 
 

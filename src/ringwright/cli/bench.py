@@ -61,9 +61,9 @@ def bench(
     json
         Print one JSON object instead (schema ringwright.bench/1).
     """
-    from ringwright.studies.bench import Question, bench, calibration_of
+    from ringwright.studies.bench import BenchSpec, bench, calibration_of
 
-    question = Question(
+    question = BenchSpec(
         collective, ranks, sizes.listed(), backend.split(","), algorithm.split(","), dtype, op, root, iters, warmup, lab,
         fault, tcp, seed, parse_time(timeout), record=out is not None,
     )  # fmt: skip

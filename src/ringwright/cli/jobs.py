@@ -49,16 +49,16 @@ class JobOptions:
     def question(self, algorithm: str, dtype: str | None) -> Any:
         """Return the question as the study takes it; UsageError without a model."""
         from ringwright.studies import workload as cards
-        from ringwright.studies.jobs.generated import Question
+        from ringwright.studies.jobs.generated import GeneratedJobSpec
 
         if self.model is None:
             raise UsageError("no model is named", remedy="--model llama3-70b --gpus 64 --parallel tp4,pp8")
-        card = cards.Question(
+        card = cards.WorkloadSpec(
             self.model, self.gpus, self.parallel, self.micro_batches, self.micro_batch_size, self.seq, dtype,
             self.gradients, self.recompute, self.mode,
         )  # fmt: skip
         algorithms = {"": algorithm} if algorithm else {}
-        return Question(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
+        return GeneratedJobSpec(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
 
     def answer(self, machine: Machine, algorithm: str, dtype: str | None, results: Results) -> int:
         """Answer for the model: a row per policy."""
@@ -109,7 +109,7 @@ class JobOptions:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
             wanted = [each.spelling for each in tuned] or wanted
 
-            def kept(found: study.Answer) -> None:
+            def kept(found: study.PolicyResult) -> None:
                 if results.trace and found.policy == wanted[0]:
                     from ringwright.studies.jobs import traced
 

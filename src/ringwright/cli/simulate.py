@@ -63,9 +63,9 @@ def simulate(
         return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json))
     if collective is None:
         return job.answer(machine, algorithm or "", dtype, Results(output, trace, force, json))
-    from ringwright.studies.simulate import Question
+    from ringwright.studies.simulate import SimulationSpec
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)
-    question = Question(collective, topology, engine, alpha, ranks, dtype or "float32", root=root)
+    question = SimulationSpec(collective, topology, engine, alpha, ranks, dtype or "float32", root=root)
     return simulated.show(question, algorithm or "ring", sizes.listed(), output, trace, force=force, json=json)

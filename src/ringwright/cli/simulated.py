@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ringwright.cli import reading
 
 if TYPE_CHECKING:
-    from ringwright.studies.simulate import Question
+    from ringwright.studies.simulate import SimulationSpec
 
 
 def show(
-    question: Question, algorithms: str, wanted: list[int], output: Path | None, trace: Path | None, *,
+    question: SimulationSpec, algorithms: str, wanted: list[int], output: Path | None, trace: Path | None, *,
     force: bool, json: bool,
 ) -> int:  # fmt: skip
     """Print a row per algorithm and size; write the page and save the first algorithm's largest run where asked for."""

@@ -62,7 +62,7 @@ def workload(
     json
         Print one JSON object instead (schema ringwright.workload/1).
     """
-    question = study.Question(
+    question = study.WorkloadSpec(
         model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode, stage, dims or {}
     )  # fmt: skip
     result = study.workload(question)

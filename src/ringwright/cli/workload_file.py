@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.studies.workload import Question
+    from ringwright.studies.workload import WorkloadSpec
 
 
 @Parameter(name="*")
@@ -32,7 +32,7 @@ class WorkloadFile:
     gpu: Annotated[str, Parameter(help="Device whose times its tasks have.")] = "h100"
     force: Annotated[bool, Parameter(help="Overwrite it.")] = False
 
-    def save(self, question: Question) -> None:
+    def save(self, question: WorkloadSpec) -> None:
         """Write the workload, if a file is named."""
         if self.output is None:
             given = next((name for name in ("to", "policy") if getattr(self, name) is not None), None)
@@ -41,6 +41,6 @@ class WorkloadFile:
             return
         from ringwright.studies.jobs import generated, written
 
-        workload = generated.workload(generated.Question(question, self.gpu), self.policy)
+        workload = generated.workload(generated.GeneratedJobSpec(question, self.gpu), self.policy)
         made = written.save(workload, self.output, self.to, force=self.force)
         print(f"wrote {made[0]}" + (f" and {len(made) - 1} more" if len(made) > 1 else ""), file=sys.stderr)

@@ -12,7 +12,7 @@ from ringwright.errors import RingwrightError, UsageError
 from ringwright.execute import check, launch
 from ringwright.execute.executors import Executor
 from ringwright.execute.job import Asked, Contender, Job
-from ringwright.execute.job import Case as Round
+from ringwright.execute.job import Contest as Round
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.registry import find, systems

@@ -57,7 +57,7 @@ class Contender(msgspec.Struct, frozen=True):
     plan: int = -1
 
 
-class Case(msgspec.Struct, frozen=True):
+class Contest(msgspec.Struct, frozen=True):
     """A collective and who does it, in turns. ``inner`` runs follow each other between two barriers, ``rounds`` times."""
 
     asked: Asked
@@ -77,7 +77,7 @@ class Job(msgspec.Struct, frozen=True):
 
     nodes: int
     addresses: list[str]
-    cases: list[Case]
+    cases: list[Contest]
     backend: str = "processes"  # who starts and knows the ranks: processes, mpi or torch
     timeout_s: float = 60.0  # without any progress
     piece_bytes: int = 0  # 0: the wire's own

@@ -19,7 +19,7 @@ import numpy as np
 from ringwright.execute import data
 from ringwright.execute.arithmetic import element, scale
 from ringwright.execute.backends import Backend, backend, ordinary
-from ringwright.execute.job import Case, Contender, Found, Job, Span, read, read_plan, write
+from ringwright.execute.job import Contender, Contest, Found, Job, Span, read, read_plan, write
 from ringwright.execute.plan import Do
 from ringwright.execute.pull import Gate, Pulled, make_memory
 from ringwright.execute.push import PIECE_BYTES, Pushed
@@ -130,7 +130,7 @@ class Rank:
         self.watch.at_gate = False
         self.watch.turn += 1
 
-    def case(self, number: int, case: Case) -> None:
+    def case(self, number: int, case: Contest) -> None:
         """Check, then time every contender."""
         collective = case.asked.collective()
         self.watch.case = number
@@ -200,7 +200,7 @@ class Rank:
         while not (self.folder / "go").exists():
             time.sleep(0.002)
 
-    def _look(self, runner: Runner, case: Case, collective: Collective, found: Found) -> None:
+    def _look(self, runner: Runner, case: Contest, collective: Collective, found: Found) -> None:
         results = runner.results() if self.node < collective.p else []
         if case.keep:
             found.results = [(block, begin, part.tobytes()) for block, begin, part in results]
@@ -220,7 +220,7 @@ class Rank:
                 found.first_wrong = (block, begin // size + int(differs[0]))
             found.wrong += wrong
 
-    def _time(self, case: Case, runners: list[tuple[Found, Runner]]) -> None:
+    def _time(self, case: Contest, runners: list[tuple[Found, Runner]]) -> None:
         for found, runner in runners:
             self.watch.label = found.label
             if isinstance(runner, Ours):

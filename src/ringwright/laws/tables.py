@@ -44,7 +44,7 @@ class Printed:
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class JudgedTable:
     """Rows that broke a law (place -> law and detail), and why the number of ranks or the operation is not believed.
 
     Where ``ranks_refused``, rows and list of ranks contradict each other: neither that number nor a printed busbw may be used.
@@ -55,7 +55,7 @@ class Judged:
     op_refused: str = ""
 
 
-def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = True) -> Judged:
+def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = True) -> JudgedTable:
     """Return what breaks a law in the rows of ONE table; ``op`` "" and ``ranks`` 0 stand for unknown.
 
     ``is_op_told`` is False where the operation was only guessed (from a file's name): then it gives way to the rows.
@@ -72,7 +72,7 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
         detail = next((text for side in row.sides if (text := _busbw(row.size_bytes, side, factor, shares))), "")
         if detail:
             broken[place] = ("busbw", detail)
-    return Judged(_all_or_some(rows, broken), ranks_refused, op_refused)
+    return JudgedTable(_all_or_some(rows, broken), ranks_refused, op_refused)
 
 
 def _all_or_some(rows: Sequence[Printed], broken: dict[int, tuple[str, str]]) -> dict[int, tuple[str, str]]:

@@ -32,7 +32,7 @@ TARGET_SIZES, TARGET_NODES = 0.12, 0.20
 
 
 @dataclass(frozen=True)
-class Case:
+class AccuracyCase:
     """A table with what stands for it: ``group`` names the cases that differ by node count only."""
 
     name: str
@@ -68,7 +68,7 @@ class HasError(Protocol):
 
 
 @dataclass(frozen=True)
-class Judged:
+class AccuracyRow:
     """One line of the table; errors are fractions, None where there is no such size."""
 
     case: str
@@ -82,7 +82,7 @@ class Judged:
     release_assumed: bool = False
 
 
-def cases(path: str | Path) -> tuple[list[Case], list[str]]:
+def cases(path: str | Path) -> tuple[list[AccuracyCase], list[str]]:
     """Return the cases of ``nccl_times.csv`` that the model covers, and the names of the others."""
     made, left = [], []
     for table in read_tables(path):
@@ -96,7 +96,7 @@ def cases(path: str | Path) -> tuple[list[Case], list[str]]:
     return made, left
 
 
-def _case(table: Table) -> Case | None:
+def _case(table: Table) -> AccuracyCase | None:
     entry = known(table.name)
     if entry is None:
         return None
@@ -111,7 +111,7 @@ def _case(table: Table) -> Case | None:
     settings = table.facts.get("settings", "")
     group = f"{entry.system}|{release}|{settings}|{table.op}" if entry.system else ""
     raw = tuple(row.time_s for row in rows)
-    return Case(table.name, transport(fabric, settings), measured, raw, group, entry.assumed)
+    return AccuracyCase(table.name, transport(fabric, settings), measured, raw, group, entry.assumed)
 
 
 def _digits(software: str) -> str:
@@ -126,7 +126,7 @@ def transport(fabric: str, settings: str) -> str:
     return "tcp" if "TCP" in settings else "rdma"
 
 
-def by_sizes(found: Iterable[Case]) -> list[Judged]:
+def by_sizes(found: Iterable[AccuracyCase]) -> list[AccuracyRow]:
     """Return (a): fitted on sizes 0, 2, 4, ..., judged on sizes 1, 3, 5, ..."""
     lines = []
     for case in found:
@@ -137,7 +137,7 @@ def by_sizes(found: Iterable[Case]) -> list[Judged]:
     return lines
 
 
-def by_nodes(found: Sequence[Case]) -> list[Judged]:
+def by_nodes(found: Sequence[AccuracyCase]) -> list[AccuracyRow]:
     """Return (b): fitted on the other node counts; a system whose others never leave the node says nothing of it."""
     lines = []
     for case in found:
@@ -149,7 +149,7 @@ def by_nodes(found: Sequence[Case]) -> list[Judged]:
     return lines
 
 
-def other_node_counts(case: Case, found: Iterable[Case]) -> list[Case]:
+def other_node_counts(case: AccuracyCase, found: Iterable[AccuracyCase]) -> list[AccuracyCase]:
     """Return the cases from which this one can be predicted; none, where no other one leaves the node and this one does."""
     others = [
         other
@@ -160,10 +160,10 @@ def other_node_counts(case: Case, found: Iterable[Case]) -> list[Case]:
     return [] if stay else others
 
 
-def _judged(case: Case, calibration: Calibration, trained_on: int, every: slice = slice(None)) -> Judged:
+def _judged(case: AccuracyCase, calibration: Calibration, trained_on: int, every: slice = slice(None)) -> AccuracyRow:
     large, small = (case.judge(calibration, case.places(large=size, every=every)) for size in (True, False))
     measured = case.measured
-    return Judged(
+    return AccuracyRow(
         case.name, case.transport, measured.fabric, measured.release, calibration.error, large, small, trained_on,
         case.assumed,
     )  # fmt: skip

@@ -18,7 +18,7 @@ from ringwright.costs.nccl import placed
 from ringwright.engines.choose import simulate
 from ringwright.errors import RingwrightError
 from ringwright.fabrics import fabric
-from ringwright.studies.accuracy import Case, other_node_counts
+from ringwright.studies.accuracy import AccuracyCase, other_node_counts
 
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
@@ -39,7 +39,7 @@ class Against:
     closed_form: float
 
 
-def by_sizes(found: Iterable[Case], engine: str = "events") -> list[Against]:
+def by_sizes(found: Iterable[AccuracyCase], engine: str = "events") -> list[Against]:
     """Return a line per case of up to 64 ranks; fitted on every second size, as in (a)."""
     lines = []
     for case in found:
@@ -50,7 +50,7 @@ def by_sizes(found: Iterable[Case], engine: str = "events") -> list[Against]:
     return [line for line in lines if line is not None]
 
 
-def by_nodes(found: Sequence[Case], engine: str = "events") -> list[Against]:
+def by_nodes(found: Sequence[AccuracyCase], engine: str = "events") -> list[Against]:
     """Return a line per case of up to 64 ranks; fitted on the system's other node counts, as in (b)."""
     lines = []
     for case in found:
@@ -69,11 +69,11 @@ def laid_out(spec: str) -> tuple[Topology, list[int]]:
     return top, [box * boxed + gpu for box in range(system.nodes) for gpu in range(kind.gpus)]
 
 
-def _runs(case: Case) -> bool:
+def _runs(case: AccuracyCase) -> bool:
     return placed(case.measured.fabric)[1].ranks <= MOST_RANKS and case.measured.forced is None
 
 
-def _against(case: Case, calibration: Calibration, places: list[int], engine: str) -> Against | None:
+def _against(case: AccuracyCase, calibration: Calibration, places: list[int], engine: str) -> Against | None:
     measured, closed = case.measured, case.judge(calibration, places)
     try:
         whole, group = laid_out(measured.fabric)

@@ -21,7 +21,7 @@ from ringwright.studies.bench.study import HORIZON_S, faulted
 
 if TYPE_CHECKING:
     from ringwright.program import Program
-    from ringwright.studies.bench.question import Question
+    from ringwright.studies.bench.question import BenchSpec
     from ringwright.topology import Fault, Topology
     from ringwright.trace import Trace
 
@@ -65,7 +65,7 @@ class Fitted:
 class Comparison:
     """All rows, and for the largest collective of each program its two Traces."""
 
-    question: Question
+    question: BenchSpec
     rows: list[Row]
     fitted: dict[str, Fitted]
     verdict: Mapping[str, Any] | None
@@ -91,7 +91,7 @@ class Comparison:
 class _Run:
     """One measured collective, ready to be simulated."""
 
-    def __init__(self, question: Question, fabric: Topology, run: Mapping[str, Any]) -> None:
+    def __init__(self, question: BenchSpec, fabric: Topology, run: Mapping[str, Any]) -> None:
         import numpy as np
 
         self.wire = str(run.get("wire", ""))
@@ -194,7 +194,7 @@ def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:
     return outside
 
 
-def _ready(question: Question, machine: Topology, run: Mapping[str, Any]) -> _Run | None:
+def _ready(question: BenchSpec, machine: Topology, run: Mapping[str, Any]) -> _Run | None:
     from ringwright.errors import UsageError
 
     found = _Run(question, machine, run)
@@ -211,7 +211,7 @@ def _half(runs: Sequence[_Run]) -> list[_Run]:
     return [run for run in runs if run.size_bytes in chosen]
 
 
-def _row(question: Question, run: _Run, fitted: Fitted, *, used: bool) -> Row:
+def _row(question: BenchSpec, run: _Run, fitted: Fitted, *, used: bool) -> Row:
     import numpy as np
 
     low, high = np.quantile(run.times_s, [0.1, 0.9]) * 1e6

@@ -10,7 +10,7 @@ from ringwright import drafts
 from ringwright.errors import UsageError
 from ringwright.exports.placement import claim_file
 from ringwright.registry import algorithm
-from ringwright.studies.simulate import Question
+from ringwright.studies.simulate import SimulationSpec
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -29,7 +29,7 @@ def export(
     root: int = 0,
 ) -> list[bytes]:
     """Return the files of an export, one, or one per rank; raise UsageError for a kind that is not known."""
-    question = Question(op, topology, group=group, root=root)
+    question = SimulationSpec(op, topology, group=group, root=root)
     if kind in FABRIC:
         return [FABRIC[kind](topology)]
     if kind in RULES:
@@ -86,7 +86,7 @@ def _chakra_collective(program: Program) -> list[bytes]:
     return chakra_collective(program.collective)
 
 
-def _tuner(question: Question, spelling: str) -> bytes:
+def _tuner(question: SimulationSpec, spelling: str) -> bytes:
     """NCCL's own choices on this fabric, as rules of its example tuner: a start for rules of one's own."""
     from ringwright.algorithms.hosts import by_host
     from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
@@ -141,7 +141,7 @@ PROGRAM: dict[str, Callable[[Program], list[bytes]]] = {
     "chakra": _chakra,
     "chakra-collective": _chakra_collective,
 }
-RULES: dict[str, Callable[[Question, str], bytes]] = {
+RULES: dict[str, Callable[[SimulationSpec, str], bytes]] = {
     "nccl-tuner-csv": _tuner,
     "ompi-rules": _ompi,
     "ompi-rules-json": _ompi_json,

@@ -48,7 +48,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Question:
+class SimulationSpec:
     """What is asked of the simulator, all but the algorithms and sizes."""
 
     op: str
@@ -87,7 +87,7 @@ def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
 
 
 def sweep(
-    question: Question,
+    question: SimulationSpec,
     spellings: Iterable[str],
     wanted: Sequence[int],
     progress: Callable[[int], None] | None = None,
@@ -155,7 +155,7 @@ def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
     return [f"{note}; to have software in all, calibrate the fabric"]
 
 
-def measure(question: Question, program: Program, name: str, floors: Floors) -> tuple[Row, tuple[str, ...]]:
+def measure(question: SimulationSpec, program: Program, name: str, floors: Floors) -> tuple[Row, tuple[str, ...]]:
     """Return the row of one program, and the effects that its engine leaves out."""
     from ringwright.engines.choose import simulate
 
@@ -181,7 +181,7 @@ def measure(question: Question, program: Program, name: str, floors: Floors) -> 
 class Floors:
     """Bounds of one question, size by size: the search over all cuts is done once, for bandwidth grows with the size."""
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: SimulationSpec) -> None:
         self._question = question
         self._rates: dict[bool, float] = {}
 
@@ -215,7 +215,7 @@ class Detail:
     run: Run
 
 
-def detail(question: Question, spelling: str, size_bytes: int) -> Detail:
+def detail(question: SimulationSpec, spelling: str, size_bytes: int) -> Detail:
     """Return the run of one algorithm at one size."""
     from ringwright.engines.choose import simulate
 
@@ -234,7 +234,7 @@ def _choice(program: Program) -> str:
     return f"{chosen}{protocol}" + (f" x{program.channels}" if program.channels > 1 else "")
 
 
-def _worst(question: Question, program: Program, time_s: float) -> tuple[float | None, float | None]:
+def _worst(question: SimulationSpec, program: Program, time_s: float) -> tuple[float | None, float | None]:
     """Return the longest time in us over starts at the faults' own moments, and that start; None without faults."""
     from ringwright.engines.choose import simulate
 

@@ -20,7 +20,7 @@ NARROWEST = 2  # bytes of an element on the wire
 
 
 @dataclass(frozen=True)
-class Question:
+class WorkloadSpec:
     """What is asked, in the words of the command line; None takes a default, which the answer names."""
 
     model: str
@@ -37,7 +37,7 @@ class Question:
     dims: Mapping[str, int] = field(default_factory=dict)
 
 
-def workload(question: Question) -> dict[str, Any]:
+def workload(question: WorkloadSpec) -> dict[str, Any]:
     """Return the object of schema ``ringwright.workload/1``; UsageError where the model or its parallel form cannot be."""
     card = model(question.model, **question.dims)
     step = settled(card, question)
@@ -59,7 +59,7 @@ def workload(question: Question) -> dict[str, Any]:
     }
 
 
-def settled(card: Card, question: Question) -> Step:
+def settled(card: Card, question: WorkloadSpec) -> Step:
     """Return the step that is asked about, defaults filled in; UsageError where it cannot be."""
     parallel = form(question.parallel, question.gpus)
     dtype = question.dtype or usual_dtype(card)
@@ -109,7 +109,7 @@ def _micro_batch_size(card: Card) -> int:
     return IMAGES_A_RANK if card.is_image else 1
 
 
-def assumptions(card: Card, step: Step, question: Question) -> Iterator[str]:
+def assumptions(card: Card, step: Step, question: WorkloadSpec) -> Iterator[str]:
     """Yield every default that was taken, and what the figures hold and leave out."""
     parallel = step.parallel
     if question.parallel is None:

@@ -36,7 +36,7 @@ SHARE_OFF = 0.1  # by how much a told share of steps may differ
 
 
 @dataclass(frozen=True)
-class Case:
+class BlindCase:
     """One job: the ``mechanism`` (none: healthy), whether it really ran, and its seed; ``slow``: of ``testing.slow_ranks``."""
 
     mechanism: str
@@ -58,10 +58,10 @@ class Truth:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Verdict:
     """What was said of a case: ``outcome`` right, told (cannot tell, with the share of steps), wrong, silent or false-alarm."""
 
-    case: Case
+    case: BlindCase
     truth: tuple[int, ...]
     said: tuple[int, ...]
     kind: str
@@ -70,7 +70,9 @@ class Answer:
     is_begin_right: bool | None = None
 
 
-def plan(faults: int, healthy: int, real: int, real_healthy: int, *, slow: int = 0, first_seed: int = 0) -> list[Case]:
+def plan(
+    faults: int, healthy: int, real: int, real_healthy: int, *, slow: int = 0, first_seed: int = 0
+) -> list[BlindCase]:
     """Return as many cases, mechanisms in turn; ``real`` of the faults and ``real_healthy`` of the healthy ones really run.
 
     ``slow``: so many cases more of each manner in which ranks are slow, and as many healthy jobs of that making.
@@ -79,18 +81,19 @@ def plan(faults: int, healthy: int, real: int, real_healthy: int, *, slow: int =
     from ringwright.testing.gloo_job import HANGING, SLOW
 
     simulated, run = (*LINK_FAULTS, *RANK_FAULTS), (*SLOW, *HANGING)
-    cases = [Case(run[number % len(run)], True, first_seed + number) for number in range(real)]
+    cases = [BlindCase(run[number % len(run)], True, first_seed + number) for number in range(real)]
     cases += [
-        Case(simulated[number % len(simulated)], False, first_seed + number) for number in range(max(0, faults - real))
+        BlindCase(simulated[number % len(simulated)], False, first_seed + number)
+        for number in range(max(0, faults - real))
     ]
-    cases += [Case("none", number < real_healthy, first_seed + number) for number in range(healthy)]
+    cases += [BlindCase("none", number < real_healthy, first_seed + number) for number in range(healthy)]
     kinds = ("none", *slow_ranks.MECHANISMS)
-    return cases + [Case(kind, False, first_seed + number, True) for number in range(slow) for kind in kinds]
+    return cases + [BlindCase(kind, False, first_seed + number, True) for number in range(slow) for kind in kinds]
 
 
 def judge(
-    cases: Iterable[Case], done: Callable[[Answer], None] | None = None, noise: Noise | None = None
-) -> list[Answer]:
+    cases: Iterable[BlindCase], done: Callable[[Verdict], None] | None = None, noise: Noise | None = None
+) -> list[Verdict]:
     """Run and diagnose every case; real ones need PyTorch (MissingExtraError). ``noise``: that of healthy ranks, else ours."""
     found = []
     noise = noise or ours()
@@ -105,7 +108,7 @@ def judge(
     return found
 
 
-def _made(case: Case, folder: Path, noise: Noise) -> tuple[Trace, Truth]:
+def _made(case: BlindCase, folder: Path, noise: Noise) -> tuple[Trace, Truth]:
     if case.real:
         return _real(case, folder)
     if not case.slow:
@@ -115,14 +118,14 @@ def _made(case: Case, folder: Path, noise: Noise) -> tuple[Trace, Truth]:
     return trace, Truth(put.ranks, put.is_healthy, put.begin, put.share, put.severity, steps)
 
 
-def _simulated(case: Case) -> tuple[Trace, Truth]:
+def _simulated(case: BlindCase) -> tuple[Trace, Truth]:
     from ringwright.testing.faulty_fabric import job
 
     trace, truth = job(case.mechanism, case.seed)
     return trace, Truth(truth.ranks, case.mechanism == "none")
 
 
-def _real(case: Case, folder: Path) -> tuple[Trace, Truth]:
+def _real(case: BlindCase, folder: Path) -> tuple[Trace, Truth]:
     import random
 
     from ringwright.testing.gloo_job import COMPUTE_S, HANGING, SLOW, Fault, run
@@ -154,7 +157,7 @@ def _with_clocks_apart(trace: Trace, draw: Any) -> Trace:
     return Trace.of(frames, trace.meta)
 
 
-def _answer(case: Case, truth: Truth, verdict: dict[str, Any] | None) -> Answer:
+def _answer(case: BlindCase, truth: Truth, verdict: dict[str, Any] | None) -> Verdict:
     said = tuple(sorted(verdict["ranks"])) if verdict else ()
     begin = _begin(case, truth, verdict)
     if truth.is_healthy:
@@ -165,10 +168,10 @@ def _answer(case: Case, truth: Truth, verdict: dict[str, Any] | None) -> Answer:
         outcome = "told"
     else:
         outcome = "wrong" if said else "silent"
-    return Answer(case, truth.ranks, said, verdict["kind"] if verdict else "", outcome, truth.severity, begin)
+    return Verdict(case, truth.ranks, said, verdict["kind"] if verdict else "", outcome, truth.severity, begin)
 
 
-def _is_told(case: Case, truth: Truth, verdict: dict[str, Any]) -> bool:
+def _is_told(case: BlindCase, truth: Truth, verdict: dict[str, Any]) -> bool:
     """Whether a verdict without ranks says how many of the steps are held up, where that is an answer."""
     share = verdict.get("steps_share")
     if case.mechanism not in slow_ranks.ROUND or share is None or truth.share is None:
@@ -176,7 +179,7 @@ def _is_told(case: Case, truth: Truth, verdict: dict[str, Any]) -> bool:
     return abs(float(share) - truth.share) <= max(SHARE_OFF, 0.25 * truth.share)
 
 
-def _begin(case: Case, truth: Truth, verdict: dict[str, Any] | None) -> bool | None:
+def _begin(case: BlindCase, truth: Truth, verdict: dict[str, Any] | None) -> bool | None:
     """Whether the step is named where a lasting slowness begins, within two steps or a twenty-fifth of the job."""
     if case.mechanism not in slow_ranks.BEGINS or truth.begin is None:
         return None
@@ -184,7 +187,7 @@ def _begin(case: Case, truth: Truth, verdict: dict[str, Any] | None) -> bool | N
     return said is not None and abs(said - truth.begin) <= max(2, truth.steps // 25)
 
 
-def document(answers: list[Answer]) -> dict[str, Any]:
+def document(answers: list[Verdict]) -> dict[str, Any]:
     """Return the object of schema ``ringwright.blind/2``: precision and recall of the parts, by kind and band, and confusion."""
     well = [answer for answer in answers if answer.case.mechanism == "none"]
     sick = [answer for answer in answers if answer.case.mechanism != "none"]
@@ -204,7 +207,7 @@ def document(answers: list[Answer]) -> dict[str, Any]:
     }
 
 
-def _by_kind(sick: list[Answer]) -> Iterator[dict[str, Any]]:
+def _by_kind(sick: list[Verdict]) -> Iterator[dict[str, Any]]:
     """Yield scores per mechanism whose severity is known: each band, and all at and above 1.5 (``severity_to`` null)."""
     known = [answer for answer in sick if answer.severity is not None]
     for mechanism, real in sorted({(answer.case.mechanism, answer.case.real) for answer in known}):
@@ -218,7 +221,7 @@ def _by_kind(sick: list[Answer]) -> Iterator[dict[str, Any]]:
             yield row | {"begin_found": sum(begins) / len(begins) if begins else None}
 
 
-def _score(part: list[Answer]) -> dict[str, float | int | None]:
+def _score(part: list[Verdict]) -> dict[str, float | int | None]:
     count = Counter(answer.outcome for answer in part)
     named, hit = count["right"] + count["wrong"], count["right"] + count["told"]
     return {
@@ -228,9 +231,9 @@ def _score(part: list[Answer]) -> dict[str, float | int | None]:
     }  # fmt: skip
 
 
-def _confusion(answers: list[Answer]) -> Iterator[dict[str, Any]]:
+def _confusion(answers: list[Verdict]) -> Iterator[dict[str, Any]]:
     """Yield per mechanism how often each kind of verdict was given, and how often the ranks were right."""
-    by: dict[tuple[str, bool], list[Answer]] = {}
+    by: dict[tuple[str, bool], list[Verdict]] = {}
     for answer in answers:
         by.setdefault((answer.case.mechanism, answer.case.real), []).append(answer)
     for (mechanism, real), part in sorted(by.items()):

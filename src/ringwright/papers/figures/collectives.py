@@ -7,14 +7,14 @@ from functools import cache
 
 from ringwright.fabrics import fabric as made_fabric
 from ringwright.registry import algorithm as found
-from ringwright.studies.simulate import Floors, Question, measure
+from ringwright.studies.simulate import Floors, SimulationSpec, measure
 from ringwright.topology import Topology
 from ringwright.units import parse_size
 
 
 def taken_us(collective: str, topology: Topology, size_bytes: int, algorithm: str) -> float:
     """Return the microseconds of ``collective`` over all ranks of a machine, ``algorithm`` as typed at the command line."""
-    question = Question(collective, topology)
+    question = SimulationSpec(collective, topology)
     _, make, knobs = found(algorithm)
     program = make(question.collective(size_bytes), topology, **knobs)
     return measure(question, program, algorithm, Floors(question))[0].time_us

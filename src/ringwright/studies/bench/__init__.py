@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringwright.studies.bench.calibrated import calibration_of
-from ringwright.studies.bench.question import Question
+from ringwright.studies.bench.question import BenchSpec
 from ringwright.studies.bench.study import SCHEMA, bench
 
-__all__ = ["SCHEMA", "Question", "bench", "calibration_of"]
+__all__ = ["SCHEMA", "BenchSpec", "bench", "calibration_of"]

@@ -18,7 +18,7 @@ from ringwright import drafts
 from ringwright.errors import InputError
 from ringwright.execute.plan import plans
 from ringwright.execute.record import trace
-from ringwright.studies.bench.question import Question
+from ringwright.studies.bench.question import BenchSpec
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -51,7 +51,7 @@ _MOST_BYTES = 1 << 28
 def save(
     folder: Path,
     result: Mapping[str, Any],
-    question: Question,
+    question: BenchSpec,
     samples: Sequence[Sample],
     made: Mapping[tuple[str, int], Program],
     began_s: float,
@@ -114,9 +114,9 @@ def load(folder: Path) -> dict[str, Any]:
     return document
 
 
-def question(document: Mapping[str, Any]) -> Question:
+def question(document: Mapping[str, Any]) -> BenchSpec:
     """Return the question that a capture answers."""
-    return msgspec.convert(document.get("question"), Question)
+    return msgspec.convert(document.get("question"), BenchSpec)
 
 
 def recorded(folder: Path, backend: str, algorithm: str, size_bytes: int) -> Trace | None:

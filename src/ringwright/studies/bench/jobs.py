@@ -11,12 +11,12 @@ import numpy as np
 from ringwright.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.executors import Executor
-from ringwright.execute.job import Asked, Case, Contender, Job
+from ringwright.execute.job import Asked, Contender, Contest, Job
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.registry import find
 from ringwright.studies.bench import probe
-from ringwright.studies.bench.question import Entrant, Question
+from ringwright.studies.bench.question import BenchSpec, Entrant
 
 if TYPE_CHECKING:
     from ringwright.execute.job import Found
@@ -67,7 +67,7 @@ class Sample:
         return [(end - start) / self.inner for start, end in self.rounds_s]
 
 
-def groups(question: Question, entrants: Sequence[Entrant], notes: list[str]) -> list[Group]:
+def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -> list[Group]:
     """Return the starts that answer a question; what a library cannot do is said in ``notes``."""
     ours = [each for each in entrants if not each.native]
     found: list[Group] = []
@@ -90,7 +90,7 @@ def groups(question: Question, entrants: Sequence[Entrant], notes: list[str]) ->
     return found
 
 
-def _native(question: Question, entrant: Entrant, notes: list[str]) -> list[Group]:
+def _native(question: BenchSpec, entrant: Entrant, notes: list[str]) -> list[Group]:
     if not entrant.executor.library:
         return [Group(entrant.executor, entries=[(entrant, OWN.get((entrant.name, question.op), "own"))])]
     from ringwright.execute.mpi_forced import forced
@@ -117,7 +117,7 @@ def _fits(group: Group, algorithm: str) -> bool:
 
 
 def measure(
-    question: Question,
+    question: BenchSpec,
     group: Group,
     made: dict[tuple[str, int], Program],
     places: Sequence[Place] | None,
@@ -142,7 +142,7 @@ def measure(
                 contenders.append(Contender(f"{entrant.name}|{name}", entrant.executor.wire, len(cut) - 1))
         inner = _inner(size, slowest_rate)
         rounds.append(
-            Case(
+            Contest(
                 Asked.of(question.collective(size)),
                 contenders,
                 question.rounds,
@@ -185,8 +185,8 @@ def _padded(found: list[Plan], nodes: int) -> list[Plan]:
 
 
 def _probes(
-    question: Question, group: Group, cut: list[list[Plan]], slowest_rate: float, nodes: int
-) -> tuple[list[Case], list[tuple[str, str, int]]]:
+    question: BenchSpec, group: Group, cut: list[list[Plan]], slowest_rate: float, nodes: int
+) -> tuple[list[Contest], list[tuple[str, str, int]]]:
     """Return the probe's cases and what each is: (wire, kind, bytes). A library is probed through its own messages."""
     wires = dict.fromkeys(entrant.executor.wire for entrant, _ in group.entries)
     chunks = sorted({max(size // question.ranks, probe.SMALL_BYTES) for size in question.sizes if size})
@@ -197,7 +197,7 @@ def _probes(
         for wire in wires:
             contender = Contender(f"probe {kind}", wire, len(cut) - 1)
             inner = _inner(size, slowest_rate)
-            cases.append(Case(Asked.of(program.collective), [contender], PROBE_ROUNDS, inner, 1, look=False))
+            cases.append(Contest(Asked.of(program.collective), [contender], PROBE_ROUNDS, inner, 1, look=False))
             meanings.append((wire, kind, size))
     return cases, meanings
 
@@ -218,7 +218,7 @@ def _inner(size: int, slowest_rate: float) -> int:
     return max(1, min(20, int(ROUND_S / expected_s)))
 
 
-def _limit_s(question: Question, rounds: Sequence[Case], slowest_rate: float) -> float:
+def _limit_s(question: BenchSpec, rounds: Sequence[Contest], slowest_rate: float) -> float:
     """Return a generous limit for the whole start."""
     runs = sum(
         (case.rounds * case.inner + case.warmup + 2)
@@ -230,7 +230,7 @@ def _limit_s(question: Question, rounds: Sequence[Case], slowest_rate: float) ->
 
 
 def _sorted(
-    group: Group, rounds: Sequence[Case], meanings: Sequence[tuple[str, str, int]], answers: list[list[Found]]
+    group: Group, rounds: Sequence[Contest], meanings: Sequence[tuple[str, str, int]], answers: list[list[Found]]
 ) -> tuple[list[Sample], dict[str, dict[tuple[str, int], float]]]:
     probes: dict[str, dict[tuple[str, int], float]] = {}
     samples: list[Sample] = []

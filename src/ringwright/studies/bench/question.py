@@ -27,7 +27,7 @@ class Entrant:
 
 
 @dataclass(frozen=True)
-class Question:
+class BenchSpec:
     """All that is asked. ``lab``: a fabric to build of namespaces; without one the ranks talk on this machine."""
 
     op: str

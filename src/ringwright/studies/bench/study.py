@@ -14,7 +14,7 @@ from ringwright.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.registry import algorithm
 from ringwright.studies.bench import capture, jobs, probe
-from ringwright.studies.bench.question import Question
+from ringwright.studies.bench.question import BenchSpec
 
 if TYPE_CHECKING:
     from ringwright.lab import Network
@@ -27,7 +27,7 @@ LOOPBACK_RATE = 1e9  # bytes/s, only to guess how long a round takes
 Progress = Callable[[str], None]
 
 
-def bench(question: Question, *, out: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def bench(question: BenchSpec, *, out: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.bench/1``: a row per backend, algorithm and size; ratios; what was left out.
 
     Raises UsageError for a question that cannot be asked, InfeasibleError where ranks did not come to an end.
@@ -98,7 +98,7 @@ def _plain(ranks: int) -> Topology:
 
 
 @contextlib.contextmanager
-def _network(question: Question, out: Path | None) -> Iterator[Network | None]:
+def _network(question: BenchSpec, out: Path | None) -> Iterator[Network | None]:
     if question.lab is None:
         yield None
         return
@@ -112,7 +112,7 @@ def _network(question: Question, out: Path | None) -> Iterator[Network | None]:
         yield net
 
 
-def _programs(question: Question, topology: Topology, notes: list[str]) -> dict[tuple[str, int], Program]:
+def _programs(question: BenchSpec, topology: Topology, notes: list[str]) -> dict[tuple[str, int], Program]:
     """Return the program of each algorithm and size; what an algorithm declines is said."""
     made: dict[tuple[str, int], Program] = {}
     for spelling in question.algorithms:
@@ -127,7 +127,7 @@ def _programs(question: Question, topology: Topology, notes: list[str]) -> dict[
 
 
 def _rows(
-    question: Question,
+    question: BenchSpec,
     samples: list[jobs.Sample],
     made: dict[tuple[str, int], Program],
     probes: dict[tuple[str, str], dict[tuple[str, int], float]],
@@ -147,7 +147,7 @@ def _rows(
     return sorted(rows.values(), key=lambda row: (row["size_bytes"], order[row["backend"]], row["algorithm"]))
 
 
-def _row(question: Question, sample: jobs.Sample, times_s: np.ndarray) -> dict[str, Any]:
+def _row(question: BenchSpec, sample: jobs.Sample, times_s: np.ndarray) -> dict[str, Any]:
     collective = question.collective(sample.size_bytes)
     time_s = float(np.median(times_s))
     algbw = sample.size_bytes / time_s / 1e9
@@ -171,7 +171,7 @@ def _sent(sample: jobs.Sample) -> int:
 
 
 def _predicted(
-    question: Question,
+    question: BenchSpec,
     sample: jobs.Sample,
     made: dict[tuple[str, int], Program],
     probes: dict[tuple[str, str], dict[tuple[str, int], float]],
@@ -189,7 +189,7 @@ def _predicted(
     return simulate(program, where).time_s * 1e6
 
 
-def _own(question: Question, sample: jobs.Sample) -> Program | None:
+def _own(question: BenchSpec, sample: jobs.Sample) -> Program | None:
     """Return the program of what a library does by itself, where we have it under that name."""
     try:
         _, make, knobs = algorithm(sample.algorithm)
@@ -198,7 +198,7 @@ def _own(question: Question, sample: jobs.Sample) -> Program | None:
         return None
 
 
-def faulted(question: Question, fabric: Topology) -> Topology:
+def faulted(question: BenchSpec, fabric: Topology) -> Topology:
     """Return the fabric with those faults that the simulation knows."""
     from ringwright.fabrics.faults import apply
     from ringwright.lab import script, spec
@@ -208,7 +208,7 @@ def faulted(question: Question, fabric: Topology) -> Topology:
     return apply(fabric, known, horizon_s=HORIZON_S, seed=question.seed) if known else fabric
 
 
-def _ratios(question: Question, samples: list[jobs.Sample]) -> list[dict[str, Any]]:
+def _ratios(question: BenchSpec, samples: list[jobs.Sample]) -> list[dict[str, Any]]:
     """Return ours over theirs, for each pair that took turns in the same processes, the same algorithm or a library's own."""
     natives = {
         (each.entrant, each.algorithm, each.size_bytes): each for each in samples if not each.beside and each.times_s
@@ -237,7 +237,7 @@ def _ratios(question: Question, samples: list[jobs.Sample]) -> list[dict[str, An
     return found
 
 
-def _remarks(question: Question, usable: list[Any]) -> list[str]:
+def _remarks(question: BenchSpec, usable: list[Any]) -> list[str]:
     found = []
     names = [entrant.name for entrant in usable]
     cores = len(os.sched_getaffinity(0))

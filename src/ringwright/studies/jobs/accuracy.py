@@ -33,7 +33,7 @@ ASSUMED = (
 
 
 @dataclass(frozen=True)
-class Judged:
+class JudgedStep:
     """A measured step beside its prediction, in seconds."""
 
     row: Measured
@@ -63,11 +63,11 @@ class Predictor:
         return self.known[key]
 
     def _simulated(self, row: Measured) -> float:
-        card = cards.Question(
+        card = cards.WorkloadSpec(
             row.model, row.gpus, row.parallel, row.micro_batches, row.micro_batch_size, row.sequence, row.dtype,
             row.gradients, row.recompute, dims=row.dims,
         )  # fmt: skip
-        question = generated.Question(card, row.device, compute=self.figures, fit=row.fit or None)
+        question = generated.GeneratedJobSpec(card, row.device, compute=self.figures, fit=row.fit or None)
         job = generated.made(question, self._topology(row))
         timed = self.timed.setdefault(f"{row.fabric} {row.calibration}", {})
         costs: Costs = replace(job.costs, timed=timed) if isinstance(job.costs, FabricCosts) else job.costs
@@ -85,7 +85,7 @@ class Predictor:
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedStep:
     """A row that cannot be asked as it stands, and why."""
 
     row: Measured
@@ -94,34 +94,34 @@ class Refused:
 
 def judge(
     rows: Iterable[Measured], predictor: Predictor | None = None, progress: Callable[[str], None] | None = None
-) -> tuple[list[Judged], list[Refused]]:
+) -> tuple[list[JudgedStep], list[RefusedStep]]:
     """Return each row beside its prediction, and those whose parallel form the model refuses."""
     predictor = predictor or Predictor()
-    found, refused = list[Judged](), list[Refused]()
+    found, refused = list[JudgedStep](), list[RefusedStep]()
     for row in rows:
         if progress:
             progress(row.label)
         try:
-            found.append(Judged(row, predictor.seconds(row)))
+            found.append(JudgedStep(row, predictor.seconds(row)))
         except UsageError as error:
-            refused.append(Refused(row, error.what))
+            refused.append(RefusedStep(row, error.what))
     return found, refused
 
 
-def median(judged: Sequence[Judged]) -> float:
+def median(judged: Sequence[JudgedStep]) -> float:
     """Return the median of abs(error); 0 for no rows."""
     return statistics.median(abs(each.error) for each in judged) if judged else 0.0
 
 
-def groups(judged: Sequence[Judged]) -> dict[tuple[str, str, str], list[Judged]]:
+def groups(judged: Sequence[JudgedStep]) -> dict[tuple[str, str, str], list[JudgedStep]]:
     """Return the rows by table, device and half."""
-    found: dict[tuple[str, str, str], list[Judged]] = {}
+    found: dict[tuple[str, str, str], list[JudgedStep]] = {}
     for each in judged:
         found.setdefault((each.row.table, each.row.device, each.row.half), []).append(each)
     return dict(sorted(found.items()))
 
 
-def document(judged: Sequence[Judged], refused: Sequence[Refused] = ()) -> dict[str, Any]:
+def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) -> dict[str, Any]:
     """Return the object of schema ``ringwright.step-accuracy/1``: medians by table, device and half, and every row."""
     from ringwright.costs.fits import load
 

@@ -22,7 +22,7 @@ POLICIES = (
 
 
 @dataclass(frozen=True)
-class Question:
+class GainsSpec:
     """Models of slept layers (``vgg``, ``transformer``), numbers of ranks, policies of which the first is the baseline.
 
     Two ranks compute ``step_s`` a step and send ``elements`` float32 over ``link_rate`` B/s; n ranks take n / 2 as long for
@@ -40,7 +40,7 @@ class Question:
     timeout_s: float = 120.0
 
 
-def cases(question: Question) -> Iterator[tuple[str, int, list[Row]]]:
+def cases(question: GainsSpec) -> Iterator[tuple[str, int, list[Row]]]:
     """Yield (model, ranks, a row per policy); needs PyTorch."""
     from ringwright.execute.live.bench import Job, compare
 

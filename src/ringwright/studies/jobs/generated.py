@@ -32,10 +32,10 @@ LEFT_OUT = (
 
 
 @dataclass(frozen=True)
-class Question:
+class GeneratedJobSpec:
     """What is asked besides the model: the device, the algorithms, the order of the pipeline."""
 
-    card: cards.Question
+    card: cards.WorkloadSpec
     gpu: str | None = None
     algorithms: Mapping[str, str] = field(default_factory=dict)
     schedule: str = "1f1b"
@@ -44,7 +44,7 @@ class Question:
     fit: str | None = None  # name or file of efficiencies fitted to measured steps
 
 
-def made(question: Question, topology: Topology | None = None) -> Job:
+def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
     """Return the job; UsageError for what does not fit together."""
     card, step, dtype = _settled(question)
     topology, told = _fabric(topology, step.parallel.world)
@@ -71,7 +71,7 @@ def made(question: Question, topology: Topology | None = None) -> Job:
     )  # fmt: skip
 
 
-def workload(question: Question, policy: str | None = None) -> Workload:
+def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:
     """Return the workload alone, without a fabric, with its assumptions; a policy is told the costs of the usual fabric."""
     card, step, dtype = _settled(question)
     roofline = Roofline(gpu(question.gpu or "h100", **question.compute), dtype, max(step.width_bytes, WIDTHS[dtype]))
@@ -87,7 +87,7 @@ def interference(name: str, units: int) -> Interference:
     return Interference(name, units=units)
 
 
-def _settled(question: Question) -> tuple[Card, Step, str]:
+def _settled(question: GeneratedJobSpec) -> tuple[Card, Step, str]:
     """Return card, step and the type of matrix products; what is narrower than 16 bits travels in 16."""
     card = model(question.card.model, **question.card.dims)
     dtype = element_type(question.card.dtype or cards.usual_dtype(card))
@@ -104,7 +104,7 @@ def _fabric(topology: Topology | None, ranks: int) -> tuple[Topology, list[str]]
     return fabric(f"{DEFAULT_FABRIC}:{nodes}"), [f"fabric: {DEFAULT_FABRIC}:{nodes}, enough nodes for {ranks} GPUs"]
 
 
-def _device(question: Question, topology: Topology) -> tuple[str, list[str]]:
+def _device(question: GeneratedJobSpec, topology: Topology) -> tuple[str, list[str]]:
     if question.gpu is not None:
         return question.gpu, []
     family = topology.name.partition(":")[0]

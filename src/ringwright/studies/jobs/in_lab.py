@@ -52,7 +52,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Question:
+class LabStepsSpec:
     """A fabric of the lab, models of slept layers (``vgg``, ``transformer``), and what their step computes and sends."""
 
     fabric: str = "switch:4,rate=100Mb/s"
@@ -65,7 +65,7 @@ class Question:
     timeout_s: float = 100.0
 
 
-def rows(question: Question) -> Iterator[Row]:
+def rows(question: LabStepsSpec) -> Iterator[Row]:
     """Yield a row per model, case and policy; needs PyTorch and namespaces."""
     from ringwright.execute.live.bench import Job, measure
     from ringwright.lab.network import network
@@ -88,7 +88,7 @@ def rows(question: Question) -> Iterator[Row]:
                     yield Row(model, case, policy, predicted, found.step_s, tuple(found.times_s))
 
 
-def predict(model: str, question: Question, lines: Sequence[str], paces: Mapping[str, float], policy: str) -> float:
+def predict(model: str, question: LabStepsSpec, lines: Sequence[str], paces: Mapping[str, float], policy: str) -> float:
     """Return the seconds of a step by simulation alone."""
     topology = _network(question.fabric, lines)
     workload = _layers(model, question, topology.n_ranks)
@@ -107,7 +107,7 @@ def _network(spelling: str, lines: Sequence[str]) -> Topology:
     return apply(made, lines) if lines else made
 
 
-def _layers(model: str, question: Question, ranks: int) -> Workload:
+def _layers(model: str, question: LabStepsSpec, ranks: int) -> Workload:
     from ringwright.execute.live.slept import layers
 
     slept = layers(model, question.step_s, question.elements)

@@ -43,7 +43,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PolicyResult:
     """One policy's run."""
 
     policy: str
@@ -56,7 +56,7 @@ class Answer:
     decided: tuple[str, ...] = ()  # what the policy chose by itself, and why
 
 
-def answer(job: Job, spelling: str) -> Answer:
+def answer(job: Job, spelling: str) -> PolicyResult:
     """Return the run of a policy by its spelling, ``none`` for the workload's own."""
     label, schedule = _schedule(spelling)
     began = time.perf_counter()
@@ -66,7 +66,9 @@ def answer(job: Job, spelling: str) -> Answer:
         run = _run(job, scheduled, MORE_STEPS)
     own = set(job.workload.assumptions)
     decided = tuple(each for each in scheduled.assumptions if each not in own)
-    return Answer(label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady, decided)
+    return PolicyResult(
+        label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady, decided
+    )
 
 
 def _schedule(spelling: str) -> tuple[str, Callable[[Workload, Costs], Workload]]:
@@ -90,7 +92,7 @@ def _untouched(workload: Workload, _costs: Costs) -> Workload:
 
 
 def document(
-    job: Job, policies: Sequence[str], *, pictures: bool = False, kept: Callable[[Answer], None] | None = None
+    job: Job, policies: Sequence[str], *, pictures: bool = False, kept: Callable[[PolicyResult], None] | None = None
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.simulate-job/1``: assumptions, and a row per policy in microseconds.
 
@@ -130,7 +132,7 @@ def document(
     }
 
 
-def row(found: Answer) -> dict[str, Any]:
+def row(found: PolicyResult) -> dict[str, Any]:
     """Return one row of the document."""
     spent, cells = found.account, found.run.laid.cells
     return {

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.rewrites import Operation
-    from ringwright.studies.jobs.study import Answer, Job
+    from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.trace import Trace
 
 MOST_EVENTS = 3_000_000  # of all steps; with more, only the last step is written
 
 
-def trace(job: Job, found: Answer) -> Trace:
+def trace(job: Job, found: PolicyResult) -> Trace:
     """Return the run: a compute event per task, a collective per piece, their edges, communicators and claims.
 
     Each event stands for ``multiplicity`` ranks; ``enqueue_s`` is when it was ready, ``start_s`` when its bytes moved or its
@@ -68,7 +68,7 @@ def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
 
 
 def _events(
-    job: Job, found: Answer, row: Row, step: int, members: dict[tuple[str, tuple[int, ...]], int]
+    job: Job, found: PolicyResult, row: Row, step: int, members: dict[tuple[str, tuple[int, ...]], int]
 ) -> list[pl.DataFrame]:
     """Return the events of a row: one frame, or, of an operation in a run without folding, one for each rank that took part."""
     import polars as pl
@@ -169,7 +169,7 @@ def _table(job: Job, run: JobRun, members: dict[tuple[str, tuple[int, ...]], int
     return communicators(rows)
 
 
-def _claims(job: Job, found: Answer) -> pl.DataFrame:
+def _claims(job: Job, found: PolicyResult) -> pl.DataFrame:
     rows = [
         ("engine", f"jobs, {found.run.engine}", "; ".join(job.left_out)),
         ("policy", found.policy, found.workload.policy.label),
