@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ringwright import interpreter
-from ringwright.lanes import Lanes
 from ringwright.program import Program
 from ringwright.sources.programs import verify_file
+from ringwright.threadblocks import Schedule
 
 MSCCL = (
     "azure-ncv4-ag_hier_4_LL", "azure-ncv4-ag_hier_4_Simple", "azure-ncv4-ar_hier_12_Simple", "azure-ncv4-ar_tree_12_LL",
@@ -39,19 +39,19 @@ def assert_result(program: Program) -> None:
 
 def assert_same_lanes(one: Program, other: Program) -> None:
     """Both programs have the same thread blocks, instructions, buffers and attributes."""
-    assert isinstance(one.lanes, Lanes)
-    assert isinstance(other.lanes, Lanes)
-    assert dict(one.lanes.attributes) == dict(other.lanes.attributes)
+    assert isinstance(one.schedule, Schedule)
+    assert isinstance(other.schedule, Schedule)
+    assert dict(one.schedule.attributes) == dict(other.schedule.attributes)
     for table in ("blocks", "code"):
-        for field in dataclasses.fields(getattr(one.lanes, table)):
-            ours, theirs = (getattr(getattr(each.lanes, table), field.name) for each in (one, other))
+        for field in dataclasses.fields(getattr(one.schedule, table)):
+            ours, theirs = (getattr(getattr(each.schedule, table), field.name) for each in (one, other))
             np.testing.assert_array_equal(ours, theirs, field.name)
-    np.testing.assert_array_equal(one.lanes.bases, other.lanes.bases)
-    np.testing.assert_array_equal(one.lanes.sizes, other.lanes.sizes)
-    assert (one.lanes.initial, one.lanes.groups, one.lanes.further) == (
-        other.lanes.initial,
-        other.lanes.groups,
-        other.lanes.further,
+    np.testing.assert_array_equal(one.schedule.bases, other.schedule.bases)
+    np.testing.assert_array_equal(one.schedule.sizes, other.schedule.sizes)
+    assert (one.schedule.initial, one.schedule.groups, one.schedule.further) == (
+        other.schedule.initial,
+        other.schedule.groups,
+        other.schedule.further,
     )
 
 

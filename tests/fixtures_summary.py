@@ -130,7 +130,7 @@ def _operations() -> dict[str, Any]:
 def _communicators(ranks: int, per_host: int) -> dict[str, Any]:
     groups = [(list(range(ranks)), "world")]
     groups += [(list(range(first, first + per_host)), "tp") for first in range(0, ranks, per_host)]
-    groups += [(list(range(lane, ranks, per_host)), "dp") for lane in range(per_host)]
+    groups += [(list(range(first, ranks, per_host)), "dp") for first in range(per_host)]
     listed = [
         {
             "communicator": index,

@@ -85,7 +85,7 @@ def test_imported_programs(name: str) -> None:
     """Their slots follow no pattern, and some chunks lie in several places."""
     where = f"msccl-xml/{name}.xml" if name in MSCCL else f"mscclpp-json/{name}.json"
     program = read_program(real(f"real/{where}"))
-    attributes = program.lanes.attributes  # type: ignore[union-attr]
+    attributes = program.schedule.attributes  # type: ignore[union-attr]
     if "nchunksperloop" in attributes:
         program = read_program(real(f"real/{where}"), size_bytes=int(attributes["nchunksperloop"]) * 8)
     verify(program, seed=3)

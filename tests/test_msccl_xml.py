@@ -32,11 +32,11 @@ from ringwright.collective import Collective
 from ringwright.errors import InputError, ProgramError, UsageError
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.places import CARRIED
-from ringwright.lanes import Kind, Lanes
 from ringwright.program import Block, Cost, Op, Program, Step, cut, explicit, turn
 from ringwright.sources.findings import READING_RULES
 from ringwright.sources.msccl_xml import check_windows, read_msccl_xml
 from ringwright.sources.programs import CODES, read_program, sniff, verify_file
+from ringwright.threadblocks import Kind, Schedule
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once
@@ -54,7 +54,7 @@ def test_real_files_are_valid_right_and_come_back(name: str, tmp_path: Path) -> 
     report = verify_file(path)
     assert report["valid"], report["errors"]
     assert {row["rule"] for row in report["warnings"]} <= {"xml", "deadlock"}
-    chunks = int(read_msccl_xml(path).lanes.attributes["nchunksperloop"])  # type: ignore[union-attr, call-overload]
+    chunks = int(read_msccl_xml(path).schedule.attributes["nchunksperloop"])  # type: ignore[union-attr, call-overload]
     program = read_msccl_xml(path, size_bytes=chunks * 8)
     assert_result(program)
     assert_same_lanes(program, read_msccl_xml(put(tmp_path, msccl_xml(program)), size_bytes=chunks * 8))
@@ -70,8 +70,8 @@ def test_what_real_files_are() -> None:
     tight = [name for name, row in found.items() if any(each["rule"] == "deadlock" for each in row["warnings"])]
     assert tight == ["azure-ndv4-ag-32m-1g"]
     program = read_program(real("real/msccl-xml/azure-ndv4-ap2ll.xml"))
-    assert isinstance(program.lanes, Lanes)
-    assert (program.lanes.code.kind == Kind.NOP).sum() == 1328
+    assert isinstance(program.schedule, Schedule)
+    assert (program.schedule.code.kind == Kind.NOP).sum() == 1328
     assert program.collective.size_bytes == 33280  # the first multiple of 128 chunks of 4 B from 32769 B on
 
 

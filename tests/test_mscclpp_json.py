@@ -22,10 +22,10 @@ from ringwright.errors import ProgramError
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.mscclpp_json import mscclpp_json
 from ringwright.fabrics import fabric
-from ringwright.lanes import Lanes
 from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.sources.mscclpp_json import read_mscclpp_json
 from ringwright.sources.programs import read_program, verify_file
+from ringwright.threadblocks import Schedule
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once
@@ -112,7 +112,7 @@ def test_a_switch_adds_up() -> None:
 @pytest.mark.parametrize("name", MSCCL)
 def test_msccl_programs_become_plans(name: str, tmp_path: Path) -> None:
     program = read_program(real(f"real/msccl-xml/{name}.xml"))
-    if not isinstance(program.lanes, Lanes) or len(program.lanes.code) > 3000:
+    if not isinstance(program.schedule, Schedule) or len(program.schedule.code) > 3000:
         program = read_program(real("real/msccl-xml/azure-ncv4-ag_hier_4_LL.xml"))
     path = put(tmp_path, mscclpp_json(program))
     report = verify_file(path)
@@ -250,8 +250,8 @@ def test_a_group_of_thread_blocks_shares_a_chunk(tmp_path: Path) -> None:
     program = read_program(tmp_path / "program")
     assert program.layout.n_chunks == 4
     assert_result(program)
-    assert isinstance(program.lanes, Lanes)
-    np.testing.assert_array_equal(np.unique(program.lanes.code.count[program.lanes.code.src > 0]), [1])
+    assert isinstance(program.schedule, Schedule)
+    np.testing.assert_array_equal(np.unique(program.schedule.code.count[program.schedule.code.src > 0]), [1])
 
 
 # ------------------------------------------------------------------------------------------------ what is wrong is named

@@ -279,7 +279,7 @@ NO_SOFTWARE = Software()
 
 
 class Declared(Protocol):
-    """A declared order, as far as those need it who only time its messages (the rest of it: ``lanes.Lanes``)."""
+    """A declared order, as far as those need it who only time its messages (the rest of it: ``threadblocks.Schedule``)."""
 
     def edges(self) -> tuple[np.ndarray, np.ndarray, int]:
         """Return (before, after, joins): which message waits for which; joins are numbered behind the messages."""
@@ -298,7 +298,7 @@ class Program:
     cost: Cost
     aggregators: tuple[int, ...] = ()  # topology nodes behind p, p+1, ...
     streams: tuple[Stream, ...] = ()
-    lanes: Declared | None = field(default=None, repr=False)  # declared order; None: order follows from the data
+    schedule: Declared | None = field(default=None, repr=False)  # declared order; None: order follows from the data
     protocol: str = ""
     channels: int = 1
     software: Software = NO_SOFTWARE

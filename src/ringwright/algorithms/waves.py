@@ -1,7 +1,7 @@
 """Segments that follow each other in waves, through ranks and aggregating switches: the shared part of CollNet's algorithms.
 
-The data is cut into *lanes*, each into segments. A wave is what every segment of a lane does in its n-th turn; segment s does
-it in step s + n. Ranks have a place for every segment, switches a window of them that is used again and again.
+The data is cut into *pipelines*, each into segments. A wave is what every segment of a pipeline does in its n-th turn;
+segment s does it in step s + n. Ranks have a place for every segment, switches a window of them that is used again and again.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from ringwright.algorithms.switch_trees import SwitchTree
     from ringwright.collective import Collective
 
-SPARE = 2  # further places in a switch, so that the latency of the way is hidden
+SPARE = 2  # further places in a switch, so that the latency of the route is hidden
 
 
 @dataclass(frozen=True)
 class Wave:
-    """Moves of a lane in its turn ``at``; ``back``: of results, which take a channel of their own.
+    """Moves of a pipeline in its turn ``at``; ``back``: of results, which take a channel of their own.
 
     ``second``: in switches that are passed twice, the places of the second time.
     """
@@ -41,45 +41,46 @@ class Wave:
 
 @dataclass(frozen=True)
 class Waves:
-    """All lanes of an all-reduce over ``aggregators`` (topology nodes; p, p+1, ... in waves)."""
+    """All pipelines of an all-reduce over ``aggregators`` (topology nodes; p, p+1, ... in waves)."""
 
     collective: Collective
-    lanes: list[list[Wave]]
+    pipelines: list[list[Wave]]
     aggregators: tuple[int, ...]
     segments: int
 
     @cached_property
     def window(self) -> int:
-        """Segments of a lane in a switch at once: one for each turn from contribution to result, and spare ones."""
+        """Segments of a pipeline in a switch at once: one for each turn from contribution to result, and spare ones."""
         spans = []
-        for lane in self.lanes:
-            given, taken = ([wave.at for wave in lane if wave.op is op] for op in (Op.CONTRIBUTE, Op.EMIT))
+        for pipeline in self.pipelines:
+            given, taken = ([wave.at for wave in pipeline if wave.op is op] for op in (Op.CONTRIBUTE, Op.EMIT))
             spans.append(max(taken) - min(given))
         return min(max(spans) + 1 + SPARE, self.segments)
 
     @cached_property
     def turns(self) -> int:
         """Turns of a segment."""
-        return 1 + max(wave.at for lane in self.lanes for wave in lane)
+        return 1 + max(wave.at for pipeline in self.pipelines for wave in pipeline)
 
     @cached_property
     def sets(self) -> int:
         """Sets of places: two where a switch is passed twice."""
-        return 1 + any(wave.second for lane in self.lanes for wave in lane)
+        return 1 + any(wave.second for pipeline in self.pipelines for wave in pipeline)
 
     def program(self, name: str, terms: Sequence[Term], reduced: float, **knobs: object) -> Program:
-        """Return the program, which sends a lane's bytes once in each move."""
-        lanes, moves = len(self.lanes), sum(len(wave.src) for lane in self.lanes for wave in lane)
+        """Return the program, which sends a pipeline's bytes once in each move."""
+        pipelines, moves = len(self.pipelines), sum(len(wave.src) for pipeline in self.pipelines for wave in pipeline)
         size = float(self.collective.size_bytes)
-        layout = cut(self.collective, lanes * self.segments, copies=self.sets)
-        even = is_even(self.collective, lanes * self.segments)
+        layout = cut(self.collective, pipelines * self.segments, copies=self.sets)
+        even = is_even(self.collective, pipelines * self.segments)
         payload = int(layout.chunk_bytes.max(initial=0))
         streams = tuple(
-            Stream(node, self.window * lanes, window=self.window, payload_bytes=payload) for node in self.aggregators
+            Stream(node, self.window * pipelines, window=self.window, payload_bytes=payload)
+            for node in self.aggregators
         )
         return Program(
             name, self.collective, layout, self._steps, self.segments + self.turns - 1,
-            Cost(tuple(terms), size * moves / lanes, reduced, is_even=even), aggregators=self.aggregators,
+            Cost(tuple(terms), size * moves / pipelines, reduced, is_even=even), aggregators=self.aggregators,
             streams=streams, knobs={**knobs, "segments": self.segments},
         )  # fmt: skip
 
@@ -87,21 +88,21 @@ class Waves:
         for step in range(self.segments + self.turns - 1):
             moving = [
                 (number, wave, step - wave.at)
-                for number, lane in enumerate(self.lanes)
-                for wave in lane
+                for number, pipeline in enumerate(self.pipelines)
+                for wave in pipeline
                 if 0 <= step - wave.at < self.segments
             ]
             yield Step(tuple(self._block(*each) for each in moving), "segments")
 
-    def _block(self, lane: int, wave: Wave, segment: int) -> Block:
-        """Return a wave's moves of one segment; a channel per lane and direction keeps what must not wait apart."""
-        chunk, to = (self._slots(wave, nodes, lane, segment) for nodes in (wave.src, wave.dst))
-        block = explicit(wave.op, wave.src, wave.dst, chunk, to, channel=2 * lane + wave.back)
+    def _block(self, pipeline: int, wave: Wave, segment: int) -> Block:
+        """Return a wave's moves of one segment; a channel per pipeline and direction keeps what must not wait apart."""
+        chunk, to = (self._slots(wave, nodes, pipeline, segment) for nodes in (wave.src, wave.dst))
+        block = explicit(wave.op, wave.src, wave.dst, chunk, to, channel=2 * pipeline + wave.back)
         return dataclasses.replace(block, multicast=True) if wave.op is Op.EMIT else block
 
-    def _slots(self, wave: Wave, nodes: np.ndarray, lane: int, segment: int) -> np.ndarray:
-        in_switch = segment % self.window + wave.second * len(self.lanes) * self.segments
-        return np.where(nodes < self.collective.p, segment, in_switch) + lane * self.segments
+    def _slots(self, wave: Wave, nodes: np.ndarray, pipeline: int, segment: int) -> np.ndarray:
+        in_switch = segment % self.window + wave.second * len(self.pipelines) * self.segments
+        return np.where(nodes < self.collective.p, segment, in_switch) + pipeline * self.segments
 
 
 def through(tree: SwitchTree, heads: Sequence[int], first: int, number: dict[int, int]) -> list[Wave]:

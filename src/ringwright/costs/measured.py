@@ -17,7 +17,7 @@ class Sample:
     size_bytes: int
     role: str
     time_s: float
-    lane: str = ""  # what it shares with other operations: two of a lane halve each other's pace
+    communicator: str = ""  # what it shares with other operations: two on one communicator halve each other's rate
 
 
 @dataclass(frozen=True)
@@ -27,13 +27,13 @@ class Measured:
     For sizes that were not measured (after a scheduler cut or joined operations) a line of latency and rate is laid through
     the measured sizes of the kind; below the smallest of them a piece takes its share of that one's time, for what a
     recording shows at that end is waiting as much as latency. Exact for the sizes measured, a guess for others. What else was
-    under way is in the measured times, so operations of different lanes do not slow each other once more.
+    under way is in the measured times, so operations of different communicators do not slow each other once more.
     """
 
     samples: tuple[Sample, ...]
     exact: dict[tuple[str, int, str], float] = field(default_factory=dict)
     lines: dict[str, tuple[float, float, int]] = field(default_factory=dict)  # s, s per byte, smallest size
-    lanes: dict[str, str] = field(default_factory=dict)
+    communicators: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, samples: Iterable[Sample]) -> Measured:
@@ -47,12 +47,12 @@ class Measured:
         exact = {key: sum(times) / len(times) for key, times in sums.items()}
         ops = dict.fromkeys(each.op for each in found)
         lines = {op: _line([each for each in found if each.op == op]) for op in ops}
-        return cls(found, exact, lines, {each.role: each.lane for each in reversed(found)})
+        return cls(found, exact, lines, {each.role: each.communicator for each in reversed(found)})
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return one leg; UsageError for an operation of which none was measured."""
-        lane = self.lanes.get(role, "")
-        loads = ((f"lane {lane}", 1.0),) if lane else ()
+        communicator = self.communicators.get(role, "")
+        loads = ((f"communicator {communicator}", 1.0),) if communicator else ()
         known = self.exact.get((op, size_bytes, role))
         if known is not None:
             return (Stage(known, loads=loads),)

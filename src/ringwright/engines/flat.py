@@ -1,7 +1,7 @@
 """A Program laid out for an engine: messages, their ways, and what each waits for, as arrays.
 
 Pieces of one step with the same source, target and channel are one message. The order follows from the data (see
-``hazards``) or, for declared programs, from their lanes.
+``hazards``) or, for declared programs, from their thread blocks.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def flatten(program: Program, machine: Machine) -> Flat:
     """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
     machine = machine.carrying(program)
     pieces = gather(program)
-    lanes = program.lanes
-    order = in_order(pieces) if lanes is None else Edges(*lanes.edges()).order(len(pieces.src))
+    schedule = program.schedule
+    order = in_order(pieces) if schedule is None else Edges(*schedule.edges()).order(len(pieces.src))
     place = places(program)
     return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
 

@@ -32,8 +32,8 @@ MOST_PLACES = 1 << 25  # two times each: 512 MiB
 
 def run(program: Program, machine: Machine) -> Run:
     """Run a program step by step; raise DeclinedError where program order is not the order of arrival."""
-    if program.lanes is not None:
-        raise DeclinedError("its order is declared lane by lane, not step by step")
+    if program.schedule is not None:
+        raise DeclinedError("its order is declared thread block by thread block, not step by step")
     found = program.n_nodes * program.layout.slots
     if found > MOST_PLACES:
         raise DeclinedError(f"{found:,} slots are more than {MOST_PLACES:,}")

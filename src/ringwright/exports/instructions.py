@@ -13,15 +13,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ringwright.exports.places import Homes, Place, is_adding
-from ringwright.lanes import Kind
-from ringwright.lanes.msccl import MOST_COUNT
 from ringwright.program import Op
+from ringwright.threadblocks import Kind
+from ringwright.threadblocks.msccl import MOST_COUNT
 from ringwright.validity import unfold
 
 if TYPE_CHECKING:
     from ringwright.program import Program, Step
 
-Lane = tuple[int, int, int]  # send peer, receive peer, channel
+BlockKey = tuple[int, int, int]  # send peer, receive peer, channel
 Cell = tuple[int, int, int]  # rank, buffer, chunk
 
 
@@ -38,7 +38,7 @@ class Item:
     dst: Place
     count: int
     needs: set[int] = field(default_factory=set)
-    lane: Lane = (-1, -1, 0)
+    block: BlockKey = (-1, -1, 0)
 
 
 def find_items(program: Program, homes: list[Homes]) -> list[Item]:

@@ -13,9 +13,9 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 from ringwright.errors import ProgramError, UsageError
-from ringwright.exports.threadblocks import schedule
-from ringwright.lanes import Lanes
-from ringwright.lanes.msccl import (
+from ringwright.exports.threadblocks import scheduled
+from ringwright.threadblocks import Schedule
+from ringwright.threadblocks.msccl import (
     DIALECT,
     MOST_CHANNELS,
     MOST_COUNT,
@@ -24,7 +24,7 @@ from ringwright.lanes.msccl import (
     MOST_THREADBLOCKS,
     TYPES,
 )
-from ringwright.lanes.table import LETTERS, Kind
+from ringwright.threadblocks.table import LETTERS, Kind
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -54,20 +54,24 @@ def msccl_xml(
     """
     if target not in TARGETS:
         raise UsageError(f"'{target}' reads no MSCCL XML", remedy=f"one of: {', '.join(TARGETS)}")
-    if program.lanes is None:
-        program = schedule(program, in_place=in_place, protocol=protocol, limits=check_limits)
-    lanes = program.lanes
-    if not isinstance(lanes, Lanes) or lanes.groups or int(lanes.code.kind.max(initial=0)) > max(TYPES.values()):
+    if program.schedule is None:
+        program = scheduled(program, in_place=in_place, protocol=protocol, limits=check_limits)
+    schedule = program.schedule
+    if (
+        not isinstance(schedule, Schedule)
+        or schedule.groups
+        or int(schedule.code.kind.max(initial=0)) > max(TYPES.values())
+    ):
         raise ProgramError(f"{program.name} writes at its peers by itself, which MSCCL XML has no steps for")
-    check_limits(program.name, lanes)
-    if lanes.dialect == DIALECT:
-        attributes = {key: str(value) for key, value in lanes.attributes.items() if isinstance(value, str)}
+    check_limits(program.name, schedule)
+    if schedule.dialect == DIALECT:
+        attributes = {key: str(value) for key, value in schedule.attributes.items() if isinstance(value, str)}
     else:
-        attributes = _attributes(program, lanes, target, window)
-    return "\n".join(_lines(lanes, attributes)).encode() + b"\n"
+        attributes = _attributes(program, schedule, target, window)
+    return "\n".join(_lines(schedule, attributes)).encode() + b"\n"
 
 
-def _attributes(program: Program, lanes: Lanes, target: str, window: tuple[int, int]) -> dict[str, str]:
+def _attributes(program: Program, schedule: Schedule, target: str, window: tuple[int, int]) -> dict[str, str]:
     coll = _COLLS[program.collective.op]
     if target == "azure" and coll == "reduce_scatter":
         coll = "reducescatter"
@@ -89,10 +93,10 @@ def _attributes(program: Program, lanes: Lanes, target: str, window: tuple[int, 
     }
 
 
-def check_limits(name: str, lanes: Lanes) -> None:
+def check_limits(name: str, schedule: Schedule) -> None:
     """Raise ProgramError where a rank has more of something than the runtime holds."""
-    blocks, code = lanes.blocks, lanes.code
-    steps = np.bincount(code.lane, minlength=len(blocks))
+    blocks, code = schedule.blocks, schedule.code
+    steps = np.bincount(code.block, minlength=len(blocks))
     widest = int(code.count.max(initial=0))
     limits = [
         ("thread blocks at a rank", np.bincount(blocks.rank, minlength=1).max(initial=0), MOST_THREADBLOCKS),
@@ -109,31 +113,31 @@ def check_limits(name: str, lanes: Lanes) -> None:
             raise ProgramError(f"{name} needs {found} {what}; a runtime holds {most}", remedy="fewer ranks or parts")
 
 
-def _lines(lanes: Lanes, attributes: Mapping[str, str]) -> Iterator[str]:
-    blocks, code = lanes.blocks, lanes.code
-    starts = np.searchsorted(code.lane, np.arange(len(blocks) + 1))
-    others = lanes.attributes.get("other elements", ())
+def _lines(schedule: Schedule, attributes: Mapping[str, str]) -> Iterator[str]:
+    blocks, code = schedule.blocks, schedule.code
+    starts = np.searchsorted(code.block, np.arange(len(blocks) + 1))
+    others = schedule.attributes.get("other elements", ())
     yield _tag("algo", attributes, end=">")
-    for rank in range(lanes.p):
-        sizes = dict(zip((f"{letter}_chunks" for letter in LETTERS), lanes.sizes[rank].tolist(), strict=True))
+    for rank in range(schedule.p):
+        sizes = dict(zip((f"{letter}_chunks" for letter in LETTERS), schedule.sizes[rank].tolist(), strict=True))
         yield "  " + _tag("gpu", {"id": rank, **sizes}, end=">")
         for place, tag, kept in others if isinstance(others, tuple) else ():
             if place == rank:
                 yield "    " + _tag(tag, dict(kept), end="/>")
-        for lane in np.flatnonzero(blocks.rank == rank).tolist():
+        for block in np.flatnonzero(blocks.rank == rank).tolist():
             names = ("id", "send", "recv", "chan")
             fields = (blocks.threadblock, blocks.send, blocks.recv, blocks.channel)
-            yield "    " + _tag("tb", {name: int(f[lane]) for name, f in zip(names, fields, strict=True)}, end=">")
-            for row in range(int(starts[lane]), int(starts[lane + 1])):
-                yield "      " + _tag("step", _step(lanes, row), end="/>")
+            yield "    " + _tag("tb", {name: int(f[block]) for name, f in zip(names, fields, strict=True)}, end=">")
+            for row in range(int(starts[block]), int(starts[block + 1])):
+                yield "      " + _tag("step", _step(schedule, row), end="/>")
             yield "    </tb>"
         yield "  </gpu>"
     yield "</algo>"
 
 
-def _step(lanes: Lanes, row: int) -> dict[str, object]:
-    code, dep = lanes.code, int(lanes.code.dep[row])
-    _, threadblock, step = lanes.place(dep) if dep >= 0 else (-1, -1, -1)
+def _step(schedule: Schedule, row: int) -> dict[str, object]:
+    code, dep = schedule.code, int(schedule.code.dep[row])
+    _, threadblock, step = schedule.place(dep) if dep >= 0 else (-1, -1, -1)
     return {
         "s": int(code.step[row]), "type": _NAMES[Kind(int(code.kind[row]))],
         "srcbuf": LETTERS[code.src_buffer[row]], "srcoff": int(code.src[row]),

@@ -18,10 +18,10 @@ import numpy as np
 
 from ringwright.errors import ProgramError
 from ringwright.exports.mscclpp_switch import switch_gpu, switch_operations
-from ringwright.exports.threadblocks import schedule
-from ringwright.lanes import Lanes
-from ringwright.lanes.mscclpp import DIALECT
-from ringwright.lanes.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Kind
+from ringwright.exports.threadblocks import scheduled
+from ringwright.threadblocks import Schedule
+from ringwright.threadblocks.mscclpp import DIALECT
+from ringwright.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Kind
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -39,18 +39,18 @@ def mscclpp_json(program: Program, *, window: tuple[int, int] = (0, 2**64 - 1), 
 
     ``window`` holds the least and the largest size of a call in bytes, both included.
     """
-    lanes = program.lanes
-    if isinstance(lanes, Lanes) and lanes.dialect == DIALECT:
-        return _text(lanes.attributes["plan"])
-    if lanes is None and program.aggregators and program.collective.op in _COLLECTIVES:
+    schedule = program.schedule
+    if isinstance(schedule, Schedule) and schedule.dialect == DIALECT:
+        return _text(schedule.attributes["plan"])
+    if schedule is None and program.aggregators and program.collective.op in _COLLECTIVES:
         return _text(_switched(program, window, in_place=in_place is not False))
-    if lanes is None:
-        program = schedule(program, in_place=in_place)
-        lanes = program.lanes
+    if schedule is None:
+        program = scheduled(program, in_place=in_place)
+        schedule = program.schedule
     known = program.knobs.get("coll", "allreduce") in (*_COLLECTIVES.values(), "reduce_scatter")
-    if not isinstance(lanes, Lanes) or lanes.groups or not known or program.collective.op not in _COLLECTIVES:
+    if not isinstance(schedule, Schedule) or schedule.groups or not known or program.collective.op not in _COLLECTIVES:
         raise ProgramError(f"{program.name} is no collective of thread blocks that an MSCCL++ plan can hold")
-    return _text(_Writer(program, lanes).plan(window))
+    return _text(_Writer(program, schedule).plan(window))
 
 
 def _text(plan: object) -> bytes:
@@ -97,9 +97,9 @@ def _plan(program: Program, gpus: list[dict[str, Any]], window: tuple[int, int],
 class _Writer:
     """Scratch, channels and semaphores of a program, then the operations of each thread block."""
 
-    def __init__(self, program: Program, lanes: Lanes) -> None:
-        self.program, self.lanes = program, lanes
-        self.scratch = lanes.sizes[:, _SCRATCH].copy()
+    def __init__(self, program: Program, schedule: Schedule) -> None:
+        self.program, self.schedule = program, schedule
+        self.scratch = schedule.sizes[:, _SCRATCH].copy()
         self.received, self.sent = self._regions()
         self.channels = self._channels()
         self.releases, self.acquires, self.semaphores = self._semaphores()
@@ -115,22 +115,22 @@ class _Writer:
         """Return the receiver's scratch chunk of each message, by its receive and by its send."""
         received: dict[int, int] = {}
         sent: dict[int, int] = {}
-        order = self.lanes.order
+        order = self.schedule.order
         for send, receive in zip(order.sends.tolist(), order.receives.tolist(), strict=True):
-            rank = int(self.lanes.rank[receive])
+            rank = int(self.schedule.rank[receive])
             received[receive] = sent[send] = int(self.scratch[rank])
-            self.scratch[rank] += int(self.lanes.code.count[send])
+            self.scratch[rank] += int(self.schedule.code.count[send])
         return received, sent
 
     def _channels(self) -> dict[Connection, tuple[int, int]]:
         """Return the place of each connection's channel in the lists of its source and of its target."""
-        code, blocks = self.lanes.code, self.lanes.blocks
+        code, blocks = self.schedule.code, self.schedule.blocks
         used: dict[Connection, None] = {}
-        for lane, kind in zip(code.lane.tolist(), code.kind.tolist(), strict=True):
-            rank, channel = int(blocks.rank[lane]), int(blocks.channel[lane])
+        for block, kind in zip(code.block.tolist(), code.kind.tolist(), strict=True):
+            rank, channel = int(blocks.rank[block]), int(blocks.channel[block])
             if kind in SENDS:
-                used[rank, int(blocks.send[lane]), channel] = None
-        self.peers: list[list[int]] = [[] for _ in range(self.lanes.p)]
+                used[rank, int(blocks.send[block]), channel] = None
+        self.peers: list[list[int]] = [[] for _ in range(self.schedule.p)]
         found: dict[Connection, tuple[int, int]] = {}
         for source, target, channel in sorted(used):
             found[source, target, channel] = (len(self.peers[source]), len(self.peers[target]))
@@ -142,10 +142,10 @@ class _Writer:
         """Return, per instruction, the semaphores it releases and acquires, and how many each rank has: one a dependency."""
         releases: dict[int, list[int]] = {}
         acquires: dict[int, list[int]] = {}
-        counts = [0] * self.lanes.p
-        for row in np.flatnonzero(self.lanes.code.dep >= 0).tolist():
-            rank = int(self.lanes.rank[row])
-            releases.setdefault(int(self.lanes.code.dep[row]), []).append(counts[rank])
+        counts = [0] * self.schedule.p
+        for row in np.flatnonzero(self.schedule.code.dep >= 0).tolist():
+            rank = int(self.schedule.rank[row])
+            releases.setdefault(int(self.schedule.code.dep[row]), []).append(counts[rank])
             acquires.setdefault(row, []).append(counts[rank])
             counts[rank] += 1
         return releases, acquires, counts
@@ -153,21 +153,21 @@ class _Writer:
     # ------------------------------------------------------------------------------------------------------ operations
     def _gpu(self, rank: int) -> dict[str, Any]:
         peers = sorted(set(self.peers[rank]))
-        lanes = np.flatnonzero(self.lanes.blocks.rank == rank).tolist()
+        schedule = np.flatnonzero(self.schedule.blocks.rank == rank).tolist()
         return {
             "id": rank,
             **_chunks(self.program),
             "scratch_chunks": int(self.scratch[rank]),
-            "threadblocks": [self._block(lane, peers) for lane in lanes],
+            "threadblocks": [self._block(block, peers) for block in schedule],
             "channels": [{"channel_type": _TYPE, "connected_to": self.peers[rank]}] if peers else [],
             "remote_buffers": [{"rank": peer, "type": "s", "access_channel_types": [_TYPE]} for peer in peers],
             "semaphores": [{"init_value": 0}] * self.semaphores[rank],
         }
 
-    def _block(self, lane: int, peers: list[int]) -> dict[str, Any]:
-        blocks, code = self.lanes.blocks, self.lanes.code
-        rank, send, recv, channel = (int(c[lane]) for c in (blocks.rank, blocks.send, blocks.recv, blocks.channel))
-        rows = np.flatnonzero(code.lane == lane).tolist()
+    def _block(self, block: int, peers: list[int]) -> dict[str, Any]:
+        blocks, code = self.schedule.blocks, self.schedule.code
+        rank, send, recv, channel = (int(c[block]) for c in (blocks.rank, blocks.send, blocks.recv, blocks.channel))
+        rows = np.flatnonzero(code.block == block).tolist()
         kinds = {int(code.kind[row]) for row in rows}
         out = self.channels.get((rank, send, channel)) if kinds & set(SENDS) else None
         into = self.channels.get((recv, rank, channel)) if kinds & set(RECEIVES) else None
@@ -181,7 +181,7 @@ class _Writer:
             operations += self._instruction(row, len(ids) - 1)
         spaced = [each for operation in operations for each in (operation, {"name": "nop"})][:-1]
         return {
-            "id": int(blocks.threadblock[lane]),
+            "id": int(blocks.threadblock[block]),
             "ops": spaced,
             "channels": [{"channel_type": _TYPE, "channel_ids": ids}] if ids else [],
             "remote_buffer_refs": [{"access_channel_type": _TYPE, "remote_buffer_ids": [peers.index(send)]}]
@@ -191,7 +191,7 @@ class _Writer:
 
     def _instruction(self, row: int, incoming: int) -> Iterator[Operation]:
         """Yield the operations of one instruction; the channel to the receiver, if any, is the block's first."""
-        code = self.lanes.code
+        code = self.schedule.code
         kind, count = Kind(int(code.kind[row])), int(code.count[row])
         src = _local(int(code.src_buffer[row]), int(code.src[row]), count)
         dst = _local(int(code.dst_buffer[row]), int(code.dst[row]), count)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import ProgramError
 from ringwright.exports.places import Place, find_homes
-from ringwright.lanes.table import LETTERS
 from ringwright.program import Op
+from ringwright.threadblocks.table import LETTERS
 from ringwright.validity import unfold
 
 if TYPE_CHECKING:

@@ -13,20 +13,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ringwright.errors import ProgramError
-from ringwright.exports.instructions import Item, Lane, find_items
+from ringwright.exports.instructions import BlockKey, Item, find_items
 from ringwright.exports.places import buffer_sizes, check_carried, find_homes, loop_chunks
-from ringwright.lanes import Arrangement, Blocks, Code, Kind, Lanes, arrange, declared
-from ringwright.lanes.msccl import DEPTH, MOST_AWAITED, MOST_PER_CHANNEL
-from ringwright.lanes.order import STUCK, waves
+from ringwright.threadblocks import Arrangement, Blocks, Code, Kind, Schedule, arrange, declared
+from ringwright.threadblocks.msccl import DEPTH, MOST_AWAITED, MOST_PER_CHANNEL
+from ringwright.threadblocks.order import STUCK, waves
 from ringwright.validity import require
 
 if TYPE_CHECKING:
     from ringwright.program import Program
 
-Limits = Callable[[str, Lanes], None]  # name, lanes: raises ProgramError where a runtime has not room for them
+Limits = Callable[
+    [str, Schedule], None
+]  # name, thread blocks: raises ProgramError where a runtime has not room for them
 
 
-def schedule(
+def scheduled(
     program: Program, *, in_place: bool | None = None, protocol: str = "", limits: Limits | None = None
 ) -> Program:
     """Return the same program with a declared order; raise ProgramError where thread blocks cannot carry it.
@@ -43,16 +45,16 @@ def schedule(
     items = find_items(program, homes)
     sizes = buffer_sizes(program, homes, in_place=in_place)
     for paired, fused in ((True, True), (True, False), (False, False)):
-        lanes = _Scheduler(program, items, sizes, DEPTH[protocol], in_place).lanes(paired=paired, fused=fused)
-        if not (waves(lanes, lanes.order, lanes.depth) == STUCK).any():
+        schedule = _Scheduler(program, items, sizes, DEPTH[protocol], in_place).schedule(paired=paired, fused=fused)
+        if not (waves(schedule, schedule.order, schedule.depth) == STUCK).any():
             break
     else:
         raise ProgramError(f"{program.name} needs more than {DEPTH[protocol]} messages under way on a connection")
     if limits is not None:
-        limits(program.name, lanes)
+        limits(program.name, schedule)
     placed = _arranged(program, sizes, in_place=in_place)
     knobs = {**program.knobs, "in_place": in_place}
-    return require(declared(program.name, placed, lanes, protocol=protocol, knobs=knobs))
+    return require(declared(program.name, placed, schedule, protocol=protocol, knobs=knobs))
 
 
 def _arranged(program: Program, sizes: list[list[int]], *, in_place: bool) -> Arrangement:
@@ -73,22 +75,22 @@ class _Scheduler:
         self.program, self.items, self.sizes, self.depth = program, items, sizes, depth
         self.in_place = in_place
 
-    def lanes(self, *, paired: bool, fused: bool) -> Lanes:
+    def schedule(self, *, paired: bool, fused: bool) -> Schedule:
         """Return the declared order; ``paired``: a thread block may both send and receive; ``fused``: in one step."""
         import numpy as np
 
-        by_lane = self._by_lane(paired=paired)
-        merged = self._fuse(by_lane) if fused else {}
-        order = self._numbered(by_lane)
-        rows, first = self._rows(by_lane, order, merged)
+        by_block = self._by_block(paired=paired)
+        merged = self._fuse(by_block) if fused else {}
+        order = self._numbered(by_block)
+        rows, first = self._rows(by_block, order, merged)
         blocks = [
-            (rank, order[rank, lane], *lane) for rank, lane in sorted(order, key=lambda key: (key[0], order[key]))
+            (rank, order[rank, block], *block) for rank, block in sorted(order, key=lambda key: (key[0], order[key]))
         ]
         code = [row for block in first for row in rows[block]]
         placed = _arranged(self.program, self.sizes, in_place=self.in_place)
-        return Lanes(Blocks.of(blocks), Code.of(code), placed.bases, np.array(self.sizes, np.int64), self.depth)
+        return Schedule(Blocks.of(blocks), Code.of(code), placed.bases, np.array(self.sizes, np.int64), self.depth)
 
-    def _by_lane(self, *, paired: bool) -> dict[tuple[int, Lane], list[int]]:
+    def _by_block(self, *, paired: bool) -> dict[tuple[int, BlockKey], list[int]]:
         """Return the items of each (rank, thread block) in order."""
         groups = self._channel_groups()
         peers: dict[tuple[int, int], tuple[dict[int, None], dict[int, None]]] = {}
@@ -103,14 +105,14 @@ class _Scheduler:
                 (sends if item.kind is Kind.S else receives)[item.peer] = None
             channel_of.append(channel)
         chosen = {key: _pair_up(list(sends), list(receives), paired=paired) for key, (sends, receives) in peers.items()}
-        found: dict[tuple[int, Lane], list[int]] = {}
+        found: dict[tuple[int, BlockKey], list[int]] = {}
         for number, (item, channel) in enumerate(zip(self.items, channel_of, strict=True)):
             send, recv = -1, -1
             if item.peer >= 0:
                 to, come_from = chosen[item.rank, channel]
                 send, recv = to[item.peer] if item.kind is Kind.S else come_from[item.peer]
-            item.lane = (send, recv, channel)
-            found.setdefault((item.rank, item.lane), []).append(number)
+            item.block = (send, recv, channel)
+            found.setdefault((item.rank, item.block), []).append(number)
         return found
 
     def _channel_groups(self) -> int:
@@ -122,24 +124,24 @@ class _Scheduler:
         most = max((len(each) for each in peers.values()), default=0)
         return 1 if most <= MOST_PER_CHANNEL else -(-self.program.p // MOST_PER_CHANNEL)
 
-    def _fuse(self, by_lane: dict[tuple[int, Lane], list[int]]) -> dict[int, int]:
+    def _fuse(self, by_block: dict[tuple[int, BlockKey], list[int]]) -> dict[int, int]:
         """Return the sends that become part of the receive just before them."""
         merged: dict[int, int] = {}
-        for numbers in by_lane.values():
+        for numbers in by_block.values():
             for first, second in itertools.pairwise(numbers):
                 a, b = self.items[first], self.items[second]
                 same = a.kind in (Kind.R, Kind.RRC) and b.kind is Kind.S and (a.dst, a.count) == (b.src, b.count)
-                if same and all(self.items[need].lane == b.lane for need in b.needs):
+                if same and all(self.items[need].block == b.block for need in b.needs):
                     merged[second] = first
         return merged
 
-    def _numbered(self, by_lane: dict[tuple[int, Lane], list[int]]) -> dict[tuple[int, Lane], int]:
+    def _numbered(self, by_block: dict[tuple[int, BlockKey], list[int]]) -> dict[tuple[int, BlockKey], int]:
         """Return the number of each thread block at its rank: those that others wait for come first."""
-        awaited = {(item.rank, self.items[need].lane) for item in self.items for need in item.needs
-                   if self.items[need].lane != item.lane}  # fmt: skip
+        awaited = {(item.rank, self.items[need].block) for item in self.items for need in item.needs
+                   if self.items[need].block != item.block}  # fmt: skip
         counts: dict[int, int] = {}
-        order: dict[tuple[int, Lane], int] = {}
-        for key in sorted(by_lane, key=lambda key: (key not in awaited, key)):
+        order: dict[tuple[int, BlockKey], int] = {}
+        for key in sorted(by_block, key=lambda key: (key not in awaited, key)):
             order[key] = counts.get(key[0], 0)
             counts[key[0]] = order[key] + 1
             if key in awaited and order[key] >= MOST_AWAITED:
@@ -149,16 +151,19 @@ class _Scheduler:
         return order
 
     def _rows(
-        self, by_lane: dict[tuple[int, Lane], list[int]], order: dict[tuple[int, Lane], int], merged: dict[int, int]
-    ) -> tuple[dict[tuple[int, Lane], list[list[int]]], list[tuple[int, Lane]]]:
+        self,
+        by_block: dict[tuple[int, BlockKey], list[int]],
+        order: dict[tuple[int, BlockKey], int],
+        merged: dict[int, int],
+    ) -> tuple[dict[tuple[int, BlockKey], list[list[int]]], list[tuple[int, BlockKey]]]:
         """Return the instructions of each thread block, nops for further dependencies among them."""
         first = sorted(order, key=lambda key: (key[0], order[key]))
-        plan: dict[tuple[int, Lane], list[tuple[int, int]]] = {}  # item (-1: nop), item it waits for (-1: none)
-        at: dict[int, tuple[tuple[int, Lane], int]] = {}
+        plan: dict[tuple[int, BlockKey], list[tuple[int, int]]] = {}  # item (-1: nop), item it waits for (-1: none)
+        at: dict[int, tuple[tuple[int, BlockKey], int]] = {}
         for key in first:
-            seen: dict[Lane, int] = {}
+            seen: dict[BlockKey, int] = {}
             plan[key] = []
-            for number in by_lane[key]:
+            for number in by_block[key]:
                 if number in merged:
                     at[number] = at[merged[number]]
                     continue
@@ -169,21 +174,21 @@ class _Scheduler:
         starts = dict(zip(first, itertools.accumulate((len(plan[key]) for key in first), initial=0), strict=False))
         awaited = {at[wait] for rows in plan.values() for _, wait in rows if wait >= 0}
         sending = set(merged.values())
-        rows: dict[tuple[int, Lane], list[list[int]]] = {}
-        for lane, key in enumerate(first):
+        rows: dict[tuple[int, BlockKey], list[list[int]]] = {}
+        for block, key in enumerate(first):
             rows[key] = []
             for step, (number, wait) in enumerate(plan[key]):
                 dep = starts[at[wait][0]] + at[wait][1] if wait >= 0 else -1
                 operands = self._operands(number, number in sending)
-                rows[key].append([lane, step, *operands, dep, int((key, step) in awaited)])
+                rows[key].append([block, step, *operands, dep, int((key, step) in awaited)])
         return rows, first
 
-    def _waits(self, number: int, lane: Lane, seen: dict[Lane, int]) -> list[int]:
+    def _waits(self, number: int, block: BlockKey, seen: dict[BlockKey, int]) -> list[int]:
         """Return the last item of each other thread block that this one must wait for and has not yet."""
-        latest: dict[Lane, int] = {}
+        latest: dict[BlockKey, int] = {}
         for need in self.items[number].needs:
-            other = self.items[need].lane
-            if other != lane and seen.get(other, -1) < need:
+            other = self.items[need].block
+            if other != block and seen.get(other, -1) < need:
                 latest[other] = max(latest.get(other, -1), need)
         seen |= latest
         return [latest[other] for other in sorted(latest)]

@@ -10,7 +10,7 @@ from ringwright.reports import html, layout, plots, tables
 from ringwright.studies.sweep.resumed import sentence
 from ringwright.units import format_count, format_size
 
-MOST_LANES = 60
+MOST_TRACKS = 60
 MOST_COURSES = 18
 WHOLE = "the same command with --json"
 
@@ -40,10 +40,10 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
     """Return the page of anything that has ``patterns``, ``provisions``, ``agreement``, perhaps ``effects`` and ``versions``."""
     effects = document.get("effects", [])
     content = {
-        "rows": None, "most_lanes": MOST_LANES, "most_courses": MOST_COURSES,
+        "rows": None, "most_tracks": MOST_TRACKS, "most_courses": MOST_COURSES,
         "not_run": list(document.get("not_run", {}).items()),
         "resumed": sentence(document["resumed"]) if document.get("resumed") else "",
-        "sizes": plots.request_sizes(_lanes(document["patterns"])),
+        "sizes": plots.request_sizes(_tracks(document["patterns"])),
         "patterns": _patterns(document["patterns"]), "courses": _courses(document["patterns"]),
         "effects": _effects(effects) if effects else None, "ratios": plots.intervals([_ratio(row) for row in effects]),
         "steps": _steps(effects), "provisions": _provisions(document["provisions"]),
@@ -53,14 +53,14 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
     return html.render("experiment.html.j2", **content | more)
 
 
-def _lanes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _tracks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the patterns to draw, each once: without twins on the fake group, other seeds and faults."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: bool(row["world"])):
         found.setdefault(
             (label(row), row["dims"]), {**row, "label": label(row) + (f" ({row['dims']})" if row["dims"] else "")}
         )
-    return _in_turn(sorted(found.values(), key=lambda row: (row["size"] != "tiny", row["label"])), MOST_LANES)
+    return _in_turn(sorted(found.values(), key=lambda row: (row["size"] != "tiny", row["label"])), MOST_TRACKS)
 
 
 def _in_turn(rows: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:

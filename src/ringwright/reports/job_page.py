@@ -8,7 +8,7 @@ from ringwright.reports import html, tables
 from ringwright.reports.jobs import answered, declined
 from ringwright.units import format_count
 
-WIDTH, LEFT, LANE, BAR = 1000, 150, 15, 11
+WIDTH, LEFT, TRACK, BAR = 1000, 150, 15, 11
 ROLES = {"tp": 3, "cp": 4, "ep": 5, "pp": 6, "dp": 7, "edp": 8, "embedding": 9}
 KINDS = {"forward": 1, "backward": 2, "update": 10}
 
@@ -121,15 +121,15 @@ def _shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
-    """Return the lanes of a policy as rectangles, all policies in one scale."""
+    """Return the tracks of a policy as rectangles, all policies in one scale."""
     picture = row["timeline"]
     scale = (WIDTH - LEFT) / longest if longest else 0.0
     rectangles, names = [], []
-    for at, lane in enumerate(picture["lanes"]):
-        top = at * LANE + 2
-        who = f"{lane['of']}" if lane["name"] == "compute" else ""
-        names.append((top + BAR - 2, who, lane["name"]))
-        for part in lane["parts"]:
+    for at, track in enumerate(picture["lanes"]):
+        top = at * TRACK + 2
+        who = f"{track['of']}" if track["name"] == "compute" else ""
+        names.append((top + BAR - 2, who, track["name"]))
+        for part in track["parts"]:
             colour = KINDS.get(part["kind"]) or ROLES.get(part["kind"], 9)
             rectangles += [
                 (round(LEFT + a * scale, 2), top, max(round((b - a) * scale, 2), 0.3), colour)
@@ -138,13 +138,13 @@ def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
     shown = f"{picture['shown']} of {picture['cells']} kinds of ranks" if picture["shown"] < picture["cells"] else ""
     return {
         "policy": row["policy"], "step": f"{row['step_us'] / 1e3:,.1f} ms", "rectangles": rectangles, "names": names,
-        "note": shown, "width": WIDTH, "height": len(picture["lanes"]) * LANE + 24, "left": LEFT, "bar": BAR,
+        "note": shown, "width": WIDTH, "height": len(picture["lanes"]) * TRACK + 24, "left": LEFT, "bar": BAR,
         "marks": [(round(LEFT + (WIDTH - LEFT) * part / 4, 1), f"{longest * part / 4 * 1e3:,.4g} ms") for part in range(5)],
     }  # fmt: skip
 
 
 def _occurs(rows: list[dict[str, Any]], name: str) -> bool:
-    return any(part["kind"] == name for row in rows for lane in row["timeline"]["lanes"] for part in lane["parts"])
+    return any(part["kind"] == name for row in rows for track in row["timeline"]["lanes"] for part in track["parts"])
 
 
 def _ms(value: float) -> str:

@@ -11,7 +11,7 @@ from ringwright.units import format_size
 WIDTH = 1000
 RIGHT = 40
 LETTER = 7.2  # width of a letter of a label
-LANE = 26
+TRACK = 26
 AXIS = 28
 _COLOURS = {
     "all-reduce": 1,
@@ -35,7 +35,7 @@ def _left(labels: Iterable[str]) -> int:
 
 
 def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return a lane per row (``label``, ``sizes``): a dot per size and operation, its area the share of the row's bytes."""
+    """Return a track per row (``label``, ``sizes``): a dot per size and operation, its area the share of the row's bytes."""
     sizes = [each["size_bytes"] for row in rows for each in row["sizes"] if each["size_bytes"]]
     if not sizes:
         return None
@@ -46,7 +46,7 @@ def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     def across(size: float) -> float:
         return round(left + (math.log2(size) - low) / span * (WIDTH - left - RIGHT), 1)
 
-    lanes = []
+    tracks = []
     for number, row in enumerate(rows):
         total = sum((each["size_bytes"] or 0) * each["calls"] for each in row["sizes"]) or 1
         dots = [
@@ -57,12 +57,12 @@ def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
             }
             for each in row["sizes"] if each["size_bytes"]
         ]  # fmt: skip
-        lanes.append({"y": round((number + 0.5) * LANE, 1), "label": row["label"], "dots": dots})
+        tracks.append({"y": round((number + 0.5) * TRACK, 1), "label": row["label"], "dots": dots})
     every = max(1, math.ceil(span / 9))
     ticks = [(across(2.0**power), format_size(2.0**power)) for power in range(low, high + 1, every)]
     used = {each["op"]: colour(each["op"]) for row in rows for each in row["sizes"] if each["size_bytes"]}
     return {
-        "lanes": lanes, "ticks": ticks, "width": WIDTH, "height": len(lanes) * LANE + AXIS, "bottom": len(lanes) * LANE,
+        "tracks": tracks, "ticks": ticks, "width": WIDTH, "height": len(tracks) * TRACK + AXIS, "bottom": len(tracks) * TRACK,
         "left": left, "legend": sorted(used.items(), key=lambda item: item[1]),
     }  # fmt: skip
 
@@ -85,7 +85,7 @@ def step_lines(usual_s: Sequence[float], steps_s: Sequence[float], height: int =
 
 
 def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return a lane per row (``label``, ``mean``, ``low``, ``high``) of ratios on a logarithmic axis with a rule at 1."""
+    """Return a track per row (``label``, ``mean``, ``low``, ``high``) of ratios on a logarithmic axis with a rule at 1."""
     values = [value for row in rows for value in (row["mean"], row["low"], row["high"]) if value]
     if not values:
         return None
@@ -96,17 +96,17 @@ def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     def across(value: float) -> float:
         return round(left + math.log(value / low) / span * (WIDTH - left - RIGHT), 1)
 
-    lanes = [
+    tracks = [
         {
-            "y": round((number + 0.5) * LANE, 1), "label": row["label"], "x": across(row["mean"]), "text": row["text"],
+            "y": round((number + 0.5) * TRACK, 1), "label": row["label"], "x": across(row["mean"]), "text": row["text"],
             "from": across(row["low"] or row["mean"]), "to": across(row["high"] or row["mean"]),
         }
         for number, row in enumerate(rows) if row["mean"]
     ]  # fmt: skip
     ticks = [(across(value), f"{value:g}x") for value in (0.5, 1, 1.5, 2, 3, 4, 5, 7, 10, 20) if low <= value <= high]
     return {
-        "lanes": lanes, "ticks": ticks, "one": across(1.0), "width": WIDTH, "height": len(rows) * LANE + AXIS,
-        "bottom": len(rows) * LANE, "left": left,
+        "tracks": tracks, "ticks": ticks, "one": across(1.0), "width": WIDTH, "height": len(rows) * TRACK + AXIS,
+        "bottom": len(rows) * TRACK, "left": left,
     }  # fmt: skip
 
 

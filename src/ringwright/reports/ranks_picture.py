@@ -1,4 +1,4 @@
-"""The picture of all ranks: a lane per rank, calls above compute, the part of a call that was waiting drawn pale."""
+"""The picture of all ranks: a track per rank, calls above compute, the part of a call that was waiting drawn pale."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from ringwright.reports.timed import us
 
 WIDTH = 1000.0
-LANE, GAP = 14.0, 8.0
+TRACK, GAP = 14.0, 8.0
 TICKS = 6
 
 
@@ -22,7 +22,7 @@ def picture(view: dict[str, Any], palette: dict[str, int]) -> dict[str, Any] | N
         return None
     ranks = sorted({bar["rank"] for bar in data["bars"]})
     both = any(bar["lane"] == "compute" for bar in data["bars"])
-    tall = LANE * (2 if both else 1)
+    tall = TRACK * (2 if both else 1)
     top = {rank: place * (tall + GAP) for place, rank in enumerate(ranks)}
     scale = WIDTH / max(data["end_us"], 1e-9)
     shapes = [shape for bar in data["bars"] for shape in _shapes(bar, top[bar["rank"]], scale, palette)]
@@ -48,7 +48,7 @@ def _shapes(bar: dict[str, Any], top: float, scale: float, palette: dict[str, in
     end = bar["start_us"] + bar["duration_us"]
     title = f"rank {bar['rank']}: {bar['op']}, {us(bar['duration_us'])}"
     if bar["lane"] == "compute":
-        return [_rectangle(begin, end, top + LANE, scale, "compute", title)]
+        return [_rectangle(begin, end, top + TRACK, scale, "compute", title)]
     colour = f"f{palette.get(bar['op'], 9)}"
     waited = min(bar["wait_us"] or 0.0, bar["duration_us"])
     if not waited:
@@ -65,5 +65,5 @@ def _rectangle(begin: float, end: float, top: float, scale: float, colour: str, 
     x = min(begin * scale, WIDTH)
     width = max(min(end * scale, WIDTH) - x, 0.4)
     return {
-        "x": round(x, 2), "width": round(width, 2), "y": round(top, 1), "height": LANE - 1, "colour": colour, "title": title,
+        "x": round(x, 2), "width": round(width, 2), "y": round(top, 1), "height": TRACK - 1, "colour": colour, "title": title,
     }  # fmt: skip

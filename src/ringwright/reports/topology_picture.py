@@ -233,7 +233,7 @@ def _home(here: Place, there: Place, frames: list[dict[str, Any]], height: float
     """Return a way around the boxes: down, along the bottom, up the left edge, and in from the left."""
     bottom = height - 6
     same_row = frames[here.box]["row"] == frames[there.box]["row"]
-    lane = 8.0
+    margin = 8.0
     if same_row and here.box == there.box:
         low = frames[here.box]["y"] + frames[here.box]["height"] + 10
         return (
@@ -241,7 +241,7 @@ def _home(here: Place, there: Place, frames: list[dict[str, Any]], height: float
             f"L{there.x:.1f} {there.y + SQUARE / 2 + 3:.1f}"
         )
     side = there.x - there.half - 3
-    around = [(here.x, here.y + SQUARE / 2), (here.x, bottom), (lane, bottom), (lane, there.y), (side, there.y)]
+    around = [(here.x, here.y + SQUARE / 2), (here.x, bottom), (margin, bottom), (margin, there.y), (side, there.y)]
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in around)
 
 

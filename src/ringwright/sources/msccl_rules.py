@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from ringwright.lanes.buffers import OPS
-from ringwright.lanes.msccl import (
+from ringwright.sources.elements import Element
+from ringwright.sources.findings import Findings
+from ringwright.threadblocks.buffers import OPS
+from ringwright.threadblocks.msccl import (
     MOST_AWAITED,
     MOST_CHANNELS,
     MOST_COUNT,
@@ -15,9 +17,7 @@ from ringwright.lanes.msccl import (
     MOST_THREADBLOCKS,
     TYPES,
 )
-from ringwright.lanes.table import LETTERS, READS_SRC, RECEIVES, SENDS, WRITES_DST, Kind
-from ringwright.sources.elements import Element
-from ringwright.sources.findings import Findings
+from ringwright.threadblocks.table import LETTERS, READS_SRC, RECEIVES, SENDS, WRITES_DST, Kind
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 HUGE = 1 << 60
@@ -112,7 +112,7 @@ def check_step(
     sizes: list[int],
     findings: Findings,
 ) -> tuple[list[int], tuple[int, int] | None]:
-    """Return the row of a step from its kind on (see lanes.Code), and the (thread block, step) it waits for, if any.
+    """Return the row of a step from its kind on (see thread blocks.Code), and the (thread block, step) it waits for, if any.
 
     Checks V2 (types), V5 (dense numbers, count), V6 (peers), V8 (indices).
     """
@@ -178,7 +178,7 @@ class Dependencies:
         self.wanted: list[tuple[int, int, int, int, int, int]] = []  # row, thread block, step, wanted both, line
 
     def resolve(self, rows: list[list[int]]) -> None:
-        """Put the row of each dependency into the rows (their ninth column from the lane on is ``dep``)."""
+        """Put the row of each dependency into the rows (their ninth column from the thread block on is ``dep``)."""
         waiting = {(threadblock, place) for _, threadblock, place, _, _, _ in self.wanted}
         for row, threadblock, place, depid, deps, line in self.wanted:
             problem = self._problem(threadblock, depid, deps, rows)

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringwright.errors import ProgramError, UsageError
-from ringwright.lanes import Blocks, Code, Kind, Lanes, arrange, declared
-from ringwright.lanes.buffers import OPS, OTHERS
-from ringwright.lanes.msccl import DEPTH, DIALECT, LARGEST
 from ringwright.sources.elements import Element, read_elements
 from ringwright.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, Findings
 from ringwright.sources.msccl_rules import Dependencies, check_gpu, check_step, check_threadblock, number
+from ringwright.threadblocks import Blocks, Code, Kind, Schedule, arrange, declared
+from ringwright.threadblocks.buffers import OPS, OTHERS
+from ringwright.threadblocks.msccl import DEPTH, DIALECT, LARGEST
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -134,8 +134,8 @@ class _Reader:
         sizes = check_gpu(gpu, rank, self.coll, self.p, self.loop, self.findings)
         self.sizes.append(sizes)
         dependencies = Dependencies(rank, self.findings)
-        lanes = check_threadblock(gpu, rank, self.p, self.channels, self.findings)
-        for threadblock, (element, send, recv, channel) in lanes.items():
+        threadblocks = check_threadblock(gpu, rank, self.p, self.channels, self.findings)
+        for threadblock, (element, send, recv, channel) in threadblocks.items():
             self.blocks.append((rank, threadblock, send, recv, channel))
             dependencies.lengths[threadblock] = len(element.children)
             dependencies.first[threadblock] = len(self.rows)
@@ -170,9 +170,9 @@ class _Reader:
         placed = arrange(op, sizes, self.loop, in_place=in_place, size_bytes=size, dtype=dtype)
         blocks, code = Blocks.of(self.blocks), Code.of(self.rows)
         kept = {**attributes, "other elements": tuple(self.others)} if self.others else dict(attributes)
-        lanes = Lanes(blocks, code, placed.bases, sizes, DEPTH[self.proto], dialect=DIALECT, attributes=kept)
+        schedule = Schedule(blocks, code, placed.bases, sizes, DEPTH[self.proto], dialect=DIALECT, attributes=kept)
         knobs = {"coll": self.coll, "in_place": in_place}
-        return declared(attributes.get("name", stem) or stem, placed, lanes, protocol=self.proto, knobs=knobs)
+        return declared(attributes.get("name", stem) or stem, placed, schedule, protocol=self.proto, knobs=knobs)
 
 
 def call_size(chunks: int, wanted: int | None, least: int, unit: int = 4) -> int:

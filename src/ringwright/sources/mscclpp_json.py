@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ringwright.errors import InputError
-from ringwright.lanes import Blocks, Code, Lanes, arrange, declared
-from ringwright.lanes.mscclpp import COLLECTIVES, DIALECT, PROTOCOLS
-from ringwright.lanes.table import SWITCHED
 from ringwright.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, Findings
 from ringwright.sources.msccl_xml import call_size
 from ringwright.sources.mscclpp_lower import Lowering, Marks, Rank, SwitchGroup, flatten
 from ringwright.sources.mscclpp_plan import Plan
+from ringwright.threadblocks import Blocks, Code, Schedule, arrange, declared
+from ringwright.threadblocks.mscclpp import COLLECTIVES, DIALECT, PROTOCOLS
+from ringwright.threadblocks.table import SWITCHED
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -164,12 +164,12 @@ def _program(plan: Plan, raw: dict[str, Any], findings: Findings, size_bytes: in
     whole = chunks * slices if op else p * max(int(fine[:, :2].max()), 1)
     size = call_size(whole, size_bytes, min(plan.min_message_size, 1 << 40) if op else 0)
     placed = arrange(op, fine, chunks * slices, in_place=plan.inplace, size_bytes=size, dtype=dtype)
-    lanes = Lanes(
+    schedule = Schedule(
         Blocks.of(blocks), Code.of(rows) if rows else Code.of([]), placed.bases, fine, 1, initial=tuple(marks.initial),
         groups=tuple(groups), further=tuple(further), dialect=DIALECT, attributes={"plan": raw},
     )  # fmt: skip
     knobs = {"coll": plan.collective, "in_place": plan.inplace, "slices": slices}
-    return declared(plan.name or Path(findings.path).stem, placed, lanes, protocol=plan.protocol, knobs=knobs)
+    return declared(plan.name or Path(findings.path).stem, placed, schedule, protocol=plan.protocol, knobs=knobs)
 
 
 def _slices(plan: Plan, findings: Findings) -> int:

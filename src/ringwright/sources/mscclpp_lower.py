@@ -1,4 +1,4 @@
-"""Operations of MSCCL++ as instructions of lanes, fused ones taken apart: one rank at a time.
+"""Operations of MSCCL++ as instructions of thread blocks, fused ones taken apart: one rank at a time.
 
 An operand of a thread block names places in the thread block's own lists, which name places in the rank's lists.
 """
@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from ringwright.lanes.mscclpp import (
+from ringwright.sources.findings import Findings
+from ringwright.sources.mscclpp_plan import Buffer, Gpu, Operation, RemoteBuffer, ThreadBlock
+from ringwright.threadblocks.mscclpp import (
     CHANNELS,
     COPIES,
     NAMES,
@@ -22,9 +24,7 @@ from ringwright.lanes.mscclpp import (
     WAITS,
     WRITES_PACKETS_AWAY,
 )
-from ringwright.lanes.table import LETTERS, READS_PACKETS, WRITES_PACKETS, Kind
-from ringwright.sources.findings import Findings
-from ringwright.sources.mscclpp_plan import Buffer, Gpu, Operation, RemoteBuffer, ThreadBlock
+from ringwright.threadblocks.table import LETTERS, READS_PACKETS, WRITES_PACKETS, Kind
 
 HERE = -1
 SwitchGroup = tuple[tuple[int, ...], int]  # ranks, buffer
@@ -76,7 +76,7 @@ class Rank:
 
 
 class Lowering:
-    """Take the operations of one thread block apart into rows (see lanes.Code, from ``step`` on)."""
+    """Take the operations of one thread block apart into rows (see thread blocks.Code, from ``step`` on)."""
 
     def __init__(
         self,

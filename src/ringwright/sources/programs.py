@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InfeasibleError, InputError
-from ringwright.lanes import Lanes
 from ringwright.sources.findings import Finding, Findings
 from ringwright.sources.msccl_xml import parse_msccl_xml
 from ringwright.sources.mscclpp_json import parse_mscclpp_json
+from ringwright.threadblocks import Schedule
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -96,8 +96,11 @@ def _check(program: Program, findings: Findings) -> None:
 
 
 def _claims_both(program: Program) -> bool:
-    lanes = program.lanes
-    return isinstance(lanes, Lanes) and lanes.attributes.get("inplace") == lanes.attributes.get("outofplace") == "1"
+    schedule = program.schedule
+    return (
+        isinstance(schedule, Schedule)
+        and schedule.attributes.get("inplace") == schedule.attributes.get("outofplace") == "1"
+    )
 
 
 def _row(finding: Finding) -> dict[str, Any]:

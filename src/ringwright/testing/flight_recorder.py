@@ -123,8 +123,8 @@ class FlightJob:
         made = [("default_pg", tuple(range(self.world)))]
         made += [("TENSOR_MODEL_PARALLEL_GROUP", tuple(range(s, s + self.tp))) for s in range(0, self.world, self.tp)]
         for stage in range(0, self.world, per_stage):
-            for lane in range(self.tp):
-                members = tuple(range(stage + lane, stage + per_stage, self.tp))
+            for first in range(self.tp):
+                members = tuple(range(stage + first, stage + per_stage, self.tp))
                 made.append(("DATA_PARALLEL_GROUP", members))
         if self.pp > 1:
             pipes = [tuple(range(r, self.world, per_stage)) for r in range(per_stage)]

@@ -11,7 +11,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from ringwright.errors import InfeasibleError, ProgramError
-from ringwright.lanes import Lanes
+from ringwright.threadblocks import Schedule
 from ringwright.validity.declared import check_order, located
 from ringwright.validity.follow import Follower, placed, unfold
 from ringwright.validity.rules import RULES, Violation
@@ -48,12 +48,12 @@ def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[V
             remedy="check the same algorithm on fewer ranks",
         )
     doubts: list[Violation] = []
-    if isinstance(program.lanes, Lanes):
-        order = check_order(program.lanes, most)
+    if isinstance(program.schedule, Schedule):
+        order = check_order(program.schedule, most)
         doubts = [each for each in order if each.severity != "error"] if warnings else []
         found = [each for each in order if each.severity == "error"]
         if not found:
-            found = [located(program.lanes, each) for each in _follow(program, most)]
+            found = [located(program.schedule, each) for each in _follow(program, most)]
     else:
         found = _follow(program, most)
     return [*found, *doubts][:most]

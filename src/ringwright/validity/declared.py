@@ -13,46 +13,46 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.lanes.order import STUCK, waves
-from ringwright.lanes.table import LETTERS, READS_SRC, SWITCHED, WRITES_DST, Kind, one_of
+from ringwright.threadblocks.order import STUCK, waves
+from ringwright.threadblocks.table import LETTERS, READS_SRC, SWITCHED, WRITES_DST, Kind, one_of
 from ringwright.validity.rules import Violation
 
 if TYPE_CHECKING:
-    from ringwright.lanes import Lanes
+    from ringwright.threadblocks import Schedule
 
 MOST_HEADS = 20  # thread blocks told of when all are stuck
 MOST_CLOCKS = 1 << 26  # entries in memory at a time
 
 
-def check_order(lanes: Lanes, most: int = 20) -> list[Violation]:
+def check_order(schedule: Schedule, most: int = 20) -> list[Violation]:
     """Return what is wrong or doubtful about the order itself: matching first, then deadlock, then races."""
-    found = [_violation(lanes, rule, text, row, severity) for rule, text, row, severity in lanes.order.faults]
+    found = [_violation(schedule, rule, text, row, severity) for rule, text, row, severity in schedule.order.faults]
     if any(each.severity == "error" for each in found):
         return found[:most]
-    wave = waves(lanes, lanes.order, lanes.depth)
-    found += [_violation(lanes, "deadlock", text, row) for row, text in _stuck(lanes, wave, lanes.depth)]
+    wave = waves(schedule, schedule.order, schedule.depth)
+    found += [_violation(schedule, "deadlock", text, row) for row, text in _stuck(schedule, wave, schedule.depth)]
     if (wave == STUCK).any():
         return found[:most]
-    if lanes.depth > 1:
-        narrow = waves(lanes, lanes.order, 1)
-        for row, why in _stuck(lanes, narrow, 1)[:1]:
+    if schedule.depth > 1:
+        narrow = waves(schedule, schedule.order, 1)
+        for row, why in _stuck(schedule, narrow, 1)[:1]:
             text = f"needs more than one message under way on a connection: {why}"
-            found.append(_violation(lanes, "deadlock", text, row, "warning"))
-    return [*found, *races(lanes, wave, most)][:most]
+            found.append(_violation(schedule, "deadlock", text, row, "warning"))
+    return [*found, *races(schedule, wave, most)][:most]
 
 
-def _violation(lanes: Lanes, rule: str, text: str, row: int, severity: str = "error") -> Violation:
-    rank, threadblock, step = lanes.place(row)
-    code = lanes.code
+def _violation(schedule: Schedule, rule: str, text: str, row: int, severity: str = "error") -> Violation:
+    rank, threadblock, step = schedule.place(row)
+    code = schedule.code
     chunk = code.src[row] if one_of(code.kind[row : row + 1], READS_SRC)[0] else code.dst[row]
     return Violation(rule, f"thread block {threadblock}: {text}", rank, step, int(chunk), severity)
 
 
-def _stuck(lanes: Lanes, wave: np.ndarray, depth: int) -> list[tuple[int, str]]:
+def _stuck(schedule: Schedule, wave: np.ndarray, depth: int) -> list[tuple[int, str]]:
     """Return the instructions that are the first of their thread block that never run, and what each waits for."""
-    order = lanes.order
+    order = schedule.order
     ahead = np.zeros(len(wave), bool)
-    ahead[order.lane[1]] = wave[order.lane[0]] == STUCK
+    ahead[order.block[1]] = wave[order.block[0]] == STUCK
     heads = np.flatnonzero((wave == STUCK) & ~ahead)
     room = order.room(depth)
     why = (
@@ -68,31 +68,31 @@ def _stuck(lanes: Lanes, wave: np.ndarray, depth: int) -> list[tuple[int, str]]:
         for (before, after), words in why:
             culprits = before[(after == head) & (wave[before] == STUCK)]
             if len(culprits):
-                text = words.format(lanes.where(int(culprits[0])))
+                text = words.format(schedule.where(int(culprits[0])))
                 break
         found.append((head, text))
     return found
 
 
 # ---------------------------------------------------------------------------------------------------------------- races
-def races(lanes: Lanes, wave: np.ndarray, most: int = 20) -> list[Violation]:
+def races(schedule: Schedule, wave: np.ndarray, most: int = 20) -> list[Violation]:
     """Return pairs of accesses to one slot, one of them a write, that no chain of instructions orders."""
-    before, after = _hazards(lanes, wave)
-    differ = lanes.code.lane[before] != lanes.code.lane[after]
+    before, after = _hazards(schedule, wave)
+    differ = schedule.code.block[before] != schedule.code.block[after]
     before, after = before[differ], after[differ]
-    one_sided = bool((lanes.code.kind > Kind.RE).any())
+    one_sided = bool((schedule.code.kind > Kind.RE).any())
     found: list[Violation] = []
-    for row, other in _unordered(lanes, wave, before, after)[:most]:
-        text = f"no order between this and {lanes.where(other)}, which touch the same chunk"
-        found.append(_violation(lanes, "race", text, row, "warning" if one_sided else "error"))
+    for row, other in _unordered(schedule, wave, before, after)[:most]:
+        text = f"no order between this and {schedule.where(other)}, which touch the same chunk"
+        found.append(_violation(schedule, "race", text, row, "warning" if one_sided else "error"))
     return found
 
 
-def _accesses(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _accesses(schedule: Schedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return place (node * slots + slot), instruction and whether it writes, for each slot that an instruction touches."""
-    code = lanes.code
-    src, dst = lanes.slots
-    here, far = lanes.rank, code.peer
+    code = schedule.code
+    src, dst = schedule.slots
+    here, far = schedule.rank, code.peer
     rows: list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]] = []
     at = np.flatnonzero(one_of(code.kind, READS_SRC))
     remote = one_of(code.kind[at], (Kind.GET, Kind.READ_REDUCE))
@@ -100,14 +100,14 @@ def _accesses(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     at = np.flatnonzero(one_of(code.kind, WRITES_DST))
     rows.append((at, np.where(code.kind[at] == Kind.PUT, far[at], here[at]), dst[at], True))
     for i in np.flatnonzero(one_of(code.kind, SWITCHED)).tolist():
-        members, buffer = lanes.groups[code.peer[i]]
+        members, buffer = schedule.groups[code.peer[i]]
         nodes = np.array(members, np.int64)
         every = np.full(len(nodes), i)
         if code.kind[i] != Kind.STORE:
-            rows.append((every, nodes, lanes.bases[nodes, buffer] + code.src[i], False))
+            rows.append((every, nodes, schedule.bases[nodes, buffer] + code.src[i], False))
         if code.kind[i] != Kind.LOAD:
-            rows.append((every, nodes, lanes.bases[nodes, buffer] + code.dst[i], True))
-    slots = lanes.moves.slots
+            rows.append((every, nodes, schedule.bases[nodes, buffer] + code.dst[i], True))
+    slots = schedule.moves.slots
     places, owners, writes = [], [], []
     for instruction, node, slot, is_write in rows:
         span = code.count[instruction]
@@ -118,9 +118,9 @@ def _accesses(lanes: Lanes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return np.concatenate(places), np.concatenate(owners), np.concatenate(writes)
 
 
-def _hazards(lanes: Lanes, wave: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _hazards(schedule: Schedule, wave: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of instructions that must be ordered: last write before each access, reads before each write."""
-    place, owner, writes = _accesses(lanes)
+    place, owner, writes = _accesses(schedule)
     order = np.lexsort((writes, wave[owner], place))
     place, owner, writes = place[order], owner[order], writes[order]
     here = np.arange(len(place))
@@ -136,31 +136,31 @@ def _hazards(lanes: Lanes, wave: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return pairs[0], pairs[1]
 
 
-def _unordered(lanes: Lanes, wave: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[tuple[int, int]]:
+def _unordered(schedule: Schedule, wave: np.ndarray, before: np.ndarray, after: np.ndarray) -> list[tuple[int, int]]:
     """Return the pairs (later, earlier) between which there is no chain, by a clock per thread block."""
-    watched = np.unique(lanes.code.lane[before])
-    per_round = max(int(MOST_CLOCKS // max(len(lanes.code), 1)), 1)
+    watched = np.unique(schedule.code.block[before])
+    per_round = max(int(MOST_CLOCKS // max(len(schedule.code), 1)), 1)
     found: list[tuple[int, int]] = []
     for begin in range(0, len(watched), per_round):
         chosen = watched[begin : begin + per_round]
-        column = np.full(len(lanes.blocks), -1)
+        column = np.full(len(schedule.blocks), -1)
         column[chosen] = np.arange(len(chosen))
-        clocks = _clocks(lanes, wave, column, len(chosen))
-        mine = np.flatnonzero(column[lanes.code.lane[before]] >= 0)
-        seen = clocks[after[mine], column[lanes.code.lane[before[mine]]]]
+        clocks = _clocks(schedule, wave, column, len(chosen))
+        mine = np.flatnonzero(column[schedule.code.block[before]] >= 0)
+        seen = clocks[after[mine], column[schedule.code.block[before[mine]]]]
         late = mine[seen < before[mine]]
         found += zip(after[late].tolist(), before[late].tolist(), strict=True)
     return sorted(found)
 
 
-def _clocks(lanes: Lanes, wave: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
+def _clocks(schedule: Schedule, wave: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:
     """Return, per instruction, the last instruction of each watched thread block that surely comes before it (or is it)."""
-    n = len(lanes.code)
+    n = len(schedule.code)
     clocks = np.full((n, width), -1, np.int32)
-    own = column[lanes.code.lane]
+    own = column[schedule.code.block]
     mine = np.flatnonzero(own >= 0)
     clocks[mine, own[mine]] = mine
-    before, after = lanes.order.certain()
+    before, after = schedule.order.certain()
     by = np.argsort(wave[after], kind="stable")
     before, after = before[by], after[by]
     bounds = np.searchsorted(wave[after], np.arange(wave.max(initial=0) + 2))
@@ -170,9 +170,9 @@ def _clocks(lanes: Lanes, wave: np.ndarray, column: np.ndarray, width: int) -> n
 
 
 # ------------------------------------------------------------------------------------------------------------- places
-def located(lanes: Lanes, violation: Violation) -> Violation:
+def located(schedule: Schedule, violation: Violation) -> Violation:
     """Return a violation found in the steps, at the instruction of the file that does it."""
-    moves, rank, slot = lanes.moves, violation.rank, violation.chunk
+    moves, rank, slot = schedule.moves, violation.rank, violation.chunk
     here = np.flatnonzero(moves.step == violation.step)
     if not len(here):
         return violation
@@ -181,19 +181,19 @@ def located(lanes: Lanes, violation: Violation) -> Violation:
     for match in (reads if violation.rule == "undefined" else writes, moves.dst[here] == rank):
         if match.any():
             row = int(moves.instruction[here[np.flatnonzero(match)[0]]])
-            _, threadblock, step = lanes.place(row)
+            _, threadblock, step = schedule.place(row)
             text = f"thread block {threadblock}: {violation.message}"
             chunk, letter = slot, ""
             if violation.rule in ("undefined", "conflict"):
-                chunk, letter = _in_buffer(lanes, rank, slot)
+                chunk, letter = _in_buffer(schedule, rank, slot)
             text += f" (buffer {letter})" if letter else ""
             return dataclasses.replace(violation, message=text, step=step, chunk=chunk)
     return violation
 
 
-def _in_buffer(lanes: Lanes, rank: int, slot: int) -> tuple[int, str]:
+def _in_buffer(schedule: Schedule, rank: int, slot: int) -> tuple[int, str]:
     """Return the chunk and buffer that a slot is; -1 for a FIFO."""
-    for letter, base, size in zip(LETTERS, lanes.bases[rank].tolist(), lanes.sizes[rank].tolist(), strict=True):
+    for letter, base, size in zip(LETTERS, schedule.bases[rank].tolist(), schedule.sizes[rank].tolist(), strict=True):
         if base <= slot < base + size:
             return slot - base, letter
     return -1, ""

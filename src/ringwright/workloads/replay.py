@@ -169,7 +169,7 @@ def _is_away(call: Call, line: Line, where: Grid, plans: dict[int, Plan]) -> boo
 def _costs(built: Built) -> Measured | None:
     """Return the measured operations; None where none was."""
     samples = [
-        Sample(each.op, each.size_bytes, each.role, time_s, built.lanes[each.name])
+        Sample(each.op, each.size_bytes, each.role, time_s, built.communicators[each.name])
         for each in built.workload.payloads
         if (time_s := built.own_s.get(each.name)) is not None
     ]

@@ -50,18 +50,18 @@ def collnet_chain(
     leading = heads_of(nodes, channels)
     trees = switch_trees("collnet-chain", collective, topology, leading)
     number, longest = numbered(collective, trees), max(map(len, nodes)) - 1
-    lanes = []
+    pipelines = []
     for head, tree in zip(leading, trees, strict=True):
         chains = [_from(node, leader) for node, leader in zip(nodes, head, strict=True)]
         down = longest + 2 + 2 * tree.top
-        lane = [*_up(chains, longest), *through(tree, head, longest, number)]
-        lanes.append([*lane, *_down(chains, down)])
+        pipeline = [*_up(chains, longest), *through(tree, head, longest, number)]
+        pipelines.append([*pipeline, *_down(chains, down)])
     size, share = float(collective.size_bytes), 1 / len(leading)
     levels = max(tree.top for tree in trees)
     inside = size * 2 * longest / (longest + 1) if len(leading) > 1 else size
     terms = [Term(2 * longest, inside, "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, lanes, tuple(number), cut_in).program(
+    return Waves(collective, pipelines, tuple(number), cut_in).program(
         "collnet-chain", terms, size * share * longest, channels=len(leading)
     )
 

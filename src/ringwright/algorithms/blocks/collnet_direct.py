@@ -53,11 +53,11 @@ def collnet_direct(
     leading = heads_of(nodes, heads)
     trees = switch_trees("collnet-direct", collective, topology, leading)
     number, largest = numbered(collective, trees), max(map(len, nodes))
-    lanes = []
+    pipelines = []
     for head, tree in zip(leading, trees, strict=True):
         back = 2 + 2 * tree.top
-        lane = [*_inside(nodes, head, 0, Op.REDUCE), *through(tree, head, 1, number)]
-        lanes.append([*lane, *_inside(nodes, head, back + 1, Op.SEND)])
+        pipeline = [*_inside(nodes, head, 0, Op.REDUCE), *through(tree, head, 1, number)]
+        pipelines.append([*pipeline, *_inside(nodes, head, back + 1, Op.SEND)])
     size, share = float(collective.size_bytes), 1 / len(leading)
     levels = max(tree.top for tree in trees)
     terms = [
@@ -65,7 +65,7 @@ def collnet_direct(
         Term(2 + 2 * levels, size * share, "nic"),
     ]
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, lanes, tuple(number), cut_in).program(
+    return Waves(collective, pipelines, tuple(number), cut_in).program(
         "collnet-direct", terms, size * share * (largest - 1), heads=len(leading)
     )
 

@@ -55,15 +55,15 @@ def nvls_collnet(
     trees = switch_trees("nvls-collnet", collective, topology, leading)
     number = numbered(collective, trees)
     boxed = collective.p + len(number) + np.arange(len(domains))
-    lanes = []
+    pipelines = []
     for head, tree in zip(leading, trees, strict=True):
-        lane = [*_sum(nodes, head, boxed), *through(tree, head, 2, number)]
-        lanes.append([*lane, *_copies(nodes, head, boxed, 4 + 2 * tree.top)])
+        pipeline = [*_sum(nodes, head, boxed), *through(tree, head, 2, number)]
+        pipelines.append([*pipeline, *_copies(nodes, head, boxed, 4 + 2 * tree.top)])
     size, share = float(collective.size_bytes), 1 / len(leading)
     levels = max(tree.top for tree in trees)
     terms = [Term(4, size * (1 + share), "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
     aggregators = (*number, *(switch for switch, _ in domains))
-    return Waves(collective, lanes, aggregators, segments_for(size * share, segments)).program(
+    return Waves(collective, pipelines, aggregators, segments_for(size * share, segments)).program(
         "nvls-collnet", terms, 0.0, heads=len(leading)
     )
 

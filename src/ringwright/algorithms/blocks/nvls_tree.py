@@ -114,9 +114,9 @@ class _Plan:
 
     def _stream(self, moves: Callable[[Op, int, np.ndarray], Block], op: Op, label: str) -> Iterator[Step]:
         """Yield a step per segment: the same moves in every domain, for that segment's chunks of all heads and trees."""
-        lanes = np.arange(self.heads * max(len(self.trees), 1)) * self.pieces
+        pipelines = np.arange(self.heads * max(len(self.trees), 1)) * self.pieces
         for segment in range(self.pieces):
-            yield Step(tuple(moves(op, domain, lanes + segment) for domain in range(len(self.members))), label)
+            yield Step(tuple(moves(op, domain, pipelines + segment) for domain in range(len(self.members))), label)
 
     def _held(self, chunk: np.ndarray) -> np.ndarray:
         """Return the slot of a switch in which the members' chunks meet."""

@@ -64,8 +64,8 @@ def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
     ``fluid``: messages that meet share, instead of queueing, so that no order of theirs has to be the same everywhere.
     """
     machine = machine.carrying(program)
-    if program.lanes is not None:
-        raise DeclinedError("its order is declared lane by lane")
+    if program.schedule is not None:
+        raise DeclinedError("its order is declared thread block by thread block")
     families = refine(collect(program))
     if any(family.block.multicast for family in families):
         raise DeclinedError("it sends to many at once")

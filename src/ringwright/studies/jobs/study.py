@@ -13,7 +13,7 @@ from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs.account import Account, account
-from ringwright.studies.jobs.lanes import lanes
+from ringwright.studies.jobs.tracks import tracks
 from ringwright.studies.jobs.why import why
 from ringwright.workload import Workload
 
@@ -115,7 +115,7 @@ def document(
             continue
         if kept:
             kept(found)
-        rows.append(row(found) | ({"timeline": lanes(found.run)} if pictures else {}))
+        rows.append(row(found) | ({"timeline": tracks(found.run)} if pictures else {}))
         del found
     if refused and len(refused) == len(rows):
         raise refused[0]

@@ -23,7 +23,7 @@ class Built:
 
     workload: Workload
     own_s: dict[str, float | None]
-    lanes: dict[str, str]
+    communicators: dict[str, str]
 
 
 def build(name: str, plans: Mapping[int, Plan], grid: Grid, *, timed: bool, explicit: bool) -> Built:
@@ -45,8 +45,8 @@ def build(name: str, plans: Mapping[int, Plan], grid: Grid, *, timed: bool, expl
         policy=policy, assumptions=tuple(notes),
     )  # fmt: skip
     kept = [held for held in builder.payloads.values() if held.makers]
-    lanes = {held.name: str(held.first.communicator) for held in kept}
-    return Built(workload, {held.name: held.own_s() for held in kept}, lanes)
+    communicators = {held.name: str(held.first.communicator) for held in kept}
+    return Built(workload, {held.name: held.own_s() for held in kept}, communicators)
 
 
 @dataclass
@@ -285,4 +285,4 @@ def _role(said: str, op: str, *, is_gradient: bool) -> str:
 def with_notes(built: Built, notes: tuple[str, ...]) -> Built:
     """Return it with more assumptions, before its own."""
     workload = replace(built.workload, assumptions=tuple(dict.fromkeys((*notes, *built.workload.assumptions))))
-    return Built(workload, built.own_s, built.lanes)
+    return Built(workload, built.own_s, built.communicators)

@@ -12,10 +12,10 @@ from ringwright.engines.job.run import COMPUTE, JobRun
 from ringwright.engines.job.step import PS
 
 MOST_CELLS = 16
-MOST_SPANS = 600  # of a lane; smaller gaps are closed until so few are left
+MOST_SPANS = 600  # of a track; smaller gaps are closed until so few are left
 
 
-def lanes(run: JobRun) -> dict[str, Any]:
+def tracks(run: JobRun) -> dict[str, Any]:
     """Return span_s and lanes: rank class, rank, how many ranks, name (compute or role) and parts (kind, starts, ends in s)."""
     begin, end = run.window()
     cells = run.laid.cells
@@ -23,7 +23,7 @@ def lanes(run: JobRun) -> dict[str, Any]:
         lambda: defaultdict(list)
     )
     for row in run.laid.rows:
-        name, kind = _lane(row.what, row.kind, row.role)
+        name, kind = _track(row.what, row.kind, row.role)
         for step in range(run.laid.steps) if name else ():
             where = run.span(row, step)
             starts, ends = np.maximum(run.times.moved[where], begin), np.minimum(run.times.end[where], end)
@@ -45,7 +45,7 @@ def lanes(run: JobRun) -> dict[str, Any]:
     return {"span_s": (end - begin) / PS, "lanes": made, "cells": len(cells), "shown": len(shown)}
 
 
-def _lane(what: str, kind: str, role: str) -> tuple[str, str]:
+def _track(what: str, kind: str, role: str) -> tuple[str, str]:
     if what == "operation":
         return role, role
     if what != "task" or kind not in (*COMPUTE, "U"):

@@ -5,7 +5,7 @@ Source: microsoft/msccl (src/graph/topo.cc, src/include/msccl.h, msccl_interpret
 
 from __future__ import annotations
 
-from ringwright.lanes.table import Kind
+from ringwright.threadblocks.table import Kind
 
 TYPES = {
     "s": Kind.S, "r": Kind.R, "rcs": Kind.RCS, "rrc": Kind.RRC, "rrs": Kind.RRS, "rrcs": Kind.RRCS, "cpy": Kind.CPY,

@@ -1,4 +1,4 @@
-"""What must happen before what: lane by lane, message by message, mark by mark; and whether it can all happen.
+"""What must happen before what: thread block by thread block, message by message, mark by mark; and whether it can all happen.
 
 A connection is (source rank, target rank, channel). One thread block sends on it and one receives; the k-th message sent is
 the k-th received, and send k finds room when receive k - depth is done.
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ringwright.lanes.table import READS_PACKETS, RECEIVES, SENDS, WRITES_PACKETS, Kind, one_of
+from ringwright.threadblocks.table import READS_PACKETS, RECEIVES, SENDS, WRITES_PACKETS, Kind, one_of
 
 if TYPE_CHECKING:
-    from ringwright.lanes.table import Tables
+    from ringwright.threadblocks.table import Tables
 
 STUCK = -1
 
@@ -42,11 +42,11 @@ class Counted(NamedTuple):
 class Order:
     """Pairs of instructions in which the first must be done before the second begins.
 
-    ``sends`` and ``receives`` are the matched ends of each message, ``number`` its place on its ``connection``. ``lane`` and
+    ``sends`` and ``receives`` are the matched ends of each message, ``number`` its place on its ``connection``. ``block`` and
     ``dep`` pairs order within a rank; ``marks`` pairs are of signals and waits, ``packets`` of data that carry their flag.
     """
 
-    lane: tuple[np.ndarray, np.ndarray]
+    block: tuple[np.ndarray, np.ndarray]
     dep: tuple[np.ndarray, np.ndarray]
     sends: np.ndarray
     receives: np.ndarray
@@ -64,21 +64,21 @@ class Order:
 
     def certain(self) -> tuple[np.ndarray, np.ndarray]:
         """Return all pairs that hold whatever the depth of the FIFOs."""
-        pairs = (self.lane, self.dep, (self.sends, self.receives), self.marks, self.packets)
+        pairs = (self.block, self.dep, (self.sends, self.receives), self.marks, self.packets)
         return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
 
 
-def find_order(lanes: Tables) -> Order:
+def find_order(schedule: Tables) -> Order:
     """Return the order of a program's instructions, with what is wrong about it."""
-    code = lanes.code
+    code = schedule.code
     here = np.arange(len(code))
-    follows = here[1:][code.lane[1:] == code.lane[:-1]] if len(code) else here
+    follows = here[1:][code.block[1:] == code.block[:-1]] if len(code) else here
     waiting = np.flatnonzero(code.dep >= 0)
-    further = np.array(lanes.further, np.int64).reshape(-1, 2)
+    further = np.array(schedule.further, np.int64).reshape(-1, 2)
     dep = (np.concatenate((code.dep[waiting], further[:, 0])), np.concatenate((waiting, further[:, 1])))
-    sends, receives, connection, number, faults = _match(lanes)
-    marks, counted, more = _marks(lanes)
-    packets, odd = _packets(lanes)
+    sends, receives, connection, number, faults = _match(schedule)
+    marks, counted, more = _marks(schedule)
+    packets, odd = _packets(schedule)
     return Order(
         (follows - 1, follows), dep, sends, receives, connection, number, marks, packets, tuple(counted),
         (*faults, *more, *odd),
@@ -86,46 +86,46 @@ def find_order(lanes: Tables) -> Order:
 
 
 # ------------------------------------------------------------------------------------------------- two-sided messages
-def _match(lanes: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Fault]]:
+def _match(schedule: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Fault]]:
     """Pair the sends and receives of each connection in order."""
-    code, blocks = lanes.code, lanes.blocks
+    code, blocks = schedule.code, schedule.blocks
     sends = np.flatnonzero(one_of(code.kind, SENDS))
     receives = np.flatnonzero(one_of(code.kind, RECEIVES))
-    at, to = code.lane[sends], code.lane[receives]
-    out = _connections(lanes, blocks.rank[at], blocks.send[at], blocks.channel[at])
-    into = _connections(lanes, blocks.recv[to], blocks.rank[to], blocks.channel[to])
-    faults = [*_owners(lanes, out, sends, "sends"), *_owners(lanes, into, receives, "receives")]
+    at, to = code.block[sends], code.block[receives]
+    out = _connections(schedule, blocks.rank[at], blocks.send[at], blocks.channel[at])
+    into = _connections(schedule, blocks.recv[to], blocks.rank[to], blocks.channel[to])
+    faults = [*_owners(schedule, out, sends, "sends"), *_owners(schedule, into, receives, "receives")]
     sends, out, sent = _numbered(sends, out)
     receives, into, taken = _numbered(receives, into)
     span = int(max(sent.max(initial=0), taken.max(initial=0))) + 1
     left, right = out * span + sent, into * span + taken
     _, ours, theirs = np.intersect1d(left, right, assume_unique=True, return_indices=True)
-    faults += _unmatched(lanes, sends, np.setdiff1d(np.arange(len(sends)), ours), "never received")
-    faults += _unmatched(lanes, receives, np.setdiff1d(np.arange(len(receives)), theirs), "never sent")
+    faults += _unmatched(schedule, sends, np.setdiff1d(np.arange(len(sends)), ours), "never received")
+    faults += _unmatched(schedule, receives, np.setdiff1d(np.arange(len(receives)), theirs), "never sent")
     sends, receives = sends[ours], receives[theirs]
     for bad in np.flatnonzero(code.count[sends] != code.count[receives])[:5]:
         a, b = sends[bad], receives[bad]
-        text = f"sends {code.count[a]} chunks, {lanes.where(int(b))} receives {code.count[b]}"
+        text = f"sends {code.count[a]} chunks, {schedule.where(int(b))} receives {code.count[b]}"
         faults.append(Fault("match", text, int(a)))
     return sends, receives, out[ours], sent[ours], faults
 
 
-def _connections(lanes: Tables, src: np.ndarray, dst: np.ndarray, channel: np.ndarray) -> np.ndarray:
-    keys: np.ndarray = (channel * lanes.p + src) * lanes.p + dst
+def _connections(schedule: Tables, src: np.ndarray, dst: np.ndarray, channel: np.ndarray) -> np.ndarray:
+    keys: np.ndarray = (channel * schedule.p + src) * schedule.p + dst
     return keys
 
 
-def _owners(lanes: Tables, connection: np.ndarray, rows: np.ndarray, verb: str) -> list[Fault]:
+def _owners(schedule: Tables, connection: np.ndarray, rows: np.ndarray, verb: str) -> list[Fault]:
     """Return a fault for each connection that two thread blocks use in the same direction."""
-    lane = lanes.code.lane[rows]
-    order = np.lexsort((lane, connection))
-    connection, lane, rows = connection[order], lane[order], rows[order]
-    twice = np.flatnonzero((connection[1:] == connection[:-1]) & (lane[1:] != lane[:-1])) + 1
-    blocks = lanes.blocks
+    block = schedule.code.block[rows]
+    order = np.lexsort((block, connection))
+    connection, block, rows = connection[order], block[order], rows[order]
+    twice = np.flatnonzero((connection[1:] == connection[:-1]) & (block[1:] != block[:-1])) + 1
+    blocks = schedule.blocks
     return [
         Fault(
             "match",
-            f"{verb} on channel {blocks.channel[lane[at]]} where thread block {blocks.threadblock[lane[at - 1]]} does",
+            f"{verb} on channel {blocks.channel[block[at]]} where thread block {blocks.threadblock[block[at - 1]]} does",
             int(rows[at]),
         )
         for at in twice[:5]
@@ -140,25 +140,27 @@ def _numbered(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return rows, group, np.arange(len(rows)) - starts
 
 
-def _unmatched(lanes: Tables, rows: np.ndarray, places: np.ndarray, what: str) -> list[Fault]:
+def _unmatched(schedule: Tables, rows: np.ndarray, places: np.ndarray, what: str) -> list[Fault]:
     faults = []
     for row in rows[places][:5]:
-        lane = lanes.code.lane[row]
-        peer = lanes.blocks.send[lane] if what == "never received" else lanes.blocks.recv[lane]
+        block = schedule.code.block[row]
+        peer = schedule.blocks.send[block] if what == "never received" else schedule.blocks.recv[block]
         verb = "message to" if what == "never received" else "message from"
-        faults.append(Fault("match", f"{verb} rank {peer} on channel {lanes.blocks.channel[lane]} is {what}", int(row)))
+        faults.append(
+            Fault("match", f"{verb} rank {peer} on channel {schedule.blocks.channel[block]} is {what}", int(row))
+        )
     return faults
 
 
 # ------------------------------------------------------------------------------------------------- one-sided ordering
-def _marks(lanes: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], list[Fault]]:
+def _marks(schedule: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], list[Fault]]:
     """Pair signals and waits: the n-th wait for a mark needs it raised n times (those at the start counted)."""
-    code = lanes.code
-    posts, _, _ = _numbered(*_marked(lanes, Kind.SIGNAL))
-    waits, _, _ = _numbered(*_marked(lanes, Kind.WAIT))
-    starts = np.searchsorted(code.mark[posts], np.arange(len(lanes.initial) + 1))
-    needed = dict.fromkeys(range(len(lanes.initial)), 0)
-    waiting_lane: dict[int, int] = {}
+    code = schedule.code
+    posts, _, _ = _numbered(*_marked(schedule, Kind.SIGNAL))
+    waits, _, _ = _numbered(*_marked(schedule, Kind.WAIT))
+    starts = np.searchsorted(code.mark[posts], np.arange(len(schedule.initial) + 1))
+    needed = dict.fromkeys(range(len(schedule.initial)), 0)
+    waiting_block: dict[int, int] = {}
     known: dict[int, _Posts] = {}
     before: list[int] = []
     after: list[int] = []
@@ -166,14 +168,14 @@ def _marks(lanes: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted],
     faults: list[Fault] = []
     for wait, mark in zip(waits.tolist(), code.mark[waits].tolist(), strict=True):
         needed[mark] += int(code.count[wait])
-        least = needed[mark] - lanes.initial[mark]
-        if waiting_lane.setdefault(mark, int(code.lane[wait])) != code.lane[wait]:
+        least = needed[mark] - schedule.initial[mark]
+        if waiting_block.setdefault(mark, int(code.block[wait])) != code.block[wait]:
             faults.append(Fault("match", "waits for what another thread block waits for too", wait, "warning"))
-            waiting_lane[mark] = int(code.lane[wait])
+            waiting_block[mark] = int(code.block[wait])
         if least <= 0:
             continue
         if mark not in known:
-            known[mark] = _Posts(lanes, posts[starts[mark] : starts[mark + 1]])
+            known[mark] = _Posts(schedule, posts[starts[mark] : starts[mark + 1]])
         sources = known[mark].certain(least)
         before += sources
         after += [wait] * len(sources)
@@ -182,18 +184,18 @@ def _marks(lanes: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted],
     return (np.array(before, np.int64), np.array(after, np.int64)), counted, faults
 
 
-def _marked(lanes: Tables, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
-    rows = np.flatnonzero(lanes.code.kind == kind)
-    return rows, lanes.code.mark[rows]
+def _marked(schedule: Tables, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
+    rows = np.flatnonzero(schedule.code.kind == kind)
+    return rows, schedule.code.mark[rows]
 
 
 class _Posts:
     """All instructions that raise one mark."""
 
-    def __init__(self, lanes: Tables, rows: np.ndarray) -> None:
+    def __init__(self, schedule: Tables, rows: np.ndarray) -> None:
         self.rows = rows
-        lane = lanes.code.lane[rows]
-        self.last = rows[np.append(lane[1:] != lane[:-1], True)] if len(rows) else rows
+        block = schedule.code.block[rows]
+        self.last = rows[np.append(block[1:] != block[:-1], True)] if len(rows) else rows
 
     def certain(self, least: int) -> list[int]:
         """Return those that surely come before a wait for ``least`` of them; none, where that depends on the run."""
@@ -204,20 +206,20 @@ class _Posts:
         return self.last.tolist() if least == len(self.rows) else []
 
 
-def _packets(lanes: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
+def _packets(schedule: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
     """Pair writers and readers of packets: a reader waits for the flags in the very slots it reads."""
-    code = lanes.code
-    src = lanes.slots[0]
+    code = schedule.code
+    src = schedule.slots[0]
     writer: dict[tuple[int, int], int] = {}
     faults: list[Fault] = []
     for row in np.flatnonzero(code.packet & WRITES_PACKETS).tolist():
-        others = {writer.setdefault(cell, row) for cell in _written(lanes, row)} - {row}
+        others = {writer.setdefault(cell, row) for cell in _written(schedule, row)} - {row}
         if others:
-            faults.append(Fault("match", f"writes packets where {lanes.where(min(others))} does", row))
+            faults.append(Fault("match", f"writes packets where {schedule.where(min(others))} does", row))
     before, after = [], []
     for row in np.flatnonzero(code.packet & READS_PACKETS).tolist():
         slots = range(int(src[row]), int(src[row] + code.count[row]))
-        sources = {writer.get((int(lanes.rank[row]), slot), -1) for slot in slots}
+        sources = {writer.get((int(schedule.rank[row]), slot), -1) for slot in slots}
         if -1 in sources:
             faults.append(Fault("match", "reads packets that nobody writes", row))
         for source in sorted(sources - {-1}):
@@ -226,27 +228,27 @@ def _packets(lanes: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]
     return (np.array(before, np.int64), np.array(after, np.int64)), faults
 
 
-def _written(lanes: Tables, row: int) -> Iterator[tuple[int, int]]:
+def _written(schedule: Tables, row: int) -> Iterator[tuple[int, int]]:
     """Yield the (rank, slot) that an instruction writes packets to."""
-    code, here = lanes.code, int(lanes.rank[row])
-    peer, dst, count = int(code.peer[row]), int(lanes.slots[1][row]), int(code.count[row])
+    code, here = schedule.code, int(schedule.rank[row])
+    peer, dst, count = int(code.peer[row]), int(schedule.slots[1][row]), int(code.count[row])
     ranks = [(peer if code.kind[row] == Kind.PUT else here, dst)]
     if code.kind[row] == Kind.STORE:
-        members, buffer = lanes.groups[peer]
-        ranks = [(member, int(lanes.bases[member, buffer] + code.dst[row])) for member in members]
+        members, buffer = schedule.groups[peer]
+        ranks = [(member, int(schedule.bases[member, buffer] + code.dst[row])) for member in members]
     for rank, first in ranks:
         for slot in range(first, first + count):
             yield rank, slot
 
 
 # --------------------------------------------------------------------------------------------------------- the run
-def waves(lanes: Tables, order: Order, depth: int) -> np.ndarray:
+def waves(schedule: Tables, order: Order, depth: int) -> np.ndarray:
     """Return in which wave each instruction can run at the earliest; STUCK, where it never can.
 
     This is a run of all thread blocks with FIFOs of ``depth`` messages. What can run stays able to run, so the order of
     the run does not matter, and what is stuck here is stuck in every run.
     """
-    n = len(lanes.code)
+    n = len(schedule.code)
     certain, room = order.certain(), order.room(depth)
     before, after = (np.concatenate(pair) for pair in zip(certain, room, strict=True))
     by = np.argsort(before, kind="stable")
@@ -266,7 +268,7 @@ def waves(lanes: Tables, order: Order, depth: int) -> np.ndarray:
         inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
         reached = nexts[np.repeat(starts[front], lengths) + inner]
         np.subtract.at(left, reached, 1)
-        released = _released(lanes, front, pending, raised) if pending else []
+        released = _released(schedule, front, pending, raised) if pending else []
         np.subtract.at(left, np.array(released, np.int64), 1)
         front = np.unique(np.append(reached, released).astype(np.int64))
         front = front[left[front] == 0]
@@ -274,10 +276,12 @@ def waves(lanes: Tables, order: Order, depth: int) -> np.ndarray:
     return wave
 
 
-def _released(lanes: Tables, front: np.ndarray, pending: dict[int, list[Counted]], raised: dict[int, int]) -> list[int]:
+def _released(
+    schedule: Tables, front: np.ndarray, pending: dict[int, list[Counted]], raised: dict[int, int]
+) -> list[int]:
     """Return the waits that the signals of a wave end; ``pending`` has the next one last."""
     ended: list[int] = []
-    code = lanes.code
+    code = schedule.code
     for mark in code.mark[front[code.kind[front] == Kind.SIGNAL]].tolist():
         if mark in raised:
             raised[mark] += 1

@@ -16,11 +16,11 @@ from ringwright.collective import Collective
 from ringwright.engines import events, flat
 from ringwright.engines.machine import machine
 from ringwright.errors import ProgramError
-from ringwright.exports.threadblocks import schedule
-from ringwright.lanes import Lanes
-from ringwright.lanes.timing import message_numbers
+from ringwright.exports.threadblocks import scheduled
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 from ringwright.sources.programs import read_program, verify_file
+from ringwright.threadblocks import Schedule
+from ringwright.threadblocks.timing import message_numbers
 from ringwright.topology import Topology
 from shared_data import needs_shared_data, real
 from small_fabrics import full
@@ -51,13 +51,13 @@ def spread(kind: str, p: int, parts: int) -> Program:
 @pytest.mark.parametrize("name", SAMPLES)
 def test_messages_are_numbered_as_engines_number_them(name: str) -> None:
     program = read_program(real(name))
-    assert isinstance(program.lanes, Lanes)
+    assert isinstance(program.schedule, Schedule)
     pieces = flat.gather(program)
-    moves = program.lanes.moves
+    moves = program.schedule.moves
     owner, count = message_numbers(moves, program.n_nodes)
     assert count == len(pieces.src)
     np.testing.assert_array_equal(np.repeat(owner, moves.span), pieces.message)
-    before, after, joins = program.lanes.edges()
+    before, after, joins = program.schedule.edges()
     assert min(before.min(), after.min()) >= 0
     assert max(before.max(), after.max()) < count + joins
 
@@ -70,13 +70,13 @@ def test_a_scheduled_ring_takes_as_long_as_the_ring(op: str, p: int, channels: i
 
     program = ring(Collective(op, range(p), p * channels * 65536), channels=channels)
     fabric = dataclasses.replace(full(p), reduce_rate=reduce_rate)
-    assert time_ps(schedule(program, protocol="LL"), fabric) == time_ps(program, fabric)
+    assert time_ps(scheduled(program, protocol="LL"), fabric) == time_ps(program, fabric)
 
 
 @pytest.mark.parametrize("kind", ["all-to-all", "all-reduce"])
 def test_thread_blocks_do_not_wait_for_each_other_without_need(kind: str) -> None:
     program = spread(kind, 4, 1)
-    declared = schedule(program, protocol="LL")
+    declared = scheduled(program, protocol="LL")
     assert time_ps(declared, full(4)) == time_ps(program, full(4))
 
 
@@ -88,7 +88,7 @@ def test_thread_blocks_do_not_wait_for_each_other_without_need(kind: str) -> Non
 )
 def test_any_spread_can_be_scheduled_and_is_right(p: int, parts: int, kind: str, protocol: str) -> None:
     try:
-        declared = schedule(spread(kind, p, parts), protocol=protocol)
+        declared = scheduled(spread(kind, p, parts), protocol=protocol)
     except ProgramError:  # crosswise waits beyond the depth of a FIFO: refused, not repaired
         assert protocol == "Simple"
         return
@@ -97,9 +97,9 @@ def test_any_spread_can_be_scheduled_and_is_right(p: int, parts: int, kind: str,
 
 
 def test_a_group_of_one_is_scheduled_as_nothing() -> None:
-    declared = schedule(nothing("ring", Collective("all-reduce", range(1), 64)))
-    assert isinstance(declared.lanes, Lanes)
-    assert len(declared.lanes.code) == 0
+    declared = scheduled(nothing("ring", Collective("all-reduce", range(1), 64)))
+    assert isinstance(declared.schedule, Schedule)
+    assert len(declared.schedule.code) == 0
     assert not validity.check(declared)
     assert_result(declared)
 

@@ -1,4 +1,4 @@
-"""Lanes: the declared order of an imported or scheduled program, thread block by thread block.
+"""Schedule: the declared order of an imported or scheduled program, thread block by thread block.
 
 Each rank runs its thread blocks side by side. A thread block runs its instructions in order; it sends to one peer and
 receives from one peer, on one channel, and at most ``depth`` messages of a connection are under way. A received message
@@ -9,10 +9,10 @@ ordered by signals and semaphores.
 
 from __future__ import annotations
 
-from ringwright.lanes.buffers import Arrangement, arrange
-from ringwright.lanes.lanes import Lanes
-from ringwright.lanes.order import Fault, Order
-from ringwright.lanes.program import declared
-from ringwright.lanes.table import LETTERS, Blocks, Code, Kind
+from ringwright.threadblocks.buffers import Arrangement, arrange
+from ringwright.threadblocks.order import Fault, Order
+from ringwright.threadblocks.program import declared
+from ringwright.threadblocks.schedule import Schedule
+from ringwright.threadblocks.table import LETTERS, Blocks, Code, Kind
 
-__all__ = ["LETTERS", "Arrangement", "Blocks", "Code", "Fault", "Kind", "Lanes", "Order", "arrange", "declared"]
+__all__ = ["LETTERS", "Arrangement", "Blocks", "Code", "Fault", "Kind", "Order", "Schedule", "arrange", "declared"]

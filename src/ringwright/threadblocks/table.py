@@ -79,13 +79,13 @@ class Blocks:
 class Code:
     """Instructions, thread block after thread block.
 
-    ``lane`` is the row of the thread block; ``step`` the place in it that the file names; buffers are numbers into LETTERS
+    ``block`` is the row of the thread block; ``step`` the place in it that the file names; buffers are numbers into LETTERS
     with ``src`` and ``dst`` the first of ``count`` chunks; ``dep`` the row of an instruction of the same rank that must be done
     before, or -1; ``has_dep`` whether another waits for this one. ``peer`` is the rank a one-sided instruction reaches, or the
     switch group; ``mark`` what it raises or waits for (``count`` times); ``packet`` the bits of WRITES_ and READS_PACKETS.
     """
 
-    lane: np.ndarray
+    block: np.ndarray
     step: np.ndarray
     kind: np.ndarray
     src_buffer: np.ndarray
@@ -108,7 +108,7 @@ class Code:
         return Code(*columns)
 
     def __len__(self) -> int:
-        return len(self.lane)
+        return len(self.block)
 
 
 def _columns(rows: Sequence[Sequence[int]], width: int) -> list[np.ndarray]:
@@ -149,7 +149,7 @@ class Tables:
     @cached_property
     def rank(self) -> np.ndarray:
         """Return the rank of each instruction."""
-        ranks: np.ndarray = self.blocks.rank[self.code.lane]
+        ranks: np.ndarray = self.blocks.rank[self.code.block]
         return ranks
 
     @cached_property
@@ -170,8 +170,8 @@ class Tables:
 
     def place(self, instruction: int) -> tuple[int, int, int]:
         """Return rank, thread block and step of an instruction."""
-        lane = int(self.code.lane[instruction])
-        return int(self.blocks.rank[lane]), int(self.blocks.threadblock[lane]), int(self.code.step[instruction])
+        block = int(self.code.block[instruction])
+        return int(self.blocks.rank[block]), int(self.blocks.threadblock[block]), int(self.code.step[instruction])
 
     def where(self, instruction: int) -> str:
         """Return the place of an instruction in words."""

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.lanes.order import STUCK, waves
-from ringwright.lanes.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, SENDS, SWITCHED, Kind, one_of
 from ringwright.program import Block, Op, Step
+from ringwright.threadblocks.order import STUCK, waves
+from ringwright.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, SENDS, SWITCHED, Kind, one_of
 
 if TYPE_CHECKING:
-    from ringwright.lanes.order import Order
-    from ringwright.lanes.table import Tables
+    from ringwright.threadblocks.order import Order
+    from ringwright.threadblocks.table import Tables
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Moves:
         )  # fmt: skip
 
 
-def find_moves(lanes: Tables, order: Order) -> Moves:
+def find_moves(schedule: Tables, order: Order) -> Moves:
     """Return the moves of all instructions that can run."""
-    wave = waves(lanes, order, lanes.depth)
-    received, sent, behind = _fifo_slots(lanes, order)
-    parts = [*_received(lanes, received), *_sent(lanes, received, sent), *_local(lanes), *_switched(lanes)]
+    wave = waves(schedule, order, schedule.depth)
+    received, sent, behind = _fifo_slots(schedule, order)
+    parts = [*_received(schedule, received), *_sent(schedule, received, sent), *_local(schedule), *_switched(schedule)]
     rows = np.concatenate([np.stack(np.broadcast_arrays(*part)) for part in parts], axis=1)
     rows = rows[:, (wave[rows[0]] != STUCK) & (rows[7] > 0)]
     used, step = np.unique(2 * wave[rows[0]] + rows[1], return_inverse=True)
@@ -79,26 +79,26 @@ def find_moves(lanes: Tables, order: Order) -> Moves:
     )  # fmt: skip
 
 
-def _fifo_slots(lanes: Tables, order: Order) -> tuple[np.ndarray, np.ndarray, int]:
+def _fifo_slots(schedule: Tables, order: Order) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the FIFO slot that each instruction receives from and sends to (at the target), and where the last one ends.
 
     A connection has room for as many messages as it ever holds; message k takes place k modulo that.
     """
-    code, blocks = lanes.code, lanes.blocks
+    code, blocks = schedule.code, schedule.blocks
     received, sent = np.full((2, len(code)), -1, np.int64)
     if not len(order.sends):
-        return received, sent, lanes.own_slots
+        return received, sent, schedule.own_slots
     first = np.append(True, order.connection[1:] != order.connection[:-1])
     which = np.cumsum(first) - 1
     wide = np.maximum(code.count[order.sends], code.count[order.receives])
     width = np.maximum.reduceat(wide, np.flatnonzero(first))
-    rounds = np.minimum(np.bincount(which), lanes.depth)
-    target = blocks.rank[code.lane[order.receives[first]]]
+    rounds = np.minimum(np.bincount(which), schedule.depth)
+    target = blocks.rank[code.block[order.receives[first]]]
     by = np.argsort(target, kind="stable")
     ends = np.cumsum((width * rounds)[by])
     starts = ends - (width * rounds)[by]
     base = np.empty_like(starts)
-    base[by] = starts - starts[np.searchsorted(target[by], target[by])] + lanes.own_slots
+    base[by] = starts - starts[np.searchsorted(target[by], target[by])] + schedule.own_slots
     slot = base[which] + order.number % rounds[which] * width[which]
     received[order.receives], sent[order.sends] = slot, slot
     return received, sent, int((base + width * rounds).max())
@@ -107,66 +107,66 @@ def _fifo_slots(lanes: Tables, order: Order) -> tuple[np.ndarray, np.ndarray, in
 Part = tuple[np.ndarray, ...]  # instruction, half, op, src, dst, chunk, to, span, channel
 
 
-def _received(lanes: Tables, fifo: np.ndarray) -> Iterator[Part]:
+def _received(schedule: Tables, fifo: np.ndarray) -> Iterator[Part]:
     """Yield what happens to received values: added to, kept."""
-    code = lanes.code
-    src, dst = lanes.slots
+    code = schedule.code
+    src, dst = schedule.slots
     matched = fifo >= 0
     at = np.flatnonzero(one_of(code.kind, ADDS_TO_RECEIVED) & matched)
-    yield _part(lanes, at, 0, Op.REDUCE, src[at], fifo[at])
+    yield _part(schedule, at, 0, Op.REDUCE, src[at], fifo[at])
     at = np.flatnonzero(one_of(code.kind, KEEPS_RECEIVED) & matched)
-    yield _part(lanes, at, 1, Op.COPY, fifo[at], dst[at])
+    yield _part(schedule, at, 1, Op.COPY, fifo[at], dst[at])
 
 
-def _sent(lanes: Tables, received: np.ndarray, sent: np.ndarray) -> Iterator[Part]:
+def _sent(schedule: Tables, received: np.ndarray, sent: np.ndarray) -> Iterator[Part]:
     """Yield what goes to the next rank's FIFO: a local operand, or what was received."""
-    code = lanes.code
+    code = schedule.code
     at = np.flatnonzero(one_of(code.kind, SENDS) & (sent >= 0) & ((received >= 0) | (code.kind == Kind.S)))
-    chunk = np.where(code.kind[at] == Kind.S, lanes.slots[0][at], received[at])
-    lane = code.lane[at]
-    rows = _part(lanes, at, 1, Op.SEND, chunk, sent[at])
-    yield (*rows[:4], lanes.blocks.send[lane], *rows[5:8], lanes.blocks.channel[lane])
+    chunk = np.where(code.kind[at] == Kind.S, schedule.slots[0][at], received[at])
+    block = code.block[at]
+    rows = _part(schedule, at, 1, Op.SEND, chunk, sent[at])
+    yield (*rows[:4], schedule.blocks.send[block], *rows[5:8], schedule.blocks.channel[block])
 
 
-def _local(lanes: Tables) -> Iterator[Part]:
+def _local(schedule: Tables) -> Iterator[Part]:
     """Yield copies, local sums, and one-sided moves."""
-    code = lanes.code
-    src, dst = lanes.slots
+    code = schedule.code
+    src, dst = schedule.slots
     for kind, op in ((Kind.CPY, Op.COPY), (Kind.RE, Op.REDUCE)):
         at = np.flatnonzero((code.kind == kind) & ((src != dst) | (code.kind == Kind.RE)))
-        yield _part(lanes, at, 1, op, src[at], dst[at])
+        yield _part(schedule, at, 1, op, src[at], dst[at])
     at = np.flatnonzero(code.kind == Kind.PUT)
-    rows = _part(lanes, at, 1, Op.SEND, src[at], dst[at])
-    yield (*rows[:4], code.peer[at], *rows[5:8], code.lane[at])
+    rows = _part(schedule, at, 1, Op.SEND, src[at], dst[at])
+    yield (*rows[:4], code.peer[at], *rows[5:8], code.block[at])
     for kind, op in ((Kind.GET, Op.SEND), (Kind.READ_REDUCE, Op.REDUCE)):
         at = np.flatnonzero(code.kind == kind)
-        rows = _part(lanes, at, 1, op, src[at], dst[at])
-        yield (*rows[:3], code.peer[at], *rows[4:8], code.lane[at])
+        rows = _part(schedule, at, 1, op, src[at], dst[at])
+        yield (*rows[:3], code.peer[at], *rows[4:8], code.block[at])
 
 
-def _switched(lanes: Tables) -> Iterator[Part]:
+def _switched(schedule: Tables) -> Iterator[Part]:
     """Yield what a switch does: gather one value of each member, hand the sum to one or to all."""
-    code, here = lanes.code, lanes.rank
-    src, dst = lanes.slots
+    code, here = schedule.code, schedule.rank
+    src, dst = schedule.slots
     at_switch = 0
     rows: list[tuple[int, ...]] = []
     for i in np.flatnonzero(one_of(code.kind, SWITCHED)).tolist():
-        kind, count, lane = code.kind[i], int(code.count[i]), int(code.lane[i])
-        members, buffer = lanes.groups[code.peer[i]]
-        spot = [int(lanes.bases[member, buffer]) for member in members]
+        kind, count, block = code.kind[i], int(code.count[i]), int(code.block[i])
+        members, buffer = schedule.groups[code.peer[i]]
+        spot = [int(schedule.bases[member, buffer]) for member in members]
         givers = [(int(here[i]), int(src[i]))]
         takers = [(int(here[i]), int(dst[i]))]
         if kind != Kind.STORE:
             givers = [(member, base + int(code.src[i])) for member, base in zip(members, spot, strict=True)]
         if kind != Kind.LOAD:
             takers = [(member, base + int(code.dst[i])) for member, base in zip(members, spot, strict=True)]
-        rows += [(i, 0, Op.CONTRIBUTE, rank, lanes.p, slot, at_switch, count, lane) for rank, slot in givers]
-        rows += [(i, 1, Op.EMIT, lanes.p, rank, at_switch, slot, count, lane) for rank, slot in takers]
+        rows += [(i, 0, Op.CONTRIBUTE, rank, schedule.p, slot, at_switch, count, block) for rank, slot in givers]
+        rows += [(i, 1, Op.EMIT, schedule.p, rank, at_switch, slot, count, block) for rank, slot in takers]
         at_switch += count
     yield tuple(np.array(rows, np.int64).reshape(-1, 9).T)
 
 
-def _part(lanes: Tables, at: np.ndarray, half: int, op: Op, chunk: np.ndarray, to: np.ndarray) -> Part:
+def _part(schedule: Tables, at: np.ndarray, half: int, op: Op, chunk: np.ndarray, to: np.ndarray) -> Part:
     """Return moves within a rank, each on the channel that has the number of its thread block."""
-    rank, threadblock = lanes.rank[at], lanes.blocks.threadblock[lanes.code.lane[at]]
-    return at, np.int64(half), np.int64(op), rank, rank, chunk, to, lanes.code.count[at], threadblock  # type: ignore[return-value]
+    rank, threadblock = schedule.rank[at], schedule.blocks.threadblock[schedule.code.block[at]]
+    return at, np.int64(half), np.int64(op), rank, rank, chunk, to, schedule.code.count[at], threadblock  # type: ignore[return-value]

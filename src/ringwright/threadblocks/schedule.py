@@ -1,4 +1,4 @@
-"""The lanes of a declared program: its tables, and what follows from them, found once."""
+"""The thread blocks of a declared program: its tables, and what follows from them, found once."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.lanes.moves import Moves, find_moves
-from ringwright.lanes.order import Order, find_order
-from ringwright.lanes.table import Tables
-from ringwright.lanes.timing import message_edges
+from ringwright.threadblocks.moves import Moves, find_moves
+from ringwright.threadblocks.order import Order, find_order
+from ringwright.threadblocks.table import Tables
+from ringwright.threadblocks.timing import message_edges
 
 if TYPE_CHECKING:
     import numpy as np
 
 
 @dataclass(frozen=True)
-class Lanes(Tables):
+class Schedule(Tables):
     """The tables, with their order and the moves that they mean."""
 
     @cached_property

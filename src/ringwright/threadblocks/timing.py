@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.lanes.order import STUCK
-from ringwright.lanes.table import SENDS, Kind, one_of
 from ringwright.program import Op
+from ringwright.threadblocks.order import STUCK
+from ringwright.threadblocks.table import SENDS, Kind, one_of
 
 if TYPE_CHECKING:
-    from ringwright.lanes.moves import Moves
-    from ringwright.lanes.order import Order
-    from ringwright.lanes.table import Tables
+    from ringwright.threadblocks.moves import Moves
+    from ringwright.threadblocks.order import Order
+    from ringwright.threadblocks.table import Tables
 
 Pairs = tuple[np.ndarray, np.ndarray]
 
@@ -35,19 +35,21 @@ def message_numbers(moves: Moves, n_nodes: int) -> tuple[np.ndarray, int]:
     return rank[owner], len(first)
 
 
-def message_edges(lanes: Tables, order: Order, moves: Moves) -> tuple[np.ndarray, np.ndarray, int]:
+def message_edges(schedule: Tables, order: Order, moves: Moves) -> tuple[np.ndarray, np.ndarray, int]:
     """Return (before, after, joins); joins are numbered behind the messages."""
-    message, n = message_numbers(moves, lanes.p + bool(lanes.groups))
-    starts = n + np.arange(len(lanes.code))
-    arrivals = n + len(lanes.code)  # one more join per instruction: all that its thread block has put so far is there
+    message, n = message_numbers(moves, schedule.p + bool(schedule.groups))
+    starts = n + np.arange(len(schedule.code))
+    arrivals = n + len(
+        schedule.code
+    )  # one more join per instruction: all that its thread block has put so far is there
     pairs = [
         *_own(moves, message, starts),
-        *_followed(lanes, order, moves, message, starts),
-        *_arrived(lanes, order, moves, message, starts, arrivals),
+        *_followed(schedule, order, moves, message, starts),
+        *_arrived(schedule, order, moves, message, starts, arrivals),
     ]
     before, after = (np.concatenate(column) for column in zip(*pairs, strict=True))
     keep = before != after
-    return before[keep], after[keep], 2 * len(lanes.code)
+    return before[keep], after[keep], 2 * len(schedule.code)
 
 
 def _own(moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
@@ -58,10 +60,17 @@ def _own(moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
     return [(starts[moves.instruction], message), (message[early[left]], message[late[right]])]
 
 
-def _followed(lanes: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
+def _followed(schedule: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
     """Return what waits for an instruction to be over: its successor, its dependants, the sender it makes room for."""
-    kind = lanes.code.kind
-    pairs = (order.lane, order.dep, order.marks, order.packets, order.room(lanes.depth), _counted(order, moves.wave))
+    kind = schedule.code.kind
+    pairs = (
+        order.block,
+        order.dep,
+        order.marks,
+        order.packets,
+        order.room(schedule.depth),
+        _counted(order, moves.wave),
+    )
     before, after = (np.concatenate(column) for column in zip(*pairs, strict=True))
     remote = (one_of(kind, SENDS) | (kind == Kind.PUT))[moves.instruction] & (moves.src != moves.dst)
     local = np.flatnonzero(~remote)
@@ -82,23 +91,23 @@ def _counted(order: Order, wave: np.ndarray) -> Pairs:
 
 
 def _arrived(
-    lanes: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray, arrivals: int
+    schedule: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray, arrivals: int
 ) -> list[Pairs]:
     """Return what waits for the arrival of data: the receiver, readers of packets, and who sees a later signal."""
-    code = lanes.code
+    code = schedule.code
     sent = np.flatnonzero((moves.op == Op.SEND) & one_of(code.kind, SENDS)[moves.instruction])
     by = np.argsort(order.sends, kind="stable")
     place = by[np.searchsorted(order.sends[by], moves.instruction[sent])] if len(sent) else sent
     put = np.flatnonzero(code.kind[moves.instruction] == Kind.PUT)
     left, right = _joined(moves.instruction[put], order.packets[0])
-    lane_before, lane_after = order.lane
+    block_before, block_after = order.block
     signals = np.concatenate((order.marks[0], _counted(order, moves.wave)[0]))
     waits = np.concatenate((order.marks[1], _counted(order, moves.wave)[1]))
     return [
         (message[sent], starts[order.receives[place]]),
         (message[put[left]], starts[order.packets[1][right]]),
         (message[put], arrivals + moves.instruction[put]),
-        (arrivals + lane_before, arrivals + lane_after),
+        (arrivals + block_before, arrivals + block_after),
         (arrivals + signals, starts[waits]),
     ]
 
