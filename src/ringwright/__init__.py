@@ -1,11 +1,14 @@
-"""Ringwright: see what your collectives did.
+"""Ringwright: see what your collectives did, and what they would have done.
 
-The names below are loaded when first touched, so that ``import ringwright`` costs next to nothing::
+``dir(ringwright)`` is the whole of the public face; each name is loaded when it is first touched, so that ``import
+ringwright`` costs next to nothing, and each tells its parameters, units and an example by ``help``::
 
     import ringwright
 
-    trace = ringwright.read("job/")  # a Trace: tables of events, communicators, connections, and a ledger
-    ringwright.summary(trace)["operations"]
+    trace = ringwright.read("job/")                                 # what happened: a Trace
+    ringwright.summary(trace)["operations"]                         # plain data, ready for JSON
+    ringwright.simulate(trace, "dgx-h100:8", policy="p3")           # the same step in another order
+    ringwright.simulate("all-reduce", "dgx-h100:8", algorithm="blueconnect", size="256M")
 """
 
 from __future__ import annotations
@@ -17,26 +20,89 @@ if TYPE_CHECKING:
     from ringwright import errors
     from ringwright.analysis.metrics import metrics
     from ringwright.analysis.summary import summarise as summary
+    from ringwright.collective import Collective
+    from ringwright.engines.result import Run
+    from ringwright.fabrics import fabric
+    from ringwright.papers.by_name import reproduce
+    from ringwright.program import Program
     from ringwright.sources import read
+    from ringwright.sources.sample import sample
+    from ringwright.studies.bench.asked import bench
+    from ringwright.studies.bounds import bound
+    from ringwright.studies.calibrate import calibrate
+    from ringwright.studies.exporting import export
     from ringwright.studies.jobs.live import schedule
+    from ringwright.studies.jobs.modelled import job
+    from ringwright.studies.predict import simulate
+    from ringwright.studies.record import run
+    from ringwright.studies.spelled import algorithm, scheduler
+    from ringwright.studies.verify import verify
+    from ringwright.survey.listed import systems
+    from ringwright.topology import Topology
     from ringwright.trace import Trace
     from ringwright.workload import Workload
     from ringwright.workloads.replay import replay
 
 __version__ = "0.1.0"
-__all__ = ["Trace", "Workload", "__version__", "errors", "metrics", "read", "replay", "schedule", "summary"]
 
 # public name -> where it lives; an empty attribute means the module itself
 _HOMES = {
+    "Collective": ("ringwright.collective", "Collective"),
+    "Program": ("ringwright.program", "Program"),
+    "Run": ("ringwright.engines.result", "Run"),
+    "Topology": ("ringwright.topology", "Topology"),
     "Trace": ("ringwright.trace", "Trace"),
     "Workload": ("ringwright.workload", "Workload"),
+    "algorithm": ("ringwright.studies.spelled", "algorithm"),
+    "bench": ("ringwright.studies.bench.asked", "bench"),
+    "bound": ("ringwright.studies.bounds", "bound"),
+    "calibrate": ("ringwright.studies.calibrate", "calibrate"),
     "errors": ("ringwright.errors", ""),
+    "export": ("ringwright.studies.exporting", "export"),
+    "fabric": ("ringwright.fabrics", "fabric"),
+    "job": ("ringwright.studies.jobs.modelled", "job"),
     "metrics": ("ringwright.analysis.metrics", "metrics"),
     "read": ("ringwright.sources", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
+    "reproduce": ("ringwright.papers.by_name", "reproduce"),
+    "run": ("ringwright.studies.record", "run"),
+    "sample": ("ringwright.sources.sample", "sample"),
     "schedule": ("ringwright.studies.jobs.live", "schedule"),
+    "scheduler": ("ringwright.studies.spelled", "scheduler"),
+    "simulate": ("ringwright.studies.predict", "simulate"),
     "summary": ("ringwright.analysis.summary", "summarise"),
+    "systems": ("ringwright.survey.listed", "systems"),
+    "verify": ("ringwright.studies.verify", "verify"),
 }
+__all__ = [
+    "Collective",
+    "Program",
+    "Run",
+    "Topology",
+    "Trace",
+    "Workload",
+    "__version__",
+    "algorithm",
+    "bench",
+    "bound",
+    "calibrate",
+    "errors",
+    "export",
+    "fabric",
+    "job",
+    "metrics",
+    "read",
+    "replay",
+    "reproduce",
+    "run",
+    "sample",
+    "schedule",
+    "scheduler",
+    "simulate",
+    "summary",
+    "systems",
+    "verify",
+]
 
 
 def __getattr__(name: str) -> object:

@@ -13,6 +13,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.errors import UsageError
+from ringwright.notebook import card
+from ringwright.units import format_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,6 +77,42 @@ class Collective:
     ``group`` holds the global ranks in group order (all other numbers here are places in it); ``counts`` are bytes per
     rank (all-gather, reduce-scatter, gather, scatter) or rows of bytes per pair (all-to-all) and replace the even cut.
     ``commutative=False`` asks that contributions meet in the order of the ranks.
+
+    Parameters
+    ----------
+    op
+        all-reduce, reduce-scatter, all-gather, broadcast, reduce, gather, scatter, all-to-all, barrier, send-recv, scan or
+        exscan.
+    group
+        Global ranks in group order; ``range(8)`` for the first eight.
+    size_bytes
+        The size column of nccl-tests, in bytes: the larger of the two buffers of one rank. 0 is legal.
+    dtype, reduce_op
+        Element type (float32, bfloat16, int64 ...), and sum, prod, max, min or avg.
+    root
+        Place of the root in the group, where the operation has one.
+    in_place
+        Whether result and contribution share a buffer.
+    counts
+        Bytes per rank, or rows of bytes per pair, in place of an even cut.
+    commutative
+        Whether contributions may meet in any order.
+
+    Raises
+    ------
+    UsageError
+        The arguments contradict each other.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> gather = ringwright.Collective("all-gather", range(4), 1 << 20)
+    >>> gather
+    Collective(all-gather of 1 MiB over 4 ranks, float32)
+    >>> gather.block_bytes
+    array([262144, 262144, 262144, 262144])
+    >>> gather.bus_factor
+    0.75
     """
 
     op: str
@@ -128,6 +166,23 @@ class Collective:
                 raise UsageError(f"all-to-all counts are {self.p} rows of {self.p} sizes of 0 or more")
         else:
             raise UsageError(f"{self.op} takes no counts")
+
+    @property
+    def label(self) -> str:
+        """What it does in a few words: ``all-reduce of 64 MiB over 16 ranks``, with the root where it has one."""
+        rooted = f" from {self.root}" if self.op in ("broadcast", "scatter") else f" to {self.root}"
+        size = f" of {format_size(self.size_bytes)}" if self.op != "barrier" else ""
+        return f"{self.op}{size} over {self.p:,} ranks" + (rooted if self.op in ROOTED else "")
+
+    def __repr__(self) -> str:
+        adds = f", {self.reduce_op}" if self.reduces and self.op != "barrier" else ""
+        uneven = ", by counts" if self.counts is not None else ""
+        return f"Collective({self.label}, {self.dtype}{adds}{uneven}{', in place' if self.in_place else ''})"
+
+    def _repr_html_(self) -> str:
+        facts = {"size": format_size(self.size_bytes), "ranks": self.p, "group": _named(self.group), "type": self.dtype}
+        facts |= {"reduction": self.reduce_op} if self.reduces else {}
+        return card(f"Collective: {self.op}", facts | ({"root": self.root} if self.op in ROOTED else {}))
 
     @property
     def p(self) -> int:
@@ -199,3 +254,10 @@ class Collective:
     def bus_factor(self) -> float:
         """Return busbw / algbw as nccl-tests defines it; 0 where one rank has nobody to talk to."""
         return BUS_FACTORS[self.op] * (self.p - 1) / self.p if self.op in BUS_FACTORS else 1.0
+
+
+def _named(group: Sequence[int]) -> str:
+    """Return the ranks of a group in a few letters: ``0 to 15``, or the first ones."""
+    if isinstance(group, range) and group.step == 1:
+        return f"{group[0]:,} to {group[-1]:,}"
+    return ", ".join(map(str, group[:8])) + (" ..." if len(group) > 8 else "")

@@ -14,6 +14,15 @@ RingwrightError
 └── InfeasibleError       exit 5   no answer exists, or none in the time allowed
     ├── DeclinedError     exit 5   this engine cannot answer exactly; another one may
     └── RanksFailedError  exit 5   a rank of a job died, or nothing moved any more
+
+Examples
+--------
+>>> import ringwright
+>>> try:
+...     ringwright.fabric("dgx-h200:2")
+... except ringwright.errors.UsageError as error:
+...     print(error.what)
+no fabric is named 'dgx-h200'
 """
 
 from __future__ import annotations

@@ -16,6 +16,8 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ringwright.collective import Collective, split
+from ringwright.notebook import card
+from ringwright.units import format_size
 
 if TYPE_CHECKING:
     import numpy as np
@@ -98,6 +100,11 @@ class Block:
     channel: int = 0
     multicast: bool = False
 
+    def __repr__(self) -> str:
+        how = "by a pattern" if self.is_affine else "listed"
+        each = f" of {self.span} slots" if self.span > 1 else ""
+        return f"Block({self.count:,} x {self.op.name}{each}, {how}, channel {self.channel})"
+
     @property
     def count(self) -> int:
         """Moves in the block."""
@@ -163,6 +170,11 @@ class Layout:
     template: np.ndarray | None = None
     before: tuple[tuple[np.ndarray, np.ndarray], ...] | None = None
     after: tuple[tuple[np.ndarray, np.ndarray], ...] | None = None
+
+    def __repr__(self) -> str:
+        some = "all" if len(self.chunk_bytes) == 1 else "the first"
+        size = f", {some} of {format_size(int(self.chunk_bytes[0]))}" if len(self.chunk_bytes) else ""
+        return f"Layout({self.n_chunks:,} chunks{size}, {self.slots:,} slots a node)"
 
     @property
     def slots(self) -> int:
@@ -288,7 +300,47 @@ class Declared(Protocol):
 
 @dataclass(frozen=True)
 class Program:
-    """One collective, done one way. ``steps()`` makes the steps anew at each call; they are never all in memory."""
+    """One collective, done one way. ``steps()`` makes the steps anew at each call; they are never all in memory.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    collective
+        What it does.
+    layout
+        How its data are cut into chunks: ``program.cut(collective, parts)``.
+    make_steps
+        A callable that yields the steps, each a set of blocks of moves that may all happen at once.
+    n_steps
+        How many steps there are.
+    cost
+        What it declares of itself: messages in a row, bytes on the critical path, bytes sent in all.
+    aggregators, streams
+        Nodes of the network that add, and how they are used.
+    lanes
+        A declared order, thread block by thread block; None: the order follows from the data.
+    protocol, channels, software, knobs
+        What a library chose, and what its software costs.
+
+    Examples
+    --------
+    Every rank sends its block to the next one, so that after p-1 steps all have all (a ring, written by hand):
+
+    >>> import ringwright
+    >>> from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, turn
+    >>> box = ringwright.fabric("switch:4")
+    >>> gather = ringwright.Collective("all-gather", range(4), 1 << 20)
+    >>> def steps():
+    ...     for k in range(3):
+    ...         yield Step((Block(Op.SEND, (4,), src=turn(4), dst=turn(4, 1), chunk=turn(4, -k)),))
+    >>> cost = Cost((Term(messages=3, size_bytes=3 * 2**18),), sent_bytes=3 * 2**20)
+    >>> ring = Program("my-ring", gather, cut(gather), steps, 3, cost)
+    >>> ringwright.verify(ring)
+    Verified(my-ring: legal)
+    >>> ringwright.simulate(ring, box).time_s == ringwright.simulate(gather, box, algorithm="ring").time_s
+    True
+    """
 
     name: str
     collective: Collective
@@ -307,6 +359,20 @@ class Program:
     def steps(self) -> Iterator[Step]:
         """Yield the steps in order."""
         return iter(self.make_steps())
+
+    def __repr__(self) -> str:
+        order = ", in a declared order" if self.lanes is not None else ""
+        return f"Program({self.name}: {self.collective.label}, {self.n_steps:,} steps{order})"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "collective": self.collective.label, "steps": self.n_steps, "chunks": self.layout.n_chunks,
+            "sent in all": format_size(self.cost.sent_bytes), "messages in a row": f"{self.cost.messages:,.6g}",
+            "protocol": self.protocol, "channels": self.channels, "aggregating nodes": len(self.aggregators) or None,
+            "order": "declared" if self.lanes is not None else "follows from the data",
+            "knobs": ", ".join(f"{name}={value}" for name, value in self.knobs.items()),
+        }  # fmt: skip
+        return card(f"Program: {self.name}", facts)
 
     @property
     def p(self) -> int:

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.errors import InfeasibleError, UsageError
+from ringwright.notebook import card
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +48,9 @@ class Group:
     rate: float
     links: np.ndarray
 
+    def __repr__(self) -> str:
+        return f"Group({self.name}: {len(self.links):,} links share {self.rate / 1e9:,.6g} GB/s)"
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -65,6 +69,46 @@ class Topology:
 
     ``axes`` name the mesh of the ranks (the first runs fastest), along which the fabric looks the same from every rank
     where ``is_symmetric``; engines check that before they use it.
+
+    Parameters
+    ----------
+    name, n_ranks
+        What to call it, and how many of its nodes are ranks (the first ones).
+    kinds
+        Kind of each node, uint8 of shape (nodes,): rank, nic, switch or aggregator.
+    src, dst
+        Ends of each directed link, integers of shape (links,).
+    rate, latency_s
+        Bytes/s and seconds of each link, float64 of shape (links,).
+    link_class, classes
+        Class of each link, integers of shape (links,) into the names ``classes``.
+    groups
+        Capacities that several links share.
+    axes, is_symmetric
+        The mesh of the ranks, and whether the fabric looks the same from each.
+    hosts
+        Host of each rank, integers of shape (n_ranks,), or None.
+    names
+        Name of each node, or None.
+    paths
+        The fabric's own routes; None: shortest paths.
+    loss
+        Share of packets that each link loses, float64 of shape (links,), or None.
+    message_s, occupying, reduce_rate
+        Software seconds of a message by link class, which of them occupy the sender, and bytes/s that a rank adds up.
+    aggregators, faults
+        Nodes that add in the network; what breaks, when.
+    provenance
+        Where rates and latencies come from.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> box = ringwright.fabric("dgx-h100:2")
+    >>> box
+    Topology(dgx-h100:2: 16 ranks, 44 nodes, 128 links)
+    >>> box.label(0), box.rate.dtype, box.rate.shape
+    ('node0/gpu0', dtype('float64'), (128,))
     """
 
     name: str
@@ -93,7 +137,27 @@ class Topology:
     provenance: str = ""  # where rates and latencies come from
 
     def __repr__(self) -> str:
-        return f"Topology({self.name}: {self.n_ranks} ranks, {self.n_nodes} nodes, {len(self.src)} links)"
+        faults = f", {len(self.faults):,} faults" if self.faults else ""
+        return f"Topology({self.name}: {self.n_ranks:,} ranks, {self.n_nodes:,} nodes, {len(self.src):,} links{faults})"
+
+    def _repr_html_(self) -> str:
+        links = {name: self._links(number) for number, name in enumerate(self.classes)}
+        facts: dict[str, object] = {
+            "ranks": self.n_ranks, "hosts": None if self.hosts is None else int(self.hosts.max()) + 1,
+            "nodes": self.n_nodes, **{f"{name} links": text for name, text in links.items()},
+            "shared capacities": len(self.groups), "adds in the network at": len(self.aggregators) or None,
+            "faults": len(self.faults) or None, "rates from": self.provenance,
+        }  # fmt: skip
+        return card(f"Topology: {self.name}", facts)
+
+    def _links(self, number: int) -> str:
+        """Say how many links a class has and how fast they are."""
+        here = self.link_class == number
+        if not here.any():
+            return "none"
+        slow, fast = (float(bound) / 1e9 for bound in (self.rate[here].min(), self.rate[here].max()))
+        rates = f"{fast:,.6g}" if slow == fast else f"{slow:,.6g} to {fast:,.6g}"
+        return f"{int(here.sum()):,} at {rates} GB/s, {float(self.latency_s[here].max()) * 1e6:,.4g} us"
 
     @property
     def n_nodes(self) -> int:

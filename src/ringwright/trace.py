@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import drafts, reopened, sums
 from ringwright.errors import InputError, SchemaError, UsageError
+from ringwright.notebook import table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -186,7 +187,29 @@ def fitted(columns: Mapping[str, Any], kinds: Mapping[str, Any]) -> pl.DataFrame
 
 @dataclass(frozen=True)
 class Trace:
-    """Seven tables and a little about their origin. ``meta`` holds plain JSON values."""
+    """Seven tables and a little about their origin. ``meta`` holds plain JSON values.
+
+    The tables are events, edges, communicators, topology, links, claims and ledger; each column carries its unit in its name
+    (``size_bytes``, ``start_s``). A row of ``events`` stands for ``multiplicity`` equal events: weight by it.
+
+    Parameters
+    ----------
+    tables
+        A Polars lazy frame by table name; ``Trace.of`` takes frames, completes and checks them.
+    meta
+        Source, world size, versions, losses: plain JSON values.
+    held
+        What has to live as long as the Trace.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> trace = ringwright.read(ringwright.sample())
+    >>> trace.df.filter(kind="collective")["multiplicity"].sum()
+    3839
+    >>> trace.query("select op, max(size_bytes) as largest from events where kind = 'collective' group by op").rows()
+    [('all-reduce', 28328960)]
+    """
 
     tables: Mapping[str, pl.LazyFrame]
     meta: Mapping[str, Any] = field(default_factory=dict)
@@ -267,24 +290,24 @@ class Trace:
         return cls(tables, meta, copies)
 
     def __repr__(self) -> str:
-        return f"Trace({self.meta.get('source', 'unknown')}, {self.meta.get('summary', 'tables ' + ', '.join(TABLES))})"
+        return f"Trace({self._label()})"
+
+    def _label(self) -> str:
+        world = self.meta.get("world")
+        told = self.meta.get("summary") or (f"{world:,} ranks" if isinstance(world, int) else "ranks unknown")
+        return " ".join(f"{self.meta.get('source') or 'unknown'}, {told}".split())
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a row per kind of event and operation, every string escaped."""
         import polars as pl
-        from markupsafe import escape
 
         weight = pl.col("multiplicity").fill_null(1)
         counts = (
             self.scan("events").group_by("kind", "op").agg(weight.sum().alias("events"), pl.col("size_bytes").sum())
-            .sort("events", descending=True).head(30).collect()
+            .sort(["events", "kind", "op"], descending=[True, False, False]).collect()
         )  # fmt: skip
-        rows_ = "".join(
-            f"<tr><td>{escape(kind)}</td><td>{escape(op or '')}</td><td>{count:,}</td><td>{size:,}</td></tr>"
-            for kind, op, count, size in counts.iter_rows()
-        )
-        head = "<tr><th>kind</th><th>op</th><th>events</th><th>bytes</th></tr>"
-        return f"<p><b>Trace</b> {escape(self.meta.get('source') or 'capture')}</p><table>{head}{rows_}</table>"
+        rows = ((kind or "", op or "", count, size) for kind, op, count, size in counts.iter_rows())
+        return table(self._label(), ("kind", "op", "events", "bytes"), rows)
 
 
 def is_capture(path: Path) -> bool:

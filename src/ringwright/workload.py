@@ -15,6 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ringwright.errors import UsageError
+from ringwright.notebook import card
 
 KINDS = ("F", "B", "dO", "dW", "U", "C", "CTRL")  # forward, backward, its halves, update, communication, control
 PER = ("micro-batch", "step")
@@ -218,7 +219,38 @@ class Policy:
 
 @dataclass(frozen=True)
 class Workload:
-    """One step of a job on a device mesh, ready to be scheduled, simulated, or run."""
+    """One step of a job on a device mesh, ready to be scheduled, simulated, or run.
+
+    Parameters
+    ----------
+    name, mesh
+        What to call it, and the ranks as a grid of named axes.
+    classes
+        Classes of ranks that run the same tasks.
+    tasks
+        Work of one rank, in seconds when alone.
+    edges
+        What waits for what, perhaps of an iteration before.
+    payloads
+        What ranks exchange, in bytes (the nccl-tests size column), who makes it and who needs it.
+    resources
+        What tasks and operations share on a rank.
+    micro_batches, order
+        Micro-batches of a step, and the model's own order of them by class.
+    policy
+        How payloads become operations and in which order they are sent; ``with_policy`` sets parts of it.
+    assumptions
+        Every default that was taken, in words.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> step = ringwright.job("llama3-8b", gpus=16, parallel="tp8")
+    >>> step.mesh.sizes["tp"], step.policy.label
+    (8, 'none')
+    >>> len(step.gradients()) > 0
+    True
+    """
 
     name: str
     mesh: Mesh
@@ -281,6 +313,14 @@ class Workload:
         at = {task.name: place for place, task in enumerate(self.tasks)}
         found = [each for each in self.payloads if each.per == "step" and each.role in roles]
         return sorted(found, key=lambda each: max((at[name] for name in each.producers), default=0))
+
+    def _repr_html_(self) -> str:
+        axes = " x ".join(f"{name} {size}" for name, size in self.mesh.axes)
+        facts: dict[str, object] = {
+            "ranks": f"{self.mesh.size:,} ({axes})", "classes of ranks": len(self.classes), "tasks": len(self.tasks),
+            "payloads": len(self.payloads), "micro-batches": self.micro_batches, "policy": self.policy.label,
+        }  # fmt: skip
+        return card(f"Workload: {self.name}", facts | {"assumed": "; ".join(self.assumptions)})
 
     def __repr__(self) -> str:
         return (

@@ -42,7 +42,32 @@ _ONLY_THE_LOG = [
 
 
 def summarise(trace: Trace) -> dict[str, Any]:
-    """Return the summary of a Trace."""
+    """Return what a recording says, as the verb ``summary`` tells it.
+
+    Parameters
+    ----------
+    trace
+        A Trace, of whatever source.
+
+    Returns
+    -------
+    dict
+        Plain JSON values, schema ``ringwright.summary/1``: ``operations`` (a row per operation, size and communicator),
+        ``communicators``, ``timeline``, ``bandwidth``, ``findings``, ``ledger``, ``limits`` ... Units are in the names of the
+        keys; what a source does not hold is null or empty, never 0.
+
+    Raises
+    ------
+    UsageError
+        The Trace lacks a table.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> found = ringwright.summary(ringwright.read(ringwright.sample()))
+    >>> found["schema"], found["kind"], sorted({row["op"] for row in found["operations"]})
+    ('ringwright.summary/1', 'nccl-log', ['all-reduce'])
+    """
     import polars as pl
 
     logical, points = ops.logical(trace), ops.point_to_point(trace)

@@ -23,6 +23,8 @@ from ringwright.collective import PREFIXES
 from ringwright.costs.cuts import Partition, at_best, distances, goodput, partitions
 from ringwright.costs.demands import Demand, demand
 from ringwright.errors import InfeasibleError, UsageError
+from ringwright.notebook import card
+from ringwright.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -50,6 +52,17 @@ class Bound:
     demand_bytes: float = 0.0
     capacity: float = 0.0
     ground: str = ""
+
+    def __repr__(self) -> str:
+        return f"Bound({self.time_s * 1e6:,.6g} us for {format_size(self.size_bytes)}, by {self.kind}: {self.ground})"
+
+    def _repr_html_(self) -> str:
+        crossed = f"{self.demand_bytes:,.6g} B {self.crossing} it at {self.capacity / 1e9:,.6g} GB/s"
+        facts = {
+            "time": f"{self.time_s * 1e6:,.6g} us", "size": format_size(self.size_bytes), "kind": self.kind,
+            "nodes": ", ".join(self.certificate), "must get": crossed if self.crossing else "", "ground": self.ground,
+        }  # fmt: skip
+        return card("Bound: no program is faster", facts)
 
     @property
     def algbw(self) -> float:

@@ -39,10 +39,12 @@ def simulate(
     """Return how a program runs; raise InfeasibleError where a message never arrives or no engine can hold it."""
     if engine not in ENGINES:
         raise UsageError(f"'{engine}' is no engine", remedy=f"one of: {', '.join(ENGINES)}")
+    title = f"{program.name}, {program.collective.label} on {topology.name}"
     if engine == "closed-form":
-        return closed_form.run(program, topology)
+        return replace(closed_form.run(program, topology), title=title)
     made = _later(machine(topology, alpha), program)
-    return _delayed(_simulate(program, made, engine, wanted=fold_symmetry, native=native), program)
+    run = _delayed(_simulate(program, made, engine, wanted=fold_symmetry, native=native), program)
+    return replace(run, title=title)
 
 
 def _later(made: Machine, program: Program) -> Machine:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.critical import Path, critical
+from ringwright.notebook import card
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
@@ -24,6 +25,27 @@ class Run:
     ``start_ps`` and ``end_ps`` go with the messages of ``flat``, each of which stands for ``parts`` equal ones (1: nothing was
     folded, and ``unfolded_because`` says why). ``bytes`` and ``busy_ps`` go with the resources of ``machine``: links, shared
     capacities, adders; busy is what the bytes take at the healthy pace. Engines without messages leave these empty.
+    ``title`` says which program ran on which machine.
+
+    Attributes
+    ----------
+    start_ps, end_ps
+        When each simulated message began and ended: int64 of shape (messages,), picoseconds from the start.
+    time_s
+        Seconds from the first start to the last end; exact in ``time_ps``.
+    bytes, busy_ps
+        What each resource carried and how long it was busy: int64 of shape (resources,).
+    left_out
+        Effects that the engine knows nothing of.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> run = ringwright.simulate("all-gather", "switch:4,rate=50GB/s", size="1M")
+    >>> run.start_ps.dtype, run.start_ps.shape == run.end_ps.shape
+    (dtype('int64'), True)
+    >>> run.path()
+    '3 messages one after the other: 100 % on link links'
     """
 
     start_ps: np.ndarray
@@ -38,6 +60,19 @@ class Run:
     machine: Machine | None = field(default=None, repr=False)
     bytes: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
     busy_ps: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
+    title: str = ""
+
+    def __repr__(self) -> str:
+        return f"Run({self.title + ': ' if self.title else ''}{self.time_s * 1e6:,.4g} us, {self.engine})"
+
+    def _repr_html_(self) -> str:
+        facts = {
+            "time": f"{self.time_s * 1e6:,.6g} us", "engine": self.engine,
+            "messages simulated": f"{len(self.start_ps):,}, each for {self.parts:,}" if len(self.start_ps) else "none",
+            "busiest": f"{self.bottleneck}, {self.utilisation:.0%} of the time" if self.bottleneck else "",
+            "why": self.path(), "left out": "; ".join(self.left_out),
+        }  # fmt: skip
+        return card(f"Run: {self.title}" if self.title else "Run", facts)
 
     @property
     def time_s(self) -> float:

@@ -84,10 +84,31 @@ def problems() -> list[PluginError]:
 
 
 def fabric(spec: str, **given: Any) -> Topology:
-    """Return the machine that ``family:sizes,knob=value,...`` names; ``given`` are further knobs.
+    """Return the machine that ``family:sizes,knob=value,...`` names.
 
-    Rates take units (``50GB/s``, ``400Gb/s``), times too (``0.5us``). Raises UsageError for unknown families and knobs,
-    and for values that make no sense.
+    Parameters
+    ----------
+    spec
+        ``dgx-h100:16`` (16 nodes of 8), ``switch:64,rate=50GB/s``, ``torus:8x8,latency_s=0.5us``: a family, its sizes, and knobs.
+        Rates take units (``50GB/s``, ``400Gb/s``), times too (``0.5us``).
+    given
+        Further knobs, as values: bytes/s, seconds.
+
+    Returns
+    -------
+    Topology
+        Named as it was spelled.
+
+    Raises
+    ------
+    UsageError
+        No such family (it names near ones), no such knob, or a value that makes no sense.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> ringwright.fabric("torus:4x4,rate=50GB/s")
+    Topology(torus:4x4,rate=50GB/s: 16 ranks, 16 nodes, 64 links)
     """
     head, *options = spec.split(",")
     name, _, text = head.partition(":")

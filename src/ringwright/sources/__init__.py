@@ -21,11 +21,33 @@ def read(
 ) -> Trace:
     """Return the Trace of recordings of one job, or of a saved capture; several sources become one Trace.
 
-    ``paths``: files, folders, archives, globs or ``-`` for standard input; what they are is told by their content
-    (``sources.detect``). ``events``, of logs: ``all`` keeps one event per record (beyond
-    a million in a temporary folder that lives as long as the Trace), ``folded`` keeps weighted rows only, ``auto``
-    keeps events up to a million records. ``progress`` is called with the bytes of each chunk. Raises InputError when
-    nothing can be read.
+    Parameters
+    ----------
+    paths
+        Files, folders, archives, globs or ``-`` for standard input; what they are is told by their content.
+    events
+        Of logs: ``all`` keeps one event per record (beyond a million in a temporary folder that lives as long as the Trace),
+        ``folded`` keeps weighted rows only, ``auto`` keeps events up to a million records.
+    progress
+        Called with the bytes of each chunk that was read.
+
+    Returns
+    -------
+    Trace
+        Everything that could be read; what was lost is in its ledger and ``meta["losses"]``.
+
+    Raises
+    ------
+    InputError
+        Nothing can be read.
+    UsageError
+        ``events`` is none of the three.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> ringwright.read(ringwright.sample())
+    Trace(nccl-log, 16 ranks)
     """
     from ringwright.trace import Trace, is_capture
 

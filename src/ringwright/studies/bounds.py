@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective
-from ringwright.costs.bounds import bound
+from ringwright.costs import bounds as floors
+from ringwright.studies import spelled
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
@@ -17,9 +18,9 @@ def bounds(
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.bound/1``; the headline is the bound without in-network reduction."""
     collective = Collective(op, range(topology.n_ranks) if group is None else group, size_bytes, root=root)
-    found = {"at the ranks": bound(collective, topology)}
+    found = {"at the ranks": floors.bound(collective, topology)}
     if topology.aggregators:
-        found["in the network"] = bound(collective, topology, in_network=True)
+        found["in the network"] = floors.bound(collective, topology, in_network=True)
     plain = found["at the ranks"]
     return {
         "schema": "ringwright.bound/1",
@@ -36,3 +37,44 @@ def bounds(
             for where, each in found.items()
         ],
     }
+
+
+def bound(
+    what: Collective | str, on: spelled.Machine, *, size: int | str | None = None, in_network: bool = False,
+    alpha: str = "pipelined",
+) -> floors.Bound:  # fmt: skip
+    """Return the time below which no program can do a collective on a machine, and what of the machine says so.
+
+    Parameters
+    ----------
+    what
+        A Collective, or an operation such as ``all-reduce`` over all ranks of the machine.
+    on
+        A Topology, ``dgx-h100:16``, or a file that describes one. Faults count at their best.
+    size
+        Of an operation: bytes, or ``64M`` (binary), the size column of nccl-tests. Usual: 64 MiB.
+    in_network
+        Let switches that can add and copy do so.
+    alpha
+        Whether a link is free (``pipelined``) or ``busy`` during its latency; then rounds count.
+
+    Returns
+    -------
+    Bound
+        ``time_s`` in seconds, ``algbw`` in bytes/s, its ``kind``, and the ``certificate``: names of the nodes that prove it.
+
+    Raises
+    ------
+    UsageError
+        No such operation or machine.
+    InfeasibleError
+        The data cannot get where they must.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> ringwright.bound("all-gather", "switch:8,rate=50GB/s", size="1G").kind
+    'cut'
+    """
+    topology = spelled.machine(on)
+    return floors.bound(spelled.collective(what, topology, size), topology, in_network=in_network, alpha=alpha)

@@ -32,7 +32,46 @@ def calibrate(
     source: str = "",
     date: str = "",
 ) -> tuple[Calibration, list[Size]]:
-    """Return the calibration of some tables, and every size; UsageError where a table does not say what it is."""
+    """Fit latency, message cost and rate of each link class to tables of nccl-tests.
+
+    Parameters
+    ----------
+    paths
+        Output of nccl-tests or rccl-tests, JSON lines of mscclpp, or ``nccl_times.csv``; several give one calibration.
+    fabric
+        Box and nodes: ``dgx-a100:2``; ``{n}`` is the nodes that a table names.
+    release, collective
+        NCCL's release and the operation, where the tables do not name them.
+    name, source, date
+        What to call the calibration, where the tables come from, when they were measured.
+
+    Returns
+    -------
+    Calibration
+        Seconds and bytes/s per link class, and how far off it is. ``costs.calibration.calibrated(topology, it)`` puts it
+        on a machine.
+    list of Size
+        Every size: measured and simulated seconds.
+
+    Raises
+    ------
+    UsageError
+        No table, or one that does not say its operation or release.
+    InputError
+        A file that is no table.
+
+    Examples
+    --------
+    >>> import json, pathlib, tempfile, ringwright
+    >>> times_us = {1 << 10: 12.0, 1 << 20: 45.0, 1 << 24: 130.0, 1 << 28: 1_250.0}
+    >>> rows = [{"name": "allreduce", "ranks": 8, "size": size, "time": us} for size, us in times_us.items()]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = pathlib.Path(folder) / "times.jsonl"
+    ...     _ = table.write_text(chr(10).join(map(json.dumps, rows)))
+    ...     fitted, sizes = ringwright.calibrate([str(table)], "dgx-h100:1", release="2.18", collective="all-reduce")
+    >>> fitted.inside.rate_bytes_per_s > 1e9, len(sizes)
+    (True, 4)
+    """
     if not paths:
         raise UsageError("no table is named", remedy="ringwright calibrate TABLE --fabric dgx-a100:2")
     tables = read_tables([*paths])

@@ -42,10 +42,37 @@ class Replay:
 
 
 def replay(trace: Trace, *, step: int | None = None, assumptions: Sequence[str] = ()) -> Workload:
-    """Return one step of a recorded job as a Workload: iteration ``step``, or the steadiest one.
+    """Return one step of a recorded job as a Workload.
 
-    ``assumptions`` are added to those that replaying makes. Raises InputError where no call can be used, UsageError for a
-    step that is not there, WorkloadError where ranks of a group issued different operations (rank, position, both).
+    Parameters
+    ----------
+    trace
+        A Trace of a job; without times there is communication only, which ``assumptions`` says.
+    step
+        Which iteration; None: the steadiest one.
+    assumptions
+        Words that are added to those that replaying makes.
+
+    Returns
+    -------
+    Workload
+        Computation as measured, in seconds; the operations with their sizes in bytes, on the mesh of their communicators.
+
+    Raises
+    ------
+    InputError
+        No call can be used.
+    UsageError
+        A step that is not there.
+    WorkloadError
+        Ranks of a group issued different operations (it names rank, position, and both).
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> step = ringwright.replay(ringwright.read(ringwright.sample()))
+    >>> step.assumptions[0]
+    'communication only: the source has no times, so computation is left out'
     """
     return replayed(trace, step=step, assumptions=assumptions).workload
 

@@ -40,6 +40,10 @@ class JobRun:
         rows = [row for row in self.laid.rows if row.what == "task" and row.kind in COMPUTE]
         return max((int(self.ends(row, step).max()) for row in rows), default=0)
 
+    def __repr__(self) -> str:
+        cells = self.laid.cells
+        return f"JobRun({self.step_s * 1e3:,.6g} ms a step, {len(cells):,} of {sum(cells.counts):,} ranks simulated)"
+
     @property
     def step_s(self) -> float:
         """Seconds of the last step."""

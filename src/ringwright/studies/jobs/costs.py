@@ -25,6 +25,7 @@ from ringwright.workload import Mesh
 if TYPE_CHECKING:
     from ringwright.engines.result import Run
     from ringwright.topology import Topology
+    from ringwright.workload import Workload
 
 GRID = tuple(1 << power for power in range(12, 31, 2))  # 4 KiB to 1 GiB
 PROBE = 16 << 20
@@ -39,6 +40,12 @@ class Group:
 
     ranks: tuple[int, ...]
     healthy: bool = True
+
+
+def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
+    """Return what the operations of a workload take on a machine by one algorithm ("": NCCL's own choices)."""
+    axes = {payload.role: payload.axes for payload in workload.payloads}
+    return FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})
 
 
 @dataclass

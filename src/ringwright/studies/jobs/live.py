@@ -18,9 +18,32 @@ if TYPE_CHECKING:
 def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Workload], **options: Any) -> Live:
     """Let the gradients of a PyTorch model leave as a policy says; call it after ``init_process_group``.
 
-    ``policy`` is a name as ``--policy`` takes it (``p3``, ``bytescheduler:partition_mb=1``, ``p3+gradientflow``), a
-    scheduler, or a Policy. Options are those of ``ringwright.execute.live.schedule``. Raises MissingExtraError without
-    PyTorch, UsageError, with the reason, for what cannot be done.
+    Parameters
+    ----------
+    model, optimizer
+        A ``torch.nn.Module`` and its optimizer.
+    policy
+        A name as ``--policy`` takes it (``p3``, ``bytescheduler:partition_mb=1``, ``p3+gradientflow``), a scheduler, or a Policy.
+    options
+        Those of ``ringwright.execute.live.schedule``.
+
+    Returns
+    -------
+    Live
+        What holds the hooks; ``close`` takes them out.
+
+    Raises
+    ------
+    MissingExtraError
+        PyTorch is not installed.
+    UsageError
+        What cannot be done, with the reason.
+
+    Examples
+    --------
+    In a training script, one line before the loop::
+
+        live = ringwright.schedule(model, optimizer, "bytescheduler")
     """
     if find_spec("torch") is None:
         raise MissingExtraError("live schedules need PyTorch", remedy="pip install 'ringwright[torch]'")

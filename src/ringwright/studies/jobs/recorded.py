@@ -14,13 +14,12 @@ from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import faults
-from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
 from ringwright.studies.jobs.study import Job
 from ringwright.workloads.replay import GROUNDS, Replay
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
-    from ringwright.workload import Workload
 
 ITS_OWN = "the network it ran on"
 FAR = 0.1  # of the measured step, from which on a replay that changes nothing is warned of
@@ -90,11 +89,11 @@ def job(found: Replay, change: Change) -> Job:
         return Job(workload, measured, assumptions=told, fabric=ITS_OWN, left_out=LEFT_OUT)
     if fabric is None:
         raise UsageError("no fabric is named", where=workload.name, remedy=f"--fabric switch:{workload.mesh.size}")
-    after, name = _on(fabric, workload, change.algorithm), change.algorithm or LIBRARY
+    after, name = on_fabric(fabric, workload, change.algorithm), change.algorithm or LIBRARY
     costs: Costs = after
     said = f"times of operations: {name} on {fabric.name}, simulated"
     if measured is not None:
-        costs = Changed(measured, _on(change.healthy or fabric, workload, ""), after)
+        costs = Changed(measured, on_fabric(change.healthy or fabric, workload), after)
         faulty = " with faults" if fabric is not change.healthy else ""
         said = (
             f"an operation takes its measured time x simulated with {name} on {fabric.name}{faulty}"
@@ -105,11 +104,6 @@ def job(found: Replay, change: Change) -> Job:
         assumptions=(*workload.assumptions, said, *faults.assumed(fabric)), fabric=fabric.name, left_out=LEFT_OUT,
         found=after.told,
     )  # fmt: skip
-
-
-def _on(topology: Topology, workload: Workload, algorithm: str) -> FabricCosts:
-    axes = {payload.role: payload.axes for payload in workload.payloads}
-    return FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})
 
 
 def _baseline(found: Replay) -> dict[str, float] | None:

@@ -11,6 +11,7 @@ from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.notebook import table
 from ringwright.registry import scheduler
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.tracks import tracks
@@ -54,11 +55,38 @@ class PolicyResult:
     engine_s: float
     steady: bool
     decided: tuple[str, ...] = ()  # what the policy chose by itself, and why
+    fabric: str = ""
+
+    def __repr__(self) -> str:
+        spent, on = self.account, f" on {self.fabric}" if self.fabric else ""
+        times = f"{spent.step_s * 1e3:,.6g} ms a step, {spent.exposed_s * 1e3:,.4g} ms of it exposed communication"
+        return f"PolicyResult({self.workload.name}{on}, policy {self.policy}: {times})"
+
+    def _repr_html_(self) -> str:
+        spent = self.account
+        parts = {
+            "step": spent.step_s, "compute": spent.compute_s, "update": spent.update_s,
+            "exposed communication": spent.exposed_s, "idle": spent.idle_s,
+        }  # fmt: skip
+        rows = [(name, f"{seconds * 1e3:,.6g}") for name, seconds in parts.items()]
+        rows += [(f"exposed, {name}", f"{role.exposed_s * 1e3:,.6g}") for name, role in spent.roles.items()]
+        on = f" on {self.fabric}" if self.fabric else ""
+        return table(f"{self.workload.name}{on}, policy {self.policy}", ("mean over ranks", "ms"), rows)
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of one step, mean over the ranks."""
+        return self.account.step_s
+
+    @property
+    def exposed_s(self) -> float:
+        """Seconds of a step in which a rank communicated and computed nothing, mean over the ranks."""
+        return self.account.exposed_s
 
 
-def answer(job: Job, spelling: str) -> PolicyResult:
-    """Return the run of a policy by its spelling, ``none`` for the workload's own."""
-    label, schedule = _schedule(spelling)
+def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
+    """Return the run of a policy, a scheduler or its spelling; ``none`` is the workload's own."""
+    label, schedule = _schedule(policy)
     began = time.perf_counter()
     scheduled = schedule(job.workload, job.costs)
     run = _run(job, scheduled, STEPS)
@@ -67,12 +95,14 @@ def answer(job: Job, spelling: str) -> PolicyResult:
     own = set(job.workload.assumptions)
     decided = tuple(each for each in scheduled.assumptions if each not in own)
     return PolicyResult(
-        label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady, decided
+        label, scheduled, job.costs, run, account(run), time.perf_counter() - began, run.steady, decided, job.fabric
     )
 
 
-def _schedule(spelling: str) -> tuple[str, Callable[[Workload, Costs], Workload]]:
-    return (NONE, _untouched) if spelling in (NONE, "") else scheduler(spelling)
+def _schedule(policy: str | Callable[..., Workload]) -> tuple[str, Callable[..., Workload]]:
+    if not isinstance(policy, str):
+        return str(getattr(policy, "spelling", None) or getattr(policy, "__name__", "given")), policy
+    return (NONE, _untouched) if policy in (NONE, "") else scheduler(policy)
 
 
 def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:

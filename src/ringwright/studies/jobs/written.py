@@ -13,7 +13,7 @@ from ringwright.exports.placement import claim_file, claim_folder
 from ringwright.exports.workload_json import workload_json
 from ringwright.sources.workload_json import read_workload
 from ringwright.studies.jobs import faults
-from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
+from ringwright.studies.jobs.costs import LIBRARY, on_fabric
 from ringwright.studies.jobs.generated import LEFT_OUT
 from ringwright.studies.jobs.study import Job
 from ringwright.validity.workloads import require
@@ -61,8 +61,7 @@ def read(path: Path) -> Workload:
 
 def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
     """Return the workload on a fabric; UsageError where it does not fit."""
-    axes = {payload.role: payload.axes for payload in workload.payloads}
-    costs = FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})
+    costs = on_fabric(topology, workload, algorithm)
     own = [f"none is the file's own policy: {workload.policy.label}"] if workload.policy.by else []
     told = (
         *workload.assumptions,

@@ -1,0 +1,190 @@
+"""One verb for programs and jobs alike: how long it takes, without doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+from ringwright.collective import OPS, Collective
+from ringwright.errors import UsageError
+from ringwright.program import Program
+from ringwright.studies import spelled
+from ringwright.trace import Trace
+from ringwright.workload import Workload
+
+if TYPE_CHECKING:
+    from ringwright.engines.result import Run
+    from ringwright.studies.jobs.study import PolicyResult, Job
+    from ringwright.topology import Topology
+
+Operation = Literal[
+    "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter", "all-to-all", "barrier",
+    "send-recv", "scan", "exscan",
+]  # fmt: skip
+Policy = str | Callable[..., Workload]
+
+
+@overload
+def simulate(
+    what: Program | Collective | Operation, on: spelled.Machine, *, algorithm: str | Callable[..., Program] | None = None,
+    size: int | str | None = None, faults: Iterable[str] = (), seed: int = 0, engine: str = "auto",
+    alpha: str = "pipelined",
+) -> Run: ...  # fmt: skip
+@overload
+def simulate(
+    what: Workload | Trace | Path, on: spelled.Machine | None = None, *, algorithm: str | None = None,
+    policy: Policy = "none", faults: Iterable[str] = (), seed: int = 0,
+) -> PolicyResult: ...  # fmt: skip
+@overload
+def simulate(
+    what: str, on: spelled.Machine | None = None, *, algorithm: str | None = None, policy: Policy = "none",
+    faults: Iterable[str] = (), seed: int = 0,
+) -> Run | PolicyResult: ...  # fmt: skip
+def simulate(
+    what: Program | Collective | Workload | Trace | str | Path,
+    on: spelled.Machine | None = None,
+    *,
+    algorithm: str | Callable[..., Program] | None = None,
+    policy: Policy | None = None,
+    size: int | str | None = None,
+    faults: Iterable[str] = (),
+    seed: int = 0,
+    engine: str | None = None,
+    alpha: str | None = None,
+) -> Run | PolicyResult:
+    """Say how long a program, or one step of a whole job, takes on a machine.
+
+    Parameters
+    ----------
+    what
+        A collective: a Program, a Collective, or an operation such as ``all-reduce`` over all ranks of the machine.
+        A job: a Workload, a Trace (replayed), the path of a recording or of a workload file, or a model such as
+        ``llama3-70b`` on all ranks of the machine.
+    on
+        The machine: a Topology, ``dgx-h100:16``, or a file that describes one. A Trace with times may go without: its
+        operations then take the times that were measured.
+    algorithm
+        Which algorithm does the collectives (not of a Program, which is one): a spelling such as
+        ``blueconnect:factors=8x2``, or, of one collective, a callable. Usual: ``ring`` of one collective, NCCL's own
+        choices in a job.
+    policy
+        Of a job, the order of its communication: ``p3``, ``outer+inner``, a callable ``(workload, costs) -> workload``, or
+        ``none``, its own (``pytorch-ddp`` of a model, as on the command line).
+    size
+        Of an operation: bytes, or ``64M`` (binary), the size column of nccl-tests. Usual: 64 MiB.
+    faults, seed
+        Lines such as ``rank 3 slow 2x`` or ``link node0/nic0 rate 50%``, and the seed of what they leave to chance.
+    engine
+        Of a collective: ``auto``, ``closed-form``, ``recurrence``, ``events`` or ``flows``.
+    alpha
+        Of a collective, whether a link is free (``pipelined``, usual) or ``busy`` during its latency.
+
+    Returns
+    -------
+    Run
+        Of a collective: ``time_s`` in seconds, ``start_ps`` and ``end_ps`` of each simulated message (int64, ps, one entry a
+        message), ``bottleneck``, ``path()``, and what the engine leaves out.
+    PolicyResult
+        Of a job: ``step_s`` and ``exposed_s`` in seconds, and in ``account`` where the rest of the step went.
+
+    Raises
+    ------
+    UsageError
+        What is named does not exist, does not fit on the machine, or an option does not belong to it.
+    InfeasibleError
+        A message never arrives, or nothing here can hold the program.
+    WorkloadError
+        The job contradicts itself, or the policy declines it.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> ringwright.simulate("all-reduce", "dgx-h100:2", algorithm="ring", size="64M")
+    Run(ring, all-reduce of 64 MiB over 16 ranks on dgx-h100:2: 2,519 us, events)
+    >>> step = ringwright.job("vgg16", gpus=8)
+    >>> answer = ringwright.simulate(step, "dgx-h100:1", policy="p3")
+    >>> answer.exposed_s < answer.step_s
+    True
+    """
+    if isinstance(what, Program | Collective) or what in OPS:
+        if policy is not None:
+            raise UsageError("a policy orders the operations of a job, this is one", remedy="leave policy out")
+        program, topology = _program(what, spelled.machine(_named(on), faults, seed=seed), algorithm, size)
+        from ringwright.engines.choose import simulate as run
+
+        return run(program, topology, engine or "auto", alpha=alpha or "pipelined")
+    strange = {"size": size, "engine": engine, "alpha": alpha}
+    if given := [name for name, value in strange.items() if value is not None]:
+        raise UsageError(f"{given[0]} is for one collective, this is a job", remedy=f"leave {given[0]} out")
+    if algorithm is not None and not isinstance(algorithm, str):
+        algorithm = getattr(algorithm, "spelling", None) or _no_spelling(algorithm)
+    from ringwright.studies.jobs.study import answer
+
+    job, usual = _job(what, on, algorithm or "", faults, seed)
+    return answer(job, usual if policy is None else policy)
+
+
+def _named(on: spelled.Machine | None) -> spelled.Machine:
+    if on is None:
+        raise UsageError("no machine is named", remedy="ringwright.simulate('all-reduce', 'dgx-h100:2')")
+    return on
+
+
+def _no_spelling(algorithm: object) -> str:
+    raise UsageError("a job's algorithm is named, not given", where=repr(algorithm), remedy="algorithm='ring'")
+
+
+def _program(
+    what: object, topology: Topology, algorithm: str | Callable[..., Program] | None, size: int | str | None
+) -> tuple[Program, Topology]:
+    if isinstance(what, Program):
+        if algorithm is not None or size is not None:
+            raise UsageError("a Program has its algorithm and size", where=repr(what), remedy="leave both out")
+        return what, topology
+    make = spelled.algorithm(algorithm or "ring") if algorithm is None or isinstance(algorithm, str) else algorithm
+    wanted = what if isinstance(what, Collective) else str(what)
+    return make(spelled.collective(wanted, topology, size), topology), topology
+
+
+def _job(what: object, on: spelled.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> tuple[Job, str]:
+    """Return the job, and the policy that is usual for what it was made of."""
+    from ringwright.studies.jobs import written
+
+    if isinstance(what, str | Path) and not Path(what).exists():
+        return _of_model(str(what), spelled.machine(_named(on), faults, seed=seed), algorithm), "pytorch-ddp"
+    if isinstance(what, str | Path) and written.is_workload(Path(what)):
+        what = written.read(Path(what))
+    if isinstance(what, Workload):
+        return written.job(what, spelled.machine(_named(on), faults, seed=seed), algorithm), "none"
+    return _of_recording(what, on, algorithm, faults, seed), "none"
+
+
+def _of_model(name: str, topology: Topology, algorithm: str) -> Job:
+    from ringwright.studies import workload as cards
+    from ringwright.studies.jobs.generated import Question, made
+
+    card = cards.Question(name, topology.n_ranks)
+    return made(Question(card, algorithms={"": algorithm} if algorithm else {}), topology)
+
+
+def _of_recording(what: object, on: spelled.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> Job:
+    from ringwright.studies.jobs import recorded
+    from ringwright.workloads.replay import replayed
+
+    if isinstance(what, str | Path):
+        from ringwright.sources import read
+
+        what = read(what)
+    if not isinstance(what, Trace):
+        raise UsageError(f"a {type(what).__name__} cannot be simulated", remedy="a Program, Workload or Trace")
+    lines = [*faults]
+    if on is None:
+        if lines:
+            raise UsageError("faults are of a machine, and none is named", remedy="on='dgx-h100:2'")
+        return recorded.job(replayed(what), recorded.Change(algorithm))
+    named = spelled.machine(on)
+    healthy = replace(named, faults=())
+    faulty = spelled.machine(named, lines, seed=seed) if lines or named.faults else healthy
+    return recorded.job(replayed(what), recorded.Change(algorithm, healthy, faulty))

@@ -1,0 +1,94 @@
+"""Is this program legal, and does it do what it says? A Program, or a file that holds one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ringwright.notebook import card, table
+from ringwright.program import Program
+from ringwright.sources.programs import verify_file
+from ringwright.validity import Violation, check
+
+MOST = 50
+
+
+@dataclass(frozen=True, repr=False)
+class Verified:
+    """What was found out about a program. It is true where the program is legal, so ``if ringwright.verify(program):`` reads."""
+
+    name: str
+    errors: tuple[Violation, ...] = ()
+    warnings: tuple[Violation, ...] = ()
+
+    @property
+    def valid(self) -> bool:
+        """Whether no rule is broken."""
+        return not self.errors
+
+    def __bool__(self) -> bool:
+        return self.valid
+
+    def __repr__(self) -> str:
+        doubts = f", {_counted(len(self.warnings), 'warning')}" if self.warnings else ""
+        if self.valid:
+            return f"Verified({self.name}: legal{doubts})"
+        broken = _counted(len(self.errors), "broken rule")
+        return f"Verified({self.name}: not legal, {broken}{doubts}, first {self.errors[0]})"
+
+    def _repr_html_(self) -> str:
+        found = (*self.errors, *self.warnings)
+        if not found:
+            return card(f"{self.name}: legal", {})
+        rows = ((each.severity, each.rule, each.rank, each.step, each.chunk, each.message) for each in found)
+        state = "legal, with warnings" if self.valid else "not legal"
+        return table(f"{self.name}: {state}", ("severity", "rule", "rank", "step", "chunk", "what"), rows)
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}{'' if count == 1 else 's'}"
+
+
+def verify(what: Program | str | Path) -> Verified:
+    """Check a program against every rule: what it reads and writes, deadlock, races, its declared cost and its result.
+
+    Parameters
+    ----------
+    what
+        A Program, or the path of an MSCCL XML file or an MSCCL++ plan.
+
+    Returns
+    -------
+    Verified
+        True where the program is legal. ``errors`` and ``warnings`` name rule, rank, step and chunk (-1 where a number
+        does not apply), fifty of them at the most.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read, or is of no known format.
+    InfeasibleError
+        The Program is too large to be followed: check the same algorithm on fewer ranks.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> box = ringwright.fabric("switch:4")
+    >>> all_reduce = ringwright.Collective("all-reduce", range(4), 4096)
+    >>> ringwright.verify(ringwright.algorithm("ring")(all_reduce, box))
+    Verified(ring: legal)
+    """
+    if isinstance(what, Program):
+        found = check(what, most=MOST, warnings=True)
+        errors = tuple(each for each in found if each.severity == "error")
+        return Verified(what.name, errors, tuple(each for each in found if each.severity != "error"))
+    told = verify_file(what)
+    kinds = {"error": told["errors"], "warning": told["warnings"]}
+    errors, warnings = (tuple(_violation(row, kind) for row in rows) for kind, rows in kinds.items())
+    return Verified(told["name"] or Path(what).name, errors, warnings)
+
+
+def _violation(row: dict[str, object], severity: str) -> Violation:
+    rank, step, chunk = (value if isinstance(value := row[name], int) else -1 for name in ("rank", "step", "chunk"))
+    line = f" (line {row['line']})" if row["line"] else ""
+    return Violation(str(row["rule"]), f"{row['message']}{line}", rank, step, chunk, severity)
