@@ -318,7 +318,7 @@ class Program:
         What it declares of itself: messages in a row, bytes on the critical path, bytes sent in all.
     aggregators, streams
         Nodes of the network that add, and how they are used.
-    lanes
+    schedule
         A declared order, thread block by thread block; None: the order follows from the data.
     protocol, channels, software, knobs
         What a library chose, and what its software costs.
@@ -361,7 +361,7 @@ class Program:
         return iter(self.make_steps())
 
     def __repr__(self) -> str:
-        order = ", in a declared order" if self.lanes is not None else ""
+        order = ", in a declared order" if self.schedule is not None else ""
         return f"Program({self.name}: {self.collective.label}, {self.n_steps:,} steps{order})"
 
     def _repr_html_(self) -> str:
@@ -369,7 +369,7 @@ class Program:
             "collective": self.collective.label, "steps": self.n_steps, "chunks": self.layout.n_chunks,
             "sent in all": format_size(self.cost.sent_bytes), "messages in a row": f"{self.cost.messages:,.6g}",
             "protocol": self.protocol, "channels": self.channels, "aggregating nodes": len(self.aggregators) or None,
-            "order": "declared" if self.lanes is not None else "follows from the data",
+            "order": "declared" if self.schedule is not None else "follows from the data",
             "knobs": ", ".join(f"{name}={value}" for name, value in self.knobs.items()),
         }  # fmt: skip
         return card(f"Program: {self.name}", facts)

@@ -16,7 +16,7 @@ from ringwright.workload import Workload
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run
-    from ringwright.studies.jobs.study import PolicyResult, Job
+    from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.topology import Topology
 
 Operation = Literal[
@@ -163,10 +163,10 @@ def _job(what: object, on: spelled.Machine | None, algorithm: str, faults: Itera
 
 def _of_model(name: str, topology: Topology, algorithm: str) -> Job:
     from ringwright.studies import workload as cards
-    from ringwright.studies.jobs.generated import Question, made
+    from ringwright.studies.jobs.generated import GeneratedJobSpec, made
 
-    card = cards.Question(name, topology.n_ranks)
-    return made(Question(card, algorithms={"": algorithm} if algorithm else {}), topology)
+    card = cards.WorkloadSpec(name, topology.n_ranks)
+    return made(GeneratedJobSpec(card, algorithms={"": algorithm} if algorithm else {}), topology)
 
 
 def _of_recording(what: object, on: spelled.Machine | None, algorithm: str, faults: Iterable[str], seed: int) -> Job:

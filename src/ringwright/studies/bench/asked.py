@@ -8,7 +8,7 @@ from typing import Any
 
 from ringwright.errors import UsageError
 from ringwright.studies import spelled
-from ringwright.studies.bench.question import OURS, Question
+from ringwright.studies.bench.question import OURS, BenchSpec
 from ringwright.studies.bench.study import bench as answered
 
 USUAL_SIZES = ("64K", "1M", "16M")
@@ -77,7 +77,7 @@ def bench(
     """
     if isinstance(sizes, str) or isinstance(algorithms, str) or isinstance(backends, str):
         raise UsageError("sizes, algorithms and backends are lists", remedy="sizes=['64K', '1M']")
-    question = Question(
+    question = BenchSpec(
         what, ranks, [spelled.bytes_of(size) for size in sizes], backends, algorithms, dtype, rounds=rounds, warmup=warmup,
         lab=lab, faults=faults, timeout_s=timeout_s, record=out is not None,
     )  # fmt: skip
