@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from ringwright import registry
 from ringwright.cli import main
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric, knobs
-from ringwright.studies import registry
 from ringwright.testing.knob_witnesses import WITNESS, WITNESSES, Witness
 
 pytestmark = pytest.mark.once

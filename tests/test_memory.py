@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -72,3 +73,29 @@ def test_a_job_in_too_many_pieces_is_refused_with_the_largest(capsys: pytest.Cap
     assert "pieces: it is more than 16,777,216" in told
     assert "B in pieces of 4 B" in told
     assert "p3:slice_elements=50000" in told
+
+
+def test_a_program_in_too_many_steps_is_refused_before_one_is_laid_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each half in segments of 6 B is 174,767 steps on 8 ranks, an all-reduce in segments of 29 B nearly 290,000."""
+
+    def laid_out(*_: Any) -> None:
+        raise AssertionError("laid out")
+
+    monkeypatch.setattr(flat, "step_pieces", laid_out)
+    few = ["--fabric", "dgx-h100:1", "-b", "1M", "--algorithm"]
+    assert main(["simulate", "broadcast", *few, "split-binary-tree:segment_bytes=6"]) == 5
+    told = capsys.readouterr().err
+    assert "is 174,767 steps: it is more than 131,072" in told
+    assert "larger segments" in told
+    assert main(["simulate", "all-reduce", *few, "knomial:segment_bytes=29"]) == 5
+    assert "steps: it is more than 131,072" in capsys.readouterr().err
+
+
+def test_experts_in_too_many_chunks_are_a_row_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    job = ["simulate", "--model", "mixtral-8x7b", "--gpus", "16", "--parallel", "ep8,dp16", "--seq", "512"]
+    assert main([*job, "--fabric", "dgx-h100:2", "--policy", "none,lina:partition_mb=0.001", "--json"]) == 0
+    none, cut = json.loads(capsys.readouterr().out)["rows"]
+    assert none["step_us"] > 0
+    assert "chunks and edges between them: it is more than 65,536" in cut["declined"]

@@ -36,6 +36,7 @@ OPS = (
 ROOTED = ("broadcast", "reduce", "gather", "scatter")
 PREFIXES = ("scan", "exscan")  # each rank gets what it and those before it, or those before it alone, contributed
 REDUCING = ("all-reduce", "reduce-scatter", "reduce", "barrier", *PREFIXES)
+CARRYING_NOTHING = ("barrier",)
 PER_RANK = ("reduce-scatter", "all-gather", "gather", "scatter")  # one block a rank
 DTYPE_BYTES = {
     "int8": 1, "uint8": 1, "float8": 1, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4,
@@ -52,6 +53,11 @@ BUS_FACTORS = {
     "gather": 1.0,
     "scatter": 1.0,
 }
+
+
+def carried(op: str, sizes: Sequence[int]) -> list[int]:
+    """Return the sizes at which an operation can be asked about: 0 alone where it carries no data."""
+    return [0] if op in CARRYING_NOTHING else list(sizes)
 
 
 def split(total: int, parts: int, unit: int = 1) -> np.ndarray:

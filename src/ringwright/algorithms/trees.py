@@ -178,8 +178,7 @@ class _Passage:
         step, parent, child, segment = self.moves
         p = self.collective.p
         parent, child = (parent + self.base) % p, (child + self.base) % p
-        bounds = np.searchsorted(step, np.arange(int(step[-1]) + 2))
-        spans = [slice(low, high) for low, high in pairwise(bounds.tolist())]
+        spans = spans_of(step)
         if self.up:
             for span in reversed(spans):
                 yield Step((explicit(Op.REDUCE, child[span], parent[span], segment[span]),), "up")
@@ -189,6 +188,12 @@ class _Passage:
         if self.down:
             for span in spans:
                 yield Step((explicit(Op.SEND, parent[span], child[span], segment[span]),), "down")
+
+
+def spans_of(step: np.ndarray) -> list[slice]:
+    """Return which rows of a schedule belong to each of its steps."""
+    bounds = np.searchsorted(step, np.arange(int(step[-1]) + 2))
+    return [slice(low, high) for low, high in pairwise(bounds.tolist())]
 
 
 def require_radix(name: str, radix: int, least: int) -> None:

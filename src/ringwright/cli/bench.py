@@ -64,8 +64,8 @@ def bench(
     from ringwright.studies.bench import BenchSpec, bench, calibration_of
 
     question = BenchSpec(
-        collective, ranks, sizes.listed(), backend.split(","), algorithm.split(","), dtype, op, root, iters, warmup, lab,
-        fault, tcp, seed, parse_time(timeout), record=out is not None,
+        collective, ranks, sizes.listed(collective), backend.split(","), algorithm.split(","), dtype, op, root, iters, warmup,
+        lab, fault, tcp, seed, parse_time(timeout), record=out is not None,
     )  # fmt: skip
     result = bench(question, out=out, progress=reading.told)
     if calibration is not None:

@@ -39,7 +39,7 @@ def library(
     """
     from ringwright.studies import library as study
 
-    result = study.choices(spelling, collective, ranks, nodes, sizes.listed(), fabric)
+    result = study.choices(spelling, collective, ranks, nodes, sizes.listed(collective), fabric)
     if json:
         reading.print_json(result)
         return 0

@@ -68,4 +68,6 @@ def simulate(
     topology = machine.build()
     ranks = group(machine.ranks, topology)
     question = SimulationSpec(collective, topology, engine, alpha, ranks, dtype or "float32", root=root)
-    return simulated.show(question, algorithm or "ring", sizes.listed(), output, trace, force=force, json=json)
+    return simulated.show(
+        question, algorithm or "ring", sizes.listed(collective), output, trace, force=force, json=json
+    )

@@ -24,9 +24,10 @@ class Sizes:
         None
     )
 
-    def listed(self) -> list[int]:
-        """Return the sizes in bytes."""
+    def listed(self, op: str) -> list[int]:
+        """Return the sizes in bytes at which an operation is asked about."""
+        from ringwright.collective import carried
         from ringwright.studies.simulate import sizes
 
         step = parse_size(self.step) if self.step else 0
-        return sizes(parse_size(self.begin), parse_size(self.end or self.begin), self.factor, step)
+        return carried(op, sizes(parse_size(self.begin), parse_size(self.end or self.begin), self.factor, step))

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "closed-form", "recurrence", "events", "flows")
 MOST_LAID_OUT = 4_000_000  # pieces; above, auto tries the recurrence first
+MOST_STEPS = 1 << 17  # of a program that does not fold: some 15 s, whatever is in them
 
 
 def simulate(
@@ -69,6 +70,7 @@ def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, nat
     folded, reason = _folded(program, made, engine, wanted=wanted)
     if folded is not None:
         return _run_folded(folded, made, engine, native=native)
+    _require_few_steps(program)
     if sum(move.count * move.span for step in program.steps() for move in step.blocks) <= MOST_LAID_OUT:
         return replace(_run_whole(program, made, engine, native=native), unfolded_because=reason)
     rounded, _ = _folded(program, made, engine, wanted=wanted and reason == UNEVEN, even=True)
@@ -79,6 +81,15 @@ def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, nat
         _large(program, made, native=native) if engine == "auto" else _run_whole(program, made, engine, native=native)
     )
     return replace(large, unfolded_because=reason)
+
+
+def _require_few_steps(program: Program) -> None:
+    """Raise InfeasibleError before a program of too many steps is laid out, each of which costs time of its own."""
+    if program.n_steps > MOST_STEPS:
+        raise InfeasibleError(
+            f"{program.name} on {program.p:,} ranks is {program.n_steps:,} steps: it is more than {MOST_STEPS:,}",
+            remedy="larger segments, or --engine closed-form, which follows no single message",
+        )
 
 
 def _folded(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ringwright.collective import Collective
+from ringwright.collective import Collective, carried
 from ringwright.costs import bounds as floors
 from ringwright.studies import spelled
 
@@ -17,6 +17,7 @@ def bounds(
     op: str, topology: Topology, size_bytes: int, group: Sequence[int] | None = None, root: int = 0
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.bound/1``; the headline is the bound without in-network reduction."""
+    size_bytes = carried(op, [size_bytes])[0]
     collective = Collective(op, range(topology.n_ranks) if group is None else group, size_bytes, root=root)
     found = {"at the ranks": floors.bound(collective, topology)}
     if topology.aggregators:

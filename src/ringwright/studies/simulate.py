@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ringwright.collective import Collective
+from ringwright.collective import CARRYING_NOTHING, Collective, carried
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.registry import algorithm
 
@@ -68,7 +68,7 @@ class SimulationSpec:
             raise UsageError(
                 f"rank {beyond[0]} is not on {self.topology.name}", remedy=f"0 to {self.topology.n_ranks - 1}"
             )
-        return Collective(self.op, group, size_bytes, self.dtype, self.reduce_op, self.root)
+        return Collective(self.op, group, carried(self.op, [size_bytes])[0], self.dtype, self.reduce_op, self.root)
 
 
 def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
@@ -102,6 +102,8 @@ def sweep(
     software: dict[str, bool] = {}
     floors = Floors(question)
     refused: list[RingwrightError] = []
+    wanted = carried(question.op, wanted)
+    left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
     for spelling in spellings:
         _, make, knobs = algorithm(spelling)
         for size in wanted:

@@ -20,7 +20,7 @@ import numpy as np
 
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.offers import require_op, segments_of
-from ringwright.algorithms.trees import level_tree
+from ringwright.algorithms.trees import level_tree, spans_of
 from ringwright.knobs import SegmentBytes
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit
 
@@ -48,8 +48,7 @@ def split_binary_tree(
 
     def steps() -> Iterator[Step]:
         chunk = segment + segments * (child % 2 == 0)  # the left side is odd and takes the first half
-        for now in range(rounds):
-            here = step == now
+        for here in spans_of(step):
             src, dst = ((side[here] + collective.root) % p for side in (parent, child))
             yield Step((explicit(Op.SEND, src, dst, chunk[here]),), "down")
         yield _swap(collective, segments)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ringwright.errors import InfeasibleError
 from ringwright.workload import Edge, Payload, Task, Workload
 
 EXPERTS = "experts"  # tag of tasks
 TOKENS = "ep"  # role of all-to-alls
+MOST_CHUNKS = 1 << 16  # of tasks, all-to-alls and what joins them: some 20 s
 
 
 def pipelined(workload: Workload, size_bytes: int) -> Workload:
@@ -17,6 +19,7 @@ def pipelined(workload: Workload, size_bytes: int) -> Workload:
     tasks, payloads = chunks(workload, size_bytes)
     if not tasks:
         return workload
+    _require_few(workload, tasks, payloads)
     return replace(
         workload,
         tasks=tuple(part for task in workload.tasks for part in _task(task, tasks.get(task.name, 1))),
@@ -46,6 +49,18 @@ def chunks(workload: Workload, size_bytes: int) -> tuple[dict[str, int], dict[st
             payloads[name] = most
             tasks.update(dict.fromkeys(joined, most))
     return ({name: m for name, m in tasks.items() if m > 1}, {name: m for name, m in payloads.items() if m > 1})
+
+
+def _require_few(workload: Workload, tasks: Mapping[str, int], payloads: Mapping[str, int]) -> None:
+    """Raise InfeasibleError before anything is cut into more chunks than can be laid out."""
+    joined = sum(tasks.get(edge.src, 1) * tasks.get(edge.dst, 1) for edge in workload.edges)
+    total = sum(tasks.values()) + sum(payloads.values()) + joined
+    if total > MOST_CHUNKS:
+        raise InfeasibleError(
+            f"lina cuts {workload.name} into {total:,} chunks and edges between them: it is more than {MOST_CHUNKS:,}",
+            where=f"{len(payloads):,} all-to-alls in up to {max(payloads.values(), default=1):,} chunks each",
+            remedy="larger partitions, as lina:partition_mb=30; or lina:pipelining=false",
+        )
 
 
 def carries_tokens(payload: Payload) -> bool:
