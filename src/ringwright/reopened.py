@@ -128,7 +128,9 @@ def tables(
     found, faults = {}, [Fault(name, what) for name, what in wrong.items()]
     for name, columns in wanted.items():
         here = [copies.found[name]] if name in copies.found else files[name]
-        if not here and name not in _INDISPENSABLE:
+        if not here and (
+            name not in _INDISPENSABLE or (name != "events" and not isinstance(told, dict))
+        ):  # an older writer
             found[name] = _without(columns)
             continue
         if not here or name in copies.lost:
