@@ -84,6 +84,12 @@ class System:
             return tuple(getattr(import_module(self.module), name, ()))
         return () if self.plugin.group != "algorithms" or self.problem else tuple(self.plugin.told(name))
 
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """What it needs of a job and a machine besides a collective that it does: names of ``survey.needs``."""
+        needs: tuple[str, ...] = getattr(import_module(self.module), "NEEDS", ())
+        return needs
+
     def knobs(self) -> dict[str, Knob]:
         """Its knobs by name, from the callable's signature; what each means is from its docstring."""
         if self.plugin is not None:

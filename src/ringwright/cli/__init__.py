@@ -40,6 +40,7 @@ VERBS = {
     "library": "What a library would choose, size by size.",
     "calibrate": "Link numbers of a system from nccl-tests tables.",
     "systems": "Every algorithm and library, and what it has shown.",
+    "survey": "The survey's 45 systems, and what each does for a job.",
     "reproduce": "Is the paper right? Its claim beside what we measure.",
     "export": "Algorithms, rules and fabrics as files of other systems.",
     "lab": "Real ranks on a network of namespaces, with faults.",

@@ -83,10 +83,10 @@ class JobOptions:
             )
         if written.is_workload(Path(recording)):
             workload = written.read(Path(recording))
-            machine, told = _switch(machine, workload.mesh.size)
+            machine, told = switch(machine, workload.mesh.size)
             return self._rows(written.job(workload, machine.build(), algorithm), "none", results, told)
         found = replayed(reading.trace([recording]))
-        machine, told = _switch(machine, found.workload.mesh.size)
+        machine, told = switch(machine, found.workload.mesh.size)
         healthy = replace(machine, fault=()).build()
         change = recorded.Change(algorithm, healthy, machine.build() if machine.fault else healthy)
         made = recorded.job(found, change)
@@ -150,7 +150,7 @@ OF_A_MODEL = (
 )  # fmt: skip
 
 
-def _switch(machine: Machine, ranks: int) -> tuple[Machine, tuple[str, ...]]:
+def switch(machine: Machine, ranks: int) -> tuple[Machine, tuple[str, ...]]:
     """Return the machine, a plain switch where none is named, and what is assumed then."""
     if machine.fabric is not None or machine.topology is not None:
         return machine, ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -91,6 +92,21 @@ def busy(what: str) -> Iterator[None]:
 
     with Console(stderr=True, markup=False).status(what):
         yield
+
+
+@contextmanager
+def steps(what: str) -> Iterator[Callable[[str], None] | None]:
+    """Give a callable that names the step at hand on stderr, with the time since the first; None when stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task, number = bar.add_task(what, total=None), itertools.count(1)
+        yield lambda name: bar.update(task, description=f"{what}, step {next(number)}: {name}")
 
 
 @contextmanager

@@ -39,7 +39,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     if roles:
         layout.heading(out, "Exposed communication in ms", "on the wire while its rank computed nothing; by role")
         table = [
-            [row["policy"], *(_ms(row["by_role"].get(r, {}).get("exposed_us", 0.0)) for r in roles)] for row in rows
+            [row["policy"], *(milliseconds(row["by_role"].get(r, {}).get("exposed_us", 0.0)) for r in roles)]
+            for row in rows
         ]
         layout.table(out, ["policy", *roles], table, left=("policy",))
     decided = list(dict.fromkeys(each for row in rows for each in row.get("decided", ())))
@@ -53,7 +54,8 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     for each in result.get("tuned", ()):
         first, best = each["first_step_us"], each["step_us"]
         layout.line(
-            out, f"{each['best']}: {_ms(best)} ms, {first / best:.3f} x the first of {len(each['trials'])} trials"
+            out,
+            f"{each['best']}: {milliseconds(best)} ms, {first / best:.3f} x the first of {len(each['trials'])} trials",
         )
     _why(out, rows)
     unsteady = [row["policy"] for row in rows if not row["steady"]]
@@ -85,8 +87,8 @@ def _replayed(out: Any, result: dict[str, Any]) -> None:
         return
     layout.line(
         out,
-        f"measured {_ms(baseline['measured_us'])} ms, replayed with its own times {_ms(baseline['replayed_us'])} ms:"
-        f" {baseline['error']:+.1%}",
+        f"measured {milliseconds(baseline['measured_us'])} ms, replayed with its own times"
+        f" {milliseconds(baseline['replayed_us'])} ms: {baseline['error']:+.1%}",
     )
     for warning in result.get("warnings", ()):
         layout.line(out, f"warning: {warning}", style="yellow")
@@ -94,8 +96,8 @@ def _replayed(out: Any, result: dict[str, Any]) -> None:
 
 def _cells(row: dict[str, Any], best: float) -> list[str]:
     star = "*" if row["step_us"] <= best * (1 + 1e-9) else ""
-    times = [_ms(row[name]) for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")]
-    return [row["policy"], f"{_ms(row['step_us'])}{star}", *times, layout.percent(row["overlap"])]
+    times = [milliseconds(row[name]) for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")]
+    return [row["policy"], f"{milliseconds(row['step_us'])}{star}", *times, layout.percent(row["overlap"])]
 
 
 def _compared(out: Any, rows: list[dict[str, Any]]) -> None:
@@ -113,17 +115,18 @@ def _compared(out: Any, rows: list[dict[str, Any]]) -> None:
 def _why(out: Any, rows: list[dict[str, Any]]) -> None:
     layout.heading(out, "Why it is not hidden", "exposed ms per cause, operations added up")
     for row in rows:
-        causes = [f"{each['cause']} {_ms(each['exposed_us'])}" for each in row["why"][:MOST_CAUSES]]
+        causes = [f"{each['cause']} {milliseconds(each['exposed_us'])}" for each in row["why"][:MOST_CAUSES]]
         layout.line(out, f"{row['policy']}: {', '.join(causes) or 'all of it is'}")
     seen = {each["cause"]: each for row in rows for each in row["why"][:MOST_CAUSES]}
     for cause, each in seen.items():
         layout.line(
             out,
-            f"{cause}: {each['advice']}; costliest: {each['costliest']}, {_ms(each['costliest_us'])} ms",
+            f"{cause}: {each['advice']}; costliest: {each['costliest']}, {milliseconds(each['costliest_us'])} ms",
             style="dim",
         )
 
 
-def _ms(microseconds: float) -> str:
+def milliseconds(microseconds: float) -> str:
+    """Return a time in ms with three digits or more."""
     value = microseconds / 1e3
     return f"{value:,.0f}" if value >= 10_000 else f"{value:,.1f}" if value >= 100 else f"{value:.2f}"

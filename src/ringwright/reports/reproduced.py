@@ -7,6 +7,8 @@ from typing import Any, TextIO
 from ringwright.papers.figures.kinds import MEANING, sentence
 from ringwright.reports import layout
 
+WHOLE = 1e15  # below it a float holds every whole number
+
 
 def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.reproduce/1`` for a terminal."""
@@ -38,9 +40,11 @@ def _row(out: Any, row: dict[str, Any]) -> None:
 
 
 def shown(value: Any) -> str:
-    """Return a number with four digits, a sentence as it stands, and "nothing" for None."""
+    """Return a number with four digits, a whole one with all, a sentence as it stands, and "nothing" for None."""
     if value is None:
         return "nothing"
+    if isinstance(value, float | int) and abs(value) < WHOLE and value == int(value):
+        return f"{value:.0f}"
     return f"{value:.4g}" if isinstance(value, float | int) else str(value)
 
 

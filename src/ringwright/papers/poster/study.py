@@ -10,7 +10,7 @@ from typing import Any
 from ringwright import drafts
 from ringwright.errors import InfeasibleError
 from ringwright.papers.figures.kinds import tally
-from ringwright.papers.poster import figures, plan
+from ringwright.papers.poster import SLUG, figures, plan
 from ringwright.papers.poster.effects import effects
 from ringwright.studies.sweep import resumed
 from ringwright.studies.sweep.grid import Grid, legal
@@ -19,7 +19,6 @@ from ringwright.studies.sweep.run import sweep, versions
 from ringwright.studies.sweep.table import finished, gather
 
 SCHEMA = "ringwright.reproduce/1"
-SLUG = "collective-profiling-poster"
 PARTS = ("agreement", "served", "shapes", "scale", "disturbed")
 RESULT = "experiment.json"
 

@@ -23,6 +23,8 @@ from ringwright.schedulers.fifo._best import best_threshold
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.workload import Queue, Rewrite, Workload
 
+NEEDS = ("workload.gradients",)
+
 
 def gradientflow(
     workload: Workload,

@@ -22,6 +22,7 @@ from ringwright.knobs import Choices, Mebibytes, Range
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.workload import Payload, Queue, Rewrite, Workload
 
+NEEDS = ("workload.gradients",)
 SCHEMES = ("best", "dense", "factors")
 PAPER_BATCH = 32
 

@@ -20,6 +20,7 @@ from ringwright.knobs import Mebibytes
 from ringwright.schedulers.order import GRADIENTS
 from ringwright.workload import Queue, Rewrite, Workload
 
+NEEDS = ("workload.gradients",)
 MIB = 1 << 20
 
 

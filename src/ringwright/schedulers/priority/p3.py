@@ -19,6 +19,8 @@ from ringwright.knobs import Elements, Microseconds
 from ringwright.schedulers.order import GRADIENTS, by_layer
 from ringwright.workload import Queue, Rewrite, Workload
 
+NEEDS = ("workload.gradients",)
+
 
 def p3(
     workload: Workload, costs: Costs, *, slice_elements: Elements = 50_000, overhead_us: Microseconds = 0.0

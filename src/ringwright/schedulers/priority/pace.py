@@ -25,6 +25,7 @@ from ringwright.schedulers.priority._fusion import Tensor, merge
 from ringwright.schedulers.priority._listing import relisted
 from ringwright.workload import Payload, Queue, Rewrite, Workload
 
+NEEDS = ("workload.gradients",)
 SMALLEST_SLICE = 1 << 20
 
 

@@ -22,6 +22,8 @@ from ringwright.schedulers.order import GRADIENTS
 from ringwright.schedulers.priority._tictac import Graph, tac, tic
 from ringwright.workload import Queue, Workload
 
+NEEDS = ("workload.gradients",)
+
 
 def tictac(
     workload: Workload,

@@ -24,6 +24,7 @@ from ringwright.workload import Mesh
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run
+    from ringwright.program import Program
     from ringwright.topology import Topology
     from ringwright.workload import Workload
 
@@ -66,6 +67,7 @@ class FabricCosts:
     factors: dict[tuple[str, str, Group], tuple[float, tuple[tuple[str, float], ...]]] = field(
         default_factory=dict, repr=False
     )
+    sent: dict[tuple[str, Group, int], float] = field(default_factory=dict, repr=False)
     left: dict[str, str] = field(default_factory=dict)  # what an algorithm left to the library: operation -> why
 
     def __post_init__(self) -> None:
@@ -122,22 +124,46 @@ class FabricCosts:
 
     def run(self, op: str, size_bytes: int, group: Group) -> tuple[float, Run]:
         """Return seconds and the run of one operation, from memory where it was asked before."""
-        key, ranks, machine = (op, group, size_bytes), group.ranks, self.healthy if group.healthy else self.topology
+        key = (op, group, size_bytes)
         if key not in self.timed:
-            spelling = self.algorithms.get(op) or (LIBRARY if op == RING else self.algorithms.get("", LIBRARY))
-            _, make, knobs = algorithm(spelling)
-            even = -(-size_bytes // (len(ranks) * self.width_bytes)) * len(ranks) * self.width_bytes
-            try:
-                program = make(Collective(op, ranks, even, "float32"), machine, **knobs)
-            except UsageError as error:
-                if spelling == LIBRARY:
-                    raise
-                _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
-                self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
-                program = make(Collective(op, ranks, even, "float32"), machine)
-            run = simulate(program, machine)
+            run = simulate(self.program(op, size_bytes, group), self._machine(group))
             self.timed[key] = (run.time_s, run)
         return self.timed[key]
+
+    def program(self, op: str, size_bytes: int, group: Group) -> Program:
+        """Return how the system that is asked for does an operation, the library where that system does not do it."""
+        ranks, machine = group.ranks, self._machine(group)
+        spelling = self.algorithms.get(op) or (LIBRARY if op == RING else self.algorithms.get("", LIBRARY))
+        _, make, knobs = algorithm(spelling)
+        even = -(-size_bytes // (len(ranks) * self.width_bytes)) * len(ranks) * self.width_bytes
+        try:
+            program: Program = make(Collective(op, ranks, even, "float32"), machine, **knobs)
+        except UsageError as error:
+            if spelling == LIBRARY:
+                raise
+            _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
+            self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
+            program = make(Collective(op, ranks, even, "float32"), machine)
+        return program
+
+    def sent_bytes(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> float:
+        """Return the bytes that all ranks of a group together put on wires in one operation, a protocol's flags among them."""
+        if len(ranks) < 2 or not size_bytes:
+            return 0.0
+        if op in (RING, "shift"):
+            return float(size_bytes) * (1 if op == RING else len(ranks))
+        if op == "push-pull":
+            return sum(self.sent_bytes(each, size_bytes, ranks) for each in ("reduce-scatter", "all-gather"))
+        if op == "factors":
+            return self.sent_bytes("all-gather", size_bytes * len(ranks), ranks)
+        key = (op, self._canonical(ranks), size_bytes)
+        if key not in self.sent:
+            program = self.program(op, size_bytes, key[1])
+            self.sent[key] = program.cost.sent_bytes * program.software.wire_factor
+        return self.sent[key]
+
+    def _machine(self, group: Group) -> Topology:
+        return self.healthy if group.healthy else self.topology
 
     # ------------------------------------------------------------------------------------------------------ disturbance
     def _shared(self, op: str, group: Group, role: str) -> tuple[float, tuple[tuple[str, float], ...]]:

@@ -1,0 +1,58 @@
+"""``ringwright survey``: the systems of the survey, what each is and has shown, and what each would do to a job."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import reading, surveyed
+from ringwright.cli.fabrics import Machine
+
+
+def survey(
+    job: str | None = None,
+    *,
+    machine: Machine = surveyed.EVERYWHERE,
+    model: surveyed.ModelOptions = surveyed.NO_OPTIONS,
+    exhaustive: bool = False,
+    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    force: bool = False,
+    json: bool = False,
+) -> int:
+    """List the survey's systems with what each has shown; for a job, simulate its step with each and find the best pair.
+
+    Parameters
+    ----------
+    job
+        A model (llama3-70b) or a recording (capture, trace, log) or workload file; none for the list alone.
+    exhaustive
+        Try every pair of algorithm and policy for the best one, not only those an exchange of one part leads to.
+    output
+        Write one HTML page.
+    force
+        Overwrite the page.
+    json
+        Print one JSON object instead (schema ringwright.survey/1).
+    """
+    from ringwright.exports.placement import claim_file
+    from ringwright.survey import document
+
+    asked = surveyed.question(job, machine, model)
+    if output is not None:
+        claim_file(output, force=force)  # before minutes are spent
+    with reading.steps("surveying") as told:
+        found = document.survey(asked, exhaustive=exhaustive, told=told)
+    if json:
+        reading.print_json(found)
+        return 0
+    from ringwright.reports import survey as report
+
+    report.write(found, sys.stdout)
+    if output is not None:
+        from ringwright.reports import survey_page
+
+        reading.write_page(output, survey_page.page(found, reading.command_line()), force=force)
+    return 0

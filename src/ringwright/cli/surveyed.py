@@ -1,0 +1,84 @@
+"""What the survey is asked about: a model or a file, and the machine."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from ringwright.cli import reading
+from ringwright.cli.fabrics import Machine
+from ringwright.cli.jobs import switch
+from ringwright.errors import UsageError
+
+if TYPE_CHECKING:
+    from ringwright.survey.asked import Asked
+
+EVERYWHERE = Machine()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelOptions:
+    """How a model's step is cut, where the job is a model."""
+
+    gpus: Annotated[int | None, Parameter(help="Number of GPUs (default: all of the fabric).")] = None
+    parallel: Annotated[str | None, Parameter(help="tp8,pp4,dp2 ... (default: the first form that fits).")] = None
+    micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
+    micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
+    seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None
+    mode: Annotated[str, Parameter(help="training, prefill or decode.")] = "training"
+
+
+NO_OPTIONS = ModelOptions()
+
+
+def question(job: str | None, machine: Machine, model: ModelOptions) -> Asked | None:
+    """Return what is asked; UsageError for options of a job without one, and for a job that is neither model nor file."""
+    from ringwright.survey import asked
+
+    if job is None:
+        if machine != EVERYWHERE or model != NO_OPTIONS:
+            raise UsageError(
+                "no job is named for that machine", remedy="ringwright survey llama3-70b --fabric dgx-h100:8"
+            )
+        return None
+    if Path(job).exists():
+        if model != NO_OPTIONS:
+            raise UsageError(f"options of a model, and {job} is a file: it is what it is", remedy="leave them out")
+        return _of_file(job, machine)
+    asked.known(job)
+    told: tuple[str, ...] = ()
+    if machine.fabric is None and machine.topology is None:
+        machine = replace(machine, fabric=asked.usual_fabric(model.gpus, model.parallel))
+        told = (f"fabric: {machine.fabric}, for none was named",)
+    question = asked.Question(
+        model.gpus, model.parallel, model.micro_batches, model.micro_batch_size, model.seq, model.mode
+    )
+    return asked.of_model(job, machine.build(), question, _options(machine)).saying(told)
+
+
+def _of_file(path: str, machine: Machine) -> Asked:
+    from ringwright.studies.jobs import written
+    from ringwright.survey import asked
+    from ringwright.workloads.replay import replayed
+
+    if written.is_workload(Path(path)):
+        machine, told = switch(machine, written.read(Path(path)).mesh.size)
+        return asked.of_file(path, machine.build(), _options(machine)).saying(told)
+    found = replayed(reading.trace([path]))
+    machine, told = switch(machine, found.workload.mesh.size)
+    return asked.of_recording(path, found, machine.build(), _options(machine)).saying(told)
+
+
+def _options(machine: Machine) -> str:
+    """Return the machine as it was typed, or as it was taken where it was not."""
+    words = ["--topology", str(machine.topology)] if machine.topology else ["--fabric", str(machine.fabric)]
+    for each in machine.fault:
+        words += ["--fault", each]
+    words += ["--seed", str(machine.seed)] if machine.fault and machine.seed else []
+    words += ["--calibration", machine.calibration] if machine.calibration else []
+    return shlex.join(words)

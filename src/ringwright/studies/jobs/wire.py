@@ -1,0 +1,38 @@
+"""How many bytes a rank puts on wires in a step: every operation as its algorithm sends it, not as the job sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ringwright.engines.job.groups import Groups
+
+if TYPE_CHECKING:
+    from ringwright.engines.job.run import JobRun
+    from ringwright.workload import Workload
+
+Sent = Callable[[str, int, tuple[int, ...]], float]  # operation, bytes, ranks -> bytes that the group sends
+
+
+def wire_bytes(scheduled: Workload, run: JobRun, sent: Sent) -> float:
+    """Return the bytes of one step, the mean over all ranks, of a scheduled workload that was run."""
+    cells = run.laid.cells
+    groups, total = Groups(scheduled, cells), 0.0
+    for operation in run.laid.operations:
+        whole, rest = operation.sizes()
+        times = scheduled.micro_batches if operation.per == "micro-batch" else 1
+        for members in groups.groups(operation):
+            ranks = groups.ranks(operation, members)
+            alike = _alike(operation.op, cells.counts, members, len(ranks))
+            once = sent(operation.op, rest, ranks)
+            if operation.pieces > 1:
+                once += sent(operation.op, whole, ranks) * (operation.pieces - 1)
+            total += alike * times * once
+    return total / sum(cells.counts)
+
+
+def _alike(op: str, counts: tuple[int, ...], members: tuple[int, ...], ranks: int) -> float:
+    """Return how many groups, or pairs, the simulated one stands for."""
+    if op == "send-recv":
+        return counts[members[0]]
+    return sum(counts[cell] for cell in dict.fromkeys(members)) / ranks

@@ -1,0 +1,197 @@
+"""The job that the survey is asked about, as every system will meet it: one workload, one machine, costs by any algorithm."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ringwright.costs.gpus import OF_FABRIC, gpu
+from ringwright.errors import UsageError
+from ringwright.studies import workload as cards
+from ringwright.studies.jobs import generated, recorded, study, written
+from ringwright.studies.jobs.costs import LIBRARY, RING, FabricCosts
+from ringwright.studies.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
+from ringwright.survey.form import fitting
+from ringwright.workloads.models import model
+
+if TYPE_CHECKING:
+    from ringwright.studies.jobs.study import Job
+    from ringwright.topology import Topology
+    from ringwright.workloads.replay import Replay
+
+DEFAULT_POLICY, DEFAULT_NODES = "pytorch-ddp", 8
+
+
+@dataclass(frozen=True)
+class Question:
+    """A model as ``simulate --model`` takes it. None takes a default, which the answer names."""
+
+    gpus: int | None = None
+    parallel: str | None = None
+    micro_batches: int | None = None
+    micro_batch_size: int | None = None
+    seq: int | None = None
+    mode: str = "training"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A job on a machine. ``jobs`` makes it with the collectives of one algorithm ("" for the baseline's own).
+
+    ``policy`` and LIBRARY are the baseline. ``fabric_costs`` are those of an algorithm on the machine, which also tell what
+    travels. ``command`` is what to type for one pair; ``measured_us`` what a recording says of its step.
+    """
+
+    name: str
+    topology: Topology
+    policy: str
+    jobs: Callable[[str], Job] = field(repr=False)
+    fabric_costs: Callable[[Job, str], FabricCosts] = field(repr=False)
+    command: Callable[[str, str], str] = field(repr=False)
+    recorded: bool = False
+    measured_us: float | None = None
+    told: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def baseline(self) -> tuple[str, str]:
+        """Algorithm and policy that all others are held against."""
+        return LIBRARY, self.policy
+
+    def saying(self, told: tuple[str, ...]) -> Asked:
+        """Return it with more assumptions, in front of its own."""
+        return replace(self, told=(*told, *self.told))
+
+
+def of_model(name: str, topology: Topology, question: Question, machine: str) -> Asked:
+    """Return a model's step on all ranks of the machine, or on ``gpus`` of them, in a form that fits where none is named.
+
+    ``machine`` is the machine as options of the command line.
+    """
+    gpus, parallel, told = _form(name, topology, question)
+    card = cards.Question(
+        name, gpus, parallel, question.micro_batches, question.micro_batch_size, question.seq, mode=question.mode
+    )
+    made = generated.made(generated.Question(card), topology)
+    base = made.costs
+    assert isinstance(base, FabricCosts)  # noqa: S101 - what ``generated`` makes
+
+    def jobs(algorithm: str) -> Job:
+        costs = _by(base, algorithm)
+        return replace(made, costs=costs, found=costs.told)
+
+    options = f"--model {name} --gpus {gpus} --parallel {parallel}{_options(question)} {machine}"
+    return Asked(
+        name, topology, DEFAULT_POLICY, jobs, lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
+        lambda algorithm, policy: f"ringwright simulate {options} --algorithm {algorithm} --policy {policy}",
+        told=(*told, *made.assumptions),
+    )  # fmt: skip
+
+
+def of_recording(path: str, found: Replay, topology: Topology, machine: str) -> Asked:
+    """Return a recorded step; its operations keep their measured times but for what an algorithm changes."""
+    own = recorded.job(found, recorded.Change(healthy=topology, faulty=topology))
+    beside = recorded.ground(found)
+    seen: dict[str, FabricCosts] = {}
+
+    def jobs(algorithm: str) -> Job:
+        changed = "" if algorithm == LIBRARY else algorithm
+        return recorded.job(found, recorded.Change(changed, topology, topology))
+
+    def fabric_costs(_job: Job, algorithm: str) -> FabricCosts:
+        return seen.setdefault(algorithm, _on(topology, found.workload, algorithm))
+
+    measured = beside["baseline"]
+    return Asked(
+        Path(path).name, topology, study.NONE, jobs, fabric_costs, _command(path, machine), recorded=True,
+        measured_us=measured["measured_us"] if measured else None,
+        told=(*own.assumptions, f"bytes on the wire: collectives by {LIBRARY} on {topology.name} where nothing else is said"),
+        warnings=tuple(beside["warnings"]),
+    )  # fmt: skip
+
+
+def of_file(path: str, topology: Topology, machine: str) -> Asked:
+    """Return a workload file's step on the machine."""
+    workload = written.read(Path(path))
+    made = written.job(workload, topology)
+    base = made.costs
+    assert isinstance(base, FabricCosts)  # noqa: S101 - what ``written`` makes
+
+    def jobs(algorithm: str) -> Job:
+        costs = _by(base, algorithm)
+        return replace(made, costs=costs, found=costs.told)
+
+    return Asked(
+        Path(path).name, topology, study.NONE, jobs, lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
+        _command(path, machine), told=made.assumptions,
+    )  # fmt: skip
+
+
+def usual_fabric(gpus: int | None, parallel: str | None) -> str:
+    """Return the fabric that is taken where none is named: enough nodes for the GPUs, eight where no number is said."""
+    ranks = (
+        gpus if gpus is not None else (cards.form(parallel, None).world if parallel else DEFAULT_NODES * GPUS_A_NODE)
+    )
+    return f"{DEFAULT_FABRIC}:{max(1, -(-ranks // GPUS_A_NODE))}"
+
+
+def known(name: str) -> None:
+    """Raise UsageError for what is neither a model nor a file that is there."""
+    try:
+        model(name)
+    except UsageError as error:
+        near = "" if (error.remedy or "").startswith("one of") else f"{error.remedy}; "
+        raise UsageError(
+            f"'{name}' is no model known here, and no recording of that name is there", where=str(Path.cwd()),
+            remedy=f"{near}ringwright survey llama3-70b --fabric dgx-h100:8",
+        ) from None  # fmt: skip
+
+
+def _form(name: str, topology: Topology, question: Question) -> tuple[int | None, str, tuple[str, ...]]:
+    """Return GPUs and parallel form, and how they were chosen where they were."""
+    if question.parallel is not None:
+        named = question.gpus is not None or "dp" in question.parallel.replace("fsdp", "")
+        gpus = question.gpus if named else topology.n_ranks
+        form = cards.form(question.parallel, gpus)
+        return form.world, question.parallel, ()
+    gpus = topology.n_ranks if question.gpus is None else question.gpus
+    if gpus < 1:
+        raise UsageError(f"--gpus is {gpus}", where=name, remedy="--gpus 1 or more")
+    device = gpu(OF_FABRIC.get(topology.name.partition(":")[0], "h100"))
+    per_host = GPUS_A_NODE if topology.hosts is None else int(np.bincount(topology.hosts).max())
+    text, why = fitting(name, gpus, per_host, device.capacity_bytes)
+    return gpus, text, (f"parallel form: {text}, the first that fits; {why} (--parallel names another)",)
+
+
+def _options(question: Question) -> str:
+    given = {
+        "micro-batches": question.micro_batches,
+        "micro-batch-size": question.micro_batch_size,
+        "seq": question.seq,
+    }
+    told = "".join(f" --{name} {value}" for name, value in given.items() if value is not None)
+    return told + ("" if question.mode == "training" else f" --mode {question.mode}")
+
+
+def _command(path: str, machine: str) -> Callable[[str, str], str]:
+    def command(algorithm: str, policy: str) -> str:
+        chosen = "" if algorithm == LIBRARY else f" --algorithm {algorithm}"
+        return f"ringwright simulate {shlex.quote(path)} {machine}{chosen} --policy {policy}"
+
+    return command
+
+
+def _by(base: FabricCosts, algorithm: str) -> FabricCosts:
+    """Return the costs by another algorithm; what every algorithm leaves to the library is timed once for all."""
+    kept: dict[Any, Any] = {key: value for key, value in base.timed.items() if key[0] == RING}
+    return replace(base, algorithms={"": algorithm} if algorithm else {}, timed=kept, factors={}, left={}, sent={})
+
+
+def _on(topology: Topology, workload: Any, algorithm: str) -> FabricCosts:
+    axes = {payload.role: payload.axes for payload in workload.payloads}
+    return FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})

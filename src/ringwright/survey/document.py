@@ -1,0 +1,115 @@
+"""The survey as one object: a row for each of its systems, and for a job what each would do to its step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ringwright.survey import catalogue, records
+from ringwright.survey.asked import Asked
+from ringwright.survey.entries import PROFILER, TREE, Entry, entries
+from ringwright.survey.measured import Outcome, Progress, Runs, best, figures, scene
+from ringwright.survey.needs import NEEDS, Scene, unmet
+
+SCHEMA = "ringwright.survey/1"
+ALGORITHMS, POLICIES = ("collective-library", "in-network-aggregation"), ("communication-scheduling",)
+NOT_BUILT = "not built"
+NO_JOB: dict[str, Any] = {
+    **dict.fromkeys(("step_us", "exposed_us", "wire_bytes", "speedup", "why_not", "declined", "command")),
+    "left_to_library": [],
+}
+
+
+def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Progress | None = None) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.survey/1``: ``rows``, and of a job ``baseline`` and ``best``.
+
+    ``asked`` is the job, None for the list alone. Times in microseconds, bytes those that a rank puts on wires in a step.
+    """
+    listed = entries()
+    conformance = {row["slug"]: row["conformance"] for row in catalogue.catalogue()["systems"]}
+    document: dict[str, Any] = {"schema": SCHEMA, "job": None, "tree": tree(listed)}
+    runs = None if asked is None else Runs(asked, told)
+    where = (
+        None if asked is None else Scene(scene(asked), asked.topology, asked.recorded, asked.measured_us is not None)
+    )
+    rows = [_row(entry, conformance.get(entry.slug), runs, where) for entry in listed]
+    if asked is not None and runs is not None:
+        document |= _job(asked, runs, rows, exhaustive=exhaustive)
+    return document | {"rows": rows, "needs": {name: need.meaning for name, need in NEEDS.items()}}
+
+
+def tree(listed: list[Entry]) -> list[dict[str, Any]]:
+    """Return the classes in their order: family, class, systems, and how many of them are built."""
+    return [
+        {
+            "family": family, "class": kind, "systems": sum(each.kind == kind for each in listed),
+            "built": sum(each.kind == kind and each.built for each in listed),
+        }
+        for kind, (family, _) in TREE.items()
+    ]  # fmt: skip
+
+
+def _row(entry: Entry, checks: dict[str, Any] | None, runs: Runs | None, where: Scene | None) -> dict[str, Any]:
+    outcome, of_job = (None, NO_JOB) if runs is None or where is None else _measured(entry, runs, where)
+    real = records.real_runs(entry.slug)
+    passed = bool(checks and checks.get("passed", 0) and not checks.get("failed", 0))
+    return {
+        "slug": entry.slug, "family": entry.family, "class": entry.kind, "title": entry.title, "year": entry.year,
+        "mechanism": entry.mechanism, "needs": list(entry.needs), "collectives": list(entry.collectives),
+        "declines": entry.declines, "built": entry.built, "simulated": passed, "real": bool(real),
+        "equal_bits": _equal(entry, passed, outcome), "conformance": checks, "real_runs": real,
+        **records.claim(entry.slug), **of_job,
+    }  # fmt: skip
+
+
+def _equal(entry: Entry, passed: bool, outcome: Outcome | None) -> bool | None:
+    """Say whether sums are the plain ones, to the bit, wherever adding is exact: by this run, its checks, or its declaration."""
+    if not entry.built or entry.kind == PROFILER:
+        return entry.equal_bits
+    if entry.family in POLICIES:
+        return outcome.equal_bits if outcome is not None else None
+    return passed or None
+
+
+def _measured(entry: Entry, runs: Runs, where: Scene) -> tuple[Outcome | None, dict[str, Any]]:
+    """Return what a system does for the job: figures, or why there are none."""
+    if not entry.built:
+        return None, NO_JOB | {"why_not": NOT_BUILT}
+    ops = entry.collectives if entry.family in ALGORITHMS else ()
+    lacking = unmet(entry.needs, ops, where)
+    if lacking:
+        return None, NO_JOB | {"why_not": lacking}
+    if entry.kind == PROFILER:
+        return None, NO_JOB | {"step_us": runs.asked.measured_us}
+    pair = _pair(entry, runs.asked)
+    outcome = runs.outcome(*pair)
+    return outcome, {
+        **NO_JOB, **figures(outcome), "declined": outcome.declined or None, "left_to_library": list(outcome.left),
+        "command": runs.asked.command(*pair),
+    }  # fmt: skip
+
+
+def _pair(entry: Entry, asked: Asked) -> tuple[str, str]:
+    """Return the baseline with a system in the place of its algorithm or its policy."""
+    algorithm, policy = asked.baseline
+    return (entry.slug, policy) if entry.family in ALGORITHMS else (algorithm, entry.slug)
+
+
+def _job(asked: Asked, runs: Runs, rows: list[dict[str, Any]], *, exhaustive: bool) -> dict[str, Any]:
+    algorithm, policy = asked.baseline
+    baseline = runs.outcome(algorithm, policy)
+    answered = [row for row in rows if row["command"] and row["step_us"] is not None]
+    algorithms = [row["slug"] for row in answered if row["family"] in ALGORITHMS]
+    policies = [row["slug"] for row in answered if row["family"] in POLICIES]
+    own = [] if policy in policies else [policy]
+    pair = best(runs, algorithms or [algorithm], [*own, *policies], exhaustive=exhaustive)
+    for row in answered:
+        row["speedup"] = baseline.step_us / row["step_us"] if baseline.step_us else None
+    return {
+        "job": asked.name, "workload": scene(asked).name, "fabric": asked.topology.name,
+        "mesh": dict(scene(asked).mesh.axes), "measured_us": asked.measured_us,
+        "baseline": {
+            "algorithm": algorithm, "policy": policy, **figures(baseline), "command": asked.command(algorithm, policy),
+        },
+        "best": pair, "assumptions": list(asked.told), "warnings": list(asked.warnings),
+        "left_out": list(runs.jobs[algorithm].left_out),
+    }  # fmt: skip

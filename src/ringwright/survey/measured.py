@@ -1,0 +1,125 @@
+"""What each system does for a job: a simulated step with its algorithm or its policy in the baseline's place, and the best pair.
+
+Every pair is simulated once. The best pair is looked for by exchanging one of its parts at a time until nothing is shorter; with
+``exhaustive`` every pair is tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from ringwright.errors import InfeasibleError, UsageError, WorkloadError
+from ringwright.rewrites import Operation
+from ringwright.studies.jobs import study
+from ringwright.studies.jobs.wire import wire_bytes
+from ringwright.survey.asked import Asked
+from ringwright.workload import Workload
+
+Pair = tuple[str, str]  # algorithm, policy
+Progress = Callable[[str], None]
+FAMILIES = ("algorithm", "policy")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One pair's step: times in us, bytes that a rank puts on wires, or why there are none in ``declined``.
+
+    ``left`` says what the algorithm left to the library; ``equal_bits`` whether every gradient travels as it is.
+    """
+
+    step_us: float | None
+    exposed_us: float | None
+    wire_bytes: float | None
+    declined: str = ""
+    left: tuple[str, ...] = ()
+    decided: tuple[str, ...] = ()
+    equal_bits: bool | None = None
+
+
+@dataclass
+class Runs:
+    """Simulated pairs of a job, each once. ``told`` is called with each pair before it is simulated."""
+
+    asked: Asked
+    told: Progress | None = None
+    outcomes: dict[Pair, Outcome] = field(default_factory=dict)
+    jobs: dict[str, study.Job] = field(default_factory=dict, repr=False)
+
+    def outcome(self, algorithm: str, policy: str) -> Outcome:
+        """Return the outcome of a pair."""
+        key = (algorithm, policy)
+        if key not in self.outcomes:
+            if self.told:
+                self.told(f"{algorithm} + {policy}")
+            self.outcomes[key] = self._simulated(algorithm, policy)
+        return self.outcomes[key]
+
+    def _simulated(self, algorithm: str, policy: str) -> Outcome:
+        if algorithm not in self.jobs:
+            self.jobs[algorithm] = self.asked.jobs(algorithm)
+        job = self.jobs[algorithm]
+        try:
+            answer = study.answer(job, policy)
+        except (WorkloadError, InfeasibleError, UsageError) as error:
+            return Outcome(None, None, None, declined=error.what)
+        sent = self.asked.fabric_costs(job, algorithm).sent_bytes
+        return Outcome(
+            answer.account.step_s * 1e6, answer.account.exposed_s * 1e6, wire_bytes(answer.workload, answer.run, sent),
+            left=tuple(job.found()), decided=answer.decided, equal_bits=untouched(answer.run.laid.operations),
+        )  # fmt: skip
+
+    def step_us(self, pair: Pair) -> float:
+        """Return a pair's step, infinite where it declines."""
+        found = self.outcome(*pair).step_us
+        return float("inf") if found is None else found
+
+
+def untouched(operations: Iterable[Operation]) -> bool:
+    """Say whether every payload travels in full and as it is, so that any correct sum is the plain one's."""
+    return all(
+        each.op != "factors" and each.size_bytes >= sum(payload.size_bytes for payload in each.payloads)
+        for each in operations
+    )
+
+
+def scene(asked: Asked) -> Workload:
+    """Return the workload that needs are looked up in."""
+    return asked.jobs("").workload
+
+
+def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exhaustive: bool = False) -> dict[str, Any]:
+    """Return the pair with the shortest step, how many of all pairs were simulated, and each of its parts.
+
+    Both orders of exchange begin at the best row of each kind; of equals the first in the order given.
+    """
+    choices = (list(algorithms), list(policies))
+    if exhaustive:
+        pairs = [(algorithm, policy) for algorithm in choices[0] for policy in choices[1]]
+        found = min(pairs, key=runs.step_us)
+    else:
+        start = runs.asked.baseline
+        found = min((_exchanged(runs, start, choices, order) for order in ((0, 1), (1, 0))), key=runs.step_us)
+    tried = sum(1 for algorithm, policy in runs.outcomes if algorithm in choices[0] and policy in choices[1])
+    return {
+        **dict(zip(FAMILIES, found, strict=True)), **figures(runs.outcome(*found)), "tried": tried,
+        "pairs": len(choices[0]) * len(choices[1]), "exhaustive": exhaustive,
+        "command": runs.asked.command(*found),
+    }  # fmt: skip
+
+
+def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], order: Iterable[int]) -> Pair:
+    """Return where exchanging one part after the other ends: no algorithm and no policy alone makes the step shorter."""
+    pair, before = start, None
+    while pair != before:
+        before = pair
+        for part in order:
+            options = [(each, pair[1]) if part == 0 else (pair[0], each) for each in choices[part]]
+            pair = min([pair, *options], key=runs.step_us)
+    return pair
+
+
+def figures(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome's figures as keys of a row."""
+    return {"step_us": outcome.step_us, "exposed_us": outcome.exposed_us, "wire_bytes": outcome.wire_bytes}
