@@ -52,7 +52,7 @@ MACHINE = "switch:4"
 
 
 def of_model(name: str = "vgg16", machine: str = MACHINE, **question: Any) -> asked.Asked:
-    return asked.of_model(name, fabric(machine), asked.Question(**question), f"--fabric {machine}")
+    return asked.of_model(name, fabric(machine), asked.SurveySpec(**question), f"--fabric {machine}")
 
 
 @pytest.fixture(scope="module")
@@ -170,8 +170,8 @@ def test_who_changes_the_bits_is_seen_in_the_run(of_vgg: dict[str, Any]) -> None
 
 
 def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
-    question = cards.Question("mixtral-8x7b", 4, "ep4,dp4", seq=256)
-    job = generated.made(generated.Question(question), fabric(MACHINE))
+    question = cards.WorkloadSpec("mixtral-8x7b", 4, "ep4,dp4", seq=256)
+    job = generated.made(generated.GeneratedJobSpec(question), fabric(MACHINE))
     scene = needs.Scene(job.workload)
     assert needs.unmet(("workload.all-to-all",), (), scene) == ""
     assert needs.collectives(job.workload) == {"all-reduce", "all-to-all"}
@@ -188,7 +188,7 @@ def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
     ],
 )  # fmt: skip
 def test_a_need_is_looked_up_in_its_field(need: str, machine: str, lacking: bool) -> None:
-    workload = generated.workload(generated.Question(cards.Question("vgg16", 4)))
+    workload = generated.workload(generated.GeneratedJobSpec(cards.WorkloadSpec("vgg16", 4)))
     told = needs.unmet((need,), (), needs.Scene(workload, fabric(machine)))
     assert told.startswith(f"{need}: ") if lacking else told == ""
 

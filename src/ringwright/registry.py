@@ -87,8 +87,9 @@ class System:
     @property
     def needs(self) -> tuple[str, ...]:
         """What it needs of a job and a machine besides a collective that it does: names of ``survey.needs``."""
-        needs: tuple[str, ...] = getattr(import_module(self.module), "NEEDS", ())
-        return needs
+        if self.plugin is None:
+            return tuple(getattr(import_module(self.module), "NEEDS", ()))
+        return () if self.problem else tuple(self.plugin.told("NEEDS"))
 
     def knobs(self) -> dict[str, Knob]:
         """Its knobs by name, from the callable's signature; what each means is from its docstring."""

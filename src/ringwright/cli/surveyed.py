@@ -55,7 +55,7 @@ def question(job: str | None, machine: Machine, model: ModelOptions) -> Asked | 
     if machine.fabric is None and machine.topology is None:
         machine = replace(machine, fabric=asked.usual_fabric(model.gpus, model.parallel))
         told = (f"fabric: {machine.fabric}, for none was named",)
-    question = asked.Question(
+    question = asked.SurveySpec(
         model.gpus, model.parallel, model.micro_batches, model.micro_batch_size, model.seq, model.mode
     )
     return asked.of_model(job, machine.build(), question, _options(machine)).saying(told)

@@ -28,7 +28,7 @@ DEFAULT_POLICY, DEFAULT_NODES = "pytorch-ddp", 8
 
 
 @dataclass(frozen=True)
-class Question:
+class SurveySpec:
     """A model as ``simulate --model`` takes it. None takes a default, which the answer names."""
 
     gpus: int | None = None
@@ -68,16 +68,16 @@ class Asked:
         return replace(self, told=(*told, *self.told))
 
 
-def of_model(name: str, topology: Topology, question: Question, machine: str) -> Asked:
+def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) -> Asked:
     """Return a model's step on all ranks of the machine, or on ``gpus`` of them, in a form that fits where none is named.
 
     ``machine`` is the machine as options of the command line.
     """
     gpus, parallel, told = _form(name, topology, question)
-    card = cards.Question(
+    card = cards.WorkloadSpec(
         name, gpus, parallel, question.micro_batches, question.micro_batch_size, question.seq, mode=question.mode
     )
-    made = generated.made(generated.Question(card), topology)
+    made = generated.made(generated.GeneratedJobSpec(card), topology)
     base = made.costs
     assert isinstance(base, FabricCosts)  # noqa: S101 - what ``generated`` makes
 
@@ -152,7 +152,7 @@ def known(name: str) -> None:
         ) from None  # fmt: skip
 
 
-def _form(name: str, topology: Topology, question: Question) -> tuple[int | None, str, tuple[str, ...]]:
+def _form(name: str, topology: Topology, question: SurveySpec) -> tuple[int | None, str, tuple[str, ...]]:
     """Return GPUs and parallel form, and how they were chosen where they were."""
     if question.parallel is not None:
         named = question.gpus is not None or "dp" in question.parallel.replace("fsdp", "")
@@ -168,7 +168,7 @@ def _form(name: str, topology: Topology, question: Question) -> tuple[int | None
     return gpus, text, (f"parallel form: {text}, the first that fits; {why} (--parallel names another)",)
 
 
-def _options(question: Question) -> str:
+def _options(question: SurveySpec) -> str:
     given = {
         "micro-batches": question.micro_batches,
         "micro-batch-size": question.micro_batch_size,

@@ -54,6 +54,7 @@ def _row(entry: Entry, checks: dict[str, Any] | None, runs: Runs | None, where: 
     passed = bool(checks and checks.get("passed", 0) and not checks.get("failed", 0))
     return {
         "slug": entry.slug, "family": entry.family, "class": entry.kind, "title": entry.title, "year": entry.year,
+        "origin": entry.system.origin if entry.system else None,
         "mechanism": entry.mechanism, "needs": list(entry.needs), "collectives": list(entry.collectives),
         "declines": entry.declines, "built": entry.built, "simulated": passed, "real": bool(real),
         "equal_bits": _equal(entry, passed, outcome), "conformance": checks, "real_runs": real,

@@ -12,6 +12,7 @@ from importlib import import_module
 from importlib.resources import files
 
 from ringwright import registry
+from ringwright.headings import headings
 from ringwright.papers import poster
 from ringwright.registry import System
 
@@ -71,7 +72,7 @@ def entries() -> list[Entry]:
     for system in (*registry.systems(), *registry.schedulers(), _profiler()):
         waiting = unbuilt.get(system.slug)
         kind = rooms.get(system.kind) or (waiting.kind if waiting else None)
-        if kind is not None:
+        if kind is not None and system.problem is None:
             found[system.slug] = _entry(system, kind)
     every = [*found.values(), *(each for each in unbuilt.values() if each.slug not in found)]
     return sorted(every, key=lambda entry: list(TREE).index(entry.kind))
@@ -91,7 +92,7 @@ def not_built() -> list[Entry]:
 
 def _profiler() -> System:
     """Return the profiler paper, which is what the whole package does: no callable, but an experiment with headings."""
-    told = registry.headings(poster.__doc__ or "")
+    told = headings(poster.__doc__ or "")
     return System(poster.SLUG, TREE[PROFILER][0], PROFILER, poster.__name__, 0, told)
 
 
@@ -106,7 +107,8 @@ def _entry(system: System, kind: str) -> Entry:
 
 def _first_line(system: System) -> tuple[str, str]:
     """Return the name that a system's docstring begins with, and what it says behind a colon."""
-    first = (import_module(system.module).__doc__ or "").strip().split("\n")[0]
+    own = import_module(system.module).__doc__ if system.plugin is None else next(iter(system.plugin.written()[1]), "")
+    first = (own or "").strip().split("\n")[0]
     name, _, mechanism = first.partition(": ")
     return name.rstrip(".") or system.slug, _first_sentence(mechanism)
 

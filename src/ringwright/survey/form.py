@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from ringwright.errors import UsageError
-from ringwright.studies.workload import Question, settled
+from ringwright.studies.workload import WorkloadSpec, settled
 from ringwright.workloads.cards import Card
 from ringwright.workloads.models import active_parameters, model, parameters
 
@@ -70,7 +69,7 @@ def _powers(most: int) -> list[int]:
 
 def _legal(name: str, gpus: int, parallel: str) -> bool:
     try:
-        settled(model(name), replace(Question(name), gpus=gpus, parallel=parallel))
+        settled(model(name), WorkloadSpec(name, gpus, parallel))
     except UsageError:
         return False
     return True
