@@ -1,6 +1,6 @@
 """One rank of two: Lina's micro-ops of a small step over gloo, sent by one thread from one priority queue.
 
-Arguments: rank, port, folder. Backward is slept; each micro-op is queued when the tensor it carries is ready. What goes next is
+Arguments: rank, port, folder. Backward sleeps; each micro-op is queued when the tensor it carries is ready. What goes next is
 decided by rank 0 and told to the other, since two ranks that decide alone may each wait for the other's next operation.
 Writes ``rank_N.json``: the order of the micro-ops, and whether sums and tokens are what plain collectives give.
 """

@@ -256,7 +256,7 @@ PAST_THE_GATE = {
     "capture/recorder/": "lines that grow while a job runs, without this package",
     "capture/folder.py": "a probe that goes at once",
     "execute/": "words between ranks, in a folder that goes with their job",
-    "lab/": "settings of the kernel, and words between keepers",
+    "lab/": "settings of the kernel, and words between daemons",
     "testing/": "made for tests",
 }
 

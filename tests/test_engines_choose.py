@@ -1,4 +1,4 @@
-"""The front door, the recurrence and the closed form: one program, one answer, whichever way it is found."""
+"""The choice of an engine, the recurrence and the closed form: one program, one answer, whichever way it is found."""
 
 from __future__ import annotations
 

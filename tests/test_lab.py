@@ -204,7 +204,7 @@ def namespaces() -> set[str]:
 
 
 def ours() -> list[str]:
-    """Return the keepers of this test's labs: those whose folder lies in its own runtime folder."""
+    """Return the daemons of this test's labs: those whose folder lies in its own runtime folder."""
     top = os.fsencode(leftovers.runtime())
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -481,7 +481,7 @@ def test_kill_9_leaves_nothing(as_user: bool, ways: list[bool], tmp_path: Path, 
 
 
 @pytest.mark.lab
-def test_the_next_lab_removes_what_a_killed_keeper_left(own_runtime: Path, rootless: bool) -> None:
+def test_the_next_lab_removes_what_a_killed_daemon_left(own_runtime: Path, rootless: bool) -> None:
     folder = own_runtime / "ringwright-lab" / "1-dead"
     folder.mkdir(parents=True)
     (folder / "about.json").write_text('{"pid": 1, "fabric": "switch:4"}')

@@ -14,8 +14,8 @@ from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.execute.live.choose import Chooser, Fixed
-from ringwright.execute.live.desk import Desk
-from ringwright.execute.live.meeting import BEGIN, FAIL, GO, SETTLED, Message
+from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, Message
+from ringwright.execute.live.coordinator import Coordinator
 from ringwright.execute.live.plan import ALL, Plan, plan
 from ringwright.execute.live.profile import LinkTable, costs
 from ringwright.execute.live.traffic import Sent
@@ -150,16 +150,16 @@ def test_a_fixed_order_by_urgency_is_the_simulated_one() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ rank 0
-def desk(world: int = 3) -> tuple[Desk, list[Message], Plan]:
+def coordinator(world: int = 3) -> tuple[Coordinator, list[Message], Plan]:
     told: list[Message] = []
     ours = plan(policy(net([20, 20], [10, 10]), 80, (1, "operations")), LINK)
-    found = Desk(world, told.append)
+    found = Coordinator(world, told.append)
     found.adopt(ours, Chooser(ours))
     return found, told, ours
 
 
 def test_a_piece_goes_when_all_ranks_have_it() -> None:
-    found, told, _ = desk()
+    found, told, _ = coordinator()
     for rank in range(3):
         assert not told
         found.have(rank, 1, 0)
@@ -173,14 +173,14 @@ def test_a_piece_goes_when_all_ranks_have_it() -> None:
 
 
 def test_what_anybody_used_is_told_once_all_have_ended() -> None:
-    found, told, _ = desk()
+    found, told, _ = coordinator()
     for rank, marks in enumerate((b"\1\0", b"\0\0", b"\0\0")):
         found.ended(rank, 4, marks)
     assert [(each.kind, each.a, each.body) for each in told] == [(SETTLED, 4, b"\1\0")]
 
 
 def test_who_lacks_what() -> None:
-    found, told, _ = desk()
+    found, told, _ = coordinator()
     found.have(0, 7, 0)
     found.have(2, 7, 0)
     found.asked(2, 7, 0, 5.0, None)
@@ -193,7 +193,7 @@ def test_who_lacks_what() -> None:
 
 
 def test_a_fixed_order_names_what_stands_before() -> None:
-    found, told, _ = desk()
+    found, told, _ = coordinator()
     for rank in range(3):
         found.have(rank, 7, 1)
     found.have(0, 7, 0)
@@ -204,7 +204,7 @@ def test_a_fixed_order_names_what_stands_before() -> None:
 
 
 def test_orders_and_hashes_are_compared() -> None:
-    found, told, _ = desk()
+    found, told, _ = coordinator()
     for rank in range(3):
         found.ordered(rank, 2, b"same")
         found.hashed(rank, 64, b"same")

@@ -1,4 +1,4 @@
-"""How long does this program take on this machine? The front door of the engines: choose one, fold where possible.
+"""How long does this program take on this machine? Choose an engine, fold where possible.
 
 ``auto`` folds and runs the event engine; what cannot fold and is too large to lay out goes through the recurrence. Every
 answer names its engine, what that engine leaves out, and why nothing was folded.

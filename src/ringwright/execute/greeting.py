@@ -1,4 +1,4 @@
-"""How two ranks that meet over TCP know each other: by a secret that only they were told; a stranger is shown the door.
+"""How two ranks that meet over TCP know each other: by a secret that only they were told; a stranger is refused.
 
 Who calls says the secret and its number; who listens answers with the secret reversed. The secret goes another way: through the
 job's own folder, or a broadcast.

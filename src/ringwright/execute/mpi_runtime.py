@@ -32,7 +32,7 @@ NAMES = ("open-mpi", "mpich")
 TRANSPORTS = ("default", "tcp")
 REMEDY = "pip install 'ringwright[mpi]'"
 _SPELLED = {"openmpi": "open-mpi", "ompi": "open-mpi", "mpich2": "mpich"}
-_DOOR = Path(__file__).with_name("mpi_door.py")
+_PROXY = Path(__file__).with_name("mpi_proxy.py")
 
 # glibc's allocator: no mapping per buffer and nothing given back, so that a library's scratch is not zeroed at every call.
 _ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 36), "MALLOC_TOP_PAD_": str(1 << 20)}
@@ -191,11 +191,11 @@ def _open_mpi(
         line += ["--personality", "ompi"]
     line += ["--allow-run-as-root", "--bind-to", "none"]
     line += ["--map-by", ":OVERSUBSCRIBE"] if found.major >= 5 else ["--oversubscribe"]
-    door = [sys.executable, "-I", str(_DOOR)]
+    proxy = [sys.executable, "-I", str(_PROXY)]
     if places is None:
-        return [*line, "-np", str(n), *door, "--here", *argv], settings
+        return [*line, "-np", str(n), *proxy, "--here", *argv], settings
     for place in places:
-        through = [*door, place.interface, str(len(place.command)), *place.command]
+        through = [*proxy, place.interface, str(len(place.command)), *place.command]
         line += [*([":"] if place.rank else []), "-np", "1", *through, *argv]
     return line, settings
 

@@ -15,10 +15,10 @@ from ringwright.errors import RingwrightError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from ringwright.lab.bridges import UserSwitch
     from ringwright.lab.capture import Capture
-    from ringwright.lab.conductor import Conductor
+    from ringwright.lab.fault_injector import FaultInjector
     from ringwright.lab.namespaces import Inside
-    from ringwright.lab.plane import UserSwitch
 
 EVERY_S = 0.1
 TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
@@ -110,11 +110,11 @@ class Sampler:
     """A thread that looks, writes ``counters.jsonl`` and keeps the samples."""
 
     def __init__(
-        self, inside: Sequence[Inside], conductor: Conductor, switches: Sequence[UserSwitch], capture: Capture
+        self, inside: Sequence[Inside], injector: FaultInjector, switches: Sequence[UserSwitch], capture: Capture
     ) -> None:
         self.samples: list[Sample] = []
         self.failure = ""
-        self._inside, self._conductor, self._switches, self._capture = inside, conductor, switches, capture
+        self._inside, self._injector, self._switches, self._capture = inside, injector, switches, capture
         self._family = Path(f"/proc/{inside[0].pid}/ns/pid")
         self._machine, self._times = machine(), times(self._family)
         self._times_s = time.monotonic()
@@ -140,11 +140,11 @@ class Sampler:
         """Take a sample now."""
         with self._lock:
             sent = [devices(inside.pid) for inside in self._inside]
-            ports = self._conductor.spec.ports
+            ports = self._injector.spec.ports
             rows = [sent[port.node][port.name] for port in ports]
             sample = Sample(
                 time.monotonic(), [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows],
-                rates=self._conductor.rates, is_disturbed=self._conductor.is_disturbed,
+                rates=self._injector.rates, is_disturbed=self._injector.is_disturbed,
             )  # fmt: skip
             self._add_machine(sample)
             self._add_switches(sample)
@@ -172,7 +172,7 @@ class Sampler:
             sample.overruns += sum(answer["overrun"].values())
 
     def _write(self, sample: Sample) -> None:
-        spec = self._conductor.spec
+        spec = self._injector.spec
         rows = zip(sample.size_bytes, sample.packets, sample.drops, strict=True)
         self._capture.line(
             "counters.jsonl",

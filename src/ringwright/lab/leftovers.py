@@ -1,7 +1,7 @@
 """Where labs leave word of themselves while they live, and how the next one removes what a killed one left.
 
 Each lab has a folder of its own below the user's runtime folder and holds a lock on it (``flock`` on the folder itself) for as
-long as it lives. A folder without a lock is a dead lab's: its keeper is ended, the folder removed. Nothing else is touched.
+long as it lives. A folder without a lock is a dead lab's: its daemon is ended, the folder removed. Nothing else is touched.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def clean() -> list[str]:
     with _locked(runtime()) as mine:
         for lab in found() if mine else []:
             if not lab["is_alive"]:
-                _end_keepers(lab["folder"])
+                _end_daemons(lab["folder"])
                 shutil.rmtree(lab["folder"], ignore_errors=True)
                 removed.append(lab["folder"])
         if mine:
@@ -107,10 +107,10 @@ def clean() -> list[str]:
     return removed
 
 
-def _end_keepers(folder: str) -> None:
+def _end_daemons(folder: str) -> None:
     """End the processes that hold a dead lab's namespaces: those whose command line names its folder."""
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             words = (path / "cmdline").read_bytes().split(b"\0")
-            if folder.encode() in words and any(word.endswith(b"/keeper.py") for word in words):
+            if folder.encode() in words and any(word.endswith(b"/namespace_daemon.py") for word in words):
                 os.kill(int(path.name), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""Starts the keeper, learns its holders' process numbers, and runs commands inside the namespaces."""
+"""Starts the daemon, learns its holders' process numbers, and runs commands inside the namespaces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Inside:
     cwd: str
 
     @property
-    def door(self) -> tuple[str, ...]:
+    def network_command(self) -> tuple[str, ...]:
         """What stands before ``ip`` and ``tc``: the network namespace alone."""
         user = ("-U", "--preserve-credentials") if self.rootless else ()
         return ("nsenter", "-t", str(self.pid), *user, "-n", "--")
@@ -54,7 +54,7 @@ class Inside:
         return (*ENTER, numbers.split()[-1], "0", self.cwd)
 
 
-class Keeper:
+class NamespaceDaemon:
     """The process that holds all namespaces; ``close`` ends everything inside."""
 
     def __init__(self, nodes: Sequence[tuple[str, list[tuple[str, str]]]], folder: Path, *, rootless: bool) -> None:
@@ -65,7 +65,7 @@ class Keeper:
         lab = os.pidfd_open(os.getpid())
         plan = {"nodes": [{"name": name, "sysctls": sysctls} for name, sysctls in nodes], "rootless": rootless}
         (folder / "plan.json").write_text(json.dumps(plan))
-        program = [sys.executable, "-I", "-S", str(PROGRAMS / "keeper.py")]
+        program = [sys.executable, "-I", "-S", str(PROGRAMS / "namespace_daemon.py")]
         command = [*program, str(folder), str(theirs.fileno()), str(lab)]
         try:
             self._process = subprocess.Popen(
@@ -85,7 +85,7 @@ class Keeper:
 
     @property
     def pid(self) -> int:
-        """Process number of the keeper's starter, which lives as long as the keeper."""
+        """Process number of the daemon's starter, which lives as long as the daemon."""
         return self._process.pid
 
     def _told(self, word: str, count: int) -> dict[int, int]:
@@ -98,7 +98,7 @@ class Keeper:
                 data, ancillary, _, _ = self._channel.recvmsg(65536, socket.CMSG_SPACE(12))
             except TimeoutError:
                 data = b""
-            message: dict[str, Any] = json.loads(data) if data else {"error": "the namespaces' keeper does not answer"}
+            message: dict[str, Any] = json.loads(data) if data else {"error": "the namespaces' daemon does not answer"}
             if "error" in message:
                 raise refusal(message["error"], rootless=self._rootless)
             for _, kind, value in ancillary:
@@ -149,7 +149,7 @@ def batches(work: Iterable[tuple[Inside, str, Sequence[str]]]) -> None:
     running = []
     for inside, tool, lines in work:
         if lines:
-            command = [*inside.door, tool, "-batch", "-"]
+            command = [*inside.network_command, tool, "-batch", "-"]
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
             )
@@ -169,7 +169,7 @@ def batches(work: Iterable[tuple[Inside, str, Sequence[str]]]) -> None:
 
 def queues(inside: Inside) -> dict[str, int]:
     """Return the frames that the queue of each interface has dropped; raise InfeasibleError where ``tc`` does not tell."""
-    command = [*inside.door, "tc", "-s", "-j", "qdisc", "show"]
+    command = [*inside.network_command, "tc", "-s", "-j", "qdisc", "show"]
     try:
         told = subprocess.run(command, capture_output=True, check=True, timeout=SETUP_S).stdout
         rows = json.loads(told or b"[]")

@@ -21,11 +21,11 @@ from typing import Any
 
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.execute.place import Place
-from ringwright.lab import leftovers, plane, script, shaping, spec, verdict
+from ringwright.lab import bridges, leftovers, script, shaping, spec, verdict
 from ringwright.lab.capture import Capture
-from ringwright.lab.conductor import Conductor
 from ringwright.lab.counters import Sample, Sampler
-from ringwright.lab.namespaces import Inside, Keeper, batches, check_tools, is_rootless, queues
+from ringwright.lab.fault_injector import FaultInjector
+from ringwright.lab.namespaces import Inside, NamespaceDaemon, batches, check_tools, is_rootless, queues
 from ringwright.topology import Topology
 
 TCP = ("reno", "cubic", "bbr")
@@ -41,13 +41,13 @@ class Network:
     """
 
     def __init__(
-        self, built: spec.Spec, asked: dict[str, Any], inside: list[Inside], conductor: Conductor, sampler: Sampler,
+        self, built: spec.Spec, asked: dict[str, Any], inside: list[Inside], injector: FaultInjector, sampler: Sampler,
         capture: Capture,
     ) -> None:  # fmt: skip
         self.spec, self.asked, self.capture = built, asked, capture
         self.topology: Topology = built.topology
-        self.script = conductor.script
-        self._inside, self._conductor, self._sampler = inside, conductor, sampler
+        self.script = injector.script
+        self._inside, self._injector, self._sampler = inside, injector, sampler
         ranks = range(built.n)
         self.places = tuple(Place(rank, spec.address(rank), "eth0", inside[rank].command) for rank in ranks)
         self.control: tuple[Place, ...] = ()
@@ -62,9 +62,9 @@ class Network:
 
     def start_faults(self) -> float:
         """Let the script's clock start; return the monotonic time of its zero. What holds from the start holds on return."""
-        if self._conductor.zero_s:
+        if self._injector.zero_s:
             raise UsageError("the script has begun already", remedy="one start_faults() for each network")
-        return self._conductor.start()
+        return self._injector.start()
 
     @property
     def timeline(self) -> list[dict[str, Any]]:
@@ -74,7 +74,7 @@ class Network:
     @property
     def failure(self) -> str:
         """Why the lab itself did not do what it was to do, or nothing."""
-        return self._conductor.failure or self._sampler.failure
+        return self._injector.failure or self._sampler.failure
 
     def counters(self) -> dict[str, int]:
         """Return the bytes that each directed link has carried so far, Ethernet headers counted."""
@@ -152,20 +152,20 @@ def _built(
     }
     if built.topology.loss is not None:
         base |= {link for link, loss in enumerate(built.topology.loss.tolist()) if loss}
-    layout = plane.layout(built, found.impaired | base)
-    keeper = Keeper(_nodes(built, layout, found, asked), claim.folder, rootless=asked["rootless"])
-    stack.callback(keeper.close)
-    _lay(built, layout, keeper, asked)
+    layout = bridges.layout(built, found.impaired | base)
+    daemon = NamespaceDaemon(_nodes(built, layout, found, asked), claim.folder, rootless=asked["rootless"])
+    stack.callback(daemon.close)
+    _lay(built, layout, daemon, asked)
     switches = []
-    for inside, box, node in _programs(built, layout, keeper.inside):
-        switches.append(plane.UserSwitch(inside, box, plane.table(built, box, node), asked["seed"]))
+    for inside, switch, node in _programs(built, layout, daemon.inside):
+        switches.append(bridges.UserSwitch(inside, switch, bridges.table(built, switch, node), asked["seed"]))
         stack.callback(switches[-1].close)
-    conductor = Conductor(built, found, keeper.inside, switches, capture)
-    conductor.set_up(base)
-    stack.callback(conductor.close)
-    sampler = Sampler(keeper.inside, conductor, switches, capture)
+    injector = FaultInjector(built, found, daemon.inside, switches, capture)
+    injector.set_up(base)
+    stack.callback(injector.close)
+    sampler = Sampler(daemon.inside, injector, switches, capture)
     stack.callback(sampler.close)
-    net = Network(built, asked, keeper.inside, conductor, sampler, capture)
+    net = Network(built, asked, daemon.inside, injector, sampler, capture)
     capture.event("network ready", took_s=time.monotonic() - began_s, switches=[each.name for each in switches])
     capture.head(document(net))
     return net
@@ -192,7 +192,7 @@ def _hosts(built: spec.Spec, *, control: bool) -> str:
 
 
 def _nodes(
-    built: spec.Spec, layout: plane.Layout, found: script.Script, asked: dict[str, Any]
+    built: spec.Spec, layout: bridges.Layout, found: script.Script, asked: dict[str, Any]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return name and settings of every namespace: the fabric's nodes, then wires, then the launcher."""
     settings = shaping.sysctls(asked["tcp"], is_routed=built.is_routed, ecn=found.marks)
@@ -203,17 +203,17 @@ def _nodes(
 
 
 def _programs(
-    built: spec.Spec, layout: plane.Layout, inside: list[Inside]
-) -> Iterator[tuple[Inside, plane.Box, int | None]]:
-    for node, box in sorted(layout.boxes.items()):
-        yield inside[node], box, node
+    built: spec.Spec, layout: bridges.Layout, inside: list[Inside]
+) -> Iterator[tuple[Inside, bridges.SwitchNamespace, int | None]]:
+    for node, switch in sorted(layout.switches.items()):
+        yield inside[node], switch, node
     for at, link in enumerate(sorted(layout.wires)):
         yield inside[built.topology.n_nodes + at], layout.wires[link], None
 
 
-def _lay(built: spec.Spec, layout: plane.Layout, keeper: Keeper, asked: dict[str, Any]) -> None:
+def _lay(built: spec.Spec, layout: bridges.Layout, daemon: NamespaceDaemon, asked: dict[str, Any]) -> None:
     """Lay the cables, then give every namespace its addresses, rates and bridge."""
-    inside, nodes = keeper.inside, built.topology.n_nodes
+    inside, nodes = daemon.inside, built.topology.n_nodes
     wire_at = {link: nodes + at for at, link in enumerate(sorted(layout.wires))}
     cables = []
     for port in built.ports:
@@ -227,7 +227,7 @@ def _lay(built: spec.Spec, layout: plane.Layout, keeper: Keeper, asked: dict[str
     if asked["control"]:
         cables += [shaping.control_cable(rank, inside[rank].pid, inside[-1].pid) for rank in range(built.n)]
     batches([(inside[0], "ip", cables)])
-    keeper.dress()
+    daemon.dress()
     work: list[tuple[Inside, str, list[str]]] = []
     for node in range(nodes):
         ports = built.ports_of(node)
@@ -236,7 +236,7 @@ def _lay(built: spec.Spec, layout: plane.Layout, keeper: Keeper, asked: dict[str
             lines = shaping.rank_lines(built, node, asked["tcp"])
             lines += shaping.control_rank_lines(node) if asked["control"] else []
         else:
-            lines = shaping.bare_lines(names) if node in layout.boxes else shaping.bridge_lines(names)
+            lines = shaping.bare_lines(names) if node in layout.switches else shaping.bridge_lines(names)
         work += [(inside[node], "ip", lines), (inside[node], "tc", shaping.shaped(ports))]
     for link, node in wire_at.items():
         work.append((inside[node], "ip", shaping.bare_lines([port.name for port in layout.wires[link].ports])))

@@ -1,4 +1,4 @@
-"""The front door of program files: which format it is, the program in it, and all that is wrong with it."""
+"""The entry point for program files: which format it is, the program in it, and all that is wrong with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One front door to every export: a program, a library's rules or a fabric, as the files of another system."""
+"""One entry point for every export: a program, a library's rules or a fabric, as the files of another system."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Training on real ranks with the communication of a policy: the simulator's twin on ``torch.distributed``.
 
-``schedule(model, optimizer, policy)`` is the door. PyTorch is loaded when it is called.
+``schedule(model, optimizer, policy)`` is the entry point. PyTorch is loaded when it is called.
 """
 
 from __future__ import annotations

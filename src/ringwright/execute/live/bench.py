@@ -27,7 +27,8 @@ from ringwright.workload import Workload
 
 @dataclass(frozen=True)
 class Job:
-    """What is measured: a model of ``slept``, a scheduler as ``module:function`` with its knobs, ranks and their link.
+    """What is measured: a model of ``simulated_compute``, a scheduler as ``module:function`` with its
+    knobs, ranks and their link.
 
     ``step_s`` is the compute of a step, ``link_rate`` the emulated serial link in B/s (0: the link that there is); ``reverse``
     turns urgencies around; ``paces`` (rank, as a word, -> factor) makes ranks sleep longer.
@@ -190,20 +191,22 @@ def compare(jobs: Mapping[str, Job], places: Sequence[Place] = (), *, rounds: in
 
 
 def _rank(folder: Path, rank: int) -> None:
-    """Be one rank: train the slept model, and write down what was measured."""
+    """Be one rank: train the model of simulated compute, and write down what was measured."""
     import hashlib
 
     import torch
     import torch.distributed as dist
 
-    from ringwright.execute.live import schedule, slept
+    from ringwright.execute.live import schedule, simulated_compute
 
     job = Job(**json.loads((folder / "job.json").read_text()))
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), job.ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=job.ranks)
     torch.manual_seed(job.seed)
-    model = slept.model(slept.layers(job.model, job.step_s * job.paces.get(str(rank), 1.0), job.elements))
+    model = simulated_compute.model(
+        simulated_compute.layers(job.model, job.step_s * job.paces.get(str(rank), 1.0), job.elements)
+    )
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     torch.manual_seed(job.seed * 1000 + rank)
     warmup, times_s = 3, []

@@ -9,8 +9,7 @@ from threading import RLock, Thread
 from typing import Protocol
 
 from ringwright.execute.live.choose import Chooser, Fixed
-from ringwright.execute.live.desk import Desk
-from ringwright.execute.live.meeting import (
+from ringwright.execute.live.control_channel import (
     ASK,
     BEGIN,
     BYE,
@@ -24,6 +23,7 @@ from ringwright.execute.live.meeting import (
     Message,
     Wire,
 )  # fmt: skip
+from ringwright.execute.live.coordinator import Coordinator
 from ringwright.execute.live.plan import LEADER, Plan, agreement
 
 CLOSING_S = 2.0
@@ -44,7 +44,7 @@ class Listener(Protocol):
 
 
 class Control:
-    """One rank's end; on rank 0 the desk as well."""
+    """One rank's end; on rank 0 the coordinator as well."""
 
     def __init__(
         self, rank: int, wires: Mapping[int, Wire], listener: Listener, *, timeout_s: float, check_every: int
@@ -57,7 +57,7 @@ class Control:
         self._begun = self._told = -1
         self._issued, self._digest = 0, hashlib.blake2b(digest_size=8)
         self._closed = self._alone = False
-        self.desk = Desk(len(wires) + 1, self._tell_all) if rank == 0 else None
+        self.coordinator = Coordinator(len(wires) + 1, self._tell_all) if rank == 0 else None
         self._readers = [Thread(target=self._read, args=(peer,), daemon=True) for peer in wires]
         for reader in self._readers:
             reader.start()
@@ -70,8 +70,8 @@ class Control:
             self._fixed = None if led else Fixed(plan)
             if self._fixed is not None:
                 self._fixed.begin(step)
-            if self.desk is not None:
-                self.desk.adopt(plan, Chooser(plan) if led else None)
+            if self.coordinator is not None:
+                self.coordinator.adopt(plan, Chooser(plan) if led else None)
 
     # ------------------------------------------------------------------------------------------------- what a rank says
     def announce(self, step: int, unit: int) -> None:
@@ -104,9 +104,9 @@ class Control:
             if self._fixed is not None:
                 self._fixed.done(operation, piece)
                 self._pump(queued=True)
-            elif self.desk is not None and self.desk.chooser is not None:
-                self.desk.chooser.done(operation, piece)
-                self.desk.go(queued=True)
+            elif self.coordinator is not None and self.coordinator.chooser is not None:
+                self.coordinator.chooser.done(operation, piece)
+                self.coordinator.go(queued=True)
 
     def ask(self, step: int, unit: int) -> None:
         """Ask who keeps this rank waiting; the answer fails all ranks."""
@@ -126,7 +126,7 @@ class Control:
                 wire.send(Message(BYE))
             except OSError:
                 continue
-        if self.desk is not None:  # rank 0 stays to hear the others' goodbye
+        if self.coordinator is not None:  # rank 0 stays to hear the others' goodbye
             for reader in self._readers:
                 reader.join(CLOSING_S)
         for wire in self._wires.values():
@@ -135,7 +135,7 @@ class Control:
     # -------------------------------------------------------------------------------------------------------- transport
     def _say(self, message: Message) -> None:
         """Tell rank 0."""
-        if self.desk is not None:
+        if self.coordinator is not None:
             self._hear(0, message)
             return
         if self._alone:
@@ -156,7 +156,7 @@ class Control:
                 wire.send(message)
             except OSError:
                 continue
-        self._told_by_desk(message)
+        self._told_by_coordinator(message)
 
     def _read(self, peer: int) -> None:
         wire = self._wires[peer]
@@ -164,25 +164,25 @@ class Control:
             if message.kind == BYE:
                 self._bye(peer)
                 break
-            if self.desk is not None:
+            if self.coordinator is not None:
                 self._hear(peer, message)
             else:
-                self._told_by_desk(message)
+                self._told_by_coordinator(message)
         else:
             if not self._closed:
                 self._lost(peer)
 
     def _bye(self, peer: int) -> None:
-        if self.desk is not None:
+        if self.coordinator is not None:
             with self._lock:
-                self.desk.gone(peer)
+                self.coordinator.gone(peer)
         else:
             self._alone = True  # what rank 0 has let go before still comes
 
     def _lost(self, peer: int) -> None:
-        if self.desk is not None:
+        if self.coordinator is not None:
             with self._lock:
-                self.desk.gone(peer, "its connection broke off")
+                self.coordinator.gone(peer, "its connection broke off")
         else:
             self._listener.failed(
                 "rank 0, which leads, has left: its connection broke off", "", "look for the error of rank 0"
@@ -190,23 +190,23 @@ class Control:
 
     def _hear(self, rank: int, message: Message) -> None:
         """Rank 0: take in what a rank said."""
-        desk = self.desk
-        if desk is None:
+        coordinator = self.coordinator
+        if coordinator is None:
             return
         with self._lock:
             if message.kind == HAVE:
-                desk.have(rank, message.a, message.b)
+                coordinator.have(rank, message.a, message.b)
             elif message.kind == ENDED:
-                desk.ended(rank, message.a, message.body)
+                coordinator.ended(rank, message.a, message.body)
             elif message.kind == HASH:
-                desk.hashed(rank, message.a, message.body)
+                coordinator.hashed(rank, message.a, message.body)
             elif message.kind == ORDER:
-                desk.ordered(rank, message.a, message.body)
+                coordinator.ordered(rank, message.a, message.body)
             elif message.kind == ASK:
-                desk.asked(rank, message.a, message.b, self._timeout_s, self._head())
+                coordinator.asked(rank, message.a, message.b, self._timeout_s, self._head())
             elif message.kind == FAIL:
                 what, where, remedy = message.body.decode().split("\0")
-                desk.fail(f"rank {rank}: {what}", where, remedy)
+                coordinator.fail(f"rank {rank}: {what}", where, remedy)
 
     def _head(self) -> tuple[int, int] | None:
         if self._fixed is None or not self._fixed.order:
@@ -215,7 +215,7 @@ class Control:
         units = enumerate(self._plan.units)
         return step, next(at for at, unit in units if unit.operation == operation and piece in self._plan.pieces(unit))
 
-    def _told_by_desk(self, message: Message) -> None:
+    def _told_by_coordinator(self, message: Message) -> None:
         if message.kind == GO:
             self._listener.go(message.a, message.b, message.c, queued=bool(message.flag))
         elif message.kind == SETTLED:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ringwright.errors import RanksFailedError
 from ringwright.execute.live.control import Control
-from ringwright.execute.live.meeting import Wire
+from ringwright.execute.live.control_channel import Wire
 from ringwright.execute.live.plan import Plan
 from ringwright.execute.live.traffic import Link, Sent, Traffic
 

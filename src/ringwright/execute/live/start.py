@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ringwright.errors import UsageError
-from ringwright.execute.live.meeting import Wire, meet
+from ringwright.execute.live.control_channel import Wire, connect
 from ringwright.execute.live.profile import Parameter
 
 
@@ -57,7 +57,7 @@ def team(model: torch.nn.Module, group: Any, timeout_s: float) -> Team:
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.detach(), src=ranks[0], group=own)
-    found.wires.update(meet(rank, world, share, timeout_s))
+    found.wires.update(connect(rank, world, share, timeout_s))
     return found
 
 

@@ -1,4 +1,4 @@
-"""Does an order of gradients gain on real ranks what the simulator says? Slept models, an emulated link, gloo.
+"""Does an order of gradients gain on real ranks what the simulator says? Models of simulated layers, an emulated link, gloo.
 
 Each case is predicted from what its first policy's run measured of itself. Processors that compute nothing keep the ranks apart
 from each other; what they share are the wake-ups, so four ranks get slower steps and a slower link than two.
@@ -23,7 +23,7 @@ POLICIES = (
 
 @dataclass(frozen=True)
 class GainsSpec:
-    """Models of slept layers (``vgg``, ``transformer``), numbers of ranks, policies of which the first is the baseline.
+    """Models of simulated layers (``vgg``, ``transformer``), numbers of ranks, policies of which the first is the baseline.
 
     Two ranks compute ``step_s`` a step and send ``elements`` float32 over ``link_rate`` B/s; n ranks take n / 2 as long for
     both. Every run is made ``rounds`` times, turn by turn.

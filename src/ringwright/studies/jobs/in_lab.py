@@ -53,7 +53,7 @@ class Row:
 
 @dataclass(frozen=True)
 class LabStepsSpec:
-    """A fabric of the lab, models of slept layers (``vgg``, ``transformer``), and what their step computes and sends."""
+    """A fabric of the lab, models of simulated layers (``vgg``, ``transformer``), and what their step computes and sends."""
 
     fabric: str = "switch:4,rate=100Mb/s"
     models: Sequence[str] = ("vgg", "transformer")
@@ -108,8 +108,10 @@ def _network(spelling: str, lines: Sequence[str]) -> Topology:
 
 
 def _layers(model: str, question: LabStepsSpec, ranks: int) -> Workload:
-    from ringwright.execute.live.slept import layers
+    from ringwright.execute.live.simulated_compute import layers
 
-    slept = layers(model, question.step_s, question.elements)
-    links = [Link(each.forward_s, each.backward_s, 4 * each.elements, each.elements, name=each.name) for each in slept]
+    simulated = layers(model, question.step_s, question.elements)
+    links = [
+        Link(each.forward_s, each.backward_s, 4 * each.elements, each.elements, name=each.name) for each in simulated
+    ]
     return chain(f"slept {model}", links, ranks)

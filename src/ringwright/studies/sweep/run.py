@@ -30,7 +30,7 @@ from ringwright.studies.sweep.program import WARM, told
 CELLS = "cells"
 FACTS = "cell.json"
 JOB = "ringwright.execute.models.job"
-CREW = "ringwright.execute.models.crew"
+WORKER = "ringwright.execute.models.worker"
 _RECORD = Options(nccl="off")
 _NEEDED = ("torch", "transformers")
 _PACKAGES = ("ringwright", "torch", "transformers", "numpy", "polars")
@@ -51,7 +51,7 @@ def sweep(
     _check_libraries()
     (out / CELLS).mkdir(parents=True, exist_ok=True)
     found = {"run": 0, "kept": 0, "failed": 0}
-    with crew() as ask:
+    with worker() as ask:
         for done, cell in enumerate(grid.cells):
             folder = out / CELLS / cell.key
             facts = None if fresh else facts_of(folder)
@@ -137,13 +137,13 @@ Ask = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @contextmanager
-def crew() -> Iterator[Ask]:
+def worker() -> Iterator[Ask]:
     """Start the program that forks ranks, at the first question, and give what asks it; it ends with the block."""
     process: list[subprocess.Popen[str]] = []
 
     def ask(asked: dict[str, Any]) -> dict[str, Any]:
         if not process:
-            process.append(_start_crew())
+            process.append(_start_worker())
         write, read = process[0].stdin, process[0].stdout
         if write is None or read is None:
             raise RanksFailedError("the program that forks ranks has no pipes")
@@ -164,8 +164,8 @@ def crew() -> Iterator[Ask]:
             each.communicate()  # closes both pipes
 
 
-def _start_crew() -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", CREW]
+def _start_worker() -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", WORKER]
     process = subprocess.Popen(
         command,
         env={**os.environ, **_environment(Path.cwd(), _RECORD)},

@@ -40,7 +40,7 @@ def send(numbers: Iterable[int], what: signal.Signals) -> None:
             os.kill(number, what)
 
 
-class Brake:
+class Suspender:
     """Holds one rank back: ``factor`` is the share of its speed that is left, 0 for stopped."""
 
     def __init__(self, inside: Inside) -> None:
@@ -54,7 +54,7 @@ class Brake:
         held = self.is_stopped or self.factor < 1.0
         if held and self._thread is None:
             self._end.clear()
-            self._thread = threading.Thread(target=self._hold, name=f"brake {self._inside.name}", daemon=True)
+            self._thread = threading.Thread(target=self._hold, name=f"suspender {self._inside.name}", daemon=True)
             self._thread.start()
         elif not held and self._thread is not None:
             self._end.set()

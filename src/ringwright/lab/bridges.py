@@ -22,7 +22,7 @@ ANSWER_S = 5.0
 
 
 @dataclass(frozen=True)
-class Box:
+class SwitchNamespace:
     """A namespace that switches: a switch of the fabric, or a wire spliced into a cable between two ranks."""
 
     name: str
@@ -32,10 +32,10 @@ class Box:
 
 @dataclass(frozen=True)
 class Layout:
-    """``boxes`` in user space by the switch's node, ``wires`` by the cable's lower link."""
+    """``switches`` in user space by the switch's node, ``wires`` by the cable's lower link."""
 
-    boxes: dict[int, Box]
-    wires: dict[int, Box]
+    switches: dict[int, SwitchNamespace]
+    wires: dict[int, SwitchNamespace]
 
 
 def layout(spec: Spec, impaired: Iterable[int]) -> Layout:
@@ -44,7 +44,7 @@ def layout(spec: Spec, impaired: Iterable[int]) -> Layout:
     A link is handled where it ends if that is a switch, else where it begins; between ranks a wire of two ports is spliced in.
     """
     links: dict[int, dict[str, tuple[str, str]]] = {}
-    wires: dict[int, Box] = {}
+    wires: dict[int, SwitchNamespace] = {}
     for link in sorted(impaired):
         out, back = spec.ports[link], spec.ports[spec.reverse[link]]
         name = spec.link_name(link)
@@ -55,26 +55,29 @@ def layout(spec: Spec, impaired: Iterable[int]) -> Layout:
         else:
             wire = wires.setdefault(min(link, back.link), _wire(spec, min(link, back.link)))
             wire.links[name] = ("p0" if link < back.link else "p1", "in")
-    boxes = {node: Box(spec.topology.label(node), tuple(spec.ports_of(node)), found) for node, found in links.items()}
-    return Layout(boxes, wires)
+    switches = {
+        node: SwitchNamespace(spec.topology.label(node), tuple(spec.ports_of(node)), found)
+        for node, found in links.items()
+    }
+    return Layout(switches, wires)
 
 
-def _wire(spec: Spec, link: int) -> Box:
+def _wire(spec: Spec, link: int) -> SwitchNamespace:
     ends = (spec.ports[link], spec.ports[spec.reverse[link]])
     # A wire's ports carry what the ranks' ends have already shaped.
     ports = tuple(
         Port(-1, end.node, f"p{at}", -1, end.rate, f"02:53:{link >> 8:02x}:{link & 255:02x}:00:{at:02x}")
         for at, end in enumerate(ends)
     )
-    return Box(f"wire{link}", ports)
+    return SwitchNamespace(f"wire{link}", ports)
 
 
-def table(spec: Spec, box: Box, node: int | None) -> dict[str, str]:
+def table(spec: Spec, switch: SwitchNamespace, node: int | None) -> dict[str, str]:
     """Return the interface behind which each rank's hardware address lies; a wire needs none, it has but one way on."""
     if node is None:
         return {}
     behind = {}
-    for port in box.ports:
+    for port in switch.ports:
         for rank in _reached(spec, node, port.peer):
             behind[spec.ports_of(rank)[0].mac] = port.name
     return behind
@@ -89,13 +92,13 @@ def _reached(spec: Spec, node: int, first: int) -> list[int]:
 
 
 class UserSwitch:
-    """The running program of a box."""
+    """The running program of a switch."""
 
-    def __init__(self, inside: Inside, box: Box, addresses: dict[str, str], seed: int) -> None:
-        self.name, self.links = box.name, tuple(box.links)
+    def __init__(self, inside: Inside, switch: SwitchNamespace, addresses: dict[str, str], seed: int) -> None:
+        self.name, self.links = switch.name, tuple(switch.links)
         plan = {
-            "ports": [port.name for port in box.ports], "table": addresses,
-            "links": {name: [port, way, f"{seed} {name}"] for name, (port, way) in box.links.items()},
+            "ports": [port.name for port in switch.ports], "table": addresses,
+            "links": {name: [port, way, f"{seed} {name}"] for name, (port, way) in switch.links.items()},
         }  # fmt: skip
         command = [*inside.command, sys.executable, "-I", "-S", str(PROGRAMS / "switch.py"), json.dumps(plan)]
         self._process = subprocess.Popen(

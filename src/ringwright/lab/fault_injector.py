@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import RingwrightError
 from ringwright.lab import shaping
-from ringwright.lab.brakes import Brake
 from ringwright.lab.flows import RunningFlow
 from ringwright.lab.namespaces import Inside, batches
 from ringwright.lab.script import IMPAIRMENTS, LEAST_LATENCY_S, Moment, Script, told
+from ringwright.lab.suspender import Suspender
 from ringwright.topology import Fault
 
 if TYPE_CHECKING:
+    from ringwright.lab.bridges import UserSwitch
     from ringwright.lab.capture import Capture
-    from ringwright.lab.plane import UserSwitch
     from ringwright.lab.spec import Port, Spec
 
 
-class Conductor:
+class FaultInjector:
     """The state of every link and rank as the script has made it so far; ``factors`` are of the healthy rates."""
 
     def __init__(
@@ -34,7 +34,7 @@ class Conductor:
         self.failure = ""
         self._inside, self._capture = inside, capture
         self._switches = {name: switch for switch in switches for name in switch.links}
-        self._brakes = {rank: Brake(inside[rank]) for rank in range(spec.n)}
+        self._suspenders = {rank: Suspender(inside[rank]) for rank in range(spec.n)}
         self._flows: dict[int, RunningFlow] = {}
         self._down: set[int] = set()
         self._end = threading.Event()
@@ -144,23 +144,23 @@ class Conductor:
         for row in rows:
             if row.kind != "rank":
                 continue
-            brake = self._brakes[row.target]
+            suspender = self._suspenders[row.target]
             if row.field == "killed" and row.value:
-                notes.append(f"{brake.kill()} processes of {self.spec.topology.label(row.target)} killed")
+                notes.append(f"{suspender.kill()} processes of {self.spec.topology.label(row.target)} killed")
             elif row.field == "stopped":
-                brake.is_stopped = bool(row.value)
+                suspender.is_stopped = bool(row.value)
             elif row.field == "compute_factor":
-                brake.factor = min(1.0, row.value)
+                suspender.factor = min(1.0, row.value)
                 if row.value > 1.0:
                     notes.append("a rank cannot be made faster")
-            brake.set()
+            suspender.set()
         return notes
 
     def close(self) -> None:
         """End the script, let go of the ranks, end the flows."""
         self._end.set()
         steps: list[Callable[[], object]] = [self._thread.join] if self._thread is not None else []
-        steps += [each.close for each in self._brakes.values()]
+        steps += [each.close for each in self._suspenders.values()]
         steps += [each.end for each in self._flows.values()]
         for step in steps:
             step()

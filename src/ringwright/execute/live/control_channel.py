@@ -88,7 +88,7 @@ def addresses() -> list[str]:
     return list(dict.fromkeys([*found, "127.0.0.1"]))
 
 
-def meet(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float) -> dict[int, Wire]:
+def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float) -> dict[int, Wire]:
     """Return connections by rank: rank 0 has one to each, the others one to rank 0; ``share`` broadcasts rank 0's object.
 
     RanksFailedError, naming who did not come, after ``timeout_s``.

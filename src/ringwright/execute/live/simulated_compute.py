@@ -16,7 +16,7 @@ from ringwright.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Slept:
+class SimulatedLayer:
     """One layer: elements of its parameter, seconds forward and backward."""
 
     name: str
@@ -51,7 +51,7 @@ def _nap(seconds: float) -> None:
 class Layer(torch.nn.Module):
     """A layer that sleeps."""
 
-    def __init__(self, about: Slept) -> None:
+    def __init__(self, about: SimulatedLayer) -> None:
         super().__init__()
         self.about = about
         self.weight = torch.nn.Parameter(torch.randn(about.elements) * 0.01)
@@ -61,7 +61,7 @@ class Layer(torch.nn.Module):
         return _Sleep.apply(x, self.weight, self.about.forward_s, self.about.backward_s)
 
 
-def model(layers: Sequence[Slept]) -> torch.nn.Module:
+def model(layers: Sequence[SimulatedLayer]) -> torch.nn.Module:
     """Return the layers one after another."""
     return torch.nn.Sequential(*(Layer(each) for each in layers))
 
@@ -73,34 +73,36 @@ VGG16 = (
 )  # fmt: skip
 
 
-def toy(unit_s: float, unit_elements: int) -> list[Slept]:
+def toy(unit_s: float, unit_elements: int) -> list[SimulatedLayer]:
     """Return three layers of two units forward and backward, tensors of three, six and three units (SOSP 2019, figure 2)."""
-    return [Slept(f"layer{at}", size * unit_elements, 2 * unit_s, 2 * unit_s) for at, size in enumerate((3, 6, 3))]
+    return [
+        SimulatedLayer(f"layer{at}", size * unit_elements, 2 * unit_s, 2 * unit_s) for at, size in enumerate((3, 6, 3))
+    ]
 
 
-def vgg(step_s: float, elements: int) -> list[Slept]:
+def vgg(step_s: float, elements: int) -> list[SimulatedLayer]:
     """Return VGG-16's proportions: much to compute in front, most parameters at the end; backward takes twice as long."""
     work, size = sum(row[1] for row in VGG16), sum(row[0] for row in VGG16)
     return [
-        Slept(
+        SimulatedLayer(
             f"layer{at}", max(int(part / size * elements), 64), step_s / 3 * flops / work, step_s / 1.5 * flops / work
         )
         for at, (part, flops) in enumerate(VGG16)
     ]
 
 
-def transformer(step_s: float, elements: int, blocks: int = 24) -> list[Slept]:
+def transformer(step_s: float, elements: int, blocks: int = 24) -> list[SimulatedLayer]:
     """Return equal blocks between an embedding and a head of 4 % of the parameters each, as of patches and few classes."""
-    each = Slept("", int(elements * 0.92 / blocks), step_s * 0.96 / 3 / blocks, step_s * 0.96 / 1.5 / blocks)
-    end = Slept("", int(elements * 0.04), step_s * 0.02 / 3, step_s * 0.02 / 1.5)
+    each = SimulatedLayer("", int(elements * 0.92 / blocks), step_s * 0.96 / 3 / blocks, step_s * 0.96 / 1.5 / blocks)
+    end = SimulatedLayer("", int(elements * 0.04), step_s * 0.02 / 3, step_s * 0.02 / 1.5)
     body = [replace(each, name=f"block{at}") for at in range(blocks)]
     return [replace(end, name="embedding"), *body, replace(end, name="head")]
 
 
-def layers(kind: str, step_s: float, elements: int) -> list[Slept]:
+def layers(kind: str, step_s: float, elements: int) -> list[SimulatedLayer]:
     """Return the layers of ``toy``, ``vgg`` or ``transformer``: ``step_s`` of compute, ``elements`` parameters in all."""
     if kind == "toy":
         return toy(step_s / 12, elements // 12)
     if kind not in ("vgg", "transformer"):
-        raise UsageError(f"no slept model '{kind}'", remedy="toy, vgg or transformer")
+        raise UsageError(f"no simulated model '{kind}'", remedy="toy, vgg or transformer")
     return vgg(step_s, elements) if kind == "vgg" else transformer(step_s, elements)

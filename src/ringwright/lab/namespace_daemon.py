@@ -2,10 +2,10 @@
 
 It makes a PID namespace whose first process it is, and forks one holder per node; each holder takes a network, mount, host
 name and IPC namespace. None has a name in the file system: they live as long as their processes. When the lab ends, however
-it ends, its process descriptor becomes readable here; the keeper leaves, and the kernel ends whatever still runs inside and
+it ends, its process descriptor becomes readable here; the daemon leaves, and the kernel ends whatever still runs inside and
 with it every namespace and interface.
 
-``keeper.py FOLDER SOCKET LAB``: the folder holds ``hosts`` and ``plan.json`` (``nodes``: name and sysctls of each;
+``daemon.py FOLDER SOCKET LAB``: the folder holds ``hosts`` and ``plan.json`` (``nodes``: name and sysctls of each;
 ``rootless``) and is removed at the end; the others are numbers of inherited descriptors. Holders introduce themselves over the
 socket with their credentials, which the kernel translates into the lab's process numbers.
 """

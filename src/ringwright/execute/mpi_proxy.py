@@ -1,15 +1,15 @@
-"""A door between an Open MPI launcher and a rank that runs where the launcher's sockets do not reach.
+"""A proxy between an Open MPI launcher and a rank that runs where the launcher's sockets do not reach.
 
-    python mpi_door.py INTERFACE WORDS COMMAND... ARGV...
+    python mpi_proxy.py INTERFACE WORDS COMMAND... ARGV...
 
 runs ``COMMAND... ARGV...`` (COMMAND is the first WORDS words, ``nsenter ... --``). A rank finds its launcher at a port of the
 loopback, and a network namespace has a loopback of its own. So a socket is opened to listen there, inside, and handed out; the
-door, which stays outside, passes what comes in on to the launcher. Nothing of the rank's own traffic goes through it, and no
+proxy, which stays outside, passes what comes in on to the launcher. Nothing of the rank's own traffic goes through it, and no
 second network is needed.
 
-    python mpi_door.py --here ARGV...
+    python mpi_proxy.py --here ARGV...
 
-becomes ``ARGV...``, a rank that needs no door but, like the others, must not outlive its launcher: Open MPI's ranks would,
+becomes ``ARGV...``, a rank that needs no proxy but, like the others, must not outlive its launcher: Open MPI's ranks would,
 when it is killed. Only the standard library is imported, since this runs once per rank.
 """
 
@@ -59,7 +59,7 @@ def inside(handover: int, interface: str, argv: list[str]) -> None:
         out.sendmsg([b"!"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [listener.fileno()]))])
         listener.close()
         os.set_inheritable(out.fileno(), True)
-        out.detach()  # stays open as long as the rank lives: its end tells the door
+        out.detach()  # stays open as long as the rank lives: its end tells the proxy
     for name, value in os.environ.items():
         if name.startswith("PMIX_SERVER_URI"):
             os.environ[name] = _URI.sub(rf"\g<1>127.0.0.1:{port}", value)
@@ -88,7 +88,7 @@ def _launcher() -> tuple[str, int]:
         found = _URI.search(value) if name.startswith("PMIX_SERVER_URI") else None
         if found:
             return found.group(2), int(found.group(3))
-    raise SystemExit("mpi_door: no PMIX_SERVER_URI here; this runs below Open MPI's launcher only")
+    raise SystemExit("mpi_proxy: no PMIX_SERVER_URI here; this runs below Open MPI's launcher only")
 
 
 def _raise_loopback() -> None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.execute.live.meeting import BEGIN, FAIL, GO, SETTLED, Message
+from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, Message
 
 if TYPE_CHECKING:
     from ringwright.execute.live.choose import Chooser, Waiting
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 Tell = Callable[[Message], None]  # to every rank, rank 0 too
 
 
-class Desk:
+class Coordinator:
     """Bookkeeping only: its caller holds the lock, and ``tell`` sends."""
 
     def __init__(self, world: int, tell: Tell) -> None:
