@@ -129,6 +129,13 @@ def test_a_plug_in_that_fails_while_it_runs_is_no_bug_of_ours(name: str, capsys:
 
 
 @pytest.mark.usefixtures("outside")
+def test_the_blame_is_that_of_the_function_that_failed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of several plug-ins in one module the one whose function was running."""
+    said(capsys, *SIMULATE, "--algorithm", "my-ring")
+    assert "the plug-in 'late' of" in said(capsys, *SIMULATE, "--algorithm", "late", code=2)[1]
+
+
+@pytest.mark.usefixtures("outside")
 def test_what_is_broken_is_listed_and_spoils_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
     said(capsys, *SIMULATE, "--algorithm", "ring")
     assert not {"rings", "orders", "rings_raise"} & set(sys.modules), "nothing of others is imported unasked"
@@ -323,3 +330,105 @@ def test_a_fabric_of_others_is_built_and_told(
     refused = [error["what"] for error in json.loads(said(capsys, "systems", "--json")[0])["refused"]]
     assert any("'ring' of outside" in what for what in refused)
     assert any("'gone' of outside" in what for what in refused)
+
+
+# --------------------------------------------------------------------------------------------------------- exports
+WRITERS = '''"""Files of others."""
+from pathlib import Path
+
+
+def steps(program):
+    """Write the number of steps."""
+    return f"{program.name} {program.n_steps}".encode()
+
+
+def each_rank(program):
+    return [str(rank).encode() for rank in range(program.p)]
+
+
+def links(topology):
+    return str(len(topology.src)).encode()
+
+
+def count(trace, path, *, force=False):
+    Path(path).write_text(str(trace.table("events").height))
+    return [Path(path)]
+
+
+def tasks(workload):
+    return {3: str(len(workload.tasks)).encode()}
+
+
+def words(program):
+    return "no bytes"
+
+
+def odd(something):
+    return b""
+
+
+def silent(trace, path, *, force=False):
+    return None
+'''
+WRITTEN = {name: f"writers:{name}" for name in ("steps", "links", "count", "tasks", "words", "odd", "silent", "gone")}
+
+
+@pytest.fixture
+def writers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    points = {**WRITTEN, "each-rank": "writers:each_rank", "goal": "writers:steps"}
+    install(tmp_path, monkeypatch, {"exports": points}, writers=WRITERS)
+    return tmp_path / "out"
+
+
+def test_exports_of_others_write_what_they_take(writers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    to_file = ["export", "all-reduce", "--fabric", "ring:4", "-o", str(writers), "--force", "--to"]
+    said(capsys, *to_file, "steps")
+    assert writers.read_bytes() == b"ring 6"
+    said(capsys, *to_file, "links")
+    assert writers.read_bytes() == b"8"
+    said(capsys, *to_file, "each-rank")
+    assert [writers.with_name(f"out.{rank}.et").read_bytes() for rank in range(4)] == [b"0", b"1", b"2", b"3"]
+    said(capsys, *to_file, "goal")
+    assert writers.read_bytes().startswith(b"num_ranks 4"), "a name of ours stays ours"
+    sample = str(Path(plugins.__file__).parent / "samples" / "job.log.gz")
+    said(capsys, "convert", sample, "--format", "count", "-o", str(writers), "--force")
+    assert int(writers.read_text()) > 0
+    said(capsys, "workload", "vgg16", "--gpus", "2", "--to", "tasks", "-o", str(writers.parent / "tasks"))
+    assert [int(path.read_bytes()) > 10 for path in (writers.parent / "tasks").glob("*.3.et")] == [True]
+    for verb in ("export", "convert"):
+        assert ("steps" if verb == "export" else "count") in said(capsys, verb, "--help")[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("words", "it returned str, not bytes or a list of them"),
+        ("odd", "its first parameter is 'something', which is none of program, collective, topology"),
+        ("gone", "AttributeError"),
+        ("count", "'count' is an export of a trace, not of a program\n  try: ringwright convert"),
+    ],
+)
+def test_an_export_that_is_none_is_named(
+    name: str, says: str, writers: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = said(capsys, "export", "all-reduce", "--fabric", "ring:4", "-o", str(writers), "--to", name, code=2)[1]
+    assert says in error
+    assert name == "count" or f"the plug-in '{name}' of outside 1.2" in error
+    assert not writers.exists()
+
+
+def test_an_export_of_a_trace_says_what_it_wrote(writers: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sample = str(Path(plugins.__file__).parent / "samples" / "job.log.gz")
+    error = said(capsys, "convert", sample, "--format", "silent", "-o", str(writers), code=2)[1]
+    assert "the plug-in 'silent' of outside 1.2 cannot be used: it returned NoneType" in error
+
+
+def test_every_export_lies_in_a_folder() -> None:
+    from ringwright import exports
+    from ringwright.studies import export, rules
+
+    for listed in (exports.exports(*exports.TAKES).values(), exports.in_folder(rules.__name__)):
+        assert all(callable(each.load()) for each in listed)
+    assert set(exports.exports("trace")) == {"csv", "jsonl", "parquet", "perfetto", "prometheus"}
+    assert set(exports.exports("workload")) == {"chakra", "json", "ddp-buckets", "ddp-buckets-py"}
+    assert len(export.known()) == len(set(export.known())) == 12

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 GROUPS = ("algorithms", "schedulers", "sources", "exports", "fabrics", "families")
 HOUSE = "house"  # the origin of what ships with Ringwright
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")  # what can be typed: no : @ + , or blank
-_loaded: dict[str, Plugin] = {}  # module -> who named it, of those that were asked for
+_loaded: dict[Plugin, None] = {}  # those that were asked for, in that order
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Plugin:
         """
         if self.refused:
             raise self.error(self.refused)
-        _loaded.setdefault(self.module, self)
+        _loaded.setdefault(self)
         try:
             found: Any = import_module(self.module)
             for name in filter(None, self.attribute.split(".")):
@@ -124,7 +124,7 @@ class Plugin:
         """Return the error for an exception that came through its code, with the last line there."""
         steps = traceback.extract_tb(error.__traceback__)
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
-        mine = [step for step, frame in zip(steps, frames, strict=True) if _owner(_module(frame)) is not None]
+        mine = [step for step, frame in zip(steps, frames, strict=True) if _owner(frame) is not None]
         place = f" ({Path(mine[-1].filename).name}:{mine[-1].lineno})" if mine else ""
         what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}{place}"
         return self.error(what, verb="failed", remedy=remedy)
@@ -226,17 +226,20 @@ def _file(module: str) -> str:
 
 def blame(error: BaseException) -> Plugin | None:
     """Return the plug-in whose code an error came through, the innermost; None where it is all our own."""
-    owners = (_owner(_module(frame)) for frame, _ in traceback.walk_tb(error.__traceback__))
-    return next((each for each in [*owners][::-1] if each is not None), None)
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)][::-1]
+    named = (_owner(frame, by_function=True) for frame in frames)
+    owners = (_owner(frame) for frame in frames)
+    return next(filter(None, named), None) or next(filter(None, owners), None)
 
 
-def _module(frame: FrameType) -> str:
-    return str(frame.f_globals.get("__name__", ""))
-
-
-def _owner(module: str) -> Plugin | None:
-    """Return the plug-in that named a module, or another one of the same package; none for our own modules."""
+def _owner(frame: FrameType, *, by_function: bool = False) -> Plugin | None:
+    """Return the plug-in that names a frame's function, or else its module or package; none for our own code."""
+    module = str(frame.f_globals.get("__name__", ""))
     top = module.partition(".")[0]
     if top == __name__.partition(".")[0]:
         return None
-    return _loaded.get(module) or next((each for key, each in _loaded.items() if key.partition(".")[0] == top), None)
+    if by_function:
+        here = (each for each in _loaded if each.module == module)
+        return next((each for each in here if each.attribute == frame.f_code.co_name), None)
+    same = [each for each in _loaded if each.module == module]
+    return next(iter(same or [each for each in _loaded if each.module.partition(".")[0] == top]), None)

@@ -10,6 +10,7 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import pairwise
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -47,6 +48,7 @@ VERBS = {
     "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
 }
 STDIN = "<stdin>"
+_LISTED = {"systems": "every_knob", "export": "every_export", "convert": "every_format"}
 _OUTPUTS = ("-o", "--output", "--out", "--trace")
 ERROR_SCHEMA = "ringwright.error/1"  # what --json prints where nothing could be read
 _INTERRUPTED = 130
@@ -159,11 +161,11 @@ def _terminable() -> Iterator[None]:
 
 
 def _list_knobs(application: App, arguments: list[str]) -> None:
-    """Let the help of ``systems`` end with every knob; no other help has to import every system."""
-    if arguments[:1] == ["systems"] and {"--help", "-h"} & set(arguments):
-        from ringwright.cli.systems import every_knob
-
-        application["systems"].help_epilogue = every_knob()
+    """Let the help of a verb end with what lies in folders and plug-ins: knobs, exports, formats; no other help reads them."""
+    verb = arguments[0] if arguments else ""
+    if verb in _LISTED and {"--help", "-h"} & set(arguments):
+        told: str = getattr(import_module(f"ringwright.cli.{verb}"), _LISTED[verb])()
+        application[verb].help_epilogue = told
 
 
 def _dispatch(arguments: list[str]) -> int:

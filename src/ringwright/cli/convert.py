@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -14,7 +14,7 @@ from ringwright.errors import UsageError
 def convert(
     *paths: str,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    format: Literal["parquet", "csv", "jsonl", "log", "perfetto", "prometheus"] = "parquet",  # noqa: A002 - the option's public name
+    format: str = "parquet",  # noqa: A002 - the option's public name
     redact: bool = False,
     salt: str = "",
     force: bool = False,
@@ -30,7 +30,7 @@ def convert(
         The folder (parquet, csv) or file (the others) to write.
     format
         parquet is the capture that every verb reads again; perfetto is one timeline of all ranks for ui.perfetto.dev,
-        prometheus a textfile of bandwidths and times; log needs --redact.
+        prometheus a textfile of bandwidths and times; log, the log itself, needs --redact. All of them stand below.
     redact
         Replace hosts, addresses, paths and user names, each by the same word everywhere.
     salt
@@ -46,19 +46,20 @@ def convert(
     if json:
         reading.print_json({"schema": "ringwright.convert/1", "outputs": [str(path) for path in written]})
     else:
-        print(
-            f"wrote {output}; next: ringwright summary {output}" if format in ("parquet", "log") else f"wrote {output}"
-        )
+        print(f"wrote {output}" + (f"; next: ringwright summary {output}" if format in ("parquet", "log") else ""))
     return 0
 
 
 def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, force: bool) -> list[Path]:
-    from ringwright.exports import csv, jsonl, log, parquet, perfetto, prometheus
+    from ringwright.exports import find
 
     if form == "log":
+        from ringwright.exports.log import log
+
         if not redact:
             raise UsageError("--format log rewrites a log", remedy="add --redact")
-        return log.log(reading.raw(paths), output, salt=salt, force=force)
+        return log(reading.raw(paths), output, salt=salt, force=force)
+    export = find(form, "trace")
     trace = reading.trace(paths, events="all")
     if redact:
         from ringwright.exports.redact import redact as redacted
@@ -68,8 +69,11 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
         from ringwright.studies.timeline import one_clock
 
         trace = one_clock(trace)
-    writers = {
-        "parquet": parquet.parquet, "csv": csv.csv, "jsonl": jsonl.jsonl, "perfetto": perfetto.perfetto,
-        "prometheus": prometheus.prometheus,
-    }  # fmt: skip
-    return writers[form](trace, output, force=force)
+    return export.write(trace, output, force=force)
+
+
+def every_format() -> str:
+    """Return the names that --format takes."""
+    from ringwright.exports import exports
+
+    return "Formats: " + ", ".join([*exports("trace"), "log"])

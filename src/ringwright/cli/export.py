@@ -33,8 +33,7 @@ def export(
     collective
         all-reduce, all-gather, ...
     to
-        msccl-xml, mscclpp-json, goal, goal-binary, chakra, chakra-collective; nccl-tuner-csv, ompi-rules, ompi-rules-json,
-        mpich-json; astra-network, topology-json.
+        msccl-xml, goal, chakra, nccl-tuner-csv, ompi-rules, astra-network, ...: all of them stand below.
     output
         The file; a folder for chakra, which has one file per rank.
     algorithm
@@ -58,3 +57,10 @@ def export(
     else:
         print(f"wrote {written[0]}" + (f" and {len(written) - 1} more" if len(written) > 1 else ""))
     return 0
+
+
+def every_export() -> str:
+    """Return the names that --to takes."""
+    from ringwright.studies import export as study
+
+    return "Exports: " + ", ".join(study.known())

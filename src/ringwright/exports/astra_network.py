@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ringwright.topology import Topology
 
+EXPORTS = {"astra-network": "astra_network"}
 GIB = 2.0**30
 
 

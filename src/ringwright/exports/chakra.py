@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.program import Program
 
+EXPORTS = {"chakra": "chakra_program", "chakra-collective": "chakra_collective"}
 VERSION = "0.0.4"
 COMP, COMM_SEND, COMM_RECV, COMM_COLL = 4, 5, 6, 7  # node types
 COMM_TYPES = {

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ringwright.rewrites import Operation
     from ringwright.workload import Workload
 
+EXPORTS = {"chakra": "of_each_kind"}
 METADATA = 1
 ANY_RATE = 1e12  # B/s: what the engine takes for times that are not written
 MOST_RANKS = 1024
@@ -51,6 +52,11 @@ def chakra_workload(workload: Workload, *, representatives: bool = False) -> dic
         raise UsageError(f"{laid.flat.n:,} nodes; at most {MOST_NODES:,}", where=workload.name, remedy="larger pieces")
     writer = _Writer(workload, laid)
     return {found.ranks[cell]: writer.file(cell) for cell in range(len(found))}
+
+
+def of_each_kind(workload: Workload) -> dict[int, bytes]:
+    """Return rank -> file, of one rank of each kind of ranks that do the same."""
+    return chakra_workload(workload, representatives=True)
 
 
 class _Writer:

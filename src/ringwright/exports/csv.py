@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ringwright.trace import Trace
 
+EXPORTS = {"csv": "csv"}
 _FORMULA = r"^[=+\-@\t\r]"
 
 

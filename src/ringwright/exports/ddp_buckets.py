@@ -14,6 +14,7 @@ from ringwright.rewrites import Operation, operations
 from ringwright.rewrites.kind import carried_by
 from ringwright.workload import Workload
 
+EXPORTS = {"ddp-buckets": "as_json", "ddp-buckets-py": "as_python"}
 MIB = 1 << 20
 
 
@@ -62,6 +63,16 @@ def text(workload: Workload, form: str = "json") -> str:
     if form == "json":
         return json.dumps(plans if len(plans) > 1 else plans[""], indent=1) + "\n"
     return "".join(_call(plan, f" of {of}" if of else "") for of, plan in plans.items())
+
+
+def as_json(workload: Workload) -> bytes:
+    """Return the plan as JSON, UTF-8."""
+    return text(workload, "json").encode()
+
+
+def as_python(workload: Workload) -> bytes:
+    """Return the plan as the Python call that makes the buckets, UTF-8."""
+    return text(workload, "py").encode()
 
 
 def _call(plan: dict[str, Any], whose: str) -> str:

@@ -19,6 +19,7 @@ from ringwright.exports.operations import CALC, SEND, Operations, operations
 if TYPE_CHECKING:
     from ringwright.program import Program
 
+EXPORTS = {"goal": "goal", "goal-binary": "goal_binary"}
 COOKIE = 4223
 MOST_BYTES = 1 << 32  # the simulator's matching queue counts a message's bytes with 32 bits
 _NODE = struct.Struct("<IbIQIBBIIII")

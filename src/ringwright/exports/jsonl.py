@@ -13,6 +13,7 @@ from ringwright.trace import SCHEMA_VERSION, TABLES
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
+EXPORTS = {"jsonl": "jsonl"}
 SCHEMA = "ringwright.trace/1"
 
 

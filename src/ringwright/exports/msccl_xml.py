@@ -29,6 +29,7 @@ from ringwright.threadblocks.table import LETTERS, Kind
 if TYPE_CHECKING:
     from ringwright.program import Program
 
+EXPORTS = {"msccl-xml": "msccl_xml"}
 TARGETS = ("msccl", "rccl", "azure")
 MOST_NAME = 63
 _NAMES = {kind: name for name, kind in TYPES.items()}

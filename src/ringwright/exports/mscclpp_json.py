@@ -26,6 +26,7 @@ from ringwright.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETT
 if TYPE_CHECKING:
     from ringwright.program import Program
 
+EXPORTS = {"mscclpp-json": "mscclpp_json"}
 _COLLECTIVES = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reducescatter",
                 "broadcast": "broadcast", "reduce": "reduce", "all-to-all": "alltoall"}  # fmt: skip
 _TYPE = "memory"

@@ -10,6 +10,8 @@ from ringwright.errors import UsageError
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
+EXPORTS = {"parquet": "parquet"}
+
 
 def parquet(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:
     """Write ``path/<table>.parquet`` and ``path/meta.json``; return the files; raise UsageError if ``path`` exists."""

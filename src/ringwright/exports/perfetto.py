@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from ringwright.trace import Trace
 
+EXPORTS = {"perfetto": "perfetto"}
 _SHOWN = ("collective", "p2p", "compute", "memory", "proxy", "step")
 _ARGUMENTS = (
     "size_bytes", "sent_bytes", "received_bytes", "datatype", "reduce_op", "root", "peer", "communicator", "sequence", "nranks",

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from ringwright.trace import Trace
 
+EXPORTS = {"prometheus": "prometheus"}
 _SPELLED = {
     "all-reduce": "AllReduce", "all-gather": "AllGather", "reduce-scatter": "ReduceScatter", "broadcast": "Broadcast",
     "all-to-all": "AlltoAll", "reduce": "Reduce", "gather": "Gather", "scatter": "Scatter", "send": "Send", "recv": "Recv",

@@ -14,6 +14,7 @@ from ringwright.topology import KINDS
 if TYPE_CHECKING:
     from ringwright.topology import Capability, Topology
 
+EXPORTS = {"topology-json": "topology_json"}
 GIB = 2.0**30
 
 

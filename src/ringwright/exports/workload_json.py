@@ -17,6 +17,7 @@ from ringwright.workload import FORMAT, SCHEMA_VERSION
 if TYPE_CHECKING:
     from ringwright.workload import Workload
 
+EXPORTS = {"json": "workload_json"}
 UNITS = {"seconds": "time_s"}  # fields whose unit is not in their own name
 LINES = ("classes", "tasks", "edges", "payloads", "resources", "assumptions")
 

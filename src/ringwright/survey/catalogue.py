@@ -52,11 +52,11 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
 
 
 def _of_other_rooms() -> list[PluginError]:
-    """Return why plug-ins that are no systems cannot be used: sources and fabrics."""
-    from ringwright import fabrics
+    """Return why plug-ins that are no systems cannot be used: fabrics, exports and sources."""
+    from ringwright import exports, fabrics
     from ringwright.sources import kinds
 
-    return [*fabrics.problems(), *kinds.problems()]
+    return [*fabrics.problems(), *exports.problems(), *kinds.problems()]
 
 
 def one(slug: str) -> dict[str, Any]:

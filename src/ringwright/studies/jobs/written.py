@@ -5,12 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright import drafts
-from ringwright.errors import UsageError
-from ringwright.exports import ddp_buckets
-from ringwright.exports.chakra_workload import chakra_workload
+from ringwright import drafts, exports
 from ringwright.exports.placement import claim_file, claim_folder
-from ringwright.exports.workload_json import workload_json
 from ringwright.sources.workload_json import read_workload
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, on_fabric
@@ -23,7 +19,10 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 HEAD_BYTES = 400
-FORMS = {"json": "", "chakra": "", "ddp-buckets": "json", "ddp-buckets-py": "py"}  # and of a bucket plan
+BY_NAME = {
+    ".json": "json",
+    ".py": "ddp-buckets-py",
+}  # what a file's name asks for; any other is a folder of Chakra traces
 
 
 def is_workload(path: Path) -> bool:
@@ -35,17 +34,15 @@ def is_workload(path: Path) -> bool:
 
 
 def save(workload: Workload, path: Path, form: str | None = None, *, force: bool = False) -> list[Path]:
-    """Write a workload in one of ``FORMS`` and return the files: ``path`` itself, or, in a folder, a Chakra trace for each
-    kind of ranks. Without a form the name of the file decides.
+    """Write an export of a workload and return the files: ``path`` itself, or one a rank in a folder of that name.
+
+    Without a form the name of the file decides.
     """
-    form = form or {".json": "json", ".py": "ddp-buckets-py"}.get(path.suffix, "chakra")
-    if form not in FORMS:
-        raise UsageError(f"no form '{form}' of a workload", remedy=f"one of: {', '.join(FORMS)}")
-    if form != "chakra":
-        data = workload_json(workload) if form == "json" else ddp_buckets.text(workload, FORMS[form]).encode()
-        drafts.write(claim_file(path, force=force), data)
+    traces = exports.find(form or BY_NAME.get(path.suffix, "chakra"), "workload").files(workload)
+    if isinstance(traces, list) and len(traces) == 1:
+        drafts.write(claim_file(path, force=force), traces[0])
         return [path]
-    traces = chakra_workload(workload, representatives=True)
+    traces = traces if isinstance(traces, dict) else dict(enumerate(traces))
     claim_folder(path, force=force)
     made = [path / f"{workload.name.replace(' ', '-')}.{rank}.et" for rank in traces]
     with drafts.alone(path):
