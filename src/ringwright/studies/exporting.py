@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 from ringwright.errors import UsageError
+from ringwright.exports import find
 from ringwright.program import Program
 from ringwright.studies import export as files
 from ringwright.studies.jobs import written
+from ringwright.studies.timeline import one_clock
 from ringwright.topology import Topology
 from ringwright.trace import Trace
 from ringwright.workload import Workload
@@ -55,31 +55,12 @@ def export(
     """
     output = Path(output)
     if isinstance(what, Program):
-        return files.write(_form(files.PROGRAM, to, "Program")(what), output, force=force)
+        found = find(to, "program", "collective")
+        return files.write([*found.files(what if found.takes == "program" else what.collective)], output, force=force)
     if isinstance(what, Topology):
-        return files.write([_form(files.FABRIC, to, "Topology")(what)], output, force=force)
+        return files.write([*find(to, "topology").files(what)], output, force=force)
     if isinstance(what, Workload):
-        _form(written.FORMS, to, "Workload")
         return written.save(what, output, to, force=force)
     if isinstance(what, Trace):
-        return _trace(what, to, output, force=force)
+        return find(to, "trace").write(one_clock(what) if to == "perfetto" else what, output, force=force)
     raise UsageError(f"a {type(what).__name__} cannot be written", remedy="a Program, Topology, Workload or Trace")
-
-
-def _form(known: Mapping[str, Any], to: str, noun: str) -> Any:
-    if to not in known:
-        raise UsageError(f"'{to}' is no export of a {noun}", remedy=f"one of: {', '.join(known)}")
-    return known[to]
-
-
-def _trace(trace: Trace, to: str, output: Path, *, force: bool) -> list[Path]:
-    from ringwright.exports import csv, jsonl, parquet, perfetto, prometheus
-    from ringwright.studies.timeline import one_clock
-
-    writers: dict[str, Callable[..., list[Path]]] = {
-        "parquet": parquet.parquet, "csv": csv.csv, "jsonl": jsonl.jsonl, "perfetto": perfetto.perfetto,
-        "prometheus": prometheus.prometheus,
-    }  # fmt: skip
-    write = _form(writers, to, "Trace")
-    made: list[Path] = write(one_clock(trace) if to == "perfetto" else trace, output, force=force)
-    return made
