@@ -405,7 +405,7 @@ def test_exports_of_others_write_what_they_take(writers: Path, capsys: pytest.Ca
         ("words", "it returned str, not bytes or a list of them"),
         ("odd", "its first parameter is 'something', which is none of program, collective, topology"),
         ("gone", "AttributeError"),
-        ("count", "'count' is an export of a trace, not of a program or topology\n  try: ringwright convert"),
+        ("count", "'count' is an export of a Trace, not of a Program or Topology\n  try: ringwright convert"),
     ],
 )
 def test_an_export_that_is_none_is_named(

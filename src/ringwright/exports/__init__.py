@@ -101,15 +101,20 @@ def find(name: str, *takes: str, also: Sequence[Export] = ()) -> Export:
     if plugin is not None and (found := _outsider(plugin)).takes in takes:
         return found
     if plugin is not None:
-        raise UsageError(f"'{name}' is an export of a {found.takes}, not of a {_either(takes)}", remedy=REMEDY[found.takes])
+        raise UsageError(
+            f"'{name}' is an export of a {found.takes.capitalize()}, not of a {_either(takes)}",
+            remedy=REMEDY[found.takes],
+        )
     known = [*house, *exports(*takes)]
     near = difflib.get_close_matches(name, known, 3)
     hint = f"; perhaps {', '.join(near)}" if near else ""
-    raise UsageError(f"'{name}' is no export of a {_either(takes)}", remedy=f"one of: {', '.join(dict.fromkeys(known))}{hint}")
+    raise UsageError(
+        f"'{name}' is no export of a {_either(takes)}", remedy=f"one of: {', '.join(dict.fromkeys(known))}{hint}"
+    )
 
 
 def _either(takes: Sequence[str]) -> str:
-    return " or ".join(each for each in takes if each not in ("collective", "question"))
+    return " or ".join(each.capitalize() for each in takes if each not in ("collective", "question"))
 
 
 REMEDY = {
