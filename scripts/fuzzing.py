@@ -283,9 +283,8 @@ def watched(try_it: Callable[[], object], *, loud: bool = False) -> Outcome:
     from ringwright.errors import RingwrightError
 
     floor = _peak(reset=True)
-    signal.signal(signal.SIGALRM, _too_long)
-    signal.alarm(int(6 * LIMIT_S))
     began = time.process_time()
+    _alarm(began, 10)
     what, wrong, place = "trace", "", ""
     try:
         try_it()
@@ -326,8 +325,16 @@ def _peak(*, reset: bool = False) -> int:
     return 0
 
 
-def _too_long(*_: object) -> None:
-    raise TimeoutError("no answer in time")
+def _alarm(began_s: float, times: int) -> None:
+    """Look every three minutes whether it took too much of the processor, or came to nothing in ten looks."""
+
+    def look(*_: object) -> None:
+        if time.process_time() - began_s > LIMIT_S or times <= 0:
+            raise TimeoutError("no answer in time")
+        _alarm(began_s, times - 1)
+
+    signal.signal(signal.SIGALRM, look)
+    signal.alarm(int(6 * LIMIT_S))
 
 
 def used(trace: Any, draw: random.Random) -> None:
