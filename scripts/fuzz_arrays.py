@@ -30,6 +30,7 @@ sys.path.append(str(ROOT / "tests"))
 
 ONE_S = 5
 FOREVER = 1 << 62
+CAME = ("answered", "refused", "failed")
 REFUSED = (ValueError, TypeError, OverflowError)
 WHOLE = (0, 1, 2, 3, 7, 1000, 1 << 20, 1 << 40)
 HOSTILE_WHOLE = (-1, -(2**31), 2**31 - 1, 2**31, 2**32, (1 << 62) - 1, 1 << 62, 2**63 - 1, -(2**63))
@@ -230,7 +231,7 @@ def work(given: argparse.Namespace) -> None:
     counts: Counter[str] = Counter()
     note = os.open(given.note, os.O_WRONLY)
     for number in range(given.first, given.first + given.inputs):
-        os.pwrite(note, f"{number:12d}".encode(), 0)
+        os.pwrite(note, f"{number:12d}{''.join(f'{counts[name]:12d}' for name in CAME)}".encode(), 0)
         spent = resource.getrusage(resource.RUSAGE_SELF)
         used = int(spent.ru_utime + spent.ru_stime) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (used + ONE_S, resource.getrlimit(resource.RLIMIT_CPU)[1]))
@@ -239,7 +240,7 @@ def work(given: argparse.Namespace) -> None:
         except Exception as error:  # noqa: BLE001 - whatever else comes out is what is sought
             counts["failed"] += 1
             print(f"{again(given, given.entry, number)}   # {type(error).__name__}: {error}", flush=True)
-    print(f"counts {counts['answered']} {counts['refused']} {counts['failed']}", flush=True)
+    print("counts", *(counts[name] for name in CAME), flush=True)
 
 
 def again(given: argparse.Namespace, entry: str, number: int) -> str:
@@ -270,13 +271,14 @@ def campaign(given: argparse.Namespace, entry: str) -> int:
             )
             for line in done.stdout.splitlines():
                 if line.startswith("counts "):
-                    totals.update(dict(zip(("answered", "refused", "failed"), map(int, line.split()[1:]), strict=True)))
+                    totals.update(dict(zip(CAME, map(int, line.split()[1:]), strict=True)))
                 else:
                     print(line, flush=True)
             if done.returncode == 0:
                 break
             died += 1
-            number = int(Path(note.name).read_text() or first)
+            number, *came = map(int, Path(note.name).read_text().split() or [first, 0, 0, 0])
+            totals.update(dict(zip(CAME, came, strict=True)))
             why = next(
                 (line for line in done.stderr.splitlines() if "ERROR" in line or "runtime error" in line),
                 done.stderr[-300:],

@@ -64,6 +64,12 @@ def test_forks_in_a_circle_never_begin() -> None:
     assert end.tolist() == [1 << 62, 1 << 62]
 
 
+def test_a_capacity_below_nothing_or_beyond_all_sums_is_refused() -> None:
+    for capacity in (-1, -(2**63), 2**63 - 1):
+        with pytest.raises(ValueError, match="capacity"):
+            engine.fair_rates(np.array([0, 1]), np.zeros(1, np.int32), np.array([capacity]))
+
+
 def test_a_count_below_nothing_of_what_is_waited_for_is_refused() -> None:
     with pytest.raises(ValueError, match="waits"):
         engine.events(**loop() | {"waits": np.array([-1], np.int32)})

@@ -133,6 +133,7 @@ nb::object fair_rates(Input<int64_t> starts, Input<int32_t> ways, Input<int64_t>
     const size_t flows = starts.shape(0) - 1, resources = capacity.shape(0);
     require_cuts(view(starts), flows, ways.shape(0), "starts");
     require_below(view(ways), resources, "ways");
+    require_times(view(capacity), "capacity");  // the same bounds: neither below nothing nor beyond all sums
     std::vector<int64_t> rates(flows);
     {
         nb::gil_scoped_release unlocked;
