@@ -98,7 +98,7 @@ def busiest_link(program: Program, topology: Topology) -> int:
     target, most = machine(topology), 0
     for step in program.steps():
         pairs = np.unique(np.concatenate([np.stack(block.arrays()[:2], 1) for block in step.blocks]), axis=0)
-        _, hops = flat.ways(target, pairs[:, 0], pairs[:, 1], np.zeros(len(pairs), bool))
+        _, hops = flat.routes(target, pairs[:, 0], pairs[:, 1], np.zeros(len(pairs), bool))
         most = max(most, int(np.bincount(hops).max(initial=0)))
     return most
 

@@ -125,7 +125,7 @@ def test_folded_equals_every_rank(name: str, form: str, micro_batches: int, slow
     layers = 4 if "pp" not in form else 8
     made = job(model(name, layers=layers), Step(parse(form), 256, micro_batches), ROOFLINE)
     costs = LinkCosts(20e9, 1e-5, ring=True)
-    folded_, whole = (simulate(made, costs, steps=2, paces=slow, folded=each) for each in (True, False))
+    folded_, whole = (simulate(made, costs, steps=2, slowdowns=slow, folded=each) for each in (True, False))
     assert len(whole.laid.cells) == made.mesh.size
     if not slow:  # a slow rank may tell all ranks of so small a mesh apart
         assert len(folded_.laid.cells) < made.mesh.size

@@ -17,8 +17,8 @@ QUESTION = in_lab.LabStepsSpec(models=("vgg",), cases=("none",), policies=in_lab
 
 
 def predicted(case: str, policy: str = in_lab.POLICIES[0]) -> float:
-    lines, paces = in_lab.CASES[case]
-    return in_lab.predict("vgg", QUESTION, lines, paces, policy)
+    lines, slowdowns = in_lab.CASES[case]
+    return in_lab.predict("vgg", QUESTION, lines, slowdowns, policy)
 
 
 def test_predictions_follow_faults_and_policies() -> None:

@@ -80,7 +80,7 @@ def test_one_priority_queue_a_device(seed: int, *, folded: bool) -> None:
     """Every rule of the paper, read off the times: one on its way, tokens first, then in the order of getting ready."""
     workload = lina(drawn(seed), LINK, partition_mb=1.5, packing=1 + seed % 2)
     slow = {} if folded else {1: 1.3, 6: 1.1}  # ranks that are late keep all-to-alls of their group waiting
-    run = simulate(workload, LINK, steps=2, folded=folded, paces=slow)
+    run = simulate(workload, LINK, steps=2, folded=folded, slowdowns=slow)
     operations, busy = list(sent(run)), list(combining(run))
     assert {role for role, *_ in operations} == {"ep", "dp", "edp"}
     for role, cells, ready, start, end in operations:

@@ -176,7 +176,7 @@ def test_folded_equals_unfolded_with_a_slow_rank(seed: int, name: str) -> None:
     made = layers(random.Random(seed))
     costs = LinkCosts(1.0, 0.05, ring=True) if name != "poseidon" else link(2.0)
     job = POLICIES[name](on_mesh(made.job()), costs)
-    folded, whole = (simulate(job, costs, steps=STEPS, paces={1: 1.5}, folded=each) for each in (True, False))
+    folded, whole = (simulate(job, costs, steps=STEPS, slowdowns={1: 1.5}, folded=each) for each in (True, False))
     assert len(folded.laid.cells) < len(whole.laid.cells) == 6
     cell_of = folded.laid.cells.cell_of
     one, other = _ends(folded), _ends(whole)
@@ -200,7 +200,7 @@ def test_every_rank_issues_the_same_operations_in_the_same_order(name: str) -> N
     made = layers(random.Random(7), most=8)
     costs = link()
     job = POLICIES[name](on_mesh(made.job()), costs)
-    run = simulate(job, costs, steps=STEPS, paces={0: 1.3, 3: 0.8}, folded=False)
+    run = simulate(job, costs, steps=STEPS, slowdowns={0: 1.3, 3: 0.8}, folded=False)
     orders: dict[int, list[tuple[int, int, str, int]]] = defaultdict(list)
     for row in operations(run):
         for step in range(STEPS):

@@ -270,7 +270,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Software:
-    """What a library adds to a collective beside the wire; maps are by link class, the dearest class of a way counts.
+    """What a library adds to a collective beside the wire; maps are by link class, the dearest class of a route counts.
 
     ``message_s`` holds where nothing was measured on the fabric. What stands beside a measured cost too: ``beyond_s``, by
     which a message of this protocol costs more than one of the quickest; ``byte_s``, a channel's own work per byte of data;

@@ -23,7 +23,7 @@ KINDS = ("rank", "nic", "switch", "aggregator")
 FAULT_FIELDS = ("rate_factor", "latency_s", "loss", "compute_factor")
 UNREACHED = -1
 
-# Nodes on the way from each src to each dst: int64 of shape (pairs, longest + 1), padded with -1 behind the target.
+# Nodes on the route from each src to each dst: int64 of shape (pairs, longest + 1), padded with -1 behind the target.
 Paths = Callable[["np.ndarray", "np.ndarray"], "np.ndarray"]
 
 
@@ -199,7 +199,7 @@ class Topology:
         import numpy as np
 
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
-        nodes = self._ways(src, dst)
+        nodes = self._nodes_on(src, dst)
         here, there = nodes[:, :-1].reshape(-1), nodes[:, 1:].reshape(-1)
         steps = (there >= 0) & (here >= 0)
         links = self.link_ids(here[steps], there[steps])
@@ -208,8 +208,8 @@ class Topology:
             self._no_route(src, dst, lengths)
         return np.concatenate(([0], np.cumsum(lengths))), links
 
-    def _ways(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way of each pair: the fabric's own routes between ranks, a search where a switch is an end."""
+    def _nodes_on(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return the nodes between each pair: by the fabric's own routes between ranks, by a search where a switch is an end."""
         import numpy as np
 
         if self.paths is None:
@@ -305,7 +305,7 @@ class ShortestPaths:
         self._found: dict[int, np.ndarray] = {}
 
     def paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way, padded with -1; a pair without a way is all -1 behind its source."""
+        """Return the nodes on the route, padded with -1; a pair without a route is all -1 behind its source."""
         import numpy as np
 
         walked = [self._walk(int(here), int(there)) for here, there in zip(src, dst, strict=True)]

@@ -163,7 +163,7 @@ class LatticePaths:
     bases: tuple[int, ...]  # first switch of each dimension
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way of each pair."""
+        """Return the nodes on the route of each pair."""
         import numpy as np
 
         here, stride = src.copy(), 1
@@ -187,12 +187,12 @@ def _walk(dimension: Dimension, base: int, here: Any, start: Any, end: Any, stri
     if dimension.kind == "switch":
         line = here // (stride * size) * stride + here % stride
         return np.stack((np.where(moves, base + line, UNREACHED), np.where(moves, there, UNREACHED)), axis=1)
-    hops, way = end - start, np.sign(end - start)
+    hops, direction = end - start, np.sign(end - start)
     if dimension.kind == "ring":
         up = hops % size
-        hops, way = np.where(2 * up <= size, up, size - up), np.where(2 * up <= size, 1, -1)
+        hops, direction = np.where(2 * up <= size, up, size - up), np.where(2 * up <= size, 1, -1)
     step = np.arange(1, int(np.abs(hops).max(initial=0)) + 1)
-    places = (start[:, None] + way[:, None] * step) % size
+    places = (start[:, None] + direction[:, None] * step) % size
     nodes = here[:, None] + (places - start[:, None]) * stride
     return np.where(step <= np.abs(hops)[:, None], nodes, UNREACHED)
 

@@ -102,7 +102,7 @@ def _tree(system: str, topology: Topology, able: frozenset[int], ranks: list[int
 
 
 def _leaves(system: str, topology: Topology, able: frozenset[int], ranks: list[int]) -> list[int]:
-    """Return the first able switch on each rank's way to the next one."""
+    """Return the first able switch on each rank's route to the next one."""
     if len(ranks) < 2:
         raise UsageError(f"{system} works between hosts, and all ranks are on one", remedy="--algorithm nvls")
     src = np.array(ranks)
@@ -117,7 +117,7 @@ def _leaves(system: str, topology: Topology, able: frozenset[int], ranks: list[i
 
 
 def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: int) -> dict[int, int]:
-    """Return each switch with the one above it: the ways from a root to the leaves, switches that cannot add left out."""
+    """Return each switch with the one above it: the paths from a root to the leaves, switches that cannot add left out."""
     far = distances(topology, np.array(leaves), np.ones(topology.n_links))
     ranked = {node: (far[:, node].max(), far[:, node].sum()) for node in sorted(able)}
     least = min(ranked.values())

@@ -174,9 +174,9 @@ def _differences(
         usual = theirs.get(host, {})
         found["carrier"][host] = counts.get("carrier_changes", 0.0) - usual.get("carrier_changes", 0.0)
         found["lost"][host] = _lost(counts) - _lost(usual)
-        for way in ("tx_bytes", "rx_bytes"):
-            if usual.get(way) and bytes_here and bytes_there:
-                more = counts.get(way, 0.0) / bytes_here / (usual[way] / bytes_there) - 1
+        for direction in ("tx_bytes", "rx_bytes"):
+            if usual.get(direction) and bytes_here and bytes_there:
+                more = counts.get(direction, 0.0) / bytes_here / (usual[direction] / bytes_there) - 1
                 found["foreign"][host] = max(more, found["foreign"].get(host, 0.0))
     return found
 

@@ -137,12 +137,12 @@ def _depths(parent: dict[int, int]) -> dict[int, int]:
     """Return how many steps it is to the root from each rank with a parent; a circle, which is no tree, ends after a turn."""
     depths: dict[int, int] = {}
     for first in [*parent]:
-        rank, way = first, list[int]()
-        while rank in parent and rank not in depths and len(way) < len(parent):
-            way.append(rank)
+        rank, path = first, list[int]()
+        while rank in parent and rank not in depths and len(path) < len(parent):
+            path.append(rank)
             rank = parent[rank]
         below = depths.get(rank, 0)
-        depths.update((each, below + steps) for steps, each in enumerate(reversed(way), 1))
+        depths.update((each, below + steps) for steps, each in enumerate(reversed(path), 1))
     return depths
 
 

@@ -1,6 +1,6 @@
 """Lower bounds: no program on this machine can be faster, whatever it does, and which part of the machine says so.
 
-latency    every contribution has to reach whoever needs it: the longest of the shortest ways, in seconds of link latency, and
+latency    every contribution has to reach whoever needs it: the longest of the shortest routes, in seconds of link latency, and
            the software cost of one message;
            and with k ports that are busy while a message is under way, ceil(log_(k+1) p) rounds of the least latency.
 bandwidth  what must cross a set of nodes, over what its links carry. Exact over all sets where the machine is small (see
@@ -132,7 +132,7 @@ def forest_s(collective: Collective, topology: Topology) -> float:
 
 
 def _distance(collective: Collective, topology: Topology, wanted: Demand) -> Bound:
-    """The longest of the shortest ways: from or to the root, or between any two ranks."""
+    """The longest of the shortest routes: from or to the root, or between any two ranks."""
     import numpy as np
 
     group = wanted.ranks

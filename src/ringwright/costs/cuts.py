@@ -168,7 +168,7 @@ def spread(topology: Topology, ranks: np.ndarray) -> np.ndarray:
 
 
 def distances(topology: Topology, sources: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Return the shortest way from each source to each node over links that work; inf where there is none.
+    """Return the shortest path from each source to each node over links that work; inf where there is none.
 
     ``lengths`` are per link and not negative.
     """

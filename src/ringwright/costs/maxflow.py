@@ -48,7 +48,7 @@ class Flow:
         self.left = [each * factor for each in self.whole]
 
     def push(self, source: int, sink: int, wanted: int) -> int:
-        """Send up to ``wanted`` from source to sink by shortest ways (Dinic); return how much went."""
+        """Send up to ``wanted`` from source to sink by shortest paths (Dinic); return how much went."""
         sent = 0
         while sent < wanted:
             level = self._levels(source, sink)

@@ -51,7 +51,7 @@ def simulate(
 def _later(made: Machine, program: Program) -> Machine:
     """Return the machine with its faults on the clock of the first message."""
     base = round(program.software.base_s * PS)
-    changes = tuple((resource, time - base, pace) for resource, time, pace in made.changes)
+    changes = tuple((resource, time - base, ps_per_byte) for resource, time, ps_per_byte in made.changes)
     delays = tuple((resource, time - base, latency) for resource, time, latency in made.delays)
     return replace(made, changes=changes, delays=delays) if base else made
 

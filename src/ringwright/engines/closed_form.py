@@ -1,11 +1,11 @@
 """The closed form: the critical path that a program declares, priced at the rates and latencies of a machine.
 
 A term of ``messages`` and ``size_bytes`` over one level costs messages * (latency + software cost) + bytes / rate, with the
-latency and the rate of the way between neighbours on that level: ranks next to each other along the axis that the level
-names (``level1``, or the axis's own name), ways whose slowest link is of the class that it names, and for a level without
-a name the worst way between neighbours in rank order. Additions on the path cost bytes / adding rate.
+latency and the rate of the route between neighbours on that level: ranks next to each other along the axis that the level
+names (``level1``, or the axis's own name), routes whose slowest link is of the class that it names, and for a level without
+a name the worst route between neighbours in rank order. Additions on the path cost bytes / adding rate.
 
-It assumes that messages of the path follow each other without waiting, that every way carries one message at a time, that
+It assumes that messages of the path follow each other without waiting, that every route carries one message at a time, that
 faults are those present at the start, and that chunks are cut evenly.
 """
 
@@ -15,7 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.engines.flat import delays, ways
+from ringwright.engines.flat import delays, routes
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, UsageError
@@ -82,27 +82,27 @@ def price(program: Program, made: Machine, level: str) -> Level:
     top = made.topology
     group = np.asarray(program.collective.group, np.int64)
     src, dst = _neighbours(program, top, level)
-    starts, hops = ways(made, group[src], group[dst], np.zeros(len(src), bool))
+    starts, hops = routes(made, group[src], group[dst], np.zeros(len(src), bool))
     full = np.flatnonzero(np.diff(starts))
     if not len(full):
         return Level(0.0, math.inf)
-    pace = np.maximum.reduceat(made.pace[hops], starts[:-1][full])
+    ps_per_byte = np.maximum.reduceat(made.ps_per_byte[hops], starts[:-1][full])
     delay, byte_ps = (each[full] for each in delays(made, starts, hops))
     latency = np.add.reduceat(made.latency[hops], starts[:-1][full]) + delay
     if level in top.classes:
-        slowest = np.array([_slowest_class(made, hops[starts[way] : starts[way + 1]]) for way in full.tolist()])
+        slowest = np.array([_slowest_class(made, hops[starts[route] : starts[route + 1]]) for route in full.tolist()])
         mine = slowest == top.classes.index(level)
         if mine.any():
-            pace, latency, byte_ps = pace[mine], latency[mine], byte_ps[mine]
-    worst = float(pace.max())
+            ps_per_byte, latency, byte_ps = ps_per_byte[mine], latency[mine], byte_ps[mine]
+    worst = float(ps_per_byte.max())
     if math.isinf(worst):
-        raise DeclinedError(f"a way of level '{level or 'any'}' is dead")
+        raise DeclinedError(f"a route of level '{level or 'any'}' is dead")
     return Level(float(latency.max()) / PS, PS / worst if worst else math.inf, float(byte_ps.max()) / PS)
 
 
 def _slowest_class(made: Machine, hops: np.ndarray) -> int:
     links = hops[hops < made.topology.n_links]
-    return int(made.topology.link_class[links[made.pace[links].argmax()]])
+    return int(made.topology.link_class[links[made.ps_per_byte[links].argmax()]])
 
 
 def _neighbours(program: Program, top: Topology, level: str) -> tuple[np.ndarray, np.ndarray]:

@@ -101,9 +101,9 @@ def _account(flat: Flat, machine: Machine, start_ps: np.ndarray, end_ps: np.ndar
 
 
 def _slowest(machine: Machine, hops: list[int]) -> str:
-    """Return the class of the slowest link of a way."""
+    """Return the class of the slowest link of a route."""
     links = [hop for hop in hops if hop < machine.topology.n_links]
     if not links:
         return "no"
-    worst = max(links, key=lambda link: float(machine.pace[link]))
+    worst = max(links, key=lambda link: float(machine.ps_per_byte[link]))
     return machine.topology.classes[int(machine.topology.link_class[worst])]

@@ -1,8 +1,8 @@
-"""The loop of the event engine: every message on its way, resources served first come, first served.
+"""The loop of the event engine: every message under way, resources served first come, first served.
 
 A message enters a resource when its first byte arrives (cut-through), waits until the resource is free, and holds it for
-its bytes at the resource's pace, and for its latency where the resource ``holds``. It has arrived when its last byte has,
-which the slowest resource of its way decides. Adders take a message whole. Equal times are served in the order of the
+its bytes at the resource's rate, and for its latency where the resource ``holds``. It has arrived when its last byte has,
+which the slowest resource of its route decides. Reduction units take a message whole. Equal times are served in the order of the
 program. ``native`` has a compiled twin with the same results to the picosecond; this file is its definition.
 """
 
@@ -42,7 +42,7 @@ class _Loop:
         self.delay: list[int] = flat.delay.tolist() + [0] * joins
         self.whole: list[bool] = machine.whole.tolist()
         self.holds: list[bool] = machine.holds.tolist()
-        self.paces, self.forks = Paces(machine), _forks(flat)
+        self.service, self.forks = ServiceTimes(machine), _forks(flat)
         self.free = [0] * machine.n
         self.ready, self.tail = [0] * n, [0] * n
         self.start, self.end = [FOREVER] * n, [FOREVER] * n
@@ -58,7 +58,7 @@ class _Loop:
                 self._serve(*heapq.heappop(self.queue))
 
     def _release(self, message: int) -> None:
-        """Send a message that waits for nothing any more on its way, or end it where it has none."""
+        """Send a message that waits for nothing any more on its route, or end it where it has none."""
         self._enter(message, self.ready[message] + self.delay[message], self.ready[message] + self.delay[message])
 
     def _enter(self, message: int, head: int, tail: int) -> None:
@@ -84,7 +84,7 @@ class _Loop:
         begin = max(time, self.free[resource])
         if at == self.hop_starts[message]:
             self.start[message] = begin
-        stop, latency = self.paces.end(resource, begin, self.sizes[message]), self.paces.latency(resource, begin)
+        stop, latency = self.service.end(resource, begin, self.sizes[message]), self.service.latency(resource, begin)
         if stop >= FOREVER:
             return  # the link is dead for good, and so is all behind this message
         self.free[resource] = stop + latency if self.holds[resource] else stop
@@ -109,14 +109,14 @@ def _forks(flat: Flat) -> dict[tuple[int, int], list[int]]:
     return found
 
 
-class Paces:
-    """How long bytes take on each resource, whose pace and latency faults may change."""
+class ServiceTimes:
+    """How long bytes take on each resource, whose rate and latency faults may change."""
 
     def __init__(self, machine: Machine) -> None:
-        self._pace: list[float] = machine.pace.tolist()
+        self._ps_per_byte: list[float] = machine.ps_per_byte.tolist()
         self._changes: dict[int, list[tuple[int, float]]] = {}
-        for resource, time, pace in machine.changes:
-            self._changes.setdefault(resource, []).append((time, pace))
+        for resource, time, ps_per_byte in machine.changes:
+            self._changes.setdefault(resource, []).append((time, ps_per_byte))
         self._latency: list[int] = machine.latency.tolist()
         self._delays: dict[int, list[tuple[int, int]]] = {}
         for resource, time, latency in machine.delays:
@@ -132,19 +132,19 @@ class Paces:
 
     def end(self, resource: int, begin: int, size_bytes: int) -> int:
         """Return when the last of ``size_bytes`` has left, if the first starts at ``begin``; FOREVER, if never."""
-        pace = self._pace[resource]
+        ps_per_byte = self._ps_per_byte[resource]
         changes = self._changes.get(resource)
         if changes is None:
-            return FOREVER if math.isinf(pace) else begin + math.ceil(size_bytes * pace)
+            return FOREVER if math.isinf(ps_per_byte) else begin + math.ceil(size_bytes * ps_per_byte)
         now: int = begin
         left = float(size_bytes)
         for time, following in changes:
             if time > now:
-                if not math.isinf(pace):
-                    needed = math.ceil(left * pace)
+                if not math.isinf(ps_per_byte):
+                    needed = math.ceil(left * ps_per_byte)
                     if now + needed <= time:
                         return now + needed
-                    left -= (time - now) / pace
+                    left -= (time - now) / ps_per_byte
                 now = time
-            pace = following
-        return FOREVER if math.isinf(pace) else now + math.ceil(left * pace)
+            ps_per_byte = following
+        return FOREVER if math.isinf(ps_per_byte) else now + math.ceil(left * ps_per_byte)

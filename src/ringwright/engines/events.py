@@ -1,4 +1,4 @@
-"""The event engine: every message on its way, resources served first come, first served (see ``event_loop``).
+"""The event engine: every message under way, resources served first come, first served (see ``event_loop``).
 
 Left out: packets, congestion control and buffers (a waiting message delays nobody upstream), host memory copies.
 """

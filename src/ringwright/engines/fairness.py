@@ -13,31 +13,33 @@ UNIT = 1 << 50
 MOST_RATE = 1024.0  # bytes per picosecond, for what has no limit
 
 
-def capacity(pace: float) -> int:
+def capacity(ps_per_byte: float) -> int:
     """Return what a resource of so many picoseconds per byte can carry."""
-    return int(min(1 / pace if pace > 0 else MOST_RATE, MOST_RATE) * UNIT)
+    return int(min(1 / ps_per_byte if ps_per_byte > 0 else MOST_RATE, MOST_RATE) * UNIT)
 
 
-def fair_rates(ways: Mapping[int, Sequence[int]], counts: Mapping[int, int], free: Mapping[int, int]) -> dict[int, int]:
+def fair_rates(
+    routes: Mapping[int, Sequence[int]], counts: Mapping[int, int], free: Mapping[int, int]
+) -> dict[int, int]:
     """Return the rate of one flow of each class.
 
-    ``ways`` are the resources of each class (twice, if used twice), ``counts`` its flows, ``free`` what resources can carry.
+    ``routes`` are the resources of each class (twice, if used twice), ``counts`` its flows, ``free`` what resources can carry.
     """
-    left = {resource: free[resource] for way in ways.values() for resource in way}
+    left = {resource: free[resource] for route in routes.values() for resource in route}
     users = dict.fromkeys(left, 0)
-    for number, way in ways.items():
-        for resource in way:
+    for number, route in routes.items():
+        for resource in route:
             users[resource] += counts[number]
     rates: dict[int, int] = {}
-    while len(rates) < len(ways):
+    while len(rates) < len(routes):
         shares = {resource: left[resource] // flows for resource, flows in users.items() if flows}
         level = min(shares.values())
         full = {resource for resource, share in shares.items() if share <= level + (level >> 30)}
-        for number, way in ways.items():
-            if number in rates or full.isdisjoint(way):
+        for number, route in routes.items():
+            if number in rates or full.isdisjoint(route):
                 continue
             rates[number] = level
-            for resource in way:
+            for resource in route:
                 left[resource] -= level * counts[number]
                 users[resource] -= counts[number]
     return rates

@@ -1,4 +1,4 @@
-"""A Program laid out for an engine: messages, their ways, and what each waits for, as arrays.
+"""A Program laid out for an engine: messages, their routes, and what each waits for, as arrays.
 
 Pieces of one step with the same source, target and channel are one message. The order follows from the data (see
 ``hazards``) or, for declared programs, from their thread blocks.
@@ -47,10 +47,10 @@ def in_order(pieces: Pieces) -> Order:
 
 
 def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, dst: np.ndarray) -> Flat:
-    """Put messages between topology nodes on their ways."""
+    """Put messages between topology nodes on their routes."""
     import numpy as np
 
-    hop_starts, hops = ways(machine, src, dst, pieces.adds)
+    hop_starts, hops = routes(machine, src, dst, pieces.adds)
     delay, byte_ps = delays(machine, hop_starts, hops)
     flat = Flat(
         src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
@@ -165,8 +165,8 @@ def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
     return [src, dst, channel, adds, size, src * slots + chunk, dst * slots + to]
 
 
-def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the resources of each message in order: sender, links, each followed by the capacities it draws on, adder."""
+def routes(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the resources of each message in order: sender, links, each followed by its shared capacities, reduction unit."""
     import numpy as np
 
     top = machine.topology
@@ -178,12 +178,12 @@ def ways(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -
     if machine.sends.any():
         starts, links = _with_senders(machine, pairs // top.n_nodes, starts, links)
     lengths = np.diff(starts)[which]
-    extra = adds & (machine.adder[dst] >= 0)
+    extra = adds & (machine.reducer[dst] >= 0)
     ends = np.concatenate(([0], np.cumsum(lengths + extra)))
     hops = np.empty(ends[-1], np.int64)
     inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     hops[np.repeat(ends[:-1], lengths) + inner] = links[np.repeat(starts[which], lengths) + inner]
-    hops[ends[1:][extra] - 1] = machine.adder[dst[extra]]
+    hops[ends[1:][extra] - 1] = machine.reducer[dst[extra]]
     return ends, hops
 
 
@@ -253,7 +253,7 @@ def _priced(machine: Machine, costs: Mapping[str, float], hops: np.ndarray) -> n
 def _with_senders(
     machine: Machine, src: np.ndarray, starts: np.ndarray, hops: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Put the sender of the dearest class on each way in front of it, where that class has one."""
+    """Put the sender of the dearest class on each route in front of it, where that class has one."""
     import numpy as np
 
     top = machine.topology
@@ -262,8 +262,8 @@ def _with_senders(
     if not len(full):
         return starts, hops
     cost = _priced(machine, machine.software.message_s, hops)
-    way = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    ranked = np.lexsort((np.arange(len(hops)), -cost, way))  # the first of the dearest comes first on each way
+    route = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    ranked = np.lexsort((np.arange(len(hops)), -cost, route))  # the first of the dearest comes first on each route
     dearest = hops[ranked[starts[:-1][full]]]
     sender = np.full(len(full), -1, np.int64)
     links = dearest < top.n_links
@@ -275,7 +275,7 @@ def _with_senders(
 
 
 def _leaving(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Return the first network card on each way, -1 for none."""
+    """Return the first network card on each route, -1 for none."""
     import numpy as np
 
     top = machine.topology
@@ -287,9 +287,9 @@ def _leaving(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarr
 
 
 def _inserted(
-    starts: np.ndarray, hops: np.ndarray, ways: np.ndarray, first: np.ndarray
+    starts: np.ndarray, hops: np.ndarray, routes: np.ndarray, first: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return ways with one more hop in front of some."""
+    """Return routes with one more hop in front of some."""
     import numpy as np
 
-    return starts + np.searchsorted(ways, np.arange(len(starts))), np.insert(hops, starts[ways], first)
+    return starts + np.searchsorted(routes, np.arange(len(starts))), np.insert(hops, starts[routes], first)

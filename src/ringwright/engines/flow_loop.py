@@ -1,7 +1,7 @@
-"""The loop of the flow engine: messages are fluids that share every resource of their way max-min fair.
+"""The loop of the flow engine: messages are fluids that share every resource of their route max-min fair.
 
 A message starts to flow when what it waits for has arrived and its software cost is paid, flows over all resources of its
-way at once, and has arrived one latency of the way after its last byte left. Messages with the same way are one class with
+route at once, and has arrived one latency of the route after its last byte left. Messages with the same route are one class with
 one rate. At each instant at which something changes, rates are found anew, but only where the change can be felt: among the
 classes connected to it by shared resources that are not slower than whatever began or ended. (Filling up reaches slower
 ones first and finds them as before.) ``native`` has a compiled twin with the same results to the picosecond.
@@ -14,7 +14,7 @@ import math
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.event_loop import Paces
+from ringwright.engines.event_loop import ServiceTimes
 from ringwright.engines.fairness import UNIT, capacity, fair_rates
 from ringwright.engines.machine import FOREVER
 
@@ -39,7 +39,7 @@ def simulate_flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray
 
 
 def classes(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the class of each message, and the ways of the classes as (starts, resources)."""
+    """Return the class of each message, and the routes of the classes as (starts, resources)."""
     import numpy as np
 
     nodes = int(max(flat.src.max(initial=0), flat.dst.max(initial=0))) + 1
@@ -47,15 +47,15 @@ def classes(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     lengths = np.diff(flat.hop_starts)[first]
     starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     inner = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
-    ways = flat.hops[np.repeat(flat.hop_starts[first], lengths) + inner]
-    return owner.astype(np.int32), starts, ways.astype(np.int32)
+    routes = flat.hops[np.repeat(flat.hop_starts[first], lengths) + inner]
+    return owner.astype(np.int32), starts, routes.astype(np.int32)
 
 
 class _Class:
-    """Messages with one way: ``served`` bytes each since the class was last empty, as of time ``at``."""
+    """Messages with one route: ``served`` bytes each since the class was last empty, as of time ``at``."""
 
-    def __init__(self, way: list[int]) -> None:
-        self.way = way
+    def __init__(self, route: list[int]) -> None:
+        self.route = route
         self.targets: list[tuple[float, int]] = []  # heap of (value of `served` at which it is done, message)
         self.served, self.rate, self.at, self.due = 0.0, 0, 0, FOREVER
         self.is_new = False  # has flows, but no rate yet
@@ -77,11 +77,11 @@ class _Loop:
         n = len(flat.waits)
         owner, starts, resources = classes(flat)
         self.owner: list[int] = owner.tolist()
-        bounds, ways = starts.tolist(), resources.tolist()
-        self.classes = [_Class(ways[a:b]) for a, b in pairwise(bounds)]
-        self.paces = Paces(machine)
+        bounds, routes = starts.tolist(), resources.tolist()
+        self.classes = [_Class(routes[a:b]) for a, b in pairwise(bounds)]
+        self.service = ServiceTimes(machine)
         self.users: list[dict[int, None]] = [{} for _ in range(machine.n)]  # ordered sets
-        self.capacity = [capacity(pace) for pace in machine.pace.tolist()]
+        self.capacity = [capacity(ps_per_byte) for ps_per_byte in machine.ps_per_byte.tolist()]
         self.load, self.flows = [0] * machine.n, [0] * machine.n  # rates and number of flows on each resource
         self.floor = _HIGH  # rates below are not touched by what happens at this instant
         self.changes = machine.changes
@@ -116,7 +116,7 @@ class _Loop:
         self.start[message] = now
         number = self.owner[message]
         each = self.classes[number]
-        if not self.size[message] or not each.way:
+        if not self.size[message] or not each.route:
             heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
             return
         if each.targets:
@@ -124,12 +124,12 @@ class _Loop:
         else:
             each.served, each.rate, each.at, each.is_new = 0.0, 0, now, True
         heapq.heappush(each.targets, (each.served + self.size[message], message))
-        for resource in each.way:
+        for resource in each.route:
             self.users[resource][number] = None
             self.load[resource] += each.rate
             self.flows[resource] += 1
-        self._lower(min(self.capacity[resource] // self.flows[resource] for resource in each.way))
-        self.touched.update(dict.fromkeys(each.way))
+        self._lower(min(self.capacity[resource] // self.flows[resource] for resource in each.route))
+        self.touched.update(dict.fromkeys(each.route))
 
     def _drained(self, number: int, now: int) -> None:
         each = self.classes[number]
@@ -142,17 +142,17 @@ class _Loop:
         while each.targets and each.targets[0][0] <= reached:
             _, message = heapq.heappop(each.targets)
             heapq.heappush(self.queue, (now + self._delay(number, now), ARRIVAL, message))
-            for resource in each.way:
+            for resource in each.route:
                 self.load[resource] -= each.rate
                 self.flows[resource] -= 1
         if not each.targets:
-            for resource in each.way:
+            for resource in each.route:
                 self.users[resource].pop(number, None)
-        self.touched.update(dict.fromkeys(each.way))
+        self.touched.update(dict.fromkeys(each.route))
 
     def _delay(self, number: int, now: int) -> int:
-        """Return the latency of the way, for a message whose last byte leaves now."""
-        return sum(self.paces.latency(resource, now) for resource in self.classes[number].way)
+        """Return the latency of the route, for a message whose last byte leaves now."""
+        return sum(self.service.latency(resource, now) for resource in self.classes[number].route)
 
     def _lower(self, rate: int) -> None:
         self.floor = min(self.floor, rate - (rate >> 28))  # levels within rounding of it count as touched
@@ -167,8 +167,8 @@ class _Loop:
 
     def _change(self, number: int, now: int) -> None:
         del now
-        resource, _, pace = self.changes[number]
-        before, self.capacity[resource] = self.capacity[resource], capacity(pace)
+        resource, _, ps_per_byte = self.changes[number]
+        before, self.capacity[resource] = self.capacity[resource], capacity(ps_per_byte)
         self._lower(min(before, self.capacity[resource]) // max(self.flows[resource], 1))
         self.touched[resource] = None
 
@@ -182,18 +182,18 @@ class _Loop:
             for number in part:
                 each = self.classes[number]
                 each.advance(now)
-                for resource in each.way:
+                for resource in each.route:
                     free.setdefault(resource, self.capacity[resource] - self.load[resource])
                     free[resource] += each.rate * len(each.targets)
-            ways = {number: self.classes[number].way for number in part}
+            routes = {number: self.classes[number].route for number in part}
             counts = {number: len(self.classes[number].targets) for number in part}
-            for number, rate in fair_rates(ways, counts, free).items():
+            for number, rate in fair_rates(routes, counts, free).items():
                 self._set_rate(number, rate)
         self.floor = _HIGH
 
     def _set_rate(self, number: int, rate: int) -> None:
         each = self.classes[number]
-        for resource in each.way:
+        for resource in each.route:
             self.load[resource] += (rate - each.rate) * len(each.targets)
         each.rate, each.is_new = rate, False
         due = each.plan()
@@ -214,7 +214,7 @@ class _Loop:
                 each = self.classes[number]
                 if number not in found and (each.is_new or each.rate >= self.floor):
                     found[number] = None
-                    fresh = [resource for resource in each.way if resource not in seen]
+                    fresh = [resource for resource in each.route if resource not in seen]
                     seen.update(dict.fromkeys(fresh))
                     front += fresh
         return list(found)

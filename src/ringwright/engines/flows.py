@@ -1,4 +1,4 @@
-"""The flow engine: messages are fluids that share every resource of their way max-min fair (see ``flow_loop``).
+"""The flow engine: messages are fluids that share every resource of their route max-min fair (see ``flow_loop``).
 
 Left out: packets, congestion control and its slow convergence, buffers, order within a link.
 """
@@ -30,7 +30,7 @@ LEFT_OUT = (
 def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
     if flat.branches is not None:
-        raise DeclinedError("a multicast shares links: the flow engine copies nothing on the way")
+        raise DeclinedError("a multicast shares links: the flow engine copies nothing on the route")
     simulate = loops.flows if native else simulate_flows
     start, end = simulate(delayed(flat, machine), machine)
     n = flat.n_messages
@@ -45,14 +45,14 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
 
 
 def delayed(flat: Flat, machine: Machine) -> Flat:
-    """Return the program with the time of senders as delay in front of the way."""
+    """Return the program with the time of senders as delay in front of the route."""
     import numpy as np
 
     sent = machine.sends[flat.hops]
     if not sent.any():
         return flat
     before = np.concatenate(([0], np.cumsum(sent)))
-    way = np.repeat(np.arange(flat.n_messages), np.diff(flat.hop_starts))[sent]
+    route = np.repeat(np.arange(flat.n_messages), np.diff(flat.hop_starts))[sent]
     delay = flat.delay.copy()
-    delay[way] += machine.latency[flat.hops[sent]]
+    delay[route] += machine.latency[flat.hops[sent]]
     return replace(flat, hop_starts=flat.hop_starts - before[flat.hop_starts], hops=flat.hops[~sent], delay=delay)

@@ -22,7 +22,7 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see event_loop.simulate_events)."""
     if engine is None:
         return simulate_events(flat, machine)
-    start, end = engine.events(*_way(flat), *_forks(flat), *_resources(machine))
+    start, end = engine.events(*_messages(flat), *_forks(flat), *_resources(machine))
     return start, end
 
 
@@ -30,7 +30,7 @@ def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see flow_loop.simulate_flows)."""
     if engine is None:
         return simulate_flows(flat, machine)
-    start, end = engine.flows(*_way(flat), *_resources(machine), *classes(flat))
+    start, end = engine.flows(*_messages(flat), *_resources(machine), *classes(flat))
     return start, end
 
 
@@ -46,7 +46,7 @@ def order(pieces: Pieces) -> Order:
     return Order(*engine.order(*map(np.ascontiguousarray, columns), n))
 
 
-def _way(flat: Flat) -> tuple[np.ndarray, ...]:
+def _messages(flat: Flat) -> tuple[np.ndarray, ...]:
     import numpy as np
 
     kinds = (np.int64, np.int32, np.int64, np.int32, np.int32, np.int64, np.int64)
@@ -68,7 +68,7 @@ def _resources(machine: Machine) -> tuple[object, ...]:
     changes = _table(machine.changes, np.float64)
     delays = _table(machine.delays, np.int64)
     flags = machine.whole.view(np.uint8), machine.holds.view(np.uint8)
-    return machine.pace, machine.latency, *flags, *changes, *delays
+    return machine.ps_per_byte, machine.latency, *flags, *changes, *delays
 
 
 def _table(rows: Sequence[tuple[int, int, float]], kind: type) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

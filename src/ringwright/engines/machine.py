@@ -1,7 +1,7 @@
-"""The machine as engines see it: numbered resources that serve one message at a time, and the way of each pair over them.
+"""The machine as engines see it: numbered resources that serve one message at a time, and the route of each pair over them.
 
-A resource is a directed link, a capacity that links share, a rank's adder, or the software that sends messages where that
-is work (``Topology.occupying``) and not delay: of a rank, or of the network card that they leave by. Times are integer
+A resource is a directed link, a capacity that links share, a rank's reduction unit, or the software that sends messages where
+that is work (``Topology.occupying``) and not delay: of a rank, or of the NIC that they leave by. Times are integer
 picoseconds; a resource's speed is picoseconds per byte. ``whole`` resources take a message only when its last byte has come
 (store and forward).
 """
@@ -31,19 +31,19 @@ FOREVER = 1 << 62
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources: links, then shared capacities, adders of nodes where adding takes time, then senders where sending does.
+    """Resources: links, then shared capacities, reduction units where adding takes time, then senders where sending does.
 
-    ``pace`` is ps/byte and ``latency`` ps, each of length n. ``changes`` holds what faults do: (resource, ps, new pace), sorted;
-    ``delays`` likewise (resource, ps, new latency). Resources that ``holds`` are busy for latency + bytes instead of bytes
-    alone. A rank and a card have a sender per class of links: its latency is the software time of a message; its pace is 0 at
-    a rank, whose threads go on, and that of the link at a card, which works on one message at a time.
+    ``ps_per_byte`` and ``latency`` (ps) are of length n. ``changes`` holds what faults do: (resource, ps, new ps per byte),
+    sorted; ``delays`` likewise (resource, ps, new latency). Resources that ``holds`` are busy for latency + bytes instead of
+    bytes alone. A rank and a NIC have a sender per class of links: its latency is the software time of a message; its ps per
+    byte is 0 at a rank, whose threads go on, and that of the link at a NIC, which works on one message at a time.
     """
 
     topology: Topology
-    pace: np.ndarray
+    ps_per_byte: np.ndarray
     latency: np.ndarray
     whole: np.ndarray
-    adder: np.ndarray  # resource that adds at each node, or -1
+    reducer: np.ndarray  # resource that adds at each node, or -1
     holds: np.ndarray  # per resource: busy during its latency
     sends: np.ndarray  # per resource: a rank's sender
     sender: np.ndarray  # (node, class) -> resource, or -1
@@ -66,12 +66,14 @@ class Machine:
             return made
         latency = np.where(self.sends, np.rint(self.latency * used.sharing).astype(np.int64), self.latency)
         pieces = latency / used.piece_bytes if used.piece_bytes else np.zeros(self.n)
-        return dataclasses.replace(made, latency=latency, pace=self.pace + np.where(self.sends, pieces, 0.0))
+        return dataclasses.replace(
+            made, latency=latency, ps_per_byte=self.ps_per_byte + np.where(self.sends, pieces, 0.0)
+        )
 
     @property
     def n(self) -> int:
         """Resources."""
-        return len(self.pace)
+        return len(self.ps_per_byte)
 
     def label(self, resource: int) -> str:
         """Return a name a network engineer recognises."""
@@ -85,7 +87,7 @@ class Machine:
         if self.sends[resource]:
             node, number = np.argwhere(self.sender == resource)[0].tolist()
             return f"{top.classes[number]} sender of {top.label(node)}"
-        return f"adder of {top.label(int((self.adder == resource).argmax()))}"
+        return f"adder of {top.label(int((self.reducer == resource).argmax()))}"
 
 
 def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
@@ -96,24 +98,26 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
         raise UsageError(f"'{alpha}' is no latency model", remedy=f"one of: {', '.join(ALPHAS)}")
     _require_latencies(topology)
     lossless = 1.0 if topology.loss is None else 1.0 - topology.loss
-    adders = _adders(topology)
+    reducers = _reducers(topology)
     plain = topology.n_links + len(topology.groups)
-    sender, software, rates = _senders(topology, plain + len(adders))
-    sends = np.arange(plain + len(adders) + len(software)) >= plain + len(adders)
+    sender, software, rates = _senders(topology, plain + len(reducers))
+    sends = np.arange(plain + len(reducers) + len(software)) >= plain + len(reducers)
     with np.errstate(divide="ignore"):
         shared = [group.rate for group in topology.groups]
-        added = [rate for rate, _ in adders.values()]
-        pace = PS / np.concatenate((topology.rate * lossless, shared, added, rates))
-    latency = np.zeros(len(pace), np.int64)
+        added = [rate for rate, _ in reducers.values()]
+        ps_per_byte = PS / np.concatenate((topology.rate * lossless, shared, added, rates))
+    latency = np.zeros(len(ps_per_byte), np.int64)
     latency[: topology.n_links] = np.rint(topology.latency_s * PS)
-    latency[plain:] = [round(latency_s * PS) for _, latency_s in adders.values()] + software
-    whole = np.zeros(len(pace), bool)
-    whole[plain : plain + len(adders)] = [node < topology.n_ranks for node in adders]  # networks add packet by packet
-    adder = np.full(topology.n_nodes, -1, np.int64)
-    adder[list(adders)] = plain + np.arange(len(adders))
-    changes, delays = _changes(topology, adder)
-    holds = sends if alpha == "pipelined" else np.ones(len(pace), bool)
-    return Machine(topology, pace, latency, whole, adder, holds, sends, sender, changes, delays)
+    latency[plain:] = [round(latency_s * PS) for _, latency_s in reducers.values()] + software
+    whole = np.zeros(len(ps_per_byte), bool)
+    whole[plain : plain + len(reducers)] = [
+        node < topology.n_ranks for node in reducers
+    ]  # networks add packet by packet
+    reducer = np.full(topology.n_nodes, -1, np.int64)
+    reducer[list(reducers)] = plain + np.arange(len(reducers))
+    changes, delays = _changes(topology, reducer)
+    holds = sends if alpha == "pipelined" else np.ones(len(ps_per_byte), bool)
+    return Machine(topology, ps_per_byte, latency, whole, reducer, holds, sends, sender, changes, delays)
 
 
 def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int], np.ndarray]:
@@ -133,7 +137,7 @@ def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int], np.
     return found, [cost[number] for number in busy.tolist()] * len(nodes), np.repeat(rates[nodes], len(busy))
 
 
-def _adders(topology: Topology) -> dict[int, tuple[float, float]]:
+def _reducers(topology: Topology) -> dict[int, tuple[float, float]]:
     """Return rate and latency of the nodes where adding takes time: ranks, then aggregating nodes."""
     found = {}
     if math.isfinite(topology.reduce_rate):
@@ -145,10 +149,10 @@ def _adders(topology: Topology) -> dict[int, tuple[float, float]]:
 
 
 def _changes(
-    topology: Topology, adder: np.ndarray
+    topology: Topology, reducer: np.ndarray
 ) -> tuple[tuple[tuple[int, int, float], ...], tuple[tuple[int, int, int], ...]]:
-    """Return how paces and latencies change over time; a factor of 0 is a dead link."""
-    paces: list[tuple[int, int, float]] = []
+    """Return how rates and latencies change over time; a factor of 0 is a dead link."""
+    changed: list[tuple[int, int, float]] = []
     delays: list[tuple[int, int, int]] = []
     state: dict[tuple[str, int], dict[str, float]] = {}
     for fault in sorted(topology.faults, key=lambda each: each.time_s):
@@ -156,16 +160,16 @@ def _changes(
         now = state.setdefault((fault.kind, fault.target), {})
         now[fault.field] = fault.value
         if fault.kind == "rank":
-            resource = int(adder[fault.target])
+            resource = int(reducer[fault.target])
             if resource >= 0 and fault.field == "compute_factor":
-                paces.append((resource, time_ps, _pace(topology.reduce_rate * fault.value)))
+                changed.append((resource, time_ps, _ps_per_byte(topology.reduce_rate * fault.value)))
         elif fault.field == "latency_s":
             delays.append((fault.target, time_ps, round(fault.value * PS)))
         else:
             healthy = 0.0 if topology.loss is None else float(topology.loss[fault.target])
             through = now.get("rate_factor", 1.0) * (1 - now.get("loss", healthy))
-            paces.append((fault.target, time_ps, _pace(float(topology.rate[fault.target]) * through)))
-    return tuple(sorted(paces, key=_moment)), tuple(sorted(delays, key=_moment))
+            changed.append((fault.target, time_ps, _ps_per_byte(float(topology.rate[fault.target]) * through)))
+    return tuple(sorted(changed, key=_moment)), tuple(sorted(delays, key=_moment))
 
 
 def _require_latencies(topology: Topology) -> None:
@@ -187,5 +191,5 @@ def _moment(change: tuple[int, int, float]) -> tuple[int, int]:
     return change[:2]  # of two at one moment the later line of the table holds
 
 
-def _pace(rate: float) -> float:
+def _ps_per_byte(rate: float) -> float:
     return PS / rate if rate > 0 else math.inf

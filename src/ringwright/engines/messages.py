@@ -37,7 +37,7 @@ class Branches:
 
 @dataclass(frozen=True)
 class Flat:
-    """Messages 0..m-1 in program order, then joins (no way, no bytes) that only gather dependencies.
+    """Messages 0..m-1 in program order, then joins (no route, no bytes) that only gather dependencies.
 
     ``hop_starts`` (m+1) cuts ``hops``, the resources of each message in order; ``next_starts`` (n+1) cuts ``nexts``, who waits
     for it; ``waits`` counts what each waits for. ``delay`` is the software cost in ps before the first hop.

@@ -1,6 +1,6 @@
 """Multicast: one stream that the network copies, so that links shared by several of its targets carry it once.
 
-The ways to the targets of a stream form a tree. Its first message keeps its whole way; each further one keeps what no
+The routes to the targets of a stream form a tree. Its first message keeps its whole route; each further one keeps what no
 earlier one takes, and *branches* off: it enters its first own resource when the stream has passed the resource before the
 fork. A rank's software sends a stream once, for its first message. The stem waits for whatever any of its branches waits for.
 """
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def branched(flat: Flat, stream: np.ndarray, sends: np.ndarray) -> Flat:
-    """Return the program with messages of one stream (equal numbers; -1: none) sharing what their ways share."""
+    """Return the program with messages of one stream (equal numbers; -1: none) sharing what their routes share."""
     import numpy as np
 
     members = np.flatnonzero(stream >= 0)
@@ -48,18 +48,18 @@ def _forks(
         if sizes.setdefault(number, size) != size:
             raise DeclinedError("the targets of one multicast get different amounts")
         tree = trees.setdefault(number, {})
-        way = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
-        shared = own = int(bool(way) and bool(sends[way[0]]))
+        route = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
+        shared = own = int(bool(route) and bool(sends[route[0]]))
         # message and hop that the stream has reached
-        at = roots.setdefault(number, (message, 0) if own else None) if way else None
+        at = roots.setdefault(number, (message, 0) if own else None) if route else None
         is_stem = at == (message, 0)
-        while shared < len(way) and (at, way[shared]) in tree:
-            at = tree[at, way[shared]]
+        while shared < len(route) and (at, route[shared]) in tree:
+            at = tree[at, route[shared]]
             shared += 1
         if at is not None and not is_stem:
             rows.append((at[0], message, at[1]))
             kept[message] = shared
-        for hop, resource in enumerate(way[shared:], 0 if message in kept else shared):
+        for hop, resource in enumerate(route[shared:], 0 if message in kept else shared):
             tree[at, resource] = at = (message, hop)
     return rows, kept
 

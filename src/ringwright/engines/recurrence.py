@@ -13,9 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.engines.event_loop import Paces
+from ringwright.engines.event_loop import ServiceTimes
 from ringwright.engines.events import LEFT_OUT
-from ringwright.engines.flat import copied, delays, on_the_wire, places, step_pieces, ways
+from ringwright.engines.flat import copied, delays, on_the_wire, places, routes, step_pieces
 from ringwright.engines.machine import FOREVER
 from ringwright.engines.result import Run
 from ringwright.errors import DeclinedError, InfeasibleError
@@ -48,7 +48,7 @@ def run(program: Program, machine: Machine) -> Run:
 
 
 @dataclass(frozen=True)
-class _Ways:
+class _Routes:
     """Who sends to whom in a step: the same for all steps of a phase."""
 
     hops: np.ndarray  # a row per message, padded with -1
@@ -68,13 +68,13 @@ class _State:
         self.free = np.zeros(machine.n, np.int64)
         self.arrived = np.full(machine.n, -1, np.int64)
         self.carried = np.zeros(machine.n, np.int64)
-        self.paces = Paces(machine)
+        self.service = ServiceTimes(machine)
         self.changing = np.zeros(machine.n, bool)
         self.changing[[resource for resource, _, _ in machine.changes]] = True
         self.delaying = np.zeros(machine.n, bool)
         self.delaying[[resource for resource, _, _ in machine.delays]] = True
         self.last = self.events = 0
-        self._ways: dict[object, _Ways] = {}
+        self._routes: dict[object, _Routes] = {}
 
     def step(self, step: Step, number: int) -> None:
         """Send all messages of a step."""
@@ -85,33 +85,33 @@ class _State:
             raise DeclinedError("it sends to many at once")
         if step.loop:
             raise DeclinedError("its loops wait for each other")
-        way = self._find(step, src, dst, adds)
-        delay = way.delay + copied(size, way.byte_ps)
+        route = self._find(step, src, dst, adds)
+        delay = route.delay + copied(size, route.byte_ps)
         size = on_the_wire(self.machine, size)
         pieces = np.maximum(self.written[reads], np.maximum(self.written[writes], self.read[writes]))
         time = np.zeros(len(src), np.int64)
         np.maximum.at(time, owner, pieces)
-        end = self._send(way, size, time + delay, number)
+        end = self._send(route, size, time + delay, number)
         self.last = max(self.last, int(end.max()))
         ends = end[owner]
         np.maximum.at(self.read, reads, ends)
         np.maximum.at(self.written, writes, ends)
 
-    def _find(self, step: Step, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> _Ways:
+    def _find(self, step: Step, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> _Routes:
         key = None
         if all(isinstance(block.src, Affine) and isinstance(block.dst, Affine) for block in step.blocks):
             key = tuple((block.op, block.shape, block.src, block.dst, block.channel) for block in step.blocks)
-        if key is None or key not in self._ways:
+        if key is None or key not in self._routes:
             found = self._lay(src, dst, adds)
             if key is None:
                 return found
-            self._ways[key] = found
-        return self._ways[key]
+            self._routes[key] = found
+        return self._routes[key]
 
-    def _lay(self, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> _Ways:
+    def _lay(self, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> _Routes:
         import numpy as np
 
-        starts, hops = ways(self.machine, self.place[src], self.place[dst], adds)
+        starts, hops = routes(self.machine, self.place[src], self.place[dst], adds)
         lengths = np.diff(starts)
         width = int(lengths.max(initial=0))
         rows = np.full((len(src), width), -1, np.int64)
@@ -124,15 +124,15 @@ class _State:
                 raise DeclinedError(f"messages of one step meet at {self.machine.label(first)} from different hops")
             seen[column] = True
             shared.append(len(np.unique(column)) < len(column))
-        return _Ways(rows, *delays(self.machine, starts, hops), tuple(shared))
+        return _Routes(rows, *delays(self.machine, starts, hops), tuple(shared))
 
-    def _send(self, way: _Ways, size: np.ndarray, time: np.ndarray, number: int) -> np.ndarray:
+    def _send(self, route: _Routes, size: np.ndarray, time: np.ndarray, number: int) -> np.ndarray:
         """Return when each message has arrived."""
         import numpy as np
 
         entry, tail = time, time.copy()
-        for hop, shared in enumerate(way.shared):
-            column = way.hops[:, hop]
+        for hop, shared in enumerate(route.shared):
+            column = route.hops[:, hop]
             going = np.flatnonzero(column >= 0)
             order = going[np.lexsort((going, entry[going], column[going]))] if shared else going
             begin, latency = np.zeros_like(entry), np.zeros_like(entry)
@@ -140,8 +140,8 @@ class _State:
                 self._serve(order[turn], column, (entry, begin, latency, tail), size, number)
             self.events += len(going)
             np.add.at(self.carried, column[going], size[going])
-            if hop + 1 < len(way.shared):
-                whole = (way.hops[:, hop + 1] >= 0) & self.machine.whole[way.hops[:, hop + 1]]
+            if hop + 1 < len(route.shared):
+                whole = (route.hops[:, hop + 1] >= 0) & self.machine.whole[route.hops[:, hop + 1]]
                 entry = np.where(column >= 0, np.where(whole, tail, begin + latency), entry)
         return tail
 
@@ -162,7 +162,7 @@ class _State:
         stop = self._stops(at, starts, size[who], number)
         after = self.machine.latency[at]
         for row in np.flatnonzero(self.delaying[at]).tolist():
-            after[row] = self.paces.latency(int(at[row]), int(starts[row]))
+            after[row] = self.service.latency(int(at[row]), int(starts[row]))
         self.free[at] = np.where(self.machine.holds[at], stop + after, stop)
         begin[who], latency[who] = starts, after
         tail[who] = np.maximum(stop, tail[who]) + after
@@ -171,11 +171,11 @@ class _State:
         import numpy as np
 
         with np.errstate(invalid="ignore"):
-            needed = np.ceil(size * self.machine.pace[at])
+            needed = np.ceil(size * self.machine.ps_per_byte[at])
         stop = starts + np.where(needed < FOREVER, needed, 0).astype(np.int64)
-        stop[~(needed < FOREVER) | np.isinf(self.machine.pace[at])] = FOREVER
+        stop[~(needed < FOREVER) | np.isinf(self.machine.ps_per_byte[at])] = FOREVER
         for row in np.flatnonzero(self.changing[at]).tolist():
-            stop[row] = min(self.paces.end(int(at[row]), int(starts[row]), int(size[row])), FOREVER)
+            stop[row] = min(self.service.end(int(at[row]), int(starts[row]), int(size[row])), FOREVER)
         if (stop >= FOREVER).any():
             dead = self.machine.label(int(at[stop >= FOREVER][0]))
             raise InfeasibleError(

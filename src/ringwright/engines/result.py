@@ -24,7 +24,7 @@ class Run:
 
     ``start_ps`` and ``end_ps`` go with the messages of ``flat``, each of which stands for ``parts`` equal ones (1: nothing was
     folded, and ``unfolded_because`` says why). ``bytes`` and ``busy_ps`` go with the resources of ``machine``: links, shared
-    capacities, adders; busy is what the bytes take at the healthy pace. Engines without messages leave these empty.
+    capacities, reduction units; busy is what the bytes take at the healthy rate. Engines without messages leave these empty.
     ``title`` says which program ran on which machine.
 
     Attributes
@@ -126,7 +126,7 @@ class Run:
     def with_loads(self, machine: Machine, carried: np.ndarray) -> Run:
         """Return the run with what each resource of the whole machine carried."""
         with np.errstate(invalid="ignore"):
-            busy = np.where(carried > 0, carried * machine.pace, 0.0)
+            busy = np.where(carried > 0, carried * machine.ps_per_byte, 0.0)
         busy[~np.isfinite(busy)] = 0.0  # a dead link carries nothing, or only after a fault has ended
         return replace(self, machine=machine, bytes=carried, busy_ps=busy.astype(np.int64))
 

@@ -23,7 +23,7 @@ _SEGMENTED_RING_BYTES = 1 << 20  # what our segmented ring takes
 
 
 @dataclass(frozen=True)
-class Way:
+class Forcing:
     """What a library calls one of our algorithms (number or name), from which release on, what it cannot do, its knobs."""
 
     called: str
@@ -43,7 +43,7 @@ class Forced:
     called: str = ""
 
 
-def _tuned(listed: str) -> dict[str, Way]:
+def _tuned(listed: str) -> dict[str, Forcing]:
     """Return ways from ``slug=number`` words; ``@6`` is the first release, ``!2`` and ``!even`` what p must be.
 
     ``*``: wrong in place.
@@ -53,7 +53,7 @@ def _tuned(listed: str) -> dict[str, Way]:
         slug, _, rest = word.rstrip("*").partition("=")
         rest, _, needs = rest.partition("!")
         number, _, since = rest.partition("@")
-        found[slug] = Way(
+        found[slug] = Forcing(
             number, int(since or 0), {"": "", "2": POWER_OF_TWO, "even": EVEN}[needs], not word.endswith("*")
         )
     return found
@@ -86,41 +86,41 @@ OPEN_MPI = {
 _SEGMENTS = {"all-reduce", "broadcast", "reduce"}
 
 _SCATTERED = {
-    "recursive-halving": Way("recursive_halving"),
-    "pairwise": Way("pairwise"),
-    "recursive-doubling": Way("recursive_doubling"),
-    "butterfly": Way("noncommutative", needs=POWER_OF_TWO),
+    "recursive-halving": Forcing("recursive_halving"),
+    "pairwise": Forcing("pairwise"),
+    "recursive-doubling": Forcing("recursive_doubling"),
+    "butterfly": Forcing("noncommutative", needs=POWER_OF_TWO),
 }
 _GATHERED = {
-    "recursive-doubling": Way("recursive_doubling", needs=POWER_OF_TWO),
-    "bruck": Way("brucks"),
-    "ring": Way("ring"),
+    "recursive-doubling": Forcing("recursive_doubling", needs=POWER_OF_TWO),
+    "bruck": Forcing("brucks"),
+    "ring": Forcing("ring"),
 }
 MPICH = {
     "all-reduce": {
-        "recursive-doubling": Way("recursive_doubling"),
-        "rabenseifner": Way("reduce_scatter_allgather"),
-        "ring": Way("ring"),
-        "recursive-multiplying": Way("recursive_multiplying", fanout="RECURSIVE_MULTIPLYING_KVAL"),
+        "recursive-doubling": Forcing("recursive_doubling"),
+        "rabenseifner": Forcing("reduce_scatter_allgather"),
+        "ring": Forcing("ring"),
+        "recursive-multiplying": Forcing("recursive_multiplying", fanout="RECURSIVE_MULTIPLYING_KVAL"),
     },
     "all-gather": _GATHERED,
     "all-gather-v": _GATHERED,
-    "all-to-all": {"bruck": Way("brucks"), "direct": Way("scattered"), "pairwise": Way("pairwise")},
-    "all-to-all-v": {"direct": Way("scattered")},
-    "barrier": {"bruck": Way("k_dissemination", fanout="DISSEM_KVAL")},
+    "all-to-all": {"bruck": Forcing("brucks"), "direct": Forcing("scattered"), "pairwise": Forcing("pairwise")},
+    "all-to-all-v": {"direct": Forcing("scattered")},
+    "barrier": {"bruck": Forcing("k_dissemination", fanout="DISSEM_KVAL")},
     "broadcast": {
-        "binomial": Way("binomial"),
-        "scatter-allgather": Way("scatter_recursive_doubling_allgather", needs=POWER_OF_TWO),
-        "binary-tree": Way("tree", fanout="TREE_KVAL", fixed=(("TREE_TYPE", "kary"),)),
-        "knomial": Way("tree", fanout="TREE_KVAL", fixed=(("TREE_TYPE", "knomial_1"), ("TREE_KVAL", "4"))),
+        "binomial": Forcing("binomial"),
+        "scatter-allgather": Forcing("scatter_recursive_doubling_allgather", needs=POWER_OF_TWO),
+        "binary-tree": Forcing("tree", fanout="TREE_KVAL", fixed=(("TREE_TYPE", "kary"),)),
+        "knomial": Forcing("tree", fanout="TREE_KVAL", fixed=(("TREE_TYPE", "knomial_1"), ("TREE_KVAL", "4"))),
     },
-    "gather": {"binomial": Way("binomial")},
-    "reduce": {"binomial": Way("binomial"), "rabenseifner": Way("reduce_scatter_gather")},
+    "gather": {"binomial": Forcing("binomial")},
+    "reduce": {"binomial": Forcing("binomial"), "rabenseifner": Forcing("reduce_scatter_gather")},
     "reduce-scatter": _SCATTERED,
     "reduce-scatter-block": _SCATTERED,
-    "scan": {"recursive-doubling": Way("recursive_doubling")},
-    "exscan": {"recursive-doubling": Way("recursive_doubling")},
-    "scatter": {"binomial": Way("binomial")},
+    "scan": {"recursive-doubling": Forcing("recursive_doubling")},
+    "exscan": {"recursive-doubling": Forcing("recursive_doubling")},
+    "scatter": {"binomial": Forcing("binomial")},
 }
 _TABLES = {"open-mpi": OPEN_MPI, "mpich": MPICH}
 _LIBRARIES = {"open-mpi": "Open MPI", "mpich": "MPICH"}
@@ -130,7 +130,7 @@ def offered(name: str, op: str, release: int = 5) -> tuple[str, ...]:
     """Return our names of the algorithms that a library can be forced to for an operation."""
     calls = _calls(op)
     table = _table(name)
-    found = [slug for call in calls for slug, way in table.get(call, {}).items() if way.since <= release]
+    found = [slug for call in calls for slug, forcing in table.get(call, {}).items() if forcing.since <= release]
     return tuple(dict.fromkeys(found))
 
 
@@ -155,20 +155,20 @@ def forced(
     slug = algorithm.replace("_", "-")
     table = _table(name)
     for call in _calls(op):
-        way = table.get(call, {}).get(slug)
-        if way is None or way.since > release:
+        forcing = table.get(call, {}).get(slug)
+        if forcing is None or forcing.since > release:
             continue
-        _require_ranks(name, way, slug, p)
-        if in_place and not way.in_place:
+        _require_ranks(name, forcing, slug, p)
+        if in_place and not forcing.in_place:
             raise DeclinedError(f"{_LIBRARIES[name]}'s {slug} is wrong in place", remedy="a second buffer")
-        settings = (_mca if name == "open-mpi" else _cvars)(call, slug, way, segment_bytes, fanout)
-        return Forced(settings, call, way.called)
+        settings = (_mca if name == "open-mpi" else _cvars)(call, slug, forcing, segment_bytes, fanout)
+        return Forced(settings, call, forcing.called)
     has = ", ".join(offered(name, op, release))
     remedy = f"one of: {has}" if has else f"{_LIBRARIES[name]}'s own choice: no algorithm can be forced"
     raise DeclinedError(f"{_LIBRARIES[name]} has no {op} by {slug}", remedy=remedy)
 
 
-def _table(name: str) -> dict[str, dict[str, Way]]:
+def _table(name: str) -> dict[str, dict[str, Forcing]]:
     if name not in _TABLES:
         raise UsageError(f"no MPI library '{name}'", remedy=f"one of: {', '.join(_TABLES)}")
     return _TABLES[name]
@@ -178,19 +178,21 @@ def _calls(op: str) -> tuple[str, ...]:
     return ("reduce-scatter-block", "reduce-scatter") if op == "reduce-scatter" else (op,)
 
 
-def _require_ranks(name: str, way: Way, slug: str, p: int) -> None:
-    good = {POWER_OF_TWO: p & (p - 1) == 0, EVEN: p % 2 == 0}.get(way.needs, True)
+def _require_ranks(name: str, forcing: Forcing, slug: str, p: int) -> None:
+    good = {POWER_OF_TWO: p & (p - 1) == 0, EVEN: p % 2 == 0}.get(forcing.needs, True)
     if p and not good:
-        raise DeclinedError(f"{_LIBRARIES[name]}'s {slug} needs {way.needs} of ranks, not {p}", remedy="other ranks")
+        raise DeclinedError(
+            f"{_LIBRARIES[name]}'s {slug} needs {forcing.needs} of ranks, not {p}", remedy="other ranks"
+        )
 
 
-def _mca(call: str, slug: str, way: Way, segment_bytes: int, fanout: int) -> dict[str, str]:
+def _mca(call: str, slug: str, forcing: Forcing, segment_bytes: int, fanout: int) -> dict[str, str]:
     stem = f"OMPI_MCA_coll_tuned_{mpi_name(call)}_algorithm"
     settings = {
         # ``han`` and the like would be asked before ``tuned``.
         "OMPI_MCA_coll": "basic,libnbc,tuned,self,inter",
         "OMPI_MCA_coll_tuned_use_dynamic_rules": "1",
-        stem: way.called,
+        stem: forcing.called,
     }
     if slug == "segmented-ring":  # without a segment size it would be the ring
         segment_bytes = segment_bytes or _SEGMENTED_RING_BYTES
@@ -202,16 +204,16 @@ def _mca(call: str, slug: str, way: Way, segment_bytes: int, fanout: int) -> dic
     return settings
 
 
-def _cvars(call: str, slug: str, way: Way, segment_bytes: int, fanout: int) -> dict[str, str]:
+def _cvars(call: str, slug: str, forcing: Forcing, segment_bytes: int, fanout: int) -> dict[str, str]:
     del slug
     stem = f"MPIR_CVAR_{mpi_name(call).upper()}"
     settings = {
         "MPIR_CVAR_DEVICE_COLLECTIVES": "none",
-        f"{stem}_INTRA_ALGORITHM": way.called,
+        f"{stem}_INTRA_ALGORITHM": forcing.called,
     }
-    settings |= {f"{stem}_{knob}": value for knob, value in way.fixed}
-    if fanout and way.fanout:
-        settings[f"{stem}_{way.fanout}"] = str(fanout)
+    settings |= {f"{stem}_{knob}": value for knob, value in forcing.fixed}
+    if fanout and forcing.fanout:
+        settings[f"{stem}_{forcing.fanout}"] = str(fanout)
     if segment_bytes:
         raise DeclinedError("MPICH's forced algorithms know no segments", remedy="segment_bytes=0")
     return settings

@@ -1,7 +1,7 @@
 """A Topology as ASTRA-sim's analytical network: one Ring, FullyConnected or Switch per axis, GB = 2^30 bytes, nanoseconds.
 
 The file knows dimensions only. Bandwidth of a Switch is what a rank gets while all ranks send to their next along the axis,
-so that shared NICs and oversubscription count; its latency is half of the way's, for ASTRA-sim counts two hops. Lost: link
+so that shared NICs and oversubscription count; its latency is half of the route's, for ASTRA-sim counts two hops. Lost: link
 classes, names, losses, faults, capacities beyond that, aggregation. Refused: machines without axes, and axes that are none
 of the three (a mesh has no link that closes the ring) or not everywhere alike.
 """
@@ -63,7 +63,7 @@ def _dimension(topology: Topology, name: str, size: int, stride: int) -> tuple[s
 
 
 def _alike(top: Topology, starts: np.ndarray, links: np.ndarray, name: str) -> tuple[float, float]:
-    """Return bytes/s and seconds of every rank's way to its next; raise UsageError where they differ."""
+    """Return bytes/s and seconds of every rank's route to its next; raise UsageError where they differ."""
     import numpy as np
 
     load = np.bincount(links, minlength=top.n_links)

@@ -70,8 +70,8 @@ def _lines(ops: Operations) -> Iterator[str]:
             if ops.kind[op] == CALC:
                 yield f"l{op - begin}: calc {amount[op]}"
             else:
-                verb, way = ("send", "to") if ops.kind[op] == SEND else ("recv", "from")
-                yield f"l{op - begin}: {verb} {amount[op]}b {way} {ops.peer[op]} tag {ops.tag[op]}"
+                verb, direction = ("send", "to") if ops.kind[op] == SEND else ("recv", "from")
+                yield f"l{op - begin}: {verb} {amount[op]}b {direction} {ops.peer[op]} tag {ops.tag[op]}"
         for wait in range(int(cuts[rank]), int(cuts[rank + 1])):
             yield f"l{ops.after[wait] - begin} requires l{ops.before[wait] - begin}"
         yield "}"

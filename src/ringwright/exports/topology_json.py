@@ -1,6 +1,6 @@
 """A Topology as our own JSON: ``n``, ``edges`` of [src, dst, GiB/s, us(, class)], and whatever else the machine has.
 
-``sources.topology`` reads it back. Lost: routes (what is read back takes shortest ways) and with them the claim of symmetry.
+``sources.topology`` reads it back. Lost: routes (what is read back takes shortest routes) and with them the claim of symmetry.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class BoxPaths:
     network: Clos | None
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way of each pair."""
+        """Return the nodes on the route of each pair."""
         import numpy as np
 
         (a, i), (b, j) = np.divmod(src, self.gpus), np.divmod(dst, self.gpus)

@@ -22,7 +22,7 @@ class EndpointPaths:
     network: Clos
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way of each pair."""
+        """Return the nodes on the route of each pair."""
         import numpy as np
 
         nodes = np.concatenate((src[:, None], self.network.between(src, dst), dst[:, None]), axis=1)

@@ -62,15 +62,15 @@ def network(**given: Any) -> Network:
     return found
 
 
-def spread(src: np.ndarray, dst: np.ndarray, seed: int, ways: int) -> np.ndarray:
-    """Return which of equal ways each pair takes, by a seeded hash (splitmix64), as ECMP switches choose by flow."""
+def spread(src: np.ndarray, dst: np.ndarray, seed: int, routes: int) -> np.ndarray:
+    """Return which of equal routes each pair takes, by a seeded hash (splitmix64), as ECMP switches choose by flow."""
     import numpy as np
 
     mixed = src.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + dst.astype(np.uint64) + np.uint64(seed % (1 << 63))
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
     mixed ^= mixed >> np.uint64(31)
-    return (mixed % np.uint64(ways)).astype(np.int64)
+    return (mixed % np.uint64(routes)).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -99,8 +99,8 @@ class Clos:
     def is_symmetric(self) -> bool:
         """Whether members, units and rails may be turned round without a difference."""
         full = self.endpoints == self.leaves * self.per_leaf
-        ways = self.spines <= 1 or (self.routing == "d-mod-k" and self.per_leaf % self.spines == 0)
-        return full and ways
+        routes = self.spines <= 1 or (self.routing == "d-mod-k" and self.per_leaf % self.spines == 0)
+        return full and routes
 
     def leaf(self, endpoint: np.ndarray) -> np.ndarray:
         """Return the leaf of each endpoint."""

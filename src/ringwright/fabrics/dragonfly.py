@@ -69,7 +69,7 @@ class DragonflyPaths:
         return found
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way of each pair."""
+        """Return the nodes on the route of each pair."""
         import numpy as np
 
         first, last = self.n + src // self.ranks, self.n + dst // self.ranks

@@ -72,7 +72,7 @@ class DragonflyPlusPaths:
         return self.spine(here, (there - here - 1) % self.groups // each)
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way of each pair."""
+        """Return the nodes on the route of each pair."""
         import numpy as np
 
         first, last = src // self.ranks, dst // self.ranks

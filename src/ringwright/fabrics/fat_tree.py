@@ -87,7 +87,7 @@ class FatTreePaths:
         return self.n + 2 * self.pods * self.half + number
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the way of each pair."""
+        """Return the nodes on the route of each pair."""
         import numpy as np
 
         half = self.half

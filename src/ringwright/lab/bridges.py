@@ -98,7 +98,7 @@ class UserSwitch:
         self.name, self.links = switch.name, tuple(switch.links)
         plan = {
             "ports": [port.name for port in switch.ports], "table": addresses,
-            "links": {name: [port, way, f"{seed} {name}"] for name, (port, way) in switch.links.items()},
+            "links": {name: [port, direction, f"{seed} {name}"] for name, (port, direction) in switch.links.items()},
         }  # fmt: skip
         command = [*inside.command, sys.executable, "-I", "-S", str(PROGRAMS / "switch.py"), json.dumps(plan)]
         self._process = subprocess.Popen(

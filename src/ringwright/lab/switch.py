@@ -143,9 +143,9 @@ class Switch:
         self.ports = {name: Port(name) for name in plan["ports"]}
         self.table = {bytes.fromhex(mac.replace(":", "")): self.ports[name] for mac, name in plan["table"].items()}
         self.links: dict[str, Link] = {}
-        for name, (port, way, seed) in plan["links"].items():
+        for name, (port, direction, seed) in plan["links"].items():
             self.links[name] = Link(seed)
-            setattr(self.ports[port], {"in": "inward", "out": "outward"}[way], self.links[name])
+            setattr(self.ports[port], {"in": "inward", "out": "outward"}[direction], self.links[name])
         self.waiting: list[tuple[float, int, bytes, Link | None, Port]] = []
         self.sequence = 0
         self.held_until_s: dict[Link, float] = {}

@@ -48,8 +48,8 @@ def settings_of(rewrite: Rewrite) -> Any:
         known = ", ".join(kind.Settings.__struct_fields__)
         raise UsageError(f"a {rewrite.kind}: {error}", where="rewrite", remedy=f"its settings: {known}") from None
     if not any(all(rewrite.settings.get(name) is not None for name in names) for names in kind.NEEDS):
-        ways = " or ".join(", ".join(names) for names in kind.NEEDS)
-        raise UsageError(f"a {rewrite.kind} without {' and '.join(kind.NEEDS[0])}", remedy=f"settings: {ways}")
+        needed = " or ".join(", ".join(names) for names in kind.NEEDS)
+        raise UsageError(f"a {rewrite.kind} without {' and '.join(kind.NEEDS[0])}", remedy=f"settings: {needed}")
     return settings
 
 

@@ -44,10 +44,12 @@ def place(line: str, columns: list[Column]) -> list[str] | None:
     """Return the text of each column, "" where it is empty; None where the words fit the columns in no way."""
     words = [(match[0], match.end()) for match in _WORD.finditer(line)]
     texts = [word for word, _ in words]
-    return next((cells for cells in _ways(words, texts, columns) if cells is not None and _fits(cells, columns)), None)
+    return next(
+        (cells for cells in _readings(words, texts, columns) if cells is not None and _fits(cells, columns)), None
+    )
 
 
-def _ways(words: list[tuple[str, int]], texts: list[str], columns: list[Column]) -> Iterator[list[str] | None]:
+def _readings(words: list[tuple[str, int]], texts: list[str], columns: list[Column]) -> Iterator[list[str] | None]:
     """Yield the ways to put words into columns, the surest first."""
     yield _in_order(texts, columns)
     yield _by_ends(words, columns)

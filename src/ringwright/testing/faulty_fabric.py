@@ -73,7 +73,7 @@ def _linked(mechanism: str, rng: np.random.Generator) -> tuple[Trace, Truth]:
 
 
 def _behind(top: Topology, card: int) -> tuple[int, ...]:
-    """Return the ranks whose way to another host leads over a card."""
+    """Return the ranks whose route to another host leads over a NIC."""
     return tuple(rank for rank in range(top.n_ranks) if _card(top, rank) == card)
 
 
@@ -83,8 +83,8 @@ def _card(top: Topology, rank: int) -> int:
         return -1
     peers = np.flatnonzero(top.hosts != top.hosts[rank])
     index = rank - int(np.flatnonzero(top.hosts == top.hosts[rank])[0])
-    _, way = top.routes(np.array([rank]), peers[[index]])
-    return next((int(node) for node in top.src[way] if top.kinds[node] == NIC), -1)
+    _, route = top.routes(np.array([rank]), peers[[index]])
+    return next((int(node) for node in top.src[route] if top.kinds[node] == NIC), -1)
 
 
 def _line(top: Topology, card: int, mechanism: str, rng: np.random.Generator) -> str:

@@ -219,11 +219,11 @@ def _check_experts(card: Card, parallel: Parallel) -> None:
 
 def _check_tokens(card: Card, parallel: Parallel, sequence: int, micro_batches: int) -> None:
     # A causal ring gives each rank one piece from the front and one from the back, so that all have equal work.
-    ways = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{parallel.tp}"] if parallel.sp else [])
+    cuts = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{parallel.tp}"] if parallel.sp else [])
     pieces = (2 * parallel.cp if parallel.cp > 1 else 1) * (parallel.tp if parallel.sp else 1)
     if sequence % pieces:
         raise UsageError(
-            f"a sequence of {sequence} tokens cannot be cut into {pieces} pieces ({' x '.join(ways)})",
+            f"a sequence of {sequence} tokens cannot be cut into {pieces} pieces ({' x '.join(cuts)})",
             remedy=f"--seq {_next(sequence, pieces)}",
         )
     if card.family in ("gpt2", "bert") and sequence > card.dims["positions"]:

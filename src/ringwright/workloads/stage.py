@@ -71,7 +71,7 @@ class _Line:
     """Where a pass is: its last task, what was exchanged since, and what the task after the next waits for."""
 
     stage: Stage
-    way: str  # forward or backward: which of an exchange's two operations counts
+    direction: str  # forward or backward: which of an exchange's two operations counts
     label: str
     before: str = ""
     held: list[Exchange] = field(default_factory=list)
@@ -82,14 +82,14 @@ class _Line:
         for label in self.late:
             self.stage.consumed(label, task)
         self.late = []
-        sent = [each for each in self.held if getattr(each, self.way)[0]]
+        sent = [each for each in self.held if getattr(each, self.direction)[0]]
         if self.before and all(each.beside for each in sent):
             self.stage.after(self.before, task)
         for each in sent:
-            for turn in range(each.backward_times if self.way == "backward" else 1):
+            for turn in range(each.backward_times if self.direction == "backward" else 1):
                 label = f"{self.label}.{each.name}" + (f".{turn}" if turn else "")
                 consumers = [] if each.beside else [(task, 0)]
-                self.stage.send(label, each.role, getattr(each, self.way), [self.before], consumers)
+                self.stage.send(label, each.role, getattr(each, self.direction), [self.before], consumers)
                 self.late += [label] if each.beside else []
         self.before, self.held = task, []
 

@@ -1,7 +1,7 @@
 """A calibration put into a Topology: rates, latencies and message costs of its link classes.
 
-The classes on the way between two ranks of a node are *inside*; those on the way between two nodes that are not inside
-are *outside*. Latencies are scaled so that a whole way takes the calibrated hop, rates so that the narrowest link of a way
+The classes on the route between two ranks of a node are *inside*; those on the route between two nodes that are not inside
+are *outside*. Latencies are scaled so that a whole route takes the calibrated hop, rates so that the narrowest link of a route
 has the calibrated rate (outside: its share of the node's). Links inside a node keep the proportions they had, and so do
 those outside: an oversubscribed spine stays oversubscribed. Messages outside occupy their sender, whose proxy sends one
 after the other; inside, each channel has threads of its own, and what a message costs there is delay.
@@ -29,14 +29,14 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
     near, far = _neighbours(topology)
     kept: set[int] = set()
     if near is not None and calibration.inside is not None:
-        way = _way(topology, near)
-        kept = set(topology.link_class[way].tolist())
-        changed.scale(way, kept, calibration.inside, 1)
+        route = _route(topology, near)
+        kept = set(topology.link_class[route].tolist())
+        changed.scale(route, kept, calibration.inside, 1)
     if far is not None and calibration.outside is not None:
-        way = _way(topology, far)
-        classes = set(topology.link_class[way].tolist())
+        route = _route(topology, far)
+        classes = set(topology.link_class[route].tolist())
         outside = classes - kept or classes
-        changed.scale(way, outside, calibration.outside, _cards(topology, calibration))
+        changed.scale(route, outside, calibration.outside, _cards(topology, calibration))
         changed.occupying |= {topology.classes[number] for number in outside}
     return dataclasses.replace(
         topology,
@@ -58,18 +58,18 @@ class _Changed:
     message_s: dict[str, float]
     occupying: set[str]
 
-    def scale(self, way: np.ndarray, classes: set[int], link: Link, share: int) -> None:
+    def scale(self, route: np.ndarray, classes: set[int], link: Link, share: int) -> None:
         """Give some classes the numbers of a link; ``share`` of them together have its rate."""
         import numpy as np
 
         top, numbers = self.topology, sorted(classes)
         chosen = np.isin(top.link_class, numbers)
-        on_way = way[np.isin(top.link_class[way], numbers)]
-        before_s = float(top.latency_s[on_way].sum())
-        wanted_s = max(link.latency_s - float(top.latency_s[way].sum()) + before_s, 0.0)
+        on_route = route[np.isin(top.link_class[route], numbers)]
+        before_s = float(top.latency_s[on_route].sum())
+        wanted_s = max(link.latency_s - float(top.latency_s[route].sum()) + before_s, 0.0)
         factor = wanted_s / before_s if before_s else 0.0
-        self.latency_s[chosen] = top.latency_s[chosen] * factor if before_s else wanted_s / len(on_way)
-        self.rate[chosen] = top.rate[chosen] * (link.rate_bytes_per_s / share / float(top.rate[on_way].min()))
+        self.latency_s[chosen] = top.latency_s[chosen] * factor if before_s else wanted_s / len(on_route)
+        self.rate[chosen] = top.rate[chosen] * (link.rate_bytes_per_s / share / float(top.rate[on_route].min()))
         self.message_s |= {top.classes[number]: link.message_s for number in numbers}
 
 
@@ -86,7 +86,7 @@ def _neighbours(topology: Topology) -> tuple[int | None, int | None]:
     return (int(same[0]) if len(same) else None), (int(other[0]) if len(other) else None)
 
 
-def _way(topology: Topology, rank: int) -> np.ndarray:
+def _route(topology: Topology, rank: int) -> np.ndarray:
     import numpy as np
 
     _, links = topology.routes(np.array([0]), np.array([rank]))

@@ -18,11 +18,11 @@ def descend(
     """Return where no step of one number or of a pair, up or down, makes ``loss`` (of many candidates at once) less."""
     unit = np.eye(len(start))
     pairs = [unit[i] + sign * unit[j] for i, j in combinations(range(len(start)), 2) for sign in (1, -1)]
-    ways = np.array([*unit, *pairs])
-    ways = np.concatenate((ways, -ways))
+    directions = np.array([*unit, *pairs])
+    directions = np.concatenate((directions, -directions))
     here, value, step = start, float(loss(start[None])[0]), 1.0
     for _ in range(MOST_STEPS):
-        candidates = np.clip(here + ways * step, low, high)
+        candidates = np.clip(here + directions * step, low, high)
         values = loss(candidates)
         place = int(values.argmin())
         if values[place] < value - SMALLEST_GAIN:

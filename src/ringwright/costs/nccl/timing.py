@@ -10,7 +10,7 @@ What is modelled, and where it comes from in NVIDIA/nccl:
 
 - Protocols: LL sends 2 bytes per byte and LL128 128/120; a Simple hop costs more than an LL hop by what the release's
   latency table says (fences, flags). A channel moves at most what the tables give it.
-- Ring: each loop takes the longer of the way of one chunk round all hops and the work of the busiest station. Simple
+- Ring: each loop takes the longer of the path of one chunk around all hops and the work of the busiest station. Simple
   cuts a chunk into two slices unless they would be below 32 KiB (``primitives``: a slice is at least step*2/32).
 - Messages: the proxy of one GPU sends them one after the other, so channels that leave a node by the same GPU add up.
   With cards equally far from all GPUs (PHB or worse) the search finds equal channels: one GPU sends all.
@@ -200,11 +200,11 @@ def _ring_loop(call: _Call, loop_bytes: int) -> tuple[Row, Row, Row]:
     constant = inner * call.beyond_ll("nvlink") + outer * call.beyond_ll("net")
     whole = call.whole(inner, rounds)
     constant += (whole + outer) * chunk / slices * call.channel_byte_s
-    way = _row(constant, (inner, 0.0, whole * wire / slices), (outer, 0.0, outer * wire / slices * call.fan))
+    path = _row(constant, (inner, 0.0, whole * wire / slices), (outer, 0.0, outer * wire / slices * call.fan))
     inside = _row(0.0, (0.0, steps * slices, steps * wire))
     messages = steps * slices * channels / call.senders
     outside = _row(0.0, (), (0.0, messages, steps * wire * call.fan)) if nodes > 1 else _NONE
-    return way, inside, outside
+    return path, inside, outside
 
 
 def _tree(call: _Call) -> Stages:

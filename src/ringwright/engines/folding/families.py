@@ -1,6 +1,6 @@
 """Families of blocks: blocks of a program that differ in nothing but where their chunks begin.
 
-A ring on 131,072 ranks has 262,142 steps and two families. What is costly to find out (ways through the fabric, symmetry)
+A ring on 131,072 ranks has 262,142 steps and two families. What is costly to find out (routes through the fabric, symmetry)
 is found out once a family.
 """
 

@@ -1,6 +1,6 @@
 """Folding: one message of each orbit for all, where program and machine look the same from every rank.
 
-The symmetry comes from the program's patterns; that blocks, bytes, ways, rates, latencies, shared capacities and faults
+The symmetry comes from the program's patterns; that blocks, bytes, routes, rates, latencies, shared capacities and faults
 respect it is checked, never assumed. All images of a message do the same at the same time, so the quotient, one rank per
 orbit of ranks, takes exactly as long as the whole. Under first come, first served that holds as long as no resource
 serves two images of one message, and ties are broken alike everywhere; both are checked too.
@@ -110,10 +110,12 @@ def _machine(orbits: Orbits) -> Machine:
     whole = orbits.machine
     first = np.array(orbits.first, np.int64)
     number = {resource: at for at, resource in enumerate(orbits.first)}
-    changes = [(number[resource], time, pace) for resource, time, pace in whole.changes if resource in number]
+    changes = [
+        (number[resource], time, ps_per_byte) for resource, time, ps_per_byte in whole.changes if resource in number
+    ]
     delays = [(number[resource], time, latency) for resource, time, latency in whole.delays if resource in number]
     return replace(
-        whole, pace=whole.pace[first], latency=whole.latency[first], whole=whole.whole[first],
+        whole, ps_per_byte=whole.ps_per_byte[first], latency=whole.latency[first], whole=whole.whole[first],
         holds=whole.holds[first], sends=whole.sends[first],
         changes=tuple(sorted(changes)), delays=tuple(sorted(delays)),
     )  # fmt: skip

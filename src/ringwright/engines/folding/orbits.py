@@ -1,6 +1,6 @@
 """Resources up to symmetry: whether a machine looks the same to all images of a move.
 
-Ways are looked up for every image, never assumed. A resource that the i-th image of a move uses is labelled (class, i); all
+Routes are looked up for every image, never assumed. A resource that the i-th image of a move uses is labelled (class, i); all
 further moves must agree with the labels, and all resources of a class must be alike.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.engines.flat import ways
+from ringwright.engines.flat import routes
 from ringwright.engines.folding.mesh import View
 from ringwright.errors import DeclinedError
 from ringwright.program import ADDING, NO_SOFTWARE
@@ -37,7 +37,7 @@ class Orbits:
         self._all = np.arange(mesh.order)
 
     def cover(self, families: Sequence[Family], place: np.ndarray) -> None:
-        """Label all ways of a program; raise DeclinedError where they are not images of each other."""
+        """Label all routes of a program; raise DeclinedError where they are not images of each other."""
         import numpy as np
 
         seen = set()
@@ -49,7 +49,7 @@ class Orbits:
                 continue
             seen.add(key)
             src, dst = (place[ends] for ends in block.arrays()[:2])
-            starts, hops = ways(self.machine, src, dst, np.full(len(src), adds))
+            starts, hops = routes(self.machine, src, dst, np.full(len(src), adds))
             view = View(self.mesh.axes, family)
             self._cover(view, starts, hops)
         self._require_alike()
@@ -61,18 +61,18 @@ class Orbits:
         if not len(hops):
             return
         if (lengths != lengths[:, :1]).any():
-            raise DeclinedError("ways differ in length")
+            raise DeclinedError("routes differ in length")
         moves = view.arranged(np.arange(len(starts) - 1))
         users: dict[int, list[tuple[int, np.ndarray, int]]] = {}
         for orbit, length in enumerate(lengths[:, 0].tolist()):
-            way = []
+            route = []
             for hop in range(length):
                 resources = hops[starts[moves[orbit]] + hop]
                 number, shift = self._label(resources)
-                way.append((number, int(resources[0])))
+                route.append((number, int(resources[0])))
                 users.setdefault(number, []).append((orbit, shift, hop))
             if not self.fluid:
-                self._require_pause(way)
+                self._require_pause(route)
         if len(moves) > 1 and not self.fluid:
             self._require_order(moves, users)
 
@@ -94,7 +94,7 @@ class Orbits:
         for column, axis in enumerate(self.mesh.axes):
             shifts[:, column] %= axis.order
         if (shifts != shifts[0]).any():
-            raise DeclinedError(f"ways over {self.machine.label(int(resources[0]))} do not turn with the ranks")
+            raise DeclinedError(f"routes over {self.machine.label(int(resources[0]))} do not turn with the ranks")
         return int(known[0]), shifts[0]
 
     def _digits(self, elements: np.ndarray) -> np.ndarray:
@@ -103,15 +103,15 @@ class Orbits:
 
         return np.stack(np.unravel_index(elements, [axis.order for axis in self.mesh.axes]), axis=1).astype(np.int64)
 
-    def _require_pause(self, way: list[tuple[int, int]]) -> None:
-        """A way may come back to a class only later: who is first would otherwise depend on the rank's number."""
-        numbers = [number for number, _ in way]
+    def _require_pause(self, route: list[tuple[int, int]]) -> None:
+        """A route may come back to a class only later: who is first would otherwise depend on the rank's number."""
+        numbers = [number for number, _ in route]
         if len(set(numbers)) == len(numbers):
             return
         latency = self.machine.latency
         for at, number in enumerate(numbers):
             again = numbers.index(number, at + 1) if number in numbers[at + 1 :] else at
-            if again > at and not any(latency[resource] for _, resource in way[at:again]):
+            if again > at and not any(latency[resource] for _, resource in route[at:again]):
                 raise DeclinedError("images of a move meet at one instant")
 
     def _require_order(self, moves: np.ndarray, users: dict[int, list[tuple[int, np.ndarray, int]]]) -> None:
@@ -139,7 +139,7 @@ class Orbits:
         used = np.flatnonzero(self.of >= 0)
         like = np.array(self.first, np.int64)[self.of[used]]
         machine, top = self.machine, self.machine.topology
-        columns = [machine.pace, machine.latency, machine.whole, machine.holds, machine.sends]
+        columns = [machine.ps_per_byte, machine.latency, machine.whole, machine.holds, machine.sends]
         if machine.software != NO_SOFTWARE:
             columns.append(np.concatenate((top.link_class, np.full(machine.n - top.n_links, -1))))
         for column in columns:

@@ -1,6 +1,6 @@
 """Which ranks do the same at the same time: the coarsest division of the mesh that the workload and its faults allow.
 
-Two ranks are in one cell when they are of one class, run at one pace, and their groups along every axis have equal members
+Two ranks are in one cell when they are of one class, have one slowdown, and their groups along every axis have equal members
 by cell. The division is refined until that holds, so it is exact: simulating one rank of each cell is simulating all.
 """
 
@@ -17,39 +17,39 @@ from ringwright.workload import Workload
 
 @dataclass(frozen=True)
 class Cells:
-    """Cell of each rank, and per cell its class, a representative, how many ranks it has, its pace (1: healthy)."""
+    """Cell of each rank, and per cell its class, a representative, how many ranks it has, its slowdown (1: healthy)."""
 
     cell_of: np.ndarray
     of: tuple[str, ...]
     ranks: tuple[int, ...]
     counts: tuple[int, ...]
-    paces: tuple[float, ...]
+    slowdowns: tuple[float, ...]
 
     def __len__(self) -> int:
         return len(self.of)
 
 
 def cells(
-    workload: Workload, paces: Mapping[int, float] | None = None, *, marked: Iterable[int] = (), folded: bool = True
+    workload: Workload, slowdowns: Mapping[int, float] | None = None, *, marked: Iterable[int] = (), folded: bool = True
 ) -> Cells:
-    """Return the cells; ``paces`` (rank -> factor on its compute time) are faults, and each splits its class.
+    """Return the cells; ``slowdowns`` (rank -> factor on its compute time) are faults, and each splits its class.
 
     ``marked`` ranks are alike to no other, because their links are. ``folded`` False makes every rank its own cell. Raises
     UsageError for a rank of no class, or of two.
     """
     mesh, size = workload.mesh, workload.mesh.size
-    pace = np.ones(size)
-    for rank, factor in (paces or {}).items():
+    slowdown = np.ones(size)
+    for rank, factor in (slowdowns or {}).items():
         if not 0 <= rank < size:
             raise UsageError(f"rank {rank} is not in the job", remedy=f"0 to {size - 1}")
-        pace[rank] = factor
+        slowdown[rank] = factor
     classes, alone = _classes(workload), np.zeros(size, np.int64)
     for at, rank in enumerate(dict.fromkeys(marked)):
         alone[rank] = at + 1
     label = (
         np.arange(size)
         if not folded
-        else np.unique(np.stack([classes, _index(pace), alone]), axis=1, return_inverse=True)[1].ravel()
+        else np.unique(np.stack([classes, _index(slowdown), alone]), axis=1, return_inverse=True)[1].ravel()
     )
     label = _in_order(label)
     while folded:
@@ -60,7 +60,7 @@ def cells(
     first = np.unique(label, return_index=True)[1]
     counts = np.bincount(label)
     names = tuple(workload.classes[classes[rank]].name for rank in first)
-    return Cells(label, names, tuple(first.tolist()), tuple(counts.tolist()), tuple(pace[first].tolist()))
+    return Cells(label, names, tuple(first.tolist()), tuple(counts.tolist()), tuple(slowdown[first].tolist()))
 
 
 def _classes(workload: Workload) -> np.ndarray:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ringwright.engines.job.flat import NO_QUEUE, Flat, Times
 from ringwright.engines.job.limits import Limits
-from ringwright.engines.job.paces import Paces
+from ringwright.engines.job.rates import Rates
 
 _DONE, _LANDED, _FREE = 0, 1, 2  # work is done, a latency is over, a thread that issued is free again
 
@@ -41,7 +41,7 @@ class Loop:
         self.count = self.arrivals = 0
         self.dirty: list[int] = []  # a heap of queues to look at
         self.marked = bytearray(queues)
-        self.paces = Paces(flat, lambda time, instance, version: self._post(time, _DONE, instance, version))
+        self.rates = Rates(flat, lambda time, instance, version: self._post(time, _DONE, instance, version))
         self.limits = Limits(flat, self._touch)
 
     def run(self) -> Times:
@@ -54,7 +54,7 @@ class Loop:
             now = self.heap[0][0]
             while self.heap and self.heap[0][0] == now:
                 _, _, what, instance, version = heappop(self.heap)
-                if what != _DONE or version == self.paces.version[instance]:
+                if what != _DONE or version == self.rates.version[instance]:
                     events += 1
                     self._happen(what, instance, now)
             self._dispatch(now)
@@ -114,13 +114,13 @@ class Loop:
         queue = int(self.flat.queue[instance])
         self.moving[queue] = -1
         if self.flat.queues.strict[queue]:
-            self.paces.end_compute(instance)
+            self.rates.end_compute(instance)
             self.limits.tag(instance, -1)
         else:
             self.flying[queue] -= 1
             left = self.inflight[queue] - float(self.flat.size[instance])
             self.inflight[queue] = left if self.flying[queue] else 0.0  # nothing in flight, no rounding left behind
-            self.paces.end_wire(instance, now)
+            self.rates.end_wire(instance, now)
             self.limits.finish(instance, queue)
             self._move(queue, now)
         self._touch(queue)
@@ -149,7 +149,7 @@ class Loop:
         self.moving[queue] = instance
         self.start_at[instance] = self.moved_at[instance] = now
         self.limits.tag(instance, 1)
-        self.paces.begin_compute(instance, now)
+        self.rates.begin_compute(instance, now)
 
     def _next_of_communication(self, queue: int, now: int) -> None:
         ready, blocking = self.ready[queue], self.flat.queues.blocking[queue]
@@ -199,7 +199,7 @@ class Loop:
             instance = wire.popleft()
             self.moving[queue] = instance
             self.moved_at[instance] = now
-            self.paces.begin_wire(instance, now)
+            self.rates.begin_wire(instance, now)
 
 
 def _orders(flat: Flat) -> list[list[int]]:

@@ -77,17 +77,17 @@ def simulate(
     costs: Costs,
     *,
     steps: int = STEPS,
-    paces: Mapping[int, float] | None = None,
+    slowdowns: Mapping[int, float] | None = None,
     marked: Iterable[int] = (),
     folded: bool = True,
     interference: Interference | None = None,
     native: bool = True,
 ) -> JobRun:
-    """Return the run of ``steps`` steps; ``paces`` and ``marked`` ranks as in ``cells``.
+    """Return the run of ``steps`` steps; ``slowdowns`` and ``marked`` ranks as in ``cells``.
 
     Raises InfeasibleError, naming who waits for whom, where the job cannot end.
     """
-    laid = lay_out(workload, costs, cells(workload, paces, marked=marked, folded=folded), steps, interference)
+    laid = lay_out(workload, costs, cells(workload, slowdowns, marked=marked, folded=folded), steps, interference)
     times, engine = _run(laid, native=native)
     run = JobRun(laid, times, engine)
     stuck = np.flatnonzero(times.end < 0)

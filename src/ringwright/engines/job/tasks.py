@@ -37,7 +37,7 @@ class Tasks:
         for task in listed:
             count = workload.micro_batches if task.per == "micro-batch" else 1
             queue = step.queues.setdefault(("stream", cell, *self._stream(task)), len(step.queues))
-            work = round(task.seconds * self.groups.cells.paces[cell] * PS)
+            work = round(task.seconds * self.groups.cells.slowdowns[cell] * PS)
             keys = [places[task.name, at] for at in range(count)]
             row = Row(0, count, "task", task.name, (cell,), task.kind, layer=task.layer)
             if task.kind == "CTRL":

@@ -31,7 +31,7 @@ class Job:
     knobs, ranks and their link.
 
     ``step_s`` is the compute of a step, ``link_rate`` the emulated serial link in B/s (0: the link that there is); ``reverse``
-    turns urgencies around; ``paces`` (rank, as a word, -> factor) makes ranks sleep longer.
+    turns urgencies around; ``slowdowns`` (rank, as a word, -> factor) makes ranks sleep longer.
     """
 
     model: str
@@ -44,7 +44,7 @@ class Job:
     steps: int = 10
     knobs: Mapping[str, Any] = field(default_factory=dict)
     reverse: bool = False
-    paces: Mapping[str, float] = field(default_factory=dict)
+    slowdowns: Mapping[str, float] = field(default_factory=dict)
     timeout_s: float = 120.0
 
 
@@ -205,7 +205,7 @@ def _rank(folder: Path, rank: int) -> None:
     dist.init_process_group("gloo", store=store, rank=rank, world_size=job.ranks)
     torch.manual_seed(job.seed)
     model = simulated_compute.model(
-        simulated_compute.layers(job.model, job.step_s * job.paces.get(str(rank), 1.0), job.elements)
+        simulated_compute.layers(job.model, job.step_s * job.slowdowns.get(str(rank), 1.0), job.elements)
     )
     optimizer = torch.optim.SGD(model.parameters(), 0.01, momentum=0.9)
     torch.manual_seed(job.seed * 1000 + rank)

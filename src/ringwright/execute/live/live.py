@@ -122,8 +122,8 @@ class Live:
     def _warmed(self) -> None:
         """Ask the scheduler with what rank 0 has measured, and follow it from now on; all ranks are here."""
         self._uses.close()
-        ways = self._team.gather(self._uses.waits)  # ranks may take different ways: each waits for all of them
-        for module, names in [each for theirs in ways for each in theirs.items()]:
+        waits = self._team.gather(self._uses.waits)  # ranks may take different branches: each waits for all of them
+        for module, names in [each for theirs in waits for each in theirs.items()]:
             self._uses.waits.setdefault(module, {}).update(names)
         drawn = self._team.share(self.workload() if self.rank == 0 else None)
         costs = self._team.share(self._costs or self.costs() if self.rank == 0 else None)

@@ -29,12 +29,12 @@ class _Exchange(torch.autograd.Function):
     def forward(
         context: Any, rows: torch.Tensor, into: list[int], out: list[int], group: dist.ProcessGroup
     ) -> torch.Tensor:
-        context.way_back = (out, into, group)
+        context.return_path = (out, into, group)
         return _exchanged(rows, into, out, group)
 
     @staticmethod
     def backward(context: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None]:
-        return _exchanged(gradient, *context.way_back), None, None, None
+        return _exchanged(gradient, *context.return_path), None, None, None
 
 
 def _exchanged(rows: torch.Tensor, into: list[int], out: list[int], group: dist.ProcessGroup) -> torch.Tensor:

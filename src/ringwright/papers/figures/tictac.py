@@ -152,7 +152,7 @@ def worker_step(mode: str, order: str, ratio: float, worker: int, pace: float = 
     rate = volume / (STEP_S[mode] * ratio)
     costs = ReadCosts(rate) if mode == "inference" else ServerCosts(2 * rate)
     ordered = tictac(made, costs, random=worker) if order == "drawn" else tictac(made, costs, mode=order)
-    run = simulate(ordered, costs, steps=STEPS, paces={0: pace})
+    run = simulate(ordered, costs, steps=STEPS, slowdowns={0: pace})
     return (run.finished(STEPS - 1) - run.finished(0)) / (STEPS - 1) / 1e12
 
 

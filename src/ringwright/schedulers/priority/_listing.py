@@ -86,7 +86,7 @@ def _judged(
 def _listed(
     order: Sequence[Task], before: Mapping[str, set[str]], available: Mapping[str, float], paths: Mapping[str, float]
 ) -> list[Task]:
-    """Return the tasks by when their parameters are back, of equals the one with the longest way to the end first."""
+    """Return the tasks by when their parameters are back, of equals the one with the longest path to the end first."""
     found: list[Task] = []
     done: set[str] = set()
     now, left = 0.0, list(order)
@@ -124,7 +124,7 @@ def _before(workload: Workload, forward: Sequence[Task]) -> dict[str, set[str]]:
 
 
 def _paths(forward: Sequence[Task], before: Mapping[str, set[str]]) -> dict[str, float]:
-    """Return the longest way from each task to the end, its own seconds included; ``forward`` is in a possible order."""
+    """Return the longest path from each task to the end, its own seconds included; ``forward`` is in a possible order."""
     found = {task.name: 0.0 for task in forward}
     for task in reversed(forward):
         found[task.name] += task.seconds

@@ -75,8 +75,8 @@ def emit_calls(job: Job, world: int | None) -> None:
             "task": str(call.node.id), "stream": _stream(call.node), "kernel": call.node.name, "source": KIND,
             "file": call.file, "line": call.place,
         }  # fmt: skip
-        ways = _collective(call.node, facts["size"]) if is_collective else _p2p(call, members)
-        rows.append(job.found.events.add(**common, **ways, **_times(call.node, call.rank)))
+        fields = _collective(call.node, facts["size"]) if is_collective else _p2p(call, members)
+        rows.append(job.found.events.add(**common, **fields, **_times(call.node, call.rank)))
     for file in job.files:
         file.events |= {node: rows[place] for node, place in file.calls.items()}
     _say_sizes(job)

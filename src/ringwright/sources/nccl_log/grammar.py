@@ -27,7 +27,7 @@ def _rule(name: str, pattern: str) -> Rule:
 
 _ENDS = (
     r"(?:Ring|Channel) (?P<channel>\d{1,4})(?:/(?P<conn>\d{1,4}))? : (?P<src>\d{1,7})(?:\[(?P<srcid>\w{1,18})\])? -> "
-    r"(?P<dst>\d{1,7})(?:\[(?P<dstid>\w{1,18})\])?(?: \[(?P<way>send|receive)\])? via "
+    r"(?P<dst>\d{1,7})(?:\[(?P<dstid>\w{1,18})\])?(?: \[(?P<direction>send|receive)\])? via "
 )
 # A connection by what is no transport: the ranks are whole, what stands behind them is not.
 ODD_CONNECTION = re.compile(rf"{_ENDS}(?=\S)")

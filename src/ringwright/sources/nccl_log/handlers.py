@@ -124,7 +124,7 @@ def _nodes(match: re.Match[str], segment: Segment, state: LogState, place: Place
 
 def _connection(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
     kind, nic, proxy = grammar.transport(match["via"])
-    data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["way"], kind, nic, proxy)
+    data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["direction"], kind, nic, proxy)
     state.fact("connection", (segment.host, segment.pid, segment.tid), data)
 
 
@@ -133,7 +133,7 @@ def odd_connection(segment: Segment, state: LogState) -> bool:
     match = grammar.ODD_CONNECTION.match(segment.text)
     if match is None:
         return False
-    data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["way"], None, None, None)
+    data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["direction"], None, None, None)
     state.fact("connection", (segment.host, segment.pid, segment.tid), data)
     return True
 

@@ -67,8 +67,8 @@ def _adopt_loose_facts(state: LogState, identity: Identity) -> None:
 def _may_be(fact: Fact, state: LogState, index: int) -> bool:
     handle = state.handles[index]
     if fact.kind == "connection":
-        _, src, dst, way, *_ = fact.data
-        own = dst if way == "receive" else src
+        _, src, dst, direction, *_ = fact.data
+        own = dst if direction == "receive" else src
         return max(src, dst) < handle.nranks and handle.rank in (own, None)
     if fact.kind == "ring":
         return handle.rank in (0, None) and len(fact.data[1]) <= handle.nranks and max(fact.data[1]) < handle.nranks

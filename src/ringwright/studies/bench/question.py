@@ -60,8 +60,8 @@ class BenchSpec:
             return Entrant(name, executor(name), native=True)
         own, _, over = name.partition("@")
         if own != OURS or (over and over not in EXECUTORS):
-            ways = ", ".join(f"{OURS}@{each}" for each in EXECUTORS)
-            raise UsageError(f"no backend '{name}'", remedy=f"one of: {', '.join(LIBRARIES)}, {OURS}, {ways}")
+            own = ", ".join(f"{OURS}@{each}" for each in EXECUTORS)
+            raise UsageError(f"no backend '{name}'", remedy=f"one of: {', '.join(LIBRARIES)}, {OURS}, {own}")
         if self.lab and over == "memory":
             raise UsageError("ranks in a lab do not share memory", remedy=f"--backend {OURS}")
         return Entrant(name, executor(over or ("sockets" if self.lab else "memory")), native=False)

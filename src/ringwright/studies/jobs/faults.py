@@ -5,7 +5,7 @@ from __future__ import annotations
 from ringwright.topology import Topology
 
 
-def paces(topology: Topology) -> dict[int, float]:
+def slowdowns(topology: Topology) -> dict[int, float]:
     """Return rank -> factor on its compute time, from the faults that slow ranks from the start."""
     return {
         fault.target: 1.0 / fault.value

@@ -71,7 +71,7 @@ def rows(question: LabStepsSpec) -> Iterator[Row]:
     from ringwright.lab.network import network
 
     for case in question.cases:
-        lines, paces = CASES[case]
+        lines, slowdowns = CASES[case]
         with tempfile.TemporaryDirectory() as folder, network(
             question.fabric, lines, out=Path(folder) / "lab", horizon_s=3600.0, force=True
         ) as net:  # fmt: skip
@@ -81,21 +81,23 @@ def rows(question: LabStepsSpec) -> Iterator[Row]:
                     function, knobs = named(policy)
                     asked = Job(
                         model, function, len(net.places), 0, 0, question.step_s, question.elements, question.steps, knobs,
-                        paces=paces, timeout_s=question.timeout_s,
+                        slowdowns=slowdowns, timeout_s=question.timeout_s,
                     )  # fmt: skip
-                    predicted = predict(model, question, lines, paces, policy)
+                    predicted = predict(model, question, lines, slowdowns, policy)
                     found = measure(asked, net.places)
                     yield Row(model, case, policy, predicted, found.step_s, tuple(found.times_s))
 
 
-def predict(model: str, question: LabStepsSpec, lines: Sequence[str], paces: Mapping[str, float], policy: str) -> float:
+def predict(
+    model: str, question: LabStepsSpec, lines: Sequence[str], slowdowns: Mapping[str, float], policy: str
+) -> float:
     """Return the seconds of a step by simulation alone."""
     topology = _network(question.fabric, lines)
     workload = _layers(model, question, topology.n_ranks)
     costs = FabricCosts(topology, workload.mesh, {"dp": ("dp",)}, {"": GLOO})
-    slow = {int(rank): factor for rank, factor in paces.items()}
+    slow = {int(rank): factor for rank, factor in slowdowns.items()}
     marked = faults.marked(topology, topology.n_ranks)
-    return simulate(scheduler(policy)[1](workload, costs), costs, steps=6, paces=slow, marked=marked).step_s
+    return simulate(scheduler(policy)[1](workload, costs), costs, steps=6, slowdowns=slow, marked=marked).step_s
 
 
 def _network(spelling: str, lines: Sequence[str]) -> Topology:

@@ -100,7 +100,7 @@ def job(found: Replay, change: Change) -> Job:
             f" / simulated with {LIBRARY} without"
         )
     return Job(
-        workload, costs, faults.paces(fabric), faults.marked(fabric, workload.mesh.size),
+        workload, costs, faults.slowdowns(fabric), faults.marked(fabric, workload.mesh.size),
         assumptions=(*workload.assumptions, said, *faults.assumed(fabric)), fabric=fabric.name, left_out=LEFT_OUT,
         found=after.told,
     )  # fmt: skip

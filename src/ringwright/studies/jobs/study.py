@@ -29,11 +29,11 @@ MOST_INSTANCES = 2_000_000  # of a run that goes on until its steps are alike
 
 @dataclass(frozen=True)
 class Job:
-    """What is simulated: a workload, what operations cost, the pace of slow ranks, and what is known of all that."""
+    """What is simulated: a workload, what operations cost, the slowdown of slow ranks, and what is known of all that."""
 
     workload: Workload
     costs: Costs
-    paces: Mapping[int, float] = field(default_factory=dict)
+    slowdowns: Mapping[int, float] = field(default_factory=dict)
     marked: tuple[int, ...] = ()  # ranks whose links are not like those of others
     interference: Interference = field(default_factory=Interference)
     folded: bool = True
@@ -110,7 +110,7 @@ def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
         scheduled,
         job.costs,
         steps=steps,
-        paces=job.paces,
+        slowdowns=job.slowdowns,
         marked=job.marked,
         folded=job.folded,
         interference=job.interference,

@@ -4,7 +4,7 @@ Idea: use every interconnect of a server at once. Inside a node reduce-scatter o
     side by side, each on its own NIC, by halving and doubling with ranks placed so that no two flows of a step share a
     link; all-gather inside. In pieces, so that NVLink and NICs work at the same time.
 Cost: 2 alpha_1 + 2(g-1)/g n/C beta_1 + 2 lg N alpha_2 + 2(N-1)/N n/g beta_2 for C pieces, where the NICs are the slower part.
-Knobs: pieces (of 4 MiB, 16 at the most); paths, the rates of parallel ways: path i carries r_i / sum r on channels of its own;
+Knobs: pieces (of 4 MiB, 16 at the most); paths, the rates of parallel paths: path i carries r_i / sum r on channels of its own;
     mapping=hdrm (rank; random-SEED); inner=direct, outer=rabenseifner.
 Holds: on a BiGraph of powers of two, each directed link has at most one flow a step; paths end within 1 % of n / sum r.
 Figure: linear scaling on EFLOPS clusters (abstract; no number given).

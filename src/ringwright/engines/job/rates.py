@@ -1,7 +1,7 @@
 """Work under way in a job: who shares what with whom, how fast each goes on, and when it will end.
 
-Operations that share a resource run at a pace of 1 / (sum of the shares), the least over their resources; compute is slowed
-by the operations beside it. Whenever a pace changes, what is left of the work is settled to the picosecond and its end is
+Operations that share a resource run at a rate of 1 / (sum of the shares), the least over their resources; compute is slowed
+by the operations beside it. Whenever a rate changes, what is left of the work is settled to the picosecond and its end is
 computed anew.
 """
 
@@ -13,7 +13,7 @@ from math import ceil, floor
 from ringwright.engines.job.flat import Flat, slowed
 
 
-class Paces:
+class Rates:
     """What works or is on the wire; ``post`` (time in ps, instance, version) says when an instance will end.
 
     An end counts only while its version is the instance's: later versions overrule it.
@@ -21,7 +21,7 @@ class Paces:
 
     def __init__(self, flat: Flat, post: Callable[[int, int, int], None]) -> None:
         self.flat, self.post, n = flat, post, flat.n
-        self.left, self.pace = flat.work_ps.tolist(), [1.0] * n
+        self.left, self.rate = flat.work_ps.tolist(), [1.0] * n
         self.since, self.version = [0] * n, [0] * n
         self.on: list[list[tuple[int, float]]] = [[] for _ in range(flat.n_resources)]  # instance, share
         self.total = [0.0] * flat.n_resources  # of the shares
@@ -34,7 +34,7 @@ class Paces:
         """Start a task of a stream; a task belongs to the first of its domains."""
         domain = self.flat.domains(instance)[0]
         self.computing[domain].append(instance)
-        self._begin(instance, self._compute_pace(instance, domain), now)
+        self._begin(instance, self._compute_rate(instance, domain), now)
 
     def end_compute(self, instance: int) -> None:
         """Take a task of a stream out."""
@@ -48,9 +48,9 @@ class Paces:
         for other in self.beside[domain]:
             self.sms[domain] += float(self.flat.sms[other])
         for instance in self.computing[domain]:
-            self._settle(instance, self._compute_pace(instance, domain), now)
+            self._settle(instance, self._compute_rate(instance, domain), now)
 
-    def _compute_pace(self, instance: int, domain: int) -> float:
+    def _compute_rate(self, instance: int, domain: int) -> float:
         flat = self.flat
         return 1.0 / slowed(flat.interference, self.sms[domain], len(self.beside[domain]), int(flat.tiles[instance]))
 
@@ -61,7 +61,7 @@ class Paces:
         for resource, share in loads:
             self.on[resource].append((instance, share))
         self._resettle(loads, now)
-        self._begin(instance, self._wire_pace(instance), now)
+        self._begin(instance, self._wire_rate(instance), now)
         for domain in self.flat.domains(instance):
             self.beside[domain].append(instance)
             self._slow(domain, now)
@@ -82,7 +82,7 @@ class Paces:
         return list(zip(flat.load[rows].tolist(), flat.share[rows].tolist(), strict=True))
 
     def _resettle(self, loads: list[tuple[int, float]], now: int) -> None:
-        """Sum the shares anew, all of them before any pace; then settle each operation that this concerns, once."""
+        """Sum the shares anew, all of them before any rate; then settle each operation that this concerns, once."""
         changed = []
         for resource, _ in loads:
             before, total = self.total[resource], 0.0
@@ -93,29 +93,29 @@ class Paces:
                 changed.append(resource)
         for instance in dict.fromkeys(instance for resource in changed for instance, _ in self.on[resource]):
             if self.version[instance]:  # already scheduled: not the one that is just being put on the wire
-                self._settle(instance, self._wire_pace(instance), now)
+                self._settle(instance, self._wire_rate(instance), now)
 
-    def _wire_pace(self, instance: int) -> float:
-        pace = 1.0
+    def _wire_rate(self, instance: int) -> float:
+        rate = 1.0
         for resource, _ in self._loads(instance):
             if self.total[resource] > 1.0:
-                pace = min(pace, 1.0 / self.total[resource])
-        return pace
+                rate = min(rate, 1.0 / self.total[resource])
+        return rate
 
     # ------------------------------------------------------------------------------------------------------------ ends
-    def _begin(self, instance: int, pace: float, now: int) -> None:
-        self.pace[instance], self.since[instance] = pace, now
+    def _begin(self, instance: int, rate: float, now: int) -> None:
+        self.rate[instance], self.since[instance] = rate, now
         self._schedule(instance, now)
 
-    def _settle(self, instance: int, pace: float, now: int) -> None:
-        """Go on at another pace: count what was done at the old one."""
-        if pace == self.pace[instance]:
+    def _settle(self, instance: int, rate: float, now: int) -> None:
+        """Go on at another rate: count what was done at the old one."""
+        if rate == self.rate[instance]:
             return
-        done = (now - self.since[instance]) * self.pace[instance]
+        done = (now - self.since[instance]) * self.rate[instance]
         self.left[instance] = max(0, self.left[instance] - floor(done + 0.5))
-        self._begin(instance, pace, now)
+        self._begin(instance, rate, now)
 
     def _schedule(self, instance: int, now: int) -> None:
         self.version[instance] += 1
-        left, pace = self.left[instance], self.pace[instance]
-        self.post(now + (left if pace == 1.0 else ceil(left / pace)), instance, self.version[instance])
+        left, rate = self.left[instance], self.rate[instance]
+        self.post(now + (left if rate == 1.0 else ceil(left / rate)), instance, self.version[instance])
