@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -69,3 +71,21 @@ def test_kendall() -> None:
     assert mpi_accuracy.kendall([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
     assert mpi_accuracy.kendall([1, 2], [5, 5]) is None
     assert mpi_accuracy.kendall([1, 2, 3, 4], [1, 2, 4, 3]) == pytest.approx(4 / 6)
+
+
+@needs_shared_data
+def test_rows_that_a_law_refused_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One time of a published table is ten times too short for its bandwidth."""
+    lines = real("validation/nccl_times.csv").read_text().splitlines()
+    case = accuracy.cases(real("validation/nccl_times.csv"))[0][0].name
+    mine = [line.split(",") for line in lines if line.startswith(f"{case},")]
+    mine[-1][3] = str(float(mine[-1][3]) / 10)
+    (tmp_path / "nccl_times.csv").write_text("\n".join([lines[0], *map(",".join, mine)]) + "\n")
+    (tmp_path / "nccl_cases.csv").write_bytes(real("validation/nccl_cases.csv").read_bytes())
+    monkeypatch.setattr(accuracy, "by_sizes", lambda _: [])
+    found = accuracy.study(tmp_path / "nccl_times.csv")
+    assert len(found["refused"]) == 1
+    assert f"{case}:{len(mine) + 1} law algbw" in found["refused"][0]
+    told = io.StringIO()
+    report.write(found, told)
+    assert f"left out, for a law refused them: {case}:{len(mine) + 1}" in told.getvalue()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -65,3 +66,22 @@ def test_a_dash_is_no_output(
     )
     assert "is a file" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_input_that_is_closed_to_us_is_not_told_as_an_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Met outside a reader; the same file behind -o is an output."""
+    place = tmp_path / "grid.toml"
+    place.write_text("")
+
+    def closed(*_: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied", str(place))
+
+    monkeypatch.setattr("ringwright.cli._dispatch", closed)
+    assert main(["sweep", str(place)]) == 3
+    said = capsys.readouterr().err
+    assert f"{place} cannot be read: permission denied" in said
+    assert "try: ls -l" in said
+    assert main(["sweep", "x.toml", "-o", str(place)]) == 2
+    assert f"{place} cannot be written: permission denied" in capsys.readouterr().err

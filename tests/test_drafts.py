@@ -287,3 +287,48 @@ def writes(tree: ast.AST) -> Iterator[int]:
 def test_the_search_for_writers_finds_them() -> None:
     lines = "a.open('wb')\nopen(p, mode='a')\nb.write_text('x')\nc.open('rb')\nc.open()\nframe.write_parquet(p)"
     assert list(writes(ast.parse(lines))) == [1, 2, 3, 6]
+
+
+def test_a_second_writer_of_a_folder_that_grows_is_refused(tmp_path: Path) -> None:
+    place = tmp_path / "new" / "sweep"
+    with drafts.grown(place):
+        with pytest.raises(UsageError, match="another process is writing"), drafts.grown(place):
+            pass
+        with pytest.raises(UsageError, match="another process"), drafts.alone(place, with_others=True):
+            pass
+    joined = drafts.alone(place, with_others=True)
+    with drafts.alone(place, with_others=True), joined, pytest.raises(UsageError, match="another process"):
+        drafts.grown(place).__enter__()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sweep", "GRID", "-o", "OUT"],
+        ["bench", "all-reduce", "-g", "2", "-b", "8", "--out", "OUT"],
+        ["reproduce", "collective-profiling-poster", "--short", "-o", "OUT"],
+    ],
+)
+def test_a_verb_that_fills_a_folder_is_refused_beside_another(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, grid = tmp_path / "out", tmp_path / "grid.toml"
+    grid.write_text('[[cell]]\nmodel="gpt2"\n')
+    place = {"OUT": str(out), "GRID": str(grid)}
+    (out / "cells").mkdir(parents=True)
+    with drafts.alone(out):
+        code = main([place.get(word, word) for word in words])
+    said = capsys.readouterr().err
+    assert (code, "another process is writing" in said) == (2, True), said
+
+
+def test_a_recording_that_runs_is_not_recorded_over(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Launchers of one job share their folder; anybody else waits, with --force too."""
+    calls = tmp_path / "calls.0.jsonl"
+    calls.write_text("kept")
+    with drafts.alone(tmp_path, with_others=True):
+        assert main(["run", "--force", "--no-summary", "-o", str(tmp_path), "--", "true"]) == 2
+    assert "another process is writing" in capsys.readouterr().err
+    assert calls.read_text() == "kept"
+    assert main(["run", "--force", "--no-summary", "-o", str(tmp_path), "--", "true"]) == 0
+    assert not calls.exists()

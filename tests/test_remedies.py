@@ -18,6 +18,7 @@ from ringwright.analysis import remedies
 from ringwright.analysis.summary import summarise
 from ringwright.errors import RingwrightError
 from ringwright.sources import read
+from ringwright.testing import noise, slow_ranks
 from shared_data import data_folder, needs_shared_data
 
 pytestmark = pytest.mark.once
@@ -151,3 +152,17 @@ def test_the_input_in_a_command_is_all_of_the_input() -> None:
     assert remedies.inputs(["t.tar.gz!a/1.json", "t.tar.gz!a/2.json"]) == "t.tar.gz"
     assert remedies.inputs(["<stdin>"]) == "-"
     assert remedies.perf("unknown", 1, 2) == ""
+
+
+def test_a_fabric_is_no_input_that_can_be_typed(tmp_path: Path) -> None:
+    """A simulated trace names the fabric it ran on; where it lies in a file, that is typed."""
+    simulated = {"source": "simulator", "inputs": ["switch:16"]}
+    assert remedies.report(simulated) == remedies.perfetto(simulated) == ""
+    simulated["inputs"] = [str(tmp_path)]
+    assert remedies.report(simulated) == f"ringwright report {tmp_path} -o job.html"
+    assert remedies.report({"source": "kineto", "inputs": ["a.json"]}) == "ringwright report a.json -o job.html"
+    trace, _ = slow_ranks.job("straggler", 3, noise.ours())
+    told = summarise(trace)
+    commands = [each["command"] for each in (*told["culprits"], *told["findings"])]
+    assert commands
+    assert not [command for command in commands if "job" in command.split()]

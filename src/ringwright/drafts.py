@@ -21,7 +21,7 @@ from pathlib import Path
 from ringwright.errors import OutputError, UsageError
 
 PRIVATE = 0o600  # of a file that tells what a job was and where it ran
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _CLOSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _PLACE = {
     errno.ENOENT,
@@ -33,6 +33,7 @@ _PLACE = {
     errno.EIO,
     errno.ENODEV,
 }
+REFUSED = FULL | _CLOSED | _PLACE | {errno.EEXIST}  # what the system says where nothing can be written
 _NO_LOCKS = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL}
 _FULL_WORDS = ("no space left on device", "disk quota exceeded", "file too large")
 _OPEN = ("/dev/fd/", "/dev/std", "/proc/self/fd/")
@@ -93,15 +94,27 @@ def write(target: str | Path, data: str | bytes, *, mode: int | None = None) -> 
 
 
 @contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Hold a folder against every other writer while the block runs; UsageError where another one holds it."""
+def alone(folder: Path, *, with_others: bool = False) -> Iterator[None]:
+    """Hold a folder against every other writer while the block runs; UsageError where another one holds it.
+
+    ``with_others``: writers that say so too may hold it at the same time, as the launchers of one job do.
+    """
     lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        if not _locked(lock):
+        if not _locked(lock, fcntl.LOCK_SH if with_others else fcntl.LOCK_EX):
             raise _in_use(folder)
         yield
     finally:
         os.close(lock)
+
+
+@contextlib.contextmanager
+def grown(folder: Path) -> Iterator[None]:
+    """Make a folder where there is none, and hold it as ``alone`` does while the block adds to it."""
+    with told(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder):
+        yield
 
 
 @contextlib.contextmanager
@@ -127,7 +140,7 @@ def _full(target: Path) -> str:
 
 def _error(target: Path, number: int | None, words: str, name: object, room: str) -> OutputError | None:
     """Return our error; None for one that has nothing to do with writing."""
-    if number in _FULL or any(each in words.lower() for each in _FULL_WORDS):
+    if number in FULL or any(each in words.lower() for each in _FULL_WORDS):
         return OutputError(_full(target), remedy=room)
     if number not in _CLOSED | _PLACE:
         return None
@@ -202,10 +215,10 @@ def _is_mine(lock: int, beside: Path, target: Path) -> bool:
     return False
 
 
-def _locked(lock: int) -> bool:
+def _locked(lock: int, kind: int = fcntl.LOCK_EX) -> bool:
     """Lock; where the file system knows no locks, do without."""
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, kind | fcntl.LOCK_NB)
     except OSError as error:
         return error.errno in _NO_LOCKS
     return True

@@ -3,7 +3,7 @@ the verdict."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis import remedies
@@ -43,8 +43,7 @@ def culprits(
         late = arrivals(trace)
         found += late["culprits"]
         found += _tried(lambda: fail_slow(trace), missing)
-    given = list(trace.meta.get("inputs", []))
-    return sorted((_complete(one, given) for one in found), key=_strength), late, missing
+    return sorted((_complete(one, trace.meta) for one in found), key=_strength), late, missing
 
 
 def verdict(found: list[Culprit]) -> Culprit | None:
@@ -57,12 +56,10 @@ def verdict(found: list[Culprit]) -> Culprit | None:
     return best
 
 
-def _complete(one: Culprit, inputs: list[str]) -> Culprit:
+def _complete(one: Culprit, meta: Mapping[str, Any]) -> Culprit:
     """Return a culprit with all its keys; the next command shows the ranks side by side where the rule names none."""
     command = one.get("command") or (
-        f"ringwright convert {remedies.inputs(inputs)} --format perfetto -o job.json"
-        if one["kind"].startswith("straggler")
-        else remedies.report(inputs)
+        remedies.perfetto(meta) if one["kind"].startswith("straggler") else remedies.report(meta)
     )
     evidence = one.get("evidence") or []
     listed = [evidence] if isinstance(evidence, str) else list(evidence)

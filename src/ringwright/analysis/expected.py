@@ -55,7 +55,7 @@ def expected(
 
 def _with_command(trace: Trace, found: list[Finding]) -> list[Finding]:
     """Return the findings, those without a command of their own with the one that shows everything."""
-    usual = remedies.report(list(trace.meta.get("inputs", [])))
+    usual = remedies.report(trace.meta)
     return [item | {"command": item["command"] or usual} for item in found]
 
 

@@ -30,7 +30,13 @@ def findings(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list
         _roles,
     ):
         found.extend(rule(summary, claims, losses))
-    return sorted(found, key=lambda item: _ORDER[item["severity"]])
+    return sorted((_typed(item, summary) for item in found), key=lambda item: _ORDER[item["severity"]])
+
+
+def _typed(item: Finding, summary: dict[str, Any]) -> Finding:
+    """Return a finding without its command where that would name an input that nobody can type."""
+    unknown = summary["inputs"] and not remedies.given(summary) and _input(summary) in item["command"]
+    return item | {"command": ""} if unknown else item
 
 
 def _finding(severity: str, title: str, detail: str, command: str, evidence: list[str] | None = None) -> Finding:
@@ -49,7 +55,7 @@ def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
     title = f"{verdict['kind']}: {verdict['evidence'][0] if verdict['evidence'] else who or 'culprit unknown'}"
     told = verdict.get("command") or ""
     detail = f"confidence {verdict['confidence']:.2f}"
-    return [_finding("error", title, detail, told or remedies.report(summary["inputs"]), verdict["evidence"])]
+    return [_finding("error", title, detail, told or remedies.report(summary), verdict["evidence"])]
 
 
 def is_log(summary: dict[str, Any]) -> bool:

@@ -75,7 +75,7 @@ def hang(trace: Trace) -> list[Culprit]:
     elif not any(culprit["ranks"] for culprit in found):
         found += _gone(state)
     found.sort(key=lambda culprit: -culprit["confidence"])
-    usual = remedies.report(list(trace.meta.get("inputs", [])))
+    usual = remedies.report(trace.meta)
     return [_with_next(culprit, usual) for culprit in found]
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 _SAMPLES = Path(__file__).resolve().parents[1] / "samples"
+SIMULATED = "simulator"  # source of a trace that no run was read from
 MOST_NAMED = 4  # files, beyond which their folder is named
 PERF = {
     "all-reduce": "all_reduce_perf", "all-gather": "all_gather_perf", "reduce-scatter": "reduce_scatter_perf",
@@ -33,9 +35,25 @@ def _outside(name: str) -> str:
     return archive if mark else name
 
 
-def report(names: Sequence[str]) -> str:
-    """Return the command that shows everything of an input as a page."""
-    return f"ringwright report {inputs(names)} -o job.html"
+def given(document: Mapping[str, Any]) -> list[str]:
+    """Return the inputs of a trace (its meta data, or its summary) that can be typed: that of a simulation may be a fabric."""
+    names = list(document.get("inputs", []))
+    return [name for name in names if os.path.exists(name)] if document.get("source") == SIMULATED else names  # noqa: PTH110
+
+
+def report(document: Mapping[str, Any]) -> str:
+    """Return the command that shows everything of a trace's input as a page; empty where no input can be typed."""
+    return _on_all("ringwright report {} -o job.html", document)
+
+
+def perfetto(document: Mapping[str, Any]) -> str:
+    """Return the command that makes a timeline of a trace's input; empty where no input can be typed."""
+    return _on_all("ringwright convert {} --format perfetto -o job.json", document)
+
+
+def _on_all(command: str, document: Mapping[str, Any]) -> str:
+    names = given(document)
+    return "" if document.get("inputs") and not names else command.format(inputs(names))
 
 
 def perf(op: str, low_bytes: int, high_bytes: int) -> str:

@@ -76,9 +76,10 @@ def _take(folder: Path, job: str, *, force: bool) -> None:
             f"{folder} is not empty",
             remedy="name another --out; --force to record over; --job NAME joins a job's other launchers",
         )
-    for pattern in PATTERNS:
-        for path in folder.glob(pattern):
-            path.unlink()
+    with drafts.alone(folder):  # a recording that still runs is not removed
+        for pattern in PATTERNS:
+            for path in folder.glob(pattern):
+                path.unlink()
 
 
 def manifests(folder: Path) -> list[dict[str, Any]]:

@@ -52,16 +52,6 @@ _LISTED = {"systems": "every_knob", "export": "every_export", "convert": "every_
 _OUTPUTS = ("-o", "--output", "--out", "--trace")
 ERROR_SCHEMA = "ringwright.error/1"  # what --json prints where nothing could be read
 _INTERRUPTED = 130
-_OUTPUT_ERRORS = {
-    errno.ENOSPC,
-    errno.EDQUOT,
-    errno.EFBIG,
-    errno.EROFS,
-    errno.EEXIST,
-    errno.ENOTDIR,
-    errno.EACCES,
-    errno.EIO,
-}
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -83,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _INTERRUPTED
     except OSError as error:
-        return _cannot_be_written(error) if error.errno in _OUTPUT_ERRORS else _our_bug(error, given)
+        return _refused_by_the_system(error, given)
     except Exception as error:  # noqa: BLE001 - the one place where a bug becomes a message
         return _our_bug(error, given)
     return code
@@ -104,6 +94,30 @@ def _silence() -> None:
     """Keep the interpreter from flushing into an output that takes no more."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _refused_by_the_system(error: OSError, arguments: list[str]) -> int:
+    """Tell what stands in the way of an output, or of an input that no reader told of; anything else is a bug of ours."""
+    from ringwright import drafts
+
+    if error.errno not in drafts.REFUSED or error.errno == errno.ENOENT:
+        return _our_bug(error, arguments)
+    name = os.fspath(error.filename) if isinstance(error.filename, str | os.PathLike) else ""
+    outputs = [word for before, word in pairwise(arguments) if before in _OUTPUTS]
+    is_output = any(name.startswith(word) or word.startswith(name) for word in outputs)
+    is_there = os.path.exists(name)  # noqa: PTH110 - in a closed folder Path.exists raises
+    is_read = is_there and not is_output and error.errno not in drafts.FULL
+    return _cannot_be_read(error) if is_read else _cannot_be_written(error)
+
+
+def _cannot_be_read(error: OSError) -> int:
+    """Say that an input is closed to us."""
+    from ringwright.errors import InputError
+
+    reason = os.strerror(error.errno or 0).lower()
+    told = InputError(f"{error.filename} cannot be read: {reason}", remedy=f"ls -l {shlex.quote(str(error.filename))}")
+    print(f"ringwright: {harmless(str(told))}", file=sys.stderr)
+    return InputError.exit_code
 
 
 def _cannot_be_written(error: OSError) -> int:

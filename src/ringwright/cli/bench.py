@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright import drafts
 from ringwright.cli import reading
 from ringwright.cli.sizes import Sizes
 from ringwright.units import parse_time
@@ -67,7 +69,8 @@ def bench(
         collective, ranks, sizes.listed(collective), backend.split(","), algorithm.split(","), dtype, op, root, iters, warmup,
         lab, fault, tcp, seed, parse_time(timeout), record=out is not None,
     )  # fmt: skip
-    result = bench(question, out=out, progress=reading.told)
+    with drafts.grown(out) if out else contextlib.nullcontext():
+        result = bench(question, out=out, progress=reading.told)
     if calibration is not None:
         calibration_of(result, calibration)
     if json:

@@ -65,9 +65,9 @@ def _experiment(slug: str, *, short: bool, fresh: bool, out: Path | None, record
     from ringwright.reports import progress
 
     folder = out or Path(f"{slug}-{'short' if short else 'full'}")
-    with progress.bar(slug) as told:
+    with drafts.grown(folder), progress.bar(slug) as told:
         result = experiment(folder, short=short, fresh=fresh, progress=told)
-    drafts.write(folder / "report.html", report.page(result, reading.command_line()))
+        drafts.write(folder / "report.html", report.page(result, reading.command_line()))
     if record:
         reading.write_json(record, result)
     if json:

@@ -46,10 +46,10 @@ def sweep(
 
     wanted = study.read(grid)
     check_folder(out)
-    with progress.bar("cells") as told:
+    with drafts.grown(out), progress.bar("cells") as told:
         counts = study.sweep(wanted, out, timeout_s=parse_time(timeout), retry=retry, progress=told)
-    result = gather(out) | {"counts": counts, "left_out": [[cell.key, why] for cell, why in wanted.left_out]}
-    drafts.write(out / "report.html", swept.page(result, reading.command_line()))
+        result = gather(out) | {"counts": counts, "left_out": [[cell.key, why] for cell, why in wanted.left_out]}
+        drafts.write(out / "report.html", swept.page(result, reading.command_line()))
     if json:
         reading.print_json(result)
     else:

@@ -26,6 +26,8 @@ def write(found: dict[str, Any], out: TextIO) -> None:
         for line in found[key]:
             _line(line, target, out)
         _summary(found[f"{key}_summary"], target, out)
+    if found["refused"]:
+        print(f"\nleft out, for a law refused them: {'; '.join(found['refused'])}", file=out)
     if found["not_covered"]:
         print(f"\nnot covered (no NCCL model for the machine): {', '.join(found['not_covered'])}", file=out)
 

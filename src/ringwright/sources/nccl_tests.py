@@ -376,7 +376,11 @@ def _csv(path: Path) -> Iterator[Table]:
     for number, row in enumerate(rows, 2):
         try:
             inplace = row.get("time_inplace_us")
-            value = Row(int(row["bytes"]), float(row["time_us"]) * 1e-6, float(inplace) * 1e-6 if inplace else None)
+            side = Side(row["time_us"], row.get("algbw_gbps") or "", row.get("busbw_gbps") or "")
+            value = Row(
+                int(row["bytes"]), float(row["time_us"]) * 1e-6, float(inplace) * 1e-6 if inplace else None, line=number,
+                sides=(side,),
+            )  # fmt: skip
         except ValueError as error:
             raise InputError(f"{error}", where=f"{path}:{number}", remedy="bytes and time_us are numbers") from error
         found.setdefault(row["case"], []).append(value)
@@ -384,7 +388,7 @@ def _csv(path: Path) -> Iterator[Table]:
         facts = cases.get(case, {})
         op = OPS.get(facts.get("collective", ""), "") or _op_of(case)
         ranks, nodes = (int(facts.get(key) or 0) for key in ("ranks", "nodes"))
-        yield Table(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts)
+        yield lawful(Table(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts))
 
 
 def _cases(path: Path) -> dict[str, dict[str, str]]:

@@ -23,6 +23,7 @@ from ringwright.costs.nccl import placed
 from ringwright.errors import InputError
 from ringwright.sources.nccl_tests import Table, read_tables
 from ringwright.studies.accuracy_cases import known
+from ringwright.studies.calibrate import refused_rows
 
 if TYPE_CHECKING:
     from ringwright.costs.calibration import Calibration
@@ -203,4 +204,5 @@ def study(path: str | Path) -> dict[str, Any]:
         "nodes_target": TARGET_NODES,
         "nodes_summary": summary(nodes, TARGET_NODES),
         "not_covered": left,
+        "refused": refused_rows(read_tables(path)),
     }

@@ -86,9 +86,14 @@ def calibrate(
     return found, sizes
 
 
+def refused_rows(tables: Sequence[Table]) -> list[str]:
+    """Return the rows of tables that a law refused, each with its place, law and reason."""
+    return [f"{table.name}:{row.line} law {row.law}: {row.detail}" for table in tables for row in table.refused]
+
+
 def _refused(tables: Sequence[Table]) -> str:
     """Return how many rows laws refused and the first of them; the fit knows nothing of these."""
-    told = [f"{table.name}:{row.line} law {row.law}: {row.detail}" for table in tables for row in table.refused]
+    told = refused_rows(tables)
     return f"; refused {len(told)}, first {told[0]}" if told else ""
 
 

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ringwright import scrub
+from ringwright import drafts, scrub
 from ringwright.capture.folder import Manifest, claim, free_folder, job_name
 from ringwright.capture.launch import Ended, launch
 from ringwright.capture.mpi.launcher import is_launcher
-from ringwright.capture.settings import Options, settings, through_mpi
+from ringwright.capture.settings import Options, Settings, settings, through_mpi
 from ringwright.errors import RingwrightError
 
 SCHEMA = "ringwright.run/1"
@@ -54,13 +54,22 @@ def record(
 
     The recording is complete up to whatever ended the job. Raises UsageError before the job is started, never after.
     """
-    from ringwright import __version__
-
     name = job_name(job, os.environ)
     chosen = settings(folder, options, os.environ)
     if options.mpi and command and is_launcher(command[0]):
         command = through_mpi(command, chosen, folder, os.environ)
     claim(folder, name, force=force)
+    with drafts.alone(folder, with_others=bool(name)):
+        return _recorded(command, folder, chosen, name, timeout_s, stall_s, summarised=summarised, tell=tell)
+
+
+def _recorded(
+    command: Sequence[str], folder: Path, chosen: Settings, name: str, timeout_s: float | None, stall_s: float | None, *,
+    summarised: bool, tell: Callable[[str], None],
+) -> Recorded:  # fmt: skip
+    """Start the command and stay until it has ended; the folder is claimed."""
+    from ringwright import __version__
+
     shown = scrub.words(command)
     facts = {"command": shown, "job": name, "ringwright_version": __version__, "sources": chosen.sources}
     manifest = Manifest(folder, facts | {"kept": chosen.kept, "started_ns": time.time_ns()})
