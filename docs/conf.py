@@ -17,7 +17,11 @@ author = "The Ringwright maintainers"
 copyright = author
 release = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["project"]["version"]
 
-extensions = ["myst_parser"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+nb_execution_mode = "off"  # the notebooks hold their outputs; scripts/notebooks writes them, a test holds them to a run
+autodoc_typehints_format = "short"
+napoleon_use_ivar = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # types of other projects, and of our own rooms, have no page here
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 exclude_patterns = ["_build", "_generated"]
@@ -25,5 +29,6 @@ html_theme = "furo"
 html_title = "Ringwright"
 html_copy_source = False
 nitpicky = True
+
 
 trace_tables.write(HERE / "_generated" / "trace-tables.md")

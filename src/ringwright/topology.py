@@ -145,7 +145,7 @@ class Topology:
         facts: dict[str, object] = {
             "ranks": self.n_ranks, "hosts": None if self.hosts is None else int(self.hosts.max()) + 1,
             "nodes": self.n_nodes, **{f"{name} links": text for name, text in links.items()},
-            "shared capacities": len(self.groups), "adds in the network at": len(self.aggregators) or None,
+            "shared capacities": len(self.groups) or None, "adds in the network at": len(self.aggregators) or None,
             "faults": len(self.faults) or None, "rates from": self.provenance,
         }  # fmt: skip
         return card(f"Topology: {self.name}", facts)

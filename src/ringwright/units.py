@@ -77,6 +77,12 @@ def format_size(size_bytes: float) -> str:
     return f"{number} {_STEPS[step]}"
 
 
+def format_us(time_s: float) -> str:
+    """Return microseconds with four digits, and with all that stand before the point: ``0.0025186`` -> ``2,519 us``."""
+    time_us = time_s * 1e6
+    return f"{time_us:,.0f} us" if time_us >= 1000 else f"{time_us:.4g} us"
+
+
 def format_count(count: int) -> str:
     """Return a count with thousands separated by a thin comma."""
     return f"{count:,}"

@@ -52,7 +52,7 @@ def summarise(trace: Trace) -> dict[str, Any]:
     Returns
     -------
     dict
-        Plain JSON values, schema ``ringwright.summary/1``: ``operations`` (a row per operation, size and communicator),
+        Plain JSON values, schema ``ringwright.summary/1``: ``operations`` (a row per operation, its sizes counted),
         ``communicators``, ``timeline``, ``bandwidth``, ``findings``, ``ledger``, ``limits`` ... Units are in the names of the
         keys; what a source does not hold is null or empty, never 0.
 

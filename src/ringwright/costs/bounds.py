@@ -24,7 +24,7 @@ from ringwright.costs.cuts import Partition, at_best, distances, goodput, partit
 from ringwright.costs.demands import Demand, demand
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.notebook import card
-from ringwright.units import format_size
+from ringwright.units import format_size, format_us
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -54,7 +54,7 @@ class Bound:
     ground: str = ""
 
     def __repr__(self) -> str:
-        return f"Bound({self.time_s * 1e6:,.6g} us for {format_size(self.size_bytes)}, by {self.kind}: {self.ground})"
+        return f"Bound({format_us(self.time_s)} for {format_size(self.size_bytes)}, by {self.kind}: {self.ground})"
 
     def _repr_html_(self) -> str:
         crossed = f"{self.demand_bytes:,.6g} B {self.crossing} it at {self.capacity / 1e9:,.6g} GB/s"

@@ -10,6 +10,7 @@ import numpy as np
 
 from ringwright.engines.critical import Path, critical
 from ringwright.notebook import card
+from ringwright.units import format_us
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
@@ -63,7 +64,7 @@ class Run:
     title: str = ""
 
     def __repr__(self) -> str:
-        return f"Run({self.title + ': ' if self.title else ''}{self.time_s * 1e6:,.4g} us, {self.engine})"
+        return f"Run({self.title + ': ' if self.title else ''}{format_us(self.time_s)}, {self.engine})"
 
     def _repr_html_(self) -> str:
         facts = {

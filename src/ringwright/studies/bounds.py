@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective, carried
@@ -41,7 +42,7 @@ def bounds(
 
 
 def bound(
-    what: Collective | str, on: spelled.Machine, *, size: int | str | None = None, in_network: bool = False,
+    what: Collective | str, on: spelled.Machine, *, size: int | str | None = None, in_network: bool = True,
     alpha: str = "pipelined",
 ) -> floors.Bound:  # fmt: skip
     """Return the time below which no program can do a collective on a machine, and what of the machine says so.
@@ -55,7 +56,8 @@ def bound(
     size
         Of an operation: bytes, or ``64M`` (binary), the size column of nccl-tests. Usual: 64 MiB.
     in_network
-        Let switches that can add and copy do so.
+        Whether switches that can add and copy may do so, where the machine has any. False gives the bound of programs that
+        add at the ranks alone, the headline of ``ringwright bound``; NVLS and SHARP can beat that one.
     alpha
         Whether a link is free (``pipelined``) or ``busy`` during its latency; then rounds count.
 
@@ -78,4 +80,6 @@ def bound(
     'cut'
     """
     topology = spelled.machine(on)
-    return floors.bound(spelled.collective(what, topology, size), topology, in_network=in_network, alpha=alpha)
+    within = in_network and bool(topology.aggregators)
+    found = floors.bound(spelled.collective(what, topology, size), topology, in_network=within, alpha=alpha)
+    return replace(found, ground=f"{found.ground}, switches may add") if within else found

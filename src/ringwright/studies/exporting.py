@@ -36,7 +36,7 @@ def export(
     Returns
     -------
     list of Path
-        The files, or the folder, that were written.
+        The files that were written.
 
     Raises
     ------
