@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, assert_type
 
 import ringwright
+from ringwright.analysis.document import Summary
 from ringwright.costs.bounds import Bound
 from ringwright.costs.calibration import Calibration
 from ringwright.studies.calibrate import Size
@@ -29,7 +30,7 @@ def nouns() -> None:
 
 def jobs() -> None:
     trace = assert_type(ringwright.read(ringwright.sample()), ringwright.Trace)
-    assert_type(ringwright.summary(trace), dict[str, Any])
+    assert_type(ringwright.summary(trace), Summary)
     assert_type(ringwright.metrics(trace), list[dict[str, float]])
     step = assert_type(ringwright.replay(trace), ringwright.Workload)
     order = assert_type(ringwright.scheduler("p3"), Scheduler)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.analysis import diff_times
+from ringwright.analysis.document import Summary
 
 SCHEMA = "ringwright.diff/1"
 Tally = dict[tuple[Any, ...], tuple[int, int]]  # key -> (count, bytes)
 
 
-def diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def diff(before: Summary, after: Summary) -> dict[str, Any]:
     """Return what changed from one summary to the other.
 
     ``changes``: one entry per changed key of a ``kind`` (operation, size, communicator, algorithm, host-pair) with
@@ -47,7 +48,7 @@ def diff(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _side(summary: dict[str, Any]) -> dict[str, Any]:
+def _side(summary: Summary) -> dict[str, Any]:
     operations = summary.get("operations") or []
     return {
         "inputs": summary.get("inputs") or [],
@@ -60,11 +61,11 @@ def _side(summary: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _operations(summary: dict[str, Any]) -> Tally:
+def _operations(summary: Summary) -> Tally:
     return _sum(((o["op"],), o.get("count"), o.get("bytes")) for o in summary.get("operations") or [])
 
 
-def _sizes(summary: dict[str, Any]) -> Tally:
+def _sizes(summary: Summary) -> Tally:
     return _sum(
         ((o["op"], e["size_bytes"]), e["count"], e["size_bytes"] * e["count"])
         for o in summary.get("operations") or []
@@ -73,14 +74,14 @@ def _sizes(summary: dict[str, Any]) -> Tally:
     )
 
 
-def _communicators(summary: dict[str, Any]) -> Tally:
+def _communicators(summary: Summary) -> Tally:
     listed = summary.get("communicator_list")
     if listed:
         return _sum(((f"{c.get('size')} ranks", c.get("role") or "unknown"), 1, c.get("bytes")) for c in listed)
     return _sum(((f"{c['size']} ranks",), c["count"], 0) for c in summary.get("communicators") or [])
 
 
-def _algorithms(summary: dict[str, Any]) -> Tally:
+def _algorithms(summary: Summary) -> Tally:
     return _sum(
         (
             (row["op"], row.get("size_bytes"), row.get("algorithm"), row.get("protocol"), row.get("channels")),
@@ -123,7 +124,7 @@ def _changes(kind: str, before: Tally, after: Tally) -> list[dict[str, Any]]:
     return found
 
 
-def _host_pairs(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+def _host_pairs(before: Summary, after: Summary) -> tuple[list[dict[str, Any]], list[str]]:
     """Compare host pairs where the two runs share hosts; two runs on other machines differ in every name."""
     tallies = [
         _sum(((row["src"], row["dst"]), 0, row["bytes"]) for row in side.get("host_pair_bytes") or [])
@@ -142,7 +143,7 @@ def _host_pairs(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[dic
     return _changes("host-pair", *tallies), notes
 
 
-def _ground_notes(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+def _ground_notes(before: Summary, after: Summary) -> list[str]:
     """Say where the two inputs differ in what they can show."""
     notes = []
     for side, name in ((before, "first"), (after, "second")):

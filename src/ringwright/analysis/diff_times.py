@@ -10,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from ringwright.analysis import noise
+from ringwright.analysis.document import Summary
 
 BEYOND = 4.0  # standard deviations
 NOTABLE = 0.02  # smaller changes are never called a change
@@ -20,7 +21,7 @@ _LABELS = ("algorithm", "protocol", "datatype")
 Entries = list[dict[str, Any]]
 
 
-def bandwidth(before: dict[str, Any], after: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def bandwidth(before: Summary, after: Summary) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Return a row per timed call that both runs have, by operation and size, and how many only one of them has."""
     sides = [_grouped(side.get("bandwidth") or []) for side in (before, after)]
     pairs = noise.Pairs(before.get("bandwidth") or [], after.get("bandwidth") or [])
@@ -151,7 +152,7 @@ def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str
 
 
 # ------------------------------------------------------------------------------------------------- steps and shares
-def times(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]:
+def times(before: Summary, after: Summary) -> list[dict[str, Any]]:
     """Return what both runs tell of whole steps, of waiting and of exposed communication; a run without them adds nothing."""
     found = [
         _steps(before, after),
@@ -162,7 +163,7 @@ def times(before: dict[str, Any], after: dict[str, Any]) -> list[dict[str, Any]]
     return [row for row in found if row is not None]
 
 
-def _steps(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
+def _steps(before: Summary, after: Summary) -> dict[str, Any] | None:
     lasted = [
         [i["time_s"] * 1e6 for i in side.get("iterations") or [] if (i.get("time_s") or 0) > 0]
         for side in (before, after)
@@ -185,7 +186,7 @@ def _steps(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | No
     }  # fmt: skip
 
 
-def _communication(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
+def _communication(before: Summary, after: Summary) -> dict[str, Any] | None:
     """Return how long the kernels of a rank communicated per step, waiting included; sizes need not be known for it."""
     old, new = _communicated(before), _communicated(after)
     if old is None or new is None:
@@ -198,14 +199,14 @@ def _communication(before: dict[str, Any], after: dict[str, Any]) -> dict[str, A
     }  # fmt: skip
 
 
-def _communicated(summary: dict[str, Any]) -> float | None:
+def _communicated(summary: Summary) -> float | None:
     found = summary.get("overlap") or {}
     cells = len(found.get("ranks") or []) * len(summary.get("iterations") or [])
     total = math.fsum(row.get("comm_us") or 0 for row in found.get("ranks") or [])
     return total / cells if cells and total > 0 else None
 
 
-def _share(what: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any] | None:
+def _share(what: str, before: Summary, after: Summary) -> dict[str, Any] | None:
     """Return how much of the time in collectives was waiting, or was not hidden behind compute."""
     measure = waiting if what == "waiting" else exposed
     was, now = measure(before), measure(after)
@@ -220,7 +221,7 @@ def _share(what: str, before: dict[str, Any], after: dict[str, Any]) -> dict[str
     }  # fmt: skip
 
 
-def waiting(summary: dict[str, Any]) -> tuple[float, float] | None:
+def waiting(summary: Summary) -> tuple[float, float] | None:
     """Return microseconds waited for late ranks, and their share of the time in collectives; None where nothing tells."""
     rows = summary.get("waits") or []
     waited = math.fsum(row.get("wait_us") or 0 for row in rows)
@@ -228,7 +229,7 @@ def waiting(summary: dict[str, Any]) -> tuple[float, float] | None:
     return (waited, waited / spent) if spent > 0 else None
 
 
-def exposed(summary: dict[str, Any]) -> tuple[float, float] | None:
+def exposed(summary: Summary) -> tuple[float, float] | None:
     """Return microseconds of communication not hidden behind compute, and their share of it; None where nothing tells."""
     found = summary.get("overlap") or {}
     total, bare = found.get("comm_us"), found.get("exposed_us")

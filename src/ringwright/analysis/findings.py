@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis import remedies
+from ringwright.analysis.document import Judged, Origin
 from ringwright.laws import LAWS, of_ledger
 from ringwright.units import format_count
 
@@ -14,8 +15,8 @@ Finding = dict[str, Any]
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
-def findings(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
-    """Return findings on a summary under construction."""
+def findings(seen: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
+    """Return what deserves attention in the facts, what they broke and what was lost."""
     found: list[Finding] = []
     for rule in (
         _verdict,
@@ -29,11 +30,11 @@ def findings(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list
         _graphs,
         _roles,
     ):
-        found.extend(rule(summary, claims, losses))
-    return sorted((_typed(item, summary) for item in found), key=lambda item: _ORDER[item["severity"]])
+        found.extend(rule(seen, claims))
+    return sorted((_typed(item, seen) for item in found), key=lambda item: _ORDER[item["severity"]])
 
 
-def _typed(item: Finding, summary: dict[str, Any]) -> Finding:
+def _typed(item: Finding, summary: Judged) -> Finding:
     """Return a finding without its command where that would name an input that nobody can type."""
     unknown = summary["inputs"] and not remedies.given(summary) and _input(summary) in item["command"]
     return item | {"command": ""} if unknown else item
@@ -43,11 +44,11 @@ def _finding(severity: str, title: str, detail: str, command: str, evidence: lis
     return {"severity": severity, "title": title, "detail": detail, "evidence": evidence or [], "command": command}
 
 
-def _input(summary: dict[str, Any]) -> str:
+def _input(summary: Judged) -> str:
     return remedies.inputs(summary["inputs"])
 
 
-def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+def _verdict(summary: Judged, claims: list[Any]) -> list[Finding]:
     verdict = summary["verdict"]
     if verdict is None:
         return []
@@ -58,12 +59,12 @@ def _verdict(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> l
     return [_finding("error", title, detail, told or remedies.report(summary), verdict["evidence"])]
 
 
-def is_log(summary: dict[str, Any]) -> bool:
+def is_log(summary: Origin) -> bool:
     """Say whether the input is a log, to which a log's advice applies."""
-    return summary.get("kind", "") in ("", "nccl-log") or "nccl-log" in summary["kind"].split("+")
+    return summary["kind"] in ("", "nccl-log") or "nccl-log" in summary["kind"].split("+")
 
 
-def _missing_ranks(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+def _missing_ranks(summary: Judged, claims: list[Any]) -> list[Finding]:
     seen, expected = summary["ranks_seen"], summary["ranks_expected"]
     if expected is None or seen >= expected:
         return []
@@ -72,14 +73,14 @@ def _missing_ranks(summary: dict[str, Any], claims: list[Any], losses: list[str]
     return [_finding("warning", f"{seen} of {expected} ranks seen", detail, command)]
 
 
-def _folder(summary: dict[str, Any]) -> str:
+def _folder(summary: Judged) -> str:
     """Return the folder of the first input: the other ranks' recordings lie beside it, as a rule."""
     first = str(summary["inputs"][0]).partition("!")[0] if summary["inputs"] else "."
     return shlex.quote(str(Path(first).parent))
 
 
-def _no_collectives(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
-    if summary["operations"] or summary.get("bandwidth") or summary.get("culprits"):
+def _no_collectives(summary: Judged, claims: list[Any]) -> list[Finding]:
+    if summary["operations"] or summary["bandwidth"] or summary["culprits"]:
         return []
     if not is_log(summary):
         detail = "no collective was recorded, so counts and bytes are unknown, not zero"
@@ -89,14 +90,15 @@ def _no_collectives(summary: dict[str, Any], claims: list[Any], losses: list[str
     return [_finding("warning", "no collective lines", detail, command)]
 
 
-def _losses(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+def _losses(summary: Judged, claims: list[Any]) -> list[Finding]:
+    losses = summary["losses"]
     if not losses:
         return []
     return [_finding("warning", "part of the input was not read", losses[0], f"ls -l {_input(summary)}", losses[:8])]
 
 
-def _refused(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
-    detail = [row for row in summary.get("ledger_detail", []) if row["outcome"] == "refused"]
+def _refused(summary: Judged, claims: list[Any]) -> list[Finding]:
+    detail = [row for row in summary["ledger_detail"] if row["outcome"] == "refused"]
     unknown = [row for row in detail if "unknown layout" in (row["reason"] or "")]
     ledger = summary["ledger"]
     is_certain = any("cut short" not in row["reason"] for row in unknown)
@@ -115,7 +117,7 @@ def _broken(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [row for row in rows if of_ledger([row]).counts]
 
 
-def _unknown_layout(summary: dict[str, Any], rows: list[dict[str, Any]]) -> Finding:
+def _unknown_layout(summary: Judged, rows: list[dict[str, Any]]) -> Finding:
     """Say that operations stand in the log that no known release prints so, with the first of them."""
     lines = sum(row["lines"] for row in rows)
     detail = f"{lines:,} operations end early or are printed as no known release prints them; they are not counted"
@@ -124,12 +126,12 @@ def _unknown_layout(summary: dict[str, Any], rows: list[dict[str, Any]]) -> Find
     return _finding("warning", "lines of unknown layout", detail, command, evidence)
 
 
-def _laws(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+def _laws(summary: Judged, claims: list[Any]) -> list[Finding]:
     """Say of each law what broke it: these figures are not used."""
     return [_law(summary, row) for row in summary["laws"] if row["law"] != "series"]
 
 
-def _law(summary: dict[str, Any], row: dict[str, Any]) -> Finding:
+def _law(summary: Judged, row: dict[str, Any]) -> Finding:
     name, became = row["law"], "missing" if row["law"] == "records" else "refused"
     detail = f"{row['example']}; the law: {LAWS[name].statement}"
     severity = "info" if name == "ranks" else "warning"
@@ -137,7 +139,7 @@ def _law(summary: dict[str, Any], row: dict[str, Any]) -> Finding:
     return _finding(severity, title, detail, f"ringwright summary {_input(summary)} --json")
 
 
-def _transport(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
+def _transport(summary: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
     networks = [claim["value"] for claim in claims if claim["field"] == "network"]
     if "Socket" not in networks or summary["hosts"] < 2:
         return []
@@ -148,7 +150,7 @@ def _transport(summary: dict[str, Any], claims: list[dict[str, Any]], losses: li
     return [_finding("warning", "network is Socket", detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET")]
 
 
-def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+def _small(summary: Judged, claims: list[Any]) -> list[Finding]:
     tiny = total = 0
     for operation in summary["operations"]:
         for line in operation["size_histogram"]:
@@ -162,14 +164,14 @@ def _small(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> lis
     return [_finding("info", "most requests are small", detail, command)]
 
 
-def _graphs(summary: dict[str, Any], claims: list[dict[str, Any]], losses: list[str]) -> list[Finding]:
+def _graphs(summary: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
     if not summary["operations"] or not is_log(summary):
         return []
     detail = "a CUDA graph prints its collectives when captured, not when replayed: counts are lower bounds if graphs are used"
     return [_finding("info", "counts are lower bounds", detail, f"ringwright report {_input(summary)} -o job.html")]
 
 
-def _roles(summary: dict[str, Any], claims: list[Any], losses: list[str]) -> list[Finding]:
+def _roles(summary: Judged, claims: list[Any]) -> list[Finding]:
     degrees = {name.upper(): degree for name, degree in summary["roles"].items() if degree and degree > 1}
     if not degrees:
         return []

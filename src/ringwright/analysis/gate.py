@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis import gate_times
+from ringwright.analysis.document import Summary
 from ringwright.errors import UsageError
 from ringwright.units import format_size, parse_size
 
@@ -77,7 +78,7 @@ def parse_share(value: str | float) -> float:
     return share
 
 
-def check(summary: dict[str, Any], thresholds: dict[str, Any] | None = None) -> dict[str, Any]:
+def check(summary: Summary, thresholds: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return ``passed``, ``checks`` (check, passed, measured, limit, detail) and ``line``, one line for CI."""
     limits = thresholds if thresholds is not None else read_thresholds(None)
     checks = [_operations(summary, limits), _refused(summary, limits), _verdict(summary, limits)]
@@ -135,7 +136,7 @@ def _result(name: str, passed: bool, measured: Any, limit: Any, detail: str) -> 
     return {"check": name, "passed": passed, "measured": measured, "limit": limit, "detail": detail}
 
 
-def _operations(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+def _operations(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
     count = sum(o.get("count") or 0 for o in summary.get("operations") or [])
     detail = f"{count} operations read" if count else "no operation read, so nothing can be judged"
     timed = len(summary.get("bandwidth") or [])
@@ -144,7 +145,7 @@ def _operations(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, An
     return _result("operations", bool(count) or limits["allow_empty"], count, 0 if limits["allow_empty"] else 1, detail)
 
 
-def _refused(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+def _refused(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
     ledger = summary.get("ledger") or {}
     lines = ledger.get("lines") or 0
     share = (ledger.get("refused") or 0) / lines if lines else 0.0
@@ -152,7 +153,7 @@ def _refused(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     return _result("refused", share <= bound, share, bound, f"{share:.2%} of lines refused, at most {bound:.2%}")
 
 
-def _verdict(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
+def _verdict(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
     verdict = summary.get("verdict")
     if not verdict:
         return _result("verdict", True, None, None, "no verdict")
@@ -161,7 +162,7 @@ def _verdict(summary: dict[str, Any], limits: dict[str, Any]) -> dict[str, Any]:
     return _result("verdict", limits["allow_verdict"], verdict.get("kind"), None, detail)
 
 
-def _truncated(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, Any]]:
+def _truncated(summary: Summary, limits: dict[str, Any]) -> list[dict[str, Any]]:
     if limits["allow_truncated"]:
         return []
     truncated = bool(summary.get("losses"))
@@ -176,7 +177,7 @@ def _truncated(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str
     ]
 
 
-def _ranks(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, Any]]:
+def _ranks(summary: Summary, limits: dict[str, Any]) -> list[dict[str, Any]]:
     expected = limits["expected_ranks"]
     if expected is None:
         return []
@@ -184,7 +185,7 @@ def _ranks(summary: dict[str, Any], limits: dict[str, Any]) -> list[dict[str, An
     return [_result("ranks", seen == expected, seen, expected, f"{seen} ranks seen, {expected} expected")]
 
 
-def _limit(summary: dict[str, Any], limit: dict[str, Any]) -> list[dict[str, Any]]:
+def _limit(summary: Summary, limit: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one result per bound of a limit, over the calls that its op and size class select."""
     low, high = limit.get("min_size", 0), limit.get("max_size")
     count = moved = whole = 0

@@ -10,6 +10,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.diff_times import exposed, waiting
+from ringwright.analysis.document import Summary
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def number(key: str, value: Any, where: str) -> float:
     return float(value)
 
 
-def whole(summary: dict[str, Any], limits: dict[str, Any]) -> list[Judged]:
+def whole(summary: Summary, limits: dict[str, Any]) -> list[Judged]:
     """Judge the job as a whole: its median step, its waiting, its exposed communication."""
     found = []
     if limits["max_step_us"] is not None:
@@ -46,7 +47,7 @@ def whole(summary: dict[str, Any], limits: dict[str, Any]) -> list[Judged]:
     return found
 
 
-def of_class(summary: dict[str, Any], limit: dict[str, Any], name: str) -> list[Judged]:
+def of_class(summary: Summary, limit: dict[str, Any], name: str) -> list[Judged]:
     """Judge one operation and size class: its slowest size, its lowest bus bandwidth, its waiting and exposed shares."""
     timed = [row for row in summary.get("bandwidth") or [] if _selected(row, limit) and (row.get("time_us") or 0) > 0]
     bare = [row for row in (summary.get("overlap") or {}).get("operations") or [] if _selected(row, limit)]

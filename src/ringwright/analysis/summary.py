@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ringwright.analysis import matrix as pairs
 from ringwright.analysis import operations as ops
@@ -14,6 +14,20 @@ from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.bars import bars
 from ringwright.analysis.culprits import culprits
 from ringwright.analysis.culprits import verdict as strongest
+from ringwright.analysis.document import (
+    Calls,
+    Conclusions,
+    Facts,
+    Iteration,
+    Judged,
+    Judgements,
+    Origin,
+    Row,
+    SizeCount,
+    Summary,
+    Times,
+    Traffic,
+)
 from ringwright.analysis.expected import cliffs, expected
 from ringwright.analysis.findings import findings, is_log
 from ringwright.analysis.judged import judged
@@ -24,7 +38,7 @@ from ringwright.analysis.roles import Roles, infer
 from ringwright.analysis.steps import steps_us
 from ringwright.analysis.topology import topology
 from ringwright.analysis.verdict import errors, verdict
-from ringwright.laws.ranks import census
+from ringwright.laws.ranks import Census, census
 
 if TYPE_CHECKING:
     import polars as pl
@@ -41,7 +55,7 @@ _ONLY_THE_LOG = [
 ]
 
 
-def summarise(trace: Trace) -> dict[str, Any]:
+def summarise(trace: Trace) -> Summary:
     """Return what a recording says, as the verb ``summary`` tells it.
 
     Parameters
@@ -68,22 +82,51 @@ def summarise(trace: Trace) -> dict[str, Any]:
     >>> found["schema"], found["kind"], sorted({row["op"] for row in found["operations"]})
     ('ringwright.summary/1', 'nccl-log', ['all-reduce'])
     """
+    given = _prepared(trace)
+    calls, times_, traffic = _calls(given), _times(given), _traffic(given)
+    facts: Facts = {**_origin(trace), **calls, **times_, **traffic}
+    judged_: Judged = {**facts, **_judgements(given, facts)}
+    return {**judged_, **_conclusions(given, judged_)}
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What several parts of the summary ask of a Trace; each part is made of this alone."""
+
+    trace: Trace
+    logical: pl.DataFrame  # one row per call of a communicator, with its role
+    points: pl.DataFrame
+    claims: list[Row]
+    communicators: list[Row]
+    roles: Roles
+    devices: list[Row]
+    host_of: dict[int, str]
+    faults: list[Row]
+    counted: Census
+    world: int | None
+    has: dict[str, bool]  # times, states, metrics, measurements, kernels, steps
+
+
+def _prepared(trace: Trace) -> _Prepared:
     import polars as pl
 
-    logical, points = ops.logical(trace), ops.point_to_point(trace)
+    logical = ops.logical(trace)
     claims = trace.table("claims").to_dicts()
     comms = [row | {"members": row["members"] or []} for row in trace.table("communicators").to_dicts()]
     launch = {claim["field"][7:]: int(claim["value"]) for claim in claims if claim["field"].startswith("launch ")}
     world = trace.meta.get("world")
     roles = _with_told(infer([row for row in comms if row["size"]], launch, _ops_of(logical), world), comms)
-    logical = logical.with_columns(
-        pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String)
-    )
+    named = pl.Series("role", [roles.of.get(n, (None,))[0] for n in logical["communicator"]], pl.String)
     devices = pairs.ranks_of(trace)
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
-    faults, counted = errors(trace), census(devices, world)
-    ras = next((json.loads(claim["value"]) for claim in claims if claim["field"] == "ras"), None)
-    result: dict[str, Any] = {
+    return _Prepared(
+        trace, logical.with_columns(named), ops.point_to_point(trace), claims, comms, roles, devices, host_of,
+        errors(trace), census(devices, world), world, _columns_with_values(trace),
+    )  # fmt: skip
+
+
+def _origin(trace: Trace) -> Origin:
+    return {
         "schema": SCHEMA,
         "source": trace.meta.get("source", ""),
         "kind": trace.meta.get("source", ""),
@@ -91,45 +134,58 @@ def summarise(trace: Trace) -> dict[str, Any]:
         "nccl_versions": list(trace.meta.get("nccl_versions", [])),
         "library": trace.meta.get("library"),
         "folded": bool(trace.meta.get("folded", False)),
-        "hosts": counted.hosts,
-        "ranks_seen": counted.seen or _ranks_told(faults),
-        "ranks_expected": counted.expected,
-        "communicators": _sizes(comms),
-        "operations": ops.by_operation(logical),
-        "roles": roles.degrees,
+    }
+
+
+def _calls(given: _Prepared) -> Calls:
+    trace = given.trace
+    return {
+        "hosts": given.counted.hosts,
+        "ranks_seen": given.counted.seen or _ranks_told(given.faults),
+        "ranks_expected": given.counted.expected,
+        "communicators": _sizes(given.communicators),
+        "operations": ops.by_operation(given.logical),
+        "roles": given.roles.degrees,
         "ledger": _ledger(trace),
-        "errors": [_error(row) for row in faults[:500]],
-        "errors_total": len(faults) + int(trace.meta.get("errors_dropped", 0)),
+        "errors": [_error(row) for row in given.faults[:500]],
+        "errors_total": len(given.faults) + int(trace.meta.get("errors_dropped", 0)),
         "iterations": _iterations(trace),
         "timeline": times.timeline(trace),
         "concurrency": times.concurrency(trace),
         "algorithms": pairs.algorithms(trace),
-        "by_role": ops.shares(logical, "role"),
-        "by_phase": ops.shares(logical, "phase"),
-        "communicator_list": _communicator_list(comms, roles, logical),
-        "ranks": _ranks(devices, trace),
+        "by_role": ops.shares(given.logical, "role"),
+        "by_phase": ops.shares(given.logical, "phase"),
+        "communicator_list": _communicator_list(given.communicators, given.roles, given.logical),
+        "ranks": _ranks(given.devices, trace),
     }
-    _recorded(result, trace, verdict(faults, ras, world, host_of))
-    result["size_classes"] = ops.size_classes(result["operations"])
-    _traffic(result, trace, logical, points, host_of)
-    result["topology"] = topology(trace)
-    steps = len(result["iterations"]) or None
-    parts = (result["operations"], result["nic_bytes"], result["host_pair_bytes"], result["timeline"], steps)
-    result["provision"] = provision(*parts, is_log=is_log(result))
-    losses = result["losses"] = list(trace.meta.get("losses", []))
-    result["laws"], result["ledger_detail"] = judged(trace, counted, result["bandwidth"])
-    result["findings"] = [*findings(result, claims, losses), *result.pop("measured_findings")]
-    result["warnings"] = [
-        item["title"] + ": " + item["detail"] for item in result["findings"] if item["severity"] == "warning"
-    ]
-    result["claims"] = claims
-    result["limits"] = _limits(result)
-    result["coverage"] = _coverage(result)
-    return result
 
 
-def _recorded(result: dict[str, Any], trace: Trace, told: dict[str, Any] | None) -> None:
-    """Add what only recordings with times, states, metrics or measurements tell."""
+def _times(given: _Prepared) -> Times:
+    trace, has = given.trace, given.has
+    ras = next((json.loads(claim["value"]) for claim in given.claims if claim["field"] == "ras"), None)
+    told = verdict(given.faults, ras, given.world, given.host_of)
+    blamed, late, missing = culprits(trace, told, states=has["states"], timed=has["timed"], metrics=has["metrics"])
+    hidden = overlap(trace) if has["kernels"] else {}
+    return {
+        "verdict": strongest(blamed),
+        "culprits": blamed,
+        "waits": late.get("ranks", []),
+        "arrivals": {name: late[name] for name in ("verdict", "reason", "collectives") if name in late} or None,
+        "steps_us": {str(rank): steps for rank, steps in steps_us(trace).items()} if has["steps"] else {},
+        "kernels": kernels(trace) if has["kernels"] else [],
+        "overlap": hidden,
+        "exposed_us": hidden.get("exposed_us"),
+        "overlapped_us": hidden.get("overlapped_us"),
+        "bandwidth": bandwidth(trace) if has["measured"] or has["timed"] else [],
+        "bars": bars(trace) if has["timed"] else None,
+        "not_examined": missing,
+        "passed_over": list(trace.meta.get("passed_over", [])),
+        "told_limits": list(trace.meta.get("limits", [])),
+    }
+
+
+def _columns_with_values(trace: Trace) -> dict[str, bool]:
+    """Return what a recording has: times, states, metrics, measurements, kernels, steps."""
     import polars as pl
 
     has = trace.scan("events").select(
@@ -140,29 +196,56 @@ def _recorded(result: dict[str, Any], trace: Trace, told: dict[str, Any] | None)
         kernels=pl.col("kernel").is_not_null().any(),
         steps=((pl.col("kind") == "step") & (pl.col("duration_s") > 0)).any(),
     ).collect().row(0, named=True)  # fmt: skip
-    had = {name: bool(value) for name, value in has.items()}
-    blamed, late, missing = culprits(trace, told, states=had["states"], timed=had["timed"], metrics=had["metrics"])
-    hidden = overlap(trace) if had["kernels"] else {}
-    result |= {
-        "verdict": strongest(blamed),
-        "culprits": blamed,
-        "waits": late.get("ranks", []),
-        "arrivals": {name: late[name] for name in ("verdict", "reason", "collectives") if name in late} or None,
-        "steps_us": {str(rank): steps for rank, steps in steps_us(trace).items()} if had["steps"] else {},
-        "kernels": kernels(trace) if had["kernels"] else [],
-        "overlap": hidden,
-        "exposed_us": hidden.get("exposed_us"),
-        "overlapped_us": hidden.get("overlapped_us"),
-        "bandwidth": bandwidth(trace) if had["measured"] or had["timed"] else [],
-        "bars": bars(trace) if had["timed"] else None,
-        "not_examined": missing,
-        "passed_over": list(trace.meta.get("passed_over", [])),
-        "told_limits": list(trace.meta.get("limits", [])),
-        "measured_findings": [*expected(trace), *cliffs(trace)] if had["measured"] else [],
+    return {name: bool(value) for name, value in has.items()}
+
+
+def _traffic(given: _Prepared) -> Traffic:
+    found = pairs.matrix(given.trace, given.logical, given.points)
+    ordered = sorted(found.pairs.items(), key=lambda item: (-item[1], item[0]))
+    limit = TOP_PAIRS if (given.counted.expected or 0) > FULL_PAIRS else len(ordered)
+    return {
+        "size_classes": ops.size_classes(ops.by_operation(given.logical)),
+        "pair_bytes": [{"src": a, "dst": b, "bytes": round(amount)} for (a, b), amount in ordered[:limit]],
+        "truncated": len(ordered) > limit,
+        "host_pair_bytes": pairs.host_pairs(found.pairs, given.host_of),
+        "nic_bytes": pairs.nic_loads(found, given.host_of),
+        "pair_ground": {
+            "algorithm": ", ".join(sorted(found.algorithms)) or "none",
+            "ground": "assumed" if found.assumed else "read",
+            "low_bytes": found.low_bytes,
+            "high_bytes": max(found.high_bytes, found.total_bytes),
+            "total_bytes": found.total_bytes,
+            "unplaced_bytes": found.unplaced_bytes,
+            "conserved": found.conserved,
+        },
+        "topology": topology(given.trace),
     }
 
 
-def _with_told(roles: Roles, comms: list[dict[str, Any]]) -> Roles:
+def _judgements(given: _Prepared, facts: Facts) -> Judgements:
+    parts = (facts["operations"], facts["nic_bytes"], facts["host_pair_bytes"], facts["timeline"])
+    laws, detail = judged(given.trace, given.counted, facts["bandwidth"])
+    return {
+        "provision": provision(*parts, len(facts["iterations"]) or None, is_log=is_log(facts)),
+        "losses": list(given.trace.meta.get("losses", [])),
+        "laws": laws,
+        "ledger_detail": detail,
+    }
+
+
+def _conclusions(given: _Prepared, seen: Judged) -> Conclusions:
+    told = findings(seen, given.claims)
+    told += [*expected(given.trace), *cliffs(given.trace)] if given.has["measured"] else []
+    return {
+        "findings": told,
+        "warnings": [f"{each['title']}: {each['detail']}" for each in told if each["severity"] == "warning"],
+        "claims": given.claims,
+        "limits": _limits(seen),
+        "coverage": _coverage(seen),
+    }
+
+
+def _with_told(roles: Roles, comms: list[Row]) -> Roles:
     """Return the roles with those that a source itself names."""
     told = {
         row["communicator"]: (row["role"], row["role_evidence"] or "named by the source")
@@ -180,12 +263,12 @@ def _ops_of(logical: pl.DataFrame) -> dict[int, set[str]]:
     return found
 
 
-def _sizes(comms: list[dict[str, Any]]) -> list[dict[str, int]]:
+def _sizes(comms: list[Row]) -> list[SizeCount]:
     counts = Counter(comm["size"] for comm in comms if comm["size"])
     return [{"size": size, "count": counts[size]} for size in sorted(counts)]
 
 
-def _ranks_told(faults: list[dict[str, Any]]) -> int:
+def _ranks_told(faults: list[Row]) -> int:
     """Ranks that watchdogs named, where no device wrote."""
     return len({row["rank"] for row in faults if row["rank"] is not None})
 
@@ -198,12 +281,12 @@ def _ledger(trace: Trace) -> dict[str, int]:
     return {"lines": sum(found.values()), **found, "missing": int(counts.get("missing", 0))}
 
 
-def _error(row: dict[str, Any]) -> dict[str, Any]:
+def _error(row: Row) -> Row:
     kept = {name: row[name] for name in ("rank", "host", "text", "file", "line", "code", "first")}
     return kept | {"kind": row["op"]}
 
 
-def _iterations(trace: Trace) -> list[dict[str, Any]]:
+def _iterations(trace: Trace) -> list[Iteration]:
     import polars as pl
 
     steps = trace.scan("events").filter(pl.col("kind") == "step").select("iteration", "rank", "duration_s").collect()
@@ -214,7 +297,7 @@ def _iterations(trace: Trace) -> list[dict[str, Any]]:
     return [{"iteration": number, "time_s": seconds} for number, seconds in pl.concat([whole, joined]).rows()]
 
 
-def _communicator_list(comms: list[dict[str, Any]], roles: Roles, logical: pl.DataFrame) -> list[dict[str, Any]]:
+def _communicator_list(comms: list[Row], roles: Roles, logical: pl.DataFrame) -> list[Row]:
     import polars as pl
 
     grouped = logical.group_by("communicator").agg(pl.col("operations").sum(), pl.col("bytes").sum())
@@ -230,7 +313,7 @@ def _communicator_list(comms: list[dict[str, Any]], roles: Roles, logical: pl.Da
     return found
 
 
-def _ranks(devices: list[dict[str, Any]], trace: Trace) -> list[dict[str, Any]]:
+def _ranks(devices: list[Row], trace: Trace) -> list[Row]:
     import polars as pl
 
     mine = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("rank").is_not_null())
@@ -238,54 +321,35 @@ def _ranks(devices: list[dict[str, Any]], trace: Trace) -> list[dict[str, Any]]:
     return [row | {"records": records.get(row["rank"])} for row in devices]
 
 
-def _traffic(
-    result: dict[str, Any], trace: Trace, logical: pl.DataFrame, points: pl.DataFrame, host_of: dict[int, str]
-) -> None:
-    found = pairs.matrix(trace, logical, points)
-    ordered = sorted(found.pairs.items(), key=lambda item: (-item[1], item[0]))
-    limit = TOP_PAIRS if (result["ranks_expected"] or 0) > FULL_PAIRS else len(ordered)
-    result["pair_bytes"] = [{"src": a, "dst": b, "bytes": round(amount)} for (a, b), amount in ordered[:limit]]
-    result["truncated"] = len(ordered) > limit
-    result["host_pair_bytes"] = pairs.host_pairs(found.pairs, host_of)
-    result["nic_bytes"] = pairs.nic_loads(found, host_of)
-    result["pair_ground"] = {
-        "algorithm": ", ".join(sorted(found.algorithms)) or "none",
-        "ground": "assumed" if found.assumed else "read",
-        "low_bytes": found.low_bytes,
-        "high_bytes": max(found.high_bytes, found.total_bytes),
-        "total_bytes": found.total_bytes,
-        "unplaced_bytes": found.unplaced_bytes,
-        "conserved": found.conserved,
-    }
-
-
-def _limits(result: dict[str, Any]) -> list[str]:
-    limits = list(_ONLY_THE_LOG) if result["source"] == "nccl-log" else []
-    if result["timeline"] is None and result["operations"]:
-        limits.append(f"bursts and time course: the {'lines' if is_log(result) else 'records'} carry no time")
-    if not result["algorithms"] and result["operations"]:
-        why = "no TUNING lines" if is_log(result) else "the source does not say"
+def _limits(facts: Facts) -> list[str]:
+    limits = list(_ONLY_THE_LOG) if facts["source"] == "nccl-log" else []
+    if facts["timeline"] is None and facts["operations"]:
+        what = "lines" if is_log(facts) else "records"
+        carry = "how long calls took, not when they began" if facts["bandwidth"] else "no time"
+        limits.append(f"bursts and time course: the {what} carry {carry}")
+    if not facts["algorithms"] and facts["operations"]:
+        why = "no TUNING lines" if is_log(facts) else "the source does not say"
         limits.append(f"which algorithm ran: {why}; the byte matrix assumes rings")
-    limits += result["told_limits"]
-    limits += [f"passed over: {text}" for text in result["passed_over"][:5]]
-    unsized = [row["op"] for row in result["operations"] if row["unsized"]]
+    limits += facts["told_limits"]
+    limits += [f"passed over: {text}" for text in facts["passed_over"][:5]]
+    unsized = [row["op"] for row in facts["operations"] if row["unsized"]]
     if unsized:
         limits.append(f"bytes of {', '.join(unsized)}: calls without a size are counted, their bytes are not")
-    return [*limits, *result["not_examined"]]
+    return [*limits, *facts["not_examined"]]
 
 
-def _coverage(result: dict[str, Any]) -> str:
-    expected = result["ranks_expected"]
-    ranks = f"{result['ranks_seen']}/{expected if expected is not None else '?'} ranks"
-    hosts = f"{result['hosts']} host{'s' if result['hosts'] != 1 else ''}"
-    name = (result["library"] or "nccl").upper()
-    version = f"{name} {', '.join(result['nccl_versions'])}" if result["nccl_versions"] else f"{name} version unknown"
-    ledger = result["ledger"]
-    unit = "lines" if is_log(result) else "records"
+def _coverage(facts: Facts) -> str:
+    expected = facts["ranks_expected"]
+    ranks = f"{facts['ranks_seen']}/{expected if expected is not None else '?'} ranks"
+    hosts = f"{facts['hosts']} host{'s' if facts['hosts'] != 1 else ''}"
+    name = (facts["library"] or "nccl").upper()
+    version = f"{name} {', '.join(facts['nccl_versions'])}" if facts["nccl_versions"] else f"{name} version unknown"
+    ledger = facts["ledger"]
+    unit = "lines" if is_log(facts) else "records"
     counts = f"{ledger['lines']:,} {unit}: {ledger['understood']:,} understood, {ledger['repaired']:,} repaired, "
-    where = f"{ranks} on {hosts}" if result["hosts"] else ranks
+    where = f"{ranks} on {hosts}" if facts["hosts"] else ranks
     gone = ledger["missing"]
     share = gone / (gone + ledger["understood"] + ledger["repaired"]) if gone else 0.0
     lost = f", {gone:,} missing ({share:.1%} by sequence numbers)" if gone else ""
     whole = f"{where} · {version} · {counts}{ledger['refused']:,} refused, {ledger['other']:,} other{lost}"
-    return whole if is_log(result) else f"{result['kind']} · {whole}"
+    return whole if is_log(facts) else f"{facts['kind']} · {whole}"

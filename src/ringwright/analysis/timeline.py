@@ -26,8 +26,11 @@ def timeline(trace: Trace) -> dict[str, Any] | None:
     """
     import polars as pl
 
-    events = trace.scan("events").filter(
-        pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null() & _moves()
+    began = pl.coalesce("enqueue_s", "start_s").alias("enqueue_s")  # a source may know only when a call moved
+    events = (
+        trace.scan("events")
+        .with_columns(began)
+        .filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("enqueue_s").is_not_null() & _moves())
     )
     names = ["enqueue_s", "op", "kind", "rank", "communicator", "sequence", "nranks", "size_bytes", "records"]
     frame = events.select(names).with_columns(pl.col("size_bytes", "records").fill_null(0)).collect()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from ringwright.errors import StrictError, UsageError
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from ringwright.analysis.document import Summary
     from ringwright.trace import Trace
 
 
@@ -41,12 +42,12 @@ def trace(paths: list[str], *, events: str = "auto") -> Trace:
         return read(paths, events=events, progress=advance)
 
 
-def summary(paths: list[str], *, strict: bool = False) -> dict[str, Any]:
+def summary(paths: list[str], *, strict: bool = False) -> Summary:
     """Return the summary of some inputs; with ``strict`` raise StrictError when a line was lost."""
     return summarised(trace(paths), paths, strict=strict)
 
 
-def summarised(source: Trace, paths: list[str], *, strict: bool = False) -> dict[str, Any]:
+def summarised(source: Trace, paths: list[str], *, strict: bool = False) -> Summary:
     """Return the summary of a trace that was read from ``paths``; ``strict`` as in ``summary``."""
     with busy("summarising"):
         from ringwright.analysis.summary import summarise
@@ -128,7 +129,7 @@ def told(what: str) -> None:
         print(f"ringwright: {what}", file=sys.stderr)
 
 
-def print_json(document: dict[str, Any]) -> None:
+def print_json(document: Mapping[str, Any]) -> None:
     """Print one JSON object."""
     import json
 
@@ -136,7 +137,7 @@ def print_json(document: dict[str, Any]) -> None:
     print()
 
 
-def write_json(target: Path, document: dict[str, Any]) -> None:
+def write_json(target: Path, document: Mapping[str, Any]) -> None:
     """Write one JSON object into a file."""
     import json
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from ringwright.analysis.document import Summary
 from ringwright.reports import cuts
 from ringwright.units import format_count, format_size
 
 MOST_OPS = 8  # further ops share the last colour
 
 
-def colours(view: dict[str, Any]) -> dict[str, int]:
+def colours(view: Summary) -> dict[str, int]:
     """Return the colour number of every op: those with most bytes first, from 1; 9 is shared by the rest."""
     ordered = sorted(view["operations"], key=lambda o: (-(o.get("bytes") or 0), o["op"]))
     return {operation["op"]: min(at, MOST_OPS) + 1 for at, operation in enumerate(ordered)}
 
 
-def histogram(view: dict[str, Any], palette: dict[str, int], quantity: str) -> dict[str, Any] | None:
+def histogram(view: Summary, palette: dict[str, int], quantity: str) -> dict[str, Any] | None:
     """Return the log2 histogram of ``quantity`` (count or bytes) stacked by op, or None without sizes."""
     classes = view["size_classes"] or _classes(view)
     filled = [c for c in classes if c.get("count")]
@@ -46,7 +47,7 @@ def _slots(lows: list[int]) -> list[int]:
     return slots + [low for low in positive if low not in slots]
 
 
-def _classes(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _classes(view: Summary) -> list[dict[str, Any]]:
     """Derive log2 classes from the exact sizes, for a summary that brings none."""
     found = []
     for operation in view["operations"]:
@@ -60,7 +61,7 @@ def _classes(view: dict[str, Any]) -> list[dict[str, Any]]:
     return found
 
 
-def timeline(view: dict[str, Any], palette: dict[str, int]) -> dict[str, Any] | None:
+def timeline(view: Summary, palette: dict[str, int]) -> dict[str, Any] | None:
     """Return bytes over time stacked by op in at most 240 bins, or None without times."""
     course = view["timeline"]
     if not course or not any(series["bytes"] for series in course["series"]):

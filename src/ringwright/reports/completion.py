@@ -5,8 +5,10 @@ An absent addition becomes its empty value; the reports then say that it is abse
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
+from ringwright.analysis.document import Summary
 from ringwright.units import format_count
 
 _EMPTY: dict[str, Any] = {
@@ -61,9 +63,9 @@ LEDGER_KEYS = ("lines", "understood", "repaired", "refused", "other", "missing")
 _SEVERITY = {"error": 0, "warning": 1, "info": 2}
 
 
-def complete(summary: dict[str, Any]) -> dict[str, Any]:
+def complete(summary: Mapping[str, Any]) -> Summary:
     """Return ``summary`` with every key of the contract; unknown keys are kept, null lists become empty."""
-    full = {key: summary.get(key, value) for key, value in _EMPTY.items()}
+    full: dict[str, Any] = {key: summary.get(key, value) for key, value in _EMPTY.items()}
     full = {key: _EMPTY[key] if value is None else value for key, value in full.items()}
     counts = {key: int(full["ledger"].get(key) or 0) for key in LEDGER_KEYS}
     full["ledger"] = {key: count for key, count in counts.items() if count or key != "missing"}
@@ -71,10 +73,10 @@ def complete(summary: dict[str, Any]) -> dict[str, Any]:
     full["findings"] = sorted(full["findings"], key=lambda finding: _SEVERITY.get(finding.get("severity", ""), 3))
     told = {f"{finding['title']}: {finding.get('detail')}" for finding in full["findings"]}
     full["warnings"] = [warning for warning in full["warnings"] if warning not in told]
-    return {**summary, **full}
+    return cast("Summary", {**summary, **full})
 
 
-def _coverage(summary: dict[str, Any]) -> str:
+def _coverage(summary: Mapping[str, Any]) -> str:
     """Say in one line what was seen, for a summary that brings no line of its own."""
     expected = summary["ranks_expected"]
     ranks = f"{summary['ranks_seen']} of {expected if expected is not None else 'an unknown number of'} ranks"
@@ -82,7 +84,7 @@ def _coverage(summary: dict[str, Any]) -> str:
     return f"{ranks} on {summary['hosts']} hosts, NCCL {versions}, {format_count(summary['ledger']['lines'])} lines"
 
 
-def absence(summary: dict[str, Any]) -> str:
+def absence(summary: Summary) -> str:
     """Say why a summary holds no operation; the empty string when it holds some."""
     if any(operation.get("count") for operation in summary["operations"]):
         return ""
@@ -104,7 +106,7 @@ def absence(summary: dict[str, Any]) -> str:
     )
 
 
-def no_timeline(summary: dict[str, Any]) -> str:
+def no_timeline(summary: Summary) -> str:
     """Say why a summary holds no course over time."""
     if not summary["operations"]:
         return "No operation was read, so nothing can be placed in time."
@@ -120,7 +122,7 @@ def short_place(file: Any, line: Any) -> str:
     return f"{name}:{line}" if name and line else name
 
 
-def size_rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
+def size_rows(summary: Summary) -> list[dict[str, Any]]:
     """Return every (op, size) with ``count``, ``bytes`` and ``share`` of all bytes, most bytes first."""
     rows = [
         {
@@ -139,7 +141,7 @@ def size_rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["bytes"], -row["count"], row["op"], row["size_bytes"]))
 
 
-def operation_rows(summary: dict[str, Any]) -> list[dict[str, Any]]:
+def operation_rows(summary: Summary) -> list[dict[str, Any]]:
     """Return one row per op with its smallest, median and largest size (null without a histogram) and share."""
     total = sum(operation.get("bytes") or 0 for operation in summary["operations"])
     rows = []

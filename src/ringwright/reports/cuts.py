@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ringwright.analysis.document import PairBytes, Summary
 from ringwright.reports.layout import printable
 
 MOST_RANKS = 256  # ranks drawn one by one; above it the matrix is over hosts
@@ -22,7 +23,7 @@ def short(value: object, longest: int = LONGEST_TEXT) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def matrix(view: dict[str, Any]) -> dict[str, Any] | None:
+def matrix(view: Summary) -> dict[str, Any] | None:
     """Return the byte matrix for drawing, or None without pairs.
 
     ``size`` rows and columns, ``labels`` per row, ``values`` (distinct bytes), ``cells`` (src, dst, index into values;
@@ -36,14 +37,14 @@ def matrix(view: dict[str, Any]) -> dict[str, Any] | None:
     if top < MOST_RANKS:
         labels = [f"rank {r} ({short(hosts[r], 60)})" if r in hosts else f"rank {r}" for r in range(top + 1)]
         groups = [r for r in range(1, top + 1) if hosts.get(r) != hosts.get(r - 1)]
-        cells = [(int(p["src"]), int(p["dst"]), p["bytes"]) for p in pairs]
+        cells: list[tuple[int, int, float]] = [(int(p["src"]), int(p["dst"]), p["bytes"]) for p in pairs]
         return _encoded(cells, labels, groups, "rank", "")
     if len(hosts) > top and len(set(hosts.values())) > 1:
         return _by_host(pairs, hosts)
     return _by_block(pairs, top)
 
 
-def _by_host(pairs: list[dict[str, Any]], hosts: dict[int, str]) -> dict[str, Any]:
+def _by_host(pairs: list[PairBytes], hosts: dict[int, str]) -> dict[str, Any]:
     """Sum ranks to hosts in order of first rank; beyond the limit keep the hosts with most bytes."""
     order = list(dict.fromkeys(hosts[rank] for rank in sorted(hosts)))
     summed: dict[tuple[str, str], float] = {}
@@ -64,7 +65,7 @@ def _by_host(pairs: list[dict[str, Any]], hosts: dict[int, str]) -> dict[str, An
     return _encoded(cells, [short(name, 60) for name in order], [], "host", note)
 
 
-def _by_block(pairs: list[dict[str, Any]], top: int) -> dict[str, Any]:
+def _by_block(pairs: list[PairBytes], top: int) -> dict[str, Any]:
     """Sum ranks to blocks of neighbours, for a job whose ranks could not be placed on hosts."""
     width = -(-(top + 1) // MOST_RANKS)
     summed: dict[tuple[int, int], float] = {}
@@ -99,7 +100,7 @@ def _encoded(
     }
 
 
-def communicator_map(view: dict[str, Any]) -> dict[str, Any] | None:
+def communicator_map(view: Summary) -> dict[str, Any] | None:
     """Return communicators over ranks for drawing, or None when no member is known.
 
     ``ranks``, ``rows`` of ``label``, ``role``, ``segments`` (flat start, step, count triples), and ``note``.

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from ringwright.analysis.document import Summary
 from ringwright.reports import charts, cuts, ranks_picture, tables, timed, topology
 from ringwright.reports.completion import absence, complete, no_timeline
 from ringwright.reports.layout import percent
@@ -24,7 +25,7 @@ _MOST_NOTES = 50
 _JSON_ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
-def page(summary: dict[str, Any]) -> str:
+def page(summary: Summary) -> str:
     """Return the page of a ``ringwright.summary/1`` object."""
     return render("page.html.j2", **_content(complete(summary)))
 
@@ -61,7 +62,7 @@ def default_name(first_input: str) -> Path:
     return Path(f"{name.strip('.') or 'job'}.html".replace("*", "all"))
 
 
-def _content(view: dict[str, Any]) -> dict[str, Any]:
+def _content(view: Summary) -> dict[str, Any]:
     """Return everything that the template shows; nothing is computed there."""
     from markupsafe import Markup
 
@@ -102,12 +103,12 @@ def _content(view: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _title(view: dict[str, Any]) -> str:
+def _title(view: Summary) -> str:
     names = [Path(str(name)).name for name in view["inputs"][:1]]
     return cuts.short(names[0], 80) if names and names[0] else "job"
 
 
-def _figures(view: dict[str, Any]) -> list[tuple[str, str]]:
+def _figures(view: Summary) -> list[tuple[str, str]]:
     """Return the row of large figures under the title."""
     expected = view["ranks_expected"]
     ranks = f"{view['ranks_seen']:,}" + (f" of {expected:,}" if expected is not None else "")
@@ -124,7 +125,7 @@ def _figures(view: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _verdict(view: dict[str, Any]) -> dict[str, Any] | None:
+def _verdict(view: Summary) -> dict[str, Any] | None:
     verdict = view["verdict"]
     if not verdict:
         return None
@@ -151,12 +152,12 @@ def _finding(finding: dict[str, Any], verdict: dict[str, Any] | None) -> dict[st
     }
 
 
-def _roles(view: dict[str, Any]) -> str:
+def _roles(view: Summary) -> str:
     found = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
     return cuts.short(found or "none inferred")
 
 
-def _provision(view: dict[str, Any]) -> list[tuple[str, str]]:
+def _provision(view: Summary) -> list[tuple[str, str]]:
     """Return the lines of the provisioning section; what is unknown says why."""
     need = view["provision"]
     if not need:

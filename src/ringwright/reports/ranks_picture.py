@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringwright.analysis.document import Summary
 from ringwright.reports.timed import us
 
 WIDTH = 1000.0
@@ -11,7 +12,7 @@ TRACK, GAP = 14.0, 8.0
 TICKS = 6
 
 
-def picture(view: dict[str, Any], palette: dict[str, int]) -> dict[str, Any] | None:
+def picture(view: Summary, palette: dict[str, int]) -> dict[str, Any] | None:
     """Return the geometry of the picture, or what says why there is none; None where nothing has a duration."""
     data = view["bars"]
     if not data:

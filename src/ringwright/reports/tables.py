@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from ringwright.analysis.document import Summary
 from ringwright.reports import cuts
 from ringwright.reports.completion import operation_rows, short_place, size_rows
 from ringwright.reports.layout import percent
@@ -61,13 +62,13 @@ def table(
     return {"name": name, "title": title, "columns": heads, "rows": kept, "note": note}
 
 
-def all_tables(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def all_tables(view: Summary) -> dict[str, dict[str, Any]]:
     """Return every table of the page by name."""
     built = [*_operations(view), *_traffic(view), *_communicators(view), *_time(view), *_ground(view)]
     return {one["name"]: one for one in built}
 
 
-def _operations(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _operations(view: Summary) -> list[dict[str, Any]]:
     columns = ["op", "min size", "median", "max", "count", "records", "bytes", "share of bytes"]
     operations = [
         [
@@ -96,8 +97,8 @@ def _operations(view: dict[str, Any]) -> list[dict[str, Any]]:
         for r in view["algorithms"]
     ]
     by = [
-        table(key, f"By {name}", [name, "op", "count", "bytes"], _grouped(view[key], name))
-        for key, name in (("by_role", "role"), ("by_phase", "phase"))
+        table(f"by_{name}", f"By {name}", [name, "op", "count", "bytes"], _grouped(rows, name))
+        for name, rows in (("role", view["by_role"]), ("phase", view["by_phase"]))
     ]
     return [
         table("operations", "Operations", columns, operations),
@@ -112,12 +113,16 @@ def _grouped(rows: list[dict[str, Any]], name: str) -> list[list[Cell]]:
     return [[text(r.get(name)), text(r["op"]), count(r.get("count")), size(r.get("bytes"))] for r in ordered]
 
 
-def _traffic(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _traffic(view: Summary) -> list[dict[str, Any]]:
     tables = []
-    for name, title, key in (("pairs", "Rank pairs", "pair_bytes"), ("hosts", "Host pairs", "host_pair_bytes")):
-        ordered = sorted(view[key], key=lambda r: (-r["bytes"], r["src"], r["dst"]))
+    pairs: tuple[tuple[str, str, Sequence[Mapping[str, Any]]], ...] = (
+        ("pairs", "Rank pairs", view["pair_bytes"]),
+        ("hosts", "Host pairs", view["host_pair_bytes"]),
+    )
+    for name, title, moved in pairs:
+        ordered = sorted(moved, key=lambda r: (-r["bytes"], r["src"], r["dst"]))
         total = sum(r["bytes"] for r in ordered) or 1
-        kind = number if key == "pair_bytes" else text
+        kind = number if name == "pairs" else text
         rows = [[kind(r["src"]), kind(r["dst"]), size(r["bytes"]), share(r["bytes"] / total)] for r in ordered]
         tables.append(table(name, title, ["from", "to", "bytes", "share"], rows, 50 if name == "pairs" else MOST_ROWS))
     nics = sorted(view["nic_bytes"], key=lambda r: -((r.get("sent_bytes") or 0) + (r.get("received_bytes") or 0)))
@@ -125,7 +130,7 @@ def _traffic(view: dict[str, Any]) -> list[dict[str, Any]]:
     return [*tables, table("nics", "NICs", ["host", "NIC", "sent", "received"], rows)]
 
 
-def _communicators(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _communicators(view: Summary) -> list[dict[str, Any]]:
     listed = sorted(view["communicator_list"], key=lambda c: (-(c.get("bytes") or 0), c["communicator"]))
     rows = [
         [
@@ -168,7 +173,7 @@ def _communicators(view: dict[str, Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _time(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _time(view: Summary) -> list[dict[str, Any]]:
     found = (view["timeline"] or {}).get("bursts") or []
     ordered = sorted(found, key=lambda b: -(b.get("bytes") or 0))
     zero_s = cuts.time_origin_s(view["timeline"])
@@ -188,7 +193,7 @@ def _seconds(value: float) -> str:
     return f"{value:.4g} s"
 
 
-def _ground(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _ground(view: Summary) -> list[dict[str, Any]]:
     claims = [
         [
             text(c.get("field")),

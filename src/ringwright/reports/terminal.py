@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ringwright.analysis.document import Summary
 from ringwright.reports import layout, timed, topology
 from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
@@ -18,7 +19,7 @@ TOP_FINDINGS = 3
 TOP_ERRORS = 3
 
 
-def write(summary: dict[str, Any], file: TextIO, *, width: int | None = None, following: str = "") -> None:
+def write(summary: Summary, file: TextIO, *, width: int | None = None, following: str = "") -> None:
     """Write the summary report to ``file``; ``width`` in columns, ``following`` is the next command to suggest."""
     view = complete(summary)
     out = layout.console(file, width=width)
@@ -38,7 +39,7 @@ def write(summary: dict[str, Any], file: TextIO, *, width: int | None = None, fo
     _notes(out, view)
 
 
-def text(summary: dict[str, Any], *, width: int | None = None, following: str = "") -> str:
+def text(summary: Summary, *, width: int | None = None, following: str = "") -> str:
     """Return the summary report as plain text."""
     import io
 
@@ -51,7 +52,7 @@ def _size(size_bytes: float | None) -> str | None:
     return None if size_bytes is None else format_size(size_bytes)
 
 
-def _verdict(out: Console, view: dict[str, Any]) -> None:
+def _verdict(out: Console, view: Summary) -> None:
     verdict = view["verdict"]
     if verdict:
         ranks = ", ".join(str(rank) for rank in (verdict.get("ranks") or [])[:8])
@@ -78,7 +79,7 @@ def _verdict(out: Console, view: dict[str, Any]) -> None:
         )
 
 
-def _operations(out: Console, view: dict[str, Any]) -> None:
+def _operations(out: Console, view: Summary) -> None:
     layout.heading(out, "operations", "count = calls, once per communicator")
     reason = absence(view)
     if reason:
@@ -119,7 +120,7 @@ def _operations(out: Console, view: dict[str, Any]) -> None:
     layout.cut(out, TOP_SIZES, len(sizes), "sizes")
 
 
-def _communicators(out: Console, view: dict[str, Any]) -> None:
+def _communicators(out: Console, view: Summary) -> None:
     roles = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
     layout.heading(out, "communicators", f"roles: {roles}" if roles else "roles: none inferred")
     listed = view["communicator_list"]
@@ -150,7 +151,7 @@ def _communicators(out: Console, view: dict[str, Any]) -> None:
     layout.cut(out, TOP_COMMUNICATORS, len(ordered), "kinds of communicator")
 
 
-def _algorithms(out: Console, view: dict[str, Any]) -> None:
+def _algorithms(out: Console, view: Summary) -> None:
     rows = sorted(view["algorithms"], key=lambda r: (r["op"], r.get("size_bytes") or 0))
     if not rows:
         return
@@ -174,7 +175,7 @@ def _algorithms(out: Console, view: dict[str, Any]) -> None:
     layout.cut(out, TOP_SIZES, len(rows), "rows")
 
 
-def _traffic(out: Console, view: dict[str, Any]) -> None:
+def _traffic(out: Console, view: Summary) -> None:
     pairs, hosts = view["pair_bytes"], view["host_pair_bytes"]
     ground = ground_of(view)
     if not pairs and not hosts:
@@ -193,7 +194,7 @@ def _traffic(out: Console, view: dict[str, Any]) -> None:
         layout.cut(out, TOP_PAIRS, len(rows), f"{name} pairs")
 
 
-def ground_of(view: dict[str, Any]) -> str:
+def ground_of(view: Summary) -> str:
     """Return the line that says on what ground the byte matrix stands."""
     ground = view["pair_ground"]
     if not ground:
@@ -214,7 +215,7 @@ def burst_text(need: dict[str, Any]) -> str:
     )
 
 
-def _provision(out: Console, view: dict[str, Any]) -> None:
+def _provision(out: Console, view: Summary) -> None:
     need = view["provision"]
     if not need:
         return
@@ -230,7 +231,7 @@ def _provision(out: Console, view: dict[str, Any]) -> None:
         )
 
 
-def _ledger(out: Console, view: dict[str, Any]) -> None:
+def _ledger(out: Console, view: Summary) -> None:
     layout.heading(out, "ledger")
     counts = view["ledger"]
     layout.line(out, ", ".join(f"{name} {format_count(count)}" for name, count in counts.items()))
@@ -239,7 +240,7 @@ def _ledger(out: Console, view: dict[str, Any]) -> None:
         layout.line(out, f"refused: {row.get('reason')}, {format_count(row.get('lines') or 0)} lines, first at {where}")
 
 
-def _findings(out: Console, view: dict[str, Any], following: str) -> None:
+def _findings(out: Console, view: Summary, following: str) -> None:
     findings = view["findings"]
     if findings:
         layout.heading(out, "findings", f"{min(TOP_FINDINGS, len(findings))} of {len(findings)}")
@@ -255,10 +256,10 @@ def _findings(out: Console, view: dict[str, Any], following: str) -> None:
         layout.command(out, following)
 
 
-def _notes(out: Console, view: dict[str, Any]) -> None:
-    for title, key in (("warnings", "warnings"), ("what this cannot show", "limits")):
-        if view[key]:
+def _notes(out: Console, view: Summary) -> None:
+    for title, notes in (("warnings", view["warnings"]), ("what this cannot show", view["limits"])):
+        if notes:
             layout.heading(out, title)
-        for note in view[key][:6]:
+        for note in notes[:6]:
             layout.line(out, f"- {note}")
-        layout.cut(out, 6, len(view[key]), title)
+        layout.cut(out, 6, len(notes), title)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.document import Summary
 from ringwright.reports import layout
 from ringwright.reports.tables import count, number, share, size, table, text
 from ringwright.units import format_size
@@ -24,7 +25,7 @@ def us(value: float | None) -> str:
     return f"{value / 1e6:,.1f} s"
 
 
-def all_tables(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def all_tables(view: Summary) -> dict[str, dict[str, Any]]:
     """Return the page's tables of timed recordings by name; those without rows are drawn by nobody."""
     waits = [
         [number(r["rank"]), number(r["wait_us"], us), number(r["transfer_us"], us), count(r["calls"]),
@@ -69,7 +70,7 @@ def all_tables(view: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return {one["name"]: one for one in made}
 
 
-def write(out: Console, view: dict[str, Any]) -> None:
+def write(out: Console, view: Summary) -> None:
     """Write the same on a terminal, the first rows of each."""
     _culprits(out, view)
     if view["exposed_us"] is not None:
@@ -93,7 +94,7 @@ def write(out: Console, view: dict[str, Any]) -> None:
     _bandwidth(out, view)
 
 
-def _culprits(out: Console, view: dict[str, Any]) -> None:
+def _culprits(out: Console, view: Summary) -> None:
     others = _others(view)
     if not others:
         return
@@ -105,7 +106,7 @@ def _culprits(out: Console, view: dict[str, Any]) -> None:
         layout.line(out, f"because: {_because(one)}")
 
 
-def _kernels(out: Console, view: dict[str, Any]) -> None:
+def _kernels(out: Console, view: Summary) -> None:
     rows = view["kernels"]
     if not rows:
         return
@@ -118,7 +119,7 @@ def _kernels(out: Console, view: dict[str, Any]) -> None:
     layout.cut(out, TOP, len(rows), "kernels")
 
 
-def _bandwidth(out: Console, view: dict[str, Any]) -> None:
+def _bandwidth(out: Console, view: Summary) -> None:
     rows = view["bandwidth"]
     if not rows:
         return
@@ -153,7 +154,7 @@ def _ranks(ranks: list[int] | None) -> str:
     return shown if len(ranks) <= 12 else f"{shown} and {len(ranks) - 12} more"
 
 
-def _others(view: dict[str, Any]) -> list[dict[str, Any]]:
+def _others(view: Summary) -> list[dict[str, Any]]:
     """Return the culprits but the one that is the verdict: that stands at the head, with all its evidence."""
     verdict = view["verdict"] or {}
     keys = ("kind", "ranks", "confidence")

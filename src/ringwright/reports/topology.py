@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.document import Summary
 from ringwright.reports import layout, tables, topology_picture
 from ringwright.units import format_size
 
@@ -109,7 +110,7 @@ def numbers(values: list[int]) -> str:
     return ", ".join(map(str, values))
 
 
-def write(out: Console, view: dict[str, Any]) -> None:
+def write(out: Console, view: Summary) -> None:
     """Print the section; nothing where no topology was read."""
     topology = view["topology"]
     if not is_there(topology):
@@ -240,7 +241,7 @@ def ranks(found: list[int]) -> str:
     return numbers(found) or "none"
 
 
-def page(view: dict[str, Any]) -> dict[str, Any] | None:
+def page(view: Summary) -> dict[str, Any] | None:
     """Return what the page's section shows; None where no topology was read."""
     topology = view["topology"]
     if not is_there(topology):

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright import drafts, scrub
+from ringwright.analysis.document import Summary
 from ringwright.capture.folder import Manifest, claim, free_folder, job_name
 from ringwright.capture.launch import Ended, launch
 from ringwright.capture.mpi.launcher import is_launcher
@@ -30,7 +31,7 @@ class Recorded:
     sources: dict[str, str]
     kept: tuple[str, ...]
     notes: tuple[str, ...]
-    summary: dict[str, Any] | None
+    summary: Summary | None
 
     def __repr__(self) -> str:
         what = "no summary" if self.summary is None else f"{len(self.summary['operations'])} operations"
@@ -98,14 +99,14 @@ def stall_words(folder: Path, seconds: float) -> str:
         (folder / "dump-request").touch()
     head = f"nothing was recorded for {seconds:.0f} s"
     summary, _ = _summary(folder)
-    verdict = (summary or {}).get("verdict")
+    verdict = summary["verdict"] if summary else None
     if not verdict:
         return f"{head}: the job computes, or stands; look with: ringwright summary {folder}"
     who = f"ranks {', '.join(map(str, verdict['ranks']))}" if verdict["ranks"] else "no rank is named"
     return f"{head}: {verdict['kind']}, {who}: {verdict['evidence'][0] if verdict['evidence'] else ''}"
 
 
-def _summary(folder: Path) -> tuple[dict[str, Any] | None, list[str]]:
+def _summary(folder: Path) -> tuple[Summary | None, list[str]]:
     """Return the summary of what was recorded, and why there is none; nothing here may cost the job its exit code."""
     from ringwright.analysis.summary import summarise
     from ringwright.sources import read
