@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import signal
@@ -130,6 +131,17 @@ class Job:
             except OSError:
                 continue
         return [pid for pid, line in lines.items() if all(word.encode() in line for word in words)]
+
+
+@functools.cache
+def under_way_s(seconds: float) -> str:
+    """Return a time-out for ``ringwright run`` that leaves the job ``seconds`` once it is under way, on a machine however busy.
+
+    What a start takes here is measured: the import of the library that each rank begins with, alone, several times over.
+    """
+    begun = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import torch.distributed"], check=False, timeout=HANG_S)
+    return f"{seconds + 12 * (time.monotonic() - begun):.0f}s"
 
 
 def wait_for(what: Any, limit_s: float = HANG_S) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from patience import HANG_S
-from recorded_jobs import LOOP, Job, calls, environment, lines, summary, torchrun, wait_for
+from recorded_jobs import LOOP, Job, calls, environment, lines, summary, torchrun, under_way_s, wait_for
 
 pytestmark = [
     pytest.mark.torch, pytest.mark.slow, pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is absent"),
@@ -102,7 +102,7 @@ def test_signals_are_passed_on(tmp_path: Path, number: signal.Signals) -> None:
 
 @pytest.mark.parametrize(("what", "who"), [("sleep", 1), ("stop", 2)])
 def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
-    with looped(tmp_path, 4000, what, who, "--stall", "3s", "--timeout", "25s", ranks=3) as job:
+    with looped(tmp_path, 4000, what, who, "--stall", "3s", "--timeout", under_way_s(12), ranks=3) as job:
         wait_for((tmp_path / "five").exists)
         live = subprocess.run(
             [sys.executable, "-m", "ringwright", "live", str(job.out), "--once"],
@@ -120,7 +120,7 @@ def test_a_hang_is_told_and_ended(tmp_path: Path, what: str, who: int) -> None:
 
 
 def test_a_skipped_collective_is_named(tmp_path: Path) -> None:
-    with looped(tmp_path, 12, "skip", 1, "--timeout", "20s", ranks=3) as job:
+    with looped(tmp_path, 12, "skip", 1, "--timeout", under_way_s(10), ranks=3) as job:
         code, _, _ = job.ends()
     assert code != 0
     verdict = understood(job.out)["verdict"]
