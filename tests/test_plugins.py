@@ -432,3 +432,68 @@ def test_every_export_lies_in_a_folder() -> None:
     assert set(exports.exports("trace")) == {"csv", "jsonl", "parquet", "perfetto", "prometheus"}
     assert set(exports.exports("workload")) == {"chakra", "json", "ddp-buckets", "ddp-buckets-py"}
     assert len(export.known()) == len(set(export.known())) == 12
+
+
+# -------------------------------------------------------------------------------------------------------- families
+MODELS = '''"""Models of others."""
+from ringwright.workloads.parts import Anatomy, Block, linear
+
+SIZES = {"tower-small": {"layers": 3, "hidden": 64, "heads": 4, "positions": 128}, "vgg-16": {"layers": 1, "hidden": 8, "positions": 1},
+         "headless": {"layers": 1, "hidden": 8, "positions": 4}}
+ALIASES = {"tower": "tower-small"}
+
+
+def anatomy(dims):
+    h = dims["hidden"]
+    layers = (linear("up", 4 * h, h), linear("down", h, 4 * h))
+    blocks = [Block(f"layer{at}", layers, ("up", "down")) for at in range(dims["layers"])]
+    return Anatomy(tuple(blocks))
+
+
+class Short:
+    SIZES = {"stub": {"layers": 1}}
+    anatomy = staticmethod(anatomy)
+
+
+class Shapeless:
+    SIZES = {"stub": {"layers": 1, "positions": 3}}
+'''
+
+
+def test_a_model_family_of_others_is_a_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    points = {"tower": "models_of_others", "short": "models_of_others:Short", "shapeless": "models_of_others:Shapeless"}
+    install(tmp_path, monkeypatch, {"families": {**points, "vgg": "models_of_others"}}, models_of_others=MODELS)
+    told = json.loads(said(capsys, "workload", "Tower", "--gpus", "2", "--json")[0])
+    assert f"{3 * 2 * 4 * 64 * 64}" in json.dumps(told), "parameters as its anatomy counts them"
+    job = ["simulate", "--model", "tower-small", "--gpus", "2", "--fabric", "switch:2", "--policy", "p3", "--json"]
+    assert "tower-small" in json.dumps(json.loads(said(capsys, *job)[0]))
+    lacks = said(capsys, "workload", "headless", "--gpus", "2", code=2)[1]
+    assert "the plug-in 'tower' of outside 1.2 cannot be used: 'headless' has no dimension 'heads'" in lacks
+    ours = said(capsys, "workload", "vgg16", "--gpus", "2", "--json")[0]
+    assert "138357544" in ours, "a name of ours stays ours"
+    error = said(capsys, "workload", "no-such-model", "--gpus", "2", code=2)[1]
+    assert "the plug-in 'short' of outside 1.2 cannot be used: 'stub' has neither a dimension 'positions'" in error
+    assert "the plug-in 'shapeless' of outside 1.2 cannot be used: it has no function anatomy(dims)" in error
+    assert "tower-small" in error
+
+
+def test_the_files_of_families_are_the_list() -> None:
+    from ringwright.workloads import cards, families, models
+
+    files = {path.stem.replace("_", "-") for path in Path(families.__file__).parent.glob("*.py")} - {"--init--"}
+    assert set(families.of_house()) == files
+    assert set(cards.FAMILIES) == {"bert", "deepseek-v3", "gpt2", "llama", "mixtral", "resnet", "vgg"}
+    assert (set(cards.IMAGES), set(cards.MIXTURES)) == ({"resnet", "vgg"}, {"mixtral", "deepseek-v3"})
+    assert models.model("DeepSeek").size == models.model("deepseek_v3").size == "deepseek-v3"
+    assert models.usual_sequence(models.model("mixtral")) == 4096
+
+
+# ------------------------------------------------------------------------------------------------------- executors
+def test_the_files_of_executors_are_the_list() -> None:
+    from ringwright.execute import executors, offered
+
+    files = {path.stem.replace("_", "-") for path in Path(offered.__file__).parent.glob("*.py")} - {"--init--"}
+    assert set(executors.EXECUTORS) == files
+    assert all(each.name == name and each.says for name, each in executors.EXECUTORS.items())

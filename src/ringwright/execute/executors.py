@@ -1,4 +1,4 @@
-"""Executors by name: over what messages go, and who starts the ranks.
+"""Executors by name: one small file each in the folder ``offered``, with an ``EXECUTOR``. Its listing is the registry.
 
 ``memory`` and ``sockets`` need nothing; ``openmpi`` and ``mpich`` the extra ``mpi``; ``gloo`` and ``nccl`` PyTorch. Memory and
 sockets are there on every rank, whoever started it.
@@ -6,81 +6,17 @@ sockets are there on every rank, whoever started it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 
-from ringwright.errors import DeclinedError, MissingExtraError, UsageError
-from ringwright.execute.launch import Start, plain, rank_command, rank_environment
-from ringwright.execute.place import Place, here
+from ringwright.errors import UsageError
+from ringwright.execute import offered
+from ringwright.execute.executor import Executor
 
-
-@dataclass(frozen=True)
-class Executor:
-    """``backend`` starts the ranks, ``wire`` carries their messages; ``library`` is the MPI library meant."""
-
-    name: str
-    wire: str
-    backend: str = "processes"
-    library: str = ""
-    says: str = ""
-
-    def starts(
-        self,
-        folder: Path,
-        n: int,
-        places: Sequence[Place] | None = None,
-        settings: Mapping[str, str] | None = None,
-        transport: str = "default",
-    ) -> list[Start]:
-        """Return what starts ``n`` ranks, on this machine or at ``places``; ``settings`` go into their environment."""
-        environment = {**rank_environment(), **(settings or {})}
-        if self.library:
-            from ringwright.execute.mpi_runtime import command, runtime
-
-            argv, whole = command(
-                runtime(self.library), n, rank_command(folder), environment, places, transport=transport, crowded=True
-            )
-            return [Start(tuple(argv), whole, ())]
-        found = plain(folder, places or here(n))
-        return [
-            Start(start.argv, {**environment, **_interface(place)}, start.ranks)
-            for start, place in zip(found, places or here(n), strict=True)
-        ]
-
-    def missing(self) -> str:
-        """Return why it cannot run here; empty where it can."""
-        try:
-            if self.library:
-                from ringwright.execute.mpi_runtime import runtime
-
-                runtime(self.library)
-            elif self.backend.startswith("torch"):
-                from ringwright.execute.torch_ranks import require_torch
-
-                torch = require_torch()
-                if self.backend == "torch-nccl" and not torch.cuda.is_available():
-                    return "NCCL needs a GPU, and there is none"
-        except (MissingExtraError, DeclinedError) as error:
-            return str(error)
-        return ""
-
-
-def _interface(place: Place) -> dict[str, str]:
-    return {"GLOO_SOCKET_IFNAME": place.interface, "NCCL_SOCKET_IFNAME": place.interface}
-
-
-EXECUTORS = {
-    each.name: each
-    for each in (
-        Executor("memory", "memory", says="local processes that share memory"),
-        Executor("sockets", "sockets", says="local processes over TCP"),
-        Executor("openmpi", "mpi", "mpi", "open-mpi", "MPI messages of Open MPI"),
-        Executor("mpich", "mpi", "mpi", "mpich", "MPI messages of MPICH"),
-        Executor("gloo", "torch", "torch", says="torch.distributed messages over gloo"),
-        Executor("gloo-batched", "torch-batched", "torch", says="torch.distributed messages over gloo, step by step"),
-        Executor("nccl", "torch-batched", "torch-nccl", says="torch.distributed messages over NCCL"),
-    )
+__all__ = ["EXECUTORS", "Executor", "executor"]
+_STEMS = sorted(path.stem for path in Path(offered.__file__).parent.glob("*.py") if path.stem != "__init__")
+EXECUTORS: dict[str, Executor] = {
+    stem.replace("_", "-"): import_module(f"{offered.__name__}.{stem}").EXECUTOR for stem in _STEMS
 }
 
 

@@ -52,11 +52,12 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
 
 
 def _of_other_rooms() -> list[PluginError]:
-    """Return why plug-ins that are no systems cannot be used: fabrics, exports and sources."""
+    """Return why plug-ins that are no systems cannot be used: fabrics, exports, sources and families."""
     from ringwright import exports, fabrics
     from ringwright.sources import kinds
+    from ringwright.workloads import families
 
-    return [*fabrics.problems(), *exports.problems(), *kinds.problems()]
+    return [*fabrics.problems(), *exports.problems(), *kinds.problems(), *families.problems()]
 
 
 def one(slug: str) -> dict[str, Any]:

@@ -3,35 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from types import ModuleType
+from typing import Any
 
 from ringwright.errors import UsageError
-from ringwright.workloads.families import (
-    alexnet,
-    bert,
-    deepseek_v3,
-    gpt2,
-    gpt_oss,
-    inception,
-    llama,
-    mixtral,
-    qwen3,
-    resnet,
-    transformer,
-    vgg,
-)  # fmt: skip
+from ringwright.workloads.families import family as found_family
+from ringwright.workloads.families import of_house
 from ringwright.workloads.parts import Anatomy
 
-FAMILIES: dict[str, ModuleType] = {
-    "gpt2": gpt2, "llama": llama, "bert": bert, "mixtral": mixtral, "deepseek-v3": deepseek_v3, "resnet": resnet,
-    "vgg": vgg,
-}  # fmt: skip
-# Known by their formulas alone: no rank program builds them, so the sweeps do not offer them.
-DRAWN: dict[str, ModuleType] = {
-    "alexnet": alexnet, "inception": inception, "transformer": transformer, "qwen3": qwen3, "gpt-oss": gpt_oss,
-}  # fmt: skip
-IMAGES = ("resnet", "vgg")
-MIXTURES = ("mixtral", "deepseek-v3")
+# Those that a rank program builds, so that sweeps offer them; the others are known by their formulas alone.
+FAMILIES: dict[str, Any] = {name: each for name, each in of_house().items() if getattr(each, "IS_BUILT", False)}
+IMAGES = tuple(name for name, each in FAMILIES.items() if any("image" in dims for dims in each.SIZES.values()))
+MIXTURES = tuple(name for name, each in FAMILIES.items() if any("experts" in dims for dims in each.SIZES.values()))
 
 
 @dataclass(frozen=True)
@@ -63,8 +45,8 @@ class Card:
         """Whether it takes images, not tokens."""
         return "image" in self.dims
 
-    def _module(self) -> ModuleType:
-        return FAMILIES.get(self.family) or DRAWN[self.family]
+    def _module(self) -> Any:
+        return found_family(self.family)
 
 
 def sizes(family: str) -> tuple[str, ...]:
@@ -83,7 +65,7 @@ def card(family: str, size: str = "tiny", **changed: int) -> Card:
     return Card(family, size, {**known[size], **changed})
 
 
-def _family(family: str) -> ModuleType:
+def _family(family: str) -> Any:
     if family not in FAMILIES:
         raise UsageError(f"'{family}' is not a model family", remedy=f"one of: {', '.join(FAMILIES)}")
     return FAMILIES[family]

@@ -3,29 +3,20 @@
 from __future__ import annotations
 
 import difflib
+from typing import Any
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import DRAWN, FAMILIES, Card
+from ringwright.workloads import families
+from ringwright.workloads.cards import Card
 
-ALIASES = {
-    "gpt2": "gpt2-small", "gpt3": "gpt3-175b", "bert": "bert-base", "llama3.1-8b": "llama3-8b",
-    "llama3.1-70b": "llama3-70b", "llama3.1-405b": "llama3-405b", "inception": "inception-v3",
-    "mixtral": "mixtral-8x7b", "transformer-base": "transformer", "qwen3-30b": "qwen3-30b-a3b",
-    "qwen3-235b": "qwen3-235b-a22b", "gpt-oss": "gpt-oss-120b", "vgg19-22k": "vgg-19-22k", "deepseek": "deepseek-v3",
-}  # fmt: skip
-# Tokens of a sequence as these models were trained with, where they could take more.
-TRAINED_WITH = {
-    "mixtral-8x7b": 4096, "deepseek-v3": 4096, "qwen3-30b-a3b": 4096, "qwen3-235b-a22b": 4096, "gpt-oss-120b": 4096,
-    "transformer": 128, "transformer-big": 128,
-}  # fmt: skip
 MAY_BE_NONE = ("auxiliary", "dense_layers", "pooler")
 ONE_IMAGE = ("alexnet", "inception-v3", "inception-v3-no-aux")  # their tables hold the sides of one image
 
 
 def names() -> tuple[str, ...]:
     """Return the name of every model, without aliases."""
-    every = {**FAMILIES, **DRAWN}
-    return tuple(size for module in every.values() for size in module.SIZES if size != "tiny")
+    every = [*families.of_house().values(), *families.of_others().values()]
+    return tuple(dict.fromkeys(size for module in every for size in module.SIZES if size != "tiny"))
 
 
 def model(name: str, **changed: int) -> Card:
@@ -33,17 +24,7 @@ def model(name: str, **changed: int) -> Card:
 
     BERT comes as it is counted in print: with its pooler, without the masked-word head. UsageError names the nearest, or all.
     """
-    known = {_plain(size): size for size in names()}
-    known |= {_plain(alias): size for alias, size in ALIASES.items() if _plain(alias) not in known}
-    plain = _plain(name)
-    if plain not in known:
-        near = [known[each] for each in difflib.get_close_matches(plain, known, n=4, cutoff=0.6)]
-        raise UsageError(
-            f"'{name}' is not a model known here",
-            remedy=", ".join(dict.fromkeys(near)) or f"one of: {', '.join(names())}",
-        )
-    size = known[plain]
-    family, module = next((key, each) for key, each in {**FAMILIES, **DRAWN}.items() if size in each.SIZES)
+    family, module, size = _found(name)
     dims = dict(module.SIZES[size])
     if family == "bert":
         dims["pooler"] = 1
@@ -51,7 +32,7 @@ def model(name: str, **changed: int) -> Card:
     if strange:
         raise UsageError(f"'{size}' has no dimension '{min(strange)}'", remedy=f"one of: {', '.join(dims)}")
     _check(size, dims, changed, getattr(module, "DEPTHS", ()))
-    return Card(family, size, {**dims, **changed})
+    return Card(family, size, families.dimensions(family, size, {**dims, **changed}))
 
 
 def parameters(card: Card) -> int:
@@ -76,7 +57,33 @@ def usual_sequence(card: Card) -> int:
     """Return the tokens of a sequence that the model was trained with; 1 for images."""
     if card.is_image:
         return 1
-    return TRAINED_WITH.get(card.size) or card.dims["positions"]
+    trained: dict[str, int] = getattr(families.family(card.family), "SEQUENCES", {})
+    return trained.get(card.size) or card.dims["positions"]
+
+
+def _found(name: str) -> tuple[str, Any, str]:
+    """Return (family, its file, size) of a model by its name, ours first; UsageError names the nearest, or all."""
+    plain = _plain(name)
+    for room in (families.of_house, families.of_others):
+        if plain in (known := _spellings(room())):
+            return known[plain]
+    known = _spellings({**families.of_others(), **families.of_house()})
+    near = [known[each][2] for each in difflib.get_close_matches(plain, known, n=4, cutoff=0.6)]
+    broken = [error.what for error in families.problems()]
+    raise UsageError(
+        "; ".join([f"'{name}' is not a model known here", *broken]),
+        remedy=", ".join(dict.fromkeys(near)) or f"one of: {', '.join(names())}",
+    )
+
+
+def _spellings(every: dict[str, Any]) -> dict[str, tuple[str, Any, str]]:
+    """Return plain name -> (family, its file, size) of all sizes and aliases; a size goes before an alias."""
+    first = [*every.items()][::-1]  # of two that have the same size the first is taken
+    sizes = {_plain(size): (key, each, size) for key, each in first for size in each.SIZES if size != "tiny"}
+    aliases = {
+        _plain(alias): (key, each, size) for key, each in first for alias, size in getattr(each, "ALIASES", {}).items()
+    }
+    return {**aliases, **sizes}
 
 
 def _check(size: str, dims: dict[str, int], changed: dict[str, int], depths: tuple[int, ...]) -> None:

@@ -23,6 +23,8 @@ SIZES = {
         "types": 2,
     },
 }  # fmt: skip
+ALIASES = {"bert": "bert-base"}
+IS_BUILT = True
 
 
 def anatomy(dims: dict[str, int]) -> Anatomy:

@@ -21,6 +21,9 @@ SIZES = {
         "shared": 1, "active": 8, "groups": 8, "active_groups": 4, "vocabulary": 129280, "positions": 163840,
     },
 }  # fmt: skip
+ALIASES = {"deepseek": "deepseek-v3"}
+SEQUENCES = {"deepseek-v3": 4096}  # tokens, as they were trained
+IS_BUILT = True
 ATTENTION_USE = ("input_norm", "q_down", "q_norm", "q_up", "kv_down", "kv_norm", "kv_up", "o", "post_norm")
 
 

@@ -24,6 +24,8 @@ SIZES = {
     "gpt3-13b": {"layers": 40, "hidden": 5120, "heads": 40, "vocabulary": 51200, "positions": 2048},
     "gpt3-175b": {"layers": 96, "hidden": 12288, "heads": 96, "vocabulary": 51200, "positions": 2048},
 }
+ALIASES = {"gpt2": "gpt2-small", "gpt3": "gpt3-175b"}
+IS_BUILT = True
 
 
 def anatomy(dims: dict[str, int]) -> Anatomy:

@@ -14,6 +14,8 @@ SIZES = {
         "vocabulary": 201088, "experts": 128, "active": 4, "window": 128, "positions": 131072,
     },
 }  # fmt: skip
+ALIASES = {"gpt-oss": "gpt-oss-120b"}
+SEQUENCES = {"gpt-oss-120b": 4096}  # tokens, as they were trained
 
 
 def anatomy(dims: dict[str, int]) -> Anatomy:

@@ -11,6 +11,7 @@ SIZES = {
     "inception-v3": {"image": 299, "classes": 1000, "auxiliary": 1},
     "inception-v3-no-aux": {"image": 299, "classes": 1000, "auxiliary": 0},
 }
+ALIASES = {"inception": "inception-v3"}
 # A line a block: its name, then its convolutions as inputs>outputs:window:side before>side after, for an image of 299.
 TABLE = """
 stem    3>32:3:299>149 32>32:3:149>147 32>64:3:147>147 64>80:1:73>73 80>192:3:73>71

@@ -37,6 +37,8 @@ SIZES = {
         "vocabulary": 128256, "positions": 8192,
     },
 }  # fmt: skip
+ALIASES = {"llama3.1-8b": "llama3-8b", "llama3.1-70b": "llama3-70b", "llama3.1-405b": "llama3-405b"}
+IS_BUILT = True
 ATTENTION_USE = ("input_norm", "q", "k", "v", "o", "post_norm")
 
 

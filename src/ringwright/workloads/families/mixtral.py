@@ -18,6 +18,9 @@ SIZES = {
         "vocabulary": 32000, "experts": 8, "active": 2, "positions": 32768,
     },
 }  # fmt: skip
+ALIASES = {"mixtral": "mixtral-8x7b"}
+SEQUENCES = {"mixtral-8x7b": 4096}  # tokens, as they were trained
+IS_BUILT = True
 
 
 def experts(number: int, hidden: int, intermediate: int) -> tuple[Layer, ...]:

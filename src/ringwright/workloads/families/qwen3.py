@@ -19,6 +19,8 @@ SIZES = {
         "vocabulary": 151936, "experts": 128, "active": 8, "positions": 40960,
     },
 }  # fmt: skip
+ALIASES = {"qwen3-30b": "qwen3-30b-a3b", "qwen3-235b": "qwen3-235b-a22b"}
+SEQUENCES = {"qwen3-30b-a3b": 4096, "qwen3-235b-a22b": 4096}  # tokens, as they were trained
 USED = (
     "input_norm", "q", "k", "v", "q_norm", "k_norm", "o", "post_norm", "router", "experts_in", "experts_out"
 )  # fmt: skip

@@ -15,6 +15,7 @@ SIZES = {
     "resnet-101": {"width": 64, "image": 224, "classes": 1000, "stem": 7, "depth": 101},
     "resnet-152": {"width": 64, "image": 224, "classes": 1000, "stem": 7, "depth": 152},
 }
+IS_BUILT = True
 BLOCKS = {18: (2, 2, 2, 2), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}  # of each stage, by depth
 DEPTHS = tuple(BLOCKS)
 BOTTLENECK = 50  # from this depth on

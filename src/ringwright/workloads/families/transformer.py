@@ -12,6 +12,8 @@ SIZES = {
     "transformer": {"layers": 6, "hidden": 512, "heads": 8, "intermediate": 2048, "vocabulary": 37000},
     "transformer-big": {"layers": 6, "hidden": 1024, "heads": 16, "intermediate": 4096, "vocabulary": 37000},
 }
+ALIASES = {"transformer-base": "transformer"}
+SEQUENCES = {"transformer": 128, "transformer-big": 128}  # tokens, as they were trained
 
 
 def attention(hidden: int, prefix: str = "") -> tuple[Layer, ...]:

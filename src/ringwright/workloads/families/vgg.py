@@ -15,6 +15,8 @@ SIZES = {
     "vgg-19": {"width": 64, "image": 224, "classes": 1000, "linear": 4096, "window": 7, "depth": 19},
     "vgg-19-22k": {"width": 64, "image": 224, "classes": 21841, "linear": 4096, "window": 7, "depth": 19},
 }
+ALIASES = {"vgg19-22k": "vgg-19-22k"}
+IS_BUILT = True
 CHANNELS = (1, 2, 4, 8, 8)  # of a group, in widths; the image is halved after each
 CONVOLUTIONS = {11: (1, 1, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}  # of each group, by depth
 DEPTHS = tuple(CONVOLUTIONS)
