@@ -215,7 +215,10 @@ class Collective:
 
     @cached_property
     def block_bytes(self) -> np.ndarray:
-        """Bytes of each block, int64; all-to-all returns one row of p where every rank's row is the same."""
+        """Bytes of each block, int64; all-to-all returns one row of p where every rank's row is the same.
+
+        Of shape (n_blocks,), or (p,) where all rows are alike.
+        """
         import numpy as np
 
         if self.counts is not None:

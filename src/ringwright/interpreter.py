@@ -36,7 +36,10 @@ def inputs(collective: Collective, seed: int = 0) -> list[dict[int, np.ndarray]]
 
 
 def expected(collective: Collective, given: Sequence[dict[int, np.ndarray]]) -> list[dict[int, np.ndarray]]:
-    """Return what every rank must hold afterwards, by NumPy over all ranks at once: the oracle."""
+    """Return what every rank must hold afterwards, by NumPy over all ranks at once: the oracle.
+
+    Each block is of the dtype of what was given and of shape (elements,).
+    """
     if collective.op in PREFIXES:
         wholes = [_whole(collective, given[: len(collective.contributors(rank))]) for rank in range(collective.p)]
     else:
@@ -57,7 +60,10 @@ def _whole(collective: Collective, given: Sequence[dict[int, np.ndarray]]) -> di
 
 
 def run(program: Program, given: Sequence[dict[int, np.ndarray]]) -> list[dict[int, np.ndarray]]:
-    """Execute a program and return per rank the blocks it must hold; raise ProgramError at the first impossible move."""
+    """Execute a program and return per rank the blocks it must hold; raise ProgramError at the first impossible move.
+
+    Each block is of the dtype of what was given and of shape (elements,).
+    """
     state = _load(program, given)
     for number, step in enumerate(program.steps()):
         _step(program, state, step, number)

@@ -182,13 +182,16 @@ class Layout:
         return max(self.n_slots, self.n_chunks)
 
     def bytes_of(self, slots: np.ndarray) -> np.ndarray:
-        """Return the bytes of each slot, int64."""
+        """Return the bytes of each slot, int64. Of the shape of ``slots``."""
         chunks = slots % max(self.n_chunks, 1) if self.template is None else self.template[slots]
         sizes: np.ndarray = self.chunk_bytes[chunks % len(self.chunk_bytes)]
         return sizes
 
     def message_bytes(self, slots: np.ndarray, span: int) -> np.ndarray:
-        """Return the bytes of ``span`` consecutive slots from each of ``slots`` on."""
+        """Return the bytes of ``span`` consecutive slots from each of ``slots`` on.
+
+        int64 of the shape of ``slots``.
+        """
         import numpy as np
 
         if span == 1:
@@ -294,7 +297,10 @@ class Declared(Protocol):
     """A declared order, as far as those need it who only time its messages (the rest of it: ``threadblocks.Schedule``)."""
 
     def edges(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return (before, after, joins): which message waits for which; joins are numbered behind the messages."""
+        """Return (before, after, joins): which message waits for which; joins are numbered behind the messages.
+
+        Both arrays are int64 of shape (edges,).
+        """
         ...
 
 

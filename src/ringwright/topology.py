@@ -184,7 +184,10 @@ class Topology:
         return keys[order], order
 
     def link_ids(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the link from each src to each dst, or -1 (the first, where several are parallel)."""
+        """Return the link from each src to each dst, or -1 (the first, where several are parallel).
+
+        int64 of the shape of ``src``.
+        """
         import numpy as np
 
         keys, order = self._link_keys
@@ -195,7 +198,10 @@ class Topology:
         return np.where(found, order[np.minimum(place, max(len(keys) - 1, 0))] if len(keys) else -1, UNREACHED)
 
     def routes(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the links from each src to each dst as (starts of length n+1, links); equal ends give no link."""
+        """Return the links from each src to each dst as (starts of length n+1, links); equal ends give no link.
+
+        int64 starts of shape (pairs + 1,) and int64 links of shape (links on all routes,).
+        """
         import numpy as np
 
         src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
@@ -255,7 +261,10 @@ class Topology:
 
     @cached_property
     def memberships(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return for each link the shared capacities it draws on, as (starts of length links+1, group numbers)."""
+        """Return for each link the shared capacities it draws on, as (starts of length links+1, group numbers).
+
+        Both int64; the numbers are of shape (memberships,).
+        """
         import numpy as np
 
         links = np.concatenate([group.links for group in self.groups]) if self.groups else np.zeros(0, np.int64)
@@ -305,7 +314,10 @@ class ShortestPaths:
         self._found: dict[int, np.ndarray] = {}
 
     def paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
-        """Return the nodes on the route, padded with -1; a pair without a route is all -1 behind its source."""
+        """Return the nodes on the route, padded with -1; a pair without a route is all -1 behind its source.
+
+        int64 of shape (pairs, longest).
+        """
         import numpy as np
 
         walked = [self._walk(int(here), int(there)) for here, there in zip(src, dst, strict=True)]

@@ -133,7 +133,10 @@ class Wires:
 
 
 def packed(nodes: np.ndarray) -> np.ndarray:
-    """Move the gaps (-1) of each row behind its nodes, and drop columns that are empty everywhere."""
+    """Move the gaps (-1) of each row behind its nodes, and drop columns that are empty everywhere.
+
+    int64 of shape (pairs, longest).
+    """
     import numpy as np
 
     is_gap = nodes < 0

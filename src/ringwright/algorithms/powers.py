@@ -95,7 +95,10 @@ class Fold:
 
     # ------------------------------------------------------------------------------------------------- all others
     def others(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ranks that do not act, and who acts for each; those next to the acting one first."""
+        """Return the ranks that do not act, and who acts for each; those next to the acting one first.
+
+        Both int64 of shape (idle ranks,).
+        """
         acting = np.repeat(self.starts[1:] - 1, np.diff(self.starts))
         rank = np.arange(self.p)
         away = acting - rank

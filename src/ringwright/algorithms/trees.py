@@ -32,7 +32,10 @@ class Tree:
     in_order: bool = False
 
     def schedule(self, segments: int) -> tuple[np.ndarray, ...]:
-        """Return step, parent, child and segment of every hand-over, in the order of the steps (from 0)."""
+        """Return step, parent, child and segment of every hand-over, in the order of the steps (from 0).
+
+        Each is int64 of shape (hand-overs,).
+        """
         has: dict[int, Sequence[int]] = {self.top: [0] * segments}
         rows: list[tuple[int, int, int, int]] = []
         front = [self.top]

@@ -29,7 +29,10 @@ def length(spans: Spans) -> float:
 
 
 def covered(spans: Spans, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Return, per interval asked for, how much of it the disjoint ``spans`` cover."""
+    """Return, per interval asked for, how much of it the disjoint ``spans`` cover.
+
+    float64 of shape (intervals,), in the unit of the spans.
+    """
     import numpy as np
 
     if not len(spans[0]) or not len(starts):

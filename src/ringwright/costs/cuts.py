@@ -39,12 +39,12 @@ class Partition:
 
     @cached_property
     def leaving(self) -> np.ndarray:
-        """Bytes/s out of each cell."""
+        """Bytes/s out of each cell. float64 of shape (cells,)."""
         return self._crossing(self.topology.src, self.topology.dst)
 
     @cached_property
     def entering(self) -> np.ndarray:
-        """Bytes/s into each cell."""
+        """Bytes/s into each cell. float64 of shape (cells,)."""
         return self._crossing(self.topology.dst, self.topology.src)
 
     def _crossing(self, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ class Partition:
 
 
 def goodput(topology: Topology) -> np.ndarray:
-    """Return bytes/s of each link, less what it loses."""
+    """Return bytes/s of each link, less what it loses. float64 of shape (links,)."""
     return topology.rate if topology.loss is None else topology.rate * (1.0 - topology.loss)
 
 
@@ -149,7 +149,10 @@ def _by_switch(topology: Topology, labels: np.ndarray) -> Iterator[Partition]:
 
 
 def spread(topology: Topology, ranks: np.ndarray) -> np.ndarray:
-    """Return a cell for every node from those of the ranks: outwards hop by hop, none where cells meet."""
+    """Return a cell for every node from those of the ranks: outwards hop by hop, none where cells meet.
+
+    int64 of shape (nodes,).
+    """
     import numpy as np
 
     labels = np.full(topology.n_nodes, NOBODY, np.int64)
@@ -170,7 +173,7 @@ def spread(topology: Topology, ranks: np.ndarray) -> np.ndarray:
 def distances(topology: Topology, sources: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """Return the shortest path from each source to each node over links that work; inf where there is none.
 
-    ``lengths`` are per link and not negative.
+    ``lengths`` are per link and not negative. float64 of shape (sources, nodes), in the unit of ``lengths``.
     """
     import numpy as np
 

@@ -53,7 +53,10 @@ class Demand:
         return dataclasses.replace(self.topology, src=self.topology.dst, dst=self.topology.src)
 
     def across(self, cell: np.ndarray, cells: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bytes that must leave and enter each cell, given the cell of each rank (-1: none)."""
+        """Return the bytes that must leave and enter each cell, given the cell of each rank (-1: none).
+
+        Both float64 of shape (cells,).
+        """
         import numpy as np
 
         held = np.where(cell < 0, cells, cell)
@@ -107,7 +110,10 @@ class Demand:
         return out, np.bincount(columns.reshape(-1), weights=crossing.reshape(-1), minlength=cells + 1)[:cells]
 
     def between(self, sources: int) -> np.ndarray | float:
-        """Return the bytes from each of the first ranks to each rank (all-to-all)."""
+        """Return the bytes from each of the first ranks to each rank (all-to-all).
+
+        float64 of shape (sources, ranks); int64 where counts are given.
+        """
         import numpy as np
 
         if self.pairs is not None:

@@ -54,7 +54,10 @@ def run(program: Program, topology: Topology) -> Run:
 
 
 def times_s(program: Program, topology: Topology, sizes_bytes: object) -> np.ndarray:
-    """Return the time at each size, in seconds: the program's terms grow with the size of its collective."""
+    """Return the time at each size, in seconds: the program's terms grow with the size of its collective.
+
+    float64 of the shape of ``sizes_bytes``.
+    """
     import numpy as np
 
     sizes = np.asarray(sizes_bytes, float)

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 
 
 def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end of every message and join, int64 ps; what can never end has FOREVER."""
+    """Return start and end of every message and join, int64 ps; what can never end has FOREVER.
+
+    Of shape (messages + joins,).
+    """
     import numpy as np
 
     loop = _Loop(flat, machine)

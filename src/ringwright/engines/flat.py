@@ -60,7 +60,7 @@ def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, ds
 
 
 def places(program: Program) -> np.ndarray:
-    """Return the topology node of each program node."""
+    """Return the topology node of each program node. int64 of shape (n_nodes,)."""
     import numpy as np
 
     return np.concatenate((np.asarray(program.collective.group, np.int64), np.array(program.aggregators, np.int64)))
@@ -114,7 +114,10 @@ def _require_room(program: Program) -> None:
 
 
 def step_pieces(program: Program, blocks: tuple[object, ...]) -> tuple[np.ndarray, ...]:
-    """Return one step's messages (src, dst, bytes, adds, channel) and pieces (message, reads, writes)."""
+    """Return one step's messages (src, dst, bytes, adds, channel) and pieces (message, reads, writes).
+
+    int64 and, of adds, bool: the first five of shape (messages,), the others of shape (pieces,).
+    """
     import numpy as np
 
     parts = [_block_pieces(program, block) for block in blocks]
@@ -166,7 +169,10 @@ def _block_pieces(program: Program, block: object) -> list[np.ndarray]:
 
 
 def routes(machine: Machine, src: np.ndarray, dst: np.ndarray, adds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the resources of each message in order: sender, links, each followed by its shared capacities, reduction unit."""
+    """Return the resources of each message in order: sender, links, each followed by its shared capacities, reduction unit.
+
+    int64 starts of shape (messages + 1,), and int64 resources of shape (hops,).
+    """
     import numpy as np
 
     top = machine.topology
@@ -204,7 +210,10 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
 
 
 def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
-    """Return the bytes that links carry: the data, and the flags that go with it."""
+    """Return the bytes that links carry: the data, and the flags that go with it.
+
+    int64 of the shape of ``size_bytes``.
+    """
     import numpy as np
 
     factor = machine.software.wire_factor
@@ -212,7 +221,10 @@ def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
 
 
 def copied(size_bytes: np.ndarray, byte_ps: np.ndarray) -> np.ndarray:
-    """Return the ps that channels work on messages of ``size_bytes`` of data, beside the wire."""
+    """Return the ps that channels work on messages of ``size_bytes`` of data, beside the wire.
+
+    int64 of the shape of ``size_bytes``.
+    """
     import numpy as np
 
     worked: np.ndarray = np.rint(size_bytes * byte_ps).astype(np.int64)
@@ -220,7 +232,10 @@ def copied(size_bytes: np.ndarray, byte_ps: np.ndarray) -> np.ndarray:
 
 
 def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each message's software cost that occupies nobody, in ps, and in ps per byte of data."""
+    """Return each message's software cost that occupies nobody, in ps, and in ps per byte of data.
+
+    int64 and float64 of shape (messages,).
+    """
     import numpy as np
 
     delay, byte_ps = np.zeros(len(starts) - 1, np.int64), np.zeros(len(starts) - 1)

@@ -30,7 +30,10 @@ CHANGE, DRAINED, START, ARRIVAL = range(4)  # at one instant, in this order
 
 
 def simulate_flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end of every message and join, int64 ps; what can never end has FOREVER."""
+    """Return start and end of every message and join, int64 ps; what can never end has FOREVER.
+
+    Of shape (messages + joins,).
+    """
     import numpy as np
 
     loop = _Loop(flat, machine)
@@ -39,7 +42,10 @@ def simulate_flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray
 
 
 def classes(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the class of each message, and the routes of the classes as (starts, resources)."""
+    """Return the class of each message, and the routes of the classes as (starts, resources).
+
+    int32 of shape (messages,), int64 of shape (classes + 1,), and int32 resources.
+    """
     import numpy as np
 
     nodes = int(max(flat.src.max(initial=0), flat.dst.max(initial=0))) + 1

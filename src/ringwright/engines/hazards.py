@@ -44,7 +44,7 @@ class Order:
     waits: np.ndarray
 
     def edges(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return (before, after) of every edge."""
+        """Return (before, after) of every edge. Both int64 of shape (edges,)."""
         import numpy as np
 
         return np.repeat(np.arange(len(self.waits)), np.diff(self.next_starts)), self.nexts
@@ -61,7 +61,7 @@ class Order:
 def loop_edges(pieces: Pieces, first: int) -> tuple[np.ndarray, np.ndarray, int]:
     """Return (before, after, joins): what a rank sends on a channel in a loop waits for all it received in the one before.
 
-    Joins, one a rank, channel and loop, are numbered from ``first`` on.
+    Joins, one a rank, channel and loop, are numbered from ``first`` on. Both arrays are int64 of shape (edges,).
     """
     import numpy as np
 

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
 
 def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end of every message and join (see event_loop.simulate_events)."""
+    """Return start and end of every message and join (see event_loop.simulate_events).
+
+    Both int64 ps of shape (messages + joins,).
+    """
     if engine is None:
         return simulate_events(flat, machine)
     start, end = engine.events(*_messages(flat), *_forks(flat), *_resources(machine))
@@ -27,7 +30,10 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
 
 
 def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
-    """Return start and end of every message and join (see flow_loop.simulate_flows)."""
+    """Return start and end of every message and join (see flow_loop.simulate_flows).
+
+    Both int64 ps of shape (messages + joins,).
+    """
     if engine is None:
         return simulate_flows(flat, machine)
     start, end = engine.flows(*_messages(flat), *_resources(machine), *classes(flat))

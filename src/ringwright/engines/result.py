@@ -133,6 +133,6 @@ class Run:
 
 
 def loads(flat: Flat, resources: int) -> np.ndarray:
-    """Return the bytes over each resource, int64."""
+    """Return the bytes over each resource, int64. Of shape (resources,)."""
     sizes = np.repeat(flat.size_bytes, np.diff(flat.hop_starts))
     return np.bincount(flat.hops, weights=sizes, minlength=resources).astype(np.int64)

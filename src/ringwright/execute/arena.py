@@ -41,7 +41,7 @@ class Arena:
         self.raw[at : at + len(values)] = values
 
     def read(self, at: int, size: int) -> np.ndarray:
-        """Return a copy of these bytes in ordinary memory."""
+        """Return a copy of these bytes in ordinary memory. uint8 of shape (size,)."""
         found: np.ndarray = self.raw[at : at + size].copy()
         return found
 

@@ -47,14 +47,20 @@ def combiner(dtype: str, reduce_op: str) -> Combine:
 
 
 def widen(stored: np.ndarray, dtype: str) -> np.ndarray:
-    """Return the values as an array that NumPy can count with: bfloat16 and float8 as float32, all others as they are."""
+    """Return the values as an array that NumPy can count with: bfloat16 and float8 as float32, all others as they are.
+
+    Of the shape of ``stored``.
+    """
     if dtype == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32)
     return _decoded()[stored] if dtype == "float8" else stored
 
 
 def narrow(values: np.ndarray, dtype: str) -> np.ndarray:
-    """Return values as they are stored, rounded to the nearest, ties to even."""
+    """Return values as they are stored, rounded to the nearest, ties to even.
+
+    Of the dtype ``STORED[dtype]`` and the shape of ``values``.
+    """
     if dtype == "bfloat16":
         return _to_bfloat16(np.asarray(values, np.float32))
     if dtype == "float8":
@@ -63,7 +69,10 @@ def narrow(values: np.ndarray, dtype: str) -> np.ndarray:
 
 
 def scale(stored: np.ndarray, dtype: str, divisor: int) -> np.ndarray:
-    """Return the stored values divided, as an average needs: integers towards minus infinity."""
+    """Return the stored values divided, as an average needs: integers towards minus infinity.
+
+    Of dtype and shape of ``stored``.
+    """
     values = widen(stored, dtype)
     return narrow(values / divisor if dtype in MANTISSA_BITS else values // divisor, dtype)
 

@@ -38,7 +38,10 @@ class Difference:
 
 
 def gathered(found: Found, collective: Collective) -> dict[int, np.ndarray]:
-    """Return what a rank ended with, block by block, as stored; parts that nobody gave are left out."""
+    """Return what a rank ended with, block by block, as stored; parts that nobody gave are left out.
+
+    Each is of the dtype ``STORED[...]`` of its elements and of shape (elements,).
+    """
     kind = np.dtype(STORED[element(collective)])
     blocks: dict[int, np.ndarray] = {}
     for block, begin, part in found.results:

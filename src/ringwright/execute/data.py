@@ -21,7 +21,10 @@ _ODD, _SPREAD = np.uint32(2654435761), np.uint32(40503)  # Knuth's multiplicativ
 
 
 def values(collective: Collective, rank: int, block: int, size: int, seed: int, *, reals: bool = False) -> np.ndarray:
-    """Return the elements, as stored, of a rank's own contribution to a block of ``size`` bytes."""
+    """Return the elements, as stored, of a rank's own contribution to a block of ``size`` bytes.
+
+    Of the dtype ``STORED[...]`` of its elements and of shape (elements,).
+    """
     dtype = element(collective)
     count = size // np.dtype(STORED[dtype]).itemsize
     if reals and dtype in MANTISSA_BITS:
@@ -63,7 +66,10 @@ def block_bytes(collective: Collective, block: int) -> int:
 
 
 def expected(collective: Collective, block: int, seed: int, *, reals: bool = False, rank: int = 0) -> np.ndarray:
-    """Return what a block of ``rank`` must be in the end, as stored, contributions added in the order of the ranks."""
+    """Return what a block of ``rank`` must be in the end, as stored, contributions added in the order of the ranks.
+
+    Of the dtype ``STORED[...]`` of its elements and of shape (elements,).
+    """
     size = block_bytes(collective, block)
     if not collective.reduces:
         return values(collective, _owner(collective, block), block, size, seed, reals=reals)
@@ -83,7 +89,10 @@ def _owner(collective: Collective, block: int) -> int:
 
 
 def inputs(collective: Collective, seed: int, *, reals: bool = False) -> list[dict[int, np.ndarray]]:
-    """Return per rank the blocks that it holds before, as stored."""
+    """Return per rank the blocks that it holds before, as stored.
+
+    Each is of the dtype ``STORED[...]`` of its elements and of shape (elements,).
+    """
     return [
         {
             block: values(collective, rank, block, block_bytes(collective, block), seed, reals=reals)
@@ -101,7 +110,7 @@ def wrong(found: np.ndarray, wanted: np.ndarray) -> int:
 def order_bound(given: Sequence[np.ndarray], additions: int, dtype: str) -> np.ndarray:
     """Return how far a sum may be from the exact one, whatever the order: ((1+u)**additions - 1) times the sum of magnitudes.
 
-    Source: Higham, Accuracy and Stability of Numerical Algorithms, 4.2.
+    Source: Higham, Accuracy and Stability of Numerical Algorithms, 4.2. float64 of shape (elements,).
     """
     unit = 2.0 ** -MANTISSA_BITS[dtype]
     total = np.sum([np.abs(np.asarray(each, np.float64)) for each in given], axis=0)

@@ -50,7 +50,7 @@ class Buffers:
         self._run()
 
     def results(self) -> list[tuple[int, int, np.ndarray]]:
-        """Return (block, 0, bytes) of ``receive``."""
+        """Return (block, 0, bytes) of ``receive``. The bytes are uint8 of shape (bytes,)."""
         found, begin = [], 0
         for block, count in zip(self.wanted, self.counts(self.wanted), strict=True):
             found.append((block, 0, self.receive[begin : begin + count].view(np.uint8)))
@@ -68,5 +68,5 @@ class Bystander:
         """Do nothing."""
 
     def results(self) -> list[tuple[int, int, np.ndarray]]:
-        """Return nothing."""
+        """Return nothing. Other ranks' bytes are uint8 of shape (bytes,)."""
         return []

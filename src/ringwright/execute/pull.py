@@ -81,7 +81,7 @@ class SharedFile:
             os.close(handle)
 
     def bytes(self) -> np.ndarray:
-        """Return all of it as uint8."""
+        """Return all of it as uint8. Of shape (bytes,)."""
         return np.frombuffer(self.map, np.uint8)
 
 

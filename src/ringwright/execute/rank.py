@@ -46,7 +46,10 @@ class Runner(Protocol):
         """Do the collective once."""
 
     def results(self) -> list[tuple[int, int, np.ndarray]]:
-        """Return (block, first byte in it, bytes) of what this rank holds now."""
+        """Return (block, first byte in it, bytes) of what this rank holds now.
+
+        The bytes are uint8 of shape (bytes,).
+        """
 
 
 class Ours:
@@ -96,7 +99,7 @@ class Ours:
         return found
 
     def results(self) -> list[tuple[int, int, np.ndarray]]:
-        """Return what the arena holds now."""
+        """Return what the arena holds now. The bytes are uint8 of shape (bytes,)."""
         return [(part.block, part.begin, self.ready.arena.read(part.at, part.size)) for part in self.ready.plan.wanted]
 
 

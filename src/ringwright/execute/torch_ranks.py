@@ -223,7 +223,7 @@ class TorchArena(Arena):
         self.raw[at : at + len(values)] = self._torch.from_numpy(np.ascontiguousarray(values)).to(self._device)
 
     def read(self, at: int, size: int) -> np.ndarray:
-        """Return a copy in ordinary memory."""
+        """Return a copy in ordinary memory. uint8 of shape (size,)."""
         found: np.ndarray = self.raw[at : at + size].cpu().numpy().copy()
         return found
 

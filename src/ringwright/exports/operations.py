@@ -42,7 +42,7 @@ class Operations:
 
     @property
     def starts(self) -> np.ndarray:
-        """Where each rank's operations begin, and the last ones end."""
+        """Where each rank's operations begin, and the last ones end. int64 of shape (n_ranks + 1,)."""
         return np.searchsorted(self.rank, np.arange(self.n_ranks + 1))
 
 

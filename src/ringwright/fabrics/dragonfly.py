@@ -63,7 +63,10 @@ class DragonflyPaths:
     ranks: int
 
     def gateway(self, here: np.ndarray, there: np.ndarray) -> np.ndarray:
-        """Return the router of group ``here`` that holds the link to group ``there``."""
+        """Return the router of group ``here`` that holds the link to group ``there``.
+
+        int64 node numbers of shape (pairs,).
+        """
         each = max(1, -(-(self.groups - 1) // self.routers))
         found: np.ndarray = self.n + here * self.routers + (there - here - 1) % self.groups // each
         return found

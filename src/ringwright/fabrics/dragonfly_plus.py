@@ -62,12 +62,15 @@ class DragonflyPlusPaths:
     spines: int
 
     def spine(self, group: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Return a spine of each group."""
+        """Return a spine of each group. int64 node numbers of the shape of ``group``."""
         found: np.ndarray = self.n + self.groups * self.leaves + group * self.spines + number
         return found
 
     def gateway(self, here: np.ndarray, there: np.ndarray) -> np.ndarray:
-        """Return the spine of group ``here`` that holds the link to group ``there``."""
+        """Return the spine of group ``here`` that holds the link to group ``there``.
+
+        int64 node numbers of shape (pairs,).
+        """
         each = max(1, -(-(self.groups - 1) // self.spines))
         return self.spine(here, (there - here - 1) % self.groups // each)
 

@@ -78,12 +78,15 @@ class FatTreePaths:
     seed: int
 
     def aggregation(self, pod: np.ndarray, number: np.ndarray) -> np.ndarray:
-        """Return an aggregation switch of each pod."""
+        """Return an aggregation switch of each pod. int64 node numbers of the shape of ``pod``."""
         found: np.ndarray = self.n + (self.pods + pod) * self.half + number
         return found
 
     def core(self, number: np.ndarray) -> np.ndarray:
-        """Return a core switch; those of one aggregation number are neighbours."""
+        """Return a core switch; those of one aggregation number are neighbours.
+
+        int64 node numbers of the shape of ``number``.
+        """
         return self.n + 2 * self.pods * self.half + number
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:

@@ -147,7 +147,7 @@ def program(block: str, op: str, p: int, size_bytes: int) -> Program:
 
 
 def prices(found: Sequence[Point]) -> np.ndarray:
-    """Return seconds per message, byte and added byte, fitted by the mean of |log| ratios."""
+    """Return seconds per message, byte and added byte, fitted by the mean of |log| ratios. float64 of shape (3,)."""
     import numpy as np
 
     columns = np.array([(point.messages, point.path_bytes, point.added_bytes) for point in found])

@@ -58,12 +58,15 @@ class Order:
     faults: tuple[Fault, ...]
 
     def room(self, depth: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return (receive, send): which receive makes room for which send at a FIFO of ``depth`` messages."""
+        """Return (receive, send): which receive makes room for which send at a FIFO of ``depth`` messages.
+
+        Both int64 of shape (pairs,).
+        """
         late = np.flatnonzero(self.number >= depth)
         return self.receives[late - depth], self.sends[late]
 
     def certain(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return all pairs that hold whatever the depth of the FIFOs."""
+        """Return all pairs that hold whatever the depth of the FIFOs. Both int64 of shape (pairs,)."""
         pairs = (self.block, self.dep, (self.sends, self.receives), self.marks, self.packets)
         return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
 
@@ -246,7 +249,7 @@ def waves(schedule: Tables, order: Order, depth: int) -> np.ndarray:
     """Return in which wave each instruction can run at the earliest; STUCK, where it never can.
 
     This is a run of all thread blocks with FIFOs of ``depth`` messages. What can run stays able to run, so the order of
-    the run does not matter, and what is stuck here is stuck in every run.
+    the run does not matter, and what is stuck here is stuck in every run. int64 of shape (instructions,).
     """
     n = len(schedule.code)
     certain, room = order.certain(), order.room(depth)

@@ -30,5 +30,8 @@ class Schedule(Tables):
         return find_moves(self, self.order)
 
     def edges(self) -> tuple[np.ndarray, np.ndarray, int]:
-        """Return (before, after, joins): which message waits for which, as ``engines.flat.gather`` numbers the messages."""
+        """Return (before, after, joins): which message waits for which, as ``engines.flat.gather`` numbers the messages.
+
+        Both arrays are int64 of shape (edges,).
+        """
         return message_edges(self, self.order, self.moves)

@@ -50,7 +50,7 @@ WRITES_PACKETS, READS_PACKETS = 1, 2  # bits of Code.packet: data that carry the
 
 
 def one_of(kinds: np.ndarray, chosen: Sequence[Kind]) -> np.ndarray:
-    """Return where ``kinds`` is one of the chosen."""
+    """Return where ``kinds`` is one of the chosen. bool of the shape of ``kinds``."""
     import numpy as np
 
     return np.isin(kinds, [int(kind) for kind in chosen])
@@ -148,13 +148,16 @@ class Tables:
 
     @cached_property
     def rank(self) -> np.ndarray:
-        """Return the rank of each instruction."""
+        """Return the rank of each instruction. int64 of shape (instructions,)."""
         ranks: np.ndarray = self.blocks.rank[self.code.block]
         return ranks
 
     @cached_property
     def slots(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the first slot of src and of dst of each instruction, wherever these lie."""
+        """Return the first slot of src and of dst of each instruction, wherever these lie.
+
+        Both int64 of shape (instructions,).
+        """
         import numpy as np
 
         code = self.code

@@ -25,7 +25,10 @@ Pairs = tuple[np.ndarray, np.ndarray]
 
 
 def message_numbers(moves: Moves, n_nodes: int) -> tuple[np.ndarray, int]:
-    """Return the message each move belongs to, numbered as an engine that gathers the steps numbers them, and how many."""
+    """Return the message each move belongs to, numbered as an engine that gathers the steps numbers them, and how many.
+
+    int64 of shape (moves,).
+    """
     channel = np.where(moves.op == Op.COPY, -1 - moves.channel, moves.channel)
     channel = channel - channel.min(initial=0)
     key = ((moves.step * (channel.max(initial=0) + 1) + channel) * n_nodes + moves.src) * n_nodes + moves.dst
@@ -36,7 +39,10 @@ def message_numbers(moves: Moves, n_nodes: int) -> tuple[np.ndarray, int]:
 
 
 def message_edges(schedule: Tables, order: Order, moves: Moves) -> tuple[np.ndarray, np.ndarray, int]:
-    """Return (before, after, joins); joins are numbered behind the messages."""
+    """Return (before, after, joins); joins are numbered behind the messages.
+
+    Both arrays are int64 of shape (edges,).
+    """
     message, n = message_numbers(moves, schedule.p + bool(schedule.groups))
     starts = n + np.arange(len(schedule.code))
     arrivals = n + len(

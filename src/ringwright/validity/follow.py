@@ -151,7 +151,7 @@ class Follower:
 
 
 def unfold(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Return src, dst, slot and target slot of every single slot moved."""
+    """Return src, dst, slot and target slot of every single slot moved. Each is int64 of shape (count * span,)."""
     src, dst, chunk, to = block.arrays()
     if block.span == 1:
         return src, dst, chunk, to
@@ -161,7 +161,10 @@ def unfold(block: Block) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray
 
 
 def placed(program: Program, rank: int, *, after: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the slots and chunks that a rank holds before, or must hold after."""
+    """Return the slots and chunks that a rank holds before, or must hold after.
+
+    Both int64 of shape (slots that count,).
+    """
     layout, collective = program.layout, program.collective
     given = layout.after if after else layout.before
     if given is not None:

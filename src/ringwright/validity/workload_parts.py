@@ -53,7 +53,10 @@ def mesh(workload: Workload) -> Iterator[Finding]:
 
 
 def class_of_ranks(workload: Workload) -> tuple[np.ndarray, tuple[int, int, int] | None]:
-    """Return the class number of each rank (-1: none) and, where a rank is of two classes, (rank, one, other)."""
+    """Return the class number of each rank (-1: none) and, where a rank is of two classes, (rank, one, other).
+
+    int64 of shape (ranks,).
+    """
     grid = workload.mesh
     ranks, found, twice = np.arange(grid.size), np.full(grid.size, -1), None
     for number, each in enumerate(workload.classes):

@@ -15,7 +15,10 @@ SMALLEST_GAIN = 1e-9
 def descend(
     loss: Callable[[np.ndarray], np.ndarray], start: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Return where no step of one number or of a pair, up or down, makes ``loss`` (of many candidates at once) less."""
+    """Return where no step of one number or of a pair, up or down, makes ``loss`` (of many candidates at once) less.
+
+    float64 of shape (numbers,).
+    """
     unit = np.eye(len(start))
     pairs = [unit[i] + sign * unit[j] for i, j in combinations(range(len(start)), 2) for sign in (1, -1)]
     directions = np.array([*unit, *pairs])

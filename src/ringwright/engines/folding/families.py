@@ -38,14 +38,17 @@ class Family:
 
     @cached_property
     def table(self) -> np.ndarray:
-        """Return the rows as a table, int64."""
+        """Return the rows as a table, int64. Of shape (blocks, columns)."""
         import numpy as np
 
         return np.frombuffer(self.rows, np.int64).reshape(-1, 4 + len(self.chunk.parts) + len(self.to.parts))
 
     @property
     def starts(self) -> tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]:
-        """Return (bases, offsets) of the chunk, and of the target slot, a row a block."""
+        """Return (bases, offsets) of the chunk, and of the target slot, a row a block.
+
+        int64: bases of shape (blocks,), offsets of shape (blocks, parts).
+        """
         cut = 3 + len(self.chunk.parts)
         table = self.table
         return (table[:, 2], table[:, 3:cut]), (table[:, cut], table[:, cut + 1 :])

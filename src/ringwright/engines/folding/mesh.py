@@ -133,7 +133,10 @@ class View:
         return found
 
     def representatives(self) -> np.ndarray:
-        """Return the range's indices of one move per orbit, a row each, in program order."""
+        """Return the range's indices of one move per orbit, a row each, in program order.
+
+        int64 of shape (orbits, axes of the range).
+        """
         import numpy as np
 
         counts = list(self.family.block.shape)
@@ -142,7 +145,10 @@ class View:
         return np.indices(counts, np.int64).reshape(len(counts), math.prod(counts)).T
 
     def arranged(self, values: np.ndarray) -> np.ndarray:
-        """Return a value per move as (orbits in program order, images by the group's elements)."""
+        """Return a value per move as (orbits in program order, images by the group's elements).
+
+        Of the dtype of ``values`` and shape (orbits, images).
+        """
         shape: list[int] = []
         order: list[tuple[int, int]] = []
         for place, count in enumerate(self.family.block.shape):
@@ -158,7 +164,10 @@ class View:
         return values.reshape(shape).transpose(still + turned).reshape(-1, images)
 
     def relative(self, index: Pattern, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rank of each representative with its turns taken back, and those turns (a column per axis)."""
+        """Return the rank of each representative with its turns taken back, and those turns (a column per axis).
+
+        int64 of shape (orbits,) and (orbits, axes).
+        """
         import numpy as np
 
         ranks = index.at(at)

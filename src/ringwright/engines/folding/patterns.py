@@ -42,7 +42,7 @@ class Pattern:
         return [number for number, part in enumerate(self.parts) if part.axis == axis and part.runs]
 
     def at(self, rows: np.ndarray) -> np.ndarray:
-        """Return the values at rows of indices."""
+        """Return the values at rows of indices. int64 of shape (rows,)."""
         import numpy as np
 
         total = np.full(len(rows), self.base, np.int64)

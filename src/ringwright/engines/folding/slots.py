@@ -56,14 +56,14 @@ class Starts:
                 self.fixed += part.weight * value
 
     def absolute(self) -> np.ndarray:
-        """Return the slots themselves."""
+        """Return the slots themselves. int64 of shape (moves,)."""
         total = self.fixed.copy()
         for number, digit in self.digits.items():
             total += digit.weight * self.values[number]
         return total
 
     def relative(self, turns: np.ndarray) -> np.ndarray:
-        """Return the slots with the turns of their ranks taken back."""
+        """Return the slots with the turns of their ranks taken back. int64 of shape (moves,)."""
         total = self.fixed.copy()
         for number, digit in self.digits.items():
             total += digit.weight * ((self.values[number] - digit.turn * turns[:, digit.axis]) % digit.size)

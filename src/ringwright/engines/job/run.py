@@ -64,11 +64,11 @@ class JobRun:
         return slice(first, first + row.count)
 
     def starts(self, row: Row, step: int) -> np.ndarray:
-        """Return when they were started."""
+        """Return when they were started. int64 ps of shape (instances,)."""
         return self.times.start[self.span(row, step)]
 
     def ends(self, row: Row, step: int) -> np.ndarray:
-        """Return when they ended."""
+        """Return when they ended. int64 ps of shape (instances,)."""
         return self.times.end[self.span(row, step)]
 
 

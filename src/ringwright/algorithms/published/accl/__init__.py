@@ -78,7 +78,10 @@ def accl(
 
 
 def path_shares(total_bytes: int, rates: Sequence[float], unit: int = 1) -> np.ndarray:
-    """Cut bytes between paths in proportion to their rates, so that all end together: f_i = r_i / sum r."""
+    """Cut bytes between paths in proportion to their rates, so that all end together: f_i = r_i / sum r.
+
+    int64 bytes of shape (paths,), which add up to ``total_bytes``.
+    """
     if not len(rates) or min(rates) <= 0:
         raise UsageError("paths are rates above 0", remedy="paths=(150e9, 12.5e9)")
     ends = np.rint(np.cumsum(rates) / np.sum(rates) * (total_bytes // unit)).astype(np.int64) * unit

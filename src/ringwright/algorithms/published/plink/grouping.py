@@ -38,7 +38,10 @@ def candidates(p: int) -> list[int]:
 
 
 def coordinates(distance: np.ndarray) -> np.ndarray:
-    """Return points whose distances are near those given (Torgerson): (p, dimensions)."""
+    """Return points whose distances are near those given (Torgerson): (p, dimensions).
+
+    float64 of shape (p, dimensions).
+    """
     p = len(distance)
     centre = np.eye(p) - 1 / p
     values, vectors = np.linalg.eigh(-0.5 * centre @ distance**2 @ centre)

@@ -95,7 +95,7 @@ class Plan:
 
 
 def apportion(part: np.ndarray, seats: int) -> np.ndarray:
-    """Return how many of ``seats`` each part gets, by largest remainders."""
+    """Return how many of ``seats`` each part gets, by largest remainders. int64 of shape (parts,)."""
     exact = part / part.sum() * seats
     count: np.ndarray = np.floor(exact + 1e-9).astype(np.int64)
     rest = np.argsort(count - exact, kind="stable")[: seats - int(count.sum())]

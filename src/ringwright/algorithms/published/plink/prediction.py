@@ -14,7 +14,10 @@ ALIKE = 0.1  # rates that differ by less are taken as equal
 
 
 def shares(group: Sequence[int], probes: Probes) -> np.ndarray:
-    """Return which part of the data each member adds up: in proportion to its measured rate within the group."""
+    """Return which part of the data each member adds up: in proportion to its measured rate within the group.
+
+    float64 of shape (members,), which add up to 1.
+    """
     m = len(group)
     if m == 1:
         return np.ones(1)

@@ -27,11 +27,14 @@ class Probes:
 
     @cached_property
     def slowness(self) -> np.ndarray:
-        """Seconds per byte."""
+        """Seconds per byte. float64 of shape (p, p)."""
         return 1.0 / self.rate
 
     def distance(self) -> np.ndarray:
-        """Return how far hosts are from each other: latency and slowness, each in units of its median."""
+        """Return how far hosts are from each other: latency and slowness, each in units of its median.
+
+        float64 of shape (p, p).
+        """
         away = ~np.eye(len(self.rate), dtype=bool)
         parts = (part / max(float(np.median(part[away])), 1e-30) for part in (self.latency_s, self.slowness))
         return np.asarray(sum(np.where(away, part, 0.0) for part in parts))
@@ -44,7 +47,10 @@ def assumed(p: int) -> Probes:
 
 
 def rounds(p: int) -> list[np.ndarray]:
-    """Return the rounds of a tournament, each (pairs, 2): all pairs meet once, nobody twice in a round."""
+    """Return the rounds of a tournament, each (pairs, 2): all pairs meet once, nobody twice in a round.
+
+    Each is int64 of shape (pairs, 2).
+    """
     seats = p + p % 2  # with an odd number somebody rests
     if p < 2:
         return []

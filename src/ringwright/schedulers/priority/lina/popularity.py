@@ -28,6 +28,8 @@ class Popularity:
 
         ``paths`` are the experts of each token (row) in the ``length`` layers up to ``layer``. Experts that no path makes
         likely have 0: nothing is known of them. Paths never seen count for nothing, so the sum may be below 1.
+
+        float64 of shape (experts,).
         """
         import numpy as np
 
