@@ -27,11 +27,11 @@ from typing import Any
 import ringwright
 from ringwright import registry
 from ringwright.cli import main
+from ringwright.contracts.knob_values import Spelling, spellings
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric, families
 from ringwright.fabrics import knobs as knobs_of_fabric
 from ringwright.knobs import Knob
-from ringwright.testing.knob_cases import Spelling, spellings
 from ringwright.testing.knob_witnesses import WITNESS, figures
 
 RANKS = 16

@@ -80,3 +80,59 @@ def test_the_order_of_ranks_is_kept_or_refused(system: registry.System) -> None:
             assert error.remedy  # noqa: PT017 - declining is one of the two right answers
             continue
         assert not validity.check(program), op
+
+
+# -------------------------------------------------------------------------------------------------------------- knobs
+@pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.slug)
+def test_conformance_over_knobs(system: registry.System) -> None:
+    """Each knob of each system twice; ``scripts/conformance`` has both ends of all ranges, and all words."""
+    found = [conformance.check(case) for case in conformance.few_over_knobs([system], SEED)]
+    assert public.failures(found) == []
+    assert {knob.name for knob in system.knobs().values() if knob.can_be_typed} <= {
+        outcome.case.knobs.partition("=")[0] for outcome in found
+    }
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3])
+def test_the_closed_form_is_judged_with_several_channels(channels: int) -> None:
+    """Two messages to one neighbour on two channels are two: the declared cost is exact, and any other is caught."""
+    import dataclasses
+
+    from ringwright.algorithms.blocks.ring import ring
+    from ringwright.program import Program
+
+    case = conformance.Case("ring", "all-reduce", 4, "even", "full", knobs=f"channels={channels}")
+    assert "closed-form" in conformance.check(case).passed
+
+    def boasting(collective: Collective, topology: object = None, *, channels: int = 1) -> Program:
+        program = ring(collective, channels=channels)
+        (term,) = program.cost.terms
+        half = dataclasses.replace(program.cost, terms=(dataclasses.replace(term, size_bytes=term.size_bytes / 2),))
+        return dataclasses.replace(program, cost=half)
+
+    why = conformance.examine(case, boasting).failed["closed-form"]
+    assert why.startswith("declared 6.")
+    assert "measured" in why
+
+
+def test_a_case_with_knobs_replays_from_its_text() -> None:
+    case = conformance.Case("ring", "broadcast", 7, "ragged", "full", 3, "channels=2:segments=4")
+    assert conformance.Case.parsed(str(case)) == case
+    with pytest.raises(UsageError, match="is not a case"):
+        conformance.Case.parsed("ring broadcast knobs=channels=2")
+
+
+def test_loops_of_a_ring_are_in_its_declared_cost() -> None:
+    case = conformance.Case.parsed("ring-allreduce all-reduce p=4 size=even fabric=full root=0 knobs=loops=4")
+    assert "closed-form" in conformance.check(case).passed
+
+
+@pytest.mark.parametrize("segments", [28, 155, 1024])
+def test_more_segments_than_a_head_has_elements_send_no_padding(segments: int) -> None:
+    for text in (
+        "nvls all-reduce p=8 size=more",
+        "nvls all-gather p=8 size=bytes",
+        "nvls-tree all-reduce p=6 size=bytes",
+    ):
+        case = conformance.Case.parsed(f"{text} fabric=dgx-h100:1 root=0 knobs=segments={segments}")
+        assert not conformance.check(case).failed

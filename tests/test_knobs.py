@@ -14,6 +14,7 @@ import pytest
 from ringwright import registry
 from ringwright.cli import main
 from ringwright.collective import Collective
+from ringwright.contracts.knob_values import factors, spellings
 from ringwright.costs.nccl import constants, releases
 from ringwright.errors import DeclinedError, RingwrightError, UsageError
 from ringwright.fabrics import fabric, families
@@ -22,7 +23,6 @@ from ringwright.fabrics.faults import apply
 from ringwright.knobs import Choices, Pattern, Range, knobs_of
 from ringwright.program import Program
 from ringwright.spellings import parse
-from ringwright.testing.knob_cases import factors, spellings
 from ringwright.units import parse_rate, parse_size, parse_time
 
 pytestmark = pytest.mark.once

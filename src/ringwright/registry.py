@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
@@ -233,26 +233,28 @@ def typed(spelling: str, among: Callable[[], tuple[System, ...]]) -> tuple[Syste
     name, *settings = spelling.split(":")
     slug, _, release = name.partition("@")
     system = find(slug, among)
-    pairs = [_pair(setting, system, spelling) for setting in ([f"release={release}"] if release else []) + settings]
-    known, found = system.knobs(), {}
-    for key, value in pairs:
+    said = [f"release={release}", *settings] if release else settings
+    return system, values(system.slug, system.knobs(), said, where=spelling)
+
+
+def values(owner: str, known: Mapping[str, Knob], settings: Iterable[str], *, where: str) -> dict[str, Any]:
+    """Return the value of each ``knob=value`` of ``owner``; UsageError for one that it does not have or cannot have."""
+    found: dict[str, Any] = {}
+    for key, value in (_pair(setting, owner, known, where) for setting in settings):
         if key not in known or not known[key].can_be_typed:
-            raise unknown(
-                system.slug, key, {each.name: each for each in known.values() if each.can_be_typed}, where=spelling
-            )
+            raise unknown(owner, key, {each.name: each for each in known.values() if each.can_be_typed}, where=where)
         if key in found:
-            raise UsageError(f"{key} is given twice", where=spelling, remedy=f"ringwright systems {system.slug}")
-        found[key] = parse(system.slug, known[key], value, where=spelling, named=_named)
-    return system, found
+            raise UsageError(f"{key} is given twice", where=where, remedy=f"ringwright systems {owner}")
+        found[key] = parse(owner, known[key], value, where=where, named=_named)
+    return found
 
 
-def _pair(setting: str, system: System, spelling: str) -> tuple[str, str]:
+def _pair(setting: str, owner: str, known: Mapping[str, Knob], where: str) -> tuple[str, str]:
     key, equals, value = setting.partition("=")
     if not equals:
-        known = next(iter(system.knobs()), "knob")
+        some = next(iter(known), "knob")
         raise UsageError(
-            f"'{setting}' in '{spelling}' is no knob=value, as {known}=... would be",
-            remedy=f"ringwright systems {system.slug}",
+            f"'{setting}' in '{where}' is no knob=value, as {some}=... would be", remedy=f"ringwright systems {owner}"
         )
     return key.strip().replace("-", "_"), value
 

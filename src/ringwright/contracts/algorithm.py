@@ -1,31 +1,35 @@
-"""Conformance: what every system must show, on small fabrics and awkward sizes. If this does not run on it, it does not exist.
+"""The contract of algorithms: what every one must show, on small fabrics, awkward sizes, and every knob that it declares.
 
-A case is one system, one collective, one group size, one buffer size and one fabric; each check of a case passes, fails with a
-reason, or is declined by the system itself, openly.
+A case is one system, one collective, one group size, one buffer size, one fabric, and values of its knobs; each check of a case
+passes, fails with a reason, or is declined by the system itself, openly.
 """
 
 from __future__ import annotations
 
-import dataclasses
+import inspect
 import itertools
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from ringwright import interpreter, validity
 from ringwright.collective import OPS, ROOTED, Collective
-from ringwright.errors import RingwrightError, UsageError
-from ringwright.registry import System, find, systems
+from ringwright.contracts.algorithm_checks import CHECKS, moves
+from ringwright.contracts.knob_values import declared, settled
+from ringwright.contracts.outcome import DECLINED, Outcome, beside, made, raised
+from ringwright.contracts.outcome import Case as Plain
+from ringwright.errors import UsageError
+from ringwright.knobs import Knob, knobs_of
+from ringwright.registry import System, find, values
 
 if TYPE_CHECKING:
     from ringwright.program import Program
-    from ringwright.topology import Topology
 
 GROUP_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 32, 64)
-# Elements per rank of the group, and a few that no group divides.
+SMALL_GROUPS = (1, 2, 3, 4, 5, 6, 8, 12)
+KNOB_GROUPS = (2, 3, 4, 6, 8, 12, 16)
+# Bytes by name, of the ranks of the group.
 SIZES: dict[str, Callable[[int], int]] = {
     "zero": lambda _: 0,
     "one": lambda _: 4,
@@ -35,13 +39,18 @@ SIZES: dict[str, Callable[[int], int]] = {
     "bytes": lambda _: 3001,  # not whole elements
     "even": lambda p: 4 * 24 * p * p,
 }
+MOST_WITH_KNOBS = 40_000  # moves of a program whose knobs cut it small
 FABRICS = ("switch", "full", "ring")
-MOST_MOVES = 400_000
+INNER = ("ring", "binomial", "linear", "rabenseifner")  # what is given to a knob that takes another algorithm
+EXAMPLE = "ring all-reduce p=7 size=ragged fabric=full root=0 knobs=channels=2"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One thing to try; ``str(case)`` replays it. A fabric without a size has as many ranks as the group."""
+    """One thing to try; ``str(case)`` replays it. A fabric without a size has as many ranks as the group.
+
+    ``knobs`` are as they are typed, ``channels=2:segments=4``.
+    """
 
     slug: str
     op: str
@@ -49,9 +58,11 @@ class Case:
     size: str
     fabric: str = "switch"
     root: int = 0
+    knobs: str = ""
 
     def __str__(self) -> str:
-        return f"{self.slug} {self.op} p={self.p} size={self.size} fabric={self.fabric} root={self.root}"
+        knobs = f" knobs={self.knobs}" if self.knobs else ""
+        return f"{self.slug} {self.op} p={self.p} size={self.size} fabric={self.fabric} root={self.root}{knobs}"
 
     @classmethod
     def parsed(cls, text: str) -> Case:
@@ -59,28 +70,18 @@ class Case:
         try:
             slug, op, *settings = text.split()
             given = dict(setting.split("=", 1) for setting in settings)
-            return cls(slug, op, int(given["p"]), given["size"], given["fabric"], int(given.get("root", 0)))
+            root, knobs = int(given.get("root", 0)), given.get("knobs", "")
+            return cls(slug, op, int(given["p"]), given["size"], given["fabric"], root, knobs)
         except (ValueError, KeyError):
-            remedy = "as in: ring all-reduce p=7 size=ragged fabric=full root=0"
-            raise UsageError(f"'{text}' is not a case", remedy=remedy) from None
+            raise UsageError(f"'{text}' is not a case", remedy=f"as in: {EXAMPLE}") from None
 
     def collective(self) -> Collective:
         """Return the collective of the case."""
         return Collective(self.op, range(self.p), SIZES[self.size](self.p), root=self.root)
 
 
-@dataclass
-class Outcome:
-    """Checks of one case: passed names, and reasons of those declined or failed."""
-
-    case: Case
-    passed: list[str] = field(default_factory=list)
-    declined: dict[str, str] = field(default_factory=dict)
-    failed: dict[str, str] = field(default_factory=dict)
-
-
 def cases(chosen: Iterable[System], group_sizes: Sequence[int] = GROUP_SIZES) -> Iterator[Case]:
-    """Yield the full campaign."""
+    """Yield the full campaign over each system as it is, no knob set."""
     for system in chosen:
         for op, p, size, fabric in itertools.product(system.ops, group_sizes, SIZES, system.fabrics or FABRICS):
             if p > ranks_of(fabric):
@@ -106,6 +107,45 @@ def pairwise(chosen: Iterable[System], seed: int, group_sizes: Sequence[int] = G
                 yield Case(system.slug, op, p, size, fabric, generator.randrange(p) if op in ROOTED else 0)
 
 
+def over_knobs(chosen: Iterable[System], seed: int, draws: int = 2) -> Iterator[Case]:
+    """Yield cases in which every knob that can be typed takes both its ends, each of its words, and ``draws`` values more.
+
+    Every value meets each collective of the system; ``draws`` cases more set two knobs at once.
+    """
+    for system in chosen:
+        if system.problem is None:
+            yield from knob_cases(system.slug, system.ops, system.knobs(), system.fabrics or FABRICS, seed, draws)
+
+
+def few_over_knobs(chosen: Iterable[System], seed: int, per_knob: int = 2) -> Iterator[Case]:
+    """Yield a seeded part: each knob of each system ``per_knob`` times, with some collective."""
+    for system in chosen:
+        every: dict[str, list[Case]] = {}
+        for case in over_knobs([system], seed, 1):
+            every.setdefault(case.knobs.partition("=")[0], []).append(case)
+        draw = random.Random(f"{system.slug} {seed}")  # noqa: S311 - a choice of tests
+        for found in every.values():
+            yield from draw.sample(found, min(per_knob, len(found)))
+
+
+def knob_cases(
+    slug: str, ops: Sequence[str], knobs: Mapping[str, Knob], fabrics: Sequence[str], seed: int, draws: int
+) -> Iterator[Case]:
+    """Yield the cases over the knobs of one algorithm; none where it has none that can be typed."""
+    typable = [knob for knob in knobs.values() if knob.can_be_typed]
+    draw = random.Random(f"{slug} {seed}")  # noqa: S311 - a choice of tests
+    for op in ops:
+        alone = [(knob, text) for knob in typable for text in (*settled(knob, INNER), *[""] * draws)]
+        pairs = [tuple(draw.sample(typable, 2)) for _ in range(draws)] if len(typable) > 1 else []
+        for settings in (*([each] for each in alone), *([(knob, "") for knob in pair] for pair in pairs)):
+            fabric = draw.choice(fabrics)
+            p = draw.choice([each for each in KNOB_GROUPS if each <= ranks_of(fabric)])
+            said = [f"{knob.name}={text or declared(knob, draw, p, INNER)}" for knob, text in settings]
+            root = draw.randrange(p) if op in ROOTED else 0
+            yield Case(slug, op, p, draw.choice(tuple(SIZES)), fabric, root, ":".join(said))
+
+
+@cache
 def ranks_of(fabric: str) -> int:
     """Return the ranks of a fabric that names its size, as ``dgx-h100:2``; those that do not have as many as the case."""
     from ringwright.fabrics import fabric as build
@@ -124,129 +164,77 @@ def examine(case: Case, algorithm: Callable[..., Program]) -> Outcome:
 
     outcome = Outcome(case)
     topology = fabric(case.fabric if ":" in case.fabric else f"{case.fabric}:{case.p}")
-    try:
-        program = algorithm(case.collective(), topology)
-    except UsageError as error:
-        outcome.declined["program"] = error.what
+    if case.knobs:
+        try:
+            said = values(case.slug, knobs_of(inspect.unwrap(algorithm)), case.knobs.split(":"), where=case.knobs)
+        except UsageError as error:
+            outcome.failed["knobs"] = f"refuses what it declares: {error.what}"
+            return outcome
+        algorithm = partial(algorithm, **said)
+    program, why = made(lambda: algorithm(case.collective(), topology))
+    if program is None:
+        outcome.note("program", why)
         return outcome
-    except RingwrightError as error:
-        outcome.failed["program"] = str(error)
+    if (strange := _not_a_program(program)) is not None:
+        outcome.note("program", strange)
+        return outcome
+    if case.knobs and moves(program, MOST_WITH_KNOBS) > MOST_WITH_KNOBS:
+        outcome.note("program", f"{DECLINED}more than {MOST_WITH_KNOBS:,} moves")
         return outcome
     for name, look in CHECKS.items():
-        try:
-            reason = look(program, topology)
-        except RingwrightError as error:
-            reason = str(error)
-        if reason is None:
-            outcome.passed.append(name)
-        elif reason.startswith("declined: "):
-            outcome.declined[name] = reason.removeprefix("declined: ")
-        else:
-            outcome.failed[name] = reason
+        outcome.run(name, partial(look, program, topology))
     return outcome
 
 
-def tally(outcomes: Iterable[Outcome]) -> dict[str, dict[str, int]]:
-    """Return checks passed, declined and failed per system."""
-    counts = {system.slug: {"passed": 0, "declined": 0, "failed": 0} for system in systems()}
-    for outcome in outcomes:
-        row = counts[outcome.case.slug]
-        row["passed"] += len(outcome.passed)
-        row["declined"] += len(outcome.declined)
-        row["failed"] += len(outcome.failed)
-    return counts
+def _not_a_program(made: object) -> str | None:
+    from ringwright.program import Program
+
+    return None if isinstance(made, Program) else f"it returned {type(made).__name__}, not a Program"
 
 
-# ------------------------------------------------------------------------------------------------------- the checks
-def _legal(program: Program, topology: Topology) -> str | None:
-    """The table of rules, the declared bytes and number of steps among them."""
-    del topology
-    found = validity.check(program)
-    return "; ".join(map(str, found[:3])) or None
+def offered(algorithm: Callable[..., object]) -> tuple[str, ...]:
+    """Return the collectives that an algorithm declares: ``OPS`` on it or in its module; UsageError for none or unknown ones."""
+    name, ops = getattr(algorithm, "__name__", "the algorithm"), beside(algorithm, "OPS")
+    listed = ", ".join(OPS)
+    if not ops:
+        remedy = f'write OPS = ("all-reduce",) beside it, of: {listed}'
+        raise UsageError(f"{name} declares no OPS: nobody knows which collectives it does", remedy=remedy)
+    strange = [op for op in ops if op not in OPS]
+    if strange:
+        raise UsageError(f"{name} declares '{strange[0]}', which is no collective", remedy=f"one of: {listed}")
+    return ops
 
 
-def _right(program: Program, topology: Topology) -> str | None:
-    """Real data through the interpreter equal NumPy over all ranks at once."""
-    del topology
-    if sum(step.count for step in program.steps()) > MOST_MOVES:
-        return f"declined: more than {MOST_MOVES:,} moves"
-    given = interpreter.inputs(program.collective, seed=program.p)
-    wanted = interpreter.expected(program.collective, given)
-    for rank, (have, want) in enumerate(zip(interpreter.run(program, given), wanted, strict=True)):
-        if have.keys() != want.keys():
-            return f"rank {rank} holds blocks {sorted(have)[:5]}, not {sorted(want)[:5]}"
-        wrong = [block for block in want if not np.array_equal(have[block], want[block])]
-        if wrong:
-            return f"rank {rank} has the wrong data in block {wrong[0]}"
-    return None
+def check_algorithm(
+    algorithm: Callable[..., Program],
+    ops: Sequence[str] = (),
+    *,
+    group_sizes: Sequence[int] = SMALL_GROUPS,
+    sizes: Sequence[str] = tuple(SIZES),
+    fabrics: Sequence[str] = (),
+    knobs: bool = True,
+    seed: int = 0,
+) -> list[Outcome]:
+    """Return the outcome of every check on an algorithm of your own; ``failures`` of them lists what is wrong.
 
-
-def _same_again(program: Program, topology: Topology) -> str | None:
-    """Two generations are the same, move by move."""
-    del topology
-    for number, (one, two) in enumerate(zip(program.steps(), program.steps(), strict=True)):
-        for left, right in zip(one.blocks, two.blocks, strict=True):
-            if not all(map(np.array_equal, left.arrays(), right.arrays())):
-                return f"step {number} differs from one time to the next"
-    return None
-
-
-def _timed(program: Program, topology: Topology) -> str | None:
-    """It ends on the fabric, and not before the bounds of physics allow."""
-    from ringwright.costs.bounds import bound
-    from ringwright.engines.choose import simulate
-
-    run = simulate(program, topology, engine="events")
-    least = bound(program.collective, topology, exact=False, in_network=bool(program.aggregators))
-    if run.time_s < least.time_s * (1 - 1e-9):
-        return f"{run.time_s * 1e6:.3f} us is less than the bound {least.time_s * 1e6:.3f} us ({least.kind})"
-    return None
-
-
-def _closed_form(program: Program, topology: Topology) -> str | None:
-    """Where no rank ever sends or receives two messages at once, the declared cost is the time on ideal links."""
-    from ringwright.engines.choose import simulate
-
-    if not _one_port(program) or not program.cost.is_even or program.p < 2 or program.aggregators:
-        return "declined: several messages at once, or an uneven cut"
-    from ringwright.program import NO_SOFTWARE
-
-    del topology
-    alpha_s, rate = 1e-6, 1e10
-    bare = dataclasses.replace(program, software=NO_SOFTWARE)
-    have = simulate(bare, _one_port_machine(program.p, alpha_s, rate), engine="events", alpha="busy").time_s
-    want = program.cost.messages * alpha_s + program.cost.path_bytes / rate
-    slack = 1e-6 * want + 1e-11 * program.n_steps
-    # In groups that are no power of two some ranks are ahead, and channels side by side fill each other's gaps: there the
-    # critical path may be shorter than the formula's.
-    exact = program.p & (program.p - 1) == 0 and program.channels == 1
-    if have > want + slack or have < (want - slack if exact else want / 2):
-        return f"declared {want * 1e6:.6f} us, measured {have * 1e6:.6f} us"
-    return None
-
-
-def _one_port_machine(p: int, alpha_s: float, rate: float) -> Topology:
-    """Return a switch whose uplinks are busy for alpha + bytes, so that a rank sends one message after the other."""
-    from ringwright.fabrics import fabric
-
-    machine = fabric(f"switch:{p}", rate=rate)
-    up = machine.src < p
-    return dataclasses.replace(machine, latency_s=np.where(up, alpha_s, 0.0))
-
-
-def _one_port(program: Program) -> bool:
-    for step in program.steps():
-        pairs = {(int(s), int(d)) for block in step.blocks for s, d in zip(*block.arrays()[:2], strict=True) if s != d}
-        if len({s for s, _ in pairs}) < len(pairs) or len({d for _, d in pairs}) < len(pairs):
-            return False
-    return True
-
-
-CHECKS: dict[str, Callable[[Program, Topology], str | None]] = {
-    "legal": _legal,
-    "right": _right,
-    "same-again": _same_again,
-    "timed": _timed,
-    "closed-form": _closed_form,
-}
-assert set(ROOTED) < set(OPS)  # noqa: S101 - both lists are ours
+    Each collective of ``ops`` (none: those that ``OPS`` beside the algorithm names) on each group size, buffer size (a name
+    of ``SIZES``) and fabric (none: ``FABRICS`` beside it, or plain ones). ``knobs``: every knob of its signature too, at both
+    ends of its range, with each of its words, and drawn by ``seed``.
+    """
+    name = getattr(algorithm, "__name__", "algorithm").replace("_", "-")
+    try:
+        asked = tuple(ops) or offered(algorithm)
+        declared_knobs = knobs_of(inspect.unwrap(algorithm)) if knobs else {}
+    except Exception as error:  # noqa: BLE001 - a signature of others may hold anything
+        why = error.what if isinstance(error, UsageError) else raised(error)
+        return [Outcome(Plain(name), failed={"declared": why})]
+    where = tuple(fabrics) or beside(algorithm, "FABRICS") or FABRICS
+    plain = (
+        Case(name, op, p, size, fabric, root)
+        for op, p, size, fabric in itertools.product(asked, group_sizes, sizes, where)
+        if p <= ranks_of(fabric)
+        for root in sorted({0, p - 1} if op in ROOTED else {0})
+    )
+    return [
+        examine(case, algorithm) for case in (*plain, *knob_cases(name, asked, declared_knobs, where, seed, draws=1))
+    ]

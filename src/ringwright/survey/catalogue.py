@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import json
 from contextlib import suppress
-from importlib.resources import files
 from typing import Any
 
 from ringwright import registry
@@ -15,7 +13,6 @@ from ringwright.plugins import HOUSE
 
 SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
 KNOB = "KNOB=VALUE"
-RECORD = "recorded.json"  # written by scripts/conformance
 
 
 def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) -> dict[str, Any]:
@@ -33,7 +30,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
     nothing = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
     return {
         "schema": SCHEMA,
-        "ground": f"checked now, seed {seed}" if check else "recorded campaign (scripts/conformance)",
+        "ground": f"checked now, seed {seed}" if check else _ground(),
         "systems": [
             {
                 "slug": system.slug,
@@ -116,20 +113,28 @@ def knob_lines() -> list[str]:
     ]
 
 
-def recorded() -> dict[str, dict[str, int]]:
-    """Return the tallies of the last full campaign, by slug; empty where none ships."""
-    record = files("ringwright") / "contracts" / RECORD
-    if not record.is_file():
-        return {}
-    tallies: dict[str, dict[str, int]] = json.loads(record.read_text())["systems"]
-    return tallies
+def recorded() -> dict[str, dict[str, Any]]:
+    """Return the tallies of the last campaign, by slug; empty where none ships."""
+    from ringwright.contracts import campaign
+
+    tallies: dict[str, dict[str, Any]] = campaign.recorded().get("systems", {})
+    return {slug: {**row, "recorded": True} for slug, row in tallies.items()}
 
 
-def _run(chosen: list[registry.System], seed: int) -> dict[str, dict[str, int]]:
-    from ringwright.contracts import algorithm as conformance
+def _ground() -> str:
+    """Say what the record is: how many cases of how many, drawn by which seed, and when."""
+    from ringwright.contracts import campaign
 
-    outcomes = (
-        conformance.check(case)
-        for case in conformance.pairwise([each for each in chosen if each in registry.systems()], seed)
-    )
-    return conformance.tally(outcomes)
+    record = campaign.recorded()
+    if "seed" not in record:
+        return "recorded campaign (scripts/conformance)"
+    all_of = f"{record['cases']:,} of {record['of']:,}" if record["cases"] < record["of"] else f"all {record['of']:,}"
+    return f"recorded campaign (scripts/conformance) of {record['date']}: {all_of} cases, seed {record['seed']}"
+
+
+def _run(chosen: list[registry.System], seed: int) -> dict[str, dict[str, Any]]:
+    from ringwright.contracts import campaign
+    from ringwright.contracts.outcome import tally
+
+    found = tally(map(campaign.check, campaign.some_cases(chosen, seed)), [system.slug for system in chosen])
+    return {slug: {**row, "recorded": False} for slug, row in found.items()}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.knobs import Segments
@@ -45,6 +45,7 @@ def nvls(collective: Collective, topology: Topology | None = None, *, segments: 
         raise UsageError("nvls works inside one switch domain", remedy="--algorithm nvls-tree")
     size = float(collective.size_bytes)
     pieces = segments or max(1, min(MOST_SEGMENTS, int(size // p // SEGMENT_BYTES)))
+    pieces = min(pieces, elements_of(collective, p))
     parts = pieces * (p if collective.n_blocks == 1 else 1)
     layout = cut(collective, parts, copies=2)
     both = collective.op == "all-reduce"
@@ -53,8 +54,14 @@ def nvls(collective: Collective, topology: Topology | None = None, *, segments: 
     path = float(layout.chunk_bytes.max(initial=0)) * pieces * (p + 1)
     return Program(
         "nvls", collective, layout, lambda: _steps(collective, pieces), 2 * (pieces + both),
-        Cost((Term(2 if both else 1, path),), sent), aggregators=(domains[0][0],), knobs={"segments": pieces},
+        Cost((Term(2 if both else 1, path),), sent, is_even=is_even(collective, parts)), aggregators=(domains[0][0],),
+        knobs={"segments": pieces},
     )  # fmt: skip
+
+
+def elements_of(collective: Collective, parts: int) -> int:
+    """Return the most segments that each of ``parts`` equal parts can be cut into: one element each, and 1 at the least."""
+    return max(1, collective.size_bytes // (parts * collective.unit_bytes))
 
 
 def _steps(collective: Collective, pieces: int) -> Iterator[Step]:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.blocks.nvls import switch_domains
+from ringwright.algorithms.blocks.nvls import elements_of, switch_domains
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside, embed, later
-from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.offers import is_even, require_commutative, require_op
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
@@ -53,7 +53,8 @@ def nvls_tree(collective: Collective, topology: Topology | None = None, *, segme
         )
     trees = [PipelinedTree(tree.parents) for tree in double_tree(len(members))] if len(members) > 1 else []
     share = collective.size_bytes / heads / max(len(trees), 1)
-    pieces = segments or max(1, min(MOST_SEGMENTS, int(share // SEGMENT_BYTES)))
+    most = elements_of(collective, heads * max(len(trees), 1))
+    pieces = min(segments or max(1, min(MOST_SEGMENTS, int(share // SEGMENT_BYTES))), most)
     return _Plan(collective, [switch for switch, _ in domains], members, trees, pieces).program()
 
 
@@ -87,7 +88,8 @@ class _Plan:
         sent = size * (2 * heads + 2) * domains + 2 * (domains - 1) * size
         return Program(
             "nvls-tree", self.collective, cut(self.collective, self.chunks, copies=2), self._steps,
-            self.pieces + 3 + 2 * self.top, Cost(path, sent, size / heads), aggregators=tuple(self.switches),
+            self.pieces + 3 + 2 * self.top, Cost(path, sent, size / heads, is_even=is_even(self.collective, self.chunks)),
+            aggregators=tuple(self.switches),
             knobs={"segments": self.pieces},
         )  # fmt: skip
 

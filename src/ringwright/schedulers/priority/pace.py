@@ -26,6 +26,7 @@ from ringwright.schedulers.priority._listing import relisted
 from ringwright.workload import Payload, Queue, Rewrite, Workload
 
 NEEDS = ("workload.gradients",)
+CHANGES = ("tasks",)  # where forward branches, its tasks are listed in another order
 SMALLEST_SLICE = 1 << 20
 
 

@@ -34,6 +34,7 @@ from ringwright.schedulers.priority.lina.inference import PLANS, Skew, skewed
 from ringwright.workload import Gate, Queue, Rewrite, Workload
 
 NEEDS = ("workload.all-to-all",)
+CHANGES = ("tasks", "edges", "payloads")  # experts are packed, and their work and exchanges cut into chunks
 TOKEN_CLASS, GRADIENT_CLASS = 1, 2  # 0 is what Lina does not schedule
 COMBINE = "combine"  # tag of backward tasks that an all-to-all follows at once
 GATES = (

@@ -1,4 +1,4 @@
-"""Spellings of knobs, drawn from what a knob declares and from what it does not: what a campaign over knobs types."""
+"""Values of knobs as they are typed, drawn from what a knob declares and from what it does not."""
 
 from __future__ import annotations
 
@@ -47,6 +47,21 @@ def declared(knob: Knob, draw: random.Random, ranks: int, algorithms: Sequence[s
         return "x".join(map(str, factors(ranks, draw)))
     length = ranks if knob.name == "hosts" else draw.randint(1, 4)
     return "x".join(_one(form, draw, algorithms) for _ in range(length))
+
+
+def settled(knob: Knob, algorithms: Sequence[str]) -> tuple[str, ...]:
+    """Return the values that a knob declares by name: both ends of its ranges, its words, algorithms; none for lists."""
+    found: list[str] = [NONE] if knob.is_optional else []
+    for form in knob.forms:
+        if form.many:
+            continue
+        if form.limits is not None:
+            ends = (form.limits.low, min(form.limits.high, MOST) if math.isinf(form.limits.high) else form.limits.high)
+            found += [plain(end) if form.kind == "int" else f"{end:.6g}" for end in ends]
+        found += ["true", "false"] if form.kind == "bool" else []
+        found += [*form.choices, *(form.pattern.examples if form.pattern else ())]
+        found += algorithms if form.kind == "algorithm" else []
+    return tuple(dict.fromkeys(found))
 
 
 def factors(ranks: int, draw: random.Random) -> list[int]:

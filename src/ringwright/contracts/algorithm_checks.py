@@ -1,0 +1,85 @@
+"""The checks of the contract of algorithms: each takes a Program and its machine, and says what is wrong, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ringwright import interpreter, validity
+from ringwright.contracts.closed_form import closed_form
+from ringwright.contracts.outcome import DECLINED
+
+if TYPE_CHECKING:
+    from ringwright.program import Program
+    from ringwright.topology import Topology
+
+MOST_MOVES = 400_000
+
+
+def moves(program: Program, most: int) -> int:
+    """Return the moves of a program, counted until they are more than ``most``."""
+    count = program.n_steps
+    if count > most:
+        return count
+    count = 0
+    for step in program.steps():
+        count += step.count
+        if count > most:
+            break
+    return count
+
+
+def legal(program: Program, topology: Topology) -> str | None:
+    """The table of rules, the declared bytes and number of steps among them."""
+    del topology
+    found = validity.check(program)
+    return "; ".join(map(str, found[:3])) or None
+
+
+def right(program: Program, topology: Topology) -> str | None:
+    """Real data through the interpreter equal NumPy over all ranks at once."""
+    del topology
+    if moves(program, MOST_MOVES) > MOST_MOVES:
+        return f"{DECLINED}more than {MOST_MOVES:,} moves"
+    given = interpreter.inputs(program.collective, seed=program.p)
+    wanted = interpreter.expected(program.collective, given)
+    for rank, (have, want) in enumerate(zip(interpreter.run(program, given), wanted, strict=True)):
+        if have.keys() != want.keys():
+            return f"rank {rank} holds blocks {sorted(have)[:5]}, not {sorted(want)[:5]}"
+        wrong = [block for block in want if not np.array_equal(have[block], want[block])]
+        if wrong:
+            return f"rank {rank} has the wrong data in block {wrong[0]}"
+    return None
+
+
+def same_again(program: Program, topology: Topology) -> str | None:
+    """Two generations are the same, move by move."""
+    del topology
+    for number, (one, two) in enumerate(zip(program.steps(), program.steps(), strict=True)):
+        for left, right_ in zip(one.blocks, two.blocks, strict=True):
+            if not all(map(np.array_equal, left.arrays(), right_.arrays())):
+                return f"step {number} differs from one time to the next"
+    return None
+
+
+def timed(program: Program, topology: Topology) -> str | None:
+    """It ends on the fabric, and not before the bounds of physics allow."""
+    from ringwright.costs.bounds import bound
+    from ringwright.engines.choose import simulate
+
+    run = simulate(program, topology, engine="events")
+    least = bound(program.collective, topology, exact=False, in_network=bool(program.aggregators))
+    if run.time_s < least.time_s * (1 - 1e-9):
+        return f"{run.time_s * 1e6:.3f} us is less than the bound {least.time_s * 1e6:.3f} us ({least.kind})"
+    return None
+
+
+CHECKS: dict[str, Callable[[Program, Topology], str | None]] = {
+    "legal": legal,
+    "right": right,
+    "same-again": same_again,
+    "timed": timed,
+    "closed-form": closed_form,
+}

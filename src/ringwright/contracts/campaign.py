@@ -1,0 +1,61 @@
+"""All contracts over all that is there: a seeded part of it now, or everything, and the record of the last time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+from typing import Any
+
+from ringwright.contracts import algorithm, scheduler
+from ringwright.contracts.outcome import Outcome
+from ringwright.errors import UsageError
+from ringwright.registry import System, schedulers, systems
+
+RECORD = "recorded.json"  # written by scripts/conformance
+Case = algorithm.Case | scheduler.Case
+
+
+def every_case(chosen: Sequence[System], seed: int) -> Iterator[Case]:
+    """Yield the whole campaign: each system as it is, and over its knobs."""
+    sums, orders = _apart(chosen)
+    yield from algorithm.cases(sums)
+    yield from algorithm.over_knobs(sums, seed)
+    yield from scheduler.cases(orders)
+    yield from scheduler.over_knobs(orders, seed)
+
+
+def some_cases(chosen: Sequence[System], seed: int) -> Iterator[Case]:
+    """Yield a seeded part: pairs of sizes and fabrics, each knob twice, each kind of job once."""
+    sums, orders = _apart(chosen)
+    yield from algorithm.pairwise(sums, seed)
+    yield from algorithm.few_over_knobs(sums, seed)
+    yield from scheduler.cases(orders, [seed])
+    yield from scheduler.over_knobs(orders, seed, 0)
+
+
+def _apart(chosen: Sequence[System]) -> tuple[list[System], list[System]]:
+    order = {system.slug for system in schedulers()}
+    return [each for each in chosen if each.slug not in order], [each for each in chosen if each.slug in order]
+
+
+def check(case: Case) -> Outcome:
+    """Run every check of a case."""
+    return scheduler.check(case) if isinstance(case, scheduler.Case) else algorithm.check(case)
+
+
+def parsed(text: str) -> Case:
+    """Return the case that its text replays; UsageError for anything else."""
+    slug = (text.split() or [""])[0]
+    if slug in {system.slug for system in schedulers()}:
+        return scheduler.Case.parsed(text)
+    if slug in {system.slug for system in systems()}:
+        return algorithm.Case.parsed(text)
+    raise UsageError(f"'{text}' is not a case", remedy=f"as in: {algorithm.EXAMPLE}, or {scheduler.EXAMPLE}")
+
+
+def recorded() -> dict[str, Any]:
+    """Return the record of the last campaign: cases, seed, and tallies by slug under ``systems``; empty where none ships."""
+    record = files("ringwright") / "contracts" / RECORD
+    found: dict[str, Any] = json.loads(record.read_text()) if record.is_file() else {}
+    return found
