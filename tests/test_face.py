@@ -22,6 +22,7 @@ from ringwright.notebook import MOST_ROWS, card, table
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAMES = [name for name in ringwright.__all__ if name != "__version__"]
 WITHOUT_EXAMPLE = {"schedule": "needs PyTorch and a process group; test_live runs it"}
+FUNCTIONS = [name for name in NAMES if inspect.isfunction(inspect.unwrap(getattr(ringwright, name)))]
 LETTERS = 200  # of a repr
 
 pytestmark = pytest.mark.once
@@ -44,14 +45,28 @@ def test_type_checkers_see_what_is_loaded() -> None:
         for alias in node.names
     }
     loaded = {name: (home, real) if real else ("ringwright", name) for name, (home, real) in ringwright._HOMES.items()}
+    rooms = {name for name in NAMES if callable(getattr(ringwright, name)) and not ringwright._HOMES[name][1]}
+    for name in rooms:  # a room that is called is the function that type checkers are told of
+        function = inspect.unwrap(getattr(ringwright, name))
+        assert told.pop(name) == (function.__module__, function.__name__)
+        assert loaded.pop(name) == ("ringwright", name)
+    assert rooms == {"survey"}
     assert told == loaded
-    assert sorted([*loaded, "__version__"]) == sorted(ringwright.__all__)
+    assert sorted([*loaded, *rooms, "__version__"]) == sorted(ringwright.__all__)
 
 
 def test_a_name_is_what_it_says_whatever_was_imported_before() -> None:
     """A room of the same name, once imported, must not take the place of a public name."""
     rooms = {path.stem for path in Path(str(ringwright.__file__)).parent.iterdir()}
     assert not [name for name in NAMES if name in rooms and not isinstance(getattr(ringwright, name), ModuleType)]
+
+
+def test_a_room_that_was_imported_first_is_still_called() -> None:
+    import ringwright.survey.listed as room
+
+    assert ringwright.survey is sys.modules["ringwright.survey"]
+    assert callable(room.systems)
+    assert "rows" in ringwright.survey()
 
 
 def test_nothing_is_loaded_before_it_is_touched() -> None:
@@ -61,7 +76,7 @@ def test_nothing_is_loaded_before_it_is_touched() -> None:
 
 
 def documented(name: str) -> str:
-    return inspect.getdoc(getattr(ringwright, name)) or ""
+    return inspect.getdoc(inspect.unwrap(getattr(ringwright, name))) or ""
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -74,11 +89,11 @@ def test_the_example_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert not told, "".join(told)
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if inspect.isfunction(getattr(ringwright, name))])
+@pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_tells_what_goes_in_and_comes_out(name: str) -> None:
     text = documented(name)
     heads = re.findall(r"^(\w+)\n-+$", text, re.MULTILINE)
-    function = getattr(ringwright, name)
+    function = inspect.unwrap(getattr(ringwright, name))
     taken = [each for each in inspect.signature(function).parameters if each != "progress"]
     assert heads == [head for head in ("Parameters", "Returns", "Raises", "Examples") if head in heads]
     assert {"Returns", "Examples"} <= set(heads)

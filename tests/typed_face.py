@@ -46,6 +46,7 @@ def verbs() -> None:
     assert_type(ringwright.bench("all-reduce"), dict[str, Any])
     assert_type(ringwright.calibrate(["table.txt"], "dgx-h100:2"), tuple[Calibration, list[Size]])
     assert_type(ringwright.systems(), dict[str, Any])
+    assert_type(ringwright.survey("vgg16"), dict[str, Any])
     assert_type(ringwright.reproduce("accl"), dict[str, Any])
     assert_type(ringwright.errors.UsageError("what").what, str)
     assert_type(ringwright.__version__, str)

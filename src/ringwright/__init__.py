@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ringwright.studies.record import run
     from ringwright.studies.spelled import algorithm, scheduler
     from ringwright.studies.verify import verify
+    from ringwright.survey.by_name import survey
     from ringwright.survey.listed import systems
     from ringwright.topology import Topology
     from ringwright.trace import Trace
@@ -71,6 +72,7 @@ _HOMES = {
     "scheduler": ("ringwright.studies.spelled", "scheduler"),
     "simulate": ("ringwright.studies.predict", "simulate"),
     "summary": ("ringwright.analysis.summary", "summarise"),
+    "survey": ("ringwright.survey", ""),  # a room that is called like the function of its name
     "systems": ("ringwright.survey.listed", "systems"),
     "verify": ("ringwright.studies.verify", "verify"),
 }
@@ -100,6 +102,7 @@ __all__ = [
     "scheduler",
     "simulate",
     "summary",
+    "survey",
     "systems",
     "verify",
 ]

@@ -1,0 +1,102 @@
+"""The survey in one call: the list alone, or what each system would do to a job that is named."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ringwright.errors import UsageError
+from ringwright.studies import spelled
+
+if TYPE_CHECKING:
+    from ringwright.survey.asked import Asked
+    from ringwright.topology import Topology
+
+
+def survey(
+    job: str | Path | None = None,
+    on: spelled.Machine | None = None,
+    *,
+    gpus: int | None = None,
+    parallel: str | None = None,
+    exhaustive: bool = False,
+) -> dict[str, Any]:
+    """Tell the survey's systems, what each is and has shown; given a job, what each would do to its step.
+
+    Parameters
+    ----------
+    job
+        A model such as ``llama3-70b``, or the path of a recording or workload file (minutes); None: the list alone.
+    on
+        The machine: a Topology, ``dgx-h100:8``, or a file that describes one. Usual: enough nodes of ``dgx-h100`` for a
+        model, a plain switch for a file.
+    gpus, parallel
+        Of a model: number of GPUs (usual: all of the machine), and its form such as ``tp8,pp4`` (usual: the first that fits).
+    exhaustive
+        Try every pair of algorithm and policy for the best one.
+
+    Returns
+    -------
+    dict
+        Schema ``ringwright.survey/1``: ``tree``; in ``rows`` a row a system; of a job also ``baseline`` and ``best``. Times in
+        microseconds, bytes those that a rank puts on wires in a step.
+
+    Raises
+    ------
+    UsageError
+        No such model, file or machine, or options of a model for a file.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> found = ringwright.survey()
+    >>> len(found["rows"]), [row["family"] for row in found["rows"] if row["slug"] == "p3"]
+    (45, ['communication-scheduling'])
+    """
+    from ringwright.survey import document
+
+    options = {"on": on, "gpus": gpus, "parallel": parallel}
+    if job is None:
+        if given := [name for name, value in options.items() if value is not None]:
+            raise UsageError(f"{given[0]} is of a job, and none is named", remedy="ringwright.survey('llama3-70b')")
+        return document.survey()
+    return document.survey(_asked(job, on, gpus, parallel), exhaustive=exhaustive)
+
+
+def _asked(job: str | Path, on: spelled.Machine | None, gpus: int | None, parallel: str | None) -> Asked:
+    from ringwright.survey import asked
+
+    if Path(job).exists():
+        if gpus is not None or parallel is not None:
+            raise UsageError(
+                "gpus and parallel are of a model, this is a file", where=str(job), remedy="leave them out"
+            )
+        return _of_file(str(job), on)
+    asked.known(str(job))
+    told = () if on is not None else (f"fabric: {asked.usual_fabric(gpus, parallel)}, for none was named",)
+    topology = spelled.machine(asked.usual_fabric(gpus, parallel) if on is None else on)
+    return asked.of_model(str(job), topology, asked.SurveySpec(gpus, parallel), _option(topology.name)).saying(told)
+
+
+def _of_file(path: str, on: spelled.Machine | None) -> Asked:
+    from ringwright.sources import read
+    from ringwright.studies.jobs import written
+    from ringwright.survey import asked
+    from ringwright.workloads.replay import replayed
+
+    if written.is_workload(Path(path)):
+        topology, told = _machine(on, written.read(Path(path)).mesh.size)
+        return asked.of_file(path, topology, _option(topology.name)).saying(told)
+    found = replayed(read(path))
+    topology, told = _machine(on, found.workload.mesh.size)
+    return asked.of_recording(path, found, topology, _option(topology.name)).saying(told)
+
+
+def _machine(on: spelled.Machine | None, ranks: int) -> tuple[Topology, tuple[str, ...]]:
+    named = f"switch:{max(ranks, 2)}"
+    return spelled.machine(named if on is None else on), (f"fabric: {named}, for none was named",) if on is None else ()
+
+
+def _option(fabric: str) -> str:
+    return shlex.join(["--fabric", fabric])
