@@ -99,3 +99,14 @@ def test_a_program_too_large_to_lay_out_goes_through_the_recurrence(monkeypatch:
 def test_an_unknown_engine_is_a_usage_error() -> None:
     with pytest.raises(UsageError, match="no engine"):
         simulate(ring(Collective("all-reduce", range(2), 8)), cases.switch(2), "packets")
+
+
+@pytest.mark.parametrize("latency_s", [0.0, 9e-6])
+def test_a_latency_that_changes_on_the_way_is_exact_in_the_recurrence(latency_s: float) -> None:
+    """Only messages that begin after the change have the new latency, message by message as in the event engine."""
+    calm = cases.circle(8)
+    later = dataclasses.replace(calm, faults=(Fault(4e-6, "link", 3, "latency_s", latency_s),))
+    program = ring(Collective("all-reduce", range(8), 1 << 20))
+    exact, found = (simulate(program, later, engine) for engine in ("events", "recurrence"))
+    assert found.time_s == exact.time_s
+    assert found.time_s != simulate(program, calm, "recurrence").time_s

@@ -241,3 +241,11 @@ def test_a_file_per_rank(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         capsys, "export", "all-gather", "--fabric", "switch:4", "--to", "chakra", "-o", str(tmp_path / "run")
     )
     assert [Path(name).name for name in found["files"]] == [f"run.{rank}.et" for rank in range(4)]
+
+
+def test_a_barrier_carries_nothing_whatever_size_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    common = ("simulate", "barrier", "--fabric", "switch:8", "--algorithm", "knomial")
+    large = answer(capsys, *common, "-b", "1M", "-e", "4M")
+    assert [row["size_bytes"] for row in large["rows"]] == [0]
+    assert large["rows"] == answer(capsys, *common, "-b", "0")["rows"]
+    assert "sizes: a barrier carries no data" in large["left_out"]
