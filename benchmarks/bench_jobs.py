@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 from bench_engines import peak_mb
 
-from ringwright.engines.job.flat import Flat, Interference, Queues
+from ringwright.engines.job.flat import FlatJob, Interference, Queues
 
 RESET = Path("/proc/self/clear_refs")
 CASES = {
@@ -29,7 +29,7 @@ CASES = {
 }
 
 
-def laid_out(case: str, n: int, ready: int) -> Flat:
+def laid_out(case: str, n: int, ready: int) -> FlatJob:
     """Return a job of about n instances in which tasks release up to ``ready`` operations at a time."""
     cells, roles = (64, 4) if case == "shared" else (1, 1)
     pieces = max(min(ready, n // 4) // (cells * roles), 1)
@@ -53,7 +53,7 @@ def laid_out(case: str, n: int, ready: int) -> Flat:
     strict = np.arange(queues) < cells
     size = np.where(r.random(len(at)) < 0.1, 300.0, 4096.0) if case == "patient" else np.ones(len(at))
     none = np.zeros(len(at) + 1, np.int64)
-    return Flat(
+    return FlatJob(
         work_ps=np.where(task, 2 * roles * pieces * 10**6, r.integers(10**5, 2 * 10**6, len(at))),
         latency_ps=np.where(task, 0, 5 * 10**6),
         queue=np.where(task, cell, cells + cell * roles + role).astype(np.int32),

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 from ringwright.testing import blind
-from ringwright.testing.noise import Noise, from_recordings, ours
+from ringwright.testing.noise import HealthyNoise, from_recordings, ours
 
 
-def _noise(folder: Path | None) -> Noise:
+def _noise(folder: Path | None) -> HealthyNoise:
     """Return our noise, with that of a folder's recordings: the one named, or that of the tests' data where it is named."""
     named = os.environ.get("RINGWRIGHT_TEST_DATA")
     folder = folder or (Path(named) / "real" / "kineto" if named else None)
@@ -20,7 +20,7 @@ def _noise(folder: Path | None) -> Noise:
     more = from_recordings(sorted(folder.iterdir())) if folder is not None and folder.is_dir() else None
     if more is None:
         return own
-    return Noise((*own.late, *more.late), (*own.shared, *more.shared), f"{own.origin}; {more.origin}")
+    return HealthyNoise((*own.late, *more.late), (*own.shared, *more.shared), f"{own.origin}; {more.origin}")
 
 
 def main() -> int:

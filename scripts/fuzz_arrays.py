@@ -180,12 +180,12 @@ def damaged(array: np.ndarray, draw: random.Random) -> np.ndarray:
 
 # ------------------------------------------------------------------------------------------------------------ the calls
 def flat_of(arrays: Arrays) -> Any:
-    from ringwright.engines.job.flat import Flat, Queues
+    from ringwright.engines.job.flat import FlatJob, Queues
 
     queues = Queues(
         **{name.removeprefix("queues."): value for name, value in arrays.items() if name.startswith("queues.")}
     )
-    return Flat(
+    return FlatJob(
         **{name: value for name, value in arrays.items() if "." not in name and name != "queues"}, queues=queues
     )
 

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _fault(name: str, lab: str, fault: str, lines: tuple[str, ...], algorithms: tuple[str, ...], seeds: int) -> None:
-    rows: list[compare.Row] = []
+    rows: list[compare.ComparedRow] = []
     outside: list[str] = []
     times_us: dict[tuple[str, int], list[float]] = {}
     for seed in range(seeds):

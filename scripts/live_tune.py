@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from ringwright.execute.live.bench import Job, measure
+from ringwright.execute.live.bench import LiveJob, measure
 from ringwright.studies.jobs.live import named
 from ringwright.studies.jobs.tune import tune
 
@@ -25,7 +25,7 @@ def main() -> int:
 
     def step_s(partition_mb: float) -> float:
         function, knobs = named(f"bytescheduler:partition_mb={partition_mb}:credit_mb={partition_mb}")
-        job = Job(given.model, function, given.ranks, step_s=0.6, elements=2_000_000, steps=5, knobs=knobs)
+        job = LiveJob(given.model, function, given.ranks, step_s=0.6, elements=2_000_000, steps=5, knobs=knobs)
         found = measure(job).step_s
         print(f"partition {partition_mb:8.3f} MiB   step {found:.4f} s", flush=True)
         return found

@@ -9,7 +9,7 @@ import numpy as np
 
 from ringwright.collective import Collective
 from ringwright.program import Block, Cost, Layout, Op, Program, Step, constant, explicit, turn
-from ringwright.topology import RANK, SWITCH, Fault, Group, Topology
+from ringwright.topology import RANK, SWITCH, Fault, SharedCapacity, Topology
 
 NS = 1e-9
 
@@ -82,7 +82,8 @@ def nodes_of(gpus: int, nodes: int, fast: float = 400e9, slow: float = 50e9, *, 
     latency = np.repeat([100 * NS, 100 * NS, 900 * NS, 900 * NS], p)
     kinds = np.array([RANK] * p + [SWITCH] * (nodes + gpus), np.uint8)
     groups = [
-        Group(f"node{n}", fast * gpus / 2, np.arange(n * gpus, (n + 1) * gpus)) for n in range(nodes if plane else 0)
+        SharedCapacity(f"node{n}", fast * gpus / 2, np.arange(n * gpus, (n + 1) * gpus))
+        for n in range(nodes if plane else 0)
     ]
 
     def paths(here: np.ndarray, there: np.ndarray) -> np.ndarray:
@@ -142,7 +143,7 @@ def random_fabric(rng: np.random.Generator, p: int) -> Topology:
     rate, latency = rng.choice([1e9, 3e9, 7e9], n), rng.choice([0, 1e-7, 3e-7], n)
     classes = (rng.random(n) < 0.3).astype(np.int16)
     groups = tuple(
-        Group(f"shared{i}", float(rng.choice([1e9, 5e9])), rng.choice(n, 3, replace=False))
+        SharedCapacity(f"shared{i}", float(rng.choice([1e9, 5e9])), rng.choice(n, 3, replace=False))
         for i in range(int(rng.integers(3)))
     )
     faults = tuple(_random_fault(rng, n, p) for _ in range(int(rng.integers(5))))

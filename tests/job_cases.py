@@ -1,4 +1,4 @@
-"""Random laid-out jobs for the tests of the job engine: every feature of ``Flat``, small numbers so that times collide."""
+"""Random laid-out jobs for the tests of the job engine: every feature of ``FlatJob``, small numbers so that times collide."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ringwright.engines.job.flat import NO_QUEUE, Flat, Interference, Queues
+from ringwright.engines.job.flat import NO_QUEUE, FlatJob, Interference, Queues
 
 MODELS = ("none", "factor", "share", "waves")
 
@@ -21,7 +21,7 @@ def rows(n: int, pairs: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.nd
     return starts, index, np.array([pairs[at][2] for at in order], np.float64)
 
 
-def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> Flat:
+def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> FlatJob:
     """Return a job of one domain; ``edges`` are (before, after), ``loads`` and ``tokens`` (instance, index, value)."""
     n = len(work_ps)
     edges = sorted(more.pop("edges", []), key=lambda edge: edge[0])
@@ -36,7 +36,7 @@ def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> Fl
     empty = {"latency_ps": 0, "key": 0, "size": 1, "tag": -1, "tiles": 0, "sms": 0}
     columns = {name: np.array(more.pop(name, [empty[name]] * n), kind) for name, kind in kinds.items()}
     gates = np.array(more.pop("gates", []), np.int32).reshape(-1, 4)
-    return Flat(
+    return FlatJob(
         work_ps=np.array(work_ps, np.int64), queue=np.array(queue, np.int32), **columns,
         waits=np.bincount(after, minlength=n).astype(np.int64), after_start=after_start, after=after,
         load_start=load_start, load=load, share=share, domain_start=domain_start, domain=domain,
@@ -115,7 +115,7 @@ class _Draw:
         return found
 
 
-def random_job(seed: int, most: int = 60) -> Flat:
+def random_job(seed: int, most: int = 60) -> FlatJob:
     """Return the job of a seed: some never end, for an order that contradicts an edge or for tokens that never return."""
     draw = _Draw(seed, most)
     r, n = draw.r, draw.n

@@ -655,9 +655,11 @@ def hooked(rank: int, world: int) -> dict[str, Any]:
 
 def schedule_free(model: nn.Module) -> Any:
     """Return a model's workload without running anything."""
-    from ringwright.workloads.chain import Link, chain
+    from ringwright.workloads.chain import ChainLayer, chain
 
-    return chain("model", [Link(0.0, 0.0, 4 * each.numel(), name=name) for name, each in model.named_parameters()])
+    return chain(
+        "model", [ChainLayer(0.0, 0.0, 4 * each.numel(), name=name) for name, each in model.named_parameters()]
+    )
 
 
 # ------------------------------------------------------------------------------------------------------------- numerics

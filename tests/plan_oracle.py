@@ -17,8 +17,8 @@ import numpy as np
 from ringwright.execute import check, data
 from ringwright.execute.arena import Arena
 from ringwright.execute.backends import ordinary
-from ringwright.execute.job import Found
-from ringwright.execute.plan import Do, Message, Plan, Run, plans
+from ringwright.execute.job import NodeResult
+from ringwright.execute.plan import Do, Extent, Message, NodePlan, plans
 from ringwright.program import Program
 
 Key = tuple[int, int, int]  # source, target, turn
@@ -48,7 +48,7 @@ class Transfer:
 
 
 class Node:
-    def __init__(self, plan: Plan, program: Program, seed: int) -> None:
+    def __init__(self, plan: NodePlan, program: Program, seed: int) -> None:
         self.plan, self.at = plan, 0
         self.arena: Arena = ordinary(plan.arena_bytes, program.collective)
         self.kept: dict[int, list[np.ndarray]] = {}
@@ -67,20 +67,20 @@ class Node:
     def read(self, at: int, size: int) -> np.ndarray:
         return np.array(self.arena.bytes(at, size), np.uint8)
 
-    def put(self, runs: Sequence[Run], parts: Sequence[np.ndarray]) -> None:
+    def put(self, runs: Sequence[Extent], parts: Sequence[np.ndarray]) -> None:
         for run, part in zip(runs, parts, strict=True):
             self.arena.put(run.at, part, adds=run.adds)()
 
 
 class Oracle:
-    def __init__(self, program: Program, made: Sequence[Plan], *, seed: int, groups: bool = False) -> None:
+    def __init__(self, program: Program, made: Sequence[NodePlan], *, seed: int, groups: bool = False) -> None:
         self.program, self.seed, self.groups = program, seed, groups
         self.nodes = [Node(plan, program, seed) for plan in made]
         self.transfers: dict[Key, Transfer] = {}
         self.moving: dict[int, Transfer] = {}  # by identity: those posted at both ends, with runs to come
         self.chance = random.Random(seed)
 
-    def run(self) -> list[Found]:
+    def run(self) -> list[NodeResult]:
         """Return every node's results; Stuck where nothing can move."""
         while not all(node.over for node in self.nodes):
             moves = [node for node in self.nodes if not node.over and self._ready(node)]
@@ -99,9 +99,9 @@ class Oracle:
         assert not left, f"messages of one end only: {left}"
         return [self._found(node) for node in self.nodes]
 
-    def _found(self, node: Node) -> Found:
+    def _found(self, node: Node) -> NodeResult:
         results = [(part.block, part.begin, node.read(part.at, part.size).tobytes()) for part in node.plan.wanted]
-        return Found(0, "oracle", results=results)
+        return NodeResult(0, "oracle", results=results)
 
     def _waits(self, node: Node) -> str:
         what, which = node.plan.order[node.at]
@@ -175,7 +175,7 @@ class Oracle:
         assert (each.sent.step, each.sent.number) == (each.due.step, each.due.number)
 
     @staticmethod
-    def _at_any_moment(run: Run) -> bool:
+    def _at_any_moment(run: Extent) -> bool:
         return run.alone and not run.adds
 
     def _can_come(self, each: Transfer) -> list[int]:
@@ -212,7 +212,7 @@ class Oracle:
             each.target.put([arrives], [now])
 
 
-def verify(program: Program, *, seed: int = 0, groups: bool = False, made: Sequence[Plan] | None = None) -> None:
+def verify(program: Program, *, seed: int = 0, groups: bool = False, made: Sequence[NodePlan] | None = None) -> None:
     """Run a program's plans in a random order and compare with the interpreter."""
     found = Oracle(program, made or plans(program), seed=seed, groups=groups).run()
     difference = check.against_interpreter(program, found, seed=seed)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
-from ringwright.testing import GeneratedLog, Job, training_job
+from ringwright.testing import GeneratedLog, NcclJob, training_job
 
 FACTS = ("nccl_versions", "hosts", "ranks_seen", "ranks_expected", "communicators")
 Operations = dict[str, tuple[int, int, int, dict[int, int]]]
@@ -42,7 +42,7 @@ def members(summary: dict[str, Any]) -> list[tuple[int, ...]]:
     return sorted(tuple(row["members"]) for row in summary["communicator_list"])
 
 
-def small_job(release: str = "2.27", *, seed: int = 5) -> Job:
+def small_job(release: str = "2.27", *, seed: int = 5) -> NcclJob:
     """Return eight ranks on two hosts with tensor, pipeline and expert parallelism where the release can do them."""
     modern = release != "2.3"
     return training_job(

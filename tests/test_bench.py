@@ -129,15 +129,15 @@ def test_a_library_without_the_algorithm_is_named_in_the_notes() -> None:
 
 # -------------------------------------------------------------------------------------------------------------- the probe
 MACHINES = [
-    probe.Machine(5e-6, 2e-6, 4e9, 1e10, float("inf")),
-    probe.Machine(20e-6, 0.0, 1e9, 4e9, 3e9),
-    probe.Machine(1e-6, 0.5e-6, 2e10, 3e10, 8e9),
+    probe.ProbedMachine(5e-6, 2e-6, 4e9, 1e10, float("inf")),
+    probe.ProbedMachine(20e-6, 0.0, 1e9, 4e9, 3e9),
+    probe.ProbedMachine(1e-6, 0.5e-6, 2e10, 3e10, 8e9),
 ]
 
 
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("name", ["ring", "rabenseifner", "pairwise"])
-def test_a_known_machine_is_found_again_from_its_probe(machine: probe.Machine, name: str) -> None:
+def test_a_known_machine_is_found_again_from_its_probe(machine: probe.ProbedMachine, name: str) -> None:
     """What the simulator times on a machine, it times alike on the machine fitted from that one's probe."""
     p, size = 4, 1 << 22
     truth = machine.topology(p)

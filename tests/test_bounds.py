@@ -29,7 +29,7 @@ from ringwright.engines.machine import machine
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
-from ringwright.topology import Group, Topology
+from ringwright.topology import SharedCapacity, Topology
 from ringwright.wiring import Wires
 from shared_data import needs_shared_data, real
 
@@ -248,7 +248,7 @@ def test_loss_adders_and_shared_capacities_count() -> None:
     assert bound(gather(4), blocked, exact=False).time_s > bound(gather(4), top, exact=False).time_s
     ring = fabric("ring:4,rate=100GB/s")
     out = np.flatnonzero(ring.src == 0)
-    narrow = dataclasses.replace(ring, groups=(Group("slot", 50e9, out),))
+    narrow = dataclasses.replace(ring, groups=(SharedCapacity("slot", 50e9, out),))
     assert of_kind(bounds(gather(4), narrow, exact=False), "rank").capacity == pytest.approx(50e9)
 
 

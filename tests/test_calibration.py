@@ -12,8 +12,8 @@ import pytest
 from ringwright.cli import main
 from ringwright.costs.calibration import (
     Calibration,
-    Link,
-    Measured,
+    LinkClassCosts,
+    MeasuredTimes,
     calibrated,
     fit,
     load,
@@ -23,18 +23,24 @@ from ringwright.costs.calibration import (
     times_s,
 )
 from ringwright.costs.nccl import placed
-from ringwright.costs.nccl.timing import COLUMNS, Forced, stages
+from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
 from ringwright.errors import InputError, UsageError
 from ringwright.fabrics import fabric
 
 SIZES = tuple(1 << power for power in range(3, 31))
 TRUTH = Calibration(
-    "truth", "dgx-a100:2", "2.18", Link(1.2e-6, 1e-7, 220e9), Link(6e-6, 2e-6, 180e9), "made up", "2024"
+    "truth",
+    "dgx-a100:2",
+    "2.18",
+    LinkClassCosts(1.2e-6, 1e-7, 220e9),
+    LinkClassCosts(6e-6, 2e-6, 180e9),
+    "made up",
+    "2024",
 )
 
 
-def measured(op: str = "all-reduce", spec: str = "dgx-a100:2", release: str = "2.18") -> Measured:
-    blank = Measured(op, spec, release, SIZES, (1.0,) * len(SIZES))
+def measured(op: str = "all-reduce", spec: str = "dgx-a100:2", release: str = "2.18") -> MeasuredTimes:
+    blank = MeasuredTimes(op, spec, release, SIZES, (1.0,) * len(SIZES))
     return dataclasses.replace(blank, times_s=tuple(times_s(TRUTH, blank).tolist()))
 
 
@@ -184,7 +190,7 @@ def test_large_sizes_are_never_below_the_bandwidth_bound(spec: str, op: str) -> 
 
 def test_an_environment_forces_the_choice() -> None:
     kind, system = placed("dgx-h100:4")
-    made = stages("all-reduce", 1 << 30, kind, system, "2.26", Forced("ring", "ll128", 32))
+    made = stages("all-reduce", 1 << 30, kind, system, "2.26", NcclOverride("ring", "ll128", 32))
     assert made.choice is not None
     assert (made.choice.algorithm, made.choice.protocol, made.choice.channels_used) == ("ring", "ll128", 32)
 

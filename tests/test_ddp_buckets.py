@@ -14,14 +14,16 @@ from ringwright.exports.ddp_buckets import ddp_plan, text
 from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.priority.p3 import p3
 from ringwright.workload import Queue, Rewrite, Workload
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 MIB = 1 << 20
 COSTS = LinkCosts(1e9)
 
 
 def net() -> Workload:
-    return chain("net", [Link(0.1, 0.2, size * MIB // 4, name=f"l{at}") for at, size in enumerate((1, 2, 3, 8, 1))])
+    return chain(
+        "net", [ChainLayer(0.1, 0.2, size * MIB // 4, name=f"l{at}") for at, size in enumerate((1, 2, 3, 8, 1))]
+    )
 
 
 def test_caps_are_the_sizes_of_the_buckets() -> None:

@@ -18,7 +18,7 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import REDUCE_OPS, Collective
 from ringwright.errors import UsageError
 from ringwright.execute import arithmetic, check, data
-from ringwright.execute.job import Asked, Found
+from ringwright.execute.job import Asked, NodeResult
 from ringwright.program import Program
 
 pytestmark = pytest.mark.once
@@ -154,8 +154,8 @@ def reals(dtype: str, p: int, reduce_op: str = "sum") -> tuple[Program, list[np.
     ]
 
 
-def answers(program: Program, stored: np.ndarray) -> list[Found]:
-    return [Found(0, "x", results=[(0, 0, stored.tobytes())]) for _ in range(program.p)]
+def answers(program: Program, stored: np.ndarray) -> list[NodeResult]:
+    return [NodeResult(0, "x", results=[(0, 0, stored.tobytes())]) for _ in range(program.p)]
 
 
 @pytest.mark.parametrize("dtype", list(arithmetic.MANTISSA_BITS))
@@ -199,7 +199,7 @@ def test_reals_whose_order_cannot_matter_must_be_equal() -> None:
 
 def test_a_lost_block_is_a_difference() -> None:
     program, _ = reals("float32", 3)
-    nothing = [Found(0, "x") for _ in range(3)]
+    nothing = [NodeResult(0, "x") for _ in range(3)]
     assert check.within_order(program, nothing, seed=1) is not None
     assert check.against_interpreter(program, nothing) is not None
 

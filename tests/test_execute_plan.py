@@ -18,7 +18,7 @@ from ringwright.contracts import real_ranks
 from ringwright.errors import ProgramError, UsageError
 from ringwright.execute import arithmetic
 from ringwright.execute.backends import ordinary
-from ringwright.execute.plan import Do, Message, Plan, Run, plans
+from ringwright.execute.plan import Do, Extent, Message, NodePlan, plans
 from ringwright.execute.push import PIECE_BYTES, WINDOW, Pushed, cut, packed
 from ringwright.fabrics import fabric
 from ringwright.program import Op, Program, Step, explicit
@@ -117,20 +117,20 @@ def test_both_ends_number_and_cut_alike() -> None:
 
 def test_pieces_cover_a_run() -> None:
     for size, piece in itertools.product((1, 63, 64, 65, 1000, PIECE_BYTES + 1), (64, PIECE_BYTES)):
-        pieces = cut(Run(0, 0, size, False, True), piece)
+        pieces = cut(Extent(0, 0, size, False, True), piece)
         assert [begin for begin, _ in pieces] == [sum(size for _, size in pieces[:k]) for k in range(len(pieces))]
         assert sum(size for _, size in pieces) == size
         assert all(0 < size <= piece for _, size in pieces)
 
 
 # ------------------------------------------------------------------------------------------------ wrong plans and programs
-def changed(made: list[Plan], node: int, **fields: Any) -> list[Plan]:
+def changed(made: list[NodePlan], node: int, **fields: Any) -> list[NodePlan]:
     import msgspec
 
     return [msgspec.structs.replace(plan, **fields) if plan.node == node else plan for plan in made]
 
 
-def without(plan: Plan, *kinds: Do) -> list[tuple[int, int]]:
+def without(plan: NodePlan, *kinds: Do) -> list[tuple[int, int]]:
     return [each for each in plan.order if each[0] not in kinds]
 
 
@@ -218,8 +218,8 @@ class Noted:
 @pytest.mark.parametrize(("at_once", "posted"), [(True, 7), (False, WINDOW)])
 def test_what_is_added_is_posted_as_the_wire_wants_it(at_once: bool, posted: int) -> None:
     """Seven runs that do not lie together: few at a time, but all together where a step must go as one group."""
-    runs = [Run(at * 16384, at * 8192, 8192, True, False) for at in range(7)]
-    plan = Plan(
+    runs = [Extent(at * 16384, at * 8192, 8192, True, False) for at in range(7)]
+    plan = NodePlan(
         "x", 1, 2, 1 << 17, [1 << 17] * 2, [(Do.RECV, 0), (Do.TAKE, 0)], [], [Message(0, 0, 0, 0, 0, runs)], [], [], []
     )
     wire = Noted(at_once)

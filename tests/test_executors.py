@@ -32,7 +32,7 @@ from ringwright.execute.arithmetic import STORED, STORED_BYTES
 from ringwright.execute.backends import ordinary
 from ringwright.execute.executors import EXECUTORS, Executor, executor
 from ringwright.execute.mpi_runtime import available
-from ringwright.execute.plan import Do, Plan, Run, plans
+from ringwright.execute.plan import Do, Extent, NodePlan, plans
 from ringwright.execute.push import Pushed
 from ringwright.execute.sockets import Sockets
 from ringwright.fabrics import fabric
@@ -220,7 +220,7 @@ def test_the_librarys_own_collectives(name: str) -> None:
         if reduce_op == "sum" or (op in REDUCING and not (op in PREFIXES and reduce_op == "avg"))
     ]
     cases = [job.Contest(job.Asked.of(each), [job.Contender("native")], rounds=2) for each in asked]
-    whole = job.Job(3, ["127.0.0.1"] * 3, cases, executor(name).backend, 10.0)
+    whole = job.RankJob(3, ["127.0.0.1"] * 3, cases, executor(name).backend, 10.0)
     with launch.job_folder() as folder:
         launch.lay_out(folder, whole, [])
         answers = launch.run(folder, whole, executor(name).starts(folder, 3), limit_s=HANG_S)
@@ -232,11 +232,11 @@ def test_the_librarys_own_collectives(name: str) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------- wrong plans
-Change = Callable[[Plan], dict[str, Any]]
+Change = Callable[[NodePlan], dict[str, Any]]
 
 
-def wrongly(change: Change, node: int = 1) -> Callable[[Program], list[Plan]]:
-    def made(program: Program) -> list[Plan]:
+def wrongly(change: Change, node: int = 1) -> Callable[[Program], list[NodePlan]]:
+    def made(program: Program) -> list[NodePlan]:
         found = plans(program)
         assert plans(program) == found
         found[node] = msgspec.structs.replace(found[node], **change(found[node]))
@@ -245,26 +245,26 @@ def wrongly(change: Change, node: int = 1) -> Callable[[Program], list[Plan]]:
     return made
 
 
-def first_run(plan: Plan, adding: bool, **fields: Any) -> list[Any]:
+def first_run(plan: NodePlan, adding: bool, **fields: Any) -> list[Any]:
     """The receives with the first run that adds (or does not) changed."""
     where = next(n for n, each in enumerate(plan.receives) if each.runs and each.runs[0].adds is adding)
     message = plan.receives[where]
-    run: Run = msgspec.structs.replace(message.runs[0], **fields)
+    run: Extent = msgspec.structs.replace(message.runs[0], **fields)
     changed = msgspec.structs.replace(message, runs=[run, *message.runs[1:]])
     return [*plan.receives[:where], changed, *plan.receives[where + 1 :]]
 
 
-def copied(plan: Plan) -> dict[str, Any]:
+def copied(plan: NodePlan) -> dict[str, Any]:
     return {"receives": first_run(plan, True, adds=False)}
 
 
-def shifted(plan: Plan) -> dict[str, Any]:
+def shifted(plan: NodePlan) -> dict[str, Any]:
     where = next(each.runs[0] for each in plan.receives if each.runs and not each.runs[0].adds)
     by = 64 if where.at == 0 else -64
     return {"receives": first_run(plan, False, at=where.at + by)}
 
 
-def swapped(plan: Plan) -> dict[str, Any]:
+def swapped(plan: NodePlan) -> dict[str, Any]:
     """The places of the first two messages that it receives are mixed up."""
     one, other = plan.receives[:2]
     mixed = [
@@ -274,7 +274,7 @@ def swapped(plan: Plan) -> dict[str, Any]:
     return {"receives": [*mixed, *plan.receives[2:]]}
 
 
-def dropped(plan: Plan) -> dict[str, Any]:
+def dropped(plan: NodePlan) -> dict[str, Any]:
     """The last message is never sent."""
     last = len(plan.sends) - 1
     return {"order": [each for each in plan.order if each not in [(Do.SEND, last), (Do.SENT, last)]]}
@@ -359,7 +359,7 @@ def test_a_stopped_rank_is_named(name: str) -> None:
     assert not any(f"rank {other} does not answer" in raised.value.what for other in (0, 2, 3))
 
 
-def broken(plan: Plan) -> dict[str, Any]:
+def broken(plan: NodePlan) -> dict[str, Any]:
     """A run that lies outside of the memory."""
     last = plan.receives[-1]
     run = msgspec.structs.replace(last.runs[0], at=plan.arena_bytes, adds=True)
@@ -385,7 +385,7 @@ def test_a_rank_that_cannot_begin_shows_its_last_words() -> None:
 
 
 # ---------------------------------------------------------------------------------------------------------------- sockets
-def crossing(p: int, turns: int, size: int) -> list[Plan]:
+def crossing(p: int, turns: int, size: int) -> list[NodePlan]:
     """Everyone sends everyone ``turns`` messages, all posted before any is taken."""
     found = []
     for node in range(p):
@@ -393,20 +393,20 @@ def crossing(p: int, turns: int, size: int) -> list[Plan]:
         sends, receives, order = [], [], []
         for turn in range(turns):
             for place, peer in enumerate(peers):
-                out = [turn, turn, peer, turn, 0, [Run((turn * p + peer) * size, 0, size, False, True)]]
-                into = [turn, turn, peer, turn, 0, [Run((turns * p + turn * p + peer) * size, 0, size, False, True)]]
+                out = [turn, turn, peer, turn, 0, [Extent((turn * p + peer) * size, 0, size, False, True)]]
+                into = [turn, turn, peer, turn, 0, [Extent((turns * p + turn * p + peer) * size, 0, size, False, True)]]
                 sends.append(out)
                 receives.append(into)
                 order += [(Do.RECV, turn * len(peers) + place), (Do.SEND, turn * len(peers) + place)]
         order += [(Do.TAKE, n) for n in range(len(receives))] + [(Do.SENT, n) for n in range(len(sends))]
         total = 2 * turns * p * size
         made = ["crossing", node, p, total, [total] * p, [(int(a), b) for a, b in order], sends, receives, [], [], []]
-        fields = dict(zip(Plan.__struct_fields__, made, strict=True))
-        found.append(msgspec.convert(msgspec.to_builtins(fields), Plan))
+        fields = dict(zip(NodePlan.__struct_fields__, made, strict=True))
+        found.append(msgspec.convert(msgspec.to_builtins(fields), NodePlan))
     return found
 
 
-def through_small_buffers(wire: Sockets, plan: Plan, turns: int, size: int) -> list[tuple[int, int]]:
+def through_small_buffers(wire: Sockets, plan: NodePlan, turns: int, size: int) -> list[tuple[int, int]]:
     """Run a crossing twice and return (peer, turn) of what came wrong."""
     p, me = plan.nodes, plan.node
     peers = [peer for peer in range(p) if peer != me]
@@ -434,7 +434,7 @@ def test_many_messages_through_small_kernel_buffers(tmp_path: Path) -> None:
     """100 messages a pair and way, far more than the kernel takes: who waits to send must receive meanwhile."""
     wrong: dict[int, list[tuple[int, int]]] = {}
 
-    def rank(plan: Plan) -> None:
+    def rank(plan: NodePlan) -> None:
         wire = Sockets(tmp_path, plan.node, plan.nodes, "127.0.0.1")
         wrong[plan.node] = through_small_buffers(wire, plan, 100, 4000)
         wire.close()

@@ -13,8 +13,8 @@ import pytest
 from ringwright.errors import UsageError
 from ringwright.testing import (
     RELEASES,
-    Call,
     Launch,
+    NcclCall,
     deepseek_v3_inference,
     make_job,
     nccl_dirt,
@@ -80,14 +80,14 @@ def test_grouped_sends_are_all_to_all_until_2_28() -> None:
 
 def test_a_group_shares_one_launch_and_older_releases_count_operations() -> None:
     job = make_job(2, 2)
-    job.items.append(Launch((Call("all-reduce", 0, 8), Call("all-reduce", 0, 16))))
+    job.items.append(Launch((NcclCall("all-reduce", 0, 8), NcclCall("all-reduce", 0, 16))))
     for release, expected in (("2.7", {b"0", b"1"}), ("2.8", {b"0"})):
         assert {match[1] for match in _COLL.findall(write_log(job, release).text)} == expected
 
 
 def test_all_gather_count_is_bytes_until_2_21() -> None:
     job = make_job(2, 2)
-    job.items.append(Launch((Call("all-gather", 0, 100),)))
+    job.items.append(Launch((NcclCall("all-gather", 0, 100),)))
     seen = {release: _COLL.findall(write_log(job, release).text)[0][2:4] for release in ("2.3", "2.4", "2.21", "2.22")}
     assert seen == {"2.3": (b"100", b"9"), "2.4": (b"200", b"0"), "2.21": (b"200", b"0"), "2.22": (b"100", b"9")}
     assert _row(write_log(job, "2.21").truth, "all-gather")["bytes"] == 800
@@ -95,7 +95,7 @@ def test_all_gather_count_is_bytes_until_2_21() -> None:
 
 def test_launch_count_stays_zero_on_one_node_since_2_27() -> None:
     job = make_job(1, 4)
-    job.items += [Launch((Call("all-reduce", 0, 8),)) for _ in range(20)]
+    job.items += [Launch((NcclCall("all-reduce", 0, 8),)) for _ in range(20)]
     assert {match[1] for match in _COLL.findall(write_log(job, "2.27").text)} == {b"0"}
     assert b"13" in {match[1] for match in _COLL.findall(write_log(job, "2.26").text)}
 
@@ -161,7 +161,7 @@ def test_splits_stamps_calls_and_rccl() -> None:
 
 def test_registered_buffers_change_the_tuning_lines() -> None:
     job = make_job(2, 2, tp=2)
-    job.items += [Launch((Call(op, index, 2**20),)) for op in ("all-reduce", "all-gather") for index in (0, 1)]
+    job.items += [Launch((NcclCall(op, index, 2**20),)) for op in ("all-reduce", "all-gather") for index in (0, 1)]
     seen = {}
     for release in ("2.22", "2.23", "2.26", "2.27", "2.28", "2.29", "2.30"):
         text = write_log(job, release, symmetric=True).text.decode()

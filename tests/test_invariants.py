@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from reading import members, operations, put, small_job, summary_of
 from ringwright.errors import InputError, RingwrightError, SchemaError, UsageError
 from ringwright.sources import read
-from ringwright.testing import GeneratedLog, Job, make_job, training_job, write_log
+from ringwright.testing import GeneratedLog, NcclJob, make_job, training_job, write_log
 from ringwright.testing.nccl_job import everywhere
 from ringwright.trace import META_FILE, TABLES, Trace
 
@@ -132,7 +132,7 @@ def sent_by(summary: dict[str, Any]) -> dict[int, int]:
     return dict(sent)
 
 
-def job_of(op: str, count: int, ranks: int = 4) -> Job:
+def job_of(op: str, count: int, ranks: int = 4) -> NcclJob:
     job = make_job(1, ranks)
     job.items += everywhere(job, "world", op, count)
     return job

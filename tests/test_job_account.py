@@ -10,7 +10,7 @@ from ringwright.costs.stages import LinkCosts
 from ringwright.studies.jobs.account import Account
 from ringwright.studies.jobs.study import Job, answer
 from ringwright.workload import Policy, Queue
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 pytestmark = pytest.mark.once
 MS = 1e-3
@@ -18,7 +18,7 @@ KEYS = {f"layer{at}": at for at in range(4)}
 
 
 def spent(policy: Policy, *sizes_mb: float, update_ms: float = 0.0) -> Account:
-    workload = chain("made up", [Link(MS, 2 * MS, int(size * 1e6), update_s=update_ms * MS) for size in sizes_mb])
+    workload = chain("made up", [ChainLayer(MS, 2 * MS, int(size * 1e6), update_s=update_ms * MS) for size in sizes_mb])
     return answer(Job(replace(workload, policy=policy), LinkCosts(1e9)), "none").account
 
 

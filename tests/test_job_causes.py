@@ -12,7 +12,7 @@ from ringwright.costs.stages import Costs, LinkCosts, Stage
 from ringwright.studies.jobs.study import Job, answer, row
 from ringwright.studies.jobs.why import ADVICE
 from ringwright.workload import Edge, Payload, Policy, Queue, Rewrite, Task, Workload
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 pytestmark = pytest.mark.once
 MS = 1e-3
@@ -21,7 +21,7 @@ RATE = 1e9  # B/s: a megabyte a millisecond
 
 
 def layers(*sizes_mb: float, forward_ms: float = 1.0, backward_ms: float = 2.0) -> Workload:
-    return chain("made up", [Link(forward_ms * MS, backward_ms * MS, int(size * MB)) for size in sizes_mb])
+    return chain("made up", [ChainLayer(forward_ms * MS, backward_ms * MS, int(size * MB)) for size in sizes_mb])
 
 
 def under(workload: Workload, policy: Policy, costs: Costs | None = None) -> dict[str, Any]:

@@ -10,13 +10,13 @@ import pytest
 
 import job_cases as cases
 from ringwright.costs.stages import LinkCosts
-from ringwright.engines.job.flat import Flat, Interference, Times
+from ringwright.engines.job.flat import FlatJob, Interference, Times
 from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.native import engine
 from ringwright.workload import Gate, Queue, Task
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 COLUMNS = ("ready", "start", "moved", "end")
 
@@ -137,7 +137,7 @@ def test_no_more_than_one_whole_resource_is_ever_used() -> None:
 
 
 # --------------------------------------------------------------------------------------------- small jobs, by hand
-def both(flat: Flat) -> Times:
+def both(flat: FlatJob) -> Times:
     found = Loop(flat).run()
     if hasattr(engine, "job"):
         *times, events = engine.job(flat)
@@ -203,14 +203,14 @@ def test_issuing_takes_its_thread_and_latency_overlaps() -> None:
 
 # ------------------------------------------------------------------------------------------------- from a workload
 def test_a_gate_of_a_class_that_no_operation_is_of_is_always_open() -> None:
-    plain = chain("toy", [Link(2, 2, 3), Link(2, 2, 6)])
+    plain = chain("toy", [ChainLayer(2, 2, 3), ChainLayer(2, 2, 6)])
     for state in ("waiting", "running"):
         gated = plain.with_policy("gated", queue=Queue(gates=(Gate(0, 5, state),)))
         assert simulate(gated, LinkCosts(1.0)).step_s == simulate(plain, LinkCosts(1.0)).step_s
 
 
 def test_control_that_takes_tokens_is_refused() -> None:
-    plain = chain("toy", [Link(2, 2, 3)])
+    plain = chain("toy", [ChainLayer(2, 2, 3)])
     of = plain.tasks[0].of
     control = Task("hold", of, "CTRL", per="step", demands=(("slots", 1.0),))
     with pytest.raises(UsageError, match="hold takes tokens"):

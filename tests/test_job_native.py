@@ -13,16 +13,16 @@ import pytest
 import job_cases as cases
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job import run
-from ringwright.engines.job.flat import Flat, Interference, Times
+from ringwright.engines.job.flat import FlatJob, Interference, Times
 from ringwright.engines.job.loop import Loop
 from ringwright.native import engine
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 compiled = pytest.mark.skipif(not hasattr(engine, "job"), reason="needs a compiled job loop")
 COLUMNS = ("ready", "start", "moved", "end")
 
 
-def native(flat: Flat) -> Times:
+def native(flat: FlatJob) -> Times:
     return Times(*engine.job(flat))
 
 
@@ -72,7 +72,7 @@ def test_random_jobs_have_every_feature() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- bad arrays
-def _sample() -> Flat:
+def _sample() -> FlatJob:
     queues = cases.communication(2, streams=1)
     return cases.job(
         [5, 5, 5], [0, 1, 2], queues, edges=[(0, 1), (1, 2)], loads=[(1, 0, 1.0)], tokens=[(1, 0, 1.0)], capacity=[1]
@@ -159,7 +159,7 @@ def test_an_interrupt_is_heard_during_the_run() -> None:
 
 
 def test_a_build_without_the_job_loop_serves_by_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
-    job = chain("toy", [Link(2, 2, 3), Link(2, 2, 6)])
+    job = chain("toy", [ChainLayer(2, 2, 3), ChainLayer(2, 2, 6)])
     first = run.simulate(job, LinkCosts(1.0))
     monkeypatch.setattr(run, "engine", types.SimpleNamespace(events=None))
     second = run.simulate(job, LinkCosts(1.0))

@@ -16,7 +16,7 @@ from ringwright.workloads.job import job
 from ringwright.workloads.models import model
 from ringwright.workloads.parallel import parse
 from ringwright.workloads.pipelines import order
-from ringwright.workloads.step import Step
+from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline
 
 CASES = [
@@ -71,7 +71,7 @@ def folded(found: Counter[tuple[str, str, int]]) -> Counter[tuple[str, str, int 
     return made
 
 
-def closed(name: str, step: Step) -> Counter[tuple[str, str, int | str]]:
+def closed(name: str, step: StepSpec) -> Counter[tuple[str, str, int | str]]:
     found: Counter[tuple[str, str, int]] = Counter()
     for row in collectives(model(name), step):
         if (row.role, row.op) != ("ep", "all-gather"):  # how many tokens go where: no payload of the job
@@ -85,9 +85,9 @@ def test_training_issues_what_the_closed_form_says(
     name: str, form: str, micro_batches: int, sequence: int, recompute: str
 ) -> None:
     parallel = parse(form)
-    made = job(model(name), Step(parallel, sequence, micro_batches, 1, "training", recompute), ROOFLINE)
+    made = job(model(name), StepSpec(parallel, sequence, micro_batches, 1, "training", recompute), ROOFLINE)
     for stage in {0, (parallel.pp - 1) // 2, parallel.pp - 1}:
-        step = Step(parallel, sequence, micro_batches, 1, "training", recompute, stage=stage)
+        step = StepSpec(parallel, sequence, micro_batches, 1, "training", recompute, stage=stage)
         assert generated(made, stage) == closed(name, step), stage
 
 
@@ -98,12 +98,14 @@ def test_inference_issues_what_the_closed_form_says(
 ) -> None:
     parallel = parse(form)
     try:
-        wanted = [closed(name, Step(parallel, sequence, micro_batches, 1, mode, stage=at)) for at in range(parallel.pp)]
+        wanted = [
+            closed(name, StepSpec(parallel, sequence, micro_batches, 1, mode, stage=at)) for at in range(parallel.pp)
+        ]
     except UsageError:
         with pytest.raises(UsageError):
-            job(model(name), Step(parallel, sequence, micro_batches, 1, mode), ROOFLINE)
+            job(model(name), StepSpec(parallel, sequence, micro_batches, 1, mode), ROOFLINE)
         return
-    made = job(model(name), Step(parallel, sequence, micro_batches, 1, mode), ROOFLINE)
+    made = job(model(name), StepSpec(parallel, sequence, micro_batches, 1, mode), ROOFLINE)
     assert [generated(made, at) for at in range(parallel.pp)] == wanted
 
 
@@ -123,7 +125,7 @@ SMALL = [
 @pytest.mark.parametrize("slow", [{}, {1: 1.5}], ids=["healthy", "slow-rank"])
 def test_folded_equals_every_rank(name: str, form: str, micro_batches: int, slow: dict[int, float]) -> None:
     layers = 4 if "pp" not in form else 8
-    made = job(model(name, layers=layers), Step(parse(form), 256, micro_batches), ROOFLINE)
+    made = job(model(name, layers=layers), StepSpec(parse(form), 256, micro_batches), ROOFLINE)
     costs = LinkCosts(20e9, 1e-5, ring=True)
     folded_, whole = (simulate(made, costs, steps=2, slowdowns=slow, folded=each) for each in (True, False))
     assert len(whole.laid.cells) == made.mesh.size
@@ -138,7 +140,9 @@ def test_pipeline_bubble_is_the_closed_form() -> None:
     """(p-1)/(v m) of the ideal time, for 1F1B and interleaved, once messages and updates cost nothing."""
     for form, micro_batches, bubble in (("pp4", 8, 3 / 8), ("pp4,vp2", 8, 3 / 16), ("pp8", 8, 7 / 8)):
         made = job(
-            model("llama3-8b", layers=32, vocabulary=128, hidden=1024), Step(parse(form), 256, micro_batches), ROOFLINE
+            model("llama3-8b", layers=32, vocabulary=128, hidden=1024),
+            StepSpec(parse(form), 256, micro_batches),
+            ROOFLINE,
         )
         run = simulate(_even(made), LinkCosts(1e30), steps=3)
         tasks = [task for task in _even(made).tasks if task.of == "stage0" and task.per == "micro-batch"]

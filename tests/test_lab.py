@@ -25,8 +25,8 @@ from ringwright.errors import InfeasibleError, UsageError
 from ringwright.fabrics import fabric
 from ringwright.fabrics.faults import apply
 from ringwright.lab import leftovers, script, spec, switch, verdict
-from ringwright.lab.counters import Sample
-from ringwright.lab.network import Network
+from ringwright.lab.counters import CounterSample
+from ringwright.lab.network import LabNetwork
 
 STAR, TWO_LEVEL, RING = "switch:4,rate=100Mb/s", "leaf-spine:4,spines=1,rate=100Mb/s", "ring:4,rate=100Mb/s"
 SLOW = "switch:3,rate=20Mb/s"
@@ -132,7 +132,7 @@ def rootless(ways: list[bool]) -> bool:
 class Programs:
     """Starts programs in places and ends them."""
 
-    def __init__(self, net: Network) -> None:
+    def __init__(self, net: LabNetwork) -> None:
         self.net, self.running = net, []
 
     def start(self, rank: int, code: str, *words: object) -> subprocess.Popen[str]:
@@ -178,12 +178,12 @@ class Programs:
 
 
 @pytest.fixture
-def make(rootless: bool) -> Iterator[Callable[..., tuple[Network, Programs]]]:
+def make(rootless: bool) -> Iterator[Callable[..., tuple[LabNetwork, Programs]]]:
     from contextlib import ExitStack
 
     with ExitStack() as stack:
 
-        def made(*asked: Any, **options: Any) -> tuple[Network, Programs]:
+        def made(*asked: Any, **options: Any) -> tuple[LabNetwork, Programs]:
             net = stack.enter_context(lab.network(*asked, **{"rootless": rootless, **options}))
             programs = Programs(net)
             stack.callback(programs.close)
@@ -692,10 +692,10 @@ def test_a_marked_header_adds_up() -> None:
 # What limited a run
 
 
-def looks(count: int, fill: float, **machine: Any) -> list[Sample]:
+def looks(count: int, fill: float, **machine: Any) -> list[CounterSample]:
     rate = 12.5e6
     return [
-        Sample(0.1 * n, [int(fill * rate * 0.1 * n)], [0], [0], [rate], machine.get("disturbed", False),
+        CounterSample(0.1 * n, [int(fill * rate * 0.1 * n)], [0], [0], [rate], machine.get("disturbed", False),
                busy=machine.get("busy", 0.2), pressure=machine.get("pressure", 0.0), busiest=machine.get("busiest", 0.1),
                overruns=machine.get("overruns", 0), waited=machine.get("waited"), switched={"a": {"frames": 1000}})
         for n in range(21)
@@ -722,7 +722,7 @@ def looks(count: int, fill: float, **machine: Any) -> list[Sample]:
         ([], "unknown"),
     ],
 )
-def test_limits(samples: list[Sample], what: str) -> None:
+def test_limits(samples: list[CounterSample], what: str) -> None:
     found = verdict.judge(samples)
     assert found.what == what
     assert found.verdict.startswith("the wire" if what == "wire" else "none, CPU-bound" if what == "cpu" else "none")

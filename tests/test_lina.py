@@ -32,7 +32,7 @@ from ringwright.schedulers.priority.lina import lina, priority
 from ringwright.schedulers.priority.lina._chunks import pipelined
 from ringwright.schedulers.priority.lina._memory import held_bytes
 from ringwright.schedulers.priority.lina._packing import chosen, packed
-from ringwright.schedulers.priority.lina.placement import MOST_EXPERTS, Placement, layer_tokens, place, quotas
+from ringwright.schedulers.priority.lina.placement import MOST_EXPERTS, ExpertPlacement, layer_tokens, place, quotas
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted, profile
 from ringwright.studies import workload as cards
 from ringwright.studies.jobs import generated, study
@@ -352,7 +352,7 @@ def test_quotas_are_as_even_as_copies_allow(seed: int) -> None:
     draw = random.Random(seed)
     experts, devices = draw.randint(1, 6), draw.randint(1, 5)
     held = [draw.sample(range(devices), draw.randint(1, devices)) for _ in range(experts)]
-    plan = Placement(tuple({e: 1.0 for e in range(experts) if at in held[e]} for at in range(devices)))
+    plan = ExpertPlacement(tuple({e: 1.0 for e in range(experts) if at in held[e]} for at in range(devices)))
     tokens = [draw.randint(0, 50) for _ in range(experts)]
     bound = 0
     for size in range(1, experts + 1):
@@ -372,7 +372,7 @@ def test_a_popular_expert_gets_devices_and_small_ones_share() -> None:
     with pytest.raises(UsageError, match="9 experts do not fit on 2"):
         place([1 / 9] * 9, 2)
     with pytest.raises(UsageError, match="expert 1 is on no device"):
-        quotas(Placement(({0: 1.0},)), [3, 4])
+        quotas(ExpertPlacement(({0: 1.0},)), [3, 4])
 
 
 def test_popularity_follows_paths() -> None:

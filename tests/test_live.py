@@ -166,11 +166,11 @@ def test_best_scheme_of_the_fully_connected_layers() -> None:
 
 def test_priority_gains_on_an_emulated_link_what_was_predicted() -> None:
     """Three layers of SOSP 2019's figure 2: 20 units first come first served, 17 by priority, on one all-reduce link."""
-    from ringwright.execute.live.bench import Job, compare
+    from ringwright.execute.live.bench import LiveJob, compare
 
     same = {"model": "toy", "step_s": 0.48, "link_rate": 25e6, "elements": 3_000_000, "steps": 5}
-    one = Job(scheduler="ringwright.schedulers.fifo.pytorch_ddp:pytorch_ddp", knobs={"bucket_cap_mb": 0}, **same)
-    other = Job(scheduler="ringwright.schedulers.priority.p3:p3", knobs={"slice_elements": 250_000}, **same)
+    one = LiveJob(scheduler="ringwright.schedulers.fifo.pytorch_ddp:pytorch_ddp", knobs={"bucket_cap_mb": 0}, **same)
+    other = LiveJob(scheduler="ringwright.schedulers.priority.p3:p3", knobs={"slice_elements": 250_000}, **same)
     first, second = compare({"fifo": one, "p3": other})
     assert first.parameters_hash == second.parameters_hash
     assert second.gain > 1.05

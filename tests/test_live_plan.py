@@ -14,14 +14,14 @@ from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.execute.live.choose import Chooser, Fixed
-from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, Message
+from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, ControlMessage
 from ringwright.execute.live.coordinator import Coordinator
-from ringwright.execute.live.plan import ALL, Plan, plan
+from ringwright.execute.live.plan import ALL, LivePlan, plan
 from ringwright.execute.live.profile import LinkTable, costs
-from ringwright.execute.live.traffic import Sent
+from ringwright.execute.live.traffic import SentPiece
 from ringwright.schedulers.order import by_layer
 from ringwright.workload import Queue, Rewrite, Workload
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 LINK = LinkCosts(1000.0)  # B/s: times in whole milliseconds
 
@@ -30,7 +30,10 @@ def net(sizes: list[int], times: list[int]) -> Workload:
     """Return layers of so many numbers, forward and backward of so many ms."""
     return chain(
         "net",
-        [Link(t / 1e3, t / 1e3, 4 * s, name=f"l{at}") for at, (s, t) in enumerate(zip(sizes, times, strict=True))],
+        [
+            ChainLayer(t / 1e3, t / 1e3, 4 * s, name=f"l{at}")
+            for at, (s, t) in enumerate(zip(sizes, times, strict=True))
+        ],
     )
 
 
@@ -91,7 +94,7 @@ def test_the_queue_is_the_engines(
     assert sorted(replayed(ours, sorted(set(ready)))) == sorted(theirs)  # what starts at one moment has no order
 
 
-def replayed(ours: Plan, ready: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
+def replayed(ours: LivePlan, ready: list[tuple[int, int]]) -> list[tuple[int, int, int]]:
     """Return (start, operation, piece), pieces one after another on the link, times in ps."""
     chooser, started, free = Chooser(ours), [], 0
     events = [(when, 1, operation, 0) for when, operation in ready]
@@ -150,8 +153,8 @@ def test_a_fixed_order_by_urgency_is_the_simulated_one() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ rank 0
-def coordinator(world: int = 3) -> tuple[Coordinator, list[Message], Plan]:
-    told: list[Message] = []
+def coordinator(world: int = 3) -> tuple[Coordinator, list[ControlMessage], LivePlan]:
+    told: list[ControlMessage] = []
     ours = plan(policy(net([20, 20], [10, 10]), 80, (1, "operations")), LINK)
     found = Coordinator(world, told.append)
     found.adopt(ours, Chooser(ours))
@@ -223,7 +226,7 @@ def test_pieces_smaller_than_a_number_are_refused() -> None:
 def test_the_measured_link() -> None:
     drawn = random.Random(1)
     sent = [
-        Sent(1, "a", 0, size, 0.0, 0.0, max(0.002, size / 1e6) * drawn.uniform(1, 1.001))
+        SentPiece(1, "a", 0, size, 0.0, 0.0, max(0.002, size / 1e6) * drawn.uniform(1, 1.001))
         for size in (1000, 4000, 20_000) for _ in range(9)
     ]  # fmt: skip
     table = costs(sent)

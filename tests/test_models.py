@@ -23,12 +23,12 @@ import pytest
 from patience import HANG_S
 from ringwright.errors import UsageError
 from ringwright.execute.models.spec import read
-from ringwright.studies.sweep.work import Work, issued
+from ringwright.studies.sweep.work import SweepWork, issued
 from ringwright.workloads.cards import FAMILIES, IMAGES, card, sizes
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.legal import FORMS, MODES, forms, modes
-from ringwright.workloads.expected.row import Row
+from ringwright.workloads.expected.row import ExpectedRow
 
 TESTS = Path(__file__).resolve().parent
 NO_TORCH = importlib.util.find_spec("torch") is None
@@ -75,7 +75,7 @@ def seen(calls: list[list[Any]], turn: int) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(call[1:]) for call in calls if call[0] == turn)
 
 
-def said(rows: list[Row], mode: str, turn: int) -> Counter[tuple[Any, ...]]:
+def said(rows: list[ExpectedRow], mode: str, turn: int) -> Counter[tuple[Any, ...]]:
     """Count the same in the expected rows."""
     found: Counter[tuple[Any, ...]] = Counter()
     for row in issued(rows, mode, turn):
@@ -83,7 +83,7 @@ def said(rows: list[Row], mode: str, turn: int) -> Counter[tuple[Any, ...]]:
     return found
 
 
-def free(cell: Work, call: tuple[Any, ...]) -> bool:
+def free(cell: SweepWork, call: tuple[Any, ...]) -> bool:
     """Return whether the routing decides the size of a call: tokens without a fixed capacity."""
     counts = 8 * cell.card.dims.get("experts", 0)
     return (
@@ -94,7 +94,7 @@ def free(cell: Work, call: tuple[Any, ...]) -> bool:
     )
 
 
-def check_real(cell: Work, ran: list[Ran]) -> None:
+def check_real(cell: SweepWork, ran: list[Ran]) -> None:
     """Every rank issues what was said, to the byte; where the routing decides, the sum over ranks does."""
     turns = range(-1, cell.steps + (cell.mode == "inference"))
     for turn in turns:
@@ -109,7 +109,7 @@ def check_real(cell: Work, ran: list[Ran]) -> None:
         assert sent == wanted, (cell.card.family, cell.parallel, cell.mode, turn)
 
 
-def check_fake(cell: Work, rank: int, ran: list[Ran]) -> None:
+def check_fake(cell: SweepWork, rank: int, ran: list[Ran]) -> None:
     """One rank of the fake group issues the same."""
     for turn in range(-1, cell.steps + (cell.mode == "inference")):
         assert seen(ran[0].calls, turn) == said(cell.rows(rank), cell.mode, turn), (
@@ -119,15 +119,15 @@ def check_fake(cell: Work, rank: int, ran: list[Ran]) -> None:
         )
 
 
-def make(family: str, form: str, mode: str, size: int, **more: Any) -> Work:
+def make(family: str, form: str, mode: str, size: int, **more: Any) -> SweepWork:
     """Return a small cell of a form over ``size`` ranks."""
     shape = TWO.get(form) or {ROLE[form]: size}
     if form == "pp":
-        return Work(card(family, layers=4), {"form": form, **shape}, mode, batch=4, micro_batches=4, **more)
-    return Work(card(family), {"form": form, **shape}, mode, **more)
+        return SweepWork(card(family, layers=4), {"form": form, **shape}, mode, batch=4, micro_batches=4, **more)
+    return SweepWork(card(family), {"form": form, **shape}, mode, **more)
 
 
-def grid(size: int) -> Iterator[Work]:
+def grid(size: int) -> Iterator[SweepWork]:
     """Yield every legal cell over ``size`` ranks."""
     for family in FAMILIES:
         for mode in modes(family):
@@ -136,7 +136,7 @@ def grid(size: int) -> Iterator[Work]:
                     yield make(family, form, mode, size)
 
 
-def some(cells: Iterable[Work], which: int) -> list[Work]:
+def some(cells: Iterable[SweepWork], which: int) -> list[SweepWork]:
     """Return every eighth cell, from the first or from the fifth on; all where all are asked for."""
     return list(cells) if os.environ.get("RINGWRIGHT_ALL_CELLS") else list(cells)[4 * (which % 2) :: 8]
 
@@ -179,10 +179,10 @@ def test_deepseek_v3_serves_with_181_sums_and_one_gather() -> None:
     cell = card("deepseek-v3", "deepseek-v3")
     rows = expected(cell, {"form": "tp", "tp": 16}, "inference", batch=1, sequence=1024, dtype="bfloat16")
     assert rows == [
-        Row("prefill", "prefill", "tp", "all-reduce", 14_680_064, 14_680_064, 181),
-        Row("prefill", "prefill", "tp", "all-gather", 258_560, 16_160, 1),
-        Row("decode", "decode", "tp", "all-reduce", 14_336, 14_336, 181),
-        Row("decode", "decode", "tp", "all-gather", 258_560, 16_160, 1),
+        ExpectedRow("prefill", "prefill", "tp", "all-reduce", 14_680_064, 14_680_064, 181),
+        ExpectedRow("prefill", "prefill", "tp", "all-gather", 258_560, 16_160, 1),
+        ExpectedRow("decode", "decode", "tp", "all-reduce", 14_336, 14_336, 181),
+        ExpectedRow("decode", "decode", "tp", "all-gather", 258_560, 16_160, 1),
     ]
     assert (
         sum(row.size_bytes * row.count for row in rows if row.when == "decode" and row.op == "all-reduce") == 2_594_816
@@ -226,7 +226,7 @@ def test_dimensions_that_do_not_come_out_even_are_refused(
     with pytest.raises(UsageError, match=what):
         expected(card(family), parallel, batch=4, sequence=8)
     with pytest.raises(UsageError, match=what):
-        Work(card(family), parallel).job()
+        SweepWork(card(family), parallel).job()
 
 
 def test_every_form_is_legal_somewhere() -> None:
@@ -251,7 +251,7 @@ def test_the_rank_program_takes_what_is_legal_and_refuses_modes_that_are_not() -
 @pytest.mark.torch
 @pytest.mark.skipif(NO_TORCH, reason="PyTorch is absent: no real ranks")
 def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
-    cell = Work(card("vgg"), {"form": "none"}, steps=2)
+    cell = SweepWork(card("vgg"), {"form": "none"}, steps=2)
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
     done = subprocess.run(
         [sys.executable, *cell.command(out=str(tmp_path))],
@@ -278,7 +278,7 @@ ONE_RANK = [
     make("mixtral", "ep", "training", 2, steps=4),
 ]  # fmt: skip
 SERVED = [make("deepseek-v3", "tp", "inference", size, steps=4) for size in (2, 4)]
-FULL = Work(
+FULL = SweepWork(
     card("deepseek-v3", "deepseek-v3"), {"form": "tp", "tp": 16}, "inference", batch=1, sequence=1024, steps=1,
     dtype="bfloat16",
 )  # fmt: skip
@@ -288,18 +288,18 @@ FAKE = [
 ]  # fmt: skip
 
 
-def fixed(cell: Work) -> Work:
+def fixed(cell: SweepWork) -> SweepWork:
     """Return a cell whose sizes do not depend on the routing, as the fake group wants it."""
     limited = cell.parallel["form"] == "ep" and "capacity" not in cell.parallel
     return replace(cell, parallel={**cell.parallel, "capacity": 16}) if limited else cell
 
 
-def pairs(cells: list[Work]) -> list[tuple[dict[str, Any], int]]:
+def pairs(cells: list[SweepWork]) -> list[tuple[dict[str, Any], int]]:
     """Return each cell on one rank and on its own ranks."""
     return [each for cell in cells for each in ((cell.alone().job(), 1), (cell.job(), cell.world))]
 
 
-def check_losses(cell: Work, alone: list[Ran], spread: list[Ran]) -> None:
+def check_losses(cell: SweepWork, alone: list[Ran], spread: list[Ran]) -> None:
     """The mean loss over the ranks that know one is that of one rank with all the data, also after the weights changed."""
     steps = zip(*(one.found["losses"] for one in spread), strict=True)
     known = [[loss for loss in step if loss is not None] for step in steps]  # of stages only the last one knows
@@ -386,13 +386,15 @@ class TestGrid:
     def test_full_size_models_issue_what_was_said(self, tmp_path: Path) -> None:
         short = {"batch": 1, "sequence": 64, "steps": 2, "dtype": "bfloat16"}
         cells = [
-            Work(card("llama", "llama3-70b"), {"form": "tp+fsdp", "tp": 8, "dp": 128}, **{**short, "sequence": 4096}),
-            Work(card("mixtral", "mixtral-8x7b"), {"form": "ep", "ep": 8, "capacity": 32}, **short),
-            Work(card("bert", "bert-large"), {"form": "tp", "tp": 8}, **short),
-            Work(card("resnet", "resnet-18"), {"form": "ddp", "dp": 256}, **short),
-            Work(card("vgg", "vgg-11"), {"form": "ddp", "dp": 256}, **short),
-            Work(card("gpt2", "gpt2-xl"), {"form": "fsdp", "dp": 1024}, **short),
-            Work(card("deepseek-v3", "deepseek-v3"), {"form": "ep", "ep": 64, "capacity": 8}, **short),
+            SweepWork(
+                card("llama", "llama3-70b"), {"form": "tp+fsdp", "tp": 8, "dp": 128}, **{**short, "sequence": 4096}
+            ),
+            SweepWork(card("mixtral", "mixtral-8x7b"), {"form": "ep", "ep": 8, "capacity": 32}, **short),
+            SweepWork(card("bert", "bert-large"), {"form": "tp", "tp": 8}, **short),
+            SweepWork(card("resnet", "resnet-18"), {"form": "ddp", "dp": 256}, **short),
+            SweepWork(card("vgg", "vgg-11"), {"form": "ddp", "dp": 256}, **short),
+            SweepWork(card("gpt2", "gpt2-xl"), {"form": "fsdp", "dp": 1024}, **short),
+            SweepWork(card("deepseek-v3", "deepseek-v3"), {"form": "ep", "ep": 64, "capacity": 8}, **short),
         ][: None if os.environ.get("RINGWRIGHT_ALL_CELLS") else 3]
         ran = run(tmp_path, [cell.job(fake_rank=1) for cell in cells], [1] * len(cells))
         for cell, one in zip(cells, ran, strict=True):

@@ -36,7 +36,7 @@ from ringwright.program import Block, Cost, Op, Program, Step, cut, explicit, tu
 from ringwright.sources.findings import READING_RULES
 from ringwright.sources.msccl_xml import check_windows, read_msccl_xml
 from ringwright.sources.programs import CODES, read_program, sniff, verify_file
-from ringwright.threadblocks import Kind, Schedule
+from ringwright.threadblocks import Opcode, Schedule
 from shared_data import needs_shared_data, real
 
 pytestmark = pytest.mark.once
@@ -71,7 +71,7 @@ def test_what_real_files_are() -> None:
     assert tight == ["azure-ndv4-ag-32m-1g"]
     program = read_program(real("real/msccl-xml/azure-ndv4-ap2ll.xml"))
     assert isinstance(program.schedule, Schedule)
-    assert (program.schedule.code.kind == Kind.NOP).sum() == 1328
+    assert (program.schedule.code.kind == Opcode.NOP).sum() == 1328
     assert program.collective.size_bytes == 33280  # the first multiple of 128 chunks of 4 B from 32769 B on
 
 

@@ -16,7 +16,7 @@ from ringwright.costs.nccl import (
     PROTOCOLS,
     Graph,
     Graphs,
-    System,
+    NcclSystem,
     box,
     choose,
     chunking,
@@ -36,7 +36,7 @@ from shared_data import needs_shared_data, real
 SIZES = [0, *(1 << power for power in range(3, 37))]
 
 
-def rows(system: System, release: str, algorithm: str) -> dict[str, list[str]]:
+def rows(system: NcclSystem, release: str, algorithm: str) -> dict[str, list[str]]:
     """Return the table as NCCL prints it: latency/bandwidth with one digit, per operation."""
     found = tables(system, release)
     keys = {op: [(op, algorithm, protocol) for protocol in PROTOCOLS] for op in OPS}
@@ -48,7 +48,7 @@ def rows(system: System, release: str, algorithm: str) -> dict[str, list[str]]:
 
 # ---------------------------------------------------------------------------------------------- tables of public logs
 # NVIDIA/nccl issue 1519: 2 nodes x 8 H100, network behind the host bridge, trees switched off by NCCL_ALGO.
-ISSUE_1519 = System(
+ISSUE_1519 = NcclSystem(
     Graphs(
         Graph(4, 2, 10.0, 10.0, "NVL", "PHB"),
         Graph(1, 2, 10.0, 10.0, "NVL", "PHB"),
@@ -82,7 +82,7 @@ def test_issue_1519_is_not_another_release(release: str) -> None:
 
 
 # NVIDIA/nccl issue 754: 4 nodes x 4 GPUs over PCIe, 2.8 to 2.11.
-ISSUE_754 = System(
+ISSUE_754 = NcclSystem(
     Graphs(Graph(4, 1, 3.0, 3.0, "PHB", "PHB"), Graph(1, 1, 3.0, 3.0, "PHB", "PHB")), nodes=4, ranks=16, capability=80
 )
 
@@ -95,7 +95,7 @@ def test_issue_754_to_the_printed_digit(release: str) -> None:
 
 
 # NVIDIA/nccl issue 1453: 3 nodes x 8 H100, 8 channels x 24 GB/s, plain trees.
-ISSUE_1453 = System(
+ISSUE_1453 = NcclSystem(
     Graphs(Graph(4, 8, 24.0, 24.0, "NVL", "PXB"), Graph(3, 8, 24.0, 24.0, "NVL", "PXB")),
     nodes=3,
     ranks=24,
@@ -121,7 +121,7 @@ def test_issue_1453_predicted_times(release: str, size_bytes: int, protocol: str
 
 
 # Two ranks on two "nodes" of one GPU over sockets, 2.29.7: 2 channels x 1.2 GB/s, a tree may use twice the network.
-SOCKETS = System(
+SOCKETS = NcclSystem(
     Graphs(Graph(4, 2, 1.2, 1.2, "LOC", "SYS", same_channels=False), Graph(3, 2, 2.4, 1.2, "LOC", "SYS")),
     nodes=2,
     ranks=2,
@@ -163,7 +163,7 @@ def test_thread_thresholds_of_logs() -> None:
 
 
 # ------------------------------------------------------------------------------------------- traps between releases
-def latency(system: System, release: str, algorithm: str, protocol: str, op: str = "all-reduce") -> float:
+def latency(system: NcclSystem, release: str, algorithm: str, protocol: str, op: str = "all-reduce") -> float:
     return tables(system, release).latency_us[op, algorithm, protocol]
 
 
@@ -185,7 +185,7 @@ def test_ll_is_a_quarter_then_a_half_of_the_bus() -> None:
 
 
 def test_one_node_copies_with_a_third_until_2_20() -> None:
-    system = System(Graphs(Graph(4, 1, 12.0, 12.0, "SYS"), Graph(3, 1, 12.0, 12.0, "SYS")), 1, 4, 80)
+    system = NcclSystem(Graphs(Graph(4, 1, 12.0, 12.0, "SYS"), Graph(3, 1, 12.0, 12.0, "SYS")), 1, 4, 80)
     found = {op: tables(system, "2.20").bandwidth_gbs[op, "ring", "ll"] for op in ("broadcast", "reduce")}
     assert found == {"broadcast": pytest.approx(4.0), "reduce": pytest.approx(3.0)}
 
@@ -260,7 +260,7 @@ def test_release_2_4_has_a_threshold() -> None:
 
 
 # ----------------------------------------------------------------------------------------------------- properties
-def systems() -> Iterator[System]:
+def systems() -> Iterator[NcclSystem]:
     for name in BOXES:
         for nodes in (1, 2, 3, 16):
             if name != "gb200-nvl72":
@@ -331,7 +331,7 @@ def test_chunks_of_a_ring_and_a_small_tree() -> None:
 
 
 # --------------------------------------------------------------------------------------------------- availability
-def why(system: System, release: str, op: str, algorithm: str, protocol: str) -> str:
+def why(system: NcclSystem, release: str, op: str, algorithm: str, protocol: str) -> str:
     return tables(system, release).why.get((op, algorithm, protocol), "")
 
 
@@ -343,17 +343,17 @@ def test_what_is_not_available_says_why() -> None:
     assert "has no pat" in why(h100, "2.22.3", "all-gather", "pat", "simple")
     assert "does not do broadcast" in why(h100, "2.21.5", "broadcast", "tree", "ll")
     assert "PHB" in why(ISSUE_1519, "2.21.5", "all-reduce", "ring", "ll128")
-    assert "one rank" in why(System(h100.graphs, 1, 1, 90), "2.21.5", "all-reduce", "ring", "ll")
+    assert "one rank" in why(NcclSystem(h100.graphs, 1, 1, 90), "2.21.5", "all-reduce", "ring", "ll")
 
 
 def test_ll128_by_generation() -> None:
-    turing = System(box("dgx2").graphs, 1, 16, 75)
+    turing = NcclSystem(box("dgx2").graphs, 1, 16, 75)
     assert why(turing, "2.21.5", "all-reduce", "ring", "ll128").endswith("capability 7.5")
     assert not why(turing, "2.27.7", "all-reduce", "ring", "ll128")
     blackwell = box("gb200", 2)
     assert why(blackwell, "2.24.3", "all-reduce", "ring", "ll128")
     assert not why(blackwell, "2.25.1", "all-reduce", "ring", "ll128")
-    mixed = System(box("dgx-h100", 2).graphs, 2, 16, 90, capability_max=100)
+    mixed = NcclSystem(box("dgx-h100", 2).graphs, 2, 16, 90, capability_max=100)
     assert "one generation" in why(mixed, "2.28.9", "all-reduce", "ring", "ll128")
     assert not why(mixed, "2.30.7", "all-reduce", "ring", "ll128")
 
@@ -387,7 +387,7 @@ def test_pipelined_operations_share_the_latency_of_a_tree() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------------ choices
-def told(system: System, release: str, op: str = "all-reduce") -> str:
+def told(system: NcclSystem, release: str, op: str = "all-reduce") -> str:
     """Return runs of sizes with one choice: ``tree/ll <=64K ...``."""
     runs: list[list[object]] = []
     for choice in sweep(op, [1 << power for power in range(3, 31)], system, release):
@@ -489,10 +489,10 @@ def test_questions_that_cannot_be_asked() -> None:
         with pytest.raises(UsageError):
             choose(op, size, h100, "2.21.5")
     with pytest.raises(InfeasibleError):
-        choose("all-reduce", 8, System(Graphs(Graph(4, 0, 0, 0), Graph(1, 0, 0, 0)), 1, 8, 90), "2.21.5")
+        choose("all-reduce", 8, NcclSystem(Graphs(Graph(4, 0, 0, 0), Graph(1, 0, 0, 0)), 1, 8, 90), "2.21.5")
     with pytest.raises(UsageError):
-        System(h100.graphs, 3, 2, 90)
+        NcclSystem(h100.graphs, 3, 2, 90)
     with pytest.raises(UsageError):
         Graph(4, 1, 1.0, 1.0, "FAST", "PIX")
-    alone = choose("all-reduce", 8, System(h100.graphs, 1, 1, 90), "2.21.5")
+    alone = choose("all-reduce", 8, NcclSystem(h100.graphs, 1, 1, 90), "2.21.5")
     assert (alone.algorithm, alone.protocol, alone.time_us) == ("ring", "simple", 0.0)

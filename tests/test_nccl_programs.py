@@ -12,7 +12,7 @@ from ringwright import validity
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.rings import Beat, entry, rings
 from ringwright.collective import Collective
-from ringwright.costs.calibration import Calibration, Link, Measured, calibrated, times_s
+from ringwright.costs.calibration import Calibration, LinkClassCosts, MeasuredTimes, calibrated, times_s
 from ringwright.costs.nccl import BOXES, placed
 from ringwright.engines import events, flat, loops
 from ringwright.engines.choose import simulate
@@ -151,7 +151,13 @@ def test_the_event_engine_is_near_the_closed_form(name: str, op: str) -> None:
     kind, _ = placed(name)
     cards = kind.cards * kind.card_gbs * 1e9
     calibration = Calibration(
-        "x", name, "2.21", Link(1e-6, 1e-7, 0.8 * kind.gpu_gbs * 1e9), Link(8e-6, 3e-6, 0.8 * cards), "made up", ""
+        "x",
+        name,
+        "2.21",
+        LinkClassCosts(1e-6, 1e-7, 0.8 * kind.gpu_gbs * 1e9),
+        LinkClassCosts(8e-6, 3e-6, 0.8 * cards),
+        "made up",
+        "",
     )
     top = calibrated(fabric(name), calibration)
     sizes = tuple(1 << power for power in range(20, 31, 2))
@@ -159,7 +165,7 @@ def test_the_event_engine_is_near_the_closed_form(name: str, op: str) -> None:
         simulate(nccl_2_4(Collective(op, range(top.n_ranks), size), top, release="2.21"), top, "events").time_s
         for size in sizes
     ]
-    want = times_s(calibration, Measured(op, name, "2.21", sizes, (1.0,) * len(sizes)))
+    want = times_s(calibration, MeasuredTimes(op, name, "2.21", sizes, (1.0,) * len(sizes)))
     ratios = np.array(have) / want
     assert np.exp(np.abs(np.log(ratios)).mean()) < 1.25
     assert 0.9 < ratios[-1] < 1.15  # at 1 GiB bandwidth decides
@@ -185,7 +191,7 @@ def test_part_of_a_box(spec: str, ranks: int, last: int) -> None:
 
 
 def test_a_calibration_of_part_of_a_box_is_of_its_cards() -> None:
-    found = Calibration("x", "dgx-h100:2x1", "2.23", None, Link(1e-5, 1e-6, 40e9), "made up", "")
+    found = Calibration("x", "dgx-h100:2x1", "2.23", None, LinkClassCosts(1e-5, 1e-6, 40e9), "made up", "")
     top = calibrated(fabric("dgx-h100:2"), found)
     _, way = top.routes(np.array([0]), np.array([8]))
     assert top.rate[way].min() == pytest.approx(40e9)

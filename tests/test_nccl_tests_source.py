@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringwright.errors import InputError
-from ringwright.sources.nccl_tests import Row, Table, read_tables
+from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow, read_tables
 from shared_data import needs_shared_data, real
 
 NEW = """\
@@ -70,7 +70,7 @@ WITHOUT = (
 )
 
 
-def tables(tmp_path: Path, text: str, name: str = "run.txt") -> list[Table]:
+def tables(tmp_path: Path, text: str, name: str = "run.txt") -> list[NcclTestsTable]:
     path = tmp_path / name
     path.write_text(text)
     return read_tables(path)
@@ -80,14 +80,14 @@ def test_a_table_with_all_it_says(tmp_path: Path) -> None:
     (table,) = tables(tmp_path, NEW)
     assert (table.op, table.ranks, table.nodes, table.release) == ("all-reduce", 2, 2, "2.29.3")
     assert (table.gpu, table.dtype) == ("NVIDIA A100-SXM4-40GB", "float")
-    assert table.rows[0] == Row(1024, pytest.approx(20e-6), pytest.approx(10e-6))
+    assert table.rows[0] == SizeRow(1024, pytest.approx(20e-6), pytest.approx(10e-6))
     assert [row.size_bytes for row in table.rows] == [1024, 1 << 30]
 
 
 def test_the_first_use_of_a_kernel_is_left_out_of_the_steady_time() -> None:
-    assert Row(1, 20e-6, 10e-6).steady_s == 10e-6
-    assert Row(1, 12e-6, 10e-6).steady_s == 12e-6
-    assert Row(1, 12e-6).steady_s == 12e-6
+    assert SizeRow(1, 20e-6, 10e-6).steady_s == 10e-6
+    assert SizeRow(1, 12e-6, 10e-6).steady_s == 12e-6
+    assert SizeRow(1, 12e-6).steady_s == 12e-6
 
 
 def test_old_headers_and_the_operation_from_the_name(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_json_lines(tmp_path: Path) -> None:
         "all-gather",
         16,
         2,
-        (Row(8192, pytest.approx(83.5e-6)),),
+        (SizeRow(8192, pytest.approx(83.5e-6)),),
     )
     with pytest.raises(InputError, match="no measurement"):
         tables(tmp_path, '{"size": 1}\n', "baseline.jsonl")
@@ -123,7 +123,7 @@ def test_json_lines(tmp_path: Path) -> None:
 def test_csv_with_and_without_its_cases(tmp_path: Path) -> None:
     text = "case,bytes,time_us,time_inplace_us\na-all_gather,8,1.5,\n"
     (table,) = tables(tmp_path, text, "some_times.csv")
-    assert (table.op, table.ranks, table.rows) == ("all-gather", 0, (Row(8, pytest.approx(1.5e-6)),))
+    assert (table.op, table.ranks, table.rows) == ("all-gather", 0, (SizeRow(8, pytest.approx(1.5e-6)),))
     (tmp_path / "some_cases.csv").write_text("case,collective,ranks,nodes,gpu\na-all_gather,alltoall,8,2,X\n")
     (table,) = read_tables(tmp_path / "some_times.csv")
     assert (table.op, table.ranks, table.nodes, table.gpu) == ("all-to-all", 8, 2, "X")

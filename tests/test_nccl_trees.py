@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.costs.nccl import Tree, binary_tree, double_tree, rank_trees
+from ringwright.costs.nccl import NcclTree, binary_tree, double_tree, rank_trees
 from ringwright.errors import UsageError
 from shared_data import needs_shared_data, real
 
 NODES = [*range(1, 65), 100, 127, 128, 129, 255, 256, 1000, 1023, 1024, 3072]
 
 
-def check(tree: Tree, size: int) -> None:
+def check(tree: NcclTree, size: int) -> None:
     """One root that everyone reaches; a child's parent is its parent."""
     assert Counter(tree.parents)[-1] == 1
     assert sum(map(len, tree.children)) == size - 1
@@ -89,7 +89,7 @@ def printed(text: str, channel: int, size: int) -> tuple[dict[int, int], dict[in
     return parents, children
 
 
-def assert_printed(text: str, tree: Tree, channel: int) -> None:
+def assert_printed(text: str, tree: NcclTree, channel: int) -> None:
     parents, children = printed(text, channel, len(tree.parents))
     assert len(parents) >= len(tree.parents) * 0.9
     assert parents == {rank: tree.parents[rank] for rank in parents}

@@ -275,11 +275,11 @@ def test_plans_for_unequal_groups(groups: list[list[int]] | int) -> None:
 
 
 def test_a_slow_host_owns_fewer_shards() -> None:
-    from ringwright.algorithms.published.plink import Plan
+    from ringwright.algorithms.published.plink import ShardPlan
 
     slow = star(4)
     slow.rate[0] = slow.rate[4] = 2.5e9
-    plan = Plan(all_reduce(4, 1 << 20), [[0, 1, 2, 3]], probe(slow, range(4)))
+    plan = ShardPlan(all_reduce(4, 1 << 20), [[0, 1, 2, 3]], probe(slow, range(4)))
     count = np.bincount(plan.owner[0], minlength=4)
     assert count[0] < count[1:].min()
     assert count.sum() == plan.shards

@@ -27,7 +27,7 @@ from ringwright.fabrics.faults import apply
 from ringwright.rewrites import operations
 from ringwright.schedulers.fifo.gradientflow import gradientflow
 from ringwright.topology import Topology
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 from small_fabrics import GBIT, bigraph, boxes, racks, star, time_s, tree
 from small_models import alexnet, resnet50
 
@@ -82,7 +82,7 @@ PRICE = {"level0": (5e-6, 1 / 12e9), "level1": (7.5e-6, 1 / 12.5e9), "": (7.5e-6
 
 def step_s(tensors: Sequence[int], threshold: int, **knobs: float) -> float:
     """Return the seconds of all all-reduces of a step on 128 nodes of 8 GPUs, one after the other, fp16."""
-    links = [Link(1.0, 1.0, 4 * elements, elements) for elements in tensors]
+    links = [ChainLayer(1.0, 1.0, 4 * elements, elements) for elements in tensors]
     job = gradientflow(chain("fused", links[::-1], 1024), LinkCosts(1.0), theta_mb=threshold / (1 << 20))
     pools = [each.size_bytes for each in operations(job)]
     return sum(predicted_s(imagenet_4_minutes(all_reduce(1024, size), group=8, **knobs), PRICE) for size in pools)

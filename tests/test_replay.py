@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.costs.measured import Measured, Sample
+from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.costs.stages import LinkCosts, seconds
 from ringwright.engines.job.run import simulate
 from ringwright.errors import InputError, UsageError, WorkloadError
@@ -304,11 +304,11 @@ def test_a_log_without_times_is_communication_only_and_says_so() -> None:
 
 # --------------------------------------------------------------------------------------------------------------- costs
 def test_measured_costs_are_exact_where_measured_and_a_line_elsewhere() -> None:
-    costs = Measured.of(
+    costs = MeasuredCosts.of(
         [
-            Sample("all-reduce", 100, "dp", 2.0),
-            Sample("all-reduce", 100, "dp", 4.0),
-            Sample("all-reduce", 300, "dp", 7.0),
+            MeasuredOperation("all-reduce", 100, "dp", 2.0),
+            MeasuredOperation("all-reduce", 100, "dp", 4.0),
+            MeasuredOperation("all-reduce", 300, "dp", 7.0),
         ]
     )
     assert seconds(costs, "all-reduce", 100, (0, 1)) == 3.0
@@ -318,7 +318,7 @@ def test_measured_costs_are_exact_where_measured_and_a_line_elsewhere() -> None:
     with pytest.raises(UsageError, match="no broadcast was measured"):
         costs.stages("broadcast", 1, (0, 1), "dp")
     with pytest.raises(UsageError, match="no operation"):
-        Measured.of([])
+        MeasuredCosts.of([])
 
 
 # -------------------------------------------------------------------------------------------------------- real traces

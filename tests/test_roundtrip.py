@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reading import FACTS, members, operations, put, small_job, summary_of
-from ringwright.testing import GeneratedLog, Job, deepseek_v3_inference, training_job, write_log
+from ringwright.testing import GeneratedLog, NcclJob, deepseek_v3_inference, training_job, write_log
 from ringwright.testing.nccl_dirt import PREFIXES
 
 RELEASES = ("2.3", "2.7", "2.10", "2.18", "2.23", "2.27", "2.30")
@@ -102,7 +102,7 @@ def test_damaged_lines_cost_at_most_what_is_gone(tmp_path: Path, release: str, l
         assert (op, found[op][0], found[op][2], found[op][3]) == (op, count, size_bytes, histogram)
 
 
-def inference_job() -> Job:
+def inference_job() -> NcclJob:
     return deepseek_v3_inference(16, prompt_tokens=1024, decode_passes=4)
 
 

@@ -21,7 +21,7 @@ from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
 from ringwright.schedulers.order import released, tails
 from ringwright.schedulers.priority._fusion import preemptive
 from ringwright.schedulers.priority._listing import relisted
-from ringwright.schedulers.priority._tictac import Graph, tac, tic
+from ringwright.schedulers.priority._tictac import TransferGraph, tac, tic
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.schedulers.priority.p3 import p3
 from ringwright.schedulers.priority.pace import pace
@@ -141,7 +141,7 @@ def test_tic_on_a_chain_is_the_order_of_use_up_to_the_first_two() -> None:
     names = [f"r{at}" for at in range(5)]
     tasks = {f"c{at}": 1.0 for at in range(5)}
     before = {f"c{at}": {f"c{at - 1}"} if at else set() for at in range(5)}
-    graph = Graph(dict.fromkeys(names, 1.0), tasks, {f"c{at}": {f"r{at}"} for at in range(5)}, before)
+    graph = TransferGraph(dict.fromkeys(names, 1.0), tasks, {f"c{at}": {f"r{at}"} for at in range(5)}, before)
     keys = tic(graph)
     assert [keys[name] for name in names] == [0, 0, 1, 2, 3]  # the first two are used by one task together
 

@@ -15,12 +15,12 @@ from ringwright.errors import RingwrightError, UsageError
 from ringwright.exports.chakra_workload import chakra_workload
 from ringwright.sources import read
 from ringwright.workload import Rewrite, Workload
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.job import job
 from ringwright.workloads.models import model
 from ringwright.workloads.parallel import parse
 from ringwright.workloads.replay import Replay, replayed
-from ringwright.workloads.step import Step
+from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline
 
 COSTS = LinkCosts(50e9, 1e-6, ring=True)
@@ -28,7 +28,9 @@ COSTS = LinkCosts(50e9, 1e-6, ring=True)
 
 def three(**changed: object) -> Workload:
     made = chain(
-        "three", [Link(2e-3, 2e-3, 3000000), Link(2.0111e-3, 2e-3, 6000000), Link(2e-3, 2e-3, 3000000)], ranks=4
+        "three",
+        [ChainLayer(2e-3, 2e-3, 3000000), ChainLayer(2.0111e-3, 2e-3, 6000000), ChainLayer(2e-3, 2e-3, 3000000)],
+        ranks=4,
     )
     return dataclasses.replace(made, **changed)  # type: ignore[arg-type]
 
@@ -77,7 +79,7 @@ def test_what_a_policy_made_of_it_is_in_the_files(tmp_path: Path) -> None:
 def test_generated_jobs(
     name: str, form: str, batches: int, sequence: int, representatives: bool, tmp_path: Path
 ) -> None:  # fmt: skip
-    made = job(model(name), Step(parse(form), sequence, batches), Roofline(gpu("h100")))
+    made = job(model(name), StepSpec(parse(form), sequence, batches), Roofline(gpu("h100")))
     again = there_and_back(made, tmp_path, representatives=representatives)
     assert counts(again.workload) == counts(made)
     assert len(again.workload.classes) == len(made.classes)
@@ -86,12 +88,12 @@ def test_generated_jobs(
 
 def test_what_chakra_has_no_type_for_is_refused() -> None:
     with pytest.raises(UsageError, match="no collective type for push-pull") as caught:
-        chakra_workload(chain("three", [Link(1, 1, 8)], op="push-pull"))
+        chakra_workload(chain("three", [ChainLayer(1, 1, 8)], op="push-pull"))
     assert "layer0" in caught.value.where
 
 
 def test_too_many_ranks_are_refused_with_the_remedy() -> None:
-    large = chain("large", [Link(1, 1, 8)], ranks=4096)
+    large = chain("large", [ChainLayer(1, 1, 8)], ranks=4096)
     with pytest.raises(UsageError, match="4,096 files") as caught:
         chakra_workload(large)
     assert "representatives" in caught.value.remedy

@@ -31,7 +31,7 @@ from ringwright.workload import (
     Task,
     Workload,
 )
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 
 # fmt: off
@@ -64,7 +64,9 @@ def test_everything_comes_back() -> None:
 
 
 def test_a_chain_comes_back_and_takes_the_same_time(tmp_path: Path) -> None:
-    made = chain("toy", [Link(2, 2, 3, factors=(3, 1)), Link(2, 2, 6), Link(2, 2, 3)], micro_batches=2)
+    made = chain(
+        "toy", [ChainLayer(2, 2, 3, factors=(3, 1)), ChainLayer(2, 2, 6), ChainLayer(2, 2, 3)], micro_batches=2
+    )
     made = made.with_policy(
         "p3",
         boundary="layer",
@@ -87,7 +89,9 @@ SCHEDULERS = {
 
 @pytest.mark.parametrize("slug", SCHEDULERS)
 def test_what_schedulers_decide_comes_back(slug: str) -> None:
-    made = chain("toy", [Link(2, 2, 3 << 20, factors=(3 << 9, 512)), Link(2, 2, 6 << 20), Link(2, 2, 3 << 20)])
+    made = chain(
+        "toy", [ChainLayer(2, 2, 3 << 20, factors=(3 << 9, 512)), ChainLayer(2, 2, 6 << 20), ChainLayer(2, 2, 3 << 20)]
+    )
     schedule = getattr(import_module(f"ringwright.schedulers.{SCHEDULERS[slug]}.{slug}"), slug)
     decided = schedule(made, LinkCosts(1e7))
     assert decided.policy.by
@@ -99,7 +103,7 @@ def test_a_person_can_read_it() -> None:
     text = workload_json(full()).decode()
     assert '"time_s": 0.000333' in text
     assert "größer" in text
-    small = workload_json(chain("toy", [Link(2, 2, 3)])).decode()
+    small = workload_json(chain("toy", [ChainLayer(2, 2, 3)])).decode()
     assert '{"name": "F.layer0", "of": "all", "kind": "F", "time_s": 2}' in small  # usual values are left out
 
 
@@ -116,7 +120,7 @@ def test_the_page_shows_a_legal_workload_and_every_rule() -> None:
 def test_what_no_file_can_hold_is_refused() -> None:
     with pytest.raises(UsageError, match="cannot be written"):
         workload_json(
-            chain("toy", [Link(1, 1, 1)]).with_policy("x", rewrites=(Rewrite("fuse", settings={"x": object()}),))
+            chain("toy", [ChainLayer(1, 1, 1)]).with_policy("x", rewrites=(Rewrite("fuse", settings={"x": object()}),))
         )
 
 

@@ -25,11 +25,11 @@ from ringwright.workloads.cards import card
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.row import in_iteration
-from ringwright.workloads.flops import Gemm, Work, attention_widths, flops_per_token, forward
+from ringwright.workloads.flops import Gemm, LayerWork, attention_widths, flops_per_token, forward
 from ringwright.workloads.models import active_parameters, model, names, parameters, usual_sequence
 from ringwright.workloads.parallel import Parallel, check, chunks, parse
 from ringwright.workloads.shares import cut, elements, held
-from ringwright.workloads.step import Step
+from ringwright.workloads.step import StepSpec
 from shared_data import needs_shared_data, real
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -48,8 +48,8 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-def step(text: str, sequence: int, gpus: int | None = None, **more: Any) -> Step:
-    return Step(parse(text, gpus), sequence, **more)
+def step(text: str, sequence: int, gpus: int | None = None, **more: Any) -> StepSpec:
+    return StepSpec(parse(text, gpus), sequence, **more)
 
 
 def count(rows: list[dict[str, Any]], role: str, op: str = "", size: int = 0) -> int:
@@ -232,7 +232,7 @@ def test_a_block_of_llama_on_one_of_eight_ranks() -> None:
     assert works["q"].gemms == (Gemm(8192, 1024, 8192),)
     assert works["down"].gemms == (Gemm(8192, 8192, 3584),)
     assert works["attention"].attention_flops == 2 * 8192 * 4096 * 2 * 8192 // 8
-    assert works["post_norm"] == Work("post_norm", "norm", (), 0, 2 * 2 * 1024 * 8192, 8192)
+    assert works["post_norm"] == LayerWork("post_norm", "norm", (), 0, 2 * 2 * 1024 * 8192, 8192)
 
 
 def test_a_convolution_is_an_implicit_product() -> None:
@@ -475,7 +475,7 @@ def test_every_legal_combination_has_rows() -> None:
     for tp, pp, cp, ep, zero, sp in combinations:
         parallel = Parallel(tp=tp, pp=pp, cp=cp, ep=ep, dp=4, zero=zero, sp=sp)
         for mode, recompute in (("training", "none"), ("training", "full"), ("prefill", "none")):
-            rows = totals(collectives(model("mixtral-8x7b"), Step(parallel, 4096, 4, 1, mode, recompute)))
+            rows = totals(collectives(model("mixtral-8x7b"), StepSpec(parallel, 4096, 4, 1, mode, recompute)))
             assert all(row["count"] > 0 and row["bytes"] > 0 for row in rows)  # type: ignore[operator]
             sums = {row["role"] for row in rows}
             wanted = {"tp": tp > 1, "pp": pp > 1, "cp": cp > 1, "ep": ep > 1, "dp": zero == 3 or mode == "training"}

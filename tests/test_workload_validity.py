@@ -26,11 +26,11 @@ from ringwright.workload import (
     Task,
     Workload,
 )
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 
 def three(**changed: Any) -> Workload:
-    made = chain("three", [Link(2, 2, 4), Link(2, 2, 8), Link(2, 2, 4)], micro_batches=2)
+    made = chain("three", [ChainLayer(2, 2, 4), ChainLayer(2, 2, 8), ChainLayer(2, 2, 4)], micro_batches=2)
     return dataclasses.replace(made, **changed)
 
 

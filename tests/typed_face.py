@@ -11,7 +11,7 @@ from ringwright.costs.bounds import Bound
 from ringwright.costs.calibration import Calibration
 from ringwright.studies.calibrate import Size
 from ringwright.studies.jobs.study import PolicyResult
-from ringwright.studies.record import Recorded
+from ringwright.studies.record import Recording
 from ringwright.studies.spelled import Algorithm, Scheduler
 from ringwright.studies.verify import Verified
 
@@ -42,7 +42,7 @@ def jobs() -> None:
 
 
 def verbs() -> None:
-    assert_type(ringwright.run(["true"]), Recorded)
+    assert_type(ringwright.run(["true"]), Recording)
     assert_type(ringwright.bench("all-reduce"), dict[str, Any])
     assert_type(ringwright.calibrate(["table.txt"], "dgx-h100:2"), tuple[Calibration, list[Size]])
     assert_type(ringwright.systems(), dict[str, Any])

@@ -65,7 +65,7 @@ _NEVER_NONE = ("source", "summary", "records", "errors_dropped")
 
 
 @dataclass(frozen=True)
-class Fault:
+class Omission:
     """Something of a capture that is left out, or told: where, what, and in how many rows."""
 
     where: str
@@ -90,14 +90,14 @@ def document(path: Path) -> dict[str, Any]:
     return found
 
 
-def checked_meta(meta: Mapping[str, Any]) -> tuple[dict[str, Any], list[Fault]]:
+def checked_meta(meta: Mapping[str, Any]) -> tuple[dict[str, Any], list[Omission]]:
     """Return what of the meta data is of its type and range, and what is not."""
     good, faults = {}, []
     for name, value in meta.items():
         if name not in _META or _fits(name, value):
             good[name] = value
         else:
-            faults.append(Fault("meta.json", f"{name} is no {_META[name][0].__name__} that can be: it is left out"))
+            faults.append(Omission("meta.json", f"{name} is no {_META[name][0].__name__} that can be: it is left out"))
     return good, faults
 
 
@@ -116,7 +116,7 @@ def _fits(name: str, value: Any) -> bool:
 # ---------------------------------------------------------------------------------------------------------- tables
 def tables(
     folder: Path, told: Any, wanted: Mapping[str, Mapping[str, Any]]
-) -> tuple[dict[str, pl.LazyFrame], list[Fault], Any]:
+) -> tuple[dict[str, pl.LazyFrame], list[Omission], Any]:
     """Return a capture's tables with the columns ``wanted``, what of them is left out, and what to hold while they are used.
 
     ``told`` are the check sums that the writer told. Raises InputError where a table that everything stands on cannot be read.
@@ -125,7 +125,7 @@ def tables(
     files = {name: _files(folder, name) for name in wanted}
     doubtful = {name: of for name, of in files.items() if not {str(file.relative_to(folder)) for file in of} <= same}
     copies = apart.copies(doubtful, wanted)
-    found, faults = {}, [Fault(name, what) for name, what in wrong.items()]
+    found, faults = {}, [Omission(name, what) for name, what in wrong.items()]
     for name, columns in wanted.items():
         here = [copies.found[name]] if name in copies.found else files[name]
         if not here and (
@@ -155,16 +155,16 @@ def _without(wanted: Mapping[str, Any]) -> pl.LazyFrame:
 
 def _lost(
     name: str, files: list[Path], folder: Path, words: str, wanted: Mapping[str, Any]
-) -> tuple[pl.LazyFrame, list[Fault]]:
+) -> tuple[pl.LazyFrame, list[Omission]]:
     """Return an empty table and the fault; raise InputError where nothing can be said without the table."""
     place = files[0] if files else folder / f"{name}.parquet"
     if name in _INDISPENSABLE:
         remedy = "read the recordings again: ringwright convert LOG -o DIR"
         raise InputError(f"table {name} cannot be read: {words}", where=str(place), remedy=remedy)
-    return _without(wanted), [Fault(f"{name}.parquet", f"cannot be read, and is left out: {words}")]
+    return _without(wanted), [Omission(f"{name}.parquet", f"cannot be read, and is left out: {words}")]
 
 
-def table(name: str, files: list[Path], wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
+def table(name: str, files: list[Path], wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Omission]]:
     """Return a table with ``wanted`` columns, lifted from older captures, and what of it is left out."""
     import polars as pl
 
@@ -176,7 +176,7 @@ def table(name: str, files: list[Path], wanted: Mapping[str, Any]) -> tuple[pl.L
     return frame, [*faults, *more]
 
 
-def _typed(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
+def _typed(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Omission]]:
     import polars as pl
 
     present = frame.collect_schema()
@@ -191,12 +191,12 @@ def _typed(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[p
         elif is_number and held.is_integer():
             columns.append(pl.col(column).cast(kind, strict=False))
         else:
-            faults.append(Fault(f"{name}.parquet", f"column {column} is of type {held}, not {kind}: it is left out"))
+            faults.append(Omission(f"{name}.parquet", f"column {column} is of type {held}, not {kind}: it is left out"))
             columns.append(pl.lit(None, dtype=kind).alias(column))
     return frame.select(columns), faults
 
 
-def _ruled(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Fault]]:
+def _ruled(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[pl.LazyFrame, list[Omission]]:
     """Look at every value once; only where one breaks its rule is the table rewritten."""
     import polars as pl
 
@@ -210,26 +210,28 @@ def _ruled(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[p
     faults = []
     for column, rule in bad.items():
         if rows := counted[f"bad {column}"]:
-            faults.append(Fault(f"{name}.parquet", f"{column} is out of range: taken as unknown", rows))
+            faults.append(Omission(f"{name}.parquet", f"{column} is out of range: taken as unknown", rows))
             unknown = pl.lit([], dtype=wanted[column]) if wanted[column] == pl.List(pl.Int32) else pl.lit(None)
             good = pl.when(rule.fill_null(value=False)).then(unknown).otherwise(pl.col(column))
             frame = frame.with_columns(good.alias(column))
     if any(counted[f"lost {column}"] or counted.get(f"bad {column}") for column in lost):
         rows = max(counted[f"lost {column}"] + (counted.get(f"bad {column}") or 0) for column in lost)
-        faults.append(Fault(f"{name}.parquet", f"without {', '.join(lost)}: left out", rows))
+        faults.append(Omission(f"{name}.parquet", f"without {', '.join(lost)}: left out", rows))
         frame = frame.drop_nulls(lost)
     frame = _of_kind(name, frame, faults)
     return _of_its_own(name, frame, faults), faults
 
 
-def _of_kind(name: str, frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+def _of_kind(name: str, frame: pl.LazyFrame, faults: list[Omission]) -> pl.LazyFrame:
     """Leave out rows without what rows of their kind always have."""
     import polars as pl
 
     for kinds, columns in _NEEDED_OF.get(name, {}).items():
         bare = pl.col("kind").is_in(kinds) & pl.any_horizontal(pl.col(column).is_null() for column in columns)
         if rows := frame.select(bare.sum()).collect().item():
-            faults.append(Fault(f"{name}.parquet", f"{', '.join(kinds)} without {', '.join(columns)}: left out", rows))
+            faults.append(
+                Omission(f"{name}.parquet", f"{', '.join(kinds)} without {', '.join(columns)}: left out", rows)
+            )
             frame = frame.filter(~bare)
     return frame
 
@@ -258,25 +260,25 @@ def _broken(name: str, column: str, kind: Any) -> pl.Expr | None:
     return rule
 
 
-def _of_its_own(name: str, frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+def _of_its_own(name: str, frame: pl.LazyFrame, faults: list[Omission]) -> pl.LazyFrame:
     """Apply the rules of single tables."""
     rules = {"events": _errors, "communicators": _groups, "claims": _claims}
     return rules[name](frame, faults) if name in rules else frame
 
 
-def _groups(frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+def _groups(frame: pl.LazyFrame, faults: list[Omission]) -> pl.LazyFrame:
     """Groups are told once each."""
     import polars as pl
 
     frame = frame.with_columns(pl.col("members").fill_null([]))
     rows = frame.select(pl.col("communicator").is_duplicated().sum()).collect().item()
     if rows:
-        faults.append(Fault("communicators.parquet", "told more than once: the first is taken", rows))
+        faults.append(Omission("communicators.parquet", "told more than once: the first is taken", rows))
         frame = frame.unique("communicator", keep="first", maintain_order=True)
     return frame
 
 
-def _errors(frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+def _errors(frame: pl.LazyFrame, faults: list[Omission]) -> pl.LazyFrame:
     """What an error tells is a JSON object."""
     import polars as pl
 
@@ -284,20 +286,20 @@ def _errors(frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
     held = frame.filter(is_error).select(pl.col("task").unique()).collect()["task"].to_list()
     wrong = [text for text in held if not _is_object(text)]
     if wrong:
-        faults.append(Fault("events.parquet", "facts of an error that are not in their form: left out", len(wrong)))
+        faults.append(Omission("events.parquet", "facts of an error that are not in their form: left out", len(wrong)))
         bad = is_error & pl.col("task").is_in(wrong)
         frame = frame.with_columns(pl.when(bad).then(None).otherwise(pl.col("task")).alias("task"))
     return frame
 
 
-def _claims(frame: pl.LazyFrame, faults: list[Fault]) -> pl.LazyFrame:
+def _claims(frame: pl.LazyFrame, faults: list[Omission]) -> pl.LazyFrame:
     """Claims that have a form are in it."""
     import polars as pl
 
     held = frame.select("field", "value").collect().rows()
     wrong = sorted({(field, value) for field, value in held if not _is_claim(field, value)})
     if wrong:
-        faults.append(Fault("claims.parquet", "a claim that is not in its form: left out", len(wrong)))
+        faults.append(Omission("claims.parquet", "a claim that is not in its form: left out", len(wrong)))
         pairs = pl.DataFrame(wrong, schema=["field", "value"], orient="row").lazy()
         frame = frame.join(pairs, on=["field", "value"], how="anti", maintain_order="left")
     return frame
@@ -316,7 +318,7 @@ def _is_object(text: str) -> bool:
         return False
 
 
-def noted(ledger: pl.LazyFrame, faults: list[Fault], where: str) -> pl.LazyFrame:
+def noted(ledger: pl.LazyFrame, faults: list[Omission], where: str) -> pl.LazyFrame:
     """Return the ledger with a row for every fault."""
     import polars as pl
 
@@ -331,7 +333,7 @@ def noted(ledger: pl.LazyFrame, faults: list[Fault], where: str) -> pl.LazyFrame
     return pl.concat([ledger, pl.DataFrame(rows, schema=dict(kinds)).lazy()])
 
 
-def sentences(faults: list[Fault]) -> list[str]:
+def sentences(faults: list[Omission]) -> list[str]:
     """Return what a summary says is lost."""
     told = [f"the capture's {fault}" for fault in faults[:_MOST_TOLD]]
     return told + ([f"and {len(faults) - _MOST_TOLD} more of its faults"] if len(faults) > _MOST_TOLD else [])

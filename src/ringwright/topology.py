@@ -41,7 +41,7 @@ class Capability:
 
 
 @dataclass(frozen=True)
-class Group:
+class SharedCapacity:
     """A capacity that several links share: an NVSwitch plane, a PCIe switch, a NIC's two directions."""
 
     name: str
@@ -49,7 +49,7 @@ class Group:
     links: np.ndarray
 
     def __repr__(self) -> str:
-        return f"Group({self.name}: {len(self.links):,} links share {self.rate / 1e9:,.6g} GB/s)"
+        return f"SharedCapacity({self.name}: {len(self.links):,} links share {self.rate / 1e9:,.6g} GB/s)"
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Topology:
     latency_s: np.ndarray
     link_class: np.ndarray
     classes: tuple[str, ...]
-    groups: tuple[Group, ...] = ()
+    groups: tuple[SharedCapacity, ...] = ()
     axes: tuple[tuple[str, int], ...] = ()
     hosts: np.ndarray | None = None  # host number of each rank
     names: Sequence[str] | None = None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, overload
 
 from ringwright.errors import UsageError
-from ringwright.topology import RANK, SWITCH, UNREACHED, Capability, Group, Topology
+from ringwright.topology import RANK, SWITCH, UNREACHED, Capability, SharedCapacity, Topology
 
 if TYPE_CHECKING:
     import numpy as np
@@ -266,8 +266,8 @@ def _wire(wires: Wires, dimension: Dimension, ranks: np.ndarray, stride: int, ba
         wires.both_ways(here, here + np.where(at == size - 1, 1 - size, 1) * stride, *costs)
 
 
-def shared(name: str, rate: float, links: range) -> Group:
+def shared(name: str, rate: float, links: range) -> SharedCapacity:
     """Return a capacity in bytes/s that a run of links shares."""
     import numpy as np
 
-    return Group(name, rate, np.arange(links.start, links.stop))
+    return SharedCapacity(name, rate, np.arange(links.start, links.stop))

@@ -16,7 +16,7 @@ from ringwright.program import Affine, Block, Op, Step, explicit
 
 
 @dataclass(frozen=True)
-class Fold:
+class RankDigits:
     """``p`` ranks as ``radix**digits`` acting ones."""
 
     p: int
@@ -119,7 +119,7 @@ class Fold:
             yield Step((explicit(Op.SEND, acting, ranks, chunk, span=span),), "unfold")
 
 
-def halvings(fold: Fold, digits: Sequence[int]) -> Iterator[tuple[int, list[int], int]]:
+def halvings(fold: RankDigits, digits: Sequence[int]) -> Iterator[tuple[int, list[int], int]]:
     """Yield (digit, weights of the positions, span) as the range of each acting rank halves, digit after digit."""
     weights = [0] * fold.digits
     span = fold.size
@@ -129,7 +129,9 @@ def halvings(fold: Fold, digits: Sequence[int]) -> Iterator[tuple[int, list[int]
         yield digit, list(weights), span
 
 
-def halving(fold: Fold, digits: Sequence[int], edges: np.ndarray, label: str = "reduce-scatter") -> Iterator[Step]:
+def halving(
+    fold: RankDigits, digits: Sequence[int], edges: np.ndarray, label: str = "reduce-scatter"
+) -> Iterator[Step]:
     """Yield the reduce-scatter of positions: each rank gives its partners their shares of what it still has."""
     for digit, weights, span in halvings(fold, digits):
         blocks: list[Block] = []
@@ -139,7 +141,7 @@ def halving(fold: Fold, digits: Sequence[int], edges: np.ndarray, label: str = "
         yield Step(tuple(blocks), label)
 
 
-def doubling(fold: Fold, digits: Sequence[int], edges: np.ndarray, label: str = "all-gather") -> Iterator[Step]:
+def doubling(fold: RankDigits, digits: Sequence[int], edges: np.ndarray, label: str = "all-gather") -> Iterator[Step]:
     """Yield the all-gather of positions that undoes ``halving`` over the same digits."""
     for digit, weights, span in reversed(list(halvings(fold, digits))):
         position = fold.number(None, weights)

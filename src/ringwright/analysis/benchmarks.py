@@ -13,7 +13,7 @@ from ringwright.costs import nccl
 from ringwright.errors import RingwrightError, UsageError
 
 if TYPE_CHECKING:
-    from ringwright.costs.nccl import System
+    from ringwright.costs.nccl import NcclSystem
     from ringwright.trace import Trace
 
 _GPU_NOISE = re.compile(r"\b(?:nvidia|tesla|amd|instinct|graphics)\b|\b\d+\s?GB\b|HBM\d?e?|\s+")
@@ -25,7 +25,7 @@ _BOXES = {
 
 
 @dataclass
-class Table:
+class BenchmarkTimes:
     """One benchmark, or one operation of a job: seconds per size, and what is known of where it ran."""
 
     name: str
@@ -77,11 +77,11 @@ class Table:
         return None if time_s is None else size / time_s / 1e9 * (bus_factor(self.op, self.nranks) or 1.0)
 
 
-def tables(trace: Trace) -> list[Table]:
+def tables(trace: Trace) -> list[BenchmarkTimes]:
     """Return the tables of a Trace, in the order in which they were read."""
     claims = trace.table("claims").to_dicts()
     source = str(trace.meta.get("source", ""))
-    found: dict[tuple[Any, ...], Table] = {}
+    found: dict[tuple[Any, ...], BenchmarkTimes] = {}
     for entry in bandwidth(trace):
         if entry["law"]:
             continue
@@ -90,7 +90,7 @@ def tables(trace: Trace) -> list[Table]:
             key = (*key[:4], None, None)  # NCCL chooses per size: one curve of a job may hold several algorithms
         table = found.get(key)
         if table is None:
-            table = Table(
+            table = BenchmarkTimes(
                 entry["table"], entry["op"] or "unknown", entry["nranks"], entry["nnodes"], entry["kind"], source
             )
             table.variant = entry["algorithm"] or ""
@@ -102,7 +102,7 @@ def tables(trace: Trace) -> list[Table]:
     return list(found.values())
 
 
-def _describe(table: Table, claims: list[dict[str, Any]], trace: Trace) -> None:
+def _describe(table: BenchmarkTimes, claims: list[dict[str, Any]], trace: Trace) -> None:
     """Take GPU, release and hosts from the claims about this table, else from those about the whole Trace."""
     known: dict[str, str] = {}
     for claim in claims:
@@ -136,7 +136,7 @@ def same_gpu(one: str, other: str) -> bool:
     return longer.startswith(f"{shorter}-") and "PCIE" not in longer
 
 
-def system_of(table: Table, box: str | None) -> tuple[System, str]:
+def system_of(table: BenchmarkTimes, box: str | None) -> tuple[NcclSystem, str]:
     """Return the machine for NCCL's model and its ground; UsageError says in words what is not known.
 
     ``box`` as in ``costs.nccl.placed`` (``dgx-a100:2``). Else GPU and GPUs per node pick a standard box, which is assumed.
@@ -162,7 +162,7 @@ def system_of(table: Table, box: str | None) -> tuple[System, str]:
     raise UsageError(f"no standard box has {each} x {model} a node", remedy="name the box")
 
 
-def release_of(table: Table, release: str | None) -> str:
+def release_of(table: BenchmarkTimes, release: str | None) -> str:
     """Return a release that NCCL's model knows; UsageError where none is known."""
     wanted = release or table.release
     if not wanted:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis import remedies
-from ringwright.analysis.benchmarks import Table, release_of, same_gpu, system_of, tables
+from ringwright.analysis.benchmarks import BenchmarkTimes, release_of, same_gpu, system_of, tables
 from ringwright.costs import nccl
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
-    from ringwright.costs.nccl import Choice, System
+    from ringwright.costs.nccl import NcclChoice, NcclSystem
     from ringwright.trace import Trace
 
 Finding = dict[str, Any]
@@ -68,9 +68,9 @@ def _some(names: list[str]) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- peers
-def _against_peers(table: Table, peers: list[Table]) -> list[Finding]:
+def _against_peers(table: BenchmarkTimes, peers: list[BenchmarkTimes]) -> list[Finding]:
     """Compare with the best equal cluster at the largest size that both have."""
-    best: tuple[float, int, Table] | None = None
+    best: tuple[float, int, BenchmarkTimes] | None = None
     for peer in peers:
         if not _equal(table, peer):
             continue
@@ -96,30 +96,30 @@ def _against_peers(table: Table, peers: list[Table]) -> list[Finding]:
     return [_finding("warning", f"{factor:.1f}x below {place}{words}", detail, evidence, command)]
 
 
-def _equal(table: Table, peer: Table) -> bool:
+def _equal(table: BenchmarkTimes, peer: BenchmarkTimes) -> bool:
     nodes_agree = table.nnodes is None or peer.nnodes is None or table.nnodes == peer.nnodes
     same = table.op == peer.op and table.nranks == peer.nranks and table.nranks is not None
     return same and nodes_agree and same_gpu(table.gpu, peer.gpu)
 
 
-def _machine(table: Table) -> str:
+def _machine(table: BenchmarkTimes) -> str:
     nodes = f" on {table.nnodes} node{'s' * (table.nnodes > 1)}" if table.nnodes else ""
     return f"{table.nranks} x {table.gpu}{nodes}"
 
 
-def _samples(table: Table, peer: Table, largest: int) -> list[int]:
+def _samples(table: BenchmarkTimes, peer: BenchmarkTimes, largest: int) -> list[int]:
     """Return up to four sizes that both have, spread from the smallest to ``largest``."""
     shared = [size for size in table.sizes if size <= largest and peer.at(size) is not None]
     picks = {0, len(shared) // 3, 2 * len(shared) // 3, len(shared) - 1}
     return [shared[pick] for pick in sorted(picks)]
 
 
-def _compared(table: Table, peer: Table, size: int) -> str:
+def _compared(table: BenchmarkTimes, peer: BenchmarkTimes, size: int) -> str:
     here, there = table.at(size) or 0.0, peer.at(size) or 0.0
     return f"{format_size(size)}: {here * 1e6:,.1f} us against {there * 1e6:,.1f} us ({here / there:.1f}x)"
 
 
-def _cause(table: Table, factor: float, size: int, peer: Table) -> tuple[str, str]:
+def _cause(table: BenchmarkTimes, factor: float, size: int, peer: BenchmarkTimes) -> tuple[str, str]:
     """Return what such a factor looks like, and what would show it."""
     if factor < MUCH_SLOWER:
         return "", _LOOK
@@ -130,7 +130,7 @@ def _cause(table: Table, factor: float, size: int, peer: Table) -> tuple[str, st
 
 
 # -------------------------------------------------------------------------------------------------------- NCCL's model
-def _against_model(table: Table, box: str | None, release: str | None) -> list[Finding]:
+def _against_model(table: BenchmarkTimes, box: str | None, release: str | None) -> list[Finding]:
     """Compare the largest size with what NCCL itself predicts; RingwrightError where the model cannot say."""
     large = [size for size in table.sizes if size >= LARGE_BYTES]
     if not large or table.variant:
@@ -159,7 +159,7 @@ def _against_model(table: Table, box: str | None, release: str | None) -> list[F
     return [_finding("info", title, detail, evidence, "")]
 
 
-def _rates(table: Table, size: int, low: Choice, high: Choice) -> str:
+def _rates(table: BenchmarkTimes, size: int, low: NcclChoice, high: NcclChoice) -> str:
     """Say what was measured beside what the model says, as bus bandwidths."""
     here, measured_us = table.bus_gbs(size) or 0.0, table.steady_s(size) * 1e6
     slow, fast = (here * measured_us / choice.time_us for choice in (high, low))
@@ -173,12 +173,12 @@ def _span(low: float, high: float) -> str:
     return texts[0] if texts[0] == texts[1] else " to ".join(texts)
 
 
-def _ways(choices: list[Choice]) -> str:
+def _ways(choices: list[NcclChoice]) -> str:
     found = dict.fromkeys(f"{choice.algorithm}/{choice.protocol}, {choice.channels} channels" for choice in choices)
     return _some(list(found))
 
 
-def _choices(table: Table, size: int, system: System, release: str | None) -> tuple[list[Choice], str]:
+def _choices(table: BenchmarkTimes, size: int, system: NcclSystem, release: str | None) -> tuple[list[NcclChoice], str]:
     """Return what NCCL would do, the fastest first: one choice of a known release, else that of each that knows the GPU.
 
     A release is never picked because it fits what was measured.
@@ -212,7 +212,7 @@ def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) 
     return sorted(_with_command(trace, found), key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
 
 
-def _cliff(table: Table, low: int, high: int) -> Finding | None:
+def _cliff(table: BenchmarkTimes, low: int, high: int) -> Finding | None:
     """Return the finding on a pair of sizes, None where bandwidth does not fall."""
     sides = [
         times for times in (table.times_s, table.inplace_s) if times.get(low, 0.0) > 0 and times.get(high, 0.0) > 0
@@ -241,7 +241,7 @@ def _cliff(table: Table, low: int, high: int) -> Finding | None:
     }
 
 
-def _change(table: Table, low: int, high: int, box: str | None, release: str | None) -> str:
+def _change(table: BenchmarkTimes, low: int, high: int, box: str | None, release: str | None) -> str:
     """Say what NCCL's model changes between two sizes, or why it cannot tell."""
     try:
         version = release_of(table, release)

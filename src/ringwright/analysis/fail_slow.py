@@ -34,7 +34,7 @@ Culprit = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 
-class Change(NamedTuple):
+class ChangePoint(NamedTuple):
     """A lasting change: the first sample after it, the medians on either side, their ratio after / before."""
 
     at: int
@@ -47,7 +47,7 @@ class Change(NamedTuple):
         return self.after / self.before
 
 
-def change_points(values: Sequence[float] | Floats, *, least_factor: float = LEAST_FACTOR) -> list[Change]:
+def change_points(values: Sequence[float] | Floats, *, least_factor: float = LEAST_FACTOR) -> list[ChangePoint]:
     """Return where the level of positive ``values`` changes by ``least_factor`` or more, up or down, and stays.
 
     The penalty follows the noise (median absolute difference of neighbours), so that noise alone yields nothing. Raises
@@ -77,7 +77,7 @@ def _shortened(series: Floats) -> tuple[Floats, int]:
     return np.median(whole, axis=1), run
 
 
-def _lasting(series: Floats, ends: list[int], least_factor: float, run: int) -> list[Change]:
+def _lasting(series: Floats, ends: list[int], least_factor: float, run: int) -> list[ChangePoint]:
     """Merge neighbouring segments that differ by less than the factor, then return the changes between the rest."""
     segments = [(start, end) for start, end in pairwise(ends) if end > start]
     merged = segments[:1]
@@ -89,7 +89,7 @@ def _lasting(series: Floats, ends: list[int], least_factor: float, run: int) -> 
         else:
             merged.append((start, end))
     medians = [float(np.median(series[start:end])) for start, end in merged]
-    return [Change(merged[i][0] * run, medians[i - 1], medians[i]) for i in range(1, len(merged))]
+    return [ChangePoint(merged[i][0] * run, medians[i - 1], medians[i]) for i in range(1, len(merged))]
 
 
 def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culprit]:
@@ -106,7 +106,7 @@ def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culpr
     return sorted(found, key=lambda culprit: -culprit["confidence"])
 
 
-def _slowed(found: Series, changes: list[Change]) -> list[Culprit]:
+def _slowed(found: Series, changes: list[ChangePoint]) -> list[Culprit]:
     slower = [change for change in changes if change.factor > 1 and _lasts(found, change)]
     if not slower:
         return []
@@ -122,7 +122,7 @@ def _slowed(found: Series, changes: list[Change]) -> list[Culprit]:
     return [_culprit([], [], "fail-slow", 0.3, evidence, command)]
 
 
-def _lasts(found: Series, change: Change) -> bool:
+def _lasts(found: Series, change: ChangePoint) -> bool:
     """Whether steps lie on both sides: what changes inside one step, or between two, is no change for good."""
     before, after = set(found.step[: change.at]), set(found.step[change.at :])
     return min(len(before), len(after)) >= LEAST_STEPS

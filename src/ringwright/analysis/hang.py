@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis import remedies
 from ringwright.analysis.hang_mismatch import mismatches, say_ranks
-from ringwright.analysis.hang_progress import Call, Progress, progress
+from ringwright.analysis.hang_progress import EventRow, Progress, progress
 from ringwright.analysis.hang_waits import (
     DEADLOCK,
     DEVICE,
@@ -195,7 +195,7 @@ def _examples(state: Progress, graph: Waits, ranks: set[int], most: int = 6) -> 
     return found
 
 
-def _says(state: Progress, call: Call) -> str:
+def _says(state: Progress, call: EventRow) -> str:
     where = f", called in {call.text}" if call.text else ""
     return f"{call.op} {call.sequence} of group {state.name(call.communicator)} ({call.state}){where}"
 

@@ -29,7 +29,7 @@ _COLUMNS = (
 )
 
 
-class Call(NamedTuple):
+class EventRow(NamedTuple):
     """One operation of one rank, as the columns of ``events`` say it."""
 
     kind: str
@@ -66,7 +66,7 @@ class Progress:
     files: dict[int, str] = field(default_factory=dict)
     enqueued: dict[tuple[int, int], int] = field(default_factory=dict)  # (communicator, rank)
     completed: dict[tuple[int, int], int] = field(default_factory=dict)
-    open: dict[int, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    open: dict[int, list[EventRow]] = field(default_factory=lambda: defaultdict(list))
     halves: dict[tuple[int, int, int, str], int] = field(default_factory=dict)  # completed sends and receives, counted
     whole: set[int] = field(default_factory=set)  # ranks whose records begin with the first, so that counts are right
     pointwise: set[int] = field(default_factory=set)  # communicators that carried sends and receives
@@ -76,7 +76,7 @@ class Progress:
     failed: bool = False  # calls ended with an error
     pace_s: float = 1.0  # a job that is idle for less may be on its way
 
-    def front(self, rank: int) -> Call | None:
+    def front(self, rank: int) -> EventRow | None:
         """Return the oldest operation that the rank has not completed."""
         calls = self.open.get(rank)
         return calls[0] if calls else None
@@ -191,7 +191,7 @@ def _open(found: Progress, calls: Any) -> None:
 
     rows = calls.filter((pl.col("state") != "completed") & pl.col("sequence").is_not_null()).select(_COLUMNS)
     for row in rows.collect().rows():
-        call = Call(*row)
+        call = EventRow(*row)
         done = found.completed.get((call.communicator, call.rank))
         if call.kind == "collective" and done is not None and call.sequence <= done:
             continue

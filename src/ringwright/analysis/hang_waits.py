@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 from ringwright.analysis.hang_mismatch import say_ranks
-from ringwright.analysis.hang_progress import Call, Progress
+from ringwright.analysis.hang_progress import EventRow, Progress
 
 NOT_ENTERED = "hang-not-entered"
 DEVICE = "hang-device-stuck"
@@ -53,7 +53,7 @@ def waits(state: Progress) -> Waits:
     return found
 
 
-def _of_group(state: Progress, rank: int, front: Call) -> set[int] | None:
+def _of_group(state: Progress, rank: int, front: EventRow) -> set[int] | None:
     """Return whom a rank at a collective waits for; None where the others completed it, so that the rank alone is stuck."""
     number, sequence = front.communicator, front.sequence
     targets, completed = set(), 0
@@ -75,7 +75,7 @@ def _of_group(state: Progress, rank: int, front: Call) -> set[int] | None:
     return None if completed and not targets else targets
 
 
-def _of_pair(state: Progress, rank: int, front: Call) -> set[int] | None:
+def _of_pair(state: Progress, rank: int, front: EventRow) -> set[int] | None:
     """Return whom a rank at a send or receive waits for: its peer, unless that stands at the other half."""
     members = state.members.get(front.communicator, ())
     if front.peer is None or not 0 <= front.peer < len(members):
@@ -89,7 +89,7 @@ def _of_pair(state: Progress, rank: int, front: Call) -> set[int] | None:
     return None if _has_completed(state, front, peer, len(members)) else {peer}
 
 
-def _has_completed(state: Progress, front: Call, peer: int, size: int) -> bool:
+def _has_completed(state: Progress, front: EventRow, peer: int, size: int) -> bool:
     """Whether the peer completed its half: by counting both sides where no record is lost, else in a group of two, where
     the halves share a number, by the peer's counter."""
     half = "recv" if front.op == "send" else "send"
@@ -104,7 +104,7 @@ def _has_completed(state: Progress, front: Call, peer: int, size: int) -> bool:
     return size == 2 and number not in state.mixed and state.completed.get((number, peer), -1) >= front.sequence
 
 
-def _meet(one: Call, other: Call) -> bool:
+def _meet(one: EventRow, other: EventRow) -> bool:
     same = one.communicator == other.communicator and other.kind == "p2p" and one.op != other.op
     return same and other.peer == one.comm_rank
 

@@ -30,7 +30,7 @@ LIKE = {DOMINATED: "VGG-like", REPEATED_SIZES: "transformer-like", MIXED: "ResNe
 
 
 @dataclass(frozen=True)
-class Shape:
+class RequestShape:
     """``kind`` with what it rests on: shares of bytes in the largest request and in often repeated sizes, and how many."""
 
     kind: str
@@ -46,12 +46,12 @@ class Shape:
         return LIKE[self.kind]
 
 
-def shape(requests: Iterable[tuple[str, int]]) -> Shape:
+def shape(requests: Iterable[tuple[str, int]]) -> RequestShape:
     """Return the shape of one iteration's requests, (operation, bytes) each; those without bytes do not count."""
     found = sorted(size for op, size in requests if size > 0 and op in REDUCTIONS)
     total = sum(found)
     if not found:
-        return Shape(UNKNOWN, 0.0, 0.0, 0, 0, 0)
+        return RequestShape(UNKNOWN, 0.0, 0.0, 0, 0, 0)
     counts = Counter(found)
     top = found[-1] / total
     repeated = sum(size * count for size, count in counts.items() if count >= OFTEN) / total
@@ -62,4 +62,4 @@ def shape(requests: Iterable[tuple[str, int]]) -> Shape:
         kind = REPEATED_SIZES
     elif len(found) >= MANY:
         kind = MIXED
-    return Shape(kind, top, repeated, len(found), len(counts), found[len(found) // 2])
+    return RequestShape(kind, top, repeated, len(found), len(counts), found[len(found) // 2])

@@ -22,7 +22,7 @@ SIDES = ("send", "receive")
 
 
 @dataclass
-class Group:
+class CommunicatorWiring:
     """One communicator's wiring; ``links`` are (src, dst, side) -> channel -> (transport, NIC)."""
 
     number: int
@@ -66,17 +66,17 @@ def topology(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _groups(trace: Trace, table: list[dict[str, Any]]) -> list[Group]:
+def _groups(trace: Trace, table: list[dict[str, Any]]) -> list[CommunicatorWiring]:
     """Return the communicators of which any path is known."""
     known = {number: (size, members) for number, size, members in
              trace.table("communicators").select("communicator", "size", "members").rows()}  # fmt: skip
-    groups: dict[int, Group] = {}
+    groups: dict[int, CommunicatorWiring] = {}
     after: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     for row in table:
         number, channel, edge = row["communicator"], row["channel"], (row["src"], row["dst"])
         if number not in known or not 0 < (known[number][0] or 0) <= MOST_RANKS:
             continue
-        group = groups.setdefault(number, Group(number, known[number][0], list(known[number][1] or [])))
+        group = groups.setdefault(number, CommunicatorWiring(number, known[number][0], list(known[number][1] or [])))
         if any(rank is not None and not 0 <= rank < group.size for rank in edge):
             group.beyond += 1
         elif row["kind"] == "ring":
@@ -106,13 +106,13 @@ def _order(following: dict[int, int]) -> list[int]:
     return ring
 
 
-def place(group: Group, rank: int, devices: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def place(group: CommunicatorWiring, rank: int, devices: dict[int, dict[str, Any]]) -> dict[str, Any]:
     """Return the device row of a rank in the communicator, empty where none is known."""
     member = group.members[rank] if 0 <= rank < len(group.members) else -1
     return devices.get(member, {})
 
 
-def _ring(group: Group, channel: int, devices: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _ring(group: CommunicatorWiring, channel: int, devices: dict[int, dict[str, Any]]) -> dict[str, Any]:
     ring = group.rings[channel]
     hosts = [place(group, rank, devices).get("host") for rank in ring]
     crossings = sum(a != b for a, b in zip(hosts, hosts[1:] + hosts[:1], strict=True))
@@ -122,7 +122,7 @@ def _ring(group: Group, channel: int, devices: dict[int, dict[str, Any]]) -> dic
     }  # fmt: skip
 
 
-def _tree(group: Group, channel: int) -> dict[str, Any]:
+def _tree(group: CommunicatorWiring, channel: int) -> dict[str, Any]:
     edges = sorted(group.trees[channel])
     parent = dict(edges)
     depth = max(_depths(parent).values(), default=0)
@@ -146,7 +146,7 @@ def _depths(parent: dict[int, int]) -> dict[int, int]:
     return depths
 
 
-def _transports(groups: list[Group]) -> list[dict[str, Any]]:
+def _transports(groups: list[CommunicatorWiring]) -> list[dict[str, Any]]:
     """Return how many directed links, and how many channels on them, go by each transport."""
     pairs: dict[str, set[tuple[int, int, int]]] = defaultdict(set)
     channels: dict[str, set[tuple[int, int, int, int]]] = defaultdict(set)
@@ -169,7 +169,9 @@ def _transports(groups: list[Group]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["connections"], row["transport"]))
 
 
-def _nics(table: list[dict[str, Any]], groups: list[Group], devices: dict[int, dict[str, Any]]) -> list[dict[str, Any]]:
+def _nics(
+    table: list[dict[str, Any]], groups: list[CommunicatorWiring], devices: dict[int, dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Return each NIC that a line names or a connection uses, with the global ranks that go through it."""
     names = {(row["host"], row["nic"]): row["value"] for row in table if row["kind"] == "nic"}
     users: dict[tuple[str | None, str], set[int]] = {key: set() for key in names}
@@ -191,7 +193,9 @@ def _nics(table: list[dict[str, Any]], groups: list[Group], devices: dict[int, d
     ]  # fmt: skip
 
 
-def _shown(group: Group, devices: dict[int, dict[str, Any]], groups: list[Group]) -> dict[str, Any]:
+def _shown(
+    group: CommunicatorWiring, devices: dict[int, dict[str, Any]], groups: list[CommunicatorWiring]
+) -> dict[str, Any]:
     """Return all of one communicator: its ranks, neighbours, links and what 1 GiB of each collective puts on them."""
     where = [place(group, rank, devices) for rank in range(group.size)]
     return {
@@ -212,17 +216,17 @@ def _shown(group: Group, devices: dict[int, dict[str, Any]], groups: list[Group]
     }  # fmt: skip
 
 
-def _parts(group: Group) -> dict[int, list[tuple[int, int]]]:
+def _parts(group: CommunicatorWiring) -> dict[int, list[tuple[int, int]]]:
     """Return the beginnings of rings that nothing completes, by channel."""
     return {channel: edges for channel, edges in group.part_rings.items() if channel not in group.rings}
 
 
-def _member(group: Group, rank: int) -> int | None:
+def _member(group: CommunicatorWiring, rank: int) -> int | None:
     member = group.members[rank] if rank < len(group.members) else -1
     return member if member >= 0 else None
 
 
-def _neighbours(group: Group) -> list[dict[str, Any]]:
+def _neighbours(group: CommunicatorWiring) -> list[dict[str, Any]]:
     """Return per rank whom it has before and after it in rings, above and below it in trees, and its NICs."""
     names = ("ring_from", "ring_to", "parents", "children", "nics")
     found: list[dict[str, set[Any]]] = [{name: set() for name in names} for _ in range(group.size)]
@@ -240,7 +244,7 @@ def _neighbours(group: Group) -> list[dict[str, Any]]:
     return [{"rank": rank} | {name: sorted(near[name]) for name in names} for rank, near in enumerate(found)]
 
 
-def _rails(group: Group) -> dict[str, Any] | None:
+def _rails(group: CommunicatorWiring) -> dict[str, Any] | None:
     """Return how many network connections stay on a rail: the same number of NIC at both ends; None without both ends."""
     same = total = 0
     for (src, dst, side), by_channel in group.links.items():
@@ -252,7 +256,7 @@ def _rails(group: Group) -> dict[str, Any] | None:
     return {"connections": total, "same_nic_at_both_ends": same} if total else None
 
 
-def _notes(group: Group, where: list[dict[str, Any]], *, elsewhere: bool) -> list[str]:
+def _notes(group: CommunicatorWiring, where: list[dict[str, Any]], *, elsewhere: bool) -> list[str]:
     """Say what is not known of this communicator, and why; ``elsewhere``: connections of others were read."""
     notes = []
     unseen = sum(not at for at in where)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.costs import traffic
 
 if TYPE_CHECKING:
-    from ringwright.analysis.topology import Group
+    from ringwright.analysis.topology import CommunicatorWiring
 
 RING_OPS = ("all-reduce", "all-gather", "reduce-scatter", "broadcast", "reduce")
 TREE_OPS = ("all-reduce", "broadcast", "reduce")
@@ -22,7 +22,7 @@ Link = tuple[int, int, int]  # channel, src, dst
 Bytes = dict[Link, float]
 
 
-def loads(group: Group, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
+def loads(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
     """Return ``loads`` by operation and algorithm, and ``links`` with what each carries, all for ``size_bytes``."""
     carried = {
         (op, kind): _by_channel(group, op, kind, size_bytes)
@@ -37,7 +37,7 @@ def loads(group: Group, hosts: list[str | None], size_bytes: int) -> dict[str, A
     }
 
 
-def _by_channel(group: Group, op: str, kind: str, size_bytes: int) -> Bytes:
+def _by_channel(group: CommunicatorWiring, op: str, kind: str, size_bytes: int) -> Bytes:
     """Return bytes per channel and edge; a channel whose path is not known keeps its share to itself."""
     paths: dict[int, Any] = group.rings if kind == "ring" else group.trees
     share = size_bytes / max(len(paths), group.channels.get("coll", 0), 1)
@@ -50,7 +50,7 @@ def _by_channel(group: Group, op: str, kind: str, size_bytes: int) -> Bytes:
     return found
 
 
-def crosses(group: Group, src: int, dst: int, hosts: list[str | None]) -> bool | None:
+def crosses(group: CommunicatorWiring, src: int, dst: int, hosts: list[str | None]) -> bool | None:
     """Whether an edge leaves its host: by the hosts of its ends, else by its transport, else None."""
     if hosts[src] is not None and hosts[dst] is not None:
         return hosts[src] != hosts[dst]
@@ -58,7 +58,7 @@ def crosses(group: Group, src: int, dst: int, hosts: list[str | None]) -> bool |
     return any(transport.startswith("NET/") for transport in told) if told else None
 
 
-def _load(group: Group, op: str, kind: str, found: Bytes, hosts: list[str | None]) -> dict[str, Any]:
+def _load(group: CommunicatorWiring, op: str, kind: str, found: Bytes, hosts: list[str | None]) -> dict[str, Any]:
     edges: dict[tuple[int, int], float] = defaultdict(float)
     nics: dict[tuple[str | None, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     named = between = 0.0
@@ -86,7 +86,7 @@ def _load(group: Group, op: str, kind: str, found: Bytes, hosts: list[str | None
     }  # fmt: skip
 
 
-def _pairwise(group: Group, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
+def _pairwise(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
     """Return the load of an all-to-all, from each rank to each directly: no ring or tree carries it, and no NIC is told."""
     per_rank = Counter(hosts)
     share = size_bytes / group.size
@@ -102,7 +102,9 @@ def _pairwise(group: Group, hosts: list[str | None], size_bytes: int) -> dict[st
     }  # fmt: skip
 
 
-def _links(group: Group, carried: dict[tuple[str, str], Bytes], hosts: list[str | None]) -> list[dict[str, Any]]:
+def _links(
+    group: CommunicatorWiring, carried: dict[tuple[str, str], Bytes], hosts: list[str | None]
+) -> list[dict[str, Any]]:
     """Return the links that rings or trees use: ends, channels, transport, NICs, and bytes by operation and algorithm."""
     by_link: dict[tuple[int, int], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     channels: dict[tuple[int, int], set[int]] = defaultdict(set)
@@ -120,7 +122,7 @@ def _links(group: Group, carried: dict[tuple[str, str], Bytes], hosts: list[str 
     ]  # fmt: skip
 
 
-def _path(group: Group, src: int, dst: int, channels: set[int]) -> dict[str, Any]:
+def _path(group: CommunicatorWiring, src: int, dst: int, channels: set[int]) -> dict[str, Any]:
     """Return transports and NICs of a link, on the channels that use it."""
     ends = {side: [end for channel, end in group.links.get((src, dst, side), {}).items() if channel in channels]
             for side in SIDES}  # fmt: skip

@@ -29,7 +29,7 @@ _PASSED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
 @dataclass(frozen=True)
-class Ended:
+class JobExit:
     """How the job ended. ``code``: its own, 128 + the signal that ended it, or 5 where it was out of time."""
 
     code: int
@@ -41,7 +41,7 @@ class Ended:
 def launch(
     command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float | None = None,
     stall_s: float | None = None, folder: Path | None = None, stalled: Callable[[float], None] | None = None,
-) -> Ended:  # fmt: skip
+) -> JobExit:  # fmt: skip
     """Run a command to its end and return how it ended; UsageError where it cannot be started.
 
     ``stalled`` is called with the seconds since the last record when nothing in ``folder`` has grown for ``stall_s``; once, until
@@ -76,7 +76,7 @@ def launch(
         code = child.wait()
     ended_by = -code if code < 0 else None
     own = 128 + ended_by if ended_by else code
-    return Ended(EXIT_INFEASIBLE if is_late else own, ended_by, is_late, time.monotonic() - began_s)
+    return JobExit(EXIT_INFEASIBLE if is_late else own, ended_by, is_late, time.monotonic() - began_s)
 
 
 class _Passing:

@@ -37,7 +37,7 @@ class Options:
 
 
 @dataclass
-class Settings:
+class CaptureEnvironment:
     """Variables to set, and per source what was done about it."""
 
     variables: dict[str, str] = field(default_factory=dict)
@@ -45,9 +45,9 @@ class Settings:
     kept: list[str] = field(default_factory=list)  # variables that the user had set
 
 
-def settings(folder: Path, options: Options, given: Mapping[str, str]) -> Settings:
+def settings(folder: Path, options: Options, given: Mapping[str, str]) -> CaptureEnvironment:
     """Return what to set for a job that records into ``folder``; raise UsageError for options that cannot be had."""
-    found = Settings()
+    found = CaptureEnvironment()
     where = folder.absolute()
     found.variables["RINGWRIGHT_CAPTURE"] = str(where)
     if options.hook:
@@ -60,7 +60,7 @@ def settings(folder: Path, options: Options, given: Mapping[str, str]) -> Settin
     return found
 
 
-def through_mpi(command: Sequence[str], found: Settings, folder: Path, given: Mapping[str, str]) -> list[str]:
+def through_mpi(command: Sequence[str], found: CaptureEnvironment, folder: Path, given: Mapping[str, str]) -> list[str]:
     """Return an MPI launcher's command with the shim, and every variable handed to ranks on all nodes.
 
     Where the shim cannot be built the job runs without it, and ``found.sources`` says why.
@@ -82,7 +82,7 @@ def profile_of(text: str) -> tuple[int, int]:
     return int(skip), int(count or "1")
 
 
-def _set(found: Settings, given: Mapping[str, str], **variables: str) -> None:
+def _set(found: CaptureEnvironment, given: Mapping[str, str], **variables: str) -> None:
     for name, value in variables.items():
         if name in given:
             found.kept.append(name)
@@ -90,7 +90,7 @@ def _set(found: Settings, given: Mapping[str, str], **variables: str) -> None:
             found.variables[name] = value
 
 
-def _hook(found: Settings, options: Options, given: Mapping[str, str]) -> None:
+def _hook(found: CaptureEnvironment, options: Options, given: Mapping[str, str]) -> None:
     rest = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != str(SITE)]
     found.variables["PYTHONPATH"] = os.pathsep.join([str(SITE), *rest])
     record = {"layers": options.layers, "flight": options.flight, "profile": options.profile}
@@ -101,7 +101,7 @@ def _hook(found: Settings, options: Options, given: Mapping[str, str]) -> None:
         found.sources["profile"] = f"PyTorch profiler and execution trace of {count} iterations after {skip}"
 
 
-def _nccl(found: Settings, where: Path, parts: str, given: Mapping[str, str]) -> None:
+def _nccl(found: CaptureEnvironment, where: Path, parts: str, given: Mapping[str, str]) -> None:
     if parts not in NCCL_PARTS:
         raise UsageError(f"nccl is '{parts}'", remedy=f"--nccl {', '.join([*NCCL_PARTS, 'off'])}")
     _set(
@@ -111,7 +111,7 @@ def _nccl(found: Settings, where: Path, parts: str, given: Mapping[str, str]) ->
     found.sources["nccl-log"] = f"NCCL_DEBUG_SUBSYS {given.get('NCCL_DEBUG_SUBSYS', NCCL_PARTS[parts])}"
 
 
-def _flight(found: Settings, where: Path, given: Mapping[str, str]) -> None:
+def _flight(found: CaptureEnvironment, where: Path, given: Mapping[str, str]) -> None:
     _set(
         found, given, TORCH_FR_BUFFER_SIZE=str(RECORDS), TORCH_NCCL_TRACE_BUFFER_SIZE=str(RECORDS),
         TORCH_NCCL_DUMP_ON_TIMEOUT="1", TORCH_NCCL_DEBUG_INFO_TEMP_FILE=str(where / "fr_rank_"),
@@ -119,7 +119,7 @@ def _flight(found: Settings, where: Path, given: Mapping[str, str]) -> None:
     found.sources["flight-recorder"] = f"the last {given.get('TORCH_FR_BUFFER_SIZE', RECORDS)} calls of each rank"
 
 
-def _plugin(found: Settings, where: Path, named: Path | None, given: Mapping[str, str]) -> None:
+def _plugin(found: CaptureEnvironment, where: Path, named: Path | None, given: Mapping[str, str]) -> None:
     """Use the NCCL profiler plug-in where it was built: named, or in this folder."""
     if "NCCL_PROFILER_PLUGIN" in given:
         found.kept.append("NCCL_PROFILER_PLUGIN")

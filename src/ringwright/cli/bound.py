@@ -8,16 +8,16 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import reading
-from ringwright.cli.fabrics import Machine, group
+from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.units import parse_size
 
-EVERYWHERE = Machine()
+EVERYWHERE = MachineOptions()
 
 
 def bound(
     collective: str,
     *,
-    machine: Machine = EVERYWHERE,
+    machine: MachineOptions = EVERYWHERE,
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1G",
     root: int = 0,
     json: bool = False,

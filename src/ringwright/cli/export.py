@@ -8,10 +8,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import reading
-from ringwright.cli.fabrics import Machine, group
+from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.units import parse_size
 
-EVERYWHERE = Machine()
+EVERYWHERE = MachineOptions()
 
 
 def export(
@@ -20,7 +20,7 @@ def export(
     to: str,
     output: Annotated[Path, Parameter(name=["--output", "-o"])],
     algorithm: str = "ring",
-    machine: Machine = EVERYWHERE,
+    machine: MachineOptions = EVERYWHERE,
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1M",
     root: int = 0,
     force: bool = False,

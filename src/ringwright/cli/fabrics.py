@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class Machine:
+class MachineOptions:
     """The machine that a verb is about."""
 
     fabric: Annotated[

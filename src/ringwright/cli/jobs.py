@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.cli.fabrics import Machine
+    from ringwright.cli.fabrics import MachineOptions
     from ringwright.studies.jobs.study import Job
 
 
@@ -60,14 +60,14 @@ class JobOptions:
         algorithms = {"": algorithm} if algorithm else {}
         return GeneratedJobSpec(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
 
-    def answer(self, machine: Machine, algorithm: str, dtype: str | None, results: Results) -> int:
+    def answer(self, machine: MachineOptions, algorithm: str, dtype: str | None, results: Results) -> int:
         """Answer for the model: a row per policy."""
         from ringwright.studies.jobs import generated
 
         topology = machine.build() if machine.fabric or machine.topology else None
         return self._rows(generated.made(self.question(algorithm, dtype), topology), "pytorch-ddp", results)
 
-    def replay(self, recording: str, machine: Machine, algorithm: str, results: Results) -> int:
+    def replay(self, recording: str, machine: MachineOptions, algorithm: str, results: Results) -> int:
         """Answer for a recording, first how far its replay is from what was measured; or for a workload file.
 
         A workload file has no measured times: its operations take those of the fabric.
@@ -88,7 +88,7 @@ class JobOptions:
         found = replayed(reading.trace([recording]))
         machine, told = switch(machine, found.workload.mesh.size)
         healthy = replace(machine, fault=()).build()
-        change = recorded.Change(algorithm, healthy, machine.build() if machine.fault else healthy)
+        change = recorded.Counterfactual(algorithm, healthy, machine.build() if machine.fault else healthy)
         made = recorded.job(found, change)
         told = told if made.fabric != recorded.ITS_OWN else ()
         return self._rows(made, "none", results, told, recorded.ground(found))
@@ -150,7 +150,7 @@ OF_A_MODEL = (
 )  # fmt: skip
 
 
-def switch(machine: Machine, ranks: int) -> tuple[Machine, tuple[str, ...]]:
+def switch(machine: MachineOptions, ranks: int) -> tuple[MachineOptions, tuple[str, ...]]:
     """Return the machine, a plain switch where none is named, and what is assumed then."""
     if machine.fabric is not None or machine.topology is not None:
         return machine, ()

@@ -8,12 +8,12 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import simulated
-from ringwright.cli.fabrics import Machine, group
+from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.jobs import JobOptions, Results
 from ringwright.cli.sizes import Sizes
 from ringwright.collective import OPS
 
-EVERYWHERE, FROM_1K, NO_JOB = Machine(), Sizes(begin="1K"), JobOptions()
+EVERYWHERE, FROM_1K, NO_JOB = MachineOptions(), Sizes(begin="1K"), JobOptions()
 
 
 def simulate(
@@ -21,7 +21,7 @@ def simulate(
     *,
     job: JobOptions = NO_JOB,
     algorithm: str | None = None,
-    machine: Machine = EVERYWHERE,
+    machine: MachineOptions = EVERYWHERE,
     sizes: Sizes = FROM_1K,
     engine: str = "auto",
     alpha: str = "pipelined",

@@ -9,13 +9,13 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import reading, surveyed
-from ringwright.cli.fabrics import Machine
+from ringwright.cli.fabrics import MachineOptions
 
 
 def survey(
     job: str | None = None,
     *,
-    machine: Machine = surveyed.EVERYWHERE,
+    machine: MachineOptions = surveyed.EVERYWHERE,
     model: surveyed.ModelOptions = surveyed.NO_OPTIONS,
     exhaustive: bool = False,
     output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from ringwright.cli import reading
-from ringwright.cli.fabrics import Machine
+from ringwright.cli.fabrics import MachineOptions
 from ringwright.cli.jobs import switch
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.survey.asked import Asked
 
-EVERYWHERE = Machine()
+EVERYWHERE = MachineOptions()
 
 
 @Parameter(name="*")
@@ -36,7 +36,7 @@ class ModelOptions:
 NO_OPTIONS = ModelOptions()
 
 
-def question(job: str | None, machine: Machine, model: ModelOptions) -> Asked | None:
+def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> Asked | None:
     """Return what is asked; UsageError for options of a job without one, and for a job that is neither model nor file."""
     from ringwright.survey import asked
 
@@ -61,7 +61,7 @@ def question(job: str | None, machine: Machine, model: ModelOptions) -> Asked | 
     return asked.of_model(job, machine.build(), question, _options(machine)).saying(told)
 
 
-def _of_file(path: str, machine: Machine) -> Asked:
+def _of_file(path: str, machine: MachineOptions) -> Asked:
     from ringwright.studies.jobs import written
     from ringwright.survey import asked
     from ringwright.workloads.replay import replayed
@@ -74,7 +74,7 @@ def _of_file(path: str, machine: Machine) -> Asked:
     return asked.of_recording(path, found, machine.build(), _options(machine)).saying(told)
 
 
-def _options(machine: Machine) -> str:
+def _options(machine: MachineOptions) -> str:
     """Return the machine as it was typed, or as it was taken where it was not."""
     words = ["--topology", str(machine.topology)] if machine.topology else ["--fabric", str(machine.fabric)]
     for each in machine.fault:

@@ -11,15 +11,15 @@ from ringwright.contracts.algorithm import Case, cases
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.execute import check, launch
 from ringwright.execute.executors import Executor
-from ringwright.execute.job import Asked, Contender, Job
+from ringwright.execute.job import Asked, Contender, RankJob
 from ringwright.execute.job import Contest as Round
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.registry import find, systems
 
 if TYPE_CHECKING:
-    from ringwright.execute.job import Found
-    from ringwright.execute.plan import Plan
+    from ringwright.execute.job import NodeResult
+    from ringwright.execute.plan import NodePlan
     from ringwright.program import Program
 
 GROUP_SIZES = (2, 3, 4, 8)
@@ -117,8 +117,8 @@ def run(
     timeout_s: float = 20.0,
     seed: int = 0,
     reals: bool = False,
-    cut: Callable[[Program], list[Plan]] = plans,
-) -> list[list[Found]]:
+    cut: Callable[[Program], list[NodePlan]] = plans,
+) -> list[list[NodeResult]]:
     """Run programs of equally many nodes once, checked; return for each program every node's answer.
 
     ``cut`` makes plans of a program; a test hands in one that makes them wrong.
@@ -131,7 +131,7 @@ def run(
         for number, each in enumerate(programs)
     ]
     addresses = [place.address for place in here(nodes)]
-    job = Job(nodes, addresses, rounds, executor.backend, timeout_s)
+    job = RankJob(nodes, addresses, rounds, executor.backend, timeout_s)
     with launch.job_folder() as folder:
         launch.lay_out(folder, job, [cut(each) for each in programs])
         answers = launch.run(folder, job, executor.starts(folder, nodes), limit_s=timeout_s + 10.0 * len(programs))

@@ -11,12 +11,12 @@ import numpy as np
 
 from ringwright.costs.stages import LinkCosts
 from ringwright.workload import Edge, Mesh, Workload
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
 if TYPE_CHECKING:
     from ringwright.engines.job.run import JobRun
-    from ringwright.engines.job.step import Row
+    from ringwright.engines.job.step import Instances
 
 MIB = 1 << 20
 
@@ -32,7 +32,7 @@ class Layers:
     def job(self, ranks: int = 2, op: str = "all-reduce", *, element_bytes: int = 1) -> Workload:
         """Return the training step; elements of one byte can be cut to slices of one byte."""
         links = [
-            Link(float(f), float(b), s, s // element_bytes, (2, 3))
+            ChainLayer(float(f), float(b), s, s // element_bytes, (2, 3))
             for f, b, s in zip(self.forward, self.backward, self.sizes, strict=True)
         ]
         return chain("random", links, ranks, op=op)
@@ -88,7 +88,7 @@ def on_mesh(workload: Workload) -> Workload:
     return replace(workload, mesh=mesh())
 
 
-def operations(run: JobRun) -> list[Row]:
+def operations(run: JobRun) -> list[Instances]:
     """Return the rows of operations."""
     return [row for row in run.laid.rows if row.what == "operation"]
 

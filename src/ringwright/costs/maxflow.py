@@ -25,7 +25,7 @@ class Cut:
     nodes: frozenset[int]
 
 
-class Flow:
+class FlowNetwork:
     """A network under flow. Arcs u > v and v > u are each other's reverse; ``left`` is what may still be pushed."""
 
     def __init__(self, n_nodes: int, capacities: Mapping[tuple[int, int], int]) -> None:
@@ -125,7 +125,7 @@ def tightest(
     weight has no way out.
     """
     unit, scale = math.gcd(*capacities.values()) or 1, math.gcd(*weights.values()) or 1
-    network = Flow(n_nodes + 1, {pair: each // unit for pair, each in capacities.items()})
+    network = FlowNetwork(n_nodes + 1, {pair: each // unit for pair, each in capacities.items()})
     supply = {node: each // scale for node, each in weights.items() if each}
     best = Cut(start.value * unit / scale, start.nodes)
     for node in supply:  # the super source, behind all nodes
@@ -145,7 +145,7 @@ def tightest(
 
 
 def _gather(
-    network: Flow, supply: Mapping[int, int], entry: Mapping[int, int], ratio: Fraction, before: int, sink: int
+    network: FlowNetwork, supply: Mapping[int, int], entry: Mapping[int, int], ratio: Fraction, before: int, sink: int
 ) -> tuple[bool, int]:
     """Let all supply end at the sink; return whether it falls short, and from where then."""
     everything = sum(supply.values()) * ratio.denominator
@@ -169,7 +169,7 @@ def weakest(
 ) -> Cut:
     """Return the set with the least capacity that separates the ends of any of the pairs; ``start`` is a first one."""
     unit = math.gcd(*capacities.values()) or 1
-    network = Flow(n_nodes, {pair: each // unit for pair, each in capacities.items()})
+    network = FlowNetwork(n_nodes, {pair: each // unit for pair, each in capacities.items()})
     best = Cut(start.value / unit, start.nodes)
     for source, sink in pairs:
         network.reset(1)

@@ -10,7 +10,7 @@ from ringwright.errors import UsageError
 
 
 @dataclass(frozen=True)
-class Sample:
+class MeasuredOperation:
     """One measured operation."""
 
     op: str
@@ -21,7 +21,7 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCosts:
     """An operation takes the mean of what operations of its kind, role and size took.
 
     For sizes that were not measured (after a scheduler cut or joined operations) a line of latency and rate is laid through
@@ -30,13 +30,13 @@ class Measured:
     under way is in the measured times, so operations of different communicators do not slow each other once more.
     """
 
-    samples: tuple[Sample, ...]
+    samples: tuple[MeasuredOperation, ...]
     exact: dict[tuple[str, int, str], float] = field(default_factory=dict)
     lines: dict[str, tuple[float, float, int]] = field(default_factory=dict)  # s, s per byte, smallest size
     communicators: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, samples: Iterable[Sample]) -> Measured:
+    def of(cls, samples: Iterable[MeasuredOperation]) -> MeasuredCosts:
         """Return the costs of some measured operations; UsageError where there is none."""
         found = tuple(samples)
         if not found:
@@ -65,7 +65,7 @@ class Measured:
         return (Stage((latency_s + s_per_byte * max(size_bytes, least)) * share, loads=loads),)
 
 
-def _line(samples: list[Sample]) -> tuple[float, float, int]:
+def _line(samples: list[MeasuredOperation]) -> tuple[float, float, int]:
     """Return (s, s per byte, smallest size) of the least squares line, neither of the first two below 0."""
     n, least = len(samples), max(1, min(each.size_bytes for each in samples))
     mean_size = sum(each.size_bytes for each in samples) / n

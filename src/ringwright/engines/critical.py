@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.engines.messages import Flat
+    from ringwright.engines.messages import MessageGraph
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Path:
         )
 
 
-def critical(flat: Flat, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray) -> Path:
+def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray) -> Path:
     """Follow the last message back: each time to the one whose end it waited for."""
     import numpy as np
 
@@ -81,7 +81,7 @@ def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: in
     return found
 
 
-def _account(flat: Flat, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray, chain: list[int]) -> Path:
+def _account(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray, chain: list[int]) -> Path:
     moving: dict[str, int] = {}
     waiting: dict[str, int] = {}
     software, clock = 0, 0

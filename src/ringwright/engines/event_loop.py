@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.engines.messages import Flat
+    from ringwright.engines.messages import MessageGraph
 
 
-def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def simulate_events(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join, int64 ps; what can never end has FOREVER.
 
     Of shape (messages + joins,).
@@ -34,7 +34,7 @@ def simulate_events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarra
 
 
 class _Loop:
-    def __init__(self, flat: Flat, machine: Machine) -> None:
+    def __init__(self, flat: MessageGraph, machine: Machine) -> None:
         n = len(flat.waits)
         joins = n - flat.n_messages
         self.hop_starts: list[int] = flat.hop_starts.tolist() + [len(flat.hops)] * joins
@@ -102,7 +102,7 @@ class _Loop:
             heapq.heappush(self.queue, (tail if self.whole[self.hops[at]] else head, message))
 
 
-def _forks(flat: Flat) -> dict[tuple[int, int], list[int]]:
+def _forks(flat: MessageGraph) -> dict[tuple[int, int], list[int]]:
     """Return which messages branch off behind which hop of which message."""
     found: dict[tuple[int, int], list[int]] = {}
     if flat.branches is not None:

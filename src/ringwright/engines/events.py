@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.engines.messages import Flat
+    from ringwright.engines.messages import MessageGraph
 
 LEFT_OUT = ("packets and congestion control", "switch buffers and back-pressure", "memory copies within a rank")
 
 
-def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
+def run(flat: MessageGraph, machine: Machine, *, native: bool = True) -> Run:
     """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
     simulate = loops.events if native else simulate_events
     start, end = simulate(flat, machine)
@@ -33,7 +33,7 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     return Run(start[:n], end[:n], int(end[:n].max(initial=0)), flat.n_hops, "events", LEFT_OUT)
 
 
-def report_stuck(flat: Flat, machine: Machine, end: np.ndarray) -> None:
+def report_stuck(flat: MessageGraph, machine: Machine, end: np.ndarray) -> None:
     """Raise InfeasibleError that names the first message without an end."""
     import numpy as np
 

@@ -12,7 +12,7 @@ from ringwright.engines import loops
 from ringwright.engines.hazards import Edges, loop_edges
 from ringwright.engines.machine import PS
 from ringwright.engines.memory import shortage
-from ringwright.engines.messages import Flat, Pieces
+from ringwright.engines.messages import MessageGraph, Pieces
 from ringwright.engines.multicast import branched
 from ringwright.errors import InfeasibleError
 from ringwright.program import ADDING, Op
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.hazards import Order
+    from ringwright.engines.hazards import MessageOrder
     from ringwright.engines.machine import Machine
     from ringwright.program import Program, Step
 
 MOST_PIECES = 60_000_000
 
 
-def flatten(program: Program, machine: Machine) -> Flat:
+def flatten(program: Program, machine: Machine) -> MessageGraph:
     """Lay a program out on a machine; raise InfeasibleError where it is too large to hold."""
     machine = machine.carrying(program)
     pieces = gather(program)
@@ -40,19 +40,19 @@ def flatten(program: Program, machine: Machine) -> Flat:
     return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
 
 
-def in_order(pieces: Pieces) -> Order:
+def in_order(pieces: Pieces) -> MessageOrder:
     """Return what waits for what: after the data, and loop after loop on each rank's channel."""
     order = loops.order(pieces)
     return order if pieces.loop is None else order.with_edges(*loop_edges(pieces, len(order.waits)))
 
 
-def assemble(machine: Machine, pieces: Pieces, order: Order, src: np.ndarray, dst: np.ndarray) -> Flat:
+def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndarray, dst: np.ndarray) -> MessageGraph:
     """Put messages between topology nodes on their routes."""
     import numpy as np
 
     hop_starts, hops = routes(machine, src, dst, pieces.adds)
     delay, byte_ps = delays(machine, hop_starts, hops)
-    flat = Flat(
+    flat = MessageGraph(
         src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
         order.next_starts, order.nexts, order.waits, delay + copied(pieces.size_bytes, byte_ps),
     )  # fmt: skip

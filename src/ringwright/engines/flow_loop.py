@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.engines.messages import Flat
+    from ringwright.engines.messages import MessageGraph
 
 SLACK = 1e-3  # ps: rates are rounded down, and a message is not late for that
 _HIGH = 1 << 62
 CHANGE, DRAINED, START, ARRIVAL = range(4)  # at one instant, in this order
 
 
-def simulate_flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def simulate_flows(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join, int64 ps; what can never end has FOREVER.
 
     Of shape (messages + joins,).
@@ -41,7 +41,7 @@ def simulate_flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray
     return np.array(loop.start, np.int64), np.array(loop.end, np.int64)
 
 
-def classes(flat: Flat) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def classes(flat: MessageGraph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the class of each message, and the routes of the classes as (starts, resources).
 
     int32 of shape (messages,), int64 of shape (classes + 1,), and int32 resources.
@@ -79,7 +79,7 @@ class _Class:
 
 
 class _Loop:
-    def __init__(self, flat: Flat, machine: Machine) -> None:
+    def __init__(self, flat: MessageGraph, machine: Machine) -> None:
         n = len(flat.waits)
         owner, starts, resources = classes(flat)
         self.owner: list[int] = owner.tolist()

@@ -17,7 +17,7 @@ from ringwright.errors import DeclinedError
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
-    from ringwright.engines.messages import Flat
+    from ringwright.engines.messages import MessageGraph
 
 LEFT_OUT = (
     "packets and how congestion control converges",
@@ -27,7 +27,7 @@ LEFT_OUT = (
 )
 
 
-def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
+def run(flat: MessageGraph, machine: Machine, *, native: bool = True) -> Run:
     """Run a program laid out on a machine; raise InfeasibleError where a message can never arrive."""
     if flat.branches is not None:
         raise DeclinedError("a multicast shares links: the flow engine copies nothing on the route")
@@ -44,7 +44,7 @@ def run(flat: Flat, machine: Machine, *, native: bool = True) -> Run:
     return Run(start[:n], end[:n], int(end[:n].max(initial=0)), 2 * n, "flows", left_out)
 
 
-def delayed(flat: Flat, machine: Machine) -> Flat:
+def delayed(flat: MessageGraph, machine: Machine) -> MessageGraph:
     """Return the program with the time of senders as delay in front of the route."""
     import numpy as np
 

@@ -24,7 +24,7 @@ class Edges:
     after: np.ndarray
     joins: int = 0
 
-    def order(self, n_messages: int) -> Order:
+    def order(self, n_messages: int) -> MessageOrder:
         """Return the same edges, cut by the message that is waited for."""
         import numpy as np
 
@@ -32,11 +32,11 @@ class Edges:
         after = np.argsort(self.before, kind="stable")
         starts = np.searchsorted(self.before[after], np.arange(n + 1)).astype(np.int64)
         waits = np.bincount(self.after, minlength=n).astype(np.int32)
-        return Order(starts, self.after[after].astype(np.int32), waits)
+        return MessageOrder(starts, self.after[after].astype(np.int32), waits)
 
 
 @dataclass(frozen=True)
-class Order:
+class MessageOrder:
     """``next_starts`` cuts ``nexts``, who waits for each message and join; ``waits`` counts what each waits for."""
 
     next_starts: np.ndarray
@@ -49,7 +49,7 @@ class Order:
 
         return np.repeat(np.arange(len(self.waits)), np.diff(self.next_starts)), self.nexts
 
-    def with_edges(self, before: np.ndarray, after: np.ndarray, joins: int) -> Order:
+    def with_edges(self, before: np.ndarray, after: np.ndarray, joins: int) -> MessageOrder:
         """Return the order with more edges, ``joins`` further joins numbered behind those that are there."""
         import numpy as np
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines.event_loop import simulate_events
 from ringwright.engines.flow_loop import classes, simulate_flows
-from ringwright.engines.hazards import Order, hazards
+from ringwright.engines.hazards import MessageOrder, hazards
 from ringwright.native import engine
 
 if TYPE_CHECKING:
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.machine import Machine
-    from ringwright.engines.messages import Flat, Pieces
+    from ringwright.engines.messages import MessageGraph, Pieces
 
 
-def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def events(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see event_loop.simulate_events).
 
     Both int64 ps of shape (messages + joins,).
@@ -29,7 +29,7 @@ def events(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     return start, end
 
 
-def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
+def flows(flat: MessageGraph, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     """Return start and end of every message and join (see flow_loop.simulate_flows).
 
     Both int64 ps of shape (messages + joins,).
@@ -40,7 +40,7 @@ def flows(flat: Flat, machine: Machine) -> tuple[np.ndarray, np.ndarray]:
     return start, end
 
 
-def order(pieces: Pieces) -> Order:
+def order(pieces: Pieces) -> MessageOrder:
     """Return what waits for what (see hazards.hazards)."""
     step = pieces.step[pieces.message]
     n = len(pieces.src)
@@ -49,10 +49,10 @@ def order(pieces: Pieces) -> Order:
     import numpy as np
 
     columns = (pieces.message.astype(np.int32), step.astype(np.int32), pieces.reads, pieces.writes)
-    return Order(*engine.order(*map(np.ascontiguousarray, columns), n))
+    return MessageOrder(*engine.order(*map(np.ascontiguousarray, columns), n))
 
 
-def _messages(flat: Flat) -> tuple[np.ndarray, ...]:
+def _messages(flat: MessageGraph) -> tuple[np.ndarray, ...]:
     import numpy as np
 
     kinds = (np.int64, np.int32, np.int64, np.int32, np.int32, np.int64, np.int64)
@@ -60,7 +60,7 @@ def _messages(flat: Flat) -> tuple[np.ndarray, ...]:
     return tuple(np.ascontiguousarray(column, kind) for column, kind in zip(columns, kinds, strict=True))
 
 
-def _forks(flat: Flat) -> tuple[np.ndarray, ...]:
+def _forks(flat: MessageGraph) -> tuple[np.ndarray, ...]:
     import numpy as np
 
     if flat.branches is None:

@@ -36,7 +36,7 @@ class Branches:
 
 
 @dataclass(frozen=True)
-class Flat:
+class MessageGraph:
     """Messages 0..m-1 in program order, then joins (no route, no bytes) that only gather dependencies.
 
     ``hop_starts`` (m+1) cuts ``hops``, the resources of each message in order; ``next_starts`` (n+1) cuts ``nexts``, who waits

@@ -16,10 +16,10 @@ from ringwright.errors import DeclinedError
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.messages import Flat
+    from ringwright.engines.messages import MessageGraph
 
 
-def branched(flat: Flat, stream: np.ndarray, sends: np.ndarray) -> Flat:
+def branched(flat: MessageGraph, stream: np.ndarray, sends: np.ndarray) -> MessageGraph:
     """Return the program with messages of one stream (equal numbers; -1: none) sharing what their routes share."""
     import numpy as np
 
@@ -35,7 +35,7 @@ def branched(flat: Flat, stream: np.ndarray, sends: np.ndarray) -> Flat:
 
 
 def _forks(
-    flat: Flat, stream: np.ndarray, members: np.ndarray, sends: np.ndarray
+    flat: MessageGraph, stream: np.ndarray, members: np.ndarray, sends: np.ndarray
 ) -> tuple[list[tuple[int, int, int]], dict[int, int]]:
     """Return (parent, child, hop) of each fork, and how many first hops each child leaves to others."""
     rows: list[tuple[int, int, int]] = []
@@ -64,7 +64,7 @@ def _forks(
     return rows, kept
 
 
-def _cut(flat: Flat, branches: Branches, kept: dict[int, int]) -> Flat:
+def _cut(flat: MessageGraph, branches: Branches, kept: dict[int, int]) -> MessageGraph:
     """Take the shared hops from the children, and what they wait for to the stem."""
     import numpy as np
 

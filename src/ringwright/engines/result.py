@@ -14,7 +14,7 @@ from ringwright.units import format_us
 
 if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
-    from ringwright.engines.messages import Flat
+    from ringwright.engines.messages import MessageGraph
 
 _NONE = np.zeros(0, np.int64)
 
@@ -57,7 +57,7 @@ class Run:
     left_out: tuple[str, ...] = ()
     parts: int = 1
     unfolded_because: str = ""
-    flat: Flat | None = field(default=None, repr=False)
+    flat: MessageGraph | None = field(default=None, repr=False)
     machine: Machine | None = field(default=None, repr=False)
     bytes: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
     busy_ps: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
@@ -132,7 +132,7 @@ class Run:
         return replace(self, machine=machine, bytes=carried, busy_ps=busy.astype(np.int64))
 
 
-def loads(flat: Flat, resources: int) -> np.ndarray:
+def loads(flat: MessageGraph, resources: int) -> np.ndarray:
     """Return the bytes over each resource, int64. Of shape (resources,)."""
     sizes = np.repeat(flat.size_bytes, np.diff(flat.hop_starts))
     return np.bincount(flat.hops, weights=sizes, minlength=resources).astype(np.int64)

@@ -11,7 +11,7 @@ from ringwright.execute.arithmetic import STORED, combiner, element
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
-    from ringwright.execute.plan import Run
+    from ringwright.execute.plan import Extent
 
 Action = Callable[[], object]
 
@@ -60,7 +60,7 @@ class Arena:
         copy = np.copyto
         return lambda: copy(target, source)
 
-    def put_runs(self, runs: Sequence[Run], source: Any, *, there: bool) -> list[Action]:
+    def put_runs(self, runs: Sequence[Extent], source: Any, *, there: bool) -> list[Action]:
         """Return what puts every run where it belongs, from where it lies at the peer or else from scratch, run after run."""
         found, begin = [], 0
         for run in runs:
@@ -69,7 +69,7 @@ class Arena:
             begin += run.size
         return found
 
-    def gather(self, runs: Sequence[Run], scratch: Any, source: Any, *, there: bool) -> list[Action]:
+    def gather(self, runs: Sequence[Extent], scratch: Any, source: Any, *, there: bool) -> list[Action]:
         """Return what copies every run into scratch, run after run."""
         found: list[Action] = []
         begin = 0
@@ -97,7 +97,7 @@ def nothing() -> None:
     """Do nothing: what is left of a local move or message without bytes."""
 
 
-def local_moves(arena: Arena, runs: Sequence[Run], *, kept: bool) -> tuple[Action, Action]:
+def local_moves(arena: Arena, runs: Sequence[Extent], *, kept: bool) -> tuple[Action, Action]:
     """Return (KEEP, LOCAL) of a local move; unless ``kept``, LOCAL reads its source directly."""
     if not kept:
         return nothing, together(arena.put_runs(runs, arena.raw, there=True))

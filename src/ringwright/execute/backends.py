@@ -12,7 +12,7 @@ from ringwright.execute.arena import Arena
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
-    from ringwright.execute.job import Job
+    from ringwright.execute.job import RankJob
     from ringwright.execute.push import Wire
 
 
@@ -77,7 +77,7 @@ def ordinary(size: int, collective: Collective) -> Arena:
     return Arena(np.zeros(max(size, 1), np.uint8), collective)
 
 
-def backend(job: Job, folder: Path, node: int | None) -> Backend:
+def backend(job: RankJob, folder: Path, node: int | None) -> Backend:
     """Return the backend of a job."""
     if job.backend == "mpi":
         from ringwright.execute.mpi_ranks import MpiRanks

@@ -15,7 +15,7 @@ from ringwright.execute.arithmetic import MANTISSA_BITS, STORED, element, narrow
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
-    from ringwright.execute.job import Found
+    from ringwright.execute.job import NodeResult
     from ringwright.program import Program
 
 
@@ -37,7 +37,7 @@ class Difference:
         )
 
 
-def gathered(found: Found, collective: Collective) -> dict[int, np.ndarray]:
+def gathered(found: NodeResult, collective: Collective) -> dict[int, np.ndarray]:
     """Return what a rank ended with, block by block, as stored; parts that nobody gave are left out.
 
     Each is of the dtype ``STORED[...]`` of its elements and of shape (elements,).
@@ -54,7 +54,7 @@ def gathered(found: Found, collective: Collective) -> dict[int, np.ndarray]:
     return values
 
 
-def against_interpreter(program: Program, answers: Sequence[Found], *, seed: int = 0) -> Difference | None:
+def against_interpreter(program: Program, answers: Sequence[NodeResult], *, seed: int = 0) -> Difference | None:
     """Compare with the interpreter's run on the same whole numbers, bit for bit; None where all are equal."""
     collective = program.collective
     kind = element(collective)
@@ -96,7 +96,7 @@ def _as_stored(values: np.ndarray, kind: str) -> np.ndarray:
     return wrapped
 
 
-def within_order(program: Program, answers: Sequence[Found], *, seed: int = 0) -> Difference | None:
+def within_order(program: Program, answers: Sequence[NodeResult], *, seed: int = 0) -> Difference | None:
     """Compare results of random reals with the exact ones; None where each is within the bound that holds for any order.
 
     UsageError for products, for which there is no such bound.

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from ringwright.collective import Collective
-from ringwright.execute.plan import Plan
+from ringwright.execute.plan import NodePlan
 
 T = TypeVar("T")
 
@@ -72,7 +72,7 @@ class Contest(msgspec.Struct, frozen=True):
     record: bool = False  # answer with the times of every message of one run
 
 
-class Job(msgspec.Struct, frozen=True):
+class RankJob(msgspec.Struct, frozen=True):
     """All that one start of the ranks does. ``addresses``: of each node, for sockets."""
 
     nodes: int
@@ -95,7 +95,7 @@ class Span(msgspec.Struct, array_like=True, frozen=True):
     end_s: float
 
 
-class Found(msgspec.Struct):
+class NodeResult(msgspec.Struct):
     """What one node says of one contender in one case."""
 
     case: int
@@ -141,6 +141,6 @@ def plan_path(folder: Path, plan: int, node: int) -> Path:
     return folder / f"plan-{plan}-{node}"
 
 
-def read_plan(folder: Path, plan: int, node: int) -> Plan:
+def read_plan(folder: Path, plan: int, node: int) -> NodePlan:
     """Return what a node does in a plan."""
-    return read(plan_path(folder, plan, node), Plan)
+    return read(plan_path(folder, plan, node), NodePlan)

@@ -16,9 +16,9 @@ from pathlib import Path
 from types import FrameType
 
 from ringwright.errors import RanksFailedError
-from ringwright.execute.job import Found, Job, Status, plan_path, read, write
+from ringwright.execute.job import NodeResult, RankJob, Status, plan_path, read, write
 from ringwright.execute.place import Place
-from ringwright.execute.plan import Plan
+from ringwright.execute.plan import NodePlan
 from ringwright.execute.pull import make_counters
 from ringwright.execute.watch import EXIT_WAITING
 from ringwright.scratch import Scratch
@@ -90,7 +90,7 @@ def job_folder(*, elsewhere: bool = False) -> Iterator[Path]:
         held.close()
 
 
-def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:
+def lay_out(folder: Path, job: RankJob, plans: Sequence[Sequence[NodePlan]]) -> None:
     """Write the job and its plans where the ranks will look."""
     for number, nodes in enumerate(plans):
         for plan in nodes:
@@ -100,8 +100,8 @@ def lay_out(folder: Path, job: Job, plans: Sequence[Sequence[Plan]]) -> None:
 
 
 def run(
-    folder: Path, job: Job, starts: Sequence[Start], *, limit_s: float, begin: Callable[[], object] | None = None
-) -> list[list[Found]]:
+    folder: Path, job: RankJob, starts: Sequence[Start], *, limit_s: float, begin: Callable[[], object] | None = None
+) -> list[list[NodeResult]]:
     """Return each node's answers. RanksFailedError where a rank died, stood still for too long, or time ran out.
 
     ``begin`` is called when all ranks stand before the case at which the job says it begins.
@@ -161,20 +161,22 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def _answers(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> list[list[Found]]:
+def _answers(
+    folder: Path, job: RankJob, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]
+) -> list[list[NodeResult]]:
     paths = [folder / f"answer-{node}" for node in range(job.nodes)]
     if all(path.exists() for path in paths):
-        return [read(path, list[Found]) for path in paths]
+        return [read(path, list[NodeResult]) for path in paths]
     raise verdict(folder, job, started)
 
 
-def _partial(folder: Path, job: Job) -> list[list[Found]]:
+def _partial(folder: Path, job: RankJob) -> list[list[NodeResult]]:
     """Return what each node had written down, which is nothing outside a lab."""
     paths = [folder / f"partial-{node}" for node in range(job.nodes)]
-    return [read(path, list[Found]) if path.exists() else [] for path in paths]
+    return [read(path, list[NodeResult]) if path.exists() else [] for path in paths]
 
 
-def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> RanksFailedError:
+def verdict(folder: Path, job: RankJob, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> RanksFailedError:
     """Return what went wrong: which rank the others wait for, where, and how that one ended."""
     codes: dict[int, int | None] = {rank: process.poll() for start, process in started for rank in start.ranks}
     statuses = {node: read(path, Status) for node in range(job.nodes) if (path := folder / f"status-{node}").exists()}
@@ -196,7 +198,7 @@ def verdict(folder: Path, job: Job, started: Sequence[tuple[Start, subprocess.Po
 
 
 def _sentence(
-    node: int, statuses: Mapping[int, Status], codes: Mapping[int, int | None], answered: set[int], job: Job
+    node: int, statuses: Mapping[int, Status], codes: Mapping[int, int | None], answered: set[int], job: RankJob
 ) -> str:
     status, code = statuses.get(node), codes.get(node)
     who = f"rank {node}"
@@ -215,7 +217,7 @@ def _sentence(
     return f"{who} does not answer (stopped, or its machine is)"
 
 
-def _place(status: Status, job: Job) -> str:
+def _place(status: Status, job: RankJob) -> str:
     if not 0 <= status.case < len(job.cases):
         return "before the first case"
     asked = job.cases[status.case].asked

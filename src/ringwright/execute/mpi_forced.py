@@ -35,7 +35,7 @@ class Forcing:
 
 
 @dataclass(frozen=True)
-class Forced:
+class MpiOverride:
     """Environment variables that force an algorithm; ``call``: the MPI collective meant; ``called``: the library's name."""
 
     settings: dict[str, str] = field(default_factory=dict)
@@ -144,7 +144,7 @@ def forced(
     segment_bytes: int = 0,
     fanout: int = 0,
     release: int = 5,
-) -> Forced:
+) -> MpiOverride:
     """Return the settings that make a library run ``algorithm`` (our name, ``recursive-doubling``) for ``op``.
 
     A reduce-scatter is two collectives in MPI, with equal blocks and with counts; ``call`` says which one has the algorithm.
@@ -162,7 +162,7 @@ def forced(
         if in_place and not forcing.in_place:
             raise DeclinedError(f"{_LIBRARIES[name]}'s {slug} is wrong in place", remedy="a second buffer")
         settings = (_mca if name == "open-mpi" else _cvars)(call, slug, forcing, segment_bytes, fanout)
-        return Forced(settings, call, forcing.called)
+        return MpiOverride(settings, call, forcing.called)
     has = ", ".join(offered(name, op, release))
     remedy = f"one of: {has}" if has else f"{_LIBRARIES[name]}'s own choice: no algorithm can be forced"
     raise DeclinedError(f"{_LIBRARIES[name]} has no {op} by {slug}", remedy=remedy)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from ringwright.collective import Collective
     from ringwright.execute.arena import Arena
-    from ringwright.execute.job import Job
+    from ringwright.execute.job import RankJob
     from ringwright.execute.push import Request, Wire
 
 WHOLE = 1 << 40  # over shared memory pieces gain nothing
@@ -26,7 +26,7 @@ WHOLE = 1 << 40  # over shared memory pieces gain nothing
 class MpiRanks:
     """One rank of MPI's world."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
+    def __init__(self, job: RankJob, folder: Path) -> None:
         del folder
         from mpi4py import MPI
 

@@ -38,7 +38,7 @@ class Do(IntEnum):
     LOCAL = 7  # do a local move, from scratch where it was kept
 
 
-class Run(msgspec.Struct, array_like=True, frozen=True):
+class Extent(msgspec.Struct, array_like=True, frozen=True):
     """Bytes that lie together at both ends; ``at`` here, ``there`` at the peer (the source of a local move)."""
 
     at: int
@@ -56,7 +56,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
     peer: int
     turn: int
     chunk: int  # the first slot, for what people read
-    runs: list[Run]
+    runs: list[Extent]
 
     @property
     def size(self) -> int:
@@ -64,7 +64,7 @@ class Message(msgspec.Struct, array_like=True, frozen=True):
         return sum(run.size for run in self.runs)
 
 
-class Part(msgspec.Struct, array_like=True, frozen=True):
+class BlockPart(msgspec.Struct, array_like=True, frozen=True):
     """Elements of a block that a node holds before, or must hold afterwards: where, how many bytes, from which on."""
 
     block: int
@@ -73,7 +73,7 @@ class Part(msgspec.Struct, array_like=True, frozen=True):
     size: int
 
 
-class Plan(msgspec.Struct, frozen=True):
+class NodePlan(msgspec.Struct, frozen=True):
     """What one node does. ``order`` are (what, index) pairs: into ``sends``, ``receives`` or ``local``."""
 
     program: str
@@ -85,11 +85,11 @@ class Plan(msgspec.Struct, frozen=True):
     sends: list[Message]
     receives: list[Message]
     local: list[Message]
-    given: list[Part]
-    wanted: list[Part]
+    given: list[BlockPart]
+    wanted: list[BlockPart]
 
 
-def plans(program: Program) -> list[Plan]:
+def plans(program: Program) -> list[NodePlan]:
     """Return what each rank, and each aggregating node behind them, does; ProgramError where a move has nothing to send."""
     moves = [list(_messages(program, step, number)) for number, step in enumerate(program.steps())]
     arenas = [_Arena(program.layout, slots) for slots in _touched(program, moves)]
@@ -296,21 +296,21 @@ class _Node:
         for slot in self.under_way.pop(send):
             self.reading[slot].remove(send)
 
-    def plan(self, program: Program, sizes: list[int]) -> Plan:
+    def plan(self, program: Program, sizes: list[int]) -> NodePlan:
         """Return the finished plan."""
         for send in list(self.under_way):
             self._sent(send)
         given, wanted = (_parts(program, self.number, self.arena, after=after) for after in (False, True))
         order = [(int(what), which) for what, which in self.order]
-        return Plan(
+        return NodePlan(
             program.name, self.number, program.n_nodes, self.arena.size, sizes, order, self.sends, self.receives,
             self.local, given, wanted,
         )  # fmt: skip
 
 
-def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared: set[int]) -> list[Run]:
+def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared: set[int]) -> list[Extent]:
     """Join pieces that follow each other at both ends; both ends find the same runs."""
-    found: list[Run] = []
+    found: list[Extent] = []
     for chunk, to, adds, _, size in moves.pieces:
         here, there = (chunk, to) if at_source else (to, chunk)
         at, far, alone = mine.at[here], other.at[there], here not in shared
@@ -318,22 +318,22 @@ def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared
             continue
         last = found[-1] if found else None
         if last and (last.at + last.size, last.there + last.size, last.adds) == (at, far, adds):
-            found[-1] = Run(last.at, last.there, last.size + size, adds, last.alone and alone)
+            found[-1] = Extent(last.at, last.there, last.size + size, adds, last.alone and alone)
         else:
-            found.append(Run(at, far, size, adds, alone))
+            found.append(Extent(at, far, size, adds, alone))
     return found
 
 
-def _parts(program: Program, node: int, arena: _Arena, *, after: bool) -> list[Part]:
+def _parts(program: Program, node: int, arena: _Arena, *, after: bool) -> list[BlockPart]:
     """Return which elements of which block lie where."""
     if node >= program.p:
         return []
     layout, parts = program.layout, program.layout.parts
     chunk_bytes = layout.chunk_bytes[np.arange(layout.n_chunks) % len(layout.chunk_bytes)]
     ends = np.cumsum(chunk_bytes)
-    found: list[Part] = []
+    found: list[BlockPart] = []
     for slot, chunk in placed(program, node, after=after):
         block = chunk // parts
         begin = int(ends[chunk] - chunk_bytes[chunk] - (ends[block * parts] - chunk_bytes[block * parts]))
-        found.append(Part(block, begin, arena.at[slot], int(chunk_bytes[chunk])))
+        found.append(BlockPart(block, begin, arena.at[slot], int(chunk_bytes[chunk])))
     return found

@@ -21,7 +21,7 @@ from ringwright.execute.plan import Do
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
-    from ringwright.execute.plan import Message, Plan
+    from ringwright.execute.plan import Message, NodePlan
 
 LINE = 8  # int64 in a cache line
 SPINS = 300  # tries that only offer the core to others; after that a waiting rank sleeps
@@ -62,7 +62,7 @@ def make_counters(path: Path, count: int) -> None:
     make_file(path, count * LINE * 8)
 
 
-def make_memory(folder: Path, plan: Plan) -> None:
+def make_memory(folder: Path, plan: NodePlan) -> None:
     """Make what the nodes of a plan will map: an arena each, and their counters."""
     folder.mkdir()
     for node, size in enumerate(plan.arenas):
@@ -98,7 +98,7 @@ class Counters:
         return number * LINE
 
 
-class Gate:
+class SharedBarrier:
     """A barrier over shared counters, one a process: ``pass_()`` returns when all have come."""
 
     def __init__(self, path: Path, me: int, n: int) -> None:
@@ -116,9 +116,9 @@ class Gate:
 
 
 class Pulled:
-    """A Plan made ready to run over shared memory; ``code`` is what to call, in order."""
+    """A plan made ready to run over shared memory; ``code`` is what to call, in order."""
 
-    def __init__(self, plan: Plan, collective: Collective, folder: Path) -> None:
+    def __init__(self, plan: NodePlan, collective: Collective, folder: Path) -> None:
         self.plan, n = plan, plan.nodes
         self.arenas = [SharedFile(folder / f"arena-{node}") for node in range(n)]
         self.arena = Arena(self.arenas[plan.node].bytes(), collective)

@@ -21,7 +21,7 @@ from ringwright.execute.plan import Do
 
 if TYPE_CHECKING:
     from ringwright.execute.arena import Arena
-    from ringwright.execute.plan import Message, Plan, Run
+    from ringwright.execute.plan import Extent, Message, NodePlan
 
 PIECE_BYTES = 256 * 1024  # fits the cache beside its target
 SHORT_RUN_BYTES = 4096  # below this mean, copying runs together is cheaper than a message for each
@@ -62,20 +62,20 @@ class Wire(Protocol):
         """Return a new session; all nodes open theirs in the same order."""
 
 
-def packed(runs: Sequence[Run]) -> bool:
+def packed(runs: Sequence[Extent]) -> bool:
     """Return whether a message goes as one piece, copied together first. A message without bytes carries one."""
     return not runs or (len(runs) > 1 and sum(run.size for run in runs) < SHORT_RUN_BYTES * len(runs))
 
 
-def cut(run: Run, piece_bytes: int) -> list[tuple[int, int]]:
+def cut(run: Extent, piece_bytes: int) -> list[tuple[int, int]]:
     """Return (begin, size) of the pieces of a run."""
     return [(begin, min(piece_bytes, run.size - begin)) for begin in range(0, run.size, piece_bytes)]
 
 
 class Pushed:
-    """A Plan made ready to run over a wire; ``code`` is what to call, in order."""
+    """A plan made ready to run over a wire; ``code`` is what to call, in order."""
 
-    def __init__(self, plan: Plan, arena: Arena, wire: Wire, piece_bytes: int = PIECE_BYTES) -> None:
+    def __init__(self, plan: NodePlan, arena: Arena, wire: Wire, piece_bytes: int = PIECE_BYTES) -> None:
         self.plan, self.arena, self.piece_bytes = plan, arena, piece_bytes
         self.session = wire.session()
         kept = {which for what, which in plan.order if what == Do.KEEP}

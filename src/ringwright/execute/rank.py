@@ -19,9 +19,9 @@ import numpy as np
 from ringwright.execute import data
 from ringwright.execute.arithmetic import element, scale
 from ringwright.execute.backends import Backend, backend, ordinary
-from ringwright.execute.job import Contender, Contest, Found, Job, Span, read, read_plan, write
+from ringwright.execute.job import Contender, Contest, NodeResult, RankJob, Span, read, read_plan, write
 from ringwright.execute.plan import Do
-from ringwright.execute.pull import Gate, Pulled, make_memory
+from ringwright.execute.pull import Pulled, SharedBarrier, make_memory
 from ringwright.execute.push import PIECE_BYTES, Pushed
 from ringwright.execute.sockets import Sockets
 from ringwright.execute.watch import Watch
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ringwright.collective import Collective
-    from ringwright.execute.plan import Plan
+    from ringwright.execute.plan import NodePlan
 
 
 _PR_SET_PDEATHSIG = 1
@@ -53,7 +53,7 @@ class Runner(Protocol):
 
 
 class Ours:
-    """A Plan on a wire."""
+    """A node's plan on a wire."""
 
     def __init__(self, ready: Pulled | Pushed, collective: Collective, watch: Watch) -> None:
         self.ready, self._collective, self._watch = ready, collective, watch
@@ -103,17 +103,17 @@ class Ours:
         return [(part.block, part.begin, self.ready.arena.read(part.at, part.size)) for part in self.ready.plan.wanted]
 
 
-class Rank:
+class RankRunner:
     """One node's process."""
 
     def __init__(self, folder: Path, node: int | None) -> None:
         self.folder = folder
-        self.job = read(folder / "job", Job)
+        self.job = read(folder / "job", RankJob)
         self.backend: Backend = backend(self.job, folder, node)
         self.node = self.backend.node
         self.watch = Watch(folder, self.node, self.job.timeout_s)
-        self.gate = Gate(folder / "gate", self.node, self.job.nodes)
-        self.answers: list[Found] = []
+        self.gate = SharedBarrier(folder / "gate", self.node, self.job.nodes)
+        self.answers: list[NodeResult] = []
         self.sockets: Sockets | None = None
 
     def all_(self) -> None:
@@ -139,9 +139,9 @@ class Rank:
         self.watch.case = number
         if number == self.job.begins:
             self._make(self._wait_for_go)
-        runners: list[tuple[Found, Runner]] = []
+        runners: list[tuple[NodeResult, Runner]] = []
         for contender in case.contenders:
-            found = Found(number, contender.label)
+            found = NodeResult(number, contender.label)
             self.answers.append(found)
             self.watch.label = contender.label
             runner = self._ready(number, contender, collective, found)
@@ -159,7 +159,7 @@ class Rank:
             runners.append((found, runner))
         self._time(case, runners)
 
-    def _ready(self, number: int, contender: Contender, collective: Collective, found: Found) -> Runner | None:
+    def _ready(self, number: int, contender: Contender, collective: Collective, found: NodeResult) -> Runner | None:
         if not contender.wire:
             self.watch.plan = None
             mine = self.node < collective.p
@@ -172,7 +172,7 @@ class Rank:
         self.watch.plan = plan
         return Ours(self._wired(number, contender, plan, collective), collective, self.watch)
 
-    def _wired(self, number: int, contender: Contender, plan: Plan, collective: Collective) -> Pulled | Pushed:
+    def _wired(self, number: int, contender: Contender, plan: NodePlan, collective: Collective) -> Pulled | Pushed:
         if contender.wire == "memory":
             folder = self.folder / f"memory-{number}-{contender.plan}"
             self._make(lambda: make_memory(folder, plan))
@@ -203,7 +203,7 @@ class Rank:
         while not (self.folder / "go").exists():
             time.sleep(0.002)
 
-    def _look(self, runner: Runner, case: Contest, collective: Collective, found: Found) -> None:
+    def _look(self, runner: Runner, case: Contest, collective: Collective, found: NodeResult) -> None:
         results = runner.results() if self.node < collective.p else []
         if case.keep:
             found.results = [(block, begin, part.tobytes()) for block, begin, part in results]
@@ -223,7 +223,7 @@ class Rank:
                 found.first_wrong = (block, begin // size + int(differs[0]))
             found.wrong += wrong
 
-    def _time(self, case: Contest, runners: list[tuple[Found, Runner]]) -> None:
+    def _time(self, case: Contest, runners: list[tuple[NodeResult, Runner]]) -> None:
         for found, runner in runners:
             self.watch.label = found.label
             if isinstance(runner, Ours):
@@ -269,7 +269,7 @@ def main() -> int:
     node = int(sys.argv[2]) if len(sys.argv) > 2 else None
     if node is not None:
         _die_with_parent()
-    rank = Rank(folder, node)
+    rank = RankRunner(folder, node)
     try:
         rank.all_()
     except Exception as error:  # noqa: BLE001 - said in the status, for the parent to name

@@ -10,8 +10,8 @@ from ringwright.traced import Writer, communicator, communicators, devices
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.execute.job import Found
-    from ringwright.execute.plan import Plan
+    from ringwright.execute.job import NodeResult
+    from ringwright.execute.plan import NodePlan
     from ringwright.program import Program
     from ringwright.trace import Trace
 
@@ -19,7 +19,7 @@ WRITER = Writer(source="executor", clock="monotonic")
 
 
 def trace(
-    program: Program, plans: Sequence[Plan], found: Sequence[Found], *, executor: str, hosts: bool = False
+    program: Program, plans: Sequence[NodePlan], found: Sequence[NodeResult], *, executor: str, hosts: bool = False
 ) -> Trace:
     """Return one recorded run; times count from when the first rank began. ``hosts``: each rank is a host of its own.
 
@@ -40,7 +40,7 @@ def trace(
     )
 
 
-def _collectives(program: Program, found: Sequence[Found], zero_s: float) -> pl.DataFrame:
+def _collectives(program: Program, found: Sequence[NodeResult], zero_s: float) -> pl.DataFrame:
     ran = found[: program.p]
     starts = [each.started_s - zero_s for each in ran]
     ends = [max([span.end_s for span in each.spans] or [each.started_s]) - zero_s for each in ran]
@@ -48,7 +48,7 @@ def _collectives(program: Program, found: Sequence[Found], zero_s: float) -> pl.
     return WRITER.collectives(program, start_s=starts, enqueue_s=starts, duration_s=lasted)
 
 
-def _messages(program: Program, plan: Plan, found: Found, zero_s: float) -> pl.DataFrame:
+def _messages(program: Program, plan: NodePlan, found: NodeResult, zero_s: float) -> pl.DataFrame:
     import polars as pl
 
     rows = []

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ringwright.collective import Collective
-    from ringwright.execute.job import Job
+    from ringwright.execute.job import RankJob
     from ringwright.execute.push import Wire
 
 WHOLE = 1 << 40
@@ -43,7 +43,7 @@ def require_torch() -> Any:
 class TorchRanks:
     """One rank of a process group over a file that all see."""
 
-    def __init__(self, job: Job, folder: Path, node: int | None) -> None:
+    def __init__(self, job: RankJob, folder: Path, node: int | None) -> None:
         torch = require_torch()
         if node is None:
             raise UsageError("a rank of torch.distributed is told its number")

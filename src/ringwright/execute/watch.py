@@ -14,7 +14,7 @@ from ringwright.execute.job import Status, write
 from ringwright.execute.plan import Do
 
 if TYPE_CHECKING:
-    from ringwright.execute.plan import Plan
+    from ringwright.execute.plan import NodePlan
 
 LOOK_S = 0.1
 EXIT_WAITING = 75  # the process gave up waiting; its status says for whom
@@ -31,7 +31,7 @@ class Watch:
         self.at, self.turn, self.case = -1, 0, -1
         self.label = ""
         self.at_gate = False
-        self.plan: Plan | None = None
+        self.plan: NodePlan | None = None
         self._ending = threading.Lock()  # taken by who ends the process, never given back
         threading.Thread(target=self._look, daemon=True).start()
 

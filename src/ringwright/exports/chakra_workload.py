@@ -18,7 +18,7 @@ import numpy as np
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.cells import Cells, cells
 from ringwright.engines.job.layout import Laid, lay_out
-from ringwright.engines.job.step import Row
+from ringwright.engines.job.step import Instances
 from ringwright.errors import UsageError
 from ringwright.exports import chakra
 from ringwright.exports.chakra import COMM_COLL, COMM_RECV, COMM_SEND, COMM_TYPES, COMP, ONE_BLOCK
@@ -65,7 +65,7 @@ class _Writer:
     def __init__(self, workload: Workload, laid: Laid) -> None:
         self.workload, self.laid = workload, laid
         self.operations: dict[str, Operation] = {each.name: each for each in laid.operations}
-        self.rows: dict[int, list[Row]] = defaultdict(list)
+        self.rows: dict[int, list[Instances]] = defaultdict(list)
         for row in laid.rows:
             for cell in dict.fromkeys(row.cells):
                 self.rows[cell].append(row)
@@ -105,7 +105,9 @@ class _Writer:
             found |= dict(zip(line[1:], line, strict=False))
         return found
 
-    def _node(self, cell: int, row: Row, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]) -> bytes:
+    def _node(
+        self, cell: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
+    ) -> bytes:
         at, flat = row.first + turn, self.laid.flat
         if row.what == "operation":
             return self._call(cell, row, turn, waits, groups)
@@ -121,7 +123,9 @@ class _Writer:
         label = row.name + (f" micro-batch {turn}" if row.count > 1 else "")
         return chakra.node(at, label, COMP, attributes, waits, round(time_ps / 1e6))
 
-    def _call(self, cell: int, row: Row, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]) -> bytes:
+    def _call(
+        self, cell: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
+    ) -> bytes:
         operation, at = self.operations[row.name], row.first + turn
         size = row.last_bytes if turn == row.count - 1 and operation.pieces > 1 else row.size_bytes
         rank = self.laid.cells.ranks[cell]
@@ -158,7 +162,7 @@ class _Writer:
         allowed = {operation.of, *payload.joint}
         return tuple(each for each in group if found.of[int(found.cell_of[each])] in allowed)
 
-    def _ends(self, cell: int, row: Row, operation: Operation) -> tuple[int, int]:
+    def _ends(self, cell: int, row: Instances, operation: Operation) -> tuple[int, int]:
         """Return the sending and the receiving rank, one of them the rank of this cell."""
         at: dict[str, Mapping[str, int]] = {each.name: each.at for each in self.workload.classes}
         mesh, rank = self.workload.mesh, self.laid.cells.ranks[cell]

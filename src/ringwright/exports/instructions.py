@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.exports.places import Homes, Place, is_adding
 from ringwright.program import Op
-from ringwright.threadblocks import Kind
+from ringwright.threadblocks import Opcode
 from ringwright.threadblocks.msccl import MOST_COUNT
 from ringwright.validity import unfold
 
@@ -30,7 +30,7 @@ class Item:
     """One instruction before it has a thread block. ``needs`` are items of the same rank."""
 
     key: tuple[int, int, int]  # step, place in the message, sends before copies before receives
-    kind: Kind
+    kind: Opcode
     rank: int
     peer: int
     channel: int
@@ -61,7 +61,7 @@ def find_items(program: Program, homes: list[Homes]) -> list[Item]:
 def _copies(rank: int, pairs: list[tuple[Place, Place]], number: int) -> Iterator[Item]:
     """Yield the copies before or after all steps, neighbours together."""
     for place, (src, dst, count) in enumerate(_joined(sorted(pairs))):
-        yield Item((number, place, 1), Kind.CPY, rank, -1, 0, src, dst, count)
+        yield Item((number, place, 1), Opcode.CPY, rank, -1, 0, src, dst, count)
 
 
 Run = tuple[int, int, int, Op, Place, Place, int]  # source, target, channel, what, from, to, chunks
@@ -97,12 +97,12 @@ def _pair(
 ) -> Iterator[Item]:
     """Yield the two ends of a move, or the one of a local move."""
     if src == dst:
-        kind = Kind.RE if is_adding(op) else Kind.CPY
-        if kind is Kind.RE or here != there:
+        kind = Opcode.RE if is_adding(op) else Opcode.CPY
+        if kind is Opcode.RE or here != there:
             yield Item((*at, 1), kind, src, -1, channel, here, there, count)
         return
-    yield Item((*at, 0), Kind.S, src, dst, channel, here, here, count)
-    kind = Kind.RRC if is_adding(op) else Kind.R
+    yield Item((*at, 0), Opcode.S, src, dst, channel, here, here, count)
+    kind = Opcode.RRC if is_adding(op) else Opcode.R
     yield Item((*at, 2), kind, dst, src, channel, there, there, count)
 
 
@@ -116,16 +116,16 @@ def _find_needs(items: list[Item], held: set[Cell]) -> None:
     for _, group in itertools.groupby(enumerate(items), key=lambda pair: pair[1].key[0]):
         step = list(group)
         for number, item in step:
-            if item.kind in (Kind.S, Kind.CPY, Kind.RE):
+            if item.kind in (Opcode.S, Opcode.CPY, Opcode.RE):
                 for cell in _cells(item.rank, item.src, item.count):
                     item.needs.add(writer.get(cell, -1))
                     readers.setdefault(cell, []).append(number)
         for number, item in step:
-            if item.kind is Kind.S:
+            if item.kind is Opcode.S:
                 continue
             cells = list(_cells(item.rank, item.dst, item.count))
             if held.isdisjoint(cells):
-                item.kind = {Kind.RRC: Kind.R, Kind.RE: Kind.CPY}.get(item.kind, item.kind)
+                item.kind = {Opcode.RRC: Opcode.R, Opcode.RE: Opcode.CPY}.get(item.kind, item.kind)
             for cell in cells:
                 item.needs.add(writer.get(cell, -1))
                 item.needs.update(readers.pop(cell, ()))
@@ -145,7 +145,7 @@ def _ordered(items: list[Item]) -> list[Item]:
         for need in item.needs:
             followers[need].append(number)
         if item.peer >= 0:
-            end = (item.rank, item.peer, item.channel, item.kind is Kind.S)
+            end = (item.rank, item.peer, item.channel, item.kind is Opcode.S)
             if end in last:
                 followers[last[end]].append(number)
                 left[number] += 1

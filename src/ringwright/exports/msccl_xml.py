@@ -24,7 +24,7 @@ from ringwright.threadblocks.msccl import (
     MOST_THREADBLOCKS,
     TYPES,
 )
-from ringwright.threadblocks.table import LETTERS, Kind
+from ringwright.threadblocks.table import LETTERS, Opcode
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -140,7 +140,7 @@ def _step(schedule: Schedule, row: int) -> dict[str, object]:
     code, dep = schedule.code, int(schedule.code.dep[row])
     _, threadblock, step = schedule.place(dep) if dep >= 0 else (-1, -1, -1)
     return {
-        "s": int(code.step[row]), "type": _NAMES[Kind(int(code.kind[row]))],
+        "s": int(code.step[row]), "type": _NAMES[Opcode(int(code.kind[row]))],
         "srcbuf": LETTERS[code.src_buffer[row]], "srcoff": int(code.src[row]),
         "dstbuf": LETTERS[code.dst_buffer[row]], "dstoff": int(code.dst[row]),
         "cnt": int(code.count[row]), "depid": threadblock, "deps": step, "hasdep": int(code.has_dep[row]),

@@ -21,7 +21,7 @@ from ringwright.exports.mscclpp_switch import switch_gpu, switch_operations
 from ringwright.exports.threadblocks import scheduled
 from ringwright.threadblocks import Schedule
 from ringwright.threadblocks.mscclpp import DIALECT
-from ringwright.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Kind
+from ringwright.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, LETTERS, RECEIVES, SENDS, Opcode
 
 if TYPE_CHECKING:
     from ringwright.program import Program
@@ -193,7 +193,7 @@ class _Writer:
     def _instruction(self, row: int, incoming: int) -> Iterator[Operation]:
         """Yield the operations of one instruction; the channel to the receiver, if any, is the block's first."""
         code = self.schedule.code
-        kind, count = Kind(int(code.kind[row])), int(code.count[row])
+        kind, count = Opcode(int(code.kind[row])), int(code.count[row])
         src = _local(int(code.src_buffer[row]), int(code.src[row]), count)
         dst = _local(int(code.dst_buffer[row]), int(code.dst[row]), count)
         for semaphore in self.acquires.get(row, ()):
@@ -211,9 +211,9 @@ class _Writer:
             away = {"buffer_id": 0, "index": self.sent[row], "size": count}
             yield {"name": "put", "src_buff": [held], "dst_buff": [away], "channel_ids": [0], "channel_type": _TYPE}
             yield _mark("signal", 0)
-        if kind is Kind.CPY:
+        if kind is Opcode.CPY:
             yield {"name": "copy", "src_buff": [src], "dst_buff": [dst]}
-        if kind is Kind.RE:
+        if kind is Opcode.RE:
             yield {"name": "re", "src_buff": [dst, src], "dst_buff": [dst], "reduce_op": "sum"}
         for semaphore in self.releases.get(row, ()):
             yield {"name": "sem_release", "semaphore_ids": [semaphore]}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from ringwright.errors import ProgramError
 from ringwright.exports.instructions import BlockKey, Item, find_items
 from ringwright.exports.places import buffer_sizes, check_carried, find_homes, loop_chunks
-from ringwright.threadblocks import Arrangement, Blocks, Code, Kind, Schedule, arrange, declared
+from ringwright.threadblocks import Arrangement, Blocks, Code, Opcode, Schedule, arrange, declared
 from ringwright.threadblocks.msccl import DEPTH, MOST_AWAITED, MOST_PER_CHANNEL
 from ringwright.threadblocks.order import STUCK, waves
 from ringwright.validity import require
@@ -99,10 +99,10 @@ class _Scheduler:
         for item in self.items:
             channel = item.channel
             if item.peer >= 0:
-                src, dst = (item.rank, item.peer) if item.kind is Kind.S else (item.peer, item.rank)
+                src, dst = (item.rank, item.peer) if item.kind is Opcode.S else (item.peer, item.rank)
                 channel = item.channel * groups + ((dst - src) % p) // MOST_PER_CHANNEL % groups
                 sends, receives = peers.setdefault((item.rank, channel), ({}, {}))
-                (sends if item.kind is Kind.S else receives)[item.peer] = None
+                (sends if item.kind is Opcode.S else receives)[item.peer] = None
             channel_of.append(channel)
         chosen = {key: _pair_up(list(sends), list(receives), paired=paired) for key, (sends, receives) in peers.items()}
         found: dict[tuple[int, BlockKey], list[int]] = {}
@@ -110,7 +110,7 @@ class _Scheduler:
             send, recv = -1, -1
             if item.peer >= 0:
                 to, come_from = chosen[item.rank, channel]
-                send, recv = to[item.peer] if item.kind is Kind.S else come_from[item.peer]
+                send, recv = to[item.peer] if item.kind is Opcode.S else come_from[item.peer]
             item.block = (send, recv, channel)
             found.setdefault((item.rank, item.block), []).append(number)
         return found
@@ -120,7 +120,7 @@ class _Scheduler:
         peers: dict[tuple[int, int, bool], set[int]] = {}
         for item in self.items:
             if item.peer >= 0:
-                peers.setdefault((item.rank, item.channel, item.kind is Kind.S), set()).add(item.peer)
+                peers.setdefault((item.rank, item.channel, item.kind is Opcode.S), set()).add(item.peer)
         most = max((len(each) for each in peers.values()), default=0)
         return 1 if most <= MOST_PER_CHANNEL else -(-self.program.p // MOST_PER_CHANNEL)
 
@@ -130,7 +130,7 @@ class _Scheduler:
         for numbers in by_block.values():
             for first, second in itertools.pairwise(numbers):
                 a, b = self.items[first], self.items[second]
-                same = a.kind in (Kind.R, Kind.RRC) and b.kind is Kind.S and (a.dst, a.count) == (b.src, b.count)
+                same = a.kind in (Opcode.R, Opcode.RRC) and b.kind is Opcode.S and (a.dst, a.count) == (b.src, b.count)
                 if same and all(self.items[need].block == b.block for need in b.needs):
                     merged[second] = first
         return merged
@@ -195,9 +195,9 @@ class _Scheduler:
 
     def _operands(self, number: int, sends: bool) -> list[int]:
         if number < 0:
-            return [int(Kind.NOP), 0, -1, 1, -1, 0]
+            return [int(Opcode.NOP), 0, -1, 1, -1, 0]
         item = self.items[number]
-        kind = {Kind.R: Kind.RCS, Kind.RRC: Kind.RRCS}[item.kind] if sends else item.kind
+        kind = {Opcode.R: Opcode.RCS, Opcode.RRC: Opcode.RRCS}[item.kind] if sends else item.kind
         return [int(kind), *item.src, *item.dst, item.count]
 
 

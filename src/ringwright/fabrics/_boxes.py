@@ -1,4 +1,4 @@
-"""Boxes of GPUs and what joins n of them: every product is a Box, and ``join`` puts boxes on a network.
+"""Boxes of GPUs and what joins n of them: every product is a Chassis, and ``join`` puts boxes on a network.
 
 Ranks come first (box after box), then NICs, then what else is in the boxes (NVSwitch, PCIe switches, CPUs), then leaves
 and spines. Within a box messages take the fewest hops, the wider link where equal; between boxes they leave by a NIC.
@@ -31,7 +31,7 @@ Link = tuple[int, int, float, float, str]  # local nodes, bytes/s, seconds, clas
 
 
 @dataclass(frozen=True)
-class Box:
+class Chassis:
     """One box: GPUs, then NICs, then the rest, in local numbers; ``nic_of`` is the NIC by which a GPU leaves."""
 
     gpus: int
@@ -95,7 +95,7 @@ def _wide(nodes: np.ndarray, width: int) -> np.ndarray:
 
 
 def join(
-    name: str, box: Box, boxes: int, options: Mapping[str, Any], *, layout: str = "rails", host: str = "node",
+    name: str, box: Chassis, boxes: int, options: Mapping[str, Any], *, layout: str = "rails", host: str = "node",
     gpus_per_host: int | None = None, provenance: str = "",
 ) -> Topology:  # fmt: skip
     """Return ``boxes`` boxes on a network; ``layout`` is what the product comes with.
@@ -130,7 +130,7 @@ def join(
     )  # fmt: skip
 
 
-def _numbers(box: Box, boxes: int) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(box: Chassis, boxes: int) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
 
     counts = (box.gpus, box.nics, len(box.rest))
@@ -139,7 +139,7 @@ def _numbers(box: Box, boxes: int) -> tuple[np.ndarray, np.ndarray]:
     return base.astype(np.int64), np.repeat(np.array(counts, np.int64), counts)
 
 
-def _wire_boxes(wires: Wires, box: Box, boxes: int, base: np.ndarray, stride: np.ndarray) -> None:
+def _wire_boxes(wires: Wires, box: Chassis, boxes: int, base: np.ndarray, stride: np.ndarray) -> None:
     import numpy as np
 
     number = np.arange(boxes)[:, None]
@@ -151,7 +151,7 @@ def _wire_boxes(wires: Wires, box: Box, boxes: int, base: np.ndarray, stride: np
         wires.both_ways(next(ends), next(ends), rate, latency_s, link_class)
 
 
-def _names(box: Box, boxes: int, host: str, switches: tuple[int, int]) -> Names:
+def _names(box: Chassis, boxes: int, host: str, switches: tuple[int, int]) -> Names:
     return Names(
         (host + "{}/gpu{}", (boxes, box.gpus)),
         (host + "{}/nic{}", (boxes, box.nics)),
@@ -162,7 +162,7 @@ def _names(box: Box, boxes: int, host: str, switches: tuple[int, int]) -> Names:
 
 
 def _aggregators(
-    box: Box, boxes: int, base: np.ndarray, stride: np.ndarray, net: Clos | None, options: Any
+    box: Chassis, boxes: int, base: np.ndarray, stride: np.ndarray, net: Clos | None, options: Any
 ) -> dict[int, Capability]:
     found = {
         int(base[local] + stride[local] * number): what
@@ -172,7 +172,7 @@ def _aggregators(
     return found | (aggregating(net, options) if net else {})
 
 
-def _paths(box: Box, base: np.ndarray, stride: np.ndarray, net: Clos | None, *, changes_rail: bool) -> BoxPaths:
+def _paths(box: Chassis, base: np.ndarray, stride: np.ndarray, net: Clos | None, *, changes_rail: bool) -> BoxPaths:
     import numpy as np
 
     single = Wires()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.fabrics._boxes import Box, Link
+from ringwright.fabrics._boxes import Chassis, Link
 
 # NVLinks between each pair: six to a GPU (NVIDIA DGX-1 white paper, V100 system).
 NVLINKS = {
@@ -17,7 +17,7 @@ UPI_S = 0.1e-6
 def cube(
     nic_on: tuple[int, ...], *, nvlink_rate: float, nvlink_latency_s: float, pcie_rate: float, pcie_latency_s: float,
     nic_rate: float, nic_latency_s: float,
-) -> Box:  # fmt: skip
+) -> Chassis:  # fmt: skip
     """Return the box: ``nic_on`` names the PCIe switch (0 to 3, two GPUs each) of every NIC; rates are of one link."""
     nics = len(nic_on)
     pcie, cpu = GPUS + nics, GPUS + nics + 4
@@ -31,4 +31,4 @@ def cube(
     links.append((cpu, cpu + 1, UPI_RATE, UPI_S, "upi"))
     nearest = tuple(nic_on.index(gpu // 2) if gpu // 2 in nic_on else 0 for gpu in range(GPUS))
     rest = (*(f"pcie{number}" for number in range(4)), "cpu0", "cpu1")
-    return Box(GPUS, nearest, rest, tuple(links), nic_rate, nic_latency_s)
+    return Chassis(GPUS, nearest, rest, tuple(links), nic_rate, nic_latency_s)

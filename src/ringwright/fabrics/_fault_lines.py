@@ -28,7 +28,7 @@ HELP = "link node3/nic2 flap 100ms every 2s; link a>b rate 50% from 1ms to 3ms; 
 
 
 @dataclass(frozen=True)
-class Effect:
+class FaultEffect:
     """One field of some targets has another value during [start_s, end_s)."""
 
     kind: str  # link, rank
@@ -41,9 +41,9 @@ class Effect:
     text: str = ""  # the line
 
 
-def effects(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[Effect]:
+def effects(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[FaultEffect]:
     """Return what the lines say, one effect per line, or per outage of a flapping link."""
-    found: list[Effect] = []
+    found: list[FaultEffect] = []
     for number, line in enumerate(lines):
         text = line.partition("#")[0].strip()
         if text:
@@ -68,7 +68,7 @@ class _Line:
             raise self.wrong(f"{what} is missing")
         return self.words.pop(0)
 
-    def effects(self, horizon_s: float) -> list[Effect]:
+    def effects(self, horizon_s: float) -> list[FaultEffect]:
         kind = self.word("a target")
         if kind == "flow":
             raise self.wrong("a competing flow is outside the simulation's model", LAB)
@@ -123,7 +123,7 @@ class _Line:
             raise self.wrong(f"a latency is at most {MOST_LATENCY_S} s", "link NAME latency 20us")
         return found
 
-    def _flapping(self, kind: str, name: str, horizon_s: float) -> list[Effect]:
+    def _flapping(self, kind: str, name: str, horizon_s: float) -> list[FaultEffect]:
         down_s = self._time(self.word("how long"))
         if self.word("'every'") != "every":
             raise self.wrong("'every' is missing", "link node3/nic2 flap 100ms every 2s")
@@ -147,12 +147,12 @@ class _Line:
             for begin in begins
         ]
 
-    def _on(self, kind: str, name: str, field: str, value: float, start_s: float, end_s: float) -> Effect:
+    def _on(self, kind: str, name: str, field: str, value: float, start_s: float, end_s: float) -> FaultEffect:
         if kind == "rank" and field in OF_RANKS:
-            return Effect("rank", tuple(self._nodes("rank", name)), field, value, start_s, end_s, text=self.text)
+            return FaultEffect("rank", tuple(self._nodes("rank", name)), field, value, start_s, end_s, text=self.text)
         links = self._links(name) if kind == "link" else self._links_at(self._nodes(kind, name))
         everywhere = len(links) == self.topology.n_links and any(mark in name for mark in "*?[")
-        return Effect("link", tuple(links), field, value, start_s, end_s, everywhere, self.text)
+        return FaultEffect("link", tuple(links), field, value, start_s, end_s, everywhere, self.text)
 
     def _times(self) -> tuple[float, float]:
         start_s, end_s = 0.0, math.inf

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringwright.errors import UsageError
-from ringwright.fabrics._boxes import NVLINK_S, PCIE_S, Box, Link
+from ringwright.fabrics._boxes import NVLINK_S, PCIE_S, Chassis, Link
 from ringwright.fabrics._capabilities import nvls
 
 MOST_GPUS = 1024  # of one NVLink domain; NVL576 is the largest announced
@@ -12,7 +12,7 @@ MOST_GPUS = 1024  # of one NVLink domain; NVL576 is the largest announced
 def switched(
     gpus: int, *, nvlink_rate: float, pcie_rate: float, nic_rate: float, nvlink_latency_s: float = NVLINK_S,
     pcie_latency_s: float = PCIE_S, nic_latency_s: float, per_nic: int = 1, adds: bool = False,
-) -> Box:  # fmt: skip
+) -> Chassis:  # fmt: skip
     """Return a box; rates are bytes/s each way of one GPU, one PCIe x16 and one NIC, times seconds a link.
 
     ``per_nic`` GPUs share a NIC behind a PCIe switch (``pcie0``, ...); ``adds``: the NVSwitch adds and multicasts.
@@ -30,7 +30,7 @@ def switched(
         rest += [f"pcie{nic}" for nic in range(nics)]
         links += [(gpu, nvswitch + 1 + gpu // per_nic, pcie_rate, pcie_latency_s, "pcie") for gpu in range(gpus)]
         links += [(gpus + nic, nvswitch + 1 + nic, pcie_rate, pcie_latency_s, "pcie") for nic in range(nics)]
-    return Box(
+    return Chassis(
         gpus, tuple(gpu // per_nic for gpu in range(gpus)), tuple(rest), tuple(links), nic_rate, nic_latency_s,
         {nvswitch: nvls(gpus)} if adds else {}, is_symmetric=per_nic == 1,
     )  # fmt: skip

@@ -29,7 +29,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ringwright.errors import InputError, UsageError
-from ringwright.fabrics._fault_lines import LAB, Effect, effects
+from ringwright.fabrics._fault_lines import LAB, FaultEffect, effects
 from ringwright.topology import FAULT_FIELDS, Fault, Topology
 from ringwright.units import parse_time
 
@@ -84,9 +84,9 @@ def _healthy(topology: Topology, target: int, field: str) -> float:
     return 0.0 if field in LAB_FIELDS else 1.0
 
 
-def timetable(topology: Topology, found: Sequence[Effect]) -> list[Fault]:
+def timetable(topology: Topology, found: Sequence[FaultEffect]) -> list[Fault]:
     """Return a row for each moment at which a field of a target changes, what overlaps combined."""
-    at: dict[tuple[str, int, str], list[Effect]] = {}
+    at: dict[tuple[str, int, str], list[FaultEffect]] = {}
     for effect in found:
         field = "latency_s" if effect.field == "added_latency_s" else effect.field
         for target in effect.targets:
@@ -99,7 +99,7 @@ def timetable(topology: Topology, found: Sequence[Effect]) -> list[Fault]:
     return sorted(rows, key=_order)
 
 
-def _sweep(kind: str, target: int, field: str, acting: Sequence[Effect], healthy: float) -> list[Fault]:
+def _sweep(kind: str, target: int, field: str, acting: Sequence[FaultEffect], healthy: float) -> list[Fault]:
     """Walk along the moments at which an effect begins or ends."""
     moments: dict[float, list[tuple[int, bool]]] = {}
     for number, effect in enumerate(acting):
@@ -117,7 +117,7 @@ def _sweep(kind: str, target: int, field: str, acting: Sequence[Effect], healthy
     return rows
 
 
-def _combined(field: str, active: Sequence[Effect], healthy: float) -> float:
+def _combined(field: str, active: Sequence[FaultEffect], healthy: float) -> float:
     if field in ("loss", "reorder", "ecn"):
         return 1.0 - (1.0 - healthy) * math.prod(1.0 - effect.value for effect in active) if active else healthy
     if field == "latency_s":

@@ -6,7 +6,7 @@ cores, and then it says so instead of giving a result.
 
 from __future__ import annotations
 
-from ringwright.lab.network import Network, network
+from ringwright.lab.network import LabNetwork, network
 from ringwright.lab.verdict import Limit
 
-__all__ = ["Limit", "Network", "network"]
+__all__ = ["LabNetwork", "Limit", "network"]

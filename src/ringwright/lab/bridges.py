@@ -16,7 +16,7 @@ from typing import Any
 
 from ringwright.errors import InfeasibleError
 from ringwright.lab.namespaces import PROGRAMS, Inside
-from ringwright.lab.spec import Port, Spec
+from ringwright.lab.spec import LabSpec, Port
 
 ANSWER_S = 5.0
 
@@ -31,14 +31,14 @@ class SwitchNamespace:
 
 
 @dataclass(frozen=True)
-class Layout:
+class SwitchLayout:
     """``switches`` in user space by the switch's node, ``wires`` by the cable's lower link."""
 
     switches: dict[int, SwitchNamespace]
     wires: dict[int, SwitchNamespace]
 
 
-def layout(spec: Spec, impaired: Iterable[int]) -> Layout:
+def layout(spec: LabSpec, impaired: Iterable[int]) -> SwitchLayout:
     """Return where frames of impaired links are handled.
 
     A link is handled where it ends if that is a switch, else where it begins; between ranks a wire of two ports is spliced in.
@@ -59,10 +59,10 @@ def layout(spec: Spec, impaired: Iterable[int]) -> Layout:
         node: SwitchNamespace(spec.topology.label(node), tuple(spec.ports_of(node)), found)
         for node, found in links.items()
     }
-    return Layout(switches, wires)
+    return SwitchLayout(switches, wires)
 
 
-def _wire(spec: Spec, link: int) -> SwitchNamespace:
+def _wire(spec: LabSpec, link: int) -> SwitchNamespace:
     ends = (spec.ports[link], spec.ports[spec.reverse[link]])
     # A wire's ports carry what the ranks' ends have already shaped.
     ports = tuple(
@@ -72,7 +72,7 @@ def _wire(spec: Spec, link: int) -> SwitchNamespace:
     return SwitchNamespace(f"wire{link}", ports)
 
 
-def table(spec: Spec, switch: SwitchNamespace, node: int | None) -> dict[str, str]:
+def table(spec: LabSpec, switch: SwitchNamespace, node: int | None) -> dict[str, str]:
     """Return the interface behind which each rank's hardware address lies; a wire needs none, it has but one way on."""
     if node is None:
         return {}
@@ -83,7 +83,7 @@ def table(spec: Spec, switch: SwitchNamespace, node: int | None) -> dict[str, st
     return behind
 
 
-def _reached(spec: Spec, node: int, first: int) -> list[int]:
+def _reached(spec: LabSpec, node: int, first: int) -> list[int]:
     seen, front = {node, first}, [first]
     while front:
         front = [port.peer for here in front for port in spec.ports_of(here) if port.peer not in seen]

@@ -25,7 +25,7 @@ TICK_S = 1.0 / os.sysconf("SC_CLK_TCK")
 
 
 @dataclass
-class Sample:
+class CounterSample:
     """One look. ``size_bytes``, ``packets`` and ``drops`` are totals per link; the rest holds since the look before."""
 
     mono_s: float
@@ -112,7 +112,7 @@ class Sampler:
     def __init__(
         self, inside: Sequence[Inside], injector: FaultInjector, switches: Sequence[UserSwitch], capture: Capture
     ) -> None:
-        self.samples: list[Sample] = []
+        self.samples: list[CounterSample] = []
         self.failure = ""
         self._inside, self._injector, self._switches, self._capture = inside, injector, switches, capture
         self._family = Path(f"/proc/{inside[0].pid}/ns/pid")
@@ -136,13 +136,13 @@ class Sampler:
                     self._capture.event("counters failed", why=self.failure)
                 return
 
-    def look(self) -> Sample:
+    def look(self) -> CounterSample:
         """Take a sample now."""
         with self._lock:
             sent = [devices(inside.pid) for inside in self._inside]
             ports = self._injector.spec.ports
             rows = [sent[port.node][port.name] for port in ports]
-            sample = Sample(
+            sample = CounterSample(
                 time.monotonic(), [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows],
                 rates=self._injector.rates, is_disturbed=self._injector.is_disturbed,
             )  # fmt: skip
@@ -152,7 +152,7 @@ class Sampler:
             self._write(sample)
             return sample
 
-    def _add_machine(self, sample: Sample) -> None:
+    def _add_machine(self, sample: CounterSample) -> None:
         before, self._machine = self._machine, machine()
         total_s, busy_s, waited_s = (now - then for now, then in zip(self._machine, before, strict=True))
         sample.busy = busy_s / total_s if total_s > 0 else 0.0
@@ -165,13 +165,13 @@ class Sampler:
             self._times, self._times_s = now, sample.mono_s
         sample.busiest, sample.cores, sample.busiest_name, sample.waited = self._last
 
-    def _add_switches(self, sample: Sample) -> None:
+    def _add_switches(self, sample: CounterSample) -> None:
         for switch in self._switches:
             answer = switch.order()
             sample.switched.update(answer["links"])
             sample.overruns += sum(answer["overrun"].values())
 
-    def _write(self, sample: Sample) -> None:
+    def _write(self, sample: CounterSample) -> None:
         spec = self._injector.spec
         rows = zip(sample.size_bytes, sample.packets, sample.drops, strict=True)
         self._capture.line(

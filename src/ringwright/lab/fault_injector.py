@@ -18,14 +18,14 @@ from ringwright.topology import Fault
 if TYPE_CHECKING:
     from ringwright.lab.bridges import UserSwitch
     from ringwright.lab.capture import Capture
-    from ringwright.lab.spec import Port, Spec
+    from ringwright.lab.spec import LabSpec, Port
 
 
 class FaultInjector:
     """The state of every link and rank as the script has made it so far; ``factors`` are of the healthy rates."""
 
     def __init__(
-        self, spec: Spec, script: Script, inside: list[Inside], switches: Iterable[UserSwitch], capture: Capture
+        self, spec: LabSpec, script: Script, inside: list[Inside], switches: Iterable[UserSwitch], capture: Capture
     ) -> None:
         self.spec, self.script, self.zero_s = spec, script, 0.0
         self.factors = [1.0] * len(spec.ports)

@@ -23,7 +23,7 @@ from ringwright.errors import InfeasibleError, UsageError
 from ringwright.execute.place import Place
 from ringwright.lab import bridges, leftovers, script, shaping, spec, verdict
 from ringwright.lab.capture import Capture
-from ringwright.lab.counters import Sample, Sampler
+from ringwright.lab.counters import CounterSample, Sampler
 from ringwright.lab.fault_injector import FaultInjector
 from ringwright.lab.namespaces import Inside, NamespaceDaemon, batches, check_tools, is_rootless, queues
 from ringwright.topology import Topology
@@ -33,7 +33,7 @@ HORIZON_S = 600.0
 CARRIER_S = 5.0
 
 
-class Network:
+class LabNetwork:
     """What stands. ``places`` and ``control`` hold a Place per rank, on the network under test and on the control network;
 
     ``launcher`` is the place that reaches all ranks over the control network, outside the links under test. ``hops`` hold for
@@ -41,7 +41,7 @@ class Network:
     """
 
     def __init__(
-        self, built: spec.Spec, asked: dict[str, Any], inside: list[Inside], injector: FaultInjector, sampler: Sampler,
+        self, built: spec.LabSpec, asked: dict[str, Any], inside: list[Inside], injector: FaultInjector, sampler: Sampler,
         capture: Capture,
     ) -> None:  # fmt: skip
         self.spec, self.asked, self.capture = built, asked, capture
@@ -92,7 +92,7 @@ class Network:
         return self._sampler.look().switched
 
     @property
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[CounterSample]:
         """Every look at the counters so far."""
         return list(self._sampler.samples)
 
@@ -116,7 +116,7 @@ class Network:
 def network(
     fabric: str | Topology, faults: Iterable[str] = (), *, seed: int = 0, tcp: str = "reno", control: bool = False,
     out: Path | None = None, rootless: bool | None = None, horizon_s: float = HORIZON_S, force: bool = False,
-) -> Iterator[Network]:  # fmt: skip
+) -> Iterator[LabNetwork]:  # fmt: skip
     """Build a tree or ring of namespaces and give it for the length of a block; nothing stays behind, also after kill -9.
 
     ``fabric``: as in simulations, ``switch:4,rate=100Mb/s``. ``faults``: lines of the script (``ringwright.fabrics.faults`` and
@@ -141,8 +141,8 @@ def network(
 
 
 def _built(
-    stack: ExitStack, built: spec.Spec, found: script.Script, asked: dict[str, Any], capture: Capture
-) -> Network:
+    stack: ExitStack, built: spec.LabSpec, found: script.Script, asked: dict[str, Any], capture: Capture
+) -> LabNetwork:
     began_s = time.monotonic()
     claim = leftovers.Claim({"fabric": asked["fabric"], "out": str(capture.folder or "")})
     stack.callback(claim.release)
@@ -165,7 +165,7 @@ def _built(
     stack.callback(injector.close)
     sampler = Sampler(daemon.inside, injector, switches, capture)
     stack.callback(sampler.close)
-    net = Network(built, asked, daemon.inside, injector, sampler, capture)
+    net = LabNetwork(built, asked, daemon.inside, injector, sampler, capture)
     capture.event("network ready", took_s=time.monotonic() - began_s, switches=[each.name for each in switches])
     capture.head(document(net))
     return net
@@ -179,7 +179,7 @@ def _check_tcp(tcp: str) -> None:
         raise InfeasibleError(f"this kernel has no {tcp}", remedy=f"--tcp {offered[0]}")
 
 
-def _hosts(built: spec.Spec, *, control: bool) -> str:
+def _hosts(built: spec.LabSpec, *, control: bool) -> str:
     lines = ["127.0.0.1 localhost", "::1 localhost"]
     for rank in range(built.n):
         name = built.topology.label(rank)
@@ -192,7 +192,7 @@ def _hosts(built: spec.Spec, *, control: bool) -> str:
 
 
 def _nodes(
-    built: spec.Spec, layout: bridges.Layout, found: script.Script, asked: dict[str, Any]
+    built: spec.LabSpec, layout: bridges.SwitchLayout, found: script.Script, asked: dict[str, Any]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return name and settings of every namespace: the fabric's nodes, then wires, then the launcher."""
     settings = shaping.sysctls(asked["tcp"], is_routed=built.is_routed, ecn=found.marks)
@@ -203,7 +203,7 @@ def _nodes(
 
 
 def _programs(
-    built: spec.Spec, layout: bridges.Layout, inside: list[Inside]
+    built: spec.LabSpec, layout: bridges.SwitchLayout, inside: list[Inside]
 ) -> Iterator[tuple[Inside, bridges.SwitchNamespace, int | None]]:
     for node, switch in sorted(layout.switches.items()):
         yield inside[node], switch, node
@@ -211,7 +211,7 @@ def _programs(
         yield inside[built.topology.n_nodes + at], layout.wires[link], None
 
 
-def _lay(built: spec.Spec, layout: bridges.Layout, daemon: NamespaceDaemon, asked: dict[str, Any]) -> None:
+def _lay(built: spec.LabSpec, layout: bridges.SwitchLayout, daemon: NamespaceDaemon, asked: dict[str, Any]) -> None:
     """Lay the cables, then give every namespace its addresses, rates and bridge."""
     inside, nodes = daemon.inside, built.topology.n_nodes
     wire_at = {link: nodes + at for at, link in enumerate(sorted(layout.wires))}
@@ -246,7 +246,7 @@ def _lay(built: spec.Spec, layout: bridges.Layout, daemon: NamespaceDaemon, aske
     _wait_for_carriers(built, inside)
 
 
-def _wait_for_carriers(built: spec.Spec, inside: list[Inside]) -> None:
+def _wait_for_carriers(built: spec.LabSpec, inside: list[Inside]) -> None:
     """Wait until the kernel has noticed that both ends of every cable are up."""
     end_s = time.monotonic() + CARRIER_S
     for port in built.ports:
@@ -255,7 +255,7 @@ def _wait_for_carriers(built: spec.Spec, inside: list[Inside]) -> None:
             time.sleep(0.002)
 
 
-def document(net: Network, **more: object) -> dict[str, Any]:
+def document(net: LabNetwork, **more: object) -> dict[str, Any]:
     """Return what ``lab.json`` holds."""
     topology = net.topology
     return {

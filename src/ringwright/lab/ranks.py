@@ -15,7 +15,7 @@ from typing import IO, Any
 from ringwright.errors import EXIT_INFEASIBLE, UsageError
 from ringwright.execute.launch import terminable
 from ringwright.lab.capture import SCHEMA
-from ringwright.lab.network import Network, document, network
+from ringwright.lab.network import LabNetwork, document, network
 from ringwright.lab.verdict import Limit
 
 LOOK_S = 0.01
@@ -23,7 +23,7 @@ TAIL_BYTES = 2000
 
 
 @dataclass(frozen=True)
-class Ended:
+class RankExit:
     """How one rank ended. ``code``: its exit code, 128 + the signal that ended it; ``is_late``: stopped by the time limit."""
 
     rank: int
@@ -34,11 +34,11 @@ class Ended:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class LabResult:
     """What a lab's run gave."""
 
     document: dict[str, Any]
-    ranks: tuple[Ended, ...]
+    ranks: tuple[RankExit, ...]
     limit: Limit
     timeline: tuple[dict[str, Any], ...]
 
@@ -58,7 +58,7 @@ class Outcome:
 def run(
     fabric: str, command: Sequence[str], *, faults: Sequence[str] = (), seed: int = 0, tcp: str = "reno",
     timeout_s: float = 60.0, ready: str = "", out: Path, rootless: bool | None = None, force: bool = False,
-) -> Outcome:  # fmt: skip
+) -> LabResult:  # fmt: skip
     """Build a network, run the command on every rank, and return how it went; the capture is in ``out``.
 
     ``ready``: a text; the script's clock starts when every rank has printed it, or else when all have been started.
@@ -74,7 +74,7 @@ def run(
         net.capture.event("verdict", verdict=limit.verdict)
         told = _told(net, command, timeout_s, ended, limit)
         net.capture.head(told)
-        return Outcome(told, ended, limit, tuple(net.timeline))
+        return LabResult(told, ended, limit, tuple(net.timeline))
 
 
 def free_folder(parent: Path) -> Path:
@@ -83,7 +83,7 @@ def free_folder(parent: Path) -> Path:
 
 
 def _told(
-    net: Network, command: Sequence[str], timeout_s: float, ended: Sequence[Ended], limit: Limit
+    net: LabNetwork, command: Sequence[str], timeout_s: float, ended: Sequence[RankExit], limit: Limit
 ) -> dict[str, Any]:
     sample = net.samples[-1]
     dropped = net.dropped()
@@ -98,7 +98,7 @@ def _told(
     )  # fmt: skip
 
 
-def _ranks(net: Network, command: Sequence[str], timeout_s: float, ready: str, out: Path) -> tuple[Ended, ...]:
+def _ranks(net: LabNetwork, command: Sequence[str], timeout_s: float, ready: str, out: Path) -> tuple[RankExit, ...]:
     running: dict[int, subprocess.Popen[bytes]] = {}
     with ExitStack() as stack:
         began_s = time.monotonic()
@@ -113,7 +113,7 @@ def _ranks(net: Network, command: Sequence[str], timeout_s: float, ready: str, o
         waiting = {rank: out / f"rank-{rank}.out" for rank in running} if ready else {}
         if not ready:
             net.start_faults()
-        ended: dict[int, Ended] = {}
+        ended: dict[int, RankExit] = {}
         while len(ended) < len(running):
             if waiting:
                 waiting = {rank: path for rank, path in waiting.items() if ready.encode() not in path.read_bytes()}
@@ -124,7 +124,7 @@ def _ranks(net: Network, command: Sequence[str], timeout_s: float, ready: str, o
         return tuple(ended[rank] for rank in sorted(ended))
 
 
-def _start(net: Network, rank: int, command: Sequence[str], files: Sequence[IO[bytes]]) -> subprocess.Popen[bytes]:
+def _start(net: LabNetwork, rank: int, command: Sequence[str], files: Sequence[IO[bytes]]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [*net.places[rank].command, *command], stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
         env={**os.environ, **net.environment(rank)}, start_new_session=True,
@@ -139,7 +139,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _look(
-    net: Network, running: dict[int, subprocess.Popen[bytes]], ended: dict[int, Ended], began_s: float,
+    net: LabNetwork, running: dict[int, subprocess.Popen[bytes]], ended: dict[int, RankExit], began_s: float,
     timeout_s: float, out: Path,
 ) -> None:  # fmt: skip
     """Note the ranks that have ended; end those that are late."""
@@ -152,7 +152,7 @@ def _look(
             _end(process)
         if (code := process.poll()) is not None:
             code = 128 - code if code < 0 else code
-            ended[rank] = Ended(rank, code, took_s, is_late, _tail(out / f"rank-{rank}.err"))
+            ended[rank] = RankExit(rank, code, took_s, is_late, _tail(out / f"rank-{rank}.err"))
             net.capture.event("rank ended", rank=rank, code=code, is_late=is_late)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ringwright.errors import UsageError
 from ringwright.fabrics.faults import LAB_FIELDS, describe_row, rows
-from ringwright.lab.spec import Spec
+from ringwright.lab.spec import LabSpec
 from ringwright.topology import Fault
 from ringwright.units import parse_rate, parse_time
 
@@ -81,7 +81,7 @@ class Script:
         ]
 
 
-def read(spec: Spec, lines: Iterable[str], *, horizon_s: float, seed: int) -> Script:
+def read(spec: LabSpec, lines: Iterable[str], *, horizon_s: float, seed: int) -> Script:
     """Return the script of some lines; ``seed`` draws what they leave open. Raises UsageError for lines not understood."""
     texts = [line.partition("#")[0].strip() for line in lines]
     flows = {number: _flow(spec, text, number) for number, text in enumerate(texts) if text.split()[:1] == ["flow"]}
@@ -93,11 +93,11 @@ def read(spec: Spec, lines: Iterable[str], *, horizon_s: float, seed: int) -> Sc
     return Script(tuple(text for text in texts if text), tuple(found), tuple(flows.values()), tuple(outside))
 
 
-def _is_outside(spec: Spec, text: str) -> bool:
+def _is_outside(spec: LabSpec, text: str) -> bool:
     return any(row.field in LAB_FIELDS for row in rows(spec.topology, [text]))
 
 
-def _flow(spec: Spec, text: str, number: int) -> Flow:
+def _flow(spec: LabSpec, text: str, number: int) -> Flow:
     match = _FLOW.fullmatch(text)
     where = f"fault '{text}'"
     if match is None:
@@ -113,14 +113,14 @@ def _flow(spec: Spec, text: str, number: int) -> Flow:
     return Flow(src, dst, parse_rate(match["rate"]) if match["rate"] else 0.0, start_s, end_s, text, number)
 
 
-def _rank(spec: Spec, name: str, where: str) -> int:
+def _rank(spec: LabSpec, name: str, where: str) -> int:
     number = int(name) if name.isdecimal() and len(name) < 10 else spec.topology.find(name)
     if number >= spec.n:
         raise UsageError(f"{spec.topology.name} has no rank {name}", where=where, remedy=f"0 to {spec.n - 1}")
     return number
 
 
-def told(spec: Spec, moment: Moment) -> str:
+def told(spec: LabSpec, moment: Moment) -> str:
     """Return what changes at a moment in words."""
     words = [describe_row(spec.topology, row) for row in moment.rows]
     words += [f"flow {flow.src}>{flow.dst} begins" for flow in moment.starting]

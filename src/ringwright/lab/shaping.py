@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ringwright.lab.spec import LAUNCHER_ADDRESS, Port, Spec, address, control_address
+from ringwright.lab.spec import LAUNCHER_ADDRESS, LabSpec, Port, address, control_address
 
 BURST = "16k"
 QUEUE_BYTES = 256 * 1024
@@ -51,7 +51,7 @@ def cable(here: Port, here_pid: int, there: Port, there_pid: int) -> str:
     return f"link add index {FIRST_NUMBER + max(here.link, 0)} {ends[0]} type veth peer {ends[1]}"
 
 
-def rank_lines(spec: Spec, rank: int, tcp: str) -> list[str]:
+def rank_lines(spec: LabSpec, rank: int, tcp: str) -> list[str]:
     """Return the lines that give a rank its address, its neighbours and its routes."""
     ports = spec.ports_of(rank)
     lines = ["link set lo up", *(f"link set {port.name} gso_max_segs 1 up" for port in ports)]
@@ -67,7 +67,7 @@ def rank_lines(spec: Spec, rank: int, tcp: str) -> list[str]:
     return lines
 
 
-def _routes(spec: Spec, rank: int, chosen: str) -> Iterator[str]:
+def _routes(spec: LabSpec, rank: int, chosen: str) -> Iterator[str]:
     for port in spec.ports_of(rank):
         mac = spec.ports[spec.reverse[port.link]].mac
         yield f"neigh add {address(port.peer)} lladdr {mac} dev {port.name} nud permanent"

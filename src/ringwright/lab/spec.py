@@ -33,7 +33,7 @@ class Port:
 
 
 @dataclass(frozen=True)
-class Spec:
+class LabSpec:
     """A Topology the lab can build. ``ports`` are those of link 0, 1, ...: link k leaves through ``ports[k]``."""
 
     topology: Topology
@@ -69,7 +69,7 @@ class Spec:
         return {int(other): self.ports[int(links[start])] for other, start in zip(others, starts, strict=False)}
 
 
-def read(spec: str | Topology) -> Spec:
+def read(spec: str | Topology) -> LabSpec:
     """Return what to build for a fabric such as ``switch:4,rate=100Mb/s``; raise UsageError where the lab cannot."""
     topology = fabric(spec) if isinstance(spec, str) else spec
     _check_kinds(topology)
@@ -77,7 +77,7 @@ def read(spec: str | Topology) -> Spec:
     _check_rates(topology, ends)
     is_routed = not (topology.kinds == SWITCH).any()
     _check_shape(topology, ends, is_routed=is_routed)
-    return Spec(topology, _ports(topology, ends), is_routed)
+    return LabSpec(topology, _ports(topology, ends), is_routed)
 
 
 def _refuse(topology: Topology, what: str, remedy: str = KINDS) -> UsageError:

@@ -63,15 +63,15 @@ class Chance:
         return True
 
 
-class Port:
+class SwitchPort:
     """One interface."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.full = 0  # frames the queue behind the port had no room for
         self.overrun = 0  # frames that came faster than this program read
-        self.inward: Link | None = None
-        self.outward: Link | None = None
+        self.inward: LinkImpairment | None = None
+        self.outward: LinkImpairment | None = None
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
         self.socket.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
         for forced, plain in ((SO_RCVBUFFORCE, socket.SO_RCVBUF), (SO_SNDBUFFORCE, socket.SO_SNDBUF)):
@@ -110,7 +110,7 @@ class Port:
         return self.overrun
 
 
-class Link:
+class LinkImpairment:
     """What happens to frames on one directed link."""
 
     def __init__(self, seed: str) -> None:
@@ -118,7 +118,7 @@ class Link:
         self.values = dict.fromkeys(FIELDS, 0.0)
         self.counts = dict.fromkeys(("frames", "lost", "reordered", "marked"), 0)
         self.last_due_s = 0.0
-        self.held: list[tuple[bytes, Port, int]] = []
+        self.held: list[tuple[bytes, SwitchPort, int]] = []
         self._orders = 0
         self.order({})
 
@@ -140,15 +140,15 @@ class Switch:
     """Ports, links and frames under way."""
 
     def __init__(self, plan: dict[str, Any]) -> None:
-        self.ports = {name: Port(name) for name in plan["ports"]}
+        self.ports = {name: SwitchPort(name) for name in plan["ports"]}
         self.table = {bytes.fromhex(mac.replace(":", "")): self.ports[name] for mac, name in plan["table"].items()}
-        self.links: dict[str, Link] = {}
+        self.links: dict[str, LinkImpairment] = {}
         for name, (port, direction, seed) in plan["links"].items():
-            self.links[name] = Link(seed)
+            self.links[name] = LinkImpairment(seed)
             setattr(self.ports[port], {"in": "inward", "out": "outward"}[direction], self.links[name])
-        self.waiting: list[tuple[float, int, bytes, Link | None, Port]] = []
+        self.waiting: list[tuple[float, int, bytes, LinkImpairment | None, SwitchPort]] = []
         self.sequence = 0
-        self.held_until_s: dict[Link, float] = {}
+        self.held_until_s: dict[LinkImpairment, float] = {}
 
     def run(self) -> None:
         """Switch frames until standard input ends."""
@@ -157,7 +157,7 @@ class Switch:
         while True:
             ready, _, _ = select.select([*sockets, orders], [], [], self._patience_s())
             for each in ready:
-                if isinstance(each, Port):
+                if isinstance(each, SwitchPort):
                     for frame in each.frames():
                         self._arrived(frame, each)
                     continue
@@ -189,13 +189,13 @@ class Switch:
         }
         print(json.dumps(answer), flush=True)
 
-    def _arrived(self, frame: bytes, port: Port) -> None:
+    def _arrived(self, frame: bytes, port: SwitchPort) -> None:
         if port.inward is None:
             self._forward(frame, port)
         else:
             self._through(port.inward, frame, port, inward=True)
 
-    def _forward(self, frame: bytes, source: Port) -> None:
+    def _forward(self, frame: bytes, source: SwitchPort) -> None:
         found = self.table.get(frame[:6])
         for port in [found] if found is not None else [each for each in self.ports.values() if each is not source]:
             if port.outward is None:
@@ -203,7 +203,7 @@ class Switch:
             else:
                 self._through(port.outward, frame, port, inward=False)
 
-    def _through(self, link: Link, frame: bytes, port: Port, *, inward: bool) -> None:
+    def _through(self, link: LinkImpairment, frame: bytes, port: SwitchPort, *, inward: bool) -> None:
         """Let a link act on a frame, then pass it on: into the switch, or out of the port."""
         link.counts["frames"] += 1
         if link.is_lost:
@@ -221,7 +221,7 @@ class Switch:
         if link.held:
             self._overtake(link)
 
-    def _after_delay(self, link: Link, frame: bytes, port: Port, *, inward: bool) -> None:
+    def _after_delay(self, link: LinkImpairment, frame: bytes, port: SwitchPort, *, inward: bool) -> None:
         delay_s = link.delay_s()
         if not delay_s and link.last_due_s <= time.monotonic():
             self._pass(frame, port, inward=inward)
@@ -230,13 +230,13 @@ class Switch:
         self.sequence += 1
         heapq.heappush(self.waiting, (link.last_due_s, self.sequence, frame, link if inward else None, port))
 
-    def _pass(self, frame: bytes, port: Port, *, inward: bool) -> None:
+    def _pass(self, frame: bytes, port: SwitchPort, *, inward: bool) -> None:
         if inward:
             self._forward(frame, port)
         else:
             port.send(frame)
 
-    def _overtake(self, link: Link) -> None:
+    def _overtake(self, link: LinkImpairment) -> None:
         """A frame has passed those held; one that enough have passed goes on."""
         link.held = [(frame, port, left - 1) for frame, port, left in link.held]
         while link.held and link.held[0][2] <= 0:
@@ -244,7 +244,7 @@ class Switch:
         if not link.held:
             self.held_until_s.pop(link, None)
 
-    def _free(self, link: Link) -> None:
+    def _free(self, link: LinkImpairment) -> None:
         frame, port, _ = link.held.pop(0)
         self._after_delay(link, frame, port, inward=port.inward is link)
 

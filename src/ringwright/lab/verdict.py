@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 
-from ringwright.lab.counters import Sample
+from ringwright.lab.counters import CounterSample
 
 ACTIVE = 0.02
 FULL = 0.85  # of the rate, over a look; bursts and gaps of TCP leave some of it
@@ -55,10 +55,10 @@ class Limit:
         return f"{names[self.what]}: {self.why}"
 
 
-def judge(samples: Sequence[Sample]) -> Limit:
+def judge(samples: Sequence[CounterSample]) -> Limit:
     """Return what limited the run that these looks saw."""
     kinds: list[str] = []
-    active: list[Sample] = []
+    active: list[CounterSample] = []
     for before, now in pairwise(samples):
         fill = _fill(before, now)
         if fill >= ACTIVE:
@@ -78,7 +78,7 @@ def judge(samples: Sequence[Sample]) -> Limit:
     )  # fmt: skip
 
 
-def _fill(before: Sample, now: Sample) -> float:
+def _fill(before: CounterSample, now: CounterSample) -> float:
     """Return the share of its rate that the fullest link carried between two looks."""
     elapsed_s = now.mono_s - before.mono_s
     fullest = 0.0
@@ -89,7 +89,7 @@ def _fill(before: Sample, now: Sample) -> float:
     return fullest
 
 
-def _kind(sample: Sample, fill: float) -> str:
+def _kind(sample: CounterSample, fill: float) -> str:
     if fill >= FULL:
         return "wire"
     if sample.busiest >= WHOLE_CORE or _waits(sample):
@@ -97,14 +97,14 @@ def _kind(sample: Sample, fill: float) -> str:
     return "wire" if sample.is_disturbed else "neither"
 
 
-def _waits(sample: Sample) -> bool:
+def _waits(sample: CounterSample) -> bool:
     """Whether processes of the lab waited for cores; where the kernel does not tell of each, whether any did."""
     if sample.waited is not None:
         return sample.waited >= WAITED
     return sample.busy >= NOT_FREE or sample.pressure >= WAITING
 
 
-def _decide(samples: Sequence[Sample], looks: int, wire: float, cpu: float, overruns: int) -> tuple[str, str]:
+def _decide(samples: Sequence[CounterSample], looks: int, wire: float, cpu: float, overruns: int) -> tuple[str, str]:
     frames = sum(counts["frames"] for counts in samples[-1].switched.values()) if samples else 0
     if overruns > OVERRUN_SHARE * frames:
         return "cpu", f"the switch in user space was too slow for {overruns} of {frames} frames"

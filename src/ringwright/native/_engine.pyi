@@ -3,7 +3,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ringwright.engines.job.flat import Flat
+from ringwright.engines.job.flat import FlatJob
 
 Int64: TypeAlias = npt.NDArray[np.int64]
 Int32: TypeAlias = npt.NDArray[np.int32]
@@ -55,4 +55,4 @@ def flows(
     ways: Int32,
 ) -> tuple[Int64, Int64]: ...
 def fair_rates(starts: Int64, ways: Int32, capacity: Int64) -> Int64: ...
-def job(flat: Flat) -> tuple[Int64, Int64, Int64, Int64, int]: ...
+def job(flat: FlatJob) -> tuple[Int64, Int64, Int64, Int64, int]: ...

@@ -13,7 +13,7 @@ from ringwright.units import format_size
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ringwright.studies.compare import Comparison, Row
+    from ringwright.studies.compare import ComparedRow, Comparison
     from ringwright.trace import Trace
 
 MOST_STEPS = 24
@@ -54,7 +54,7 @@ def _ground(found: Comparison) -> str:
     return f"measured against simulated: {question.op}, {where}; calibrated on half of the sizes"
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: ComparedRow) -> list[str]:
     span = f"{us(row.p10_us)}-{us(row.p90_us)}"
     return [
         format_size(row.size_bytes), us(row.measured_us), span, us(row.simulated_us), f"{100 * row.error:+.1f} %",
@@ -62,9 +62,9 @@ def _cells(row: Row) -> list[str]:
     ]  # fmt: skip
 
 
-def _largest(found: Comparison) -> list[Row]:
+def _largest(found: Comparison) -> list[ComparedRow]:
     """Return the largest size of each program."""
-    best: dict[tuple[str, str], Row] = {}
+    best: dict[tuple[str, str], ComparedRow] = {}
     for row in found.rows:
         key = (row.backend, row.algorithm)
         if key not in best or row.size_bytes > best[key].size_bytes:
@@ -72,7 +72,7 @@ def _largest(found: Comparison) -> list[Row]:
     return list(best.values())
 
 
-def _both(found: Comparison, folder: Path) -> list[tuple[Row, Trace, Trace]]:
+def _both(found: Comparison, folder: Path) -> list[tuple[ComparedRow, Trace, Trace]]:
     from ringwright.studies.compare import traces
 
     pairs = []
@@ -161,7 +161,7 @@ def page(found: Comparison, folder: Path, command: str) -> str:
     )
 
 
-def _table(rows: list[Row]) -> dict[str, Any]:
+def _table(rows: list[ComparedRow]) -> dict[str, Any]:
     columns = ["Backend", "Algorithm", "Size", "Measured us", "p10 us", "p90 us", "Simulated us", "Error %", "Used for"]
     cells = [
         [
@@ -175,7 +175,7 @@ def _table(rows: list[Row]) -> dict[str, Any]:
     return tables.table("errors", "Every collective", columns, cells)
 
 
-def _bands(row: Row, measured: Trace, simulated: Trace) -> dict[str, Any]:
+def _bands(row: ComparedRow, measured: Trace, simulated: Trace) -> dict[str, Any]:
     """Return both Traces on one time axis: a band a rank, a bar from a message's start to its arrival, shaded by step."""
     both = [_messages(measured), _messages(simulated)]
     end_s = max((message["end_s"] for messages in both for message in messages), default=1e-9)

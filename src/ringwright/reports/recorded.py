@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, TextIO
 from ringwright.reports import layout, terminal
 
 if TYPE_CHECKING:
-    from ringwright.studies.record import Recorded
+    from ringwright.studies.record import Recording
 
 
-def write(done: Recorded, file: TextIO, *, width: int | None = None) -> None:
+def write(done: Recording, file: TextIO, *, width: int | None = None) -> None:
     """Write the report of a recording; the summary last, with the next command."""
     name = shlex.quote(str(done.folder))
     out = layout.console(file, width=width)
@@ -24,7 +24,7 @@ def write(done: Recorded, file: TextIO, *, width: int | None = None) -> None:
         terminal.write(done.summary, file, width=width, following=f"ringwright report {name} -o job.html")
 
 
-def _end(done: Recorded) -> str:
+def _end(done: Recording) -> str:
     if done.ended.is_late:
         return "the job was ended: it was out of time"
     if done.ended.signal:

@@ -23,7 +23,7 @@ TREE_GAP = 14
 UNKNOWN = "host not read"
 
 
-class Place(NamedTuple):
+class Square(NamedTuple):
     """The middle of a square, and the box that it is in."""
 
     x: float
@@ -131,7 +131,7 @@ def _title(stop: list[int], shown: dict[str, Any]) -> str:
     return f"rank {_label(stop, shown)} on {member['host'] or UNKNOWN}{device}"
 
 
-def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, Any]], list[Place], float]:
+def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, Any]], list[Square], float]:
     """Place boxes row by row, to and fro, and their squares likewise; all boxes are as large as the largest."""
     pitch = square + BETWEEN
     most = max(len(inside) for inside in boxes.values())
@@ -141,7 +141,7 @@ def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, 
     wide = max(wide, 120)
     in_row = max(1, int((WIDTH - 2 * EDGE + GAP_X) // (wide + GAP_X)))
     frames: list[dict[str, Any]] = []
-    places: dict[int, Place] = {}
+    places: dict[int, Square] = {}
     for number, (host, inside) in enumerate(boxes.items()):
         row, at = divmod(number, in_row)
         back = row % 2 == 1
@@ -156,7 +156,7 @@ def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, 
             used = min(len(inside), across)
             left = x + (wide - used * pitch) / 2
             slot = used - 1 - step if turn else step
-            places[stop] = Place(
+            places[stop] = Square(
                 left + (slot + 0.5) * pitch, y + BOX_HEAD + (line + 0.5) * (SQUARE + BETWEEN), number, square / 2
             )
     rows = -(-len(boxes) // in_row)
@@ -173,7 +173,7 @@ def shortened(host: str, wide: float) -> str:
 def _line(
     stops: list[list[int]],
     number: int,
-    places: list[Place],
+    places: list[Square],
     frames: list[dict[str, Any]],
     nics: dict[tuple[int, int], str],
     height: float,
@@ -198,7 +198,7 @@ def _line(
     }  # fmt: skip
 
 
-def _is_clear(here: Place, there: Place, places: list[Place], rows: tuple[int, int]) -> bool:
+def _is_clear(here: Square, there: Square, places: list[Square], rows: tuple[int, int]) -> bool:
     """Whether no square stands on the straight way between two; between rows only the next below is one."""
     if rows[0] != rows[1]:
         return rows[1] - rows[0] == 1 and abs(here.x - there.x) < SQUARE
@@ -206,7 +206,7 @@ def _is_clear(here: Place, there: Place, places: list[Place], rows: tuple[int, i
     return here.y == there.y and not any(low < at.x < high and at.y == here.y for at in places)
 
 
-def _arc(here: Place, there: Place) -> tuple[str, tuple[float, float]]:
+def _arc(here: Square, there: Square) -> tuple[str, tuple[float, float]]:
     """Return a way over the squares to the right, or below them to the left, and the place for its text."""
     up = -1 if there.x > here.x else 1
     begin, end = here.y + up * SQUARE / 2, there.y + up * (SQUARE / 2 + 3)
@@ -215,7 +215,7 @@ def _arc(here: Place, there: Place) -> tuple[str, tuple[float, float]]:
     return path, ((here.x + there.x) / 2, (begin + 3 * bend) / 4 + (12 if up > 0 else 0))
 
 
-def _straight(here: Place, there: Place) -> str:
+def _straight(here: Square, there: Square) -> str:
     """Return a line from the edge of one square to that of the other."""
     dx, dy = there.x - here.x, there.y - here.y
     long = max(abs(dx), abs(dy), 1e-9)
@@ -229,7 +229,7 @@ def _straight(here: Place, there: Place) -> str:
     return f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
 
 
-def _home(here: Place, there: Place, frames: list[dict[str, Any]], height: float) -> str:
+def _home(here: Square, there: Square, frames: list[dict[str, Any]], height: float) -> str:
     """Return a way around the boxes: down, along the bottom, up the left edge, and in from the left."""
     bottom = height - 6
     same_row = frames[here.box]["row"] == frames[there.box]["row"]

@@ -11,8 +11,8 @@ One file in ``kinds/`` for each kind of rewrite; its name is the kind. Such a fi
 
 from __future__ import annotations
 
-from ringwright.rewrites.kind import KINDS, Kind, kind_of
+from ringwright.rewrites.kind import KINDS, RewriteKind, kind_of
 from ringwright.rewrites.operation import Operation
 from ringwright.rewrites.operations import operations
 
-__all__ = ["KINDS", "Kind", "Operation", "kind_of", "operations"]
+__all__ = ["KINDS", "Operation", "RewriteKind", "kind_of", "operations"]

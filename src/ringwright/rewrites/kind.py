@@ -15,7 +15,7 @@ from ringwright.rewrites.operation import Operation
 from ringwright.workload import Rewrite
 
 
-class Kind(Protocol):
+class RewriteKind(Protocol):
     """What a file in ``kinds/`` offers; see ``ringwright.rewrites``."""
 
     Settings: type[msgspec.Struct]
@@ -27,12 +27,13 @@ class Kind(Protocol):
         ...
 
 
-KINDS: dict[str, Kind] = {
-    name: cast("Kind", import_module(f"{kinds.__name__}.{name}")) for _, name, _ in pkgutil.iter_modules(kinds.__path__)
+KINDS: dict[str, RewriteKind] = {
+    name: cast("RewriteKind", import_module(f"{kinds.__name__}.{name}"))
+    for _, name, _ in pkgutil.iter_modules(kinds.__path__)
 }
 
 
-def kind_of(name: str) -> Kind:
+def kind_of(name: str) -> RewriteKind:
     """Return the kind of that name; UsageError for none."""
     if name not in KINDS:
         raise UsageError(f"'{name}' is no rewrite", remedy=f"one of: {', '.join(KINDS)}")

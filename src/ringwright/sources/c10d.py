@@ -48,7 +48,7 @@ def operation(spelled: str) -> str | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class CallSizes:
     """Bytes of a call on one rank: the size column, what the rank hands in, what it gets; None where not known."""
 
     size: int | None
@@ -56,26 +56,26 @@ class Sizes:
     received: int | None
 
 
-def sizes(op: str, inside: int | None, outside: int | None, p: int | None) -> Sizes:
+def sizes(op: str, inside: int | None, outside: int | None, p: int | None) -> CallSizes:
     """Return the sizes of an operation whose buffers on this rank hold ``inside`` and ``outside`` bytes.
 
     Some writers give the buffer of one peer for a list of tensors: the larger side is then the smaller one times p.
     """
     if op == "barrier":
-        return Sizes(0, 0, 0)
+        return CallSizes(0, 0, 0)
     if op in ("all-gather", "gather"):
         total = _total(inside, outside if op == "all-gather" or _grew(inside, outside) else None, p)
-        return Sizes(total, inside, total if op == "all-gather" else outside)
+        return CallSizes(total, inside, total if op == "all-gather" else outside)
     if op in ("reduce-scatter", "scatter"):
         total = _total(outside, inside if op == "reduce-scatter" or _grew(outside, inside) else None, p)
-        return Sizes(total, total if op == "reduce-scatter" else inside, outside)
+        return CallSizes(total, total if op == "reduce-scatter" else inside, outside)
     if op == "send":
-        return Sizes(inside, inside, None)
+        return CallSizes(inside, inside, None)
     if op == "recv":
         buffer = inside if outside is None else outside
-        return Sizes(buffer, None, buffer)
+        return CallSizes(buffer, None, buffer)
     size = inside or outside
-    return Sizes(size, inside, outside)
+    return CallSizes(size, inside, outside)
 
 
 def _grew(part: int | None, whole: int | None) -> bool:

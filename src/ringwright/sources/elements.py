@@ -11,7 +11,7 @@ from xml.parsers import expat
 from ringwright.errors import InputError
 
 if TYPE_CHECKING:
-    from ringwright.sources.findings import Findings
+    from ringwright.sources.findings import FileFindings
 
 MOST_BYTES = 32 << 20
 MOST_ELEMENTS = 400_000
@@ -34,7 +34,7 @@ class _RefusedError(Exception):
     """The file holds what no program needs."""
 
 
-def read_elements(path: str | Path, findings: Findings, *, tags: Sequence[str]) -> Element | None:
+def read_elements(path: str | Path, findings: FileFindings, *, tags: Sequence[str]) -> Element | None:
     """Return the root of a file as deep as ``tags`` is long, or None with the reason in ``findings``.
 
     Elements of other tags are kept: the reader of the format says what becomes of them. Raises InputError where the file

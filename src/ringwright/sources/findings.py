@@ -29,19 +29,19 @@ READING_RULES = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class FileFinding:
     """A violation and the line of the file; 0 where no line applies."""
 
     violation: Violation
     line: int
 
 
-class Findings:
+class FileFindings:
     """The findings of one file, at the most ``MOST`` errors and as many warnings of them kept."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
-        self.found: list[Finding] = []
+        self.found: list[FileFinding] = []
         self.dropped = 0
         self._counts: dict[str, int] = {}
 
@@ -57,9 +57,9 @@ class Findings:
         severity: str = "error",
     ) -> None:
         """Note a broken rule."""
-        self._keep(Finding(Violation(rule, message, rank, step, chunk, severity), line))
+        self._keep(FileFinding(Violation(rule, message, rank, step, chunk, severity), line))
 
-    def _keep(self, finding: Finding) -> None:
+    def _keep(self, finding: FileFinding) -> None:
         severity = finding.violation.severity
         self._counts[severity] = self._counts.get(severity, 0) + 1
         if self._counts[severity] <= MOST:
@@ -70,15 +70,15 @@ class Findings:
     def extend(self, violations: list[Violation]) -> None:
         """Note what ``validity`` found."""
         for violation in violations:
-            self._keep(Finding(violation, 0))
+            self._keep(FileFinding(violation, 0))
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[FileFinding]:
         """Findings that make the program illegal."""
         return [each for each in self.found if each.violation.severity == "error"]
 
     @property
-    def warnings(self) -> list[Finding]:
+    def warnings(self) -> list[FileFinding]:
         """Findings that do not."""
         return [each for each in self.found if each.violation.severity != "error"]
 

@@ -25,7 +25,7 @@ MOST_MEMBERS = 1 << 20
 _EPOCH_S = 1e9  # seconds since 1970 passed this in 2001
 
 
-class Columns:
+class TableBuilder:
     """Rows of one table, kept by column and turned into frames every :data:`PART_ROWS` rows."""
 
     def __init__(self, table: str) -> None:
@@ -115,8 +115,8 @@ class Gathered:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.events = Columns("events")
-        self.edges = Columns("edges")
+        self.events = TableBuilder("events")
+        self.edges = TableBuilder("edges")
         self.comms: dict[str, dict[str, Any]] = {}
         self.devices: dict[tuple[Any, ...], dict[str, Any]] = {}
         self.claims: list[dict[str, Any]] = []

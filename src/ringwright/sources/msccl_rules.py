@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 
 from ringwright.sources.elements import Element
-from ringwright.sources.findings import Findings
+from ringwright.sources.findings import FileFindings
 from ringwright.threadblocks.buffers import OPS
 from ringwright.threadblocks.msccl import (
     MOST_AWAITED,
@@ -17,7 +17,7 @@ from ringwright.threadblocks.msccl import (
     MOST_THREADBLOCKS,
     TYPES,
 )
-from ringwright.threadblocks.table import LETTERS, READS_SRC, RECEIVES, SENDS, WRITES_DST, Kind
+from ringwright.threadblocks.table import LETTERS, READS_SRC, RECEIVES, SENDS, WRITES_DST, Opcode
 
 _INTEGER = re.compile(r"\s*[+-]?[0-9]{1,18}\s*")
 HUGE = 1 << 60
@@ -27,7 +27,7 @@ Note = Callable[[str, str, int], None]  # rule, message, chunk
 def number(
     element: Element,
     name: str,
-    findings: Findings,
+    findings: FileFindings,
     *,
     default: int | None = None,
     least: int = -1,
@@ -49,7 +49,7 @@ def number(
     return value
 
 
-def check_gpu(gpu: Element, rank: int, coll: str, p: int, loop: int, findings: Findings) -> list[int]:
+def check_gpu(gpu: Element, rank: int, coll: str, p: int, loop: int, findings: FileFindings) -> list[int]:
     """Return the chunks of the three buffers (V4)."""
     sizes = [number(gpu, f"{letter}_chunks", findings, least=0, rank=rank) for letter in LETTERS]
     op = OPS.get(coll)
@@ -62,7 +62,7 @@ def check_gpu(gpu: Element, rank: int, coll: str, p: int, loop: int, findings: F
 
 
 def check_threadblock(
-    gpu: Element, rank: int, p: int, channels: int, findings: Findings
+    gpu: Element, rank: int, p: int, channels: int, findings: FileFindings
 ) -> dict[int, tuple[Element, int, int, int]]:
     """Return the thread blocks of a rank by number: element, peers and channel (V2, V5)."""
     found: dict[int, tuple[Element, int, int, int]] = {}
@@ -91,7 +91,7 @@ def check_threadblock(
 
 
 def _check_directions(
-    gpu: Element, rank: int, found: dict[int, tuple[Element, int, int, int]], findings: Findings
+    gpu: Element, rank: int, found: dict[int, tuple[Element, int, int, int]], findings: FileFindings
 ) -> None:
     for name, column in (("sending", 1), ("receiving", 2)):
         used: dict[int, int] = {}
@@ -110,7 +110,7 @@ def check_step(
     place: int,
     peers: tuple[int, int],
     sizes: list[int],
-    findings: Findings,
+    findings: FileFindings,
 ) -> tuple[list[int], tuple[int, int] | None]:
     """Return the row of a step from its kind on (see thread blocks.Code), and the (thread block, step) it waits for, if any.
 
@@ -131,13 +131,13 @@ def check_step(
     if kind is None:
         known = "residual add is not supported" if name == "ra" else f"not one of {', '.join(TYPES)}"
         note("attribute", f"type is '{name[:40]}': {known}", -1)
-        kind = Kind.NOP
+        kind = Opcode.NOP
     _check_numbers(values["s"], place, has_dep, note)
     buffers = [_buffer(step, key, note) for key in ("srcbuf", "dstbuf")]
     for verb, kinds, peer in (("send", SENDS, peers[0]), ("recv", RECEIVES, peers[1])):
         if kind in kinds and peer < 0:
             note("peer", f"type {name} without a {verb} peer", -1)
-    if kind is not Kind.NOP:
+    if kind is not Opcode.NOP:
         if not 1 <= values["cnt"] <= MOST_COUNT:
             note("limits", f"cnt is {values['cnt']}, not 1 to {MOST_COUNT}", -1)
         _check_range(kind in READS_SRC, "src", buffers[0], values["srcoff"], values["cnt"], sizes, note)
@@ -168,10 +168,10 @@ def _check_range(used: bool, end: str, buffer: int, offset: int, count: int, siz
         note("index", f"{end} {letter}[{offset}..{offset + count - 1}] of {sizes[buffer]} chunks", offset)
 
 
-class Dependencies:
+class StepDependencies:
     """Which step of a rank waits for which (V9), resolved when all its thread blocks are read."""
 
-    def __init__(self, rank: int, findings: Findings) -> None:
+    def __init__(self, rank: int, findings: FileFindings) -> None:
         self.rank, self.findings = rank, findings
         self.lengths: dict[int, int] = {}
         self.first: dict[int, int] = {}
@@ -182,7 +182,7 @@ class Dependencies:
         waiting = {(threadblock, place) for _, threadblock, place, _, _, _ in self.wanted}
         for row, threadblock, place, depid, deps, line in self.wanted:
             problem = self._problem(threadblock, depid, deps, rows)
-            if not problem and rows[row][2] == Kind.NOP and (threadblock, place + 1) not in waiting:
+            if not problem and rows[row][2] == Opcode.NOP and (threadblock, place + 1) not in waiting:
                 problem = "a nop only counts where the step behind it waits for something too"
             if problem:
                 text = f"thread block {threadblock}: waits for thread block {depid}, step {deps}: {problem}"

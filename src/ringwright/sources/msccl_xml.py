@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import ProgramError, UsageError
 from ringwright.sources.elements import Element, read_elements
-from ringwright.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, Findings
-from ringwright.sources.msccl_rules import Dependencies, check_gpu, check_step, check_threadblock, number
-from ringwright.threadblocks import Blocks, Code, Kind, Schedule, arrange, declared
+from ringwright.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, FileFindings
+from ringwright.sources.msccl_rules import StepDependencies, check_gpu, check_step, check_threadblock, number
+from ringwright.threadblocks import Blocks, Code, Opcode, Schedule, arrange, declared
 from ringwright.threadblocks.buffers import OPS, OTHERS
 from ringwright.threadblocks.msccl import DEPTH, DIALECT, LARGEST
 
@@ -31,7 +31,7 @@ def read_msccl_xml(
     one that the file's size window admits. ``in_place`` chooses for files that offer both (without it: out of place).
     What only shows when the program runs (matching, deadlock, results, races) is left to ``validity``.
     """
-    findings = Findings(path)
+    findings = FileFindings(path)
     program = parse_msccl_xml(path, findings, size_bytes=size_bytes, in_place=in_place, dtype=dtype)
     if program is None:
         raise findings.error()
@@ -40,7 +40,7 @@ def read_msccl_xml(
 
 def parse_msccl_xml(
     path: str | Path,
-    findings: Findings,
+    findings: FileFindings,
     *,
     size_bytes: int | None = None,
     in_place: bool | None = None,
@@ -63,7 +63,7 @@ def parse_msccl_xml(
 class _Reader:
     """One file: attributes first, then thread blocks and steps as rows."""
 
-    def __init__(self, root: Element, findings: Findings) -> None:
+    def __init__(self, root: Element, findings: FileFindings) -> None:
         self.root, self.findings = root, findings
         self.p = number(root, "ngpus", findings, least=1)
         self.loop = number(root, "nchunksperloop", findings, least=1)
@@ -133,7 +133,7 @@ class _Reader:
         gpu.children = [child for child in gpu.children if child.tag == "tb"]
         sizes = check_gpu(gpu, rank, self.coll, self.p, self.loop, self.findings)
         self.sizes.append(sizes)
-        dependencies = Dependencies(rank, self.findings)
+        dependencies = StepDependencies(rank, self.findings)
         threadblocks = check_threadblock(gpu, rank, self.p, self.channels, self.findings)
         for threadblock, (element, send, recv, channel) in threadblocks.items():
             self.blocks.append((rank, threadblock, send, recv, channel))
@@ -162,7 +162,7 @@ class _Reader:
         whole = self.loop if op else self.p * max(int(sizes[:, :2].max()), 1)
         if (int(sizes.sum(axis=1).max()) + 2 * self.loop) * self.p > MOST_SLOTS:
             self.findings.add("limits", f"more than {MOST_SLOTS:,} chunks in all buffers", self.root.line)
-        if sum(row[7] for row in self.rows if row[2] != Kind.NOP) > MOST_TOUCHED:
+        if sum(row[7] for row in self.rows if row[2] != Opcode.NOP) > MOST_TOUCHED:
             self.findings.add("limits", f"more than {MOST_TOUCHED:,} chunks moved in all", self.root.line)
         if self.findings.errors:
             return None
@@ -191,7 +191,7 @@ def check_windows(paths: list[str | Path]) -> list[str]:
     windows: list[tuple[str, Mapping[str, str]]] = []
     found: list[str] = []
     for path in paths:
-        root = read_elements(path, Findings(path), tags=("algo", "gpu", "tb", "step"))
+        root = read_elements(path, FileFindings(path), tags=("algo", "gpu", "tb", "step"))
         if root is None or root.tag != "algo":
             raise ProgramError("is not an MSCCL program", where=str(path))
         for other, theirs in windows:

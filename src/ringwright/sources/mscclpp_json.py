@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from ringwright.errors import InputError
-from ringwright.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, Findings
+from ringwright.sources.findings import MOST_RANKS, MOST_SLOTS, MOST_TOUCHED, FileFindings
 from ringwright.sources.msccl_xml import call_size
-from ringwright.sources.mscclpp_lower import Lowering, Marks, Rank, SwitchGroup, flatten
-from ringwright.sources.mscclpp_plan import Plan
+from ringwright.sources.mscclpp_lower import Lowering, Marks, RankLowering, SwitchGroup, flatten
+from ringwright.sources.mscclpp_plan import ExecutionPlan
 from ringwright.threadblocks import Blocks, Code, Schedule, arrange, declared
 from ringwright.threadblocks.mscclpp import COLLECTIVES, DIALECT, PROTOCOLS
 from ringwright.threadblocks.table import SWITCHED
@@ -37,7 +37,7 @@ def read_mscclpp_json(path: str | Path, *, size_bytes: int | None = None, dtype:
     ``size_bytes`` is the size of the call (of the longer buffer), a multiple of the plan's chunks; without it the smallest
     that the plan admits. What only shows when the program runs is left to ``validity``.
     """
-    findings = Findings(path)
+    findings = FileFindings(path)
     program = parse_mscclpp_json(path, findings, size_bytes=size_bytes, dtype=dtype)
     if program is None:
         raise findings.error()
@@ -45,14 +45,14 @@ def read_mscclpp_json(path: str | Path, *, size_bytes: int | None = None, dtype:
 
 
 def parse_mscclpp_json(
-    path: str | Path, findings: Findings, *, size_bytes: int | None = None, dtype: str = "float32"
+    path: str | Path, findings: FileFindings, *, size_bytes: int | None = None, dtype: str = "float32"
 ) -> Program | None:
     """Return the program, or None with all that is wrong in ``findings``."""
     raw = _decode(path, findings)
     if raw is None:
         return None
     try:
-        plan = msgspec.convert(raw, Plan)
+        plan = msgspec.convert(raw, ExecutionPlan)
     except (msgspec.ValidationError, RecursionError) as error:
         old = "inputChunks" in str(raw.get("gpus", ""))[:4096]
         hint = " (a field set older than the ones this reader knows)" if old else ""
@@ -64,7 +64,7 @@ def parse_mscclpp_json(
     return _program(plan, raw, findings, size_bytes, dtype)
 
 
-def _decode(path: str | Path, findings: Findings) -> dict[str, Any] | None:
+def _decode(path: str | Path, findings: FileFindings) -> dict[str, Any] | None:
     try:
         if Path(path).stat().st_size > MOST_BYTES:
             findings.add("json", f"larger than {MOST_BYTES >> 20} MiB")
@@ -82,7 +82,7 @@ def _decode(path: str | Path, findings: Findings) -> dict[str, Any] | None:
 
 
 # ------------------------------------------------------------------------------------------------- rules of the plan
-def _check_plan(plan: Plan, findings: Findings) -> None:
+def _check_plan(plan: ExecutionPlan, findings: FileFindings) -> None:
     """Check what concerns a whole rank: ids, numbers of chunks, groups."""
     if plan.protocol not in PROTOCOLS:
         findings.add("attribute", f"protocol is '{plan.protocol[:40]}', not one of {', '.join(PROTOCOLS)}")
@@ -102,7 +102,7 @@ def _check_plan(plan: Plan, findings: Findings) -> None:
         _check_chunks(plan, rank, findings)
 
 
-def _check_gpu(plan: Plan, rank: int, findings: Findings) -> None:
+def _check_gpu(plan: ExecutionPlan, rank: int, findings: FileFindings) -> None:
     gpu, p = plan.gpus[rank], len(plan.gpus)
     if gpu.id != rank:
         findings.add("gpus", f"gpu {gpu.id} stands at place {rank}", rank=rank)
@@ -122,14 +122,14 @@ def _check_gpu(plan: Plan, rank: int, findings: Findings) -> None:
             findings.add("peer", "a switch channel names a rank twice, or none", rank=rank)
 
 
-def _whole(plan: Plan, rank: int) -> int:
+def _whole(plan: ExecutionPlan, rank: int) -> int:
     """Return into how many chunks a rank cuts the longer of input and output."""
     gpu, p, op = plan.gpus[rank], len(plan.gpus), COLLECTIVES.get(plan.collective)
     into, out = gpu.input_chunks, gpu.output_chunks
     return max(into * p if op == "all-gather" else into, out * p if op == "reduce-scatter" else out)
 
 
-def _check_chunks(plan: Plan, rank: int, findings: Findings) -> None:
+def _check_chunks(plan: ExecutionPlan, rank: int, findings: FileFindings) -> None:
     gpu, p, op = plan.gpus[rank], len(plan.gpus), COLLECTIVES.get(plan.collective)
     whole = _whole(plan, rank)
     if op is None:
@@ -143,7 +143,9 @@ def _check_chunks(plan: Plan, rank: int, findings: Findings) -> None:
 
 
 # ------------------------------------------------------------------------------------------------------- the program
-def _program(plan: Plan, raw: dict[str, Any], findings: Findings, size_bytes: int | None, dtype: str) -> Program | None:
+def _program(
+    plan: ExecutionPlan, raw: dict[str, Any], findings: FileFindings, size_bytes: int | None, dtype: str
+) -> Program | None:
     """Return the program of a plan whose ranks are in order."""
     import numpy as np
 
@@ -172,7 +174,7 @@ def _program(plan: Plan, raw: dict[str, Any], findings: Findings, size_bytes: in
     return declared(plan.name or Path(findings.path).stem, placed, schedule, protocol=plan.protocol, knobs=knobs)
 
 
-def _slices(plan: Plan, findings: Findings) -> int:
+def _slices(plan: ExecutionPlan, findings: FileFindings) -> int:
     """Return into how many slices each chunk is cut, so that every thread block of a group has whole ones."""
     slices = 1
     for gpu in plan.gpus:
@@ -190,10 +192,10 @@ def _slices(plan: Plan, findings: Findings) -> int:
 Lowered = tuple[list[tuple[int, int, int, int, int]], list[list[int]], Marks, list[SwitchGroup], list[tuple[int, int]]]
 
 
-def _lower(plan: Plan, sizes: list[list[int]], slices: int, findings: Findings) -> Lowered:
+def _lower(plan: ExecutionPlan, sizes: list[list[int]], slices: int, findings: FileFindings) -> Lowered:
     """Return thread blocks, instructions, marks, switch groups and further order of all ranks."""
     marks, numbers = Marks(), dict[SwitchGroup, int]()
-    ranks = [Rank(gpu, numbers) for gpu in plan.gpus]
+    ranks = [RankLowering(gpu, numbers) for gpu in plan.gpus]
     groups = list(numbers)
     blocks: list[tuple[int, int, int, int, int]] = []
     rows: list[list[int]] = []

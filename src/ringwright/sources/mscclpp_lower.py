@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from ringwright.sources.findings import Findings
-from ringwright.sources.mscclpp_plan import Buffer, Gpu, Operation, RemoteBuffer, ThreadBlock
+from ringwright.sources.findings import FileFindings
+from ringwright.sources.mscclpp_plan import Buffer, PlanGpu, PlanOperation, RemoteBuffer, ThreadBlock
 from ringwright.threadblocks.mscclpp import (
     CHANNELS,
     COPIES,
@@ -24,7 +24,7 @@ from ringwright.threadblocks.mscclpp import (
     WAITS,
     WRITES_PACKETS_AWAY,
 )
-from ringwright.threadblocks.table import LETTERS, READS_PACKETS, WRITES_PACKETS, Kind
+from ringwright.threadblocks.table import LETTERS, READS_PACKETS, WRITES_PACKETS, Opcode
 
 HERE = -1
 SwitchGroup = tuple[tuple[int, ...], int]  # ranks, buffer
@@ -32,7 +32,7 @@ T = TypeVar("T")
 Operand = tuple[int, int, int, int]  # rank or HERE, buffer, first slice, slices
 
 
-class Refused(Exception):  # noqa: N818 - a sentence about one operation, caught here
+class LoweringError(Exception):  # a sentence about one operation, caught here
     """An operation that cannot be: rule and message."""
 
     def __init__(self, rule: str, message: str, chunk: int = -1) -> None:
@@ -55,10 +55,10 @@ class Marks:
         return self.numbers[key]
 
 
-class Rank:
+class RankLowering:
     """One rank's channels, remote buffers and switch groups, flattened as the executor does."""
 
-    def __init__(self, gpu: Gpu, groups: dict[SwitchGroup, int]) -> None:
+    def __init__(self, gpu: PlanGpu, groups: dict[SwitchGroup, int]) -> None:
         self.gpu = gpu
         counts: dict[tuple[str, int], int] = {}
         self.peers: dict[str, list[tuple[int, int]]] = {kind: [] for kind in CHANNELS}  # peer, which one to that peer
@@ -80,7 +80,7 @@ class Lowering:
 
     def __init__(
         self,
-        rank: Rank,
+        rank: RankLowering,
         block: ThreadBlock,
         marks: Marks,
         groups: Sequence[SwitchGroup],
@@ -95,19 +95,19 @@ class Lowering:
         self.remotes: dict[str, list[RemoteBuffer]] = {}
         self.barriers: list[tuple[int, int, int]] = []  # barrier, thread blocks it is for, row of its first half
 
-    def run(self, findings: Findings) -> None:
+    def run(self, findings: FileFindings) -> None:
         """Lower all operations; what cannot be is noted."""
         for step, operation in enumerate(flatten(self.block.ops)):
             try:
                 self._operation(step, operation)
-            except Refused as refused:
+            except LoweringError as refused:
                 text = f"thread block {self.block.id}, {operation.name[:40]}: {refused}"
                 findings.add(refused.rule, text, rank=self.rank.gpu.id, step=step, chunk=refused.chunk)
 
-    def _operation(self, step: int, operation: Operation) -> None:
+    def _operation(self, step: int, operation: PlanOperation) -> None:
         name = operation.name
         if name not in NAMES:
-            raise Refused("attribute", f"no operation of a plan; one of {', '.join(NAMES)}")
+            raise LoweringError("attribute", f"no operation of a plan; one of {', '.join(NAMES)}")
         if name in REDUCES:
             self._reduce(step, operation)
         elif name in COPIES or name == "get" or name in PUTS:
@@ -121,72 +121,72 @@ class Lowering:
         else:
             if name == "barrier":
                 self.barriers.append((operation.barrier_id, operation.num_threadblocks, len(self.rows)))
-                self._row(step, Kind.NOP)
-            self._row(step, Kind.NOP)
+                self._row(step, Opcode.NOP)
+            self._row(step, Opcode.NOP)
 
     # --------------------------------------------------------------------------------------------------- operations
-    def _transfer(self, step: int, operation: Operation) -> None:
+    def _transfer(self, step: int, operation: PlanOperation) -> None:
         name = operation.name
         sources, targets = self._operands(operation, operation.src_buff), self._operands(operation, operation.dst_buff)
         if not targets or len(sources) not in (1, len(targets)):
-            raise Refused("index", f"{len(sources)} sources and {len(targets)} targets")
+            raise LoweringError("index", f"{len(sources)} sources and {len(targets)} targets")
         packet = (READS_PACKETS if name in READS_PACKETS_FIRST else 0) | (
             WRITES_PACKETS if name in WRITES_PACKETS_AWAY or name == "cpkt" else 0
         )
         for source, target in zip(sources * (len(targets) if len(sources) == 1 else 1), targets, strict=True):
             if (source[0] != HERE) != (name == "get") or (target[0] != HERE) != (name in PUTS):
-                raise Refused("peer", "its operands are not where it reads and writes")
-            kind = Kind.GET if name == "get" else Kind.PUT if name in PUTS else Kind.CPY
+                raise LoweringError("peer", "its operands are not where it reads and writes")
+            kind = Opcode.GET if name == "get" else Opcode.PUT if name in PUTS else Opcode.CPY
             self._move(step, kind, source, target, packet)
         if name in PUTS and operation.channel_ids:
             self._check_peers(operation, {target[0] for target in targets})
         if name in ("pws", "pwsf"):
             self._channel(step, operation, True, operation.channel_ids)
 
-    def _reduce(self, step: int, operation: Operation) -> None:
+    def _reduce(self, step: int, operation: PlanOperation) -> None:
         """First source into the result, add the others, hand the result on."""
         sources, targets = self._operands(operation, operation.src_buff), self._operands(operation, operation.dst_buff)
         if not sources or not targets or targets[0][0] != HERE:
-            raise Refused("peer", "needs sources and a local result")
+            raise LoweringError("peer", "needs sources and a local result")
         result = targets[0]
         reads = READS_PACKETS if operation.name in READS_PACKETS_LATER else 0
         writes = WRITES_PACKETS if operation.name in WRITES_PACKETS_AWAY else 0
         start = sources.index(result) if result in sources else 0
         if sources[start] != result:
-            self._move(step, Kind.GET if sources[0][0] != HERE else Kind.CPY, sources[0], result, 0)
+            self._move(step, Opcode.GET if sources[0][0] != HERE else Opcode.CPY, sources[0], result, 0)
         for place, source in enumerate(sources):
             if place != start:
-                kind = Kind.RE if source[0] == HERE else Kind.READ_REDUCE
+                kind = Opcode.RE if source[0] == HERE else Opcode.READ_REDUCE
                 self._move(step, kind, source, result, reads if place else 0)
         for target in targets[1:]:
-            self._move(step, Kind.CPY if target[0] == HERE else Kind.PUT, result, target, writes)
+            self._move(step, Opcode.CPY if target[0] == HERE else Opcode.PUT, result, target, writes)
 
-    def _channel(self, step: int, operation: Operation, raises: bool, ids: list[int]) -> None:
+    def _channel(self, step: int, operation: PlanOperation, raises: bool, ids: list[int]) -> None:
         for chosen in ids:
             peer, which = self._pick(self._channels(operation.channel_type), chosen, "channel")
             ends = (self.rank.gpu.id, peer) if raises else (peer, self.rank.gpu.id)
             mark = self.marks.number((*ends, operation.channel_type, which))
-            self._row(step, Kind.SIGNAL if raises else Kind.WAIT, count=1, mark=mark)
+            self._row(step, Opcode.SIGNAL if raises else Opcode.WAIT, count=1, mark=mark)
 
-    def _semaphore(self, step: int, operation: Operation) -> None:
+    def _semaphore(self, step: int, operation: PlanOperation) -> None:
         for chosen in operation.semaphore_ids:
             semaphore = self._pick(self.rank.gpu.semaphores, chosen, "semaphore")
             mark = self.marks.number((self.rank.gpu.id, "semaphore", chosen), semaphore.init_value)
-            kind = Kind.SIGNAL if operation.name == "sem_release" else Kind.WAIT
+            kind = Opcode.SIGNAL if operation.name == "sem_release" else Opcode.WAIT
             self._row(step, kind, count=1, mark=mark)
 
-    def _switch(self, step: int, operation: Operation) -> None:
+    def _switch(self, step: int, operation: PlanOperation) -> None:
         if not operation.src_buff or not operation.dst_buff:
-            raise Refused("index", "needs a source and a target")
+            raise LoweringError("index", "needs a source and a target")
         source, target = operation.src_buff[0], operation.dst_buff[0]
-        kind = Kind.STORE
+        kind = Opcode.STORE
         if operation.name == "glres":
-            kind = Kind.LOAD if target.switch_channel_id is None else Kind.LOAD_STORE
+            kind = Opcode.LOAD if target.switch_channel_id is None else Opcode.LOAD_STORE
         group = -1
         places: list[Operand] = []
-        for buffer, switched in ((source, kind != Kind.STORE), (target, kind != Kind.LOAD)):
+        for buffer, switched in ((source, kind != Opcode.STORE), (target, kind != Opcode.LOAD)):
             if (buffer.switch_channel_id is not None) != switched:
-                raise Refused("peer", "its operands are not where it reads and writes")
+                raise LoweringError("peer", "its operands are not where it reads and writes")
             if buffer.switch_channel_id is not None:
                 group = self._pick(self._switches(), buffer.switch_channel_id, "switch channel")
             places.append(self._operand(operation, buffer))
@@ -194,35 +194,35 @@ class Lowering:
         self._move(step, kind, places[0], places[1], packet, group=group)
 
     # ------------------------------------------------------------------------------------------------------ operands
-    def _operands(self, operation: Operation, buffers: list[Buffer]) -> list[Operand]:
+    def _operands(self, operation: PlanOperation, buffers: list[Buffer]) -> list[Operand]:
         return [self._operand(operation, buffer) for buffer in buffers]
 
-    def _operand(self, operation: Operation, buffer: Buffer) -> Operand:
+    def _operand(self, operation: PlanOperation, buffer: Buffer) -> Operand:
         rank, letter = HERE, buffer.type
         limit = None
         if buffer.buffer_id is not None:
             remote = self._pick(self._remotes(operation.channel_type), buffer.buffer_id, "remote buffer")
             rank, letter = remote.rank, remote.type
             if not 0 <= rank < len(self.sizes) or rank == self.rank.gpu.id:
-                raise Refused("peer", f"remote buffer {buffer.buffer_id} is of rank {rank}")
+                raise LoweringError("peer", f"remote buffer {buffer.buffer_id} is of rank {rank}")
         elif buffer.switch_channel_id is not None:
             group = self._pick(self._switches(), buffer.switch_channel_id, "switch channel")
             members, number = self.groups[group]
             letter = LETTERS[number]  # type: ignore[assignment]
             limit = min(self.sizes[member][number] for member in members)
         if letter is None:
-            raise Refused("attribute", "an operand has neither a type nor a buffer_id nor a switch_channel_id")
+            raise LoweringError("attribute", "an operand has neither a type nor a buffer_id nor a switch_channel_id")
         column = LETTERS.index(letter)
         if limit is None:
             limit = self.sizes[self.rank.gpu.id if rank == HERE else rank][column]
         if buffer.size < 1 or not 0 <= buffer.index <= limit - buffer.size:
             end = buffer.index + buffer.size - 1
-            raise Refused("index", f"{letter}[{buffer.index}..{end}] of {limit} chunks", buffer.index)
+            raise LoweringError("index", f"{letter}[{buffer.index}..{end}] of {limit} chunks", buffer.index)
         first, count = buffer.index * self.slices, buffer.size * self.slices
         if operation.tbg_info is not None:
             info = operation.tbg_info
             if not 0 <= info.tb_id < info.tbg_size:
-                raise Refused("limits", f"thread block {info.tb_id} of a group of {info.tbg_size}")
+                raise LoweringError("limits", f"thread block {info.tb_id} of a group of {info.tbg_size}")
             count //= info.tbg_size
             first += info.tb_id * count
         return rank, column, first, count
@@ -248,26 +248,26 @@ class Lowering:
             self.remotes[kind] = [self._pick(choices, place, "remote buffer of the rank") for place in places]
         return self.remotes[kind]
 
-    def _check_peers(self, operation: Operation, ranks: set[int]) -> None:
+    def _check_peers(self, operation: PlanOperation, ranks: set[int]) -> None:
         channels = self._channels(operation.channel_type)
         peers = {self._pick(channels, chosen, "channel")[0] for chosen in operation.channel_ids}
         if not ranks <= peers:
-            raise Refused("peer", f"writes at rank {min(ranks - peers)} over a channel to rank {min(peers)}")
+            raise LoweringError("peer", f"writes at rank {min(ranks - peers)} over a channel to rank {min(peers)}")
 
     @staticmethod
     def _pick(choices: Sequence[T], place: int, what: str) -> T:
         if not 0 <= place < len(choices):
-            raise Refused("index", f"{what} {place} of {len(choices)}")
+            raise LoweringError("index", f"{what} {place} of {len(choices)}")
         return choices[place]
 
     # ---------------------------------------------------------------------------------------------------------- rows
-    def _move(self, step: int, kind: Kind, source: Operand, target: Operand, packet: int, *, group: int = -1) -> None:
+    def _move(self, step: int, kind: Opcode, source: Operand, target: Operand, packet: int, *, group: int = -1) -> None:
         if source[3] != target[3]:
-            raise Refused("index", f"{source[3]} slices into {target[3]}")
+            raise LoweringError("index", f"{source[3]} slices into {target[3]}")
         peer = group if group >= 0 else max(source[0], target[0])
         self.rows.append([step, int(kind), *source[1:3], *target[1:3], source[3], -1, 0, peer, -1, packet])
 
-    def _row(self, step: int, kind: Kind, *, count: int = 0, mark: int = -1) -> None:
+    def _row(self, step: int, kind: Opcode, *, count: int = 0, mark: int = -1) -> None:
         self.rows.append([step, int(kind), 0, 0, 0, 0, count, -1, 0, -1, mark, 0])
 
 
@@ -275,7 +275,7 @@ def _flat(lists: Iterable[list[int]]) -> list[int]:
     return [place for each in lists for place in each]
 
 
-def flatten(operations: list[Operation]) -> Iterator[Operation]:
+def flatten(operations: list[PlanOperation]) -> Iterator[PlanOperation]:
     """Yield operations in order, those of a pipeline (one turn of it) after the pipeline itself."""
     for operation in operations:
         yield operation

@@ -24,7 +24,7 @@ class GroupInfo(msgspec.Struct, frozen=True):
     tbg_size: int
 
 
-class Operation(msgspec.Struct, frozen=True):
+class PlanOperation(msgspec.Struct, frozen=True):
     """One operation of a thread block; ``ops`` only in a pipeline."""
 
     name: str
@@ -38,7 +38,7 @@ class Operation(msgspec.Struct, frozen=True):
     num_threadblocks: int = 0
     semaphore_ids: list[int] = []
     iter_context: dict[str, int] = {}
-    ops: list[Operation] = []
+    ops: list[PlanOperation] = []
 
 
 class ChannelReference(msgspec.Struct, frozen=True):
@@ -59,7 +59,7 @@ class ThreadBlock(msgspec.Struct, frozen=True):
     """Operations in order."""
 
     id: int
-    ops: list[Operation]
+    ops: list[PlanOperation]
     channels: list[ChannelReference] = []
     remote_buffer_refs: list[BufferReference] = []
 
@@ -101,7 +101,7 @@ class Semaphore(msgspec.Struct, frozen=True):
     init_value: int = 0
 
 
-class Gpu(msgspec.Struct, frozen=True):
+class PlanGpu(msgspec.Struct, frozen=True):
     """One rank."""
 
     id: int
@@ -114,14 +114,14 @@ class Gpu(msgspec.Struct, frozen=True):
     semaphores: list[Semaphore] = []
 
 
-class Plan(msgspec.Struct, frozen=True):
+class ExecutionPlan(msgspec.Struct, frozen=True):
     """A whole file."""
 
     name: str
     collective: str
     protocol: str
     inplace: bool
-    gpus: list[Gpu]
+    gpus: list[PlanGpu]
     buffer_alignment: int = 16
     min_message_size: int = 0
     max_message_size: int = 2**64 - 1

@@ -22,25 +22,25 @@ _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class HeaderWord:
     """A name and the place behind its last letter."""
 
     name: str
     end: int
 
 
-def header(line: str) -> list[Column]:
+def header(line: str) -> list[HeaderWord]:
     """Return the columns of a header line, nothing for any other line."""
     if "count" not in line.lower():
         return []
     text = line.lower().replace("#", " ", 1) if line.lstrip().startswith("#") else line.lower()
-    found = [Column(_OTHER_NAMES.get(m[0], m[0]), m.end()) for m in _WORD.finditer(text)]
+    found = [HeaderWord(_OTHER_NAMES.get(m[0], m[0]), m.end()) for m in _WORD.finditer(text)]
     names = [column.name for column in found]
     is_header = names[:2] == ["size", "count"] and "time" in names and set(names) <= _KNOWN
     return found if is_header and len(found) <= MOST_COLUMNS else []
 
 
-def place(line: str, columns: list[Column]) -> list[str] | None:
+def place(line: str, columns: list[HeaderWord]) -> list[str] | None:
     """Return the text of each column, "" where it is empty; None where the words fit the columns in no way."""
     words = [(match[0], match.end()) for match in _WORD.finditer(line)]
     texts = [word for word, _ in words]
@@ -49,18 +49,18 @@ def place(line: str, columns: list[Column]) -> list[str] | None:
     )
 
 
-def _readings(words: list[tuple[str, int]], texts: list[str], columns: list[Column]) -> Iterator[list[str] | None]:
+def _readings(words: list[tuple[str, int]], texts: list[str], columns: list[HeaderWord]) -> Iterator[list[str] | None]:
     """Yield the ways to put words into columns, the surest first."""
     yield _in_order(texts, columns)
     yield _by_ends(words, columns)
     yield _by_kind(texts, columns)
 
 
-def _in_order(texts: list[str], columns: list[Column]) -> list[str] | None:
+def _in_order(texts: list[str], columns: list[HeaderWord]) -> list[str] | None:
     return texts[: len(columns)] if len(texts) >= len(columns) else None
 
 
-def _by_ends(words: list[tuple[str, int]], columns: list[Column]) -> list[str] | None:
+def _by_ends(words: list[tuple[str, int]], columns: list[HeaderWord]) -> list[str] | None:
     """Put each word into the column that ends nearest to it, never before the one of the word on its left."""
     cells = [""] * len(columns)
     first = 0
@@ -72,7 +72,7 @@ def _by_ends(words: list[tuple[str, int]], columns: list[Column]) -> list[str] |
     return cells
 
 
-def _by_kind(texts: list[str], columns: list[Column]) -> list[str]:
+def _by_kind(texts: list[str], columns: list[HeaderWord]) -> list[str]:
     cells, left = [], list(reversed(texts))
     for column in columns:
         is_here = bool(left) and (column.name not in WORDS or not is_number(left[-1]))
@@ -80,7 +80,7 @@ def _by_kind(texts: list[str], columns: list[Column]) -> list[str]:
     return cells
 
 
-def _fits(cells: list[str], columns: list[Column]) -> bool:
+def _fits(cells: list[str], columns: list[HeaderWord]) -> bool:
     """Say whether words stand only under words, and size and a time are there."""
     named = list(zip(cells, columns, strict=True))
     words = all(not is_number(cell) for cell, column in named if column.name in WORDS and cell)
@@ -89,7 +89,7 @@ def _fits(cells: list[str], columns: list[Column]) -> bool:
     return words and others and named[0][0].isdecimal() and any(times) and not _is_cut(cells, columns)
 
 
-def _is_cut(cells: list[str], columns: list[Column]) -> bool:
+def _is_cut(cells: list[str], columns: list[HeaderWord]) -> bool:
     """Say whether a time stands alone: the line ends inside it, or before the rates that would prove it."""
     at = [place for place, column in enumerate(columns) if column.name == "time" and cells[place]]
     rates = [columns[place + 1 : place + 3] for place in at]

@@ -22,7 +22,7 @@ from ringwright.errors import InputError
 from ringwright.laws.ceilings import above, ceiling
 from ringwright.laws.tables import Printed, Side, factor_of, judge
 from ringwright.sources.inputs import chunks, find
-from ringwright.sources.nccl_columns import Column, header, is_number, place
+from ringwright.sources.nccl_columns import HeaderWord, header, is_number, place
 from ringwright.sources.source import Source
 from ringwright.units import format_size
 
@@ -55,7 +55,7 @@ LONGEST_HEADING = 60  # letters of a line above a table that names its operation
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class SizeRow:
     """One size: seconds out of place and in place (None where not measured)."""
 
     size_bytes: int
@@ -80,7 +80,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class TableRefusal:
     """What a law refused of a table: a row at its line, or (line 0) what the table says of itself."""
 
     law: str
@@ -89,11 +89,11 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Table:
+class NcclTestsTable:
     """One run of one operation; a field that the file does not say is empty, 0 or None."""
 
     op: str
-    rows: tuple[Row, ...]
+    rows: tuple[SizeRow, ...]
     name: str
     ranks: int = 0
     nodes: int = 0
@@ -105,7 +105,7 @@ class Table:
     line: int = 0  # of the header
     setting: str = ""  # type, reduction and root, where one header stands above several
     is_op_told: bool = True  # False where only a name or a heading tells the operation
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[TableRefusal, ...] = ()
 
 
 _Setting = tuple[str, str, str]  # type, reduction, root
@@ -120,10 +120,10 @@ class _Open:
     release: str = ""
     gpu: str = ""
     hosts: dict[int, str] = field(default_factory=dict)
-    columns: list[Column] = field(default_factory=list)
+    columns: list[HeaderWord] = field(default_factory=list)
     line: int = 0
-    rows: dict[_Setting, list[Row]] = field(default_factory=dict)
-    refused: list[Refused] = field(default_factory=list)
+    rows: dict[_Setting, list[SizeRow]] = field(default_factory=dict)
+    refused: list[TableRefusal] = field(default_factory=list)
     average: str = ""  # bus bandwidth in GB/s, as the closing line prints it
     is_ended: bool = False  # the closing line was read
 
@@ -133,7 +133,7 @@ class _Open:
         return bool(self.rows or self.refused)
 
 
-def read_tables(paths: str | Path | list[str]) -> list[Table]:
+def read_tables(paths: str | Path | list[str]) -> list[NcclTestsTable]:
     """Return every table of some files, in the order of the files; raise InputError where there is none."""
     names = [str(paths)] if isinstance(paths, str | Path) else [str(path) for path in paths]
     tables = [table for name in names for table in _file(name) if table.rows]
@@ -146,7 +146,7 @@ def read_tables(paths: str | Path | list[str]) -> list[Table]:
     return tables
 
 
-def _file(name: str) -> Iterator[Table]:
+def _file(name: str) -> Iterator[NcclTestsTable]:
     path = Path(name)
     if path.suffix == ".csv" and path.is_file():
         yield from _csv(path)
@@ -168,7 +168,7 @@ def _lines(source: Source) -> Iterator[str]:
         yield from chunk.data.decode("utf-8", "replace").splitlines()
 
 
-def _text(lines: Iterable[str], name: str) -> Iterator[Table]:
+def _text(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
     """Yield the tables of one output; its closing line, a new header or program closes a table, and what was said with it."""
     state = _Open()
     for number, raw in enumerate(lines, 1):
@@ -214,7 +214,7 @@ def _packed(code: int) -> str:
     return f"{code // scale}.{code % scale // 100}.{code % 100}"
 
 
-def text_tables(lines: Iterable[str], name: str) -> Iterator[Table]:
+def text_tables(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
     """Yield the tables in the text of one output; ``name`` may tell the operation where the text does not."""
     return _text(lines, name)
 
@@ -232,20 +232,20 @@ def _row(line: str, number: int, state: _Open) -> None:
     cells = place(line, state.columns)
     if cells is None:
         if len(line.split()) > len(state.columns) / 2:
-            state.refused.append(Refused("columns", number, line.strip()[:200]))
+            state.refused.append(TableRefusal("columns", number, line.strip()[:200]))
         return
     under: dict[str, list[str]] = {}
     for column, cell in zip(state.columns, cells, strict=True):
         under.setdefault(column.name, []).append(cell)
     row = _measured(under, number)
     if row is None:
-        state.refused.append(Refused("time", number, line.strip()[:200]))
+        state.refused.append(TableRefusal("time", number, line.strip()[:200]))
         return
     setting = tuple(under.get(name, [""])[0] for name in ("type", "redop", "root"))
     state.rows.setdefault(setting, []).append(row)  # type: ignore[arg-type]
 
 
-def _measured(under: dict[str, list[str]], number: int) -> Row | None:
+def _measured(under: dict[str, list[str]], number: int) -> SizeRow | None:
     """Return the row of the texts under each column; None without a time."""
     texts = zip(*(_two(under.get(name, [])) for name in ("time", "algbw", "busbw")), strict=True)
     sides = tuple(Side(*(text if is_number(text) else "" for text in side)) for side in texts)
@@ -254,7 +254,7 @@ def _measured(under: dict[str, list[str]], number: int) -> Row | None:
     first = times[0] or times[1]
     if len(size) > LONGEST_NUMBER or not first or not 0 < first < float("inf"):
         return None
-    return Row(
+    return SizeRow(
         int(size), first * 1e-6, times[1] * 1e-6 if times[1] else None,
         int(count) if count.isdecimal() and len(count) <= LONGEST_NUMBER else None,
         _number(sides[0].busbw_gbs), _number(sides[1].busbw_gbs), number, sides,
@@ -272,7 +272,7 @@ def _number(word: str) -> float | None:
         return None
 
 
-def _closed(state: _Open, name: str) -> Iterator[Table]:
+def _closed(state: _Open, name: str) -> Iterator[NcclTestsTable]:
     """Yield the table of each type, reduction and root; an operation not named is taken from heading or file name."""
     if not state.holds:
         return
@@ -280,7 +280,7 @@ def _closed(state: _Open, name: str) -> Iterator[Table]:
     guess = state.heading or _op_of(name)
     facts = {"average_busbw_gbs": state.average} if state.average else {}
     for place_, (setting, rows) in enumerate(state.rows.items() or [(("", "", ""), [])]):
-        yield lawful(Table(
+        yield lawful(NcclTestsTable(
             state.op or guess, tuple(rows), name, ranks, len(set(state.hosts.values())), state.gpu, state.release,
             setting[0], facts if len(state.rows) == 1 else {}, dict(state.hosts), line=state.line,
             setting=" ".join(setting) if len(state.rows) > 1 else "", is_op_told=bool(state.op),
@@ -288,27 +288,27 @@ def _closed(state: _Open, name: str) -> Iterator[Table]:
         ))  # fmt: skip
 
 
-def lawful(table: Table) -> Table:
+def lawful(table: NcclTestsTable) -> NcclTestsTable:
     """Return the table without the rows that break a law; these stand in ``refused``, each with its line and the reason."""
     printed = [Printed(row.size_bytes, row.sides) for row in table.rows]
     judged = judge(table.op, table.ranks, printed, is_op_told=table.is_op_told)
     rows = tuple(row for at, row in enumerate(table.rows) if at not in judged.broken)
-    refused = [Refused(law, table.rows[at].line, detail) for at, (law, detail) in judged.broken.items()]
+    refused = [TableRefusal(law, table.rows[at].line, detail) for at, (law, detail) in judged.broken.items()]
     told = [(row, _too_fast(row, table)) for row in rows]
     rows = tuple(row for row, detail in told if not detail)
-    refused += [Refused("ceiling", row.line, detail) for row, detail in told if detail]
+    refused += [TableRefusal("ceiling", row.line, detail) for row, detail in told if detail]
     ranks, op = table.ranks, table.op
     if judged.ranks_refused:
         ranks, rows = 0, tuple(replace(row, busbw_gbs=None, inplace_busbw_gbs=None) for row in rows)
-        refused.append(Refused("ranks", 0, judged.ranks_refused))
+        refused.append(TableRefusal("ranks", 0, judged.ranks_refused))
     if judged.op_refused:
         op = ""
-        refused.append(Refused("busbw", 0, judged.op_refused))
+        refused.append(TableRefusal("busbw", 0, judged.op_refused))
     op = op or ("all-reduce" if _exceeds(rows) else "")
     return replace(table, op=op, ranks=ranks, rows=rows, refused=(*table.refused, *refused))
 
 
-def _too_fast(row: Row, table: Table) -> str:
+def _too_fast(row: SizeRow, table: NcclTestsTable) -> str:
     """Return how a row breaks the law of ceilings, "" where it holds."""
     limit = ceiling(table.op, table.ranks or None, table.nodes or None, table.gpu)
     factor = factor_of(table.op, table.ranks)
@@ -318,7 +318,7 @@ def _too_fast(row: Row, table: Table) -> str:
     return next((f"{format_size(row.size_bytes)}: {text}" for text in told if text), "")
 
 
-def _exceeds(rows: tuple[Row, ...]) -> bool:
+def _exceeds(rows: tuple[SizeRow, ...]) -> bool:
     """Say whether bus bandwidth is above algorithm bandwidth: no operation but all-reduce has a factor above 1."""
     rates = [
         (float(side.algbw_gbs), float(side.busbw_gbs))
@@ -338,9 +338,9 @@ def _op_of(name: str) -> str:
     return ""
 
 
-def _json_lines(lines: Iterable[str], name: str) -> Iterator[Table]:
+def _json_lines(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
     """Yield a table per (operation, ranks, kernel) of JSON lines with ``size`` in bytes and ``time`` in us."""
-    found: dict[tuple[str, int, int, str], list[Row]] = {}
+    found: dict[tuple[str, int, int, str], list[SizeRow]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -354,14 +354,14 @@ def _json_lines(lines: Iterable[str], name: str) -> Iterator[Table]:
             raise InputError(
                 f"a line is no measurement: {error}", where=where, remedy="lines need name, size, time"
             ) from error
-        found.setdefault(key, []).append(Row(size, time_s))
+        found.setdefault(key, []).append(SizeRow(size, time_s))
     for (spelled, ranks, per_node, kernel), rows in found.items():
         facts = {"kernel": kernel} if kernel else {}
         nodes = ranks // per_node if per_node else 0
-        yield Table(_op_of(spelled), tuple(rows), name, ranks, nodes, facts=facts)
+        yield NcclTestsTable(_op_of(spelled), tuple(rows), name, ranks, nodes, facts=facts)
 
 
-def _csv(path: Path) -> Iterator[Table]:
+def _csv(path: Path) -> Iterator[NcclTestsTable]:
     """Yield a table per case of ``*_times.csv``; what the case is stands in ``*_cases.csv`` beside it."""
     with path.open(newline="", encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
@@ -372,12 +372,12 @@ def _csv(path: Path) -> Iterator[Table]:
             remedy="give nccl-tests output, or a file like nccl_times.csv with its nccl_cases.csv",
         )
     cases = _cases(path.with_name(path.name.replace("times", "cases")))
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[SizeRow]] = {}
     for number, row in enumerate(rows, 2):
         try:
             inplace = row.get("time_inplace_us")
             side = Side(row["time_us"], row.get("algbw_gbps") or "", row.get("busbw_gbps") or "")
-            value = Row(
+            value = SizeRow(
                 int(row["bytes"]), float(row["time_us"]) * 1e-6, float(inplace) * 1e-6 if inplace else None, line=number,
                 sides=(side,),
             )  # fmt: skip
@@ -388,7 +388,7 @@ def _csv(path: Path) -> Iterator[Table]:
         facts = cases.get(case, {})
         op = OPS.get(facts.get("collective", ""), "") or _op_of(case)
         ranks, nodes = (int(facts.get(key) or 0) for key in ("ranks", "nodes"))
-        yield lawful(Table(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts))
+        yield lawful(NcclTestsTable(op, tuple(measured), case, ranks, nodes, facts.get("gpu", ""), facts=facts))
 
 
 def _cases(path: Path) -> dict[str, dict[str, str]]:

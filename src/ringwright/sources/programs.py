@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InfeasibleError, InputError
-from ringwright.sources.findings import Finding, Findings
+from ringwright.sources.findings import FileFinding, FileFindings
 from ringwright.sources.msccl_xml import parse_msccl_xml
 from ringwright.sources.mscclpp_json import parse_mscclpp_json
 from ringwright.threadblocks import Schedule
@@ -30,7 +30,7 @@ def read_program(path: str | Path, *, size_bytes: int | None = None, dtype: str 
     ``size_bytes`` is the size of the call; without it the smallest that the file admits. Raises ProgramError naming the first
     broken rule and where it is, InputError where the file cannot be read or is of neither format.
     """
-    findings = Findings(path)
+    findings = FileFindings(path)
     program = _PARSERS[sniff(path)](path, findings, size_bytes=size_bytes, dtype=dtype)
     if program is None:
         raise findings.error()
@@ -58,13 +58,13 @@ def verify_file(path: str | Path) -> dict[str, Any]:
     ``message``; steps count within a thread block, which the message names. A file that claims to work both in place and out
     of place is checked both ways. Raises InputError where the file cannot be read or is of no known format.
     """
-    findings = Findings(path)
+    findings = FileFindings(path)
     format_ = sniff(path)
     program = _PARSERS[format_](path, findings)
     if program is not None:
         _check(program, findings)
         if format_ == "msccl-xml" and _claims_both(program) and not findings.errors:
-            other = parse_msccl_xml(path, Findings(path), in_place=True)
+            other = parse_msccl_xml(path, FileFindings(path), in_place=True)
             if other is not None:
                 _check(other, findings)
     return {
@@ -86,7 +86,7 @@ def _collective(program: Program) -> str:
     return "custom" if program.knobs.get("coll") == "custom" else program.collective.op
 
 
-def _check(program: Program, findings: Findings) -> None:
+def _check(program: Program, findings: FileFindings) -> None:
     from ringwright.validity import check
 
     try:
@@ -103,7 +103,7 @@ def _claims_both(program: Program) -> bool:
     )
 
 
-def _row(finding: Finding) -> dict[str, Any]:
+def _row(finding: FileFinding) -> dict[str, Any]:
     violation = finding.violation
     place = {name: number if number >= 0 else None for name, number in violation.place()}
     return {

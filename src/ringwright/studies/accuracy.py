@@ -17,11 +17,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ringwright.costs.calibration import Measured, fit, ratio_error, times_s
+from ringwright.costs.calibration import MeasuredTimes, fit, ratio_error, times_s
 from ringwright.costs.calibration.fit import LARGE_BYTES
 from ringwright.costs.nccl import placed
 from ringwright.errors import InputError
-from ringwright.sources.nccl_tests import Table, read_tables
+from ringwright.sources.nccl_tests import NcclTestsTable, read_tables
 from ringwright.studies.accuracy_cases import known
 from ringwright.studies.calibrate import refused_rows
 
@@ -38,7 +38,7 @@ class AccuracyCase:
 
     name: str
     transport: str
-    measured: Measured  # steady times, to fit
+    measured: MeasuredTimes  # steady times, to fit
     raw_s: tuple[float, ...]  # out-of-place times, to judge
     group: str
     assumed: bool = False
@@ -97,7 +97,7 @@ def cases(path: str | Path) -> tuple[list[AccuracyCase], list[str]]:
     return made, left
 
 
-def _case(table: Table) -> AccuracyCase | None:
+def _case(table: NcclTestsTable) -> AccuracyCase | None:
     entry = known(table.name)
     if entry is None:
         return None
@@ -105,7 +105,7 @@ def _case(table: Table) -> AccuracyCase | None:
     gpus = table.facts.get("gpus_per_node", "")
     fabric = entry.fabric.format(n=table.nodes, g=gpus, r=table.nodes * int(gpus or 0))
     rows = [row for row in table.rows if row.size_bytes > 0]
-    measured = Measured(
+    measured = MeasuredTimes(
         table.op, fabric, release, tuple(row.size_bytes for row in rows), tuple(row.steady_s for row in rows),
         entry.forced,
     )  # fmt: skip

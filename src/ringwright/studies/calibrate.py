@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ringwright.costs.calibration import SCHEMA, Calibration, Measured, fit, times_s
+from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, fit, times_s
 from ringwright.errors import UsageError
-from ringwright.sources.nccl_tests import Table, read_tables
+from ringwright.sources.nccl_tests import NcclTestsTable, read_tables
 
 
 @dataclass(frozen=True)
@@ -86,25 +86,25 @@ def calibrate(
     return found, sizes
 
 
-def refused_rows(tables: Sequence[Table]) -> list[str]:
+def refused_rows(tables: Sequence[NcclTestsTable]) -> list[str]:
     """Return the rows of tables that a law refused, each with its place, law and reason."""
     return [f"{table.name}:{row.line} law {row.law}: {row.detail}" for table in tables for row in table.refused]
 
 
-def _refused(tables: Sequence[Table]) -> str:
+def _refused(tables: Sequence[NcclTestsTable]) -> str:
     """Return how many rows laws refused and the first of them; the fit knows nothing of these."""
     told = refused_rows(tables)
     return f"; refused {len(told)}, first {told[0]}" if told else ""
 
 
-def _measured(table: Table, fabric: str, release: str | None, collective: str | None) -> Measured:
+def _measured(table: NcclTestsTable, fabric: str, release: str | None, collective: str | None) -> MeasuredTimes:
     op, chosen = collective or table.op, release or table.release
     if not op:
         raise UsageError("the table does not say its operation", where=table.name, remedy="--collective all-reduce")
     if not chosen:
         raise UsageError("the table does not say NCCL's release", where=table.name, remedy="--release 2.18")
     rows = [row for row in table.rows if row.size_bytes > 0]
-    return Measured(
+    return MeasuredTimes(
         op, fabric.replace("{n}", str(max(table.nodes, 1))), chosen, tuple(row.size_bytes for row in rows),
         tuple(row.steady_s for row in rows),
     )  # fmt: skip

@@ -34,7 +34,7 @@ _FINE = 1.02  # the last step of the search
 
 
 @dataclass(frozen=True)
-class Row:
+class ComparedRow:
     """One collective: what its rounds took, and what the simulator says. ``used``: it was calibrated with."""
 
     collective: str
@@ -66,7 +66,7 @@ class Comparison:
     """All rows, and for the largest collective of each program its two Traces."""
 
     question: BenchSpec
-    rows: list[Row]
+    rows: list[ComparedRow]
     fitted: dict[str, Fitted]
     verdict: Mapping[str, Any] | None
     outside: Sequence[str]
@@ -108,7 +108,7 @@ class _Run:
 
     def machine(self, fitted: Fitted) -> Topology:
         """Return the fabric as a backend sees it."""
-        found = probe.Machine(fitted.latency_s, 0.0, 0.0, 0.0, math.inf).on(self._fabric)
+        found = probe.ProbedMachine(fitted.latency_s, 0.0, 0.0, 0.0, math.inf).on(self._fabric)
         return dataclasses.replace(found, rate=self._fabric.rate * fitted.share)
 
     def simulated_s(self, fitted: Fitted, most_rounds: int = MOST_ROUNDS) -> float:
@@ -162,7 +162,7 @@ def compare(folder: Path) -> Comparison:
         raise InputError(
             "nothing in this capture can be simulated", where=str(folder), remedy="ringwright bench --help"
         )
-    rows: list[Row] = []
+    rows: list[ComparedRow] = []
     fitted: dict[str, Fitted] = {}
     for backend in dict.fromkeys(run.backend for run in runs):
         mine = [run for run in runs if run.backend == backend]
@@ -211,11 +211,11 @@ def _half(runs: Sequence[_Run]) -> list[_Run]:
     return [run for run in runs if run.size_bytes in chosen]
 
 
-def _row(question: BenchSpec, run: _Run, fitted: Fitted, *, used: bool) -> Row:
+def _row(question: BenchSpec, run: _Run, fitted: Fitted, *, used: bool) -> ComparedRow:
     import numpy as np
 
     low, high = np.quantile(run.times_s, [0.1, 0.9]) * 1e6
-    return Row(
+    return ComparedRow(
         question.op, run.backend, run.name, run.size_bytes, run.measured_s * 1e6, float(low), float(high),
         run.simulated_s(fitted) * 1e6, used,
     )  # fmt: skip
@@ -257,7 +257,7 @@ def fit(runs: Sequence[_Run], probed_s: float = USUAL_S) -> Fitted:
     return Fitted(*best)
 
 
-def traces(folder: Path, comparison: Comparison, row: Row) -> tuple[Trace | None, Trace]:
+def traces(folder: Path, comparison: Comparison, row: ComparedRow) -> tuple[Trace | None, Trace]:
     """Return the recorded run of a row, if it was kept, and the simulated one."""
     from ringwright.engines.choose import simulate
     from ringwright.fabrics import fabric

@@ -183,8 +183,8 @@ def _of_recording(what: object, on: spelled.Machine | None, algorithm: str, faul
     if on is None:
         if lines:
             raise UsageError("faults are of a machine, and none is named", remedy="on='dgx-h100:2'")
-        return recorded.job(replayed(what), recorded.Change(algorithm))
+        return recorded.job(replayed(what), recorded.Counterfactual(algorithm))
     named = spelled.machine(on)
     healthy = replace(named, faults=())
     faulty = spelled.machine(named, lines, seed=seed) if lines or named.faults else healthy
-    return recorded.job(replayed(what), recorded.Change(algorithm, healthy, faulty))
+    return recorded.job(replayed(what), recorded.Counterfactual(algorithm, healthy, faulty))

@@ -13,21 +13,21 @@ from typing import Any
 from ringwright import drafts, scrub
 from ringwright.analysis.document import Summary
 from ringwright.capture.folder import Manifest, claim, free_folder, job_name
-from ringwright.capture.launch import Ended, launch
+from ringwright.capture.launch import JobExit, launch
 from ringwright.capture.mpi.launcher import is_launcher
-from ringwright.capture.settings import Options, Settings, settings, through_mpi
+from ringwright.capture.settings import CaptureEnvironment, Options, settings, through_mpi
 from ringwright.errors import RingwrightError
 
 SCHEMA = "ringwright.run/1"
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Recording:
     """How a recording went. ``summary`` is that of the folder (``ringwright.summary/1``), None where nothing was recorded."""
 
     folder: Path
     command: tuple[str, ...]
-    ended: Ended
+    ended: JobExit
     sources: dict[str, str]
     kept: tuple[str, ...]
     notes: tuple[str, ...]
@@ -36,7 +36,7 @@ class Recorded:
     def __repr__(self) -> str:
         what = "no summary" if self.summary is None else f"{len(self.summary['operations'])} operations"
         ran, code = " ".join(self.command)[:60], self.ended.code
-        return f"Recorded({ran}: exit code {code} after {self.ended.took_s:.3g} s, {what}, in {self.folder})"
+        return f"Recording({ran}: exit code {code} after {self.ended.took_s:.3g} s, {what}, in {self.folder})"
 
     def document(self) -> dict[str, Any]:
         """Return the object of schema ``ringwright.run/1``."""
@@ -50,7 +50,7 @@ class Recorded:
 def record(
     command: Sequence[str], folder: Path, options: Options, *, job: str = "", timeout_s: float | None = None,
     stall_s: float | None = None, force: bool = False, summarised: bool = True, tell: Callable[[str], None] = print,
-) -> Recorded:  # fmt: skip
+) -> Recording:  # fmt: skip
     """Run a command and record it into ``folder``. ``tell`` is given words for the user while the job runs.
 
     The recording is complete up to whatever ended the job. Raises UsageError before the job is started, never after.
@@ -65,9 +65,16 @@ def record(
 
 
 def _recorded(
-    command: Sequence[str], folder: Path, chosen: Settings, name: str, timeout_s: float | None, stall_s: float | None, *,
-    summarised: bool, tell: Callable[[str], None],
-) -> Recorded:  # fmt: skip
+    command: Sequence[str],
+    folder: Path,
+    chosen: CaptureEnvironment,
+    name: str,
+    timeout_s: float | None,
+    stall_s: float | None,
+    *,
+    summarised: bool,
+    tell: Callable[[str], None],
+) -> Recording:
     """Start the command and stay until it has ended; the folder is claimed."""
     from ringwright import __version__
 
@@ -90,7 +97,7 @@ def _recorded(
     if summarised:
         summary, why = _summary(folder)
         notes += why
-    return Recorded(folder, tuple(shown), ended, chosen.sources, tuple(chosen.kept), tuple(notes), summary)
+    return Recording(folder, tuple(shown), ended, chosen.sources, tuple(chosen.kept), tuple(notes), summary)
 
 
 def stall_words(folder: Path, seconds: float) -> str:
@@ -142,7 +149,7 @@ def run(
     timeout_s: float | None = None,
     summarised: bool = True,
     force: bool = False,
-) -> Recorded:
+) -> Recording:
     """Run a command and record what it communicates; its output and exit code stay its own.
 
     Parameters
@@ -162,7 +169,7 @@ def run(
 
     Returns
     -------
-    Recorded
+    Recording
         The ``folder``, how the command ``ended``, and the ``summary`` (schema ``ringwright.summary/1``; None where nothing
         was recorded, and ``notes`` says why).
 

@@ -22,7 +22,7 @@ REFERENCE_BYTES = 1 << 20  # per rank, for bounds that grow with the size
 
 
 @dataclass(frozen=True)
-class Row:
+class SimulatedRow:
     """One simulated time; bandwidths as nccl-tests defines them, in decimal GB/s."""
 
     algorithm: str
@@ -141,7 +141,7 @@ def sweep(
 def _declined(name: str, collective: Collective, error: RingwrightError) -> dict[str, Any]:
     """Return the row of an algorithm that has no answer at this size: its reason, and null for all that was measured."""
     known = {"algorithm": name, "ranks": collective.p, "size_bytes": collective.size_bytes, "declined": error.what}
-    return {field.name: known.get(field.name) for field in fields(Row)}
+    return {field.name: known.get(field.name) for field in fields(SimulatedRow)}
 
 
 def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
@@ -157,7 +157,9 @@ def _unlike(software: dict[str, bool], topology: Topology) -> list[str]:
     return [f"{note}; to have software in all, calibrate the fabric"]
 
 
-def measure(question: SimulationSpec, program: Program, name: str, floors: Floors) -> tuple[Row, tuple[str, ...]]:
+def measure(
+    question: SimulationSpec, program: Program, name: str, floors: Floors
+) -> tuple[SimulatedRow, tuple[str, ...]]:
     """Return the row of one program, and the effects that its engine leaves out."""
     from ringwright.engines.choose import simulate
 
@@ -172,7 +174,7 @@ def measure(question: SimulationSpec, program: Program, name: str, floors: Floor
             remedy="report this: a simulator must not beat physics",
         )
     algbw = collective.size_bytes / time_s / 1e9 if time_s else 0.0
-    row = Row(
+    row = SimulatedRow(
         name, run.engine, collective.p, collective.size_bytes, time_s * 1e6, algbw, algbw * collective.bus_factor,
         without * 1e6, None if within is None else within * 1e6, run.events, program.cost.messages,
         _choice(program), run.bottleneck, run.utilisation, run.waited, run.folded, run.path(), *_worst(question, program, time_s),

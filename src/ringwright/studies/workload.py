@@ -13,7 +13,7 @@ from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.flops import default_mtp, flops_per_token
 from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
 from ringwright.workloads.parallel import ENDS, Parallel, parse
-from ringwright.workloads.step import Step, refuse
+from ringwright.workloads.step import StepSpec, refuse
 
 IMAGES_A_RANK = 32
 NARROWEST = 2  # bytes of an element on the wire
@@ -59,11 +59,11 @@ def workload(question: WorkloadSpec) -> dict[str, Any]:
     }
 
 
-def settled(card: Card, question: WorkloadSpec) -> Step:
+def settled(card: Card, question: WorkloadSpec) -> StepSpec:
     """Return the step that is asked about, defaults filled in; UsageError where it cannot be."""
     parallel = form(question.parallel, question.gpus)
     dtype = question.dtype or usual_dtype(card)
-    step = Step(
+    step = StepSpec(
         parallel,
         usual_sequence(card) if question.seq is None else question.seq,
         _micro_batches(parallel) if question.micro_batches is None else question.micro_batches,
@@ -109,7 +109,7 @@ def _micro_batch_size(card: Card) -> int:
     return IMAGES_A_RANK if card.is_image else 1
 
 
-def assumptions(card: Card, step: Step, question: WorkloadSpec) -> Iterator[str]:
+def assumptions(card: Card, step: StepSpec, question: WorkloadSpec) -> Iterator[str]:
     """Yield every default that was taken, and what the figures hold and leave out."""
     parallel = step.parallel
     if question.parallel is None:
@@ -135,7 +135,7 @@ def assumptions(card: Card, step: Step, question: WorkloadSpec) -> Iterator[str]
         yield from _communicated(card, step)
 
 
-def _counted(card: Card, step: Step) -> Iterator[str]:
+def _counted(card: Card, step: StepSpec) -> Iterator[str]:
     """Yield what parameters and operations hold."""
     if card.is_image:
         yield "operations are those of forward and backward pass for one image, two a multiply-add"
@@ -156,7 +156,7 @@ def _counted(card: Card, step: Step) -> Iterator[str]:
         yield "the vocabulary of 50,257 words is padded to 51,200"
 
 
-def _communicated(card: Card, step: Step) -> Iterator[str]:
+def _communicated(card: Card, step: StepSpec) -> Iterator[str]:
     """Yield how the collectives are made where systems differ."""
     parallel = step.parallel
     yield "scalars (the loss, the norm of the gradients) are left out"

@@ -95,13 +95,13 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
 
 def of_recording(path: str, found: Replay, topology: Topology, machine: str) -> Asked:
     """Return a recorded step; its operations keep their measured times but for what an algorithm changes."""
-    own = recorded.job(found, recorded.Change(healthy=topology, faulty=topology))
+    own = recorded.job(found, recorded.Counterfactual(healthy=topology, faulty=topology))
     beside = recorded.ground(found)
     seen: dict[str, FabricCosts] = {}
 
     def jobs(algorithm: str) -> Job:
         changed = "" if algorithm == LIBRARY else algorithm
-        return recorded.job(found, recorded.Change(changed, topology, topology))
+        return recorded.job(found, recorded.Counterfactual(changed, topology, topology))
 
     def fabric_costs(_job: Job, algorithm: str) -> FabricCosts:
         return seen.setdefault(algorithm, _on(topology, found.workload, algorithm))

@@ -6,15 +6,23 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.testing.nccl_fields import RELEASES
-from ringwright.testing.nccl_job import Call, Job, Launch, TrainingLine, deepseek_v3_inference, make_job, training_job
+from ringwright.testing.nccl_job import (
+    Launch,
+    NcclCall,
+    NcclJob,
+    TrainingLine,
+    deepseek_v3_inference,
+    make_job,
+    training_job,
+)
 from ringwright.testing.nccl_log import GeneratedLog, write_log
 
 __all__ = [
     "RELEASES",
-    "Call",
     "GeneratedLog",
-    "Job",
     "Launch",
+    "NcclCall",
+    "NcclJob",
     "TrainingLine",
     "deepseek_v3_inference",
     "make_job",

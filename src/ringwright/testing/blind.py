@@ -20,7 +20,7 @@ from typing import Any
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
 from ringwright.testing import slow_ranks
-from ringwright.testing.noise import Noise, ours
+from ringwright.testing.noise import HealthyNoise, ours
 from ringwright.trace import Trace
 
 SCHEMA = "ringwright.blind/2"
@@ -46,7 +46,7 @@ class BlindCase:
 
 
 @dataclass(frozen=True)
-class Truth:
+class BlindTruth:
     """What was put in, ``begin`` and ``share`` by step where they are known, ``severity`` in times of a step."""
 
     ranks: tuple[int, ...] = ()
@@ -92,7 +92,7 @@ def plan(
 
 
 def judge(
-    cases: Iterable[BlindCase], done: Callable[[Verdict], None] | None = None, noise: Noise | None = None
+    cases: Iterable[BlindCase], done: Callable[[Verdict], None] | None = None, noise: HealthyNoise | None = None
 ) -> list[Verdict]:
     """Run and diagnose every case; real ones need PyTorch (MissingExtraError). ``noise``: that of healthy ranks, else ours."""
     found = []
@@ -108,40 +108,44 @@ def judge(
     return found
 
 
-def _made(case: BlindCase, folder: Path, noise: Noise) -> tuple[Trace, Truth]:
+def _made(case: BlindCase, folder: Path, noise: HealthyNoise) -> tuple[Trace, BlindTruth]:
     if case.real:
         return _real(case, folder)
     if not case.slow:
         return _simulated(case)
     trace, put = slow_ranks.job(case.mechanism, case.seed, noise)
     steps = int(trace.df["iteration"].max()) + 1  # type: ignore[arg-type]
-    return trace, Truth(put.ranks, put.is_healthy, put.begin, put.share, put.severity, steps)
+    return trace, BlindTruth(put.ranks, put.is_healthy, put.begin, put.share, put.severity, steps)
 
 
-def _simulated(case: BlindCase) -> tuple[Trace, Truth]:
+def _simulated(case: BlindCase) -> tuple[Trace, BlindTruth]:
     from ringwright.testing.faulty_fabric import job
 
     trace, truth = job(case.mechanism, case.seed)
-    return trace, Truth(truth.ranks, case.mechanism == "none")
+    return trace, BlindTruth(truth.ranks, case.mechanism == "none")
 
 
-def _real(case: BlindCase, folder: Path) -> tuple[Trace, Truth]:
+def _real(case: BlindCase, folder: Path) -> tuple[Trace, BlindTruth]:
     import random
 
-    from ringwright.testing.gloo_job import COMPUTE_S, HANGING, SLOW, Fault, run
+    from ringwright.testing.gloo_job import COMPUTE_S, HANGING, SLOW, InjectedFault, run
 
     draw = random.Random(f"{case.mechanism} {case.seed}")  # noqa: S311 - a lottery, not a secret
     hangs, slow = case.mechanism in HANGING, case.mechanism in SLOW
     steps = 14 if hangs else 40
     rank, step = draw.randrange(4), draw.randrange(3, 9) if hangs else draw.randrange(4, 24)
     amount = COMPUTE_S * draw.uniform(0.6, 2.0)
-    fault = Fault(case.mechanism, rank, step, amount)
+    fault = InjectedFault(case.mechanism, rank, step, amount)
     run(folder, 4, fault, steps=steps, seed=case.seed, profile=not hangs)
     ranks = {one for at in range(step, steps) for one in fault.slow_ranks(at, steps, 4)}
     held = sum(fault.holds_up(at) for at in range(step, steps)) / steps
-    truth = Truth(tuple(sorted(ranks)), False, step, held, 1 + amount / COMPUTE_S, steps) if slow else Truth((rank,))
+    truth = (
+        BlindTruth(tuple(sorted(ranks)), False, step, held, 1 + amount / COMPUTE_S, steps)
+        if slow
+        else BlindTruth((rank,))
+    )
     trace = _with_clocks_apart(read(str(folder)), draw)
-    return trace, Truth(is_healthy=True) if case.mechanism == "none" else truth
+    return trace, BlindTruth(is_healthy=True) if case.mechanism == "none" else truth
 
 
 def _with_clocks_apart(trace: Trace, draw: Any) -> Trace:
@@ -157,7 +161,7 @@ def _with_clocks_apart(trace: Trace, draw: Any) -> Trace:
     return Trace.of(frames, trace.meta)
 
 
-def _answer(case: BlindCase, truth: Truth, verdict: dict[str, Any] | None) -> Verdict:
+def _answer(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any] | None) -> Verdict:
     said = tuple(sorted(verdict["ranks"])) if verdict else ()
     begin = _begin(case, truth, verdict)
     if truth.is_healthy:
@@ -171,7 +175,7 @@ def _answer(case: BlindCase, truth: Truth, verdict: dict[str, Any] | None) -> Ve
     return Verdict(case, truth.ranks, said, verdict["kind"] if verdict else "", outcome, truth.severity, begin)
 
 
-def _is_told(case: BlindCase, truth: Truth, verdict: dict[str, Any]) -> bool:
+def _is_told(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any]) -> bool:
     """Whether a verdict without ranks says how many of the steps are held up, where that is an answer."""
     share = verdict.get("steps_share")
     if case.mechanism not in slow_ranks.ROUND or share is None or truth.share is None:
@@ -179,7 +183,7 @@ def _is_told(case: BlindCase, truth: Truth, verdict: dict[str, Any]) -> bool:
     return abs(float(share) - truth.share) <= max(SHARE_OFF, 0.25 * truth.share)
 
 
-def _begin(case: BlindCase, truth: Truth, verdict: dict[str, Any] | None) -> bool | None:
+def _begin(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any] | None) -> bool | None:
     """Whether the step is named where a lasting slowness begins, within two steps or a twenty-fifth of the job."""
     if case.mechanism not in slow_ranks.BEGINS or truth.begin is None:
         return None

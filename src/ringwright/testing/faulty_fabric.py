@@ -39,7 +39,7 @@ STEPS, CALLS = 30, 3
 
 
 @dataclass(frozen=True)
-class Truth:
+class FabricTruth:
     """What was put in: ``kind`` link, rank or none; the ranks concerned."""
 
     kind: str
@@ -47,7 +47,7 @@ class Truth:
     ranks: tuple[int, ...] = ()
 
 
-def job(mechanism: str, seed: int) -> tuple[Trace, Truth]:
+def job(mechanism: str, seed: int) -> tuple[Trace, FabricTruth]:
     """Return a job with a fault of ``mechanism`` (none: a healthy job); UsageError for an unknown one."""
     rng = np.random.default_rng(seed)
     if mechanism in LINK_FAULTS:
@@ -60,13 +60,13 @@ def job(mechanism: str, seed: int) -> tuple[Trace, Truth]:
     return _linked("", rng) if rng.random() < 0.5 else _late("", rng)
 
 
-def _linked(mechanism: str, rng: np.random.Generator) -> tuple[Trace, Truth]:
+def _linked(mechanism: str, rng: np.random.Generator) -> tuple[Trace, FabricTruth]:
     """Measure all pairs of a fabric, one of whose cards is broken."""
     top = fabric(str(rng.choice(FABRICS)))
-    truth = Truth("none", "none")
+    truth = FabricTruth("none", "none")
     if mechanism:
         card = int(rng.choice(np.flatnonzero(top.kinds == NIC)))
-        truth = Truth("link", mechanism, _behind(top, card))
+        truth = FabricTruth("link", mechanism, _behind(top, card))
         top = apply(top, [_line(top, card, mechanism, rng)], horizon_s=0.003, seed=int(rng.integers(1 << 30)))
     events = _probes(top, rng)
     return _trace(top, events), truth
@@ -124,7 +124,7 @@ def _probes(top: Topology, rng: np.random.Generator) -> list[dict[str, Any]]:
     return found
 
 
-def _late(mechanism: str, rng: np.random.Generator) -> tuple[Trace, Truth]:
+def _late(mechanism: str, rng: np.random.Generator) -> tuple[Trace, FabricTruth]:
     """Return steps of collectives; members come with jitter, one of them late."""
     p = int(rng.choice((4, 8, 16)))
     guilty = int(rng.integers(p))
@@ -146,7 +146,7 @@ def _late(mechanism: str, rng: np.random.Generator) -> tuple[Trace, Truth]:
         ]  # fmt: skip
         clock = float(end) + 1e-3
     top = fabric(f"switch:{p}")
-    return _trace(top, events), Truth("rank", mechanism, (guilty,)) if mechanism else Truth("none", "none")
+    return _trace(top, events), FabricTruth("rank", mechanism, (guilty,)) if mechanism else FabricTruth("none", "none")
 
 
 def _shared(rng: np.random.Generator, jitter: float) -> float:

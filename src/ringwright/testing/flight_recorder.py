@@ -42,7 +42,7 @@ _WINDOW = 24
 _BYTES = {"BFloat16": 2, "Float": 4, "Long": 8}
 
 
-class Op(NamedTuple):
+class RecordedOp(NamedTuple):
     """One operation of a rank's program: ``group`` by name, ``peer`` and ``own`` as ranks of the group for p2p."""
 
     group: str
@@ -68,7 +68,7 @@ class Op(NamedTuple):
 class _Rank:
     """What one rank issued and completed."""
 
-    def __init__(self, program: list[Op]) -> None:
+    def __init__(self, program: list[RecordedOp]) -> None:
         self.program = program
         self.issued = 0
         self.done = 0
@@ -93,7 +93,7 @@ class _Rank:
         self.issued += 1
 
     @property
-    def front(self) -> Op | None:
+    def front(self) -> RecordedOp | None:
         return self.program[self.done] if self.done < self.issued else None
 
 
@@ -159,7 +159,7 @@ class FlightJob:
         candidates = [i for i in range(step * (self.steps - 1), len(program) - 2) if self._may_strike(program, i)]
         return rng.choice(candidates)
 
-    def _may_strike(self, program: list[Op], index: int) -> bool:
+    def _may_strike(self, program: list[RecordedOp], index: int) -> bool:
         """A fault needs the right operations: a wide enough group, neighbours to exchange, a send to turn around."""
         here, after = program[index], program[index + 1]
         wide = not here.is_p2p and len(self.groups[here.group][1]) > 2
@@ -176,37 +176,40 @@ class FlightJob:
             return here.is_p2p and here.name == "send"
         return True
 
-    def program(self, rank: int) -> list[Op]:
+    def program(self, rank: int) -> list[RecordedOp]:
         """Return the operations of a rank as they were meant."""
         tensor, data = self.group_of(rank, "TENSOR"), self.group_of(rank, "DATA")
         width, dp = 4096, len(self.groups[data][1])
         layer = [
-            Op(tensor, "_all_gather_base", (2048, width // self.tp), (2048 * self.tp, width // self.tp)),
-            Op(tensor, "_reduce_scatter_base", (2048 * self.tp, width), (2048, width)),
-            Op(tensor, "all_to_all", (2048, 64), (2048, 64)),
-            Op(tensor, "all_reduce", (16,), (16,), "Long"),
+            RecordedOp(tensor, "_all_gather_base", (2048, width // self.tp), (2048 * self.tp, width // self.tp)),
+            RecordedOp(tensor, "_reduce_scatter_base", (2048 * self.tp, width), (2048, width)),
+            RecordedOp(tensor, "all_to_all", (2048, 64), (2048, 64)),
+            RecordedOp(tensor, "all_reduce", (16,), (16,), "Long"),
         ]
         pipe = self._pipe(rank)
         before, after = pipe
-        grads = [Op(data, "all_reduce", (1 << 20,), (1 << 20,), "Float"), Op(data, "_all_gather_base", (4,), (4 * dp,))]
+        grads = [
+            RecordedOp(data, "all_reduce", (1 << 20,), (1 << 20,), "Float"),
+            RecordedOp(data, "_all_gather_base", (4,), (4 * dp,)),
+        ]
         last = [
-            Op(tensor, "all_reduce", (1,), (1,), "Float"),
-            Op("0", "all_reduce", (1,), (1,), "Float"),
-            Op("0", "barrier", (1,), (1,), "Float"),
+            RecordedOp(tensor, "all_reduce", (1,), (1,), "Float"),
+            RecordedOp("0", "all_reduce", (1,), (1,), "Float"),
+            RecordedOp("0", "barrier", (1,), (1,), "Float"),
         ]
         return (before + layer * self.layers + after + layer * self.layers + grads + last) * self.steps
 
-    def _pipe(self, rank: int) -> tuple[list[Op], list[Op]]:
+    def _pipe(self, rank: int) -> tuple[list[RecordedOp], list[RecordedOp]]:
         if self.pp < 2:
             return [], []
         group = self.group_of(rank, "PIPELINE")
         own = self.groups[group][1].index(rank)
         shape = (2048, 1, 4096)
-        before = [Op(group, "recv", shape, shape, own=own, peer=own - 1)] if own else []
-        after = [Op(group, "send", shape, shape, own=own, peer=own + 1)] if own < self.pp - 1 else []
+        before = [RecordedOp(group, "recv", shape, shape, own=own, peer=own - 1)] if own else []
+        after = [RecordedOp(group, "send", shape, shape, own=own, peer=own + 1)] if own < self.pp - 1 else []
         return before, after
 
-    def _faulty(self, rank: int) -> list[Op]:
+    def _faulty(self, rank: int) -> list[RecordedOp]:
         program = self.program(rank)
         if rank not in self._blamed:
             return program
@@ -277,7 +280,7 @@ class FlightJob:
             ranks[other].done += 1
         return len(met)
 
-    def _meets(self, front: Op, number: int, other: int, ranks: list[_Rank]) -> bool:
+    def _meets(self, front: RecordedOp, number: int, other: int, ranks: list[_Rank]) -> bool:
         rank = ranks[other]
         if rank.front is None or rank.front.group != front.group:
             return False
@@ -373,7 +376,7 @@ class FlightJob:
         return entry
 
 
-def _matching(program: list[Op], other: list[Op], at: int) -> int:
+def _matching(program: list[RecordedOp], other: list[RecordedOp], at: int) -> int:
     """Return the index of the receive that meets the send ``other[at]``: the same number of its kind."""
     nth = sum(op.is_p2p and op.name == "send" for op in other[: at + 1])
     receives = [index for index, op in enumerate(program) if op.is_p2p and op.name == "recv"]

@@ -40,7 +40,7 @@ MECHANISMS = ("none", *HANGING, *SLOW)
 
 
 @dataclass(frozen=True)
-class Fault:
+class InjectedFault:
     """What goes wrong: ``mechanism`` on ``rank`` from step ``step`` on; ``amount`` is seconds of the slow ones."""
 
     mechanism: str = "none"
@@ -61,7 +61,7 @@ class Fault:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class GlooOutcome:
     """How a run ended: whether all ranks came to their end, and the ranks that wrote a dump."""
 
     folder: Path
@@ -70,10 +70,16 @@ class Outcome:
 
 
 def run(
-    folder: Path, world: int, fault: Fault | None = None, *, steps: int = 12, seed: int = 0, profile: bool = False
-) -> Outcome:
+    folder: Path,
+    world: int,
+    fault: InjectedFault | None = None,
+    *,
+    steps: int = 12,
+    seed: int = 0,
+    profile: bool = False,
+) -> GlooOutcome:
     """Run a job of ``world`` ranks and return how it ended; UsageError for an unknown fault, MissingExtraError without torch."""
-    fault = fault or Fault()
+    fault = fault or InjectedFault()
     if fault.mechanism not in MECHANISMS or not 0 <= fault.rank < world:
         raise UsageError(
             f"no fault '{fault.mechanism}' on rank {fault.rank} of {world}", remedy=f"one of: {', '.join(MECHANISMS)}"
@@ -101,13 +107,13 @@ def run(
             _end(child)
 
 
-def _watch(folder: Path, progress: mmap.mmap, world: int, stall_s: float) -> Outcome:
+def _watch(folder: Path, progress: mmap.mmap, world: int, stall_s: float) -> GlooOutcome:
     """Wait for the end, or ask for dumps when nothing moves any more."""
     began = moved = time.monotonic()
     seen = b""
     while time.monotonic() - began < MOST_S:
         if _dumps(folder) == set(range(world)):
-            return Outcome(folder, not (folder / "dump").exists(), tuple(sorted(_dumps(folder))))
+            return GlooOutcome(folder, not (folder / "dump").exists(), tuple(sorted(_dumps(folder))))
         now = progress[:]
         if now != seen:
             seen, moved = now, time.monotonic()
@@ -116,7 +122,7 @@ def _watch(folder: Path, progress: mmap.mmap, world: int, stall_s: float) -> Out
             _wait(lambda: _dumps(folder) == set(range(world)), DUMP_S)
             break
         time.sleep(0.02)
-    return Outcome(folder, finished=False, dumped=tuple(sorted(_dumps(folder))))
+    return GlooOutcome(folder, finished=False, dumped=tuple(sorted(_dumps(folder))))
 
 
 def _dumps(folder: Path) -> set[int]:
@@ -139,7 +145,7 @@ class _Rank:
     """One rank, in a process of its own; never returns."""
 
     def __init__(
-        self, rank: int, world: int, folder: Path, fault: Fault, progress: mmap.mmap, *, profile: bool
+        self, rank: int, world: int, folder: Path, fault: InjectedFault, progress: mmap.mmap, *, profile: bool
     ) -> None:
         self.rank, self.world, self.folder, self.fault, self.progress = rank, world, folder, fault, progress
         self.profile = profile
@@ -308,7 +314,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
-    fault = Fault(given.mechanism, given.rank, given.step, given.amount)
+    fault = InjectedFault(given.mechanism, given.rank, given.step, given.amount)
     done = run(given.folder, given.world, fault, steps=given.steps, seed=given.seed, profile=given.profile)
     print(f"{'finished' if done.finished else 'stood still'}; dumps of ranks {done.dumped}")  # noqa: T201 - its answer
     return 0

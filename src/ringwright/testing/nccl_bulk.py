@@ -20,10 +20,10 @@ from ringwright.errors import UsageError
 from ringwright.testing.nccl_dialect import dialect
 from ringwright.testing.nccl_dirt import stamp
 from ringwright.testing.nccl_fields import PRINTED_NAME, RELEASES, CollText
-from ringwright.testing.nccl_job import BFLOAT16, FLOAT32, Job, make_job, size_of
+from ringwright.testing.nccl_job import BFLOAT16, FLOAT32, NcclJob, make_job, size_of
 from ringwright.testing.nccl_log import write_log
-from ringwright.testing.nccl_placement import Placement, place
-from ringwright.testing.nccl_truth import Truth
+from ringwright.testing.nccl_placement import JobPlacement, place
+from ringwright.testing.nccl_truth import LogTruth
 
 _RELEASE = "2.26"
 _GPUS_PER_HOST = 8
@@ -99,7 +99,7 @@ def _step_calls() -> list[tuple[str, str, int, int, bool]]:
     return layer * 8 + buckets * 2 + ends
 
 
-def _plan(job: Job, placement: Placement) -> _Plan:
+def _plan(job: NcclJob, placement: JobPlacement) -> _Plan:
     calls = _step_calls()
     texts: list[tuple[bytes, dict[str, int]]] = []
     rank_of, call_of = [], []
@@ -123,7 +123,7 @@ def _plan(job: Job, placement: Placement) -> _Plan:
 
 
 def _template(
-    placement: Placement, index: int, rank: int, member: int, op: str, datatype: int
+    placement: JobPlacement, index: int, rank: int, member: int, op: str, datatype: int
 ) -> tuple[bytes, dict[str, int]]:
     """Return one line with its fields blank (zero bytes) and where each field begins."""
     process, who = placement.processes[member], placement.identities[index][rank]
@@ -221,8 +221,8 @@ def _spoil(block: Bytes, lengths: Numbers, calls: Numbers, dirty: float, draw: r
     return b"".join(parts)
 
 
-def _truth(job: Job, plan: _Plan, ledger: _Ledger, head_lines: int, written: int) -> dict[str, Any]:
-    truth = Truth(job, dialect(".".join(map(str, RELEASES[_RELEASE]))))
+def _truth(job: NcclJob, plan: _Plan, ledger: _Ledger, head_lines: int, written: int) -> dict[str, Any]:
+    truth = LogTruth(job, dialect(".".join(map(str, RELEASES[_RELEASE]))))
     truth.seen_ranks = set(range(job.ranks))
     records_lost: Counter[str] = Counter()
     for (call, elements), steps in sorted(ledger.steps_by_size.items()):

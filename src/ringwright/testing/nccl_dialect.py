@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.errors import UsageError
-from ringwright.testing.nccl_fields import ELEMENT_BYTES, RELEASES, CollText, Identity, pointer_text
+from ringwright.testing.nccl_fields import ELEMENT_BYTES, RELEASES, CollText, CommunicatorRank, pointer_text
 
 _ALGORITHM_ID = {"TREE": 0, "RING": 1, "COLLNET_DIRECT": 2, "COLLNET_CHAIN": 3, "NVLS": 4, "NVLS_TREE": 5, "PAT": 6}
 _PROTOCOL_ID = {"LL": 0, "LL128": 1, "SIMPLE": 2}
@@ -113,7 +113,7 @@ class Dialect:
         return lines
 
     # ------------------------------------------------------------------------------------------------------- INIT
-    def init_lines(self, who: Identity, *, complete: bool) -> str:
+    def init_lines(self, who: CommunicatorRank, *, complete: bool) -> str:
         """Return ``Init START`` (since 2.18) or ``Init COMPLETE``."""
         text = f"comm {pointer_text(who.pointer)} rank {who.rank} nranks {who.nranks} cudaDev {who.device}"
         if (2, 4) <= self.version < (2, 6) or self.version >= (2, 18):
@@ -131,7 +131,7 @@ class Dialect:
             gap = " "
         return f"{text}{gap}- Init {'COMPLETE' if complete else 'START'}"
 
-    def _split_fields(self, who: Identity) -> str:
+    def _split_fields(self, who: CommunicatorRank) -> str:
         number = ""
         if self.version >= (2, 29):
             number = f" childCount {who.split_number}"
@@ -139,14 +139,14 @@ class Dialect:
             number = f" splitCount {who.split_number}"
         return f" parent {pointer_text(who.parent)}{number} color {who.color} key {who.rank}"
 
-    def layout_line(self, who: Identity, nnodes: int, local_ranks: int, local_rank: int) -> str:
+    def layout_line(self, who: CommunicatorRank, nnodes: int, local_ranks: int, local_rank: int) -> str:
         """Return the nRanks/nNodes line, printed since 2.20."""
         return (
             f"comm {pointer_text(who.pointer)} rank {who.rank} nRanks {who.nranks} nNodes {nnodes} "
             f"localRanks {local_ranks} localRank {local_rank} MNNVL 0"
         )
 
-    def timings_line(self, who: Identity, total_s: float) -> str:
+    def timings_line(self, who: CommunicatorRank, total_s: float) -> str:
         """Return ``Init timings``, printed since 2.22 and reshaped in 2.23."""
         caller = "ncclCommSplit" if who.parent else "ncclCommInitRank"
         head = f"Init timings - {caller}:" if self.version >= (2, 23) else "Init timings:"
@@ -156,7 +156,7 @@ class Dialect:
             f"allgathers 0.01, topo 0.06, graphs 0.01, connections {total_s / 4:.2f}, rest 0.01)"
         )
 
-    def end_line(self, who: Identity, *, aborted: bool) -> str:
+    def end_line(self, who: CommunicatorRank, *, aborted: bool) -> str:
         """Return ``Destroy COMPLETE`` or ``Abort COMPLETE``, printed since 2.12."""
         return (
             f"comm {pointer_text(who.pointer)} rank {who.rank} nranks {who.nranks} cudaDev {who.device} "
@@ -177,7 +177,7 @@ class Dialect:
         of = f"/{channels:02d}" if self.version >= (2, 5) else ""
         return f"{word} {channel:02d}{of} : " + "".join(f"{rank:4d}" for rank in order[:_RINGS_SHOWN_BEFORE_2_23])
 
-    def trees_line(self, trees: list[tuple[int, list[int]]], who: Identity) -> str:
+    def trees_line(self, trees: list[tuple[int, list[int]]], who: CommunicatorRank) -> str:
         """Return the ``Trees`` line (since 2.4) from (parent, children) per channel."""
         parts = []
         for channel, (parent, children) in enumerate(trees):
@@ -190,13 +190,15 @@ class Dialect:
                 parts.append(f"[{channel}] {down}->{who.rank}->{parent}")
         return "Trees " + " ".join(parts) + self._rccl_tail(who, bus_id=True)
 
-    def _rccl_tail(self, who: Identity, *, bus_id: bool = False) -> str:
+    def _rccl_tail(self, who: CommunicatorRank, *, bus_id: bool = False) -> str:
         if not self.rccl:
             return ""
         tail = f" comm {pointer_text(who.pointer)} nRanks {who.nranks:02d}"
         return tail + (f" busId {who.bus_id:x}" if bus_id else "")
 
-    def connection_line(self, channel: int, source: Identity, target: Identity, *, via: str, side: str) -> str:
+    def connection_line(
+        self, channel: int, source: CommunicatorRank, target: CommunicatorRank, *, via: str, side: str
+    ) -> str:
         """Return one connection; ``via`` as printed (``P2P/IPC``, ``NET/IB/0``), ``side`` send, receive or empty."""
         word = "Ring" if self.version < (2, 7) else "Channel"
         index = "/0" if self.version >= (2, 12) else ""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from ringwright.errors import UsageError
-from ringwright.testing.nccl_placement import Process
+from ringwright.testing.nccl_placement import RankProcess
 
 _EPOCH_S = datetime(2025, 11, 3, 14, 22, 5, tzinfo=UTC).timestamp()
 PREFIXES = ("mpirun", "mpirun-time", "srun", "ray", "kubernetes", "torchrun")
@@ -19,7 +19,7 @@ class LogLine:
     """One line before it is written; ``process`` None is the training script, ``kind`` info, coll, script or bare."""
 
     time_s: float
-    process: Process | None
+    process: RankProcess | None
     text: str
     kind: str = "info"
     op: str = ""  # the operation a COLL line prints

@@ -32,7 +32,7 @@ PRINTED_NAME = {
 
 
 @dataclass(frozen=True)
-class Identity:
+class CommunicatorRank:
     """One rank inside one communicator, as an Init line names it."""
 
     pointer: int

@@ -6,15 +6,15 @@ import random
 from collections.abc import Iterator
 
 from ringwright.testing.nccl_dialect import Dialect
-from ringwright.testing.nccl_job import Job
-from ringwright.testing.nccl_placement import Placement, Process, ring_order, tree_of
+from ringwright.testing.nccl_job import NcclJob
+from ringwright.testing.nccl_placement import JobPlacement, RankProcess, ring_order, tree_of
 
-Timed = tuple[float, Process, str, str]  # moment in seconds, who, text, kind (info or bare)
+Timed = tuple[float, RankProcess, str, str]  # moment in seconds, who, text, kind (info or bare)
 _NICS = 4
 
 
 def start_lines(
-    job: Job, words: Dialect, placement: Placement, subsystems: set[str], channels: int, draw: random.Random
+    job: NcclJob, words: Dialect, placement: JobPlacement, subsystems: set[str], channels: int, draw: random.Random
 ) -> Iterator[Timed]:
     """Yield every line from process start to the last communicator, in the order of each process."""
     for process in placement.processes:
@@ -31,7 +31,7 @@ def start_lines(
 
 
 def _process_start(
-    job: Job, words: Dialect, process: Process, subsystems: set[str], draw: random.Random
+    job: NcclJob, words: Dialect, process: RankProcess, subsystems: set[str], draw: random.Random
 ) -> Iterator[Timed]:
     moment_s = draw.random() * 0.3 + (0.0 if process.rank == 0 else 0.2)
     texts: list[str] = []
@@ -49,7 +49,7 @@ def _process_start(
 
 
 def _birth(
-    job: Job, words: Dialect, placement: Placement, index: int, rank: int, subsystems: set[str], channels: int
+    job: NcclJob, words: Dialect, placement: JobPlacement, index: int, rank: int, subsystems: set[str], channels: int
 ) -> Iterator[str]:
     comm, who = job.communicators[index], placement.identities[index][rank]
     init, graph = "INIT" in subsystems, "GRAPH" in subsystems
@@ -81,12 +81,12 @@ def _birth(
         yield from connections
 
 
-def _host(job: Job, index: int, rank: int) -> int:
+def _host(job: NcclJob, index: int, rank: int) -> int:
     return job.host_of(job.communicators[index].members[rank])
 
 
 def _connections(
-    job: Job, words: Dialect, placement: Placement, index: int, rank: int, subsystems: set[str], channels: int
+    job: NcclJob, words: Dialect, placement: JobPlacement, index: int, rank: int, subsystems: set[str], channels: int
 ) -> Iterator[str]:
     """Ring edges, then tree edges: the peer's host decides between P2P (INIT) and NET lines."""
     if not {"INIT", "GRAPH", "NET"} & subsystems or job.communicators[index].size == 1:
@@ -108,7 +108,14 @@ def _connections(
 
 
 def _edge(
-    job: Job, words: Dialect, placement: Placement, index: int, channel: int, source: int, target: int, printer: int
+    job: NcclJob,
+    words: Dialect,
+    placement: JobPlacement,
+    index: int,
+    channel: int,
+    source: int,
+    target: int,
+    printer: int,
 ) -> Iterator[str]:
     """Inside a host the sender prints one line; across hosts both ends print, with the direction."""
     ends = placement.identities[index]

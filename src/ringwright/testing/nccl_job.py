@@ -32,7 +32,7 @@ class Communicator:
 
 
 @dataclass(frozen=True)
-class Call:
+class NcclCall:
     """One operation of one communicator.
 
     ``count`` is in elements, in NCCL's convention (per rank for all-gather, reduce-scatter, all-to-all; the whole
@@ -51,7 +51,7 @@ class Call:
 class Launch:
     """Calls issued together (a group when there is more than one); ``gap_s`` passes before."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[NcclCall, ...]
     gap_s: float = 2e-5
 
 
@@ -68,7 +68,7 @@ Item = Launch | TrainingLine
 
 
 @dataclass
-class Job:
+class NcclJob:
     """Everything a log is written from."""
 
     hosts: int
@@ -115,7 +115,7 @@ def make_job(
     split: bool = False,
     singletons: bool = False,
     seed: int = 0,
-) -> Job:
+) -> NcclJob:
     """Return a job with its communicators and no operations yet.
 
     ``singletons`` also makes the groups of one rank that Megatron makes. Raises UsageError when the degrees do not
@@ -129,7 +129,7 @@ def make_job(
             remedy="choose degrees whose product is hosts x GPUs per host",
         )
     degrees = {"tp": tp, "pp": pp, "dp": dp, "ep": ep}
-    job = Job(hosts, gpus_per_host, [Communicator("world", tuple(range(ranks)))], degrees, seed=seed)
+    job = NcclJob(hosts, gpus_per_host, [Communicator("world", tuple(range(ranks)))], degrees, seed=seed)
     shapes = (("tp", tp, 1), ("pp", pp, tp), ("dp", dp, tp * pp), ("ep", ep or 1, tp * pp))
     for role, size, stride in shapes:
         if (size > 1 or (singletons and role != "ep")) and size < ranks:
@@ -144,9 +144,11 @@ def _groups(ranks: int, size: int, stride: int) -> list[tuple[int, ...]]:
 
 
 # ------------------------------------------------------------------------------------------------- kinds of traffic
-def everywhere(job: Job, role: str, op: str, count: int, datatype: int = BFLOAT16, gap_s: float = 2e-5) -> list[Item]:
+def everywhere(
+    job: NcclJob, role: str, op: str, count: int, datatype: int = BFLOAT16, gap_s: float = 2e-5
+) -> list[Item]:
     """Return one operation on every communicator of a role at once."""
-    return [Launch((Call(op, index, count, datatype),), gap_s) for index in job.of_role(role)]
+    return [Launch((NcclCall(op, index, count, datatype),), gap_s) for index in job.of_role(role)]
 
 
 def bucket_elements(kind: str, seed: int = 0) -> list[int]:
@@ -161,7 +163,7 @@ def bucket_elements(kind: str, seed: int = 0) -> list[int]:
     raise UsageError(f"no bucket list '{kind}'", remedy="choose vgg, resnet or few")
 
 
-def data_parallel(job: Job, kind: str) -> list[Item]:
+def data_parallel(job: NcclJob, kind: str) -> list[Item]:
     """Return the gradient all-reduces of one step, fp32."""
     items: list[Item] = []
     for elements in bucket_elements(kind, job.seed):
@@ -169,7 +171,7 @@ def data_parallel(job: Job, kind: str) -> list[Item]:
     return items
 
 
-def tensor_parallel(job: Job, layers: int, tokens: int, hidden: int) -> list[Item]:
+def tensor_parallel(job: NcclJob, layers: int, tokens: int, hidden: int) -> list[Item]:
     """Return two all-reduces forward and two backward per layer, ``tokens * hidden`` elements in bf16."""
     items: list[Item] = []
     for _ in range(layers * 4):
@@ -177,7 +179,7 @@ def tensor_parallel(job: Job, layers: int, tokens: int, hidden: int) -> list[Ite
     return items
 
 
-def sharded(job: Job, layers: int, parameters: int) -> list[Item]:
+def sharded(job: NcclJob, layers: int, parameters: int) -> list[Item]:
     """Return FSDP's step: two all-gathers and one reduce-scatter per layer of ``parameters`` elements."""
     size = max((job.communicators[index].size for index in job.of_role("dp")), default=1)
     items: list[Item] = []
@@ -186,19 +188,19 @@ def sharded(job: Job, layers: int, parameters: int) -> list[Item]:
     return items
 
 
-def pipeline(job: Job, microbatches: int, elements: int) -> list[Item]:
+def pipeline(job: NcclJob, microbatches: int, elements: int) -> list[Item]:
     """Return activations forward and gradients backward over every stage boundary."""
     items: list[Item] = []
     for _ in range(microbatches):
         for index in job.of_role("pp"):
             stages = job.communicators[index].size
-            forward = [Call("send", index, elements, BFLOAT16, stage, stage + 1) for stage in range(stages - 1)]
-            backward = [Call("send", index, elements, BFLOAT16, stage + 1, stage) for stage in range(stages - 1)]
+            forward = [NcclCall("send", index, elements, BFLOAT16, stage, stage + 1) for stage in range(stages - 1)]
+            backward = [NcclCall("send", index, elements, BFLOAT16, stage + 1, stage) for stage in range(stages - 1)]
             items += [Launch((call,)) for call in (*forward, *reversed(backward))]
     return items
 
 
-def expert(job: Job, layers: int, elements_per_peer: int) -> list[Item]:
+def expert(job: NcclJob, layers: int, elements_per_peer: int) -> list[Item]:
     """Return dispatch and combine, forward and backward: four all-to-alls per layer."""
     items: list[Item] = []
     for _ in range(layers * 4):
@@ -221,7 +223,7 @@ def training_job(
     fsdp: bool = False,
     split: bool = False,
     seed: int = 0,
-) -> Job:
+) -> NcclJob:
     """Return a training job whose mix follows from its degrees; ``buckets=None`` leaves data parallelism silent."""
     job = make_job(hosts, gpus_per_host, tp=tp, pp=pp, ep=ep, split=split, seed=seed)
     draw = random.Random(f"iterations {seed}")  # noqa: S311
@@ -252,7 +254,7 @@ def _spread(step: list[Item], time_s: float) -> list[Item]:
     return step
 
 
-def _world_line(job: Job) -> str:
+def _world_line(job: NcclJob) -> str:
     tp, pp, dp = (job.degrees[role] for role in ("tp", "pp", "dp"))
     return (
         f"using world size: {job.ranks}, data-parallel-size: {dp}, tensor-model-parallel size: {tp}, "
@@ -272,7 +274,7 @@ def _iteration_line(iteration: int, time_s: float, draw: random.Random) -> str:
 
 def deepseek_v3_inference(
     ranks: int = 16, *, prompt_tokens: int = 1024, decode_passes: int = 4, sequences: int = 1, seed: int = 0
-) -> Job:
+) -> NcclJob:
     """Return DeepSeek-V3 inference with all ranks tensor parallel: one prefill pass, then decoding.
 
     Each forward pass makes 181 all-reduces of ``tokens * 14,336`` bytes (1 embedding, 61 attention outputs, 3 dense

@@ -16,9 +16,9 @@ from ringwright.testing import nccl_init
 from ringwright.testing.nccl_dialect import Dialect, dialect
 from ringwright.testing.nccl_dirt import LogLine, Written, stamp, write_stream
 from ringwright.testing.nccl_fields import PRINTED_NAME, CollText
-from ringwright.testing.nccl_job import Call, Job, Launch, size_of
-from ringwright.testing.nccl_placement import Placement, Process, place
-from ringwright.testing.nccl_truth import Truth
+from ringwright.testing.nccl_job import Launch, NcclCall, NcclJob, size_of
+from ringwright.testing.nccl_placement import JobPlacement, RankProcess, place
+from ringwright.testing.nccl_truth import LogTruth
 
 SUBSYSTEMS = ("INIT", "ENV", "NET", "GRAPH", "COLL", "TUNING")
 _WIRE_BYTES_PER_S = 40e9
@@ -34,7 +34,7 @@ class GeneratedLog:
 
 
 def write_log(
-    job: Job,
+    job: NcclJob,
     release: str = "2.27",
     *,
     subsystems: tuple[str, ...] = SUBSYSTEMS,
@@ -59,7 +59,7 @@ def write_log(
     ``finish`` is ``destroy``, ``abort`` or ``running``. Raises UsageError for operations the release does not have.
     """
     words = dialect(release, rccl=rccl, timestamps=timestamps)
-    truth = Truth(job, words)
+    truth = LogTruth(job, words)
     truth.seen_ranks = set(range(job.ranks)) - set(omit_ranks)
     writer = _Writer(job, words, place(job), truth, subsystems, calls, symmetric, channels)
     lines = [line for line in writer.lines(finish) if line.process is None or line.process.rank in truth.seen_ranks]
@@ -107,7 +107,7 @@ class _Writer:
     """Turns items into lines; holds the clock, the launch counters and the buffers in use."""
 
     def __init__(
-        self, job: Job, words: Dialect, placement: Placement, truth: Truth, subsystems: tuple[str, ...],
+        self, job: NcclJob, words: Dialect, placement: JobPlacement, truth: LogTruth, subsystems: tuple[str, ...],
         calls: bool, symmetric: bool, channels: int,
     ) -> None:  # fmt: skip
         self.job, self.words, self.placement, self.truth = job, words, placement, truth
@@ -137,7 +137,7 @@ class _Writer:
             yield from self._finish(aborted=finish == "abort")
 
     def _info(
-        self, process: Process, text: str, moment_s: float, *, op: str = "", part_of: str = "", tid: int = 0
+        self, process: RankProcess, text: str, moment_s: float, *, op: str = "", part_of: str = "", tid: int = 0
     ) -> LogLine:
         when = stamp(moment_s) if self.words.timestamps else ""
         line = self.words.line(process.host, process.pid, tid or process.tid, process.device, text, when)
@@ -177,7 +177,7 @@ class _Writer:
             if not self.words.op_count_stays_zero(self.placement.nodes[communicator]):
                 self.op_counts[communicator, rank] += 1
 
-    def _parts(self, call: Call) -> Iterator[tuple[int, str, int]]:
+    def _parts(self, call: NcclCall) -> Iterator[tuple[int, str, int]]:
         """Yield (rank in communicator, printed operation, root or peer) for every line a call leaves."""
         size = self.job.communicators[call.communicator].size
         needs_p2p = call.op in {"send", "all-to-all", "gather", "scatter"}
@@ -198,7 +198,7 @@ class _Writer:
                 yield rank, call.op, call.root
 
     def _record(
-        self, call: Call, rank: int, op: str, peer: int, printed: Counter[str], group: int
+        self, call: NcclCall, rank: int, op: str, peer: int, printed: Counter[str], group: int
     ) -> Iterator[LogLine]:
         comm = self.job.communicators[call.communicator]
         member = comm.members[rank]
@@ -225,7 +225,7 @@ class _Writer:
     def _buffer(self, member: int) -> int:
         return self.buffers[member] + self.draw.randrange(4096) * 0x200000
 
-    def _tuning(self, call: Call) -> Iterator[LogLine]:
+    def _tuning(self, call: NcclCall) -> Iterator[LogLine]:
         """Rank 0 alone says what was chosen; the size is the total up to 2.23 and the printed count's bytes since."""
         comm = self.job.communicators[call.communicator]
         quiet = call.op in {"send", "all-to-all", "gather", "scatter"} or comm.size == 1
@@ -245,7 +245,7 @@ class _Writer:
         process = self.placement.processes[first]
         yield self._info(process, text, self.clock_s + self.skew_s[first] + 2e-6, tid=process.pid)
 
-    def _symmetric_text(self, call: Call, shown_bytes: int) -> str | None:
+    def _symmetric_text(self, call: NcclCall, shown_bytes: int) -> str | None:
         """Return what a release prints for registered buffers: kernels for reductions, copy engines for gathering."""
         name, across = PRINTED_NAME[call.op], self.placement.nodes[call.communicator] > 1
         if call.op == "all-gather":

@@ -6,14 +6,14 @@ import random
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from ringwright.testing.nccl_fields import Identity
-from ringwright.testing.nccl_job import Job
+from ringwright.testing.nccl_fields import CommunicatorRank
+from ringwright.testing.nccl_job import NcclJob
 
 _BUS_IDS = (0x1A000, 0x40000, 0x53000, 0x66000, 0x9C000, 0xC0000, 0xD2000, 0xE4000)
 
 
 @dataclass(frozen=True)
-class Process:
+class RankProcess:
     """One process with one GPU: the subject of a log line."""
 
     rank: int
@@ -33,15 +33,15 @@ class Process:
 
 
 @dataclass
-class Placement:
+class JobPlacement:
     """Processes by global rank, identities by (communicator, rank in communicator), ring orders by channel."""
 
-    processes: list[Process]
-    identities: list[list[Identity]]
+    processes: list[RankProcess]
+    identities: list[list[CommunicatorRank]]
     nodes: list[int] = field(default_factory=list)
 
 
-def place(job: Job, host_prefix: str = "node") -> Placement:
+def place(job: NcclJob, host_prefix: str = "node") -> JobPlacement:
     """Give a job its places and pointers; the same job and seed give the same ones."""
     draw = random.Random(f"placement {job.seed}")  # noqa: S311
     processes = []
@@ -50,12 +50,12 @@ def place(job: Job, host_prefix: str = "node") -> Placement:
         host, device = job.host_of(rank), rank % job.gpus_per_host
         pid = first_pid[host] + device
         bus_id = _BUS_IDS[device % 8] + 0x100000 * (device // 8)
-        process = Process(
+        process = RankProcess(
             rank, f"{host_prefix}{host + 1:03d}", f"10.4.{host // 250}.{host % 250 + 2}", pid, pid + 311 + device,
             pid + 640 + 2 * device, device, bus_id, _heap(draw),
         )  # fmt: skip
         processes.append(process)
-    placement = Placement(processes, [], [job.nodes_of(comm) for comm in job.communicators])
+    placement = JobPlacement(processes, [], [job.nodes_of(comm) for comm in job.communicators])
     for index, comm in enumerate(job.communicators):
         parent = placement.identities[0] if comm.split and index else None
         placement.identities.append(_identify(job, index, processes, parent, draw))
@@ -63,8 +63,8 @@ def place(job: Job, host_prefix: str = "node") -> Placement:
 
 
 def _identify(
-    job: Job, index: int, processes: list[Process], parent: list[Identity] | None, draw: random.Random
-) -> list[Identity]:
+    job: NcclJob, index: int, processes: list[RankProcess], parent: list[CommunicatorRank] | None, draw: random.Random
+) -> list[CommunicatorRank]:
     comm = job.communicators[index]
     comm_id, color = draw.getrandbits(64), draw.randrange(1, 2**31)
     before = sum(1 for other in job.communicators[:index] if other.split and set(other.members) & set(comm.members))
@@ -73,7 +73,9 @@ def _identify(
         where = processes[member]
         above = parent[job.communicators[0].members.index(member)].pointer if parent else 0
         identities.append(
-            Identity(_heap(draw), rank, comm.size, where.device, where.bus_id, comm_id, above, color, before + 1)
+            CommunicatorRank(
+                _heap(draw), rank, comm.size, where.device, where.bus_id, comm_id, above, color, before + 1
+            )
         )
     return identities
 
@@ -82,7 +84,7 @@ def _heap(draw: random.Random) -> int:
     return 0x55_0000_0000_00 + draw.randrange(2**36) * 16
 
 
-def ring_order(job: Job, communicator: int, channel: int) -> list[int]:
+def ring_order(job: NcclJob, communicator: int, channel: int) -> list[int]:
     """Return the ring of one channel: hosts in order, inside a host rotated by the channel and reversed on odd ones."""
     comm = job.communicators[communicator]
     by_host: dict[int, list[int]] = {}
@@ -97,7 +99,7 @@ def ring_order(job: Job, communicator: int, channel: int) -> list[int]:
     return order[first:] + order[:first]
 
 
-def tree_of(job: Job, communicator: int, channel: int) -> dict[int, tuple[int, list[int]]]:
+def tree_of(job: NcclJob, communicator: int, channel: int) -> dict[int, tuple[int, list[int]]]:
     """Return (parent, children) per rank: a chain inside each host, a binary tree over the hosts' first ranks."""
     order = ring_order(job, communicator, channel)
     members = job.communicators[communicator].members

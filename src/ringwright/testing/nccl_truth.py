@@ -8,7 +8,7 @@ from typing import Any
 
 from ringwright.testing.nccl_dialect import Dialect
 from ringwright.testing.nccl_fields import ELEMENT_BYTES
-from ringwright.testing.nccl_job import Call, Job, TrainingLine, size_of
+from ringwright.testing.nccl_job import NcclCall, NcclJob, TrainingLine, size_of
 
 
 @dataclass
@@ -38,10 +38,10 @@ class Tally:
 
 
 @dataclass
-class Truth:
+class LogTruth:
     """Collects while a log is written; ``as_dict`` speaks the summary's terms."""
 
-    job: Job
+    job: NcclJob
     dialect: Dialect
     logical: Tally = field(default_factory=Tally)
     raw: Tally = field(default_factory=Tally)
@@ -52,7 +52,7 @@ class Truth:
     lines: Counter[str] = field(default_factory=Counter)
     seen_ranks: set[int] = field(default_factory=set)
 
-    def add_call(self, call: Call, printed: dict[str, int]) -> None:
+    def add_call(self, call: NcclCall, printed: dict[str, int]) -> None:
         """Count one call; ``printed`` holds the lines it left by operation name (sends and recvs of a group too)."""
         comm = self.job.communicators[call.communicator]
         size = size_of(call.op, call.count, call.datatype, comm.size)

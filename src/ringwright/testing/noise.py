@@ -33,7 +33,7 @@ Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Noise:
+class HealthyNoise:
     """``late``: tables of ranks x steps, a rank's own time beyond the median rank's in shares of a step. ``shared``: by how much
     the median rank's own time itself changes. ``origin``: where the tables come from."""
 
@@ -60,15 +60,15 @@ def _stretches(row: Floats, steps: int, rng: np.random.Generator) -> Floats:
     return np.concatenate([row[start : start + length] for start in starts])[:steps]
 
 
-def ours() -> Noise:
+def ours() -> HealthyNoise:
     """Return the noise that was recorded for this project."""
     document = json.loads(OURS.read_text())
     late = tuple(np.array(job["late"], float) / _PER_MILLE for job in document["jobs"])
     shared = tuple(np.array(job["shared"], float) / _PER_MILLE for job in document["jobs"])
-    return Noise(late, shared, document["origin"])
+    return HealthyNoise(late, shared, document["origin"])
 
 
-def from_recordings(paths: Iterable[Path]) -> Noise | None:
+def from_recordings(paths: Iterable[Path]) -> HealthyNoise | None:
     """Return the noise of recordings, None where none of them has timed calls on several ranks.
 
     What cannot be read is passed over.
@@ -85,7 +85,7 @@ def from_recordings(paths: Iterable[Path]) -> Noise | None:
             late.append(found[0])
             shared.append(found[1])
             names.append(path.name)
-    return Noise(tuple(late), tuple(shared), ", ".join(names)) if late else None
+    return HealthyNoise(tuple(late), tuple(shared), ", ".join(names)) if late else None
 
 
 def _measured(trace: Trace) -> tuple[Floats, Floats] | None:

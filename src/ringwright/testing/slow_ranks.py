@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from ringwright.testing.noise import Noise
+from ringwright.testing.noise import HealthyNoise
 from ringwright.trace import Trace, rows
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class _Job:
     overlaps: bool
 
 
-def job(mechanism: str, seed: int, noise: Noise) -> tuple[Trace, Injected]:
+def job(mechanism: str, seed: int, noise: HealthyNoise) -> tuple[Trace, Injected]:
     """Return a job with ``mechanism`` (none: healthy) put in; one of ``MECHANISMS``."""
     rng = np.random.default_rng((seed, *mechanism.encode()))
     sizes = _drawn(rng)
@@ -199,7 +199,7 @@ class _Ran:
     step_ends: Floats
 
 
-def _ran(sizes: _Job, extra: Floats, noise: Noise, rng: Random) -> _Ran:
+def _ran(sizes: _Job, extra: Floats, noise: HealthyNoise, rng: Random) -> _Ran:
     p, steps, calls = sizes.p, sizes.steps, sizes.calls
     late = noise.ranks(p, steps, rng) + rng.normal(0, 0.004, (p, 1))
     late[:, 0] += np.abs(rng.normal(0, 1.0, p))  # a first step makes connections, and loads what it needs

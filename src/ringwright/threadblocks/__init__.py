@@ -10,9 +10,20 @@ ordered by signals and semaphores.
 from __future__ import annotations
 
 from ringwright.threadblocks.buffers import Arrangement, arrange
-from ringwright.threadblocks.order import Fault, Order
+from ringwright.threadblocks.order import InstructionOrder, OrderViolation
 from ringwright.threadblocks.program import declared
 from ringwright.threadblocks.schedule import Schedule
-from ringwright.threadblocks.table import LETTERS, Blocks, Code, Kind
+from ringwright.threadblocks.table import LETTERS, Blocks, Code, Opcode
 
-__all__ = ["LETTERS", "Arrangement", "Blocks", "Code", "Fault", "Kind", "Order", "Schedule", "arrange", "declared"]
+__all__ = [
+    "LETTERS",
+    "Arrangement",
+    "Blocks",
+    "Code",
+    "InstructionOrder",
+    "Opcode",
+    "OrderViolation",
+    "Schedule",
+    "arrange",
+    "declared",
+]

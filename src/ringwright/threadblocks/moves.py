@@ -15,11 +15,11 @@ import numpy as np
 
 from ringwright.program import Block, Op, Step
 from ringwright.threadblocks.order import STUCK, waves
-from ringwright.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, SENDS, SWITCHED, Kind, one_of
+from ringwright.threadblocks.table import ADDS_TO_RECEIVED, KEEPS_RECEIVED, SENDS, SWITCHED, Opcode, one_of
 
 if TYPE_CHECKING:
-    from ringwright.threadblocks.order import Order
-    from ringwright.threadblocks.table import Tables
+    from ringwright.threadblocks.order import InstructionOrder
+    from ringwright.threadblocks.table import ThreadBlockTables
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Moves:
         )  # fmt: skip
 
 
-def find_moves(schedule: Tables, order: Order) -> Moves:
+def find_moves(schedule: ThreadBlockTables, order: InstructionOrder) -> Moves:
     """Return the moves of all instructions that can run."""
     wave = waves(schedule, order, schedule.depth)
     received, sent, behind = _fifo_slots(schedule, order)
@@ -79,7 +79,7 @@ def find_moves(schedule: Tables, order: Order) -> Moves:
     )  # fmt: skip
 
 
-def _fifo_slots(schedule: Tables, order: Order) -> tuple[np.ndarray, np.ndarray, int]:
+def _fifo_slots(schedule: ThreadBlockTables, order: InstructionOrder) -> tuple[np.ndarray, np.ndarray, int]:
     """Return the FIFO slot that each instruction receives from and sends to (at the target), and where the last one ends.
 
     A connection has room for as many messages as it ever holds; message k takes place k modulo that.
@@ -107,7 +107,7 @@ def _fifo_slots(schedule: Tables, order: Order) -> tuple[np.ndarray, np.ndarray,
 Part = tuple[np.ndarray, ...]  # instruction, half, op, src, dst, chunk, to, span, channel
 
 
-def _received(schedule: Tables, fifo: np.ndarray) -> Iterator[Part]:
+def _received(schedule: ThreadBlockTables, fifo: np.ndarray) -> Iterator[Part]:
     """Yield what happens to received values: added to, kept."""
     code = schedule.code
     src, dst = schedule.slots
@@ -118,33 +118,33 @@ def _received(schedule: Tables, fifo: np.ndarray) -> Iterator[Part]:
     yield _part(schedule, at, 1, Op.COPY, fifo[at], dst[at])
 
 
-def _sent(schedule: Tables, received: np.ndarray, sent: np.ndarray) -> Iterator[Part]:
+def _sent(schedule: ThreadBlockTables, received: np.ndarray, sent: np.ndarray) -> Iterator[Part]:
     """Yield what goes to the next rank's FIFO: a local operand, or what was received."""
     code = schedule.code
-    at = np.flatnonzero(one_of(code.kind, SENDS) & (sent >= 0) & ((received >= 0) | (code.kind == Kind.S)))
-    chunk = np.where(code.kind[at] == Kind.S, schedule.slots[0][at], received[at])
+    at = np.flatnonzero(one_of(code.kind, SENDS) & (sent >= 0) & ((received >= 0) | (code.kind == Opcode.S)))
+    chunk = np.where(code.kind[at] == Opcode.S, schedule.slots[0][at], received[at])
     block = code.block[at]
     rows = _part(schedule, at, 1, Op.SEND, chunk, sent[at])
     yield (*rows[:4], schedule.blocks.send[block], *rows[5:8], schedule.blocks.channel[block])
 
 
-def _local(schedule: Tables) -> Iterator[Part]:
+def _local(schedule: ThreadBlockTables) -> Iterator[Part]:
     """Yield copies, local sums, and one-sided moves."""
     code = schedule.code
     src, dst = schedule.slots
-    for kind, op in ((Kind.CPY, Op.COPY), (Kind.RE, Op.REDUCE)):
-        at = np.flatnonzero((code.kind == kind) & ((src != dst) | (code.kind == Kind.RE)))
+    for kind, op in ((Opcode.CPY, Op.COPY), (Opcode.RE, Op.REDUCE)):
+        at = np.flatnonzero((code.kind == kind) & ((src != dst) | (code.kind == Opcode.RE)))
         yield _part(schedule, at, 1, op, src[at], dst[at])
-    at = np.flatnonzero(code.kind == Kind.PUT)
+    at = np.flatnonzero(code.kind == Opcode.PUT)
     rows = _part(schedule, at, 1, Op.SEND, src[at], dst[at])
     yield (*rows[:4], code.peer[at], *rows[5:8], code.block[at])
-    for kind, op in ((Kind.GET, Op.SEND), (Kind.READ_REDUCE, Op.REDUCE)):
+    for kind, op in ((Opcode.GET, Op.SEND), (Opcode.READ_REDUCE, Op.REDUCE)):
         at = np.flatnonzero(code.kind == kind)
         rows = _part(schedule, at, 1, op, src[at], dst[at])
         yield (*rows[:3], code.peer[at], *rows[4:8], code.block[at])
 
 
-def _switched(schedule: Tables) -> Iterator[Part]:
+def _switched(schedule: ThreadBlockTables) -> Iterator[Part]:
     """Yield what a switch does: gather one value of each member, hand the sum to one or to all."""
     code, here = schedule.code, schedule.rank
     src, dst = schedule.slots
@@ -156,9 +156,9 @@ def _switched(schedule: Tables) -> Iterator[Part]:
         spot = [int(schedule.bases[member, buffer]) for member in members]
         givers = [(int(here[i]), int(src[i]))]
         takers = [(int(here[i]), int(dst[i]))]
-        if kind != Kind.STORE:
+        if kind != Opcode.STORE:
             givers = [(member, base + int(code.src[i])) for member, base in zip(members, spot, strict=True)]
-        if kind != Kind.LOAD:
+        if kind != Opcode.LOAD:
             takers = [(member, base + int(code.dst[i])) for member, base in zip(members, spot, strict=True)]
         rows += [(i, 0, Op.CONTRIBUTE, rank, schedule.p, slot, at_switch, count, block) for rank, slot in givers]
         rows += [(i, 1, Op.EMIT, schedule.p, rank, at_switch, slot, count, block) for rank, slot in takers]
@@ -166,7 +166,7 @@ def _switched(schedule: Tables) -> Iterator[Part]:
     yield tuple(np.array(rows, np.int64).reshape(-1, 9).T)
 
 
-def _part(schedule: Tables, at: np.ndarray, half: int, op: Op, chunk: np.ndarray, to: np.ndarray) -> Part:
+def _part(schedule: ThreadBlockTables, at: np.ndarray, half: int, op: Op, chunk: np.ndarray, to: np.ndarray) -> Part:
     """Return moves within a rank, each on the channel that has the number of its thread block."""
     rank, threadblock = schedule.rank[at], schedule.blocks.threadblock[schedule.code.block[at]]
     return at, np.int64(half), np.int64(op), rank, rank, chunk, to, schedule.code.count[at], threadblock  # type: ignore[return-value]

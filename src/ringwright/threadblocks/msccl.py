@@ -5,11 +5,11 @@ Source: microsoft/msccl (src/graph/topo.cc, src/include/msccl.h, msccl_interpret
 
 from __future__ import annotations
 
-from ringwright.threadblocks.table import Kind
+from ringwright.threadblocks.table import Opcode
 
 TYPES = {
-    "s": Kind.S, "r": Kind.R, "rcs": Kind.RCS, "rrc": Kind.RRC, "rrs": Kind.RRS, "rrcs": Kind.RRCS, "cpy": Kind.CPY,
-    "re": Kind.RE, "nop": Kind.NOP,
+    "s": Opcode.S, "r": Opcode.R, "rcs": Opcode.RCS, "rrc": Opcode.RRC, "rrs": Opcode.RRS, "rrcs": Opcode.RRCS, "cpy": Opcode.CPY,
+    "re": Opcode.RE, "nop": Opcode.NOP,
 }  # fmt: skip
 # Messages under way on a connection: a FIFO has 8 steps; Simple takes 4 a chunk, of which two fit.
 DEPTH = {"Simple": 2, "LL": 8, "LL128": 8}

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from ringwright.threadblocks.table import READS_PACKETS, RECEIVES, SENDS, WRITES_PACKETS, Kind, one_of
+from ringwright.threadblocks.table import READS_PACKETS, RECEIVES, SENDS, WRITES_PACKETS, Opcode, one_of
 
 if TYPE_CHECKING:
-    from ringwright.threadblocks.table import Tables
+    from ringwright.threadblocks.table import ThreadBlockTables
 
 STUCK = -1
 
 
-class Fault(NamedTuple):
+class OrderViolation(NamedTuple):
     """A rule that the declared order breaks, and the instruction where it does."""
 
     rule: str
@@ -39,7 +39,7 @@ class Counted(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Order:
+class InstructionOrder:
     """Pairs of instructions in which the first must be done before the second begins.
 
     ``sends`` and ``receives`` are the matched ends of each message, ``number`` its place on its ``connection``. ``block`` and
@@ -55,7 +55,7 @@ class Order:
     marks: tuple[np.ndarray, np.ndarray]
     packets: tuple[np.ndarray, np.ndarray]
     counted: tuple[Counted, ...]
-    faults: tuple[Fault, ...]
+    faults: tuple[OrderViolation, ...]
 
     def room(self, depth: int) -> tuple[np.ndarray, np.ndarray]:
         """Return (receive, send): which receive makes room for which send at a FIFO of ``depth`` messages.
@@ -71,7 +71,7 @@ class Order:
         return np.concatenate([pair[0] for pair in pairs]), np.concatenate([pair[1] for pair in pairs])
 
 
-def find_order(schedule: Tables) -> Order:
+def find_order(schedule: ThreadBlockTables) -> InstructionOrder:
     """Return the order of a program's instructions, with what is wrong about it."""
     code = schedule.code
     here = np.arange(len(code))
@@ -82,14 +82,14 @@ def find_order(schedule: Tables) -> Order:
     sends, receives, connection, number, faults = _match(schedule)
     marks, counted, more = _marks(schedule)
     packets, odd = _packets(schedule)
-    return Order(
+    return InstructionOrder(
         (follows - 1, follows), dep, sends, receives, connection, number, marks, packets, tuple(counted),
         (*faults, *more, *odd),
     )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------- two-sided messages
-def _match(schedule: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[Fault]]:
+def _match(schedule: ThreadBlockTables) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, list[OrderViolation]]:
     """Pair the sends and receives of each connection in order."""
     code, blocks = schedule.code, schedule.blocks
     sends = np.flatnonzero(one_of(code.kind, SENDS))
@@ -109,16 +109,16 @@ def _match(schedule: Tables) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.nda
     for bad in np.flatnonzero(code.count[sends] != code.count[receives])[:5]:
         a, b = sends[bad], receives[bad]
         text = f"sends {code.count[a]} chunks, {schedule.where(int(b))} receives {code.count[b]}"
-        faults.append(Fault("match", text, int(a)))
+        faults.append(OrderViolation("match", text, int(a)))
     return sends, receives, out[ours], sent[ours], faults
 
 
-def _connections(schedule: Tables, src: np.ndarray, dst: np.ndarray, channel: np.ndarray) -> np.ndarray:
+def _connections(schedule: ThreadBlockTables, src: np.ndarray, dst: np.ndarray, channel: np.ndarray) -> np.ndarray:
     keys: np.ndarray = (channel * schedule.p + src) * schedule.p + dst
     return keys
 
 
-def _owners(schedule: Tables, connection: np.ndarray, rows: np.ndarray, verb: str) -> list[Fault]:
+def _owners(schedule: ThreadBlockTables, connection: np.ndarray, rows: np.ndarray, verb: str) -> list[OrderViolation]:
     """Return a fault for each connection that two thread blocks use in the same direction."""
     block = schedule.code.block[rows]
     order = np.lexsort((block, connection))
@@ -126,7 +126,7 @@ def _owners(schedule: Tables, connection: np.ndarray, rows: np.ndarray, verb: st
     twice = np.flatnonzero((connection[1:] == connection[:-1]) & (block[1:] != block[:-1])) + 1
     blocks = schedule.blocks
     return [
-        Fault(
+        OrderViolation(
             "match",
             f"{verb} on channel {blocks.channel[block[at]]} where thread block {blocks.threadblock[block[at - 1]]} does",
             int(rows[at]),
@@ -143,24 +143,26 @@ def _numbered(rows: np.ndarray, group: np.ndarray) -> tuple[np.ndarray, np.ndarr
     return rows, group, np.arange(len(rows)) - starts
 
 
-def _unmatched(schedule: Tables, rows: np.ndarray, places: np.ndarray, what: str) -> list[Fault]:
+def _unmatched(schedule: ThreadBlockTables, rows: np.ndarray, places: np.ndarray, what: str) -> list[OrderViolation]:
     faults = []
     for row in rows[places][:5]:
         block = schedule.code.block[row]
         peer = schedule.blocks.send[block] if what == "never received" else schedule.blocks.recv[block]
         verb = "message to" if what == "never received" else "message from"
         faults.append(
-            Fault("match", f"{verb} rank {peer} on channel {schedule.blocks.channel[block]} is {what}", int(row))
+            OrderViolation(
+                "match", f"{verb} rank {peer} on channel {schedule.blocks.channel[block]} is {what}", int(row)
+            )
         )
     return faults
 
 
 # ------------------------------------------------------------------------------------------------- one-sided ordering
-def _marks(schedule: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], list[Fault]]:
+def _marks(schedule: ThreadBlockTables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counted], list[OrderViolation]]:
     """Pair signals and waits: the n-th wait for a mark needs it raised n times (those at the start counted)."""
     code = schedule.code
-    posts, _, _ = _numbered(*_marked(schedule, Kind.SIGNAL))
-    waits, _, _ = _numbered(*_marked(schedule, Kind.WAIT))
+    posts, _, _ = _numbered(*_marked(schedule, Opcode.SIGNAL))
+    waits, _, _ = _numbered(*_marked(schedule, Opcode.WAIT))
     starts = np.searchsorted(code.mark[posts], np.arange(len(schedule.initial) + 1))
     needed = dict.fromkeys(range(len(schedule.initial)), 0)
     waiting_block: dict[int, int] = {}
@@ -168,12 +170,12 @@ def _marks(schedule: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counte
     before: list[int] = []
     after: list[int] = []
     counted: list[Counted] = []
-    faults: list[Fault] = []
+    faults: list[OrderViolation] = []
     for wait, mark in zip(waits.tolist(), code.mark[waits].tolist(), strict=True):
         needed[mark] += int(code.count[wait])
         least = needed[mark] - schedule.initial[mark]
         if waiting_block.setdefault(mark, int(code.block[wait])) != code.block[wait]:
-            faults.append(Fault("match", "waits for what another thread block waits for too", wait, "warning"))
+            faults.append(OrderViolation("match", "waits for what another thread block waits for too", wait, "warning"))
             waiting_block[mark] = int(code.block[wait])
         if least <= 0:
             continue
@@ -187,7 +189,7 @@ def _marks(schedule: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Counte
     return (np.array(before, np.int64), np.array(after, np.int64)), counted, faults
 
 
-def _marked(schedule: Tables, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
+def _marked(schedule: ThreadBlockTables, kind: Opcode) -> tuple[np.ndarray, np.ndarray]:
     rows = np.flatnonzero(schedule.code.kind == kind)
     return rows, schedule.code.mark[rows]
 
@@ -195,7 +197,7 @@ def _marked(schedule: Tables, kind: Kind) -> tuple[np.ndarray, np.ndarray]:
 class _Posts:
     """All instructions that raise one mark."""
 
-    def __init__(self, schedule: Tables, rows: np.ndarray) -> None:
+    def __init__(self, schedule: ThreadBlockTables, rows: np.ndarray) -> None:
         self.rows = rows
         block = schedule.code.block[rows]
         self.last = rows[np.append(block[1:] != block[:-1], True)] if len(rows) else rows
@@ -209,34 +211,34 @@ class _Posts:
         return self.last.tolist() if least == len(self.rows) else []
 
 
-def _packets(schedule: Tables) -> tuple[tuple[np.ndarray, np.ndarray], list[Fault]]:
+def _packets(schedule: ThreadBlockTables) -> tuple[tuple[np.ndarray, np.ndarray], list[OrderViolation]]:
     """Pair writers and readers of packets: a reader waits for the flags in the very slots it reads."""
     code = schedule.code
     src = schedule.slots[0]
     writer: dict[tuple[int, int], int] = {}
-    faults: list[Fault] = []
+    faults: list[OrderViolation] = []
     for row in np.flatnonzero(code.packet & WRITES_PACKETS).tolist():
         others = {writer.setdefault(cell, row) for cell in _written(schedule, row)} - {row}
         if others:
-            faults.append(Fault("match", f"writes packets where {schedule.where(min(others))} does", row))
+            faults.append(OrderViolation("match", f"writes packets where {schedule.where(min(others))} does", row))
     before, after = [], []
     for row in np.flatnonzero(code.packet & READS_PACKETS).tolist():
         slots = range(int(src[row]), int(src[row] + code.count[row]))
         sources = {writer.get((int(schedule.rank[row]), slot), -1) for slot in slots}
         if -1 in sources:
-            faults.append(Fault("match", "reads packets that nobody writes", row))
+            faults.append(OrderViolation("match", "reads packets that nobody writes", row))
         for source in sorted(sources - {-1}):
             before.append(source)
             after.append(row)
     return (np.array(before, np.int64), np.array(after, np.int64)), faults
 
 
-def _written(schedule: Tables, row: int) -> Iterator[tuple[int, int]]:
+def _written(schedule: ThreadBlockTables, row: int) -> Iterator[tuple[int, int]]:
     """Yield the (rank, slot) that an instruction writes packets to."""
     code, here = schedule.code, int(schedule.rank[row])
     peer, dst, count = int(code.peer[row]), int(schedule.slots[1][row]), int(code.count[row])
-    ranks = [(peer if code.kind[row] == Kind.PUT else here, dst)]
-    if code.kind[row] == Kind.STORE:
+    ranks = [(peer if code.kind[row] == Opcode.PUT else here, dst)]
+    if code.kind[row] == Opcode.STORE:
         members, buffer = schedule.groups[peer]
         ranks = [(member, int(schedule.bases[member, buffer] + code.dst[row])) for member in members]
     for rank, first in ranks:
@@ -245,7 +247,7 @@ def _written(schedule: Tables, row: int) -> Iterator[tuple[int, int]]:
 
 
 # --------------------------------------------------------------------------------------------------------- the run
-def waves(schedule: Tables, order: Order, depth: int) -> np.ndarray:
+def waves(schedule: ThreadBlockTables, order: InstructionOrder, depth: int) -> np.ndarray:
     """Return in which wave each instruction can run at the earliest; STUCK, where it never can.
 
     This is a run of all thread blocks with FIFOs of ``depth`` messages. What can run stays able to run, so the order of
@@ -280,12 +282,12 @@ def waves(schedule: Tables, order: Order, depth: int) -> np.ndarray:
 
 
 def _released(
-    schedule: Tables, front: np.ndarray, pending: dict[int, list[Counted]], raised: dict[int, int]
+    schedule: ThreadBlockTables, front: np.ndarray, pending: dict[int, list[Counted]], raised: dict[int, int]
 ) -> list[int]:
     """Return the waits that the signals of a wave end; ``pending`` has the next one last."""
     ended: list[int] = []
     code = schedule.code
-    for mark in code.mark[front[code.kind[front] == Kind.SIGNAL]].tolist():
+    for mark in code.mark[front[code.kind[front] == Opcode.SIGNAL]].tolist():
         if mark in raised:
             raised[mark] += 1
             while pending[mark] and pending[mark][-1].least <= raised[mark]:

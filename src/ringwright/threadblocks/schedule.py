@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.threadblocks.moves import Moves, find_moves
-from ringwright.threadblocks.order import Order, find_order
-from ringwright.threadblocks.table import Tables
+from ringwright.threadblocks.order import InstructionOrder, find_order
+from ringwright.threadblocks.table import ThreadBlockTables
 from ringwright.threadblocks.timing import message_edges
 
 if TYPE_CHECKING:
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Schedule(Tables):
+class Schedule(ThreadBlockTables):
     """The tables, with their order and the moves that they mean."""
 
     @cached_property
-    def order(self) -> Order:
+    def order(self) -> InstructionOrder:
         """Return what must happen before what."""
         return find_order(self)
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import numpy as np
 
-LETTERS = "ios"  # input, output and scratch buffers, in the order of the columns of ``Tables.bases``
+LETTERS = "ios"  # input, output and scratch buffers, in the order of the columns of ``ThreadBlockTables.bases``
 
 
-class Kind(IntEnum):
+class Opcode(IntEnum):
     """What an instruction does; the first nine are those of MSCCL, the rest are one-sided.
 
     ``src`` and ``dst`` are local operands, except that PUT writes dst at the peer and GET and READ_REDUCE read src there.
@@ -39,17 +39,26 @@ class Kind(IntEnum):
     STORE = 16  # dst of every member := src
 
 
-RECEIVES = (Kind.R, Kind.RCS, Kind.RRC, Kind.RRS, Kind.RRCS)
-SENDS = (Kind.S, Kind.RCS, Kind.RRS, Kind.RRCS)
-ADDS_TO_RECEIVED = (Kind.RRC, Kind.RRS, Kind.RRCS)
-KEEPS_RECEIVED = (Kind.R, Kind.RCS, Kind.RRC, Kind.RRCS)
-READS_SRC = (*ADDS_TO_RECEIVED, Kind.S, Kind.CPY, Kind.RE, Kind.PUT, Kind.GET, Kind.READ_REDUCE, Kind.STORE)
-WRITES_DST = (*KEEPS_RECEIVED, Kind.CPY, Kind.RE, Kind.PUT, Kind.GET, Kind.READ_REDUCE, Kind.LOAD)
-SWITCHED = (Kind.LOAD, Kind.LOAD_STORE, Kind.STORE)
+RECEIVES = (Opcode.R, Opcode.RCS, Opcode.RRC, Opcode.RRS, Opcode.RRCS)
+SENDS = (Opcode.S, Opcode.RCS, Opcode.RRS, Opcode.RRCS)
+ADDS_TO_RECEIVED = (Opcode.RRC, Opcode.RRS, Opcode.RRCS)
+KEEPS_RECEIVED = (Opcode.R, Opcode.RCS, Opcode.RRC, Opcode.RRCS)
+READS_SRC = (
+    *ADDS_TO_RECEIVED,
+    Opcode.S,
+    Opcode.CPY,
+    Opcode.RE,
+    Opcode.PUT,
+    Opcode.GET,
+    Opcode.READ_REDUCE,
+    Opcode.STORE,
+)
+WRITES_DST = (*KEEPS_RECEIVED, Opcode.CPY, Opcode.RE, Opcode.PUT, Opcode.GET, Opcode.READ_REDUCE, Opcode.LOAD)
+SWITCHED = (Opcode.LOAD, Opcode.LOAD_STORE, Opcode.STORE)
 WRITES_PACKETS, READS_PACKETS = 1, 2  # bits of Code.packet: data that carry their own flag
 
 
-def one_of(kinds: np.ndarray, chosen: Sequence[Kind]) -> np.ndarray:
+def one_of(kinds: np.ndarray, chosen: Sequence[Opcode]) -> np.ndarray:
     """Return where ``kinds`` is one of the chosen. bool of the shape of ``kinds``."""
     import numpy as np
 
@@ -119,7 +128,7 @@ def _columns(rows: Sequence[Sequence[int]], width: int) -> list[np.ndarray]:
 
 
 @dataclass(frozen=True)
-class Tables:
+class ThreadBlockTables:
     """Thread blocks and instructions of all ranks, and what the order among them rests on.
 
     ``bases`` and ``sizes`` (ranks x 3) say at which slot each rank's input, output and scratch begin and how many chunks they
@@ -162,8 +171,8 @@ class Tables:
 
         code = self.code
         here, far = self.rank, np.where(code.peer >= 0, code.peer, self.rank) % self.p
-        src_rank = np.where(one_of(code.kind, (Kind.GET, Kind.READ_REDUCE)), far, here)
-        dst_rank = np.where(code.kind == Kind.PUT, far, here)
+        src_rank = np.where(one_of(code.kind, (Opcode.GET, Opcode.READ_REDUCE)), far, here)
+        dst_rank = np.where(code.kind == Opcode.PUT, far, here)
         return self.bases[src_rank, code.src_buffer] + code.src, self.bases[dst_rank, code.dst_buffer] + code.dst
 
     @cached_property

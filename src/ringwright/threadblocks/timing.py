@@ -14,12 +14,12 @@ import numpy as np
 
 from ringwright.program import Op
 from ringwright.threadblocks.order import STUCK
-from ringwright.threadblocks.table import SENDS, Kind, one_of
+from ringwright.threadblocks.table import SENDS, Opcode, one_of
 
 if TYPE_CHECKING:
     from ringwright.threadblocks.moves import Moves
-    from ringwright.threadblocks.order import Order
-    from ringwright.threadblocks.table import Tables
+    from ringwright.threadblocks.order import InstructionOrder
+    from ringwright.threadblocks.table import ThreadBlockTables
 
 Pairs = tuple[np.ndarray, np.ndarray]
 
@@ -38,7 +38,9 @@ def message_numbers(moves: Moves, n_nodes: int) -> tuple[np.ndarray, int]:
     return rank[owner], len(first)
 
 
-def message_edges(schedule: Tables, order: Order, moves: Moves) -> tuple[np.ndarray, np.ndarray, int]:
+def message_edges(
+    schedule: ThreadBlockTables, order: InstructionOrder, moves: Moves
+) -> tuple[np.ndarray, np.ndarray, int]:
     """Return (before, after, joins); joins are numbered behind the messages.
 
     Both arrays are int64 of shape (edges,).
@@ -66,7 +68,9 @@ def _own(moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
     return [(starts[moves.instruction], message), (message[early[left]], message[late[right]])]
 
 
-def _followed(schedule: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray) -> list[Pairs]:
+def _followed(
+    schedule: ThreadBlockTables, order: InstructionOrder, moves: Moves, message: np.ndarray, starts: np.ndarray
+) -> list[Pairs]:
     """Return what waits for an instruction to be over: its successor, its dependants, the sender it makes room for."""
     kind = schedule.code.kind
     pairs = (
@@ -78,13 +82,13 @@ def _followed(schedule: Tables, order: Order, moves: Moves, message: np.ndarray,
         _counted(order, moves.wave),
     )
     before, after = (np.concatenate(column) for column in zip(*pairs, strict=True))
-    remote = (one_of(kind, SENDS) | (kind == Kind.PUT))[moves.instruction] & (moves.src != moves.dst)
+    remote = (one_of(kind, SENDS) | (kind == Opcode.PUT))[moves.instruction] & (moves.src != moves.dst)
     local = np.flatnonzero(~remote)
     left, right = _joined(moves.instruction[local], before)
     return [(starts[before], starts[after]), (message[local[left]], starts[after[right]])]
 
 
-def _counted(order: Order, wave: np.ndarray) -> Pairs:
+def _counted(order: InstructionOrder, wave: np.ndarray) -> Pairs:
     """Return, for waits that any of several signals can end, those that come first."""
     before: list[int] = []
     after: list[int] = []
@@ -97,14 +101,19 @@ def _counted(order: Order, wave: np.ndarray) -> Pairs:
 
 
 def _arrived(
-    schedule: Tables, order: Order, moves: Moves, message: np.ndarray, starts: np.ndarray, arrivals: int
+    schedule: ThreadBlockTables,
+    order: InstructionOrder,
+    moves: Moves,
+    message: np.ndarray,
+    starts: np.ndarray,
+    arrivals: int,
 ) -> list[Pairs]:
     """Return what waits for the arrival of data: the receiver, readers of packets, and who sees a later signal."""
     code = schedule.code
     sent = np.flatnonzero((moves.op == Op.SEND) & one_of(code.kind, SENDS)[moves.instruction])
     by = np.argsort(order.sends, kind="stable")
     place = by[np.searchsorted(order.sends[by], moves.instruction[sent])] if len(sent) else sent
-    put = np.flatnonzero(code.kind[moves.instruction] == Kind.PUT)
+    put = np.flatnonzero(code.kind[moves.instruction] == Opcode.PUT)
     left, right = _joined(moves.instruction[put], order.packets[0])
     block_before, block_after = order.block
     signals = np.concatenate((order.marks[0], _counted(order, moves.wave)[0]))
@@ -127,7 +136,7 @@ def _joined(left: np.ndarray, right: np.ndarray) -> Pairs:
     return by[np.repeat(begin, lengths) + inner], np.repeat(np.arange(len(right)), lengths)
 
 
-def longest_path(order: Order, moves: Moves, n_nodes: int, move_bytes: np.ndarray) -> tuple[int, int]:
+def longest_path(order: InstructionOrder, moves: Moves, n_nodes: int, move_bytes: np.ndarray) -> tuple[int, int]:
     """Return messages and bytes on the longest chains of the declared order (each its own longest).
 
     An instruction that sends weighs one message and its bytes; it is followed in its thread block when those have left.

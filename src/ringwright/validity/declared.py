@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.threadblocks.order import STUCK, waves
-from ringwright.threadblocks.table import LETTERS, READS_SRC, SWITCHED, WRITES_DST, Kind, one_of
+from ringwright.threadblocks.table import LETTERS, READS_SRC, SWITCHED, WRITES_DST, Opcode, one_of
 from ringwright.validity.rules import Violation
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def races(schedule: Schedule, wave: np.ndarray, most: int = 20) -> list[Violatio
     before, after = _hazards(schedule, wave)
     differ = schedule.code.block[before] != schedule.code.block[after]
     before, after = before[differ], after[differ]
-    one_sided = bool((schedule.code.kind > Kind.RE).any())
+    one_sided = bool((schedule.code.kind > Opcode.RE).any())
     found: list[Violation] = []
     for row, other in _unordered(schedule, wave, before, after)[:most]:
         text = f"no order between this and {schedule.where(other)}, which touch the same chunk"
@@ -95,17 +95,17 @@ def _accesses(schedule: Schedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     here, far = schedule.rank, code.peer
     rows: list[tuple[np.ndarray, np.ndarray, np.ndarray, bool]] = []
     at = np.flatnonzero(one_of(code.kind, READS_SRC))
-    remote = one_of(code.kind[at], (Kind.GET, Kind.READ_REDUCE))
+    remote = one_of(code.kind[at], (Opcode.GET, Opcode.READ_REDUCE))
     rows.append((at, np.where(remote, far[at], here[at]), src[at], False))
     at = np.flatnonzero(one_of(code.kind, WRITES_DST))
-    rows.append((at, np.where(code.kind[at] == Kind.PUT, far[at], here[at]), dst[at], True))
+    rows.append((at, np.where(code.kind[at] == Opcode.PUT, far[at], here[at]), dst[at], True))
     for i in np.flatnonzero(one_of(code.kind, SWITCHED)).tolist():
         members, buffer = schedule.groups[code.peer[i]]
         nodes = np.array(members, np.int64)
         every = np.full(len(nodes), i)
-        if code.kind[i] != Kind.STORE:
+        if code.kind[i] != Opcode.STORE:
             rows.append((every, nodes, schedule.bases[nodes, buffer] + code.src[i], False))
-        if code.kind[i] != Kind.LOAD:
+        if code.kind[i] != Opcode.LOAD:
             rows.append((every, nodes, schedule.bases[nodes, buffer] + code.dst[i], True))
     slots = schedule.moves.slots
     places, owners, writes = [], [], []

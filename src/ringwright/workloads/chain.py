@@ -10,7 +10,7 @@ from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, 
 
 
 @dataclass(frozen=True)
-class Link:
+class ChainLayer:
     """One layer of the chain: seconds forward and backward, bytes and number of its parameters, rows and columns if linear."""
 
     forward_s: float
@@ -23,7 +23,7 @@ class Link:
 
 
 def chain(
-    name: str, layers: Sequence[Link], ranks: int = 2, *, op: str = "all-reduce", micro_batches: int = 1,
+    name: str, layers: Sequence[ChainLayer], ranks: int = 2, *, op: str = "all-reduce", micro_batches: int = 1,
     assumptions: tuple[str, ...] = (),
 ) -> Workload:  # fmt: skip
     """Return one training step of ``layers`` (first to last) on ``ranks`` data-parallel ranks; UsageError without layers.

@@ -15,18 +15,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ringwright.workloads.cards import Card
-from ringwright.workloads.expected.row import Row, gathered, merged, scattered, whole
+from ringwright.workloads.expected.row import ExpectedRow, gathered, merged, scattered, whole
 from ringwright.workloads.flops import attention_widths, padded_vocabulary
-from ringwright.workloads.parts import Block
+from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.replicas import gradients, sharded
 from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
-from ringwright.workloads.step import Step, refuse
+from ringwright.workloads.step import StepSpec, refuse
 
 ROLES = ("tp", "cp", "ep", "pp", "dp", "edp", "embedding")
 COUNT_BYTES, LOSS_BYTES = 4, 4
 
 
-def collectives(card: Card, step: Step) -> list[Row]:
+def collectives(card: Card, step: StepSpec) -> list[ExpectedRow]:
     """Return what one rank issues, as rows with role (tp, cp, pp, ep, dp, edp, embedding), op, size_bytes and count.
 
     ``edp`` is the group of ranks with the same experts. Raises UsageError where the model cannot be shared out like that.
@@ -51,7 +51,7 @@ def collectives(card: Card, step: Step) -> list[Row]:
     return merged(row for row in rows if row.size_bytes)
 
 
-def totals(rows: list[Row]) -> list[dict[str, int | str]]:
+def totals(rows: list[ExpectedRow]) -> list[dict[str, int | str]]:
     """Return the rows as objects {role, op, count, bytes}, phases added up, largest traffic first in each role."""
     found: dict[tuple[str, str, int], int] = {}
     for row in rows:
@@ -62,7 +62,7 @@ def totals(rows: list[Row]) -> list[dict[str, int | str]]:
 
 
 # ------------------------------------------------------------------------------------------------ per block, micro-batch
-def _tensor(block: Block, card: Card, step: Step) -> Iterator[Row]:
+def _tensor(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the sums around cut matrices: whole activations of T x h, gathered and scattered with sequence parallelism.
 
     Each pair of cut matrices is entered once and left once; experts that are shared out are entered by all-to-all instead.
@@ -89,7 +89,7 @@ def _tensor(block: Block, card: Card, step: Step) -> Iterator[Row]:
         yield whole("each", "backward", "tp", "all-reduce", size, entered)
 
 
-def _cut_experts(card: Card, step: Step) -> Iterator[Row]:
+def _cut_experts(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield how tokens come to experts that are cut and not shared out: each as often as it has experts, with a cut sequence."""
     parallel = step.parallel
     size = step.width_bytes * step.load.tokens * card.dims["hidden"]
@@ -101,7 +101,7 @@ def _cut_experts(card: Card, step: Step) -> Iterator[Row]:
             yield whole("each", phase, "tp", "all-reduce", size)
 
 
-def _context(block: Block, card: Card, step: Step) -> Iterator[Row]:
+def _context(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the ring of keys and values: cp - 1 steps forwards, twice as many backwards, for their gradients travel too."""
     steps = step.parallel.cp - 1
     if not steps or block.unit != "block":
@@ -110,10 +110,10 @@ def _context(block: Block, card: Card, step: Step) -> Iterator[Row]:
     turns = [(phase, steps) for phase in step.forwards] + [("backward", 2 * steps)] * step.trains
     for phase, count in turns:
         yield whole("each", phase, "cp", "send", size, count)
-        yield Row("each", phase, "cp", "recv", size, 0, count)
+        yield ExpectedRow("each", phase, "cp", "recv", size, 0, count)
 
 
-def _experts(block: Block, card: Card, step: Step) -> Iterator[Row]:
+def _experts(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the way to the experts and back, and before it how many tokens go where (4 bytes an expert and rank)."""
     parallel = step.parallel
     if parallel.ep == 1 or not block.moe:
@@ -127,7 +127,7 @@ def _experts(block: Block, card: Card, step: Step) -> Iterator[Row]:
         yield whole("each", "backward", "ep", "all-to-all", size, 2)
 
 
-def _ends(card: Card, step: Step) -> Iterator[Row]:
+def _ends(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield what embedding and logits need where the vocabulary is cut: in the first stage, and in the last."""
     parallel, load = step.parallel, step.load
     if parallel.tp == 1:
@@ -158,7 +158,7 @@ def _ends(card: Card, step: Step) -> Iterator[Row]:
 
 
 # ------------------------------------------------------------------------------------------------------- per iteration
-def _pipeline(card: Card, step: Step) -> Iterator[Row]:
+def _pipeline(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the messages between chunks: each chunk of the model but the last hands its output on, m times."""
     parallel = step.parallel
     if parallel.pp == 1:
@@ -169,10 +169,10 @@ def _pipeline(card: Card, step: Step) -> Iterator[Row]:
     turns = [(step.forwards[0], handed, taken)] + [("backward", taken, handed)] * step.trains
     for phase, sent, received in turns:
         yield whole("each", phase, "pp", "send", size, sent)
-        yield Row("each", phase, "pp", "recv", size, 0, received)
+        yield ExpectedRow("each", phase, "pp", "recv", size, 0, received)
 
 
-def _shared(card: Card, blocks: list[Block], step: Step) -> Iterator[Row]:
+def _shared(card: Card, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the sums of gradients that two places share: what is not cut, and a matrix that is embedding and logits."""
     parallel = step.parallel
     if parallel.sp and parallel.tp > 1:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ringwright.workloads.cards import Card
 from ringwright.workloads.parallel import Parallel
-from ringwright.workloads.parts import Block, Layer
+from ringwright.workloads.parts import Layer, ModelBlock
 
 ALONE = Parallel()
 MODES = ("training", "prefill", "decode")
@@ -46,7 +46,7 @@ class Gemm:
 
 
 @dataclass(frozen=True)
-class Work:
+class LayerWork:
     """One layer's forward pass on one rank.
 
     ``kind`` is "matrix", "convolution", "experts", "router", "attention", "norm", "lookup" or "logits"; ``moved_bytes`` is what
@@ -99,7 +99,7 @@ def forward(
     *,
     mode: str = "training",
     width_bytes: int = 2,
-) -> dict[str, tuple[Work, ...]]:
+) -> dict[str, tuple[LayerWork, ...]]:
     """Return the work of each block of the model, in order of use, on a rank that holds it.
 
     ``sequences`` is the micro-batch (images for a model of images), ``sequence`` the tokens of each; in mode "decode" one token
@@ -159,7 +159,7 @@ def padded_vocabulary(words: int, tp: int) -> int:
     return words if words % tp == 0 else -(-words // (128 * tp)) * 128 * tp
 
 
-def _block(card: Card, at: int, block: Block, load: Load, sides: Iterator[tuple[int, int]]) -> Iterator[Work]:
+def _block(card: Card, at: int, block: ModelBlock, load: Load, sides: Iterator[tuple[int, int]]) -> Iterator[LayerWork]:
     positions = load.own_tokens  # of what a norm works on: tokens, or the pixels of the convolution before it
     for layer in block.in_use():
         if layer.name in ("o", "cross_o"):
@@ -195,7 +195,7 @@ def _rows(layer: Layer, load: Load) -> int:
     return load.own_tokens if layer.name == "router" else load.tokens
 
 
-def _matrix(layer: Layer, load: Load, rows: int, kind: str, *, held: bool = True) -> Work:
+def _matrix(layer: Layer, load: Load, rows: int, kind: str, *, held: bool = True) -> LayerWork:
     first, second = layer.shapes[0]
     outputs, inputs = (second, first) if layer.inputs_first else (first, second)
     tp = load.parallel.tp
@@ -205,10 +205,10 @@ def _matrix(layer: Layer, load: Load, rows: int, kind: str, *, held: bool = True
                 inputs // tp if layer.cut == "rows" else inputs)  # fmt: skip
     biases = sum(math.prod(shape) for shape in layer.shapes[1:]) // (tp if layer.cut == "columns" else 1)
     moved = load.width_bytes * (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n)
-    return Work(layer.name, kind, (gemm,), 0, moved, (gemm.n * gemm.k + biases) * held, layer.cut)
+    return LayerWork(layer.name, kind, (gemm,), 0, moved, (gemm.n * gemm.k + biases) * held, layer.cut)
 
 
-def _experts(card: Card, layer: Layer, load: Load) -> Work:
+def _experts(card: Card, layer: Layer, load: Load) -> LayerWork:
     number, outputs, inputs = layer.shapes[0]
     local, etp = number // load.parallel.ep, load.parallel.etp
     outputs, inputs = (outputs // etp, inputs) if layer.cut == "columns" else (outputs, inputs // etp)
@@ -218,31 +218,31 @@ def _experts(card: Card, layer: Layer, load: Load) -> Work:
     gemm = Gemm(-(-rows // used), outputs, inputs, used)
     moved = load.width_bytes * used * (gemm.m * inputs + inputs * outputs + gemm.m * outputs)
     held = local * inputs * outputs + biases // load.parallel.ep
-    return Work(layer.name, "experts", (gemm,), 0, moved, held, layer.cut, expert=True)
+    return LayerWork(layer.name, "experts", (gemm,), 0, moved, held, layer.cut, expert=True)
 
 
-def _convolution(layer: Layer, before: int, after: int, load: Load) -> Work:
+def _convolution(layer: Layer, before: int, after: int, load: Load) -> LayerWork:
     outputs, inputs, height, width = layer.shapes[0]
     gemm = Gemm(load.sequences * after * after, outputs, inputs * height * width)
     pixels = load.sequences * (before * before * inputs + after * after * outputs)
     moved = load.width_bytes * (pixels + outputs * gemm.k)
-    return Work(layer.name, "convolution", (gemm,), 0, moved, layer.elements)
+    return LayerWork(layer.name, "convolution", (gemm,), 0, moved, layer.elements)
 
 
-def _small(layer: Layer, positions: int, load: Load) -> Work:
+def _small(layer: Layer, positions: int, load: Load) -> LayerWork:
     """Return what is read and written around a norm: each element once in and once out."""
     elements = layer.elements // (load.parallel.tp if layer.cut == "columns" else 1)
     moved = 2 * load.width_bytes * positions * layer.shapes[0][0] if "norm" in layer.name else 0
-    return Work(layer.name, "norm", (), 0, moved, elements, layer.cut)
+    return LayerWork(layer.name, "norm", (), 0, moved, elements, layer.cut)
 
 
-def _lookup(layer: Layer, load: Load) -> Work:
+def _lookup(layer: Layer, load: Load) -> LayerWork:
     words, hidden = layer.shapes[0]
     held = padded_vocabulary(words, load.parallel.tp) // load.parallel.tp if layer.cut else words
-    return Work(layer.name, "lookup", (), 0, 2 * load.width_bytes * load.tokens * hidden, held * hidden, layer.cut)
+    return LayerWork(layer.name, "lookup", (), 0, 2 * load.width_bytes * load.tokens * hidden, held * hidden, layer.cut)
 
 
-def _attention(card: Card, at: int, block: Block, before: str, load: Load) -> Work:
+def _attention(card: Card, at: int, block: ModelBlock, before: str, load: Load) -> LayerWork:
     queries, values, exchanged = attention_widths(card.dims)
     tp, cached = load.parallel.tp, load.mode == "decode"
     seen = load.sequence if cached else _seen(card, at, block, before, load.sequence)
@@ -252,10 +252,10 @@ def _attention(card: Card, at: int, block: Block, before: str, load: Load) -> Wo
     lines = 1 if cached else load.sequence // load.parallel.cp
     heads = card.dims["heads"]
     scores = Gemm(lines, load.sequence, (queries + values) // (2 * heads), load.sequences * heads // tp)
-    return Work(f"{before[:-1]}attention", "attention", (), round(flops), moved, scores=scores)
+    return LayerWork(f"{before[:-1]}attention", "attention", (), round(flops), moved, scores=scores)
 
 
-def _seen(card: Card, at: int, block: Block, before: str, sequence: int) -> float:
+def _seen(card: Card, at: int, block: ModelBlock, before: str, sequence: int) -> float:
     """Return how many tokens one token sees on average."""
     everything = card.family in BOTH_WAYS or block.name.startswith("encoder") or before == "cross_o"
     window = card.dims.get("window", 0)
@@ -263,7 +263,7 @@ def _seen(card: Card, at: int, block: Block, before: str, sequence: int) -> floa
     return float(limit) if everything else limit / 2
 
 
-def _per_token(card: Card, at: int, block: Block, sequence: int) -> float:
+def _per_token(card: Card, at: int, block: ModelBlock, sequence: int) -> float:
     """Return the operations of a block's forward pass for a token, as published figures count them: without the router."""
     total = 0.0
     for layer in block.in_use():

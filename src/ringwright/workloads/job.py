@@ -15,23 +15,23 @@ from ringwright.workloads.cards import Card
 from ringwright.workloads.flops import forward as works_of
 from ringwright.workloads.grid import grid
 from ringwright.workloads.parallel import chunks
-from ringwright.workloads.parts import Block
+from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.pipelines import order
 from ringwright.workloads.segments import Cutter, Exchange, Item, Segment
 from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
-from ringwright.workloads.stage import Stage, backward, forward
-from ringwright.workloads.step import Step, refuse
+from ringwright.workloads.stage import RankClassBuilder, backward, forward
+from ringwright.workloads.step import StepSpec, refuse
 from ringwright.workloads.times import Roofline, Seconds
 
 
-def job(card: Card, step: Step, roofline: Roofline, *, schedule: str = "1f1b", name: str = "") -> Workload:
+def job(card: Card, step: StepSpec, roofline: Roofline, *, schedule: str = "1f1b", name: str = "") -> Workload:
     """Return the workload of one iteration; UsageError where the model cannot be shared out as ``step.parallel`` says."""
     refuse(card, step)
     return _Builder(card, step, roofline).built(schedule, name or f"{card.size} {step.mode}")
 
 
 class _Builder:
-    def __init__(self, card: Card, step: Step, roofline: Roofline) -> None:
+    def __init__(self, card: Card, step: StepSpec, roofline: Roofline) -> None:
         self.card, self.step, self.roofline = card, step, roofline
         self.parallel, self.blocks = step.parallel, card.anatomy().blocks
         self.mesh, self.roles = grid(step.parallel)
@@ -66,9 +66,11 @@ class _Builder:
         return (Resource("compute"), *((Resource("memory", "tokens", held),) if held else ()))
 
     # --------------------------------------------------------------------------------------------------------- one stage
-    def _stage(self, at: int) -> Stage:
+    def _stage(self, at: int) -> RankClassBuilder:
         layers = {block.name: place for place, block in enumerate(self.blocks)}
-        made = Stage(f"stage{at}" if self.parallel.pp > 1 else "all", self.roles, self.roofline.dtype, layers)
+        made = RankClassBuilder(
+            f"stage{at}" if self.parallel.pp > 1 else "all", self.roles, self.roofline.dtype, layers
+        )
         inner = [place for place, block in enumerate(self.blocks) if block.unit == "block"]
         owned: list[parameters.Held] = []
         for chunk, span in enumerate(chunks(self.card, self.parallel)[at]):
@@ -89,7 +91,7 @@ class _Builder:
         return made
 
     def _chunk(
-        self, stage: Stage, chunk: int, blocks: list[Block], *, opens: bool, ends: bool
+        self, stage: RankClassBuilder, chunk: int, blocks: list[ModelBlock], *, opens: bool, ends: bool
     ) -> list[parameters.Held]:
         groups = [
             (block.name, block.unit == "block", self.cutter.items(block, self.works[block.name])) for block in blocks
@@ -140,7 +142,7 @@ class _Builder:
         tied = tied_matrix(self.card)
         return sum(math.prod(shape) for shape in shares(tied, self.parallel)) if tied else 0
 
-    def _uncut(self, stage: Stage, at: int) -> None:
+    def _uncut(self, stage: RankClassBuilder, at: int) -> None:
         """With sequence parallelism, sum over tp the gradients of what is not cut."""
         if not (self.parallel.sp and self.roles["tp"]):
             return
@@ -151,7 +153,7 @@ class _Builder:
         stage.send("norms", "tp", ("all-reduce", size), [last], updates, per="step", dtype="float32")
 
     # ---------------------------------------------------------------------------------------------------- between stages
-    def _joined(self, stages: list[Stage]) -> None:
+    def _joined(self, stages: list[RankClassBuilder]) -> None:
         """Add the messages between chunks: outputs forward, gradients backward."""
         number, size = len(stages), self.step.width_bytes * self.step.load.own_tokens * self.card.dims.get("hidden", 0)
         for place in range(number * self.parallel.vp - 1 if number > 1 else 0):
@@ -168,7 +170,7 @@ class _Builder:
                     peer=a.name,
                 )
 
-    def _tied(self, stages: list[Stage]) -> None:
+    def _tied(self, stages: list[RankClassBuilder]) -> None:
         """Sum the gradient of a matrix that the first and the last stage share."""
         elements = self._tied_elements()
         if len(stages) == 1 or not elements or not self.step.trains:
@@ -184,10 +186,10 @@ class _Builder:
         )  # fmt: skip
 
 
-def _first(stage: Stage, chunk: int) -> str:
+def _first(stage: RankClassBuilder, chunk: int) -> str:
     return next(task.name for task in stage.tasks if task.slot == ("F", chunk))
 
 
-def _maker(stage: Stage, layer: int) -> str:
+def _maker(stage: RankClassBuilder, layer: int) -> str:
     """Return the last backward task of a block."""
     return [task.name for task in stage.tasks if task.kind in ("dO", "dW") and task.layer == layer][-1]

@@ -13,8 +13,8 @@ from dataclasses import replace
 from ringwright.errors import UsageError
 from ringwright.workload import Edge, Workload
 from ringwright.workloads.cards import Card
-from ringwright.workloads.chain import Link, chain
-from ringwright.workloads.flops import Work, forward
+from ringwright.workloads.chain import ChainLayer, chain
+from ringwright.workloads.flops import LayerWork, forward
 from ringwright.workloads.models import usual_sequence
 from ringwright.workloads.parts import Layer
 
@@ -38,11 +38,11 @@ def layerwise(
                          remedy="a time, a share between 0 and 1, and layer or tensor")  # fmt: skip
     works = list(_works(card))
     total = sum(work.flops for _, work, _ in works)
-    links: list[Link] = []
+    links: list[ChainLayer] = []
     spans: dict[str, tuple[str, str]] = {}  # of a layer's links: the first and the last
     for label, work, layer in works:
         seconds = iteration_s * work.flops / total
-        one = Link(seconds * forward_share, seconds * (1 - forward_share), 0, name=label)
+        one = ChainLayer(seconds * forward_share, seconds * (1 - forward_share), 0, name=label)
         mine = _links(one, layer, each, width_bytes)
         links += mine
         spans[label] = (mine[0].name, mine[-1].name)
@@ -66,14 +66,14 @@ def measured(
     whole = math.fsum(gaps_s) or 1.0
     last = len(gaps_s) - 1
     links = [
-        Link(forward_s * gap / whole, gap, size, name=f"tensor{last - at}")
+        ChainLayer(forward_s * gap / whole, gap, size, name=f"tensor{last - at}")
         for at, (gap, size) in enumerate(zip(gaps_s, sizes_bytes, strict=True))
     ]
     said = "backward as measured, forward shared out in proportion to it"
     return chain(name, links[::-1], ranks, op=op, assumptions=(said,))
 
 
-def _works(card: Card) -> Iterator[tuple[str, Work, Layer | None]]:
+def _works(card: Card) -> Iterator[tuple[str, LayerWork, Layer | None]]:
     """Yield each layer in order of use: its label, its forward work, and its parameters if it has any of its own."""
     layers = {block.name: iter(block.in_use()) for block in card.anatomy().blocks}
     for block, works in forward(card, 1, usual_sequence(card)).items():
@@ -82,7 +82,7 @@ def _works(card: Card) -> Iterator[tuple[str, Work, Layer | None]]:
             yield f"{block}.{work.name}", work, next(layers[block]) if own else None
 
 
-def _links(one: Link, layer: Layer | None, each: str, width_bytes: int) -> list[Link]:
+def _links(one: ChainLayer, layer: Layer | None, each: str, width_bytes: int) -> list[ChainLayer]:
     shapes = layer.ready()[::-1] if layer is not None else ()
     if not shapes:
         return [one]
@@ -90,11 +90,15 @@ def _links(one: Link, layer: Layer | None, each: str, width_bytes: int) -> list[
     matrix = layer.shapes[0] if layer is not None and len(layer.shapes[0]) == 2 else None
     factors = (matrix[0], matrix[1]) if matrix else None
     if each == "layer" or len(shapes) == 1:
-        return [Link(one.forward_s, one.backward_s, sum(elements) * width_bytes, sum(elements), factors, name=one.name)]
+        return [
+            ChainLayer(
+                one.forward_s, one.backward_s, sum(elements) * width_bytes, sum(elements), factors, name=one.name
+            )
+        ]
     # The tensor whose gradient is ready first carries the layer's time: all of them are ready when backward of the layer is.
     times = [(0.0, 0.0)] * (len(shapes) - 1) + [(one.forward_s, one.backward_s)]
     return [
-        Link(*time, number * width_bytes, number, factors if shape == matrix else None, name=f"{one.name}.{at}")
+        ChainLayer(*time, number * width_bytes, number, factors if shape == matrix else None, name=f"{one.name}.{at}")
         for at, (time, number, shape) in enumerate(zip(times, elements, shapes, strict=True))
     ]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from ringwright.workload import Mesh, Task
 from ringwright.workloads.segments import Item, Segment
-from ringwright.workloads.stage import Stage
-from ringwright.workloads.step import Step
+from ringwright.workloads.stage import RankClassBuilder
+from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline
 
 FUSED = "gradients"
@@ -26,7 +26,7 @@ class Held:
     factors: tuple[int, int] | None
 
 
-def held(items: Sequence[Item], makers: Mapping[str, str], step: Step) -> list[Held]:
+def held(items: Sequence[Item], makers: Mapping[str, str], step: StepSpec) -> list[Held]:
     """Return the parameters of a chunk's segments."""
     shared = step.parallel.ep > 1
     return [
@@ -37,7 +37,7 @@ def held(items: Sequence[Item], makers: Mapping[str, str], step: Step) -> list[H
     ]  # fmt: skip
 
 
-def summed(stage: Stage, found: Sequence[Held], step: Step) -> None:
+def summed(stage: RankClassBuilder, found: Sequence[Held], step: StepSpec) -> None:
     """Add a payload for each layer's gradient; with zero1 the parameters travel too, after their update."""
     zero = step.parallel.zero
     for each in found:
@@ -57,20 +57,20 @@ def summed(stage: Stage, found: Sequence[Held], step: Step) -> None:
             )  # fmt: skip
 
 
-def _samples(each: Held, step: Step) -> int:
+def _samples(each: Held, step: StepSpec) -> int:
     """Return how many outer products one gradient is the sum of: a sample is one of a matrix of a model of images."""
     if each.factors is None:
         return 0
     return step.micro_batch_size * (1 if step.parallel.zero == 3 else step.micro_batches)
 
 
-def first_of(stage: Stage, block: str) -> str:
+def first_of(stage: RankClassBuilder, block: str) -> str:
     """Return the first forward task of a block."""
     layer = stage.layer(block)
     return next(task.name for task in stage.tasks if task.kind == "F" and task.layer == layer)
 
 
-def updated(stage: Stage, found: Sequence[Held], step: Step, roofline: Roofline, mesh: Mesh) -> None:
+def updated(stage: RankClassBuilder, found: Sequence[Held], step: StepSpec, roofline: Roofline, mesh: Mesh) -> None:
     """Add one update a block, which its next forward pass waits for; a rank updates its share where states are shared out."""
     elements: dict[str, float] = {}
     for each in found:
@@ -87,7 +87,9 @@ def updated(stage: Stage, found: Sequence[Held], step: Step, roofline: Roofline,
             stage.after(name, begin(stage), 1)
 
 
-def gathered(stage: Stage, chunk: int, groups: Sequence[tuple[str, bool, list[Item]]], step: Step) -> None:
+def gathered(
+    stage: RankClassBuilder, chunk: int, groups: Sequence[tuple[str, bool, list[Item]]], step: StepSpec
+) -> None:
     """Fully sharded: gather each unit before its forward and before its backward pass, one unit ahead.
 
     What does not repeat is one unit, kept from its forward pass to its backward pass (``fully_shard`` of PyTorch).
@@ -124,7 +126,7 @@ def gathered(stage: Stage, chunk: int, groups: Sequence[tuple[str, bool, list[It
         _ahead(stage, chunk, "regather", back, "B", step)
 
 
-def begin(stage: Stage) -> str:
+def begin(stage: RankClassBuilder) -> str:
     """Return the task that stands for the begin of a step: what is gathered first can be, once all has been updated."""
     name = f"{stage.name}.begin"
     if all(task.name != name for task in stage.tasks):
@@ -132,7 +134,7 @@ def begin(stage: Stage) -> str:
     return name
 
 
-def _sizes(items: Sequence[Item], step: Step) -> dict[str, int]:
+def _sizes(items: Sequence[Item], step: StepSpec) -> dict[str, int]:
     found: dict[str, int] = {}
     for item in items:
         for _, elements, expert in item.parameters if isinstance(item, Segment) else ():
@@ -142,7 +144,12 @@ def _sizes(items: Sequence[Item], step: Step) -> dict[str, int]:
 
 
 def _ahead(
-    stage: Stage, chunk: int, label: str, units: Sequence[tuple[str, str, dict[str, int]]], slot: str, step: Step
+    stage: RankClassBuilder,
+    chunk: int,
+    label: str,
+    units: Sequence[tuple[str, str, dict[str, int]]],
+    slot: str,
+    step: StepSpec,
 ) -> None:
     """Let a gather start when the unit before its user starts: after the task that precedes that unit's first."""
     listed = [task.name for task in stage.tasks if task.slot == (slot, chunk)]

@@ -44,7 +44,7 @@ class Layer:
 
 
 @dataclass(frozen=True)
-class Block:
+class ModelBlock:
     """Layers in the order of registration; ``used`` names them in the order of their use, where that is another one.
 
     ``unit`` is "root" for what does not repeat and "block" for what is sharded, or placed in a stage, as a whole.
@@ -76,7 +76,7 @@ class Anatomy:
     Buffers of 4 bytes are floating-point numbers and follow the type of the parameters.
     """
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[ModelBlock, ...]
     buffers: tuple[tuple[int, int], ...] = ()
 
     def layers(self) -> Iterator[Layer]:

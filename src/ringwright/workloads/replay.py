@@ -10,16 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.costs.measured import Measured, Sample
+from ringwright.costs.measured import MeasuredCosts, MeasuredOperation
 from ringwright.engines.job.run import simulate
 from ringwright.errors import InputError
 from ringwright.validity.workloads import require
 from ringwright.workloads.recorded import dependent, timeline
 from ringwright.workloads.recorded.alike import same_order
 from ringwright.workloads.recorded.build import Built, build, with_notes
-from ringwright.workloads.recorded.grid import Grid, grid
-from ringwright.workloads.recorded.lines import Step, chosen
-from ringwright.workloads.recorded.plan import PAIRS, Call, Line, Plan
+from ringwright.workloads.recorded.grid import RecordedMesh, grid
+from ringwright.workloads.recorded.lines import ChosenStep, chosen
+from ringwright.workloads.recorded.plan import PAIRS, Line, RankStep, RecordedCall
 
 if TYPE_CHECKING:
     from ringwright.trace import Trace
@@ -37,7 +37,7 @@ class Replay:
     workload: Workload
     ground: str
     step: str
-    costs: Measured | None
+    costs: MeasuredCosts | None
     measured_s: float | None
 
 
@@ -115,7 +115,7 @@ def baseline(trace: Trace, *, step: int | None = None) -> tuple[float, float]:
     return found.measured_s, simulate(found.workload, found.costs).step_s
 
 
-def _without_groups_of_one(line: Line, where: Grid) -> None:
+def _without_groups_of_one(line: Line, where: RecordedMesh) -> None:
     """Leave out what a rank of several does in a group of its own; of a job of one rank all is kept."""
     if where.mesh.size > 1:
         line.calls = [call for call in line.calls if where.sizes[call.communicator] > 1 or call.op in PAIRS]
@@ -130,7 +130,7 @@ def _number(line: Line) -> None:
         turns[key] = call.turn + 1
 
 
-def _ground(trace: Trace, picked: Step) -> str:
+def _ground(trace: Trace, picked: ChosenStep) -> str:
     lines = picked.lines.values()
     if any(line.works for line in lines) and not trace.scan("edges").head(1).collect().is_empty():
         return GROUNDS[0]
@@ -141,7 +141,7 @@ def _ground(trace: Trace, picked: Step) -> str:
     return GROUNDS[2]
 
 
-def _plans(trace: Trace, picked: Step, where: Grid, ground: str) -> dict[int, Plan]:
+def _plans(trace: Trace, picked: ChosenStep, where: RecordedMesh, ground: str) -> dict[int, RankStep]:
     if ground == GROUNDS[2]:
         return {rank: dependent.bare(line) for rank, line in picked.lines.items()}
     if ground == GROUNDS[1]:
@@ -160,7 +160,7 @@ def _plans(trace: Trace, picked: Step, where: Grid, ground: str) -> dict[int, Pl
     return {rank: dependent.plan(line, edges[rank]) for rank, line in picked.lines.items()}
 
 
-def _timed_only(line: Line, picked: Step) -> None:
+def _timed_only(line: Line, picked: ChosenStep) -> None:
     """Leave out the few calls without times among many with."""
     untimed = [call for call in line.calls if call.end_s is None]
     if untimed:
@@ -168,7 +168,7 @@ def _timed_only(line: Line, picked: Step) -> None:
         line.calls = [call for call in line.calls if call.end_s is not None]
 
 
-def _notes(picked: Step, where: Grid, plans: dict[int, Plan], ground: str) -> list[str]:
+def _notes(picked: ChosenStep, where: RecordedMesh, plans: dict[int, RankStep], ground: str) -> list[str]:
     notes = [*picked.assumptions, *where.assumptions]
     if any(
         call.op in PAIRS and _is_away(call, line, where, plans) for line in picked.lines.values() for call in line.calls
@@ -189,18 +189,18 @@ def _notes(picked: Step, where: Grid, plans: dict[int, Plan], ground: str) -> li
     return notes
 
 
-def _is_away(call: Call, line: Line, where: Grid, plans: dict[int, Plan]) -> bool:
+def _is_away(call: RecordedCall, line: Line, where: RecordedMesh, plans: dict[int, RankStep]) -> bool:
     return where.rank_of(call.communicator, call.peer, line.rank) not in plans
 
 
-def _costs(built: Built) -> Measured | None:
+def _costs(built: Built) -> MeasuredCosts | None:
     """Return the measured operations; None where none was."""
     samples = [
-        Sample(each.op, each.size_bytes, each.role, time_s, built.communicators[each.name])
+        MeasuredOperation(each.op, each.size_bytes, each.role, time_s, built.communicators[each.name])
         for each in built.workload.payloads
         if (time_s := built.own_s.get(each.name)) is not None
     ]
-    return Measured.of(samples) if samples else None
+    return MeasuredCosts.of(samples) if samples else None
 
 
 __all__ = ["GROUNDS", "Replay", "baseline", "replay", "replayed"]

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator
 
 from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.data import FIRST_BYTES, LATER_BYTES, buckets
-from ringwright.workloads.expected.row import Row, gathered, scattered, whole
+from ringwright.workloads.expected.row import ExpectedRow, gathered, scattered, whole
 from ringwright.workloads.expected.sharded import padded
 from ringwright.workloads.parallel import Parallel
-from ringwright.workloads.parts import Block, Layer, Shape
+from ringwright.workloads.parts import Layer, ModelBlock, Shape
 from ringwright.workloads.shares import elements
-from ringwright.workloads.step import Step
+from ringwright.workloads.step import StepSpec
 
 BUCKET_PARAMETERS, BUCKET_PARAMETERS_A_RANK = 40_000_000, 1_000_000
 
 
-def gradients(card: Card, blocks: list[Block], step: Step) -> Iterator[Row]:
+def gradients(card: Card, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the sum of the gradients over all replicas, in buckets; with zero1 scattered, and the parameters gathered."""
     parallel = step.parallel
     if card.is_image and not parallel.zero:
@@ -53,7 +53,7 @@ def _rows_first(layers: Iterable[Layer], ranks: int, *, expert: bool | None) -> 
                 yield (shape[0] * shape[1], *shape[2:]) if layer.expert and shape[0] < ranks else shape
 
 
-def sharded(blocks: list[Block], step: Step) -> Iterator[Row]:
+def sharded(blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield what ``fully_shard`` does each micro-batch: a unit is gathered forwards and backwards, its gradients scattered.
 
     What does not repeat is one unit, kept from its forward pass to its backward pass.

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 
 from ringwright.workloads.cards import Card
 from ringwright.workloads.collectives import LOSS_BYTES
-from ringwright.workloads.flops import Load, Work, attention_widths, padded_vocabulary
-from ringwright.workloads.parts import Block
-from ringwright.workloads.step import Step
+from ringwright.workloads.flops import LayerWork, Load, attention_widths, padded_vocabulary
+from ringwright.workloads.parts import ModelBlock
+from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline, Seconds
 
 
@@ -53,7 +53,7 @@ class Cutter:
     """What cutting a block needs to know."""
 
     card: Card
-    step: Step
+    step: StepSpec
     roofline: Roofline
 
     @property
@@ -66,7 +66,7 @@ class Cutter:
         """Bytes of the whole activations of a tensor parallel group."""
         return self.step.width_bytes * self.load.tokens * self.card.dims.get("hidden", 0)
 
-    def items(self, block: Block, works: tuple[Work, ...]) -> list[Item]:
+    def items(self, block: ModelBlock, works: tuple[LayerWork, ...]) -> list[Item]:
         """Return a block's segments and exchanges in order of use."""
         found: list[Item] = []
         for at, (kind, group) in enumerate(self._grouped(block, works)):
@@ -76,12 +76,14 @@ class Cutter:
                 found += self._segments(block, f"{block.name}.{kind}.{at}", kind, group)
         return found
 
-    def _grouped(self, block: Block, works: tuple[Work, ...]) -> Iterator[tuple[str, list[Work] | Exchange]]:
+    def _grouped(
+        self, block: ModelBlock, works: tuple[LayerWork, ...]
+    ) -> Iterator[tuple[str, list[LayerWork] | Exchange]]:
         """Yield lists of layers and the exchanges between them."""
-        parallel, inside, held = self.step.parallel, False, list[Work]()
+        parallel, inside, held = self.step.parallel, False, list[LayerWork]()
         cuts = parallel.tp > 1 and block.unit == "block"
 
-        def flushed(kind: str) -> Iterator[tuple[str, list[Work] | Exchange]]:
+        def flushed(kind: str) -> Iterator[tuple[str, list[LayerWork] | Exchange]]:
             if held:
                 yield kind, list(held)
                 held.clear()
@@ -141,7 +143,7 @@ class Cutter:
     def _routed(self) -> int:
         return self.load.own_tokens * self.card.dims["active"] * self.card.dims["hidden"] * self.step.width_bytes
 
-    def _segments(self, block: Block, name: str, kind: str, works: list[Work]) -> Iterator[Item]:
+    def _segments(self, block: ModelBlock, name: str, kind: str, works: list[LayerWork]) -> Iterator[Item]:
         """Yield the layers as one segment, or, where attention goes round a ring of ranks, as one a turn."""
         ring = self.step.parallel.cp - 1 if block.unit == "block" else 0
         at = next((at for at, work in enumerate(works) if work.kind == "attention"), None)
@@ -160,7 +162,12 @@ class Cutter:
         yield self.segment(block.name, f"{name}.after", kind, works[at + 1 :])
 
     def segment(
-        self, block: str, name: str, kind: str, works: list[Work], parameters: tuple[tuple[str, int, bool], ...] = ()
+        self,
+        block: str,
+        name: str,
+        kind: str,
+        works: list[LayerWork],
+        parameters: tuple[tuple[str, int, bool], ...] = (),
     ) -> Segment:
         """Return layers as one segment; ``parameters`` come to those that the layers hold."""
         held = tuple((work.name, work.parameters, work.expert) for work in works if work.parameters)
@@ -172,7 +179,7 @@ class Cutter:
         tag = "experts" if kind == "experts" else ""
         return Segment(name, block, self._seconds(works), (*held, *parameters), tag, factors)
 
-    def _seconds(self, works: list[Work]) -> Seconds:
+    def _seconds(self, works: list[LayerWork]) -> Seconds:
         total, issuing = Seconds(), Seconds()
         for work in works:
             made, issued = self.roofline.seconds(work, self.load), self.roofline.issuing(work, self.load)

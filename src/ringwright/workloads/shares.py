@@ -10,7 +10,7 @@ from ringwright.errors import UsageError
 from ringwright.workloads.cards import Card
 from ringwright.workloads.flops import padded_vocabulary
 from ringwright.workloads.parallel import Parallel, chunks
-from ringwright.workloads.parts import Block, Layer, Shape
+from ringwright.workloads.parts import Layer, ModelBlock, Shape
 
 
 def middle(parallel: Parallel) -> int:
@@ -18,7 +18,7 @@ def middle(parallel: Parallel) -> int:
     return (parallel.pp - 1) // 2
 
 
-def held(card: Card, parallel: Parallel, stage: int) -> list[Block]:
+def held(card: Card, parallel: Parallel, stage: int) -> list[ModelBlock]:
     """Return the blocks of a stage, uncut; the last one has a copy of a matrix that the first one shares with it.
 
     Raises UsageError for a stage that does not exist.
@@ -34,7 +34,7 @@ def held(card: Card, parallel: Parallel, stage: int) -> list[Block]:
     if stage == parallel.pp - 1:
         found += blocks[inner[-1] + 1 :]
         if parallel.pp > 1 and (tied := tied_matrix(card)):
-            found.append(Block("logits", (tied,), unit="root"))
+            found.append(ModelBlock("logits", (tied,), unit="root"))
     return found
 
 
@@ -57,17 +57,17 @@ def shares(layer: Layer, parallel: Parallel) -> tuple[Shape, ...]:
     return ((*first[:at], first[at] // tp, *first[at + 1 :]), *others)
 
 
-def cut(block: Block, parallel: Parallel) -> Block:
+def cut(block: ModelBlock, parallel: Parallel) -> ModelBlock:
     """Return a rank's part of a block."""
     return replace(block, layers=tuple(replace(layer, shapes=shares(layer, parallel)) for layer in block.layers))
 
 
-def elements(blocks: Iterable[Block], *, expert: bool | None = None) -> int:
+def elements(blocks: Iterable[ModelBlock], *, expert: bool | None = None) -> int:
     """Return the elements of the routed experts in these blocks, of everything else (False), or of both (None)."""
     return sum(layer.elements for block in blocks for layer in block.layers if expert in (None, layer.expert))
 
 
-def uncut_elements(blocks: Iterable[Block]) -> int:
+def uncut_elements(blocks: Iterable[ModelBlock]) -> int:
     """Return the elements that every rank of a tensor parallel group has whole, experts apart."""
     layers = [layer for block in blocks for layer in block.layers if not layer.expert]
     whole = sum(layer.elements for layer in layers if not layer.cut)

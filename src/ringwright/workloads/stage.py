@@ -10,7 +10,7 @@ from ringwright.workloads.segments import Exchange, Item, Segment
 
 
 @dataclass
-class Stage:
+class RankClassBuilder:
     """Lists that grow. ``roles`` gives the axes of each role, ``dtype`` the element type of activations.
 
     ``first`` and ``last`` are the forward tasks at the ends of each chunk, ``enters`` and ``leaves`` the backward ones.
@@ -70,7 +70,7 @@ class Stage:
 class _Line:
     """Where a pass is: its last task, what was exchanged since, and what the task after the next waits for."""
 
-    stage: Stage
+    stage: RankClassBuilder
     direction: str  # forward or backward: which of an exchange's two operations counts
     label: str
     before: str = ""
@@ -94,7 +94,7 @@ class _Line:
         self.before, self.held = task, []
 
 
-def forward(stage: Stage, chunk: int, items: Sequence[Item], phase: str = "F", before: str = "") -> _Line:
+def forward(stage: RankClassBuilder, chunk: int, items: Sequence[Item], phase: str = "F", before: str = "") -> _Line:
     """Add the forward tasks of ``items``; return where the pass ended, exchanges behind the last task unsent.
 
     Phase "F" is the forward pass; "R" runs it once more within the backward slot, after the task ``before``.
@@ -112,7 +112,11 @@ def forward(stage: Stage, chunk: int, items: Sequence[Item], phase: str = "F", b
 
 
 def backward(
-    stage: Stage, chunk: int, groups: Sequence[tuple[str, bool, list[Item]]], again: bool, makers: dict[str, str]
+    stage: RankClassBuilder,
+    chunk: int,
+    groups: Sequence[tuple[str, bool, list[Item]]],
+    again: bool,
+    makers: dict[str, str],
 ) -> None:
     """Add the backward tasks of the groups (block, whether it repeats, items) in reverse; ``again`` recomputes what repeats.
 
@@ -139,7 +143,7 @@ def backward(
     stage.leaves[chunk] = line.before
 
 
-def _weights(stage: Stage, chunk: int, items: Sequence[Item], at: int, before: str, inputs: str) -> str:
+def _weights(stage: RankClassBuilder, chunk: int, items: Sequence[Item], at: int, before: str, inputs: str) -> str:
     """Add the gradient of a segment's weights, for which its input may have to be gathered once more."""
     item = items[at]
     assert isinstance(item, Segment)  # noqa: S101 - the caller has looked
@@ -151,7 +155,7 @@ def _weights(stage: Stage, chunk: int, items: Sequence[Item], at: int, before: s
     return task
 
 
-def _again(stage: Stage, chunk: int, line: _Line, block: str, items: Sequence[Item]) -> None:
+def _again(stage: RankClassBuilder, chunk: int, line: _Line, block: str, items: Sequence[Item]) -> None:
     """Run a block's forward pass once more, from its input, before its backward pass."""
     start = stage.task(f"R.{block}", "B", 0.0, ("B", chunk), block)
     line.reach(start)

@@ -14,7 +14,7 @@ RECOMPUTE = ("none", "selective", "full")
 
 
 @dataclass(frozen=True)
-class Step:
+class StepSpec:
     """One iteration of training, one pass over a prompt, or one decoded token of each sequence.
 
     ``micro_batch_size`` is in sequences (or images), ``width_bytes`` that of activations and parameters on the wire,
@@ -54,7 +54,7 @@ class Step:
         return ("forward", "backward") if self.recompute == "full" else ("forward",)
 
 
-def refuse(card: Card, step: Step) -> None:
+def refuse(card: Card, step: StepSpec) -> None:
     """Raise UsageError, with the numbers and a remedy, where the model cannot be worked on like that."""
     for value, legal in ((step.mode, MODES), (step.recompute, RECOMPUTE)):
         if value not in legal:

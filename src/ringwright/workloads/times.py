@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.costs.gpus import Gpu
-from ringwright.workloads.flops import Gemm, Load, Work
+from ringwright.workloads.flops import Gemm, LayerWork, Load
 
 # Bytes a parameter in a step of Adam with moments and master copy in 4 bytes: 30 of the step, 12 to unscale gradients
 # and to take their norm.
@@ -54,7 +54,7 @@ class Roofline:
     dtype: str = "bfloat16"
     width_bytes: int = 2
 
-    def seconds(self, work: Work, load: Load) -> Seconds:
+    def seconds(self, work: LayerWork, load: Load) -> Seconds:
         """Return the device's seconds of one layer; bias, activation and residual are one pass over a product's outputs."""
         if work.kind == "attention":
             return self._attention(work)
@@ -86,7 +86,7 @@ class Roofline:
                 found += Seconds(self.gpu.moving(LOSS_FORWARD * elements), self.gpu.moving(LOSS_BACKWARD * elements))
         return found
 
-    def issuing(self, work: Work, load: Load) -> Seconds:
+    def issuing(self, work: LayerWork, load: Load) -> Seconds:
         """Return what the host needs to issue a layer's kernels: products with what follows them, passes over memory."""
         return _kernels(work, load, flash=self.gpu.flash) * self.gpu.issue_s
 
@@ -105,7 +105,7 @@ class Roofline:
     def _gemm(self, gemm: Gemm, dtype: str) -> float:
         return self.gpu.gemm(gemm.m, gemm.n, gemm.k, gemm.times, dtype=dtype, width_bytes=self.width_bytes)
 
-    def _attention(self, work: Work) -> Seconds:
+    def _attention(self, work: LayerWork) -> Seconds:
         dtype = self._wide  # attention stays in 16 bits where products do not
         if self.gpu.flash or work.scores is None:
             forward = max(self.gpu.attending(work.attention_flops, dtype), self.gpu.moving(work.moved_bytes))
@@ -119,7 +119,7 @@ class Roofline:
         )
 
 
-def _kernels(work: Work, load: Load, *, flash: bool) -> Seconds:
+def _kernels(work: LayerWork, load: Load, *, flash: bool) -> Seconds:
     """Return how many kernels a layer is, in place of seconds."""
     if work.kind == "attention":
         return Seconds(2, 3) if flash else Seconds(9, 12)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ringwright.errors import UsageError
 from ringwright.workloads.cards import IMAGES, Card
-from ringwright.workloads.parts import Anatomy, Block, Layer
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock
 
 # The attention's matrices that get two thin ones beside them: queries and values, or what holds them.
 BESIDE = {
@@ -26,7 +26,7 @@ def tuned(card: Card, mode: str, rank: int) -> Anatomy:
     return replace(whole, blocks=blocks)
 
 
-def _block(card: Card, block: Block, mode: str, rank: int) -> Block:
+def _block(card: Card, block: ModelBlock, mode: str, rank: int) -> ModelBlock:
     layers = []
     for layer in block.layers:
         kept = replace(layer, frozen=len(layer.shapes))

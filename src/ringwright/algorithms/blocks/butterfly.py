@@ -21,7 +21,7 @@ import numpy as np
 
 from ringwright.algorithms.blocks.recursive_halving import halving_cost
 from ringwright.algorithms.offers import require_op
-from ringwright.algorithms.powers import Fold, halving
+from ringwright.algorithms.powers import RankDigits, halving
 from ringwright.program import Layout, Op, Program, Step, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def butterfly(collective: Collective, topology: Topology | None = None) -> Progr
     require_op("butterfly", collective, OPS)
     if collective.p == 1:
         return nothing("butterfly", collective)
-    fold = Fold(collective.p)
+    fold = RankDigits(collective.p)
     order, edges = _order(fold)
     return Program(
         "butterfly", collective, _layout(collective, order), lambda: _steps(fold, order, edges),
@@ -45,7 +45,7 @@ def butterfly(collective: Collective, topology: Topology | None = None) -> Progr
     )  # fmt: skip
 
 
-def _order(fold: Fold) -> tuple[np.ndarray, np.ndarray]:
+def _order(fold: RankDigits) -> tuple[np.ndarray, np.ndarray]:
     """Return the block in each slot, and the slots of each position: q has the group whose bits are those of q reversed."""
     position = np.zeros(fold.size, np.int64)
     for digit in range(fold.digits):
@@ -62,7 +62,7 @@ def _layout(collective: Collective, order: np.ndarray) -> Layout:
     return replace(cut(collective), template=order, before=(every,) * collective.p, after=own)
 
 
-def _steps(fold: Fold, order: np.ndarray, edges: np.ndarray) -> Iterator[Step]:
+def _steps(fold: RankDigits, order: np.ndarray, edges: np.ndarray) -> Iterator[Step]:
     yield from fold.enter(fold.p)
     yield from halving(fold, range(fold.digits), edges)
     ranks, acting = fold.others()

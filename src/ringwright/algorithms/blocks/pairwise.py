@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms.blocks.direct import in_rounds, towards
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.algorithms.powers import Fold
+from ringwright.algorithms.powers import RankDigits
 from ringwright.errors import UsageError
 from ringwright.program import Block, Op, Program, nothing
 
@@ -43,7 +43,7 @@ def pairwise(collective: Collective, topology: Topology | None = None, *, xor: b
 
 def _partners(collective: Collective, mask: int) -> Block:
     """Return what every rank sends to the rank whose number differs in the bits of ``mask``."""
-    p, fold = collective.p, Fold(collective.p)
+    p, fold = collective.p, RankDigits(collective.p)
     dst = fold.number({bit: 1 for bit in range(fold.digits) if mask >> bit & 1})
     if collective.op != "all-to-all":
         op = Op.REDUCE if collective.reduces else Op.SEND

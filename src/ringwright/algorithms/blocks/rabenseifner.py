@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import require_commutative, require_op
-from ringwright.algorithms.powers import Fold, doubling, halving, halvings
+from ringwright.algorithms.powers import RankDigits, doubling, halving, halvings
 from ringwright.algorithms.trees import require_radix
 from ringwright.errors import UsageError
 from ringwright.knobs import Radix
@@ -43,20 +43,20 @@ def rabenseifner(collective: Collective, topology: Topology | None = None, *, ra
         raise UsageError(f"rabenseifner: a reduce with radix {radix}", remedy="radix=2, or all-reduce")
     if collective.p == 1:
         return nothing("rabenseifner", collective, radix=radix)
-    fold = Fold(collective.p, radix)
+    fold = RankDigits(collective.p, radix)
     return Program(
         "rabenseifner", collective, cut(collective, fold.size), lambda: _steps(collective, fold),
         2 * fold.digits + _further(collective, fold), _cost(collective, fold), knobs={"radix": radix},
     )  # fmt: skip
 
 
-def _further(collective: Collective, fold: Fold) -> int:
+def _further(collective: Collective, fold: RankDigits) -> int:
     """Return the steps besides halving and doubling: fold, unfold, and the way from who collects to the root."""
     folds = 0 if fold.is_whole else 2 if collective.op == "all-reduce" else 1
     return folds + (collective.op == "reduce" and collective.root != _collector(collective, fold))
 
 
-def _cost(collective: Collective, fold: Fold) -> Cost:
+def _cost(collective: Collective, fold: RankDigits) -> Cost:
     n, size, folded = float(collective.size_bytes), fold.size, collective.p - fold.size
     everything = collective.op == "all-reduce"
     terms = [Term(2 * fold.digits * (fold.radix - 1), 2 * n * (size - 1) / size)]
@@ -73,13 +73,13 @@ def _cost(collective: Collective, fold: Fold) -> Cost:
     return Cost(tuple(terms), sent, reduced, is_even=collective.size_bytes % (size * collective.unit_bytes) == 0)
 
 
-def _collector(collective: Collective, fold: Fold) -> int:
+def _collector(collective: Collective, fold: RankDigits) -> int:
     """Return the acting rank to which a reduce gathers: the root, or who acts for it."""
     group = int(np.searchsorted(fold.starts, collective.root, side="right")) - 1
     return int(fold.starts[group + 1]) - 1
 
 
-def _steps(collective: Collective, fold: Fold) -> Iterator[Step]:
+def _steps(collective: Collective, fold: RankDigits) -> Iterator[Step]:
     edges = np.arange(fold.size + 1)
     digits = range(fold.digits)
     yield from fold.enter(fold.size)
@@ -95,7 +95,7 @@ def _steps(collective: Collective, fold: Fold) -> Iterator[Step]:
         yield Step((explicit(Op.SEND, top, collective.root, 0, span=fold.size),), "carry")
 
 
-def _gather(collective: Collective, fold: Fold) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
+def _gather(collective: Collective, fold: RankDigits) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
     """Yield who sends which range to whom: of two partners the one on the root's side of the bit receives."""
     acting = fold.starts[1:] - 1
     root = int(np.searchsorted(acting, _collector(collective, fold)))
@@ -107,6 +107,6 @@ def _gather(collective: Collective, fold: Fold) -> Iterator[tuple[np.ndarray, np
         yield acting[gives], acting[gives ^ (1 << digit)], first[gives], span
 
 
-def _gathered(collective: Collective, fold: Fold) -> float:
+def _gathered(collective: Collective, fold: RankDigits) -> float:
     layout = cut(collective, fold.size)
     return float(sum(layout.message_bytes(first, span).sum() for _, _, first, span in _gather(collective, fold)))

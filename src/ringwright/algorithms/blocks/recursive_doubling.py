@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.algorithms import prefixes
 from ringwright.algorithms.offers import is_even, require_op
-from ringwright.algorithms.powers import Fold, doubling
+from ringwright.algorithms.powers import RankDigits, doubling
 from ringwright.collective import PREFIXES
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
@@ -37,7 +37,7 @@ def recursive_doubling(collective: Collective, topology: Topology | None = None)
         return prefixes.doubled("recursive_doubling", collective)
     if collective.p == 1:
         return nothing("recursive_doubling", collective)
-    fold = Fold(collective.p)
+    fold = RankDigits(collective.p)
     make, cost = {"all-gather": (_gather, _gather_cost), "reduce-scatter": (_scatter, _scatter_cost)}.get(
         collective.op, (_reduce, _reduce_cost)
     )
@@ -49,14 +49,14 @@ def recursive_doubling(collective: Collective, topology: Topology | None = None)
 
 
 # ------------------------------------------------------------------------------------------------ all-reduce, barrier
-def _reduce(collective: Collective, fold: Fold) -> Iterator[Step]:
+def _reduce(collective: Collective, fold: RankDigits) -> Iterator[Step]:
     yield from fold.enter(1)
     for digit in range(fold.digits):
         yield Step((fold.block(Op.REDUCE, fold.number({digit: 1}), fold.number(None, [0] * fold.digits)),), "exchange")
     yield from fold.leave(1)
 
 
-def _reduce_cost(collective: Collective, fold: Fold) -> Cost:
+def _reduce_cost(collective: Collective, fold: RankDigits) -> Cost:
     n, folded = float(collective.size_bytes), collective.p - fold.size
     rounds = fold.digits + 2 * (folded > 0)
     sent = n * (fold.size * fold.digits + 2 * folded)
@@ -64,7 +64,7 @@ def _reduce_cost(collective: Collective, fold: Fold) -> Cost:
 
 
 # -------------------------------------------------------------------------------------------------------- all-gather
-def _gather(collective: Collective, fold: Fold) -> Iterator[Step]:
+def _gather(collective: Collective, fold: RankDigits) -> Iterator[Step]:
     ranks, acting = fold.others()
     if len(ranks):
         yield Step((explicit(Op.SEND, ranks, acting, ranks),), "fold")
@@ -72,7 +72,7 @@ def _gather(collective: Collective, fold: Fold) -> Iterator[Step]:
     yield from fold.leave(collective.p)
 
 
-def _gather_cost(collective: Collective, fold: Fold) -> Cost:
+def _gather_cost(collective: Collective, fold: RankDigits) -> Cost:
     p, n, folded = collective.p, float(collective.size_bytes), collective.p - fold.size
     ranks, _ = fold.others()
     blocks = collective.block_bytes
@@ -86,7 +86,7 @@ def _gather_cost(collective: Collective, fold: Fold) -> Cost:
 
 
 # ----------------------------------------------------------------------------------------------------- reduce-scatter
-def _scatter(collective: Collective, fold: Fold) -> Iterator[Step]:
+def _scatter(collective: Collective, fold: RankDigits) -> Iterator[Step]:
     """In round k a rank sends its sums of all but the blocks of its own 2**k ranks: those its partner has no use for.
 
     Of the blocks of the partner's 2**k ranks the partner adds up its own and drops the others.
@@ -112,7 +112,7 @@ def _flips(mask: int, first: int) -> dict[int, int]:
     return {first + bit: 1 for bit in range(mask.bit_length()) if mask >> bit & 1}
 
 
-def _scatter_cost(collective: Collective, fold: Fold) -> Cost:
+def _scatter_cost(collective: Collective, fold: RankDigits) -> Cost:
     n, folded = float(collective.size_bytes), collective.p - fold.size
     ranks, _ = fold.others()
     share = fold.digits - (fold.size - 1) / fold.size

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
-from ringwright.algorithms.powers import Fold, halving
+from ringwright.algorithms.powers import RankDigits, halving
 from ringwright.program import Cost, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def recursive_halving(collective: Collective, topology: Topology | None = None) 
     require_commutative("recursive_halving", collective, "butterfly or recursive_doubling")
     if collective.p == 1:
         return nothing("recursive_halving", collective)
-    fold = Fold(collective.p)
+    fold = RankDigits(collective.p)
     return Program(
         "recursive_halving", collective, cut(collective), lambda: _steps(fold),
         fold.digits + (0 if fold.is_whole else 2), halving_cost(collective, fold),
     )  # fmt: skip
 
 
-def halving_cost(collective: Collective, fold: Fold) -> Cost:
+def halving_cost(collective: Collective, fold: RankDigits) -> Cost:
     """Return what a reduce-scatter by halving costs, folded where p is no power of two."""
     n, folded = float(collective.size_bytes), collective.p - fold.size
     ranks, _ = fold.others()
@@ -53,7 +53,7 @@ def halving_cost(collective: Collective, fold: Fold) -> Cost:
     return Cost(tuple(terms), sent, reduced, is_even=fold.is_whole and is_even(collective, 1))
 
 
-def _steps(fold: Fold) -> Iterator[Step]:
+def _steps(fold: RankDigits) -> Iterator[Step]:
     yield from fold.enter(fold.p)
     yield from halving(fold, list(reversed(range(fold.digits))), fold.starts)
     ranks, acting = fold.others()

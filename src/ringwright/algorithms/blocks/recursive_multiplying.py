@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import require_op
-from ringwright.algorithms.powers import Fold
+from ringwright.algorithms.powers import RankDigits
 from ringwright.algorithms.trees import require_radix
 from ringwright.knobs import Radix
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
@@ -38,7 +38,7 @@ def recursive_multiplying(collective: Collective, topology: Topology | None = No
     require_radix("recursive_multiplying", radix, 2)
     if collective.p == 1:
         return nothing("recursive_multiplying", collective, radix=radix)
-    fold = Fold(collective.p, radix)
+    fold = RankDigits(collective.p, radix)
     n, folded = float(collective.size_bytes), collective.p - fold.size
     terms = [Term(fold.digits, fold.digits * (radix - 1) * n)]
     if folded:
@@ -53,7 +53,7 @@ def recursive_multiplying(collective: Collective, topology: Topology | None = No
     )  # fmt: skip
 
 
-def _steps(collective: Collective, fold: Fold) -> Iterator[Step]:
+def _steps(collective: Collective, fold: RankDigits) -> Iterator[Step]:
     yield from fold.enter(1)
     everything = fold.number(None, [0] * fold.digits)
     for digit in range(fold.digits):
@@ -65,7 +65,7 @@ def _steps(collective: Collective, fold: Fold) -> Iterator[Step]:
     yield from fold.leave(1)
 
 
-def _outwards(fold: Fold, digit: int) -> list[Block]:
+def _outwards(fold: RankDigits, digit: int) -> list[Block]:
     """Return the moves of a round such that each rank adds up its neighbours below, nearest first, and then those above."""
     acting, weight = fold.starts[1:] - 1, fold.radix**digit
     number = np.arange(fold.size)

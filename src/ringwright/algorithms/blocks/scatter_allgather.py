@@ -20,7 +20,7 @@ import numpy as np
 
 from ringwright.algorithms.compose import embed
 from ringwright.algorithms.offers import require_op
-from ringwright.algorithms.powers import Fold, doubling
+from ringwright.algorithms.powers import RankDigits, doubling
 from ringwright.errors import UsageError
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing, turn
 
@@ -43,7 +43,7 @@ def scatter_allgather(
     p, n = collective.p, float(collective.size_bytes)
     if p == 1:
         return nothing("scatter_allgather", collective, gather=gather)
-    core = p if gather == "ring" else Fold(p).size
+    core = p if gather == "ring" else RankDigits(p).size
     levels, late = (core - 1).bit_length(), p - core
     layout = cut(collective, core)
     scattered = sum(int(size) * part.bit_count() for part, size in enumerate(_sizes(layout.chunk_bytes, core)))
@@ -70,7 +70,9 @@ def _steps(collective: Collective, core: int, gather: str) -> Iterator[Step]:
     whom = [(part + root) % p for part in range(core)]
     yield from embed(_scatter(core), whom)
     shared = (
-        _ring(core) if gather == "ring" else doubling(Fold(core), range(Fold(core).digits)[::-1], np.arange(core + 1))
+        _ring(core)
+        if gather == "ring"
+        else doubling(RankDigits(core), range(RankDigits(core).digits)[::-1], np.arange(core + 1))
     )
     yield from shared if root == 0 else embed(shared, whom)
     if core < p:

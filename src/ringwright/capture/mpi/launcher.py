@@ -18,7 +18,7 @@ _ANSWER_S = 20.0
 
 
 @dataclass(frozen=True)
-class Family:
+class LauncherFamily:
     """One family: what its ``--version`` says, and the arguments that give ranks a variable ({name}, {value}).
 
     Without arguments its ranks inherit the launcher's environment on every machine.
@@ -32,16 +32,16 @@ class Family:
 
 # In this order: Intel's launcher is a hydra too.
 FAMILIES = (
-    Family("open-mpi", ("(Open MPI)", "OpenRTE"), ("-x", "{name}={value}"), ("orterun", "ompirun_wrapper")),
-    Family("prrte", ("PRRTE",), ("-x", "{name}={value}"), ("prterun", "prun")),
-    Family("intel-mpi", ("Intel(R) MPI",), ("-genv", "{name}", "{value}")),
-    Family("hydra", ("HYDRA",), ("-genv", "{name}", "{value}"), ("mpiexec.hydra",)),
-    Family("slurm", ("slurm ",), programs=("srun",)),
+    LauncherFamily("open-mpi", ("(Open MPI)", "OpenRTE"), ("-x", "{name}={value}"), ("orterun", "ompirun_wrapper")),
+    LauncherFamily("prrte", ("PRRTE",), ("-x", "{name}={value}"), ("prterun", "prun")),
+    LauncherFamily("intel-mpi", ("Intel(R) MPI",), ("-genv", "{name}", "{value}")),
+    LauncherFamily("hydra", ("HYDRA",), ("-genv", "{name}", "{value}"), ("mpiexec.hydra",)),
+    LauncherFamily("slurm", ("slurm ",), programs=("srun",)),
 )
-UNKNOWN = Family("unknown", ())
+UNKNOWN = LauncherFamily("unknown", ())
 
 
-def family_of(launcher: str) -> Family:
+def family_of(launcher: str) -> LauncherFamily:
     """Return the family of a launcher (a name on the PATH or a file) by what its ``--version`` prints, else ``UNKNOWN``.
 
     Raises UsageError when there is no such program.
@@ -65,7 +65,7 @@ def family_of(launcher: str) -> Family:
 
 
 def with_variables(
-    command: Sequence[str], variables: Mapping[str, str], family: Family | None = None
+    command: Sequence[str], variables: Mapping[str, str], family: LauncherFamily | None = None
 ) -> tuple[list[str], dict[str, str]]:
     """Return a launcher's command line that gives ``variables`` to all ranks, and what its own environment must hold as well.
 

@@ -9,7 +9,7 @@ _LONGEST = 8  # ranks that are listed; longer groups with a stride become three 
 _MEASURED = ("gloo", "mpi", "ucc")
 
 
-class Known(NamedTuple):
+class NumberedGroup(NamedTuple):
     """A group that the file has: its number there, whether the host sees calls end, and the counter of its collectives."""
 
     number: int
@@ -17,7 +17,7 @@ class Known(NamedTuple):
     turns: Any
 
 
-class Groups:
+class GroupNumbers:
     """Numbers groups by name, and by backend where that depends on the device.
 
     A name that comes back after ``destroy_process_group`` is a new group: it is written with ``#1``, ``#2``, ... behind it.
@@ -25,13 +25,13 @@ class Groups:
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
-        self._known: dict[tuple[str, bool], Known] = {}
+        self._known: dict[tuple[str, bool], NumberedGroup] = {}
         self._turns: dict[str, Any] = {}
         self._gone: dict[str, int] = {}  # how often groups of a name were destroyed
         self._epoch = 0  # how often all were
         self._next = 0
 
-    def known(self, group: Any, is_host: bool) -> Known:
+    def known(self, group: Any, is_host: bool) -> NumberedGroup:
         """Return a process group, after telling the file about it; ``is_host``: the call's buffers are in host memory."""
         name = group.group_name
         found = self._known.get((name, is_host))
@@ -49,7 +49,7 @@ class Groups:
         for is_host in (False, True):
             self._known.pop((name, is_host), None)
 
-    def _describe(self, group: Any, name: str, is_host: bool) -> Known:
+    def _describe(self, group: Any, name: str, is_host: bool) -> NumberedGroup:
         from torch.distributed import distributed_c10d as c10d
 
         ranks = sorted_ranks(c10d, group)
@@ -58,7 +58,7 @@ class Groups:
         if other is not None and backend == backend_of(c10d, group, not is_host):
             self._known[name, is_host] = other
             return other
-        found = Known(self._next, backend in _MEASURED, self._turns.setdefault(name, itertools.count()))
+        found = NumberedGroup(self._next, backend in _MEASURED, self._turns.setdefault(name, itertools.count()))
         self._next += 1
         lives = self._epoch + self._gone.get(name, 0)
         told = ["g", found.number, "%s#%d" % (name, lives) if lives else name, group.group_desc, backend]

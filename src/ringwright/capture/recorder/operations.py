@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 
-class Shape(NamedTuple):
+class CallSignature(NamedTuple):
     """Places of arguments; ``inside`` and ``outside`` are buffers."""
 
     op: str
@@ -23,26 +23,26 @@ class Shape(NamedTuple):
 
 
 SHAPES = {
-    "allreduce_": Shape("all-reduce", 1, 0, 0),
-    "allreduce_coalesced_": Shape("all-reduce", 1, 0, 0),
-    "allgather_": Shape("all-gather", 2, 1, 0),
-    "_allgather_base_": Shape("all-gather", 2, 1, 0),
-    "allgather_coalesced_": Shape("all-gather", 2, 1, 0),
-    "allgather_into_tensor_coalesced_": Shape("all-gather", 2, 1, 0),
-    "reduce_scatter_": Shape("reduce-scatter", 2, 1, 0),
-    "_reduce_scatter_base_": Shape("reduce-scatter", 2, 1, 0),
-    "reduce_scatter_tensor_coalesced_": Shape("reduce-scatter", 2, 1, 0),
-    "alltoall_": Shape("all-to-all", 2, 1, 0),
-    "alltoall_base_": Shape("all-to-all", 2, 1, 0),
-    "broadcast_": Shape("broadcast", 1, 0, 0, root=2),
-    "reduce_": Shape("reduce", 1, 0, 0, root=3),
-    "gather_": Shape("gather", 2, 1, 0, root=3),
-    "scatter_": Shape("scatter", 2, 1, 0, root=3),
-    "barrier": Shape("barrier", 1, None, None),
-    "monitored_barrier_": Shape("barrier", 1, None, None),
-    "send": Shape("send", 1, 0, None, peer=2),
-    "recv_": Shape("recv", 1, None, 0, peer=2),
-    "recv_any_source_": Shape("recv", 1, None, 0),
+    "allreduce_": CallSignature("all-reduce", 1, 0, 0),
+    "allreduce_coalesced_": CallSignature("all-reduce", 1, 0, 0),
+    "allgather_": CallSignature("all-gather", 2, 1, 0),
+    "_allgather_base_": CallSignature("all-gather", 2, 1, 0),
+    "allgather_coalesced_": CallSignature("all-gather", 2, 1, 0),
+    "allgather_into_tensor_coalesced_": CallSignature("all-gather", 2, 1, 0),
+    "reduce_scatter_": CallSignature("reduce-scatter", 2, 1, 0),
+    "_reduce_scatter_base_": CallSignature("reduce-scatter", 2, 1, 0),
+    "reduce_scatter_tensor_coalesced_": CallSignature("reduce-scatter", 2, 1, 0),
+    "alltoall_": CallSignature("all-to-all", 2, 1, 0),
+    "alltoall_base_": CallSignature("all-to-all", 2, 1, 0),
+    "broadcast_": CallSignature("broadcast", 1, 0, 0, root=2),
+    "reduce_": CallSignature("reduce", 1, 0, 0, root=3),
+    "gather_": CallSignature("gather", 2, 1, 0, root=3),
+    "scatter_": CallSignature("scatter", 2, 1, 0, root=3),
+    "barrier": CallSignature("barrier", 1, None, None),
+    "monitored_barrier_": CallSignature("barrier", 1, None, None),
+    "send": CallSignature("send", 1, 0, None, peer=2),
+    "recv_": CallSignature("recv", 1, None, 0, peer=2),
+    "recv_any_source_": CallSignature("recv", 1, None, 0),
 }
 # Functional forms return what they get, and name the group by its name: (op, place of the group, of the reduction, of the root).
 FUNCTIONAL = {

@@ -19,8 +19,8 @@ from typing import Any
 
 from . import fate
 from .context import Context
-from .groups import Groups
-from .operations import SHAPES, Shape, measure
+from .groups import GroupNumbers
+from .operations import SHAPES, CallSignature, measure
 from .writer import Writer
 
 _POINTWISE = ("send", "recv")
@@ -29,7 +29,7 @@ _PATIENCE_S = 1.0
 _state: dict[str, Any] = {}
 
 
-def begin(folder: str) -> Job | None:
+def begin(folder: str) -> TorchRecorder | None:
     """Return the recorder of this process, made and hooked in at the first call."""
     if _state.get("pid") == os.getpid():
         return _state["job"]  # type: ignore[no-any-return]
@@ -38,7 +38,7 @@ def begin(folder: str) -> Job | None:
     import torch
 
     _state.update(pid=os.getpid(), job=None)
-    job = _state["job"] = Job(folder, torch.__version__)
+    job = _state["job"] = TorchRecorder(folder, torch.__version__)
     job.install()
     return job
 
@@ -50,14 +50,14 @@ def ended(name: str | None) -> None:
         job.groups.forget(name)
 
 
-class Job:
+class TorchRecorder:
     """What one process records."""
 
     def __init__(self, folder: str, release: str) -> None:
         self.folder = folder
         self.options = json.loads(os.environ.get("RINGWRIGHT_RECORD") or "{}")
         self.writer = Writer(folder, "torch-hook", "torch %s" % release)
-        self.groups = Groups(self.writer)
+        self.groups = GroupNumbers(self.writer)
         self.context = Context(self.writer)
         self.calls = itertools.count()
         self.pid = os.getpid()
@@ -111,7 +111,7 @@ class Job:
             if operation is not None:
                 self._library.impl(name, self._kernel(torch, operation, shape), "BackendSelect", with_keyset=True)
 
-    def _kernel(self, torch: Any, operation: Any, shape: Shape) -> Any:
+    def _kernel(self, torch: Any, operation: Any, shape: CallSignature) -> Any:
         meta, host = torch._C.DispatchKey.Meta, torch._C.DispatchKey.CPU
         below = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
         # Redispatching lets go of the interpreter's lock, where a kernel called directly would keep it: gloo's threads need that
@@ -173,7 +173,7 @@ class Job:
 
     # Each call ----------------------------------------------------------------------------------------------------
     def begin(
-        self, shape: Shape, args: Any, is_host: bool = True, is_async: bool | None = None
+        self, shape: CallSignature, args: Any, is_host: bool = True, is_async: bool | None = None
     ) -> tuple[int, bool] | None:
         """Note a call that begins; return its number and whether its end can be seen, None where it is not recorded."""
         if os.getpid() != self.pid:

@@ -13,7 +13,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.costs.calibration.record import Calibration, Link
+from ringwright.costs.calibration.record import Calibration, LinkClassCosts
 from ringwright.costs.nccl.boxes import BOXES, placed
 from ringwright.topology import Topology
 
@@ -58,7 +58,7 @@ class _Changed:
     message_s: dict[str, float]
     occupying: set[str]
 
-    def scale(self, route: np.ndarray, classes: set[int], link: Link, share: int) -> None:
+    def scale(self, route: np.ndarray, classes: set[int], link: LinkClassCosts, share: int) -> None:
         """Give some classes the numbers of a link; ``share`` of them together have its rate."""
         import numpy as np
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING
 
-from ringwright.costs.calibration.record import Calibration, Link
+from ringwright.costs.calibration.record import Calibration, LinkClassCosts
 from ringwright.costs.calibration.search import descend
-from ringwright.costs.nccl.boxes import Box, placed
-from ringwright.costs.nccl.timing import COLUMNS, Forced, stages
+from ringwright.costs.nccl.boxes import NodeType, placed
+from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _SHEET = 1.25  # NVLink's data sheet over what the topology search counts
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredTimes:
     """Times of one operation on one fabric (``dgx-a100:2``) with one release."""
 
     op: str
@@ -40,13 +40,13 @@ class Measured:
     release: str
     sizes_bytes: tuple[int, ...]
     times_s: tuple[float, ...]
-    forced: Forced | None = None
+    forced: NcclOverride | None = None
 
-    def at(self, places: Sequence[int]) -> Measured:
+    def at(self, places: Sequence[int]) -> MeasuredTimes:
         """Return some of its sizes."""
         sizes = tuple(self.sizes_bytes[place] for place in places)
         times = tuple(self.times_s[place] for place in places)
-        return Measured(self.op, self.fabric, self.release, sizes, times, self.forced)
+        return MeasuredTimes(self.op, self.fabric, self.release, sizes, times, self.forced)
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class _Design:
         return found
 
 
-def times_s(calibration: Calibration, measured: Measured) -> np.ndarray:
+def times_s(calibration: Calibration, measured: MeasuredTimes) -> np.ndarray:
     """Return the closed form's seconds for the sizes of a measurement (its times are not looked at).
 
     float64 of shape (sizes,).
@@ -84,7 +84,7 @@ def ratio_error(predicted_s: np.ndarray | Sequence[float], measured_s: np.ndarra
     return float(np.exp(np.abs(np.log(np.asarray(predicted_s) / np.asarray(measured_s))).mean()) - 1)
 
 
-def fit(measured: Sequence[Measured], *, name: str = "", source: str = "", date: str = "") -> Calibration:
+def fit(measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", date: str = "") -> Calibration:
     """Return the calibration of some measurements of one kind of box; UsageError where there is nothing to fit."""
     import numpy as np
 
@@ -103,8 +103,8 @@ def fit(measured: Sequence[Measured], *, name: str = "", source: str = "", date:
         name=name,
         fabric=measured[0].fabric,
         release=measured[0].release,
-        inside=Link(*numbers[:3]) if gpus > 1 else None,
-        outside=Link(*numbers[3:]) if nodes > 1 else None,
+        inside=LinkClassCosts(*numbers[:3]) if gpus > 1 else None,
+        outside=LinkClassCosts(*numbers[3:]) if nodes > 1 else None,
         source=source,
         date=date,
         operations=tuple(dict.fromkeys(part.op for part in measured)),
@@ -114,19 +114,19 @@ def fit(measured: Sequence[Measured], *, name: str = "", source: str = "", date:
     )
 
 
-def _expected(kind: Box) -> tuple[float, ...]:
+def _expected(kind: NodeType) -> tuple[float, ...]:
     """Return what a data sheet would let one expect."""
     cards = kind.cards * kind.card_gbs * 1e9
     return (1e-6, 1e-7, max(kind.gpu_gbs, 20.0) * 1e9, 5e-6, 1e-6, cards)
 
 
-def _most(kind: Box) -> tuple[float, ...]:
+def _most(kind: NodeType) -> tuple[float, ...]:
     """Return the largest numbers allowed: no rate beyond the data sheet."""
     _, _, inside, _, _, outside = _expected(kind)
     return (*_HIGH_S[:2], inside * _SHEET, *_HIGH_S[2:], outside)
 
 
-def _design(measured: Sequence[Measured]) -> _Design:
+def _design(measured: Sequence[MeasuredTimes]) -> _Design:
     import numpy as np
 
     serial, parallel, seconds, weights = [], [], [], []

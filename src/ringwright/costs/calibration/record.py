@@ -15,7 +15,7 @@ SCHEMA = "ringwright.calibration/1"
 _LARGEST_FILE = 1 << 20
 
 
-class Link(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LinkClassCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A link class: seconds of a hop, seconds that one message occupies its sender, bytes per second.
 
     The rate is of a GPU one way inside a node, and of all network cards of a node, one way, outside.
@@ -36,8 +36,8 @@ class Calibration(msgspec.Struct, frozen=True):
     name: str
     fabric: str
     release: str
-    inside: Link | None
-    outside: Link | None
+    inside: LinkClassCosts | None
+    outside: LinkClassCosts | None
     source: str
     date: str
     transport: str = ""

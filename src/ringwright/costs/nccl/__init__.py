@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from ringwright.costs.nccl.bandwidth import knows
-from ringwright.costs.nccl.boxes import BOXES, Box, box, placed, search
+from ringwright.costs.nccl.boxes import BOXES, NodeType, box, placed, search
 from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, releases
-from ringwright.costs.nccl.graphs import Graph, Graphs, System
-from ringwright.costs.nccl.model import Tables, predict_us, tables
+from ringwright.costs.nccl.graphs import Graph, Graphs, NcclSystem
+from ringwright.costs.nccl.model import TuningTables, predict_us, tables
 from ringwright.costs.nccl.selection import (
-    Choice,
+    NcclChoice,
     algorithm_2_4,
     choose,
     costs,
@@ -21,7 +21,7 @@ from ringwright.costs.nccl.selection import (
     sweep,
     tree_threshold_bytes,
 )
-from ringwright.costs.nccl.trees import Tree, binary_tree, double_tree, rank_trees
+from ringwright.costs.nccl.trees import NcclTree, binary_tree, double_tree, rank_trees
 from ringwright.costs.nccl.tuner import TunerRule, first_match, rules_from_choices
 
 __all__ = [
@@ -29,15 +29,15 @@ __all__ = [
     "BOXES",
     "OPS",
     "PROTOCOLS",
-    "Box",
-    "Choice",
     "Chunking",
     "Graph",
     "Graphs",
-    "System",
-    "Tables",
-    "Tree",
+    "NcclChoice",
+    "NcclSystem",
+    "NcclTree",
+    "NodeType",
     "TunerRule",
+    "TuningTables",
     "algorithm_2_4",
     "binary_tree",
     "box",

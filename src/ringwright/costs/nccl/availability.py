@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from ringwright.costs.nccl.bandwidth import GATHERS, nvls_graph
 from ringwright.costs.nccl.constants import Constants
-from ringwright.costs.nccl.graphs import System, path_at_most
+from ringwright.costs.nccl.graphs import NcclSystem, path_at_most
 
 DIRECT_RANKS_MAX = 8  # local ranks of CollNet, and of NVLS outside all-reduce
 
 
-def not_computed(constants: Constants, system: System, op: str, algorithm: str, protocol: str) -> str | None:
+def not_computed(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str) -> str | None:
     """Say why the release's table holds 0.0/0.0 for a combination; None if it computes it."""
     if algorithm not in constants.base_latency_us:
         return f"NCCL {constants.release} has no {algorithm}"
@@ -27,7 +27,7 @@ def not_computed(constants: Constants, system: System, op: str, algorithm: str, 
     return None
 
 
-def switched_off(constants: Constants, system: System, op: str, algorithm: str, protocol: str) -> str | None:
+def switched_off(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str) -> str | None:
     """Say why the release's table holds bandwidth 0 for a combination that it computes; None if it does not."""
     if protocol == "ll128":
         reason = _no_ll128(constants, system, op, algorithm)
@@ -44,7 +44,7 @@ def switched_off(constants: Constants, system: System, op: str, algorithm: str, 
     return None
 
 
-def passed_over(constants: Constants, system: System, op: str, algorithm: str) -> str | None:
+def passed_over(constants: Constants, system: NcclSystem, op: str, algorithm: str) -> str | None:
     """Say why a call passes over an algorithm although the table holds a bandwidth; None if it does not."""
     if algorithm.startswith("collnet") and system.local_ranks > DIRECT_RANKS_MAX:
         return f"CollNet serves up to {DIRECT_RANKS_MAX} ranks on a node"
@@ -70,7 +70,7 @@ def _ops(constants: Constants, algorithm: str) -> tuple[str, ...]:
     return (*GATHERS, "all-reduce") if gathers else ("all-reduce",)
 
 
-def _no_pat(system: System) -> str | None:
+def _no_pat(system: NcclSystem) -> str | None:
     if system.nodes != system.ranks:
         return "PAT is for one GPU per node"
     if system.capability < 60:
@@ -78,7 +78,7 @@ def _no_pat(system: System) -> str | None:
     return "PAT does not run with network device offload" if system.net_offload else None
 
 
-def _no_collnet(constants: Constants, system: System, op: str, algorithm: str) -> str | None:
+def _no_collnet(constants: Constants, system: NcclSystem, op: str, algorithm: str) -> str | None:
     if not system.collnet and constants.rules.collnet != "one":
         return "the network does not reduce"
     if constants.rules.collnet == "one" and not system.graphs.collnet_direct.channels:
@@ -90,7 +90,7 @@ def _no_collnet(constants: Constants, system: System, op: str, algorithm: str) -
     return None
 
 
-def _no_gather(system: System) -> str | None:
+def _no_gather(system: NcclSystem) -> str | None:
     if not system.collnet_gathers:
         return "the network does not gather"
     if system.local_ranks > system.collnet_heads:
@@ -98,7 +98,7 @@ def _no_gather(system: System) -> str | None:
     return None
 
 
-def _no_nvls_between_nodes(constants: Constants, system: System, op: str) -> str | None:
+def _no_nvls_between_nodes(constants: Constants, system: NcclSystem, op: str) -> str | None:
     if constants.rules.nvls == "ring-graph":
         return None
     if not system.collnet:
@@ -107,7 +107,7 @@ def _no_nvls_between_nodes(constants: Constants, system: System, op: str) -> str
     return _no_gather(system) if checks else None
 
 
-def _no_ll128(constants: Constants, system: System, op: str, algorithm: str) -> str | None:
+def _no_ll128(constants: Constants, system: NcclSystem, op: str, algorithm: str) -> str | None:
     """LL128 needs links that keep 128 bytes in order: NVLink inside, and a network card close to the GPU."""
     graph = system.graphs.of(algorithm)
     rule = constants.rules.ll128

@@ -10,14 +10,14 @@ import math
 
 from ringwright.costs.nccl.constants import Constants, Rows
 from ringwright.costs.nccl.constants import constants as constants_of
-from ringwright.costs.nccl.graphs import TREE, Graph, System
+from ringwright.costs.nccl.graphs import TREE, Graph, NcclSystem
 from ringwright.costs.nccl.latency import nodes_seen, ring_steps
 
 GATHERS = ("all-gather", "reduce-scatter")
 _GENERATIONS = (("blackwell", 100), ("hopper", 90), ("ampere", 80))
 
 
-def generation(constants: Constants, system: System) -> str:
+def generation(constants: Constants, system: NcclSystem) -> str:
     """Return the row of the release's tables that the GPUs use: volta, ampere, hopper or blackwell."""
     if constants.rules.capability == "exact-80":
         return "ampere" if system.capability == 80 and system.same_generation else "volta"
@@ -27,13 +27,13 @@ def generation(constants: Constants, system: System) -> str:
     return "volta"
 
 
-def knows(release: str, system: System) -> bool:
+def knows(release: str, system: NcclSystem) -> bool:
     """Return whether a release's tables hold the GPUs' generation: an older release is older than they are."""
     wanted = next((name for name, capability in _GENERATIONS if system.capability >= capability), "")
     return not wanted or wanted in constants_of(release).tree_channel_max_gbs
 
 
-def bandwidth_gbs(constants: Constants, system: System, op: str, algorithm: str, protocol: str) -> float:
+def bandwidth_gbs(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str) -> float:
     """Return the operation's bandwidth for a combination that the release computes, before it is switched off."""
     nodes = nodes_seen(constants, system)
     graph = nvls_graph(constants, system) if algorithm == "nvls" else system.graphs.of(algorithm)
@@ -51,12 +51,12 @@ def bandwidth_gbs(constants: Constants, system: System, op: str, algorithm: str,
     return bus * _ratio(constants, op, algorithm, nodes, system.ranks)
 
 
-def nvls_graph(constants: Constants, system: System) -> Graph:
+def nvls_graph(constants: Constants, system: NcclSystem) -> Graph:
     """Return the graph of NVLS: the first release with NVLS took the ring's."""
     return system.graphs.ring if constants.rules.nvls == "ring-graph" else system.graphs.nvls
 
 
-def _speed(constants: Constants, system: System, graph: Graph, op: str, algorithm: str) -> float:
+def _speed(constants: Constants, system: NcclSystem, graph: Graph, op: str, algorithm: str) -> float:
     """Return GB/s of one channel: the speed inside a node counts for one and two nodes and for CollNet."""
     nodes = nodes_seen(constants, system)
     speed = graph.bw_intra_gbs if nodes <= 2 or algorithm.startswith("collnet") else graph.bw_inter_gbs
@@ -74,7 +74,7 @@ def _speed(constants: Constants, system: System, graph: Graph, op: str, algorith
     return min(graph.bw_intra_gbs, graph.bw_inter_gbs)
 
 
-def _efficient_speed(constants: Constants, system: System, graph: Graph, op: str, algorithm: str) -> float:
+def _efficient_speed(constants: Constants, system: NcclSystem, graph: Graph, op: str, algorithm: str) -> float:
     """Return NVLS's GB/s per channel: a share of NVLink, twice for all-reduce, which runs both directions at once."""
     kind = generation(constants, system)
     nodes = nodes_seen(constants, system)
@@ -88,7 +88,7 @@ def _efficient_speed(constants: Constants, system: System, graph: Graph, op: str
     return min(intra, graph.bw_inter_gbs * (2 if nodes <= 2 else 1), most)
 
 
-def _ring(constants: Constants, system: System, op: str, protocol: str, bus: float) -> float:
+def _ring(constants: Constants, system: NcclSystem, op: str, protocol: str, bus: float) -> float:
     rules = constants.rules
     nodes = nodes_seen(constants, system)
     kind = generation(constants, system)
@@ -104,7 +104,7 @@ def _ring(constants: Constants, system: System, op: str, protocol: str, bus: flo
     return min(bus * (rules.ring_ll128_one_gpu_factor if alone else rules.ring_ll128_factor), most)
 
 
-def _tree(constants: Constants, system: System, op: str, protocol: str, bus: float) -> float:
+def _tree(constants: Constants, system: NcclSystem, op: str, protocol: str, bus: float) -> float:
     rules = constants.rules
     nodes = nodes_seen(constants, system)
     kind = generation(constants, system)
@@ -130,7 +130,7 @@ def _tree_total(constants: Constants, kind: str, nodes: int, protocol: str) -> f
     return limits[str(min(nodes, 3))][0]
 
 
-def _collnet(constants: Constants, system: System, op: str, algorithm: str, protocol: str, bus: float) -> float:
+def _collnet(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str, bus: float) -> float:
     kind = constants.rules.collnet
     if kind == "one":  # LL loses the direct reads of the network card on both sides
         return bus * 0.9 * {"ll": 1 / 6, "ll128": 0.0, "simple": 1.0}[protocol]
@@ -175,7 +175,7 @@ def _ratio(constants: Constants, op: str, algorithm: str, nodes: int, ranks: int
     return 5 / 6 if nvls else 0.5
 
 
-def _ll_max(constants: Constants, system: System) -> float:
+def _ll_max(constants: Constants, system: NcclSystem) -> float:
     """Return the most that LL reaches: by GPU on one node, by the maker of the CPU on several."""
     nodes = nodes_seen(constants, system)
     amd = system.cpu_vendor == "amd" or (system.cpu_vendor == "mixed" and constants.rules.mixed_vendor_counts_as_amd)

@@ -13,7 +13,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ringwright.costs.nccl.graphs import ABSENT, BALANCED_TREE, COLLNET_DIRECT, NVLS, RING, TREE, Graph, Graphs, System
+from ringwright.costs.nccl.graphs import (
+    ABSENT,
+    BALANCED_TREE,
+    COLLNET_DIRECT,
+    NVLS,
+    RING,
+    TREE,
+    Graph,
+    Graphs,
+    NcclSystem,
+)
 from ringwright.errors import UsageError
 
 # GB/s of one NVLink by compute capability, as the topology search counts it.
@@ -34,7 +44,7 @@ HEADS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class NodeType:
     """One node: GPUs and their links; rates in GB/s.
 
     ``nvlinks`` per GPU (0 = PCIe only), ``pair_links`` of them at most between two GPUs without a switch, ``pcie_gbs``
@@ -78,25 +88,25 @@ class Box:
 BOXES = {
     found.name: found
     for found in (
-        Box("dgx1", 8, 70, 6, 4, 12.5, 12.0, pair_links=1, type_inter="PIX"),
-        Box("dgx2", 16, 70, 6, 8, 12.5, 12.0, nvswitch=True, type_inter="PIX"),
-        Box("dgx-a100", 8, 80, 12, 8, 25.0, 24.0, nvswitch=True, cpu_vendor="amd"),
-        Box("dgx-h100", 8, 90, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
-        Box("p4d", 8, 80, 12, 4, 12.5, 24.0, nvswitch=True),
-        Box("gb200", 4, 100, 18, 4, 50.0, 48.0, nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm"),
-        Box(
+        NodeType("dgx1", 8, 70, 6, 4, 12.5, 12.0, pair_links=1, type_inter="PIX"),
+        NodeType("dgx2", 16, 70, 6, 8, 12.5, 12.0, nvswitch=True, type_inter="PIX"),
+        NodeType("dgx-a100", 8, 80, 12, 8, 25.0, 24.0, nvswitch=True, cpu_vendor="amd"),
+        NodeType("dgx-h100", 8, 90, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
+        NodeType("p4d", 8, 80, 12, 4, 12.5, 24.0, nvswitch=True),
+        NodeType("gb200", 4, 100, 18, 4, 50.0, 48.0, nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm"),
+        NodeType(
             "gb200-nvl72", 4, 100, 18, 4, 50.0, 48.0,
             nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm", domain=18,
         ),
-        Box("dgx-b200", 8, 100, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
-        Box("polaris", 4, 80, 12, 2, 25.0, 24.0, pair_links=4, type_inter="PHB", cpu_vendor="amd"),
-        Box("pcie", 4, 80, 0, 1, 12.5, 12.0, type_inter="PHB"),
+        NodeType("dgx-b200", 8, 100, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
+        NodeType("polaris", 4, 80, 12, 2, 25.0, 24.0, pair_links=4, type_inter="PHB", cpu_vendor="amd"),
+        NodeType("pcie", 4, 80, 0, 1, 12.5, 12.0, type_inter="PHB"),
     )
 }  # fmt: skip
 
 
-def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | None = None) -> System:
-    """Return ``nodes`` boxes of a known kind as a :class:`System`, its graphs searched; raise UsageError if unknown.
+def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | None = None) -> NcclSystem:
+    """Return ``nodes`` boxes of a known kind as a :class:`NcclSystem`, its graphs searched; raise UsageError if unknown.
 
     ``collnet`` says that the network reduces (SHARP). Nodes of one NVLink fabric count as one until it is full.
     """
@@ -113,7 +123,7 @@ def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | N
         )
     kind = _joined(kind, joined)
     groups = nodes // joined
-    return System(
+    return NcclSystem(
         search(kind, groups, collnet=collnet),
         nodes=groups,
         ranks=groups * kind.gpus,
@@ -128,7 +138,7 @@ def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | N
     )
 
 
-def placed(spec: str) -> tuple[Box, System]:
+def placed(spec: str) -> tuple[NodeType, NcclSystem]:
     """Return the box and the system of ``dgx-a100:2`` (2 boxes) or ``dgx-a100:2x4`` (4 GPUs of each); UsageError if none.
 
     GPUs that are left out take their share of the network cards with them. A rack of one NVLink fabric is one box.
@@ -151,12 +161,12 @@ def placed(spec: str) -> tuple[Box, System]:
     return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, mnnvl=joined, name=spec)
 
 
-def _joined(kind: Box, trays: int) -> Box:
+def _joined(kind: NodeType, trays: int) -> NodeType:
     """Return the trays of one NVLink fabric as one box."""
     return replace(kind, gpus=kind.gpus * trays, cards=kind.cards * trays, domain=1)
 
 
-def search(kind: Box, nodes: int, *, collnet: bool = False) -> Graphs:
+def search(kind: NodeType, nodes: int, *, collnet: bool = False) -> Graphs:
     """Return the graphs of ``nodes`` boxes by the rule above."""
     ring = _twice(_ring(kind, nodes), kind)
     tree = _faster_inside(replace(ring, pattern=BALANCED_TREE if kind.gpus > 1 else TREE), kind, nodes)
@@ -170,13 +180,13 @@ def search(kind: Box, nodes: int, *, collnet: bool = False) -> Graphs:
     return Graphs(ring, tree, collnet_direct=direct if kind.nvswitch else ABSENT, collnet_chain=chain, nvls=nvls)
 
 
-def speeds(kind: Box, nodes: int) -> tuple[float, ...]:
+def speeds(kind: NodeType, nodes: int) -> tuple[float, ...]:
     """Return the list of speeds that the search tries, highest first."""
     table = INTRA_SPEEDS if nodes < 2 else INTER_SPEEDS
     return table[max(key for key in table if key <= kind.capability)]
 
 
-def _ring(kind: Box, nodes: int) -> Graph:
+def _ring(kind: NodeType, nodes: int) -> Graph:
     best: tuple[int, float] = (0, 0.0)
     enough = max(kind.nvlink_gbs, kind.pcie_gbs)
     for speed in speeds(kind, nodes):
@@ -194,7 +204,7 @@ def _ring(kind: Box, nodes: int) -> Graph:
     return Graph(RING, channels, speed, speed, inside, kind.type_inter if nodes > 1 else "PIX", same_channels=alike)
 
 
-def _fit(kind: Box, nodes: int, speed: float) -> int:
+def _fit(kind: NodeType, nodes: int, speed: float) -> int:
     """Return how many channels of ``speed`` the GPUs, their direct paths and the network cards carry at once."""
     channels = SEARCH_CHANNELS_MAX
     if kind.gpus > 1:
@@ -205,7 +215,7 @@ def _fit(kind: Box, nodes: int, speed: float) -> int:
     return channels
 
 
-def _twice(graph: Graph, kind: Box) -> Graph:
+def _twice(graph: Graph, kind: NodeType) -> Graph:
     """Return fast channels opened twice at half the speed."""
     slow = graph.bw_intra_gbs < (50.0 if kind.capability > 80 and graph.channels > 4 else 25.0)
     if slow or graph.channels * 2 > 2 * SEARCH_CHANNELS_MAX:
@@ -214,7 +224,7 @@ def _twice(graph: Graph, kind: Box) -> Graph:
     return replace(graph, channels=graph.channels * 2, bw_intra_gbs=half, bw_inter_gbs=half)
 
 
-def _faster_inside(graph: Graph, kind: Box, nodes: int) -> Graph:
+def _faster_inside(graph: Graph, kind: NodeType, nodes: int) -> Graph:
     """Return a tree whose speed inside the node is raised while its GPUs and twice the network's speed allow it."""
     if nodes < 2:
         return graph
@@ -227,7 +237,7 @@ def _faster_inside(graph: Graph, kind: Box, nodes: int) -> Graph:
     return replace(graph, bw_intra_gbs=inside)
 
 
-def _nvls(kind: Box, nodes: int) -> Graph:
+def _nvls(kind: NodeType, nodes: int) -> Graph:
     """Return one channel per GPU that is a head; a multicast takes its speed from every GPU.
 
     The speed between nodes is raised while the cards allow it, up to twice that inside: on one node nothing stops it.
@@ -245,7 +255,7 @@ def _nvls(kind: Box, nodes: int) -> Graph:
     return Graph(NVLS, heads, speed, outside, "NVL", between, same_channels=False)
 
 
-def _heads_speed(kind: Box, nodes: int, heads: int) -> float:
+def _heads_speed(kind: NodeType, nodes: int, heads: int) -> float:
     most = kind.gpu_gbs / heads
     if nodes > 1:
         most = min(most, kind.card_gbs * kind.cards / heads, kind.pcie_gbs)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.costs.nccl.constants import Constants, constants
-from ringwright.costs.nccl.graphs import System
+from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.latency import nodes_seen
 from ringwright.errors import UsageError
 
@@ -36,7 +36,7 @@ class Chunking:
 
 
 def chunking(
-    op: str, algorithm: str, protocol: str, size_bytes: int, channels: int, system: System, release: str
+    op: str, algorithm: str, protocol: str, size_bytes: int, channels: int, system: NcclSystem, release: str
 ) -> Chunking:
     """Return the cut of ``size_bytes`` over ``channels``; raise UsageError if there is nothing to cut it with."""
     if channels < 1 or size_bytes < 0:
@@ -59,7 +59,7 @@ def chunking(
     )
 
 
-def _loop(system: System, op: str, algorithm: str) -> tuple[int, int]:
+def _loop(system: NcclSystem, op: str, algorithm: str) -> tuple[int, int]:
     """Return (chunks, steps) of one loop."""
     ranks = system.ranks
     if algorithm == "ring" and op in _TWICE:
@@ -73,7 +73,7 @@ def _loop(system: System, op: str, algorithm: str) -> tuple[int, int]:
 
 def _chunk_bytes(
     held: Constants,
-    system: System,
+    system: NcclSystem,
     op: str,
     algorithm: str,
     protocol: str,
@@ -104,11 +104,13 @@ def _data_bytes(step_bytes: int, protocol: str) -> int:
     return {"ll": step_bytes // 2, "ll128": step_bytes // 16 * 15, "simple": step_bytes}[protocol]
 
 
-def _parts(system: System, algorithm: str) -> int:
+def _parts(system: NcclSystem, algorithm: str) -> int:
     return max(1, system.graphs.collnet_direct.channels) if algorithm == "collnet_direct" else 1
 
 
-def _halvings(held: Constants, system: System, op: str, algorithm: str, protocol: str) -> tuple[tuple[float, int], ...]:
+def _halvings(
+    held: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str
+) -> tuple[tuple[float, int], ...]:
     """Return (chunks per channel, bytes): halve while there are fewer chunks and the chunk is larger."""
     nodes = nodes_seen(held, system)
     levels = nodes.bit_length() - 1
@@ -131,7 +133,7 @@ def _halvings(held: Constants, system: System, op: str, algorithm: str, protocol
     return ()
 
 
-def _nvls_chunk(system: System, algorithm: str, size_bytes: int, channels: int, chunk: int) -> int:
+def _nvls_chunk(system: NcclSystem, algorithm: str, size_bytes: int, channels: int, chunk: int) -> int:
     heads = max(1, system.graphs.nvls.channels)
     chunk = min(chunk, NVLS_CHUNK_BYTES)
     if algorithm == "nvls_tree" and system.nodes >= 4:

@@ -93,7 +93,7 @@ class Graphs:
 
 
 @dataclass(frozen=True, slots=True)
-class System:
+class NcclSystem:
     """The facts beside the graphs that the cost model asks for.
 
     ``capability`` is the lowest compute capability times ten (90 for H100), ``capability_max`` the highest where they

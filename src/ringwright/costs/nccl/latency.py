@@ -8,10 +8,10 @@ floor(lg N) levels above it, up and down. Source: ``src/graph/tuning.cc`` of NVI
 from __future__ import annotations
 
 from ringwright.costs.nccl.constants import Constants
-from ringwright.costs.nccl.graphs import System
+from ringwright.costs.nccl.graphs import NcclSystem
 
 
-def nodes_seen(constants: Constants, system: System) -> int:
+def nodes_seen(constants: Constants, system: NcclSystem) -> int:
     """Return the nodes of the formulas: one release takes NVLink across nodes as one node."""
     return 1 if constants.rules.mnnvl_is_one_node and system.mnnvl else system.nodes
 
@@ -23,7 +23,7 @@ def ring_steps(op: str, ranks: int) -> int:
     return ranks - 1 if op in ("all-gather", "reduce-scatter") else ranks
 
 
-def latency_us(constants: Constants, system: System, op: str, algorithm: str, protocol: str) -> float:
+def latency_us(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str) -> float:
     """Return the latency that the release's table holds for a combination that the release computes."""
     base = constants.base_us(algorithm, protocol)
     if algorithm == "ring":
@@ -44,7 +44,7 @@ def latency_us(constants: Constants, system: System, op: str, algorithm: str, pr
     return base + 2 * local_hops * intra + final
 
 
-def _ring(constants: Constants, system: System, op: str, protocol: str) -> float:
+def _ring(constants: Constants, system: NcclSystem, op: str, protocol: str) -> float:
     nodes = nodes_seen(constants, system)
     steps = ring_steps(op, system.ranks)
     intra, inter = _hops(constants, system, "ring", protocol)
@@ -59,7 +59,7 @@ def _ring(constants: Constants, system: System, op: str, protocol: str) -> float
     return (steps - inter_steps) * intra + inter_steps * inter
 
 
-def _chain(constants: Constants, system: System, protocol: str, hop: float) -> float:
+def _chain(constants: Constants, system: NcclSystem, protocol: str, hop: float) -> float:
     """Broadcast and reduce count one hop when all channels are alike, and every hop when they are not."""
     if system.graphs.ring.same_channels:
         return hop
@@ -70,7 +70,7 @@ def _chain(constants: Constants, system: System, protocol: str, hop: float) -> f
     return system.ranks * hop
 
 
-def _nvls(constants: Constants, system: System, algorithm: str, protocol: str) -> float:
+def _nvls(constants: Constants, system: NcclSystem, algorithm: str, protocol: str) -> float:
     base = constants.base_us(algorithm, protocol)
     nodes = nodes_seen(constants, system)
     net = constants.hop_us("net", algorithm, protocol)
@@ -84,7 +84,7 @@ def _nvls(constants: Constants, system: System, algorithm: str, protocol: str) -
     return intra + (inter if nodes > 1 else 0.0)  # the base latency is not counted here
 
 
-def _hops(constants: Constants, system: System, algorithm: str, protocol: str) -> tuple[float, float]:
+def _hops(constants: Constants, system: NcclSystem, algorithm: str, protocol: str) -> tuple[float, float]:
     """Return microseconds of one hop inside a node and of one between nodes."""
     rules = constants.rules
     graph = system.graphs.of(algorithm)
@@ -104,14 +104,14 @@ def _hops(constants: Constants, system: System, algorithm: str, protocol: str) -
     return intra, inter
 
 
-def _tree_hop(constants: Constants, system: System, hardware: str, protocol: str) -> float:
+def _tree_hop(constants: Constants, system: NcclSystem, hardware: str, protocol: str) -> float:
     """Return a tree's hop; on Power hosts the PCIe hop of Simple is that of the ring."""
     on_power = constants.rules.power_tree_hop and system.cpu_arch == "power"
     algorithm = "ring" if on_power and hardware == "pcie" and protocol == "simple" else "tree"
     return constants.hop_us(hardware, algorithm, protocol)
 
 
-def _intra_hardware(system: System, algorithm: str) -> str:
+def _intra_hardware(system: NcclSystem, algorithm: str) -> str:
     """Return nvlink for a direct NVLink path only: a path through another GPU (NVB) counts as PCIe."""
     return "nvlink" if system.graphs.of(algorithm).type_intra == "NVL" else "pcie"
 
@@ -124,7 +124,7 @@ def _inter_steps(constants: Constants, op: str, nodes: int) -> int:
     return 2 * (nodes - 1)
 
 
-def _net_overhead_us(system: System) -> float:
+def _net_overhead_us(system: NcclSystem) -> float:
     return 2.0 if system.cpu_arch == "x86" and system.cpu_vendor == "amd" else 1.0
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from ringwright.costs.nccl.availability import not_computed, passed_over, switched_off
 from ringwright.costs.nccl.bandwidth import bandwidth_gbs
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, Constants, constants
-from ringwright.costs.nccl.graphs import System
+from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.latency import latency_us, nodes_seen
 from ringwright.costs.nccl.occupancy import communicator_channels
 from ringwright.errors import UsageError
@@ -22,7 +22,7 @@ Key = tuple[str, str, str]  # operation, algorithm, protocol
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class TuningTables:
     """What NCCL prints under TUNING: microseconds and GB/s per (operation, algorithm, protocol).
 
     A combination that the release does not compute is 0.0 and 0.0, one that it switches off keeps its latency;
@@ -36,7 +36,7 @@ class Tables:
 
 
 @lru_cache(maxsize=256)
-def tables(system: System, release: str) -> Tables:
+def tables(system: NcclSystem, release: str) -> TuningTables:
     """Return the tables of ``release`` for a system; raise UsageError for a release without a model."""
     held = constants(release)
     latency: dict[Key, float] = {}
@@ -51,7 +51,7 @@ def tables(system: System, release: str) -> Tables:
             bandwidth[key] = 0.0 if reason else bandwidth_gbs(held, system, *key)
         if not bandwidth[key]:
             why[key] = reason or "the graph has no channels for it"
-    return Tables(held.release, latency, bandwidth, why)
+    return TuningTables(held.release, latency, bandwidth, why)
 
 
 def predict_us(
@@ -59,7 +59,7 @@ def predict_us(
     algorithm: str,
     protocol: str,
     size_bytes: int,
-    system: System,
+    system: NcclSystem,
     release: str,
     *,
     pipelined: int = 1,
@@ -90,7 +90,7 @@ def predict_us(
     return time_us * 1024 if fp8_last else time_us
 
 
-def _correction(held: Constants, system: System, op: str, algorithm: str, protocol: str, size_bytes: int) -> float:
+def _correction(held: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str, size_bytes: int) -> float:
     """Return the share of a tree's bandwidth that medium sizes reach, by powers of two from 64 bytes."""
     steps = size_bytes >> 6
     place = max(0, steps.bit_length() - 1)
@@ -103,7 +103,7 @@ def _correction(held: Constants, system: System, op: str, algorithm: str, protoc
     return shares[place] if algorithm == "nvls_tree" and blackwell and place < len(shares) else 1.0
 
 
-def _plateau(held: Constants, system: System, op: str, algorithm: str, protocol: str, size_bytes: int) -> float:
+def _plateau(held: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str, size_bytes: int) -> float:
     """Return by how much the latency of a ring grows once its channels are full."""
     applies = (op, algorithm, protocol) == ("all-reduce", "ring", "simple") and nodes_seen(held, system) > 1
     rule = held.rules.plateau

@@ -7,7 +7,7 @@ its threshold of bytes, then halves its threads. Sources: ``src/graph/connect.cc
 from __future__ import annotations
 
 from ringwright.costs.nccl.constants import Constants, constants
-from ringwright.costs.nccl.graphs import System
+from ringwright.costs.nccl.graphs import NcclSystem
 
 WARP = 32
 THREADS_MAX = 640
@@ -17,7 +17,7 @@ _LL_BYTES_PER_THREAD = 8
 _SIMPLE_BYTES_PER_THREAD = 64
 
 
-def communicator_channels(system: System, release: str) -> int:
+def communicator_channels(system: NcclSystem, release: str) -> int:
     """Return the channels of the communicator: twice those of ring and tree, more where NCCL copies them again."""
     if system.channels is not None:
         return system.channels
@@ -35,7 +35,7 @@ def communicator_channels(system: System, release: str) -> int:
     return max(1, channels)
 
 
-def threads_max(held: Constants, system: System, algorithm: str, protocol: str) -> int:
+def threads_max(held: Constants, system: NcclSystem, algorithm: str, protocol: str) -> int:
     """Return the most threads per channel before the extra warps, as the ``Max NThreads`` line prints them."""
     if protocol == "ll128":
         return THREADS_MAX
@@ -51,7 +51,7 @@ def threads_max(held: Constants, system: System, algorithm: str, protocol: str) 
     return 256 if protocol == "simple" and slow and (algorithm == "ring" or both) else 512
 
 
-def occupancy(held: Constants, system: System, algorithm: str, protocol: str, size_bytes: int) -> tuple[int, int]:
+def occupancy(held: Constants, system: NcclSystem, algorithm: str, protocol: str, size_bytes: int) -> tuple[int, int]:
     """Return (channels, threads per channel) that NCCL allows an operation of ``size_bytes``."""
     channels = communicator_channels(system, held.release)
     threads = threads_max(held, system, algorithm, protocol)
@@ -68,7 +68,7 @@ def occupancy(held: Constants, system: System, algorithm: str, protocol: str, si
     return channels, _launched(held, algorithm, protocol, threads)
 
 
-def channels_used(held: Constants, system: System, op: str, protocol: str, size_bytes: int, channels: int) -> int:
+def channels_used(held: Constants, system: NcclSystem, op: str, protocol: str, size_bytes: int, channels: int) -> int:
     """Return the channels that an operation alone in its launch ends on: each gets a minimum of traffic.
 
     From release 2.22 on the scheduler gives a channel at least 16 KiB of traffic (32 KiB from 2.29); an all-reduce
@@ -82,7 +82,7 @@ def channels_used(held: Constants, system: System, op: str, protocol: str, size_
     return max(1, min(channels, -(-traffic // each)))
 
 
-def _threshold(held: Constants, system: System, algorithm: str, protocol: str) -> int:
+def _threshold(held: Constants, system: NcclSystem, algorithm: str, protocol: str) -> int:
     """Return the bytes per thread below which channels, then threads, are given back."""
     if protocol == "ll":
         return _LL_BYTES_PER_THREAD * (system.ranks if algorithm == "ring" else 1)
@@ -91,7 +91,7 @@ def _threshold(held: Constants, system: System, algorithm: str, protocol: str) -
     return held.rules.collnet_threshold if algorithm.startswith("collnet") else _SIMPLE_BYTES_PER_THREAD
 
 
-def _collnet_channels(system: System, channels: int, threads: int, each: int, size_bytes: int) -> int:
+def _collnet_channels(system: NcclSystem, channels: int, threads: int, each: int, size_bytes: int) -> int:
     heads = max(1, system.graphs.collnet_direct.channels)
     step = 16
     short = True

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, PROTOCOLS, constants
-from ringwright.costs.nccl.graphs import System
+from ringwright.costs.nccl.graphs import NcclSystem
 from ringwright.costs.nccl.model import predict_us
 from ringwright.costs.nccl.occupancy import channels_used, occupancy
 from ringwright.errors import InfeasibleError, UsageError
@@ -20,7 +20,7 @@ ALWAYS_TREE = 0x7FFFFFFFFFFFFFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class NcclChoice:
     """One decision: ``channels`` is what NCCL allows, ``channels_used`` what an operation alone in a launch ends on.
 
     ``time_us`` is NCCL's own prediction; ``release`` is the one whose constants were used.
@@ -40,7 +40,7 @@ class Choice:
 
 
 def costs(
-    op: str, size_bytes: int, system: System, release: str, *, pipelined: int = 1, fp8: bool = False
+    op: str, size_bytes: int, system: NcclSystem, release: str, *, pipelined: int = 1, fp8: bool = False
 ) -> dict[tuple[str, str], float]:
     """Return microseconds per (algorithm, protocol) that may be used, in NCCL's order."""
     found = {}
@@ -51,7 +51,9 @@ def costs(
     return found
 
 
-def choose(op: str, size_bytes: int, system: System, release: str, *, pipelined: int = 1, fp8: bool = False) -> Choice:
+def choose(
+    op: str, size_bytes: int, system: NcclSystem, release: str, *, pipelined: int = 1, fp8: bool = False
+) -> NcclChoice:
     """Return what NCCL ``release`` would run for ``op`` of ``size_bytes`` (nccl-tests size column) on ``system``.
 
     Raises UsageError for a release, operation or size that the model does not know, and InfeasibleError if no
@@ -69,19 +71,19 @@ def choose(op: str, size_bytes: int, system: System, release: str, *, pipelined:
     (algorithm, protocol), time_us = min(found.items(), key=lambda item: item[1])
     channels, threads = occupancy(held, system, algorithm, protocol, size_bytes)
     used = channels_used(held, system, op, protocol, size_bytes, channels)
-    return Choice(
+    return NcclChoice(
         op, size_bytes, algorithm, protocol, channels, threads, time_us, used, system.nodes, system.ranks, held.release
     )
 
 
 def sweep(
-    op: str, sizes: Iterable[int], system: System, release: str, *, pipelined: int = 1, fp8: bool = False
-) -> list[Choice]:
+    op: str, sizes: Iterable[int], system: NcclSystem, release: str, *, pipelined: int = 1, fp8: bool = False
+) -> list[NcclChoice]:
     """Return the choice for each size."""
     return [choose(op, size, system, release, pipelined=pipelined, fp8=fp8) for size in sizes]
 
 
-def cut(choice: Choice, system: System) -> Chunking:
+def cut(choice: NcclChoice, system: NcclSystem) -> Chunking:
     """Return how a choice is cut into chunks and loops."""
     used = choice.channels_used
     return chunking(choice.op, choice.algorithm, choice.protocol, choice.size_bytes, used, system, choice.release)

@@ -30,11 +30,11 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.costs.nccl.bandwidth import generation
-from ringwright.costs.nccl.boxes import Box
+from ringwright.costs.nccl.boxes import NodeType
 from ringwright.costs.nccl.chunking import Chunking
 from ringwright.costs.nccl.constants import Constants, constants
-from ringwright.costs.nccl.graphs import System, path_at_most
-from ringwright.costs.nccl.selection import Choice, choose, cut
+from ringwright.costs.nccl.graphs import NcclSystem, path_at_most
+from ringwright.costs.nccl.selection import NcclChoice, choose, cut
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _NONE: Row = (0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Forced:
+class NcclOverride:
     """What an environment forces on NCCL (NCCL_ALGO, NCCL_PROTO, NCCL_MIN_NCHANNELS); None leaves its choice."""
 
     algorithm: str | None = None
@@ -69,7 +69,7 @@ class Stages:
 
     serial: Row
     parallel: tuple[Row, ...]
-    choice: Choice | None = None
+    choice: NcclChoice | None = None
 
     def time_s(self, machine: np.ndarray) -> float:
         """Return seconds for the numbers of a machine (a one first)."""
@@ -84,10 +84,10 @@ class _Call:
 
     op: str
     size: int
-    kind: Box
-    system: System
+    kind: NodeType
+    system: NcclSystem
     held: Constants
-    choice: Choice
+    choice: NcclChoice
     chunks: Chunking
 
     @property
@@ -130,7 +130,7 @@ class _Call:
         return channel_byte_s(self.held, self.system, self.choice.protocol)
 
 
-def channel_byte_s(held: Constants, system: System, protocol: str) -> float:
+def channel_byte_s(held: Constants, system: NcclSystem, protocol: str) -> float:
     """Return the seconds per byte of data that one channel takes at the least."""
     gpu = generation(held, system)
     if protocol == "ll":
@@ -139,14 +139,16 @@ def channel_byte_s(held: Constants, system: System, protocol: str) -> float:
     return 1 / (table[gpu] * 1e9)
 
 
-def senders(channels: int, system: System) -> int:
+def senders(channels: int, system: NcclSystem) -> int:
     """Return the GPUs of a node whose proxies send to the network, as far as channels go."""
     if system.nodes < 2 or not path_at_most(system.graphs.ring.type_inter, "PXN"):
         return 1
     return max(1, min(channels, system.ranks // system.nodes))
 
 
-def stages(op: str, size_bytes: int, kind: Box, system: System, release: str, forced: Forced | None = None) -> Stages:
+def stages(
+    op: str, size_bytes: int, kind: NodeType, system: NcclSystem, release: str, forced: NcclOverride | None = None
+) -> Stages:
     """Return the stages of ``op`` on ``size_bytes`` (nccl-tests size column); UsageError for what NCCL has no kernel for."""
     size = max(1, size_bytes)
     if op == "all-to-all":
@@ -246,7 +248,7 @@ def _nvls(call: _Call) -> Stages:
     return Stages(first, (inside, outside))
 
 
-def _all_to_all(size: int, kind: Box, system: System, held: Constants) -> Stages:
+def _all_to_all(size: int, kind: NodeType, system: NcclSystem, held: Constants) -> Stages:
     """Direct messages; the first one's hop is paid once, all others follow as fast as their sender lets them."""
     gpus, peers = max(1, system.ranks // system.nodes), system.ranks
     each = size / peers

@@ -19,7 +19,7 @@ _CHILD_HOSTS = {BALANCED_TREE: (1, 0), SPLIT_TREE: (1, 1), TREE: (0, 0)}
 
 
 @dataclass(frozen=True, slots=True)
-class Tree:
+class NcclTree:
     """A tree over nodes 0..N-1: ``parents[r]`` is -1 for the root, ``children[r]`` holds at most two nodes.
 
     Where there are two, the first is the lower one of the first tree; the root's only child is an upper one.
@@ -41,15 +41,15 @@ class Tree:
         return steps
 
 
-def binary_tree(nodes: int) -> Tree:
+def binary_tree(nodes: int) -> NcclTree:
     """Return the first tree over ``nodes`` nodes; raise UsageError for none."""
     if nodes < 1:
         raise UsageError(f"a tree over {nodes} nodes", remedy="give at least one node")
     parents = tuple(_parent(node, nodes) for node in range(nodes))
-    return Tree(parents, tuple(_children(node, nodes) for node in range(nodes)))
+    return NcclTree(parents, tuple(_children(node, nodes) for node in range(nodes)))
 
 
-def double_tree(nodes: int, *, mirror: bool = True) -> tuple[Tree, Tree]:
+def double_tree(nodes: int, *, mirror: bool = True) -> tuple[NcclTree, NcclTree]:
     """Return both trees over ``nodes`` nodes; release 2.7 shifts for even N as well (``mirror=False``)."""
     first = binary_tree(nodes)
     if nodes % 2 == 0 and mirror:
@@ -57,7 +57,9 @@ def double_tree(nodes: int, *, mirror: bool = True) -> tuple[Tree, Tree]:
     return first, _renamed(first, [(node - 1) % nodes for node in range(nodes)])
 
 
-def rank_trees(nodes: int, per_node: int, pattern: int = BALANCED_TREE, *, mirror: bool = True) -> tuple[Tree, Tree]:
+def rank_trees(
+    nodes: int, per_node: int, pattern: int = BALANCED_TREE, *, mirror: bool = True
+) -> tuple[NcclTree, NcclTree]:
     """Return both trees over ranks, numbered node by node; the GPUs of a node form a chain from the first one.
 
     The first GPU talks to the parent. ``pattern`` says which one talks to other nodes below: in the plain tree (3) the
@@ -93,15 +95,15 @@ def _children(node: int, nodes: int) -> tuple[int, ...]:
     return (node - half, node + after) if after else (node - half,)
 
 
-def _renamed(tree: Tree, role: Sequence[int]) -> Tree:
+def _renamed(tree: NcclTree, role: Sequence[int]) -> NcclTree:
     """Return the tree in which node ``n`` plays ``role[n]``."""
     node_of = {played: node for node, played in enumerate(role)}
     parents = tuple(node_of.get(tree.parents[played], -1) for played in role)
     children = tuple(tuple(node_of[child] for child in tree.children[played]) for played in role)
-    return Tree(parents, children)
+    return NcclTree(parents, children)
 
 
-def _with_chains(tree: Tree, per_node: int, hosts: tuple[int, int]) -> Tree:
+def _with_chains(tree: NcclTree, per_node: int, hosts: tuple[int, int]) -> NcclTree:
     parents = [rank - 1 if rank % per_node else -1 for rank in range(len(tree.parents) * per_node)]
     children: list[tuple[int, ...]] = [
         (rank + 1,) if (rank + 1) % per_node else () for rank in range(len(tree.parents) * per_node)
@@ -112,4 +114,4 @@ def _with_chains(tree: Tree, per_node: int, hosts: tuple[int, int]) -> Tree:
             up = node * per_node + host
             parents[child * per_node] = up
             children[up] = (*children[up], child * per_node)
-    return Tree(tuple(parents), tuple(children))
+    return NcclTree(tuple(parents), tuple(children))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS
-from ringwright.costs.nccl.selection import Choice
+from ringwright.costs.nccl.selection import NcclChoice
 from ringwright.errors import UsageError
 
 ANY = -1
@@ -50,7 +50,7 @@ class TunerRule:
         return inside and all(rule in (ANY, call) for rule, call in wanted)
 
 
-def rules_from_choices(choices: Iterable[Choice]) -> list[TunerRule]:
+def rules_from_choices(choices: Iterable[NcclChoice]) -> list[TunerRule]:
     """Return one rule per run of sizes with the same choice: no gap and no overlap, from 0 bytes to the largest.
 
     A choice holds from its own size up to the next one given; the first also holds below, the last above. Sizes that
@@ -58,7 +58,7 @@ def rules_from_choices(choices: Iterable[Choice]) -> list[TunerRule]:
     """
     rules: list[TunerRule] = []
     for (op, nodes, ranks), group in groupby(sorted(choices, key=_place), key=lambda c: (c.op, c.nodes, c.ranks)):
-        runs: list[tuple[int, Choice]] = []
+        runs: list[tuple[int, NcclChoice]] = []
         for choice in group:
             if not runs or _decision(runs[-1][1]) != _decision(choice):
                 runs.append((choice.size_bytes if runs else 0, choice))
@@ -93,9 +93,9 @@ def first_match(
     return None
 
 
-def _place(choice: Choice) -> tuple[str, int, int, int]:
+def _place(choice: NcclChoice) -> tuple[str, int, int, int]:
     return choice.op, choice.nodes, choice.ranks, choice.size_bytes
 
 
-def _decision(choice: Choice) -> tuple[str, str, int]:
+def _decision(choice: NcclChoice) -> tuple[str, str, int]:
     return choice.algorithm, choice.protocol, choice.channels

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.engines.folding.patterns import Pattern, read
+from ringwright.engines.folding.patterns import IndexPattern, read
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Op
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class Family:
+class BlockFamily:
     """Equal blocks; a row of ``rows`` is step, place in the step, then base and offsets of chunk and of target slot.
 
     ``homes`` are the sets of slots (of ``n_chunks`` each) in which chunk and target slot begin.
     """
 
     block: Block  # the first of them
-    src: Pattern
-    dst: Pattern
-    chunk: Pattern
-    to: Pattern
+    src: IndexPattern
+    dst: IndexPattern
+    chunk: IndexPattern
+    to: IndexPattern
     homes: tuple[int, int]
     rows: array[int] = field(default_factory=lambda: array("q"))
 
@@ -59,7 +59,7 @@ class Family:
         return -1 if self.block.op is Op.COPY else self.block.channel
 
 
-def turning(family: Family) -> dict[int, tuple[int, int]]:
+def turning(family: BlockFamily) -> dict[int, tuple[int, int]]:
     """Return which axes of a block run over a digit (weight, size) of the source rank and of the target alike."""
     found = {}
     for axis, count in enumerate(family.block.shape):
@@ -73,9 +73,9 @@ def turning(family: Family) -> dict[int, tuple[int, int]]:
     return found
 
 
-def collect(program: Program) -> list[Family]:
+def collect(program: Program) -> list[BlockFamily]:
     """Return the families of a program; raise DeclinedError where a block lists moves without a pattern."""
-    families: dict[object, Family] = {}
+    families: dict[object, BlockFamily] = {}
     size = max(program.layout.n_chunks, 1)
     for number, step in enumerate(program.steps()):
         if step.loop:
@@ -104,7 +104,7 @@ def collect(program: Program) -> list[Family]:
     return list(families.values())
 
 
-def _family(block: Block, size: int, number: int) -> Family:
+def _family(block: Block, size: int, number: int) -> BlockFamily:
     fields = [
         read(index) for index in (block.src, block.dst, block.chunk, block.chunk if block.to is None else block.to)
     ]
@@ -112,13 +112,13 @@ def _family(block: Block, size: int, number: int) -> Family:
     if len(patterns) < len(fields):
         raise DeclinedError(f"step {number} lists its moves one by one")
     src, dst, chunk, to = patterns
-    family = Family(block, src, dst, chunk, to, (chunk.base // size, to.base // size))
+    family = BlockFamily(block, src, dst, chunk, to, (chunk.base // size, to.base // size))
     if not turning(family):
         raise DeclinedError(f"step {number} is not the same for all ranks")
     return family
 
 
-def _add_listed(families: dict[object, Family], block: Block, number: int, place: int, size: int) -> None:
+def _add_listed(families: dict[object, BlockFamily], block: Block, number: int, place: int, size: int) -> None:
     """Add a block with listed fields, whose patterns have to be recognised first."""
     if len(block.shape) > 1:
         raise DeclinedError(f"step {number} lists its moves one by one")

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
 from ringwright.engines.flat import assemble, places
-from ringwright.engines.folding.families import Family, collect
-from ringwright.engines.folding.mesh import Mesh, View, candidates, mesh, rank_digits
+from ringwright.engines.folding.families import BlockFamily, collect
+from ringwright.engines.folding.mesh import SymmetryGroup, View, candidates, mesh, rank_digits
 from ringwright.engines.folding.orbits import Orbits
 from ringwright.engines.folding.refine import refine
 from ringwright.engines.folding.slots import Starts, require_equal_bytes
 from ringwright.engines.memory import shortage
-from ringwright.engines.messages import Flat, Pieces
+from ringwright.engines.messages import MessageGraph, Pieces
 from ringwright.errors import DeclinedError
 from ringwright.program import ADDING
 
@@ -40,7 +40,7 @@ class Folded:
     ``first`` one resource of the whole machine for each in ``machine``.
     """
 
-    flat: Flat
+    flat: MessageGraph
     machine: Machine
     parts: int
     classes: np.ndarray
@@ -85,7 +85,9 @@ def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
     raise reason
 
 
-def _quotient(program: Program, group: Mesh, families: list[Family], orbits: Orbits, place: np.ndarray) -> Folded:
+def _quotient(
+    program: Program, group: SymmetryGroup, families: list[BlockFamily], orbits: Orbits, place: np.ndarray
+) -> Folded:
     import numpy as np
 
     left = sum(len(each.table) * each.block.count * each.block.span for each in families) // group.order
@@ -124,7 +126,7 @@ def _machine(orbits: Orbits) -> Machine:
 class _Rows:
     """The representatives of one family, a row per block and a column per orbit."""
 
-    def __init__(self, program: Program, group: Mesh, family: Family) -> None:
+    def __init__(self, program: Program, group: SymmetryGroup, family: BlockFamily) -> None:
         view = View(group.axes, family)
         at = view.representatives()
         span, slots = family.block.span, program.layout.slots
@@ -148,7 +150,7 @@ class _Rows:
         return self.family.table
 
 
-def _against(group: Mesh, ranks: np.ndarray, turns: np.ndarray) -> np.ndarray:
+def _against(group: SymmetryGroup, ranks: np.ndarray, turns: np.ndarray) -> np.ndarray:
     """Return ranks with the turns of others taken back."""
     out = ranks.copy()
     for number, axis in enumerate(group.axes):

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.folding.families import Family
-    from ringwright.engines.folding.patterns import Pattern
+    from ringwright.engines.folding.families import BlockFamily
+    from ringwright.engines.folding.patterns import IndexPattern
     from ringwright.topology import Topology
 
 
@@ -50,7 +50,7 @@ class SlotDigit:
     turn: int
 
 
-def rank_digits(families: Sequence[Family]) -> list[Axis]:
+def rank_digits(families: Sequence[BlockFamily]) -> list[Axis]:
     """Return the digits of the rank over which every block runs; raise DeclinedError where there are none."""
     used = [set(turning(family).values()) for family in families]
     digits = sorted(set().union(*used))
@@ -80,7 +80,7 @@ def candidates(axes: Sequence[Axis], topology: Topology, most: int = 64) -> Iter
 
 
 @dataclass(frozen=True)
-class Mesh:
+class SymmetryGroup:
     """A group: its axes, and the digits of the slots that turn with them."""
 
     axes: list[Axis]
@@ -92,7 +92,7 @@ class Mesh:
         return math.prod(axis.order for axis in self.axes)
 
 
-def mesh(axes: list[Axis], families: Sequence[Family]) -> Mesh:
+def mesh(axes: list[Axis], families: Sequence[BlockFamily]) -> SymmetryGroup:
     """Return the group with what it does to slots; raise DeclinedError where blocks contradict each other."""
     found: dict[tuple[int, int, int], SlotDigit] = {}
     for family in families:
@@ -105,19 +105,19 @@ def mesh(axes: list[Axis], families: Sequence[Family]) -> Mesh:
     for low, high in pairwise(digits):
         if high.home == low.home and high.weight % (low.weight * low.size):
             raise DeclinedError("chunks of different phases overlap")
-    return Mesh(axes, digits)
+    return SymmetryGroup(axes, digits)
 
 
 class View:
     """A family seen through a group: which axes of its range the group turns, and the representatives of its moves."""
 
-    def __init__(self, axes: list[Axis], family: Family) -> None:
+    def __init__(self, axes: list[Axis], family: BlockFamily) -> None:
         self.axes, self.family = axes, family
         where = {digit: axis for axis, digit in turning(family).items()}
         self.place = [where[axis.weight, axis.size] for axis in axes]  # axis of the range, per axis of the group
         self.group_axis = {place: number for number, place in enumerate(self.place)}
 
-    def slot_digits(self, index: Pattern, home: int) -> dict[int, SlotDigit]:
+    def slot_digits(self, index: IndexPattern, home: int) -> dict[int, SlotDigit]:
         """Return the digits of the slots that turn, by their number in the pattern."""
         found = {}
         for number, part in enumerate(index.parts):
@@ -163,7 +163,7 @@ class View:
         images = math.prod(axis.order for axis in self.axes)
         return values.reshape(shape).transpose(still + turned).reshape(-1, images)
 
-    def relative(self, index: Pattern, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def relative(self, index: IndexPattern, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the rank of each representative with its turns taken back, and those turns (a column per axis).
 
         int64 of shape (orbits,) and (orbits, axes).

@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from ringwright.engines.folding.families import Family
-    from ringwright.engines.folding.mesh import Mesh
+    from ringwright.engines.folding.families import BlockFamily
+    from ringwright.engines.folding.mesh import SymmetryGroup
     from ringwright.engines.machine import Machine
 
 
 class Orbits:
     """The classes of a machine's resources under a group."""
 
-    def __init__(self, machine: Machine, mesh: Mesh, *, fluid: bool = False) -> None:
+    def __init__(self, machine: Machine, mesh: SymmetryGroup, *, fluid: bool = False) -> None:
         import numpy as np
 
         self.fluid = fluid  # what shares a resource is served at once: no order that could differ
@@ -36,7 +36,7 @@ class Orbits:
         self.first: list[int] = []  # a resource of each class
         self._all = np.arange(mesh.order)
 
-    def cover(self, families: Sequence[Family], place: np.ndarray) -> None:
+    def cover(self, families: Sequence[BlockFamily], place: np.ndarray) -> None:
         """Label all routes of a program; raise DeclinedError where they are not images of each other."""
         import numpy as np
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-class Part(NamedTuple):
+class AxisTerm(NamedTuple):
     """One digit, its offset left out."""
 
     axis: int
@@ -30,10 +30,10 @@ class Part(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Pattern:
+class IndexPattern:
     """Digits, an offset for each, and a base."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[AxisTerm, ...]
     offsets: tuple[int, ...]
     base: int
 
@@ -51,15 +51,17 @@ class Pattern:
         return total
 
 
-def read(field: Affine | np.ndarray) -> Pattern | None:
+def read(field: Affine | np.ndarray) -> IndexPattern | None:
     """Return the pattern of a block's field, None where a list has none that is known here."""
     if not isinstance(field, Affine):
         return recognise(field)
-    parts = tuple([Part(axis, slope, modulus, weight) for axis, (slope, _, modulus, weight) in enumerate(field.digits)])
-    return Pattern(parts, tuple([digit[1] for digit in field.digits]), field.base)
+    parts = tuple(
+        [AxisTerm(axis, slope, modulus, weight) for axis, (slope, _, modulus, weight) in enumerate(field.digits)]
+    )
+    return IndexPattern(parts, tuple([digit[1] for digit in field.digits]), field.base)
 
 
-def recognise(values: np.ndarray) -> Pattern | None:
+def recognise(values: np.ndarray) -> IndexPattern | None:
     """Return the pattern of a list as long as its digits' modulus: each digit grows by its weight and wraps once."""
     import numpy as np
 
@@ -77,7 +79,7 @@ def recognise(values: np.ndarray) -> Pattern | None:
     return None
 
 
-def _wraps(values: np.ndarray, steps: np.ndarray, usual: int) -> Pattern | None:
+def _wraps(values: np.ndarray, steps: np.ndarray, usual: int) -> IndexPattern | None:
     """Return the digits that wrap where the step is not the usual one."""
     import numpy as np
 
@@ -91,7 +93,7 @@ def _wraps(values: np.ndarray, steps: np.ndarray, usual: int) -> Pattern | None:
         weight, offset = drop // n, -(at + 1) % n
         if weight < 0:
             return None
-        parts.append(Part(0, 1, n, weight))
+        parts.append(AxisTerm(0, 1, n, weight))
         offsets.append(offset)
         base -= weight * offset
-    return Pattern(tuple(parts), tuple(offsets), base)
+    return IndexPattern(tuple(parts), tuple(offsets), base)

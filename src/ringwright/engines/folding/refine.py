@@ -12,8 +12,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from ringwright.engines.folding.families import Family, turning
-from ringwright.engines.folding.patterns import Part, Pattern
+from ringwright.engines.folding.families import BlockFamily, turning
+from ringwright.engines.folding.patterns import AxisTerm, IndexPattern
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-def refine(families: Sequence[Family]) -> list[Family]:
+def refine(families: Sequence[BlockFamily]) -> list[BlockFamily]:
     """Return the families with axes cut where others of them have a boundary between digits, as far as that goes."""
     digits = {digit for family in families for digit in turning(family).values()}
     bounds = sorted({bound for weight, size in digits for bound in (weight, weight * size)})
     return [_refined(family, bounds) for family in families]
 
 
-def _refined(family: Family, bounds: Sequence[int]) -> Family:
+def _refined(family: BlockFamily, bounds: Sequence[int]) -> BlockFamily:
     for axis, (weight, size) in turning(family).items():
         inner = [bound for bound in bounds if weight < bound < weight * size]
         chain = [weight, *inner, weight * size]
@@ -37,7 +37,7 @@ def _refined(family: Family, bounds: Sequence[int]) -> Family:
     return family
 
 
-def _is_plain(family: Family, axis: int) -> bool:
+def _is_plain(family: BlockFamily, axis: int) -> bool:
     """Whether ranks and chunks grow with the axis and are not shifted on it, in any block of the family."""
     import numpy as np
 
@@ -52,13 +52,13 @@ def _is_plain(family: Family, axis: int) -> bool:
     return True
 
 
-def _cut(family: Family, axis: int, chain: Sequence[int]) -> Family:
+def _cut(family: BlockFamily, axis: int, chain: Sequence[int]) -> BlockFamily:
     """Replace an axis by one for each two neighbours of ``chain``, the slowest first."""
     import numpy as np
 
     steps = [(low // chain[0], high // low) for low, high in pairwise(chain)][::-1]
 
-    def split(index: Pattern) -> tuple[Pattern, list[int]]:
+    def split(index: IndexPattern) -> tuple[IndexPattern, list[int]]:
         """Return the pattern over the new axes, and for each of its digits the old one with its offset (-1: none)."""
         parts, origin = [], []
         for number, part in enumerate(index.parts):
@@ -66,13 +66,13 @@ def _cut(family: Family, axis: int, chain: Sequence[int]) -> Family:
                 parts.append(part._replace(axis=part.axis + (len(steps) - 1) * (part.axis > axis)))
                 origin.append(number)
             elif part.runs:
-                parts += [Part(axis + at, 1, size, part.weight * radix) for at, (radix, size) in enumerate(steps)]
+                parts += [AxisTerm(axis + at, 1, size, part.weight * radix) for at, (radix, size) in enumerate(steps)]
                 origin += [-1] * len(steps)
             elif part.weight:
-                parts.append(Part(axis, 0, part.modulus, part.weight))
+                parts.append(AxisTerm(axis, 0, part.modulus, part.weight))
                 origin.append(number)
         offsets = tuple(index.offsets[number] if number >= 0 else 0 for number in origin)
-        return Pattern(tuple(parts), offsets, index.base), origin
+        return IndexPattern(tuple(parts), offsets, index.base), origin
 
     def columns(rows: tuple[np.ndarray, np.ndarray], origin: list[int]) -> np.ndarray:
         bases, offsets = rows
@@ -88,4 +88,4 @@ def _cut(family: Family, axis: int, chain: Sequence[int]) -> Family:
     shape = (*family.block.shape[:axis], *[size for _, size in steps], *family.block.shape[axis + 1 :])
     ends = family.block.arrays()[:2]  # as they are: the new axes run over the same moves in the same order
     block = replace(family.block, shape=shape, src=ends[0], dst=ends[1])
-    return Family(block, src, dst, chunk, to, family.homes, array("q", table.astype(np.int64).tobytes()))
+    return BlockFamily(block, src, dst, chunk, to, family.homes, array("q", table.astype(np.int64).tobytes()))

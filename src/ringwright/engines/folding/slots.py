@@ -9,14 +9,14 @@ from ringwright.errors import DeclinedError
 if TYPE_CHECKING:
     import numpy as np
 
-    from ringwright.engines.folding.mesh import Mesh, View
-    from ringwright.engines.folding.patterns import Pattern
+    from ringwright.engines.folding.mesh import SymmetryGroup, View
+    from ringwright.engines.folding.patterns import IndexPattern
     from ringwright.program import Layout
 
 UNEVEN = "chunks differ in size"
 
 
-def require_equal_bytes(mesh: Mesh, layout: Layout) -> None:
+def require_equal_bytes(mesh: SymmetryGroup, layout: Layout) -> None:
     """Raise DeclinedError where a slot and its image differ in size."""
     import numpy as np
 
@@ -39,7 +39,7 @@ class Starts:
     """The first slots of a family's moves: a row per block, a column per representative."""
 
     def __init__(
-        self, view: View, index: Pattern, home: int, rows: tuple[np.ndarray, np.ndarray], at: np.ndarray
+        self, view: View, index: IndexPattern, home: int, rows: tuple[np.ndarray, np.ndarray], at: np.ndarray
     ) -> None:
         import numpy as np
 
@@ -69,7 +69,7 @@ class Starts:
             total += digit.weight * ((self.values[number] - digit.turn * turns[:, digit.axis]) % digit.size)
         return total
 
-    def require_turning(self, mesh: Mesh, span: int, n_chunks: int) -> None:
+    def require_turning(self, mesh: SymmetryGroup, span: int, n_chunks: int) -> None:
         """Raise DeclinedError unless turning the ranks turns exactly these slots, whatever the offsets.
 
         A digit that a block turns must be one of its slots' own, without carries; any other must be covered whole. Slots

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ringwright.engines.job.flat import Flat, Interference, Queues
-from ringwright.engines.job.step import PS, Step
+from ringwright.engines.job.flat import FlatJob, Interference, Queues
+from ringwright.engines.job.step import PS, StepBuilder
 from ringwright.engines.job.tasks import Tasks
 from ringwright.workload import Queue
 
 
-def flatten(step: Step, steps: int, tasks: Tasks, interference: Interference) -> Flat:
+def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interference) -> FlatJob:
     """Return the arrays of ``steps`` steps, each the same, its edges leading further on by their distance."""
     workload = tasks.workload
     policy = workload.policy.queue or Queue()
@@ -38,7 +38,7 @@ def flatten(step: Step, steps: int, tasks: Tasks, interference: Interference) ->
     )
     token_start, tokens = _compressed(step.tokens, n, steps)
     capacity = {resource.name: resource.capacity for resource in workload.resources}
-    return Flat(
+    return FlatJob(
         work_ps=np.tile(column["work"].astype(np.int64), steps),
         latency_ps=np.tile(column["latency"].astype(np.int64), steps),
         queue=np.tile(column["queue"].astype(np.int32), steps),
@@ -61,7 +61,7 @@ def flatten(step: Step, steps: int, tasks: Tasks, interference: Interference) ->
     )  # fmt: skip
 
 
-def _queues(step: Step, policy: Queue, strict: np.ndarray) -> Queues:
+def _queues(step: StepBuilder, policy: Queue, strict: np.ndarray) -> Queues:
     roles = [name[1] if name[0] == "operations" else "" for name in step.queues]
     return Queues(
         strict,
@@ -90,7 +90,7 @@ def _gates(policy: Queue, tags: dict[str, int]) -> np.ndarray:
     return np.array(rows, np.int32).reshape(-1, 4)
 
 
-def _edges_of(step: Step, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _edges_of(step: StepBuilder, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return successors of all steps, compressed, and how many predecessors each instance has."""
     none = np.zeros(0, np.int32)
     src, dst = (np.concatenate(each) if each else none for each in (step.src, step.dst))

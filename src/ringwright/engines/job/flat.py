@@ -31,7 +31,7 @@ class Queues:
     """Per queue: in strict order or by key, its window, whether its head keeps others back, its traffic class."""
 
     strict: np.ndarray  # bool
-    window: np.ndarray  # float64: in the unit of ``Flat.size``
+    window: np.ndarray  # float64: in the unit of ``FlatJob.size``
     blocking: np.ndarray  # bool
     issue_ps: np.ndarray  # int64
     traffic: np.ndarray  # int32, -1 for compute
@@ -39,7 +39,7 @@ class Queues:
 
 
 @dataclass(frozen=True)
-class Flat:
+class FlatJob:
     """The instances of all iterations.
 
     ``work_ps`` alone on the wire or the stream, after ``latency_ps``; ``key`` is a place in strict queues and an urgency in

@@ -11,7 +11,7 @@ from ringwright.rewrites import Operation
 from ringwright.workload import Payload, Task, Workload
 
 
-class Groups:
+class OperationGroups:
     """The cells of a workload, asked by operation."""
 
     def __init__(self, workload: Workload, found: Cells) -> None:

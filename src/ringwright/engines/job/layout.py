@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.arrays import flatten
 from ringwright.engines.job.cells import Cells
-from ringwright.engines.job.flat import Flat, Interference
-from ringwright.engines.job.groups import Groups
+from ringwright.engines.job.flat import FlatJob, Interference
+from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.sending import Sending
-from ringwright.engines.job.step import Row, Step
+from ringwright.engines.job.step import Instances, StepBuilder
 from ringwright.engines.job.tasks import Tasks
 from ringwright.errors import InfeasibleError
 from ringwright.rewrites import Operation, operations
@@ -26,8 +26,8 @@ MOST_INSTANCES = 40_000_000
 class Laid:
     """The laid-out job, and how to read its times: rows of one step, instances a step, steps."""
 
-    flat: Flat
-    rows: list[Row]
+    flat: FlatJob
+    rows: list[Instances]
     per_step: int
     steps: int
     cells: Cells
@@ -38,7 +38,7 @@ def lay_out(
     workload: Workload, costs: Costs, found: Cells, steps: int, interference: Interference | None = None
 ) -> Laid:
     """Return the job laid out; raise UsageError for what cannot be, InfeasibleError for what no memory holds."""
-    step, groups, found_operations = Step(), Groups(workload, found), operations(workload)
+    step, groups, found_operations = StepBuilder(), OperationGroups(workload, found), operations(workload)
     tasks = Tasks(workload, groups)
     tasks.lay(step)
     Sending(workload, costs, groups, tasks, found_operations).lay(step)

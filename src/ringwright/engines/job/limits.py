@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable
 
-from ringwright.engines.job.flat import Flat
+from ringwright.engines.job.flat import FlatJob
 
 _SLACK = 1e-9  # of a pool's capacity: amounts such as 0.1 leave rounding behind
 
@@ -17,7 +17,7 @@ _SLACK = 1e-9  # of a pool's capacity: amounts such as 0.1 leave rounding behind
 class Limits:
     """Counts of what waits and runs, by domain, and the tokens left; ``touch`` marks a queue to be looked at again."""
 
-    def __init__(self, flat: Flat, touch: Callable[[int], None]) -> None:
+    def __init__(self, flat: FlatJob, touch: Callable[[int], None]) -> None:
         self.flat, self.touch = flat, touch
         self.waiting = [[0] * flat.n_traffic for _ in range(flat.n_domains)]
         self.running = [[0] * flat.n_traffic for _ in range(flat.n_domains)]

@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from ringwright.engines.job.flat import NO_QUEUE, Flat, Times
+from ringwright.engines.job.flat import NO_QUEUE, FlatJob, Times
 from ringwright.engines.job.limits import Limits
 from ringwright.engines.job.rates import Rates
 
@@ -22,7 +22,7 @@ _DONE, _LANDED, _FREE = 0, 1, 2  # work is done, a latency is over, a thread tha
 class Loop:
     """One run over a laid-out job."""
 
-    def __init__(self, flat: Flat) -> None:
+    def __init__(self, flat: FlatJob) -> None:
         self.flat = flat
         n, queues = flat.n, len(flat.queues.window)
         self.waits = flat.waits.tolist()
@@ -202,7 +202,7 @@ class Loop:
             self.rates.begin_wire(instance, now)
 
 
-def _orders(flat: Flat) -> list[list[int]]:
+def _orders(flat: FlatJob) -> list[list[int]]:
     """Return the instances of each strict queue in the order of their keys."""
     found: list[list[int]] = [[] for _ in flat.queues.window]
     for instance in np.lexsort((np.arange(flat.n), flat.key)).tolist():
@@ -212,7 +212,7 @@ def _orders(flat: Flat) -> list[list[int]]:
     return found
 
 
-def _smallest(flat: Flat) -> list[float]:
+def _smallest(flat: FlatJob) -> list[float]:
     """Return the size of the smallest instance of each queue."""
     found = np.full(len(flat.queues.window), np.inf)
     queued = flat.queue >= 0

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil, floor
 
-from ringwright.engines.job.flat import Flat, slowed
+from ringwright.engines.job.flat import FlatJob, slowed
 
 
 class Rates:
@@ -19,7 +19,7 @@ class Rates:
     An end counts only while its version is the instance's: later versions overrule it.
     """
 
-    def __init__(self, flat: Flat, post: Callable[[int, int, int], None]) -> None:
+    def __init__(self, flat: FlatJob, post: Callable[[int, int, int], None]) -> None:
         self.flat, self.post, n = flat, post, flat.n
         self.left, self.rate = flat.work_ps.tolist(), [1.0] * n
         self.since, self.version = [0] * n, [0] * n

@@ -13,7 +13,7 @@ from ringwright.engines.job.cells import cells
 from ringwright.engines.job.flat import Interference, Times
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.loop import Loop
-from ringwright.engines.job.step import PS, Row
+from ringwright.engines.job.step import PS, Instances
 from ringwright.errors import InfeasibleError
 from ringwright.native import engine
 from ringwright.workload import Workload
@@ -58,16 +58,16 @@ class JobRun:
             return False
         return abs((marks[-1] - marks[-2]) - (marks[-2] - marks[-3])) <= 1e-3 * max(marks[-1] - marks[-2], 1)
 
-    def span(self, row: Row, step: int) -> slice:
+    def span(self, row: Instances, step: int) -> slice:
         """Return where the instances of a row are in a step."""
         first = step * self.laid.per_step + row.first
         return slice(first, first + row.count)
 
-    def starts(self, row: Row, step: int) -> np.ndarray:
+    def starts(self, row: Instances, step: int) -> np.ndarray:
         """Return when they were started. int64 ps of shape (instances,)."""
         return self.times.start[self.span(row, step)]
 
-    def ends(self, row: Row, step: int) -> np.ndarray:
+    def ends(self, row: Instances, step: int) -> np.ndarray:
         """Return when they ended. int64 ps of shape (instances,)."""
         return self.times.end[self.span(row, step)]
 

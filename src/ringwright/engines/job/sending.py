@@ -10,8 +10,8 @@ import numpy as np
 
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.flat import NO_QUEUE
-from ringwright.engines.job.groups import Groups
-from ringwright.engines.job.step import PS, UPDATES, Row, Step
+from ringwright.engines.job.groups import OperationGroups
+from ringwright.engines.job.step import PS, UPDATES, Instances, StepBuilder
 from ringwright.engines.job.tasks import Tasks
 from ringwright.engines.memory import BYTES_PER_PIECE, shortage
 from ringwright.errors import InfeasibleError
@@ -25,7 +25,7 @@ class Sending:
     """Lays operations into a step in which the tasks already are."""
 
     def __init__(
-        self, workload: Workload, costs: Costs, groups: Groups, tasks: Tasks, operations: list[Operation]
+        self, workload: Workload, costs: Costs, groups: OperationGroups, tasks: Tasks, operations: list[Operation]
     ) -> None:
         self.workload, self.costs, self.groups, self.tasks = workload, costs, groups, tasks
         self.operations = operations
@@ -36,7 +36,7 @@ class Sending:
         self.stage_cache: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
         self.posted: dict[tuple[str, str, tuple[int, ...]], int] = {}
 
-    def lay(self, step: Step) -> None:
+    def lay(self, step: StepBuilder) -> None:
         """Take in all operations, and what waits for them; InfeasibleError where they are too many to be held."""
         self._check_number()
         barrier = (self.workload.policy.boundary or "barrier") == "barrier"
@@ -73,7 +73,9 @@ class Sending:
                 remedy="larger pieces: p3:slice_elements=50000, bytescheduler:partition_mb=4",
             )
 
-    def _deliver(self, step: Step, operation: Operation, ends: np.ndarray, dst: np.ndarray, distance: int) -> None:
+    def _deliver(
+        self, step: StepBuilder, operation: Operation, ends: np.ndarray, dst: np.ndarray, distance: int
+    ) -> None:
         """Link the pieces that carry a payload (rows: micro-batches) to what waits for it."""
         if operation.per == "micro-batch" and len(dst) == len(ends):
             for piece in ends.T:
@@ -82,22 +84,24 @@ class Sending:
             flat = ends.ravel()
             step.link(np.repeat(flat, len(dst)), np.tile(dst, len(flat)), distance)
 
-    def _wall(self, step: Step, cell: int, later: bool, joined: list[tuple[np.ndarray, np.ndarray, int]]) -> None:
+    def _wall(
+        self, step: StepBuilder, cell: int, later: bool, joined: list[tuple[np.ndarray, np.ndarray, int]]
+    ) -> None:
         """Make everything that crosses the end of the step wait for everything that does."""
-        wall = step.add(Row(0, 1, "barrier", "barrier" + ("+" if later else ""), (cell,), "CTRL"), queue=NO_QUEUE)
+        wall = step.add(Instances(0, 1, "barrier", "barrier" + ("+" if later else ""), (cell,), "CTRL"), queue=NO_QUEUE)
         step.link(np.unique(np.concatenate([mine.ravel() for mine, _, _ in joined])), wall)
         for distance in {distance: None for _, _, distance in joined}:
             step.link(wall, np.unique(np.concatenate([dst for _, dst, each in joined if each == distance])), distance)
 
-    def _reads(self, step: Step) -> None:
+    def _reads(self, step: StepBuilder) -> None:
         """Make the last leg of every operation of a step wait for the first legs of all: written, then read."""
-        first: dict[tuple[int, ...], list[Row]] = defaultdict(list)
-        last: dict[tuple[int, ...], list[Row]] = defaultdict(list)
+        first: dict[tuple[int, ...], list[Instances]] = defaultdict(list)
+        last: dict[tuple[int, ...], list[Instances]] = defaultdict(list)
         for row in step.rows:
             if row.what == "operation" and row.leg in ("push", "pull"):
                 (first if row.leg == "push" else last)[row.cells].append(row)
         for cells_, pushes in first.items():
-            wall = step.add(Row(0, 1, "barrier", "written", cells_, "CTRL"), queue=NO_QUEUE)
+            wall = step.add(Instances(0, 1, "barrier", "written", cells_, "CTRL"), queue=NO_QUEUE)
             step.link(np.concatenate([np.arange(row.first, row.first + row.count) for row in pushes]), wall)
             step.link(wall, np.concatenate([np.arange(row.first, row.first + row.count) for row in last[cells_]]))
 
@@ -110,7 +114,7 @@ class Sending:
                 if self.groups.cells.of[cell] == task.of:
                     yield cell, self.tasks.at[name, cell], distance, task.kind
 
-    def _operation(self, step: Step, operation: Operation, members: tuple[int, ...]) -> dict[str, np.ndarray]:
+    def _operation(self, step: StepBuilder, operation: Operation, members: tuple[int, ...]) -> dict[str, np.ndarray]:
         """Take in all pieces, micro-batches and legs; return payload -> last legs as (micro-batch, piece)."""
         ranks = self.groups.ranks(operation, members)
         whole, rest = operation.sizes()
@@ -138,12 +142,12 @@ class Sending:
             for payload in operation.payloads
         }
 
-    def _in_turn(self, step: Step, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
+    def _in_turn(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
         """Let an operation start only when the one of its kind before it, by index, could start too.
 
         Parameters that travel after their update are a kind of their own: no gradient can wait for them.
         """
-        posted = step.add(Row(0, 1, "barrier", f"posted {operation.name}", members[:1], "CTRL"), queue=NO_QUEUE)
+        posted = step.add(Instances(0, 1, "barrier", f"posted {operation.name}", members[:1], "CTRL"), queue=NO_QUEUE)
         self._produced(step, operation, members, np.array([[posted]]))
         before = self.posted.get((operation.role, operation.op, members))
         if before is not None:
@@ -152,7 +156,7 @@ class Sending:
         self.posted[operation.role, operation.op, members] = posted
 
     def _leg(
-        self, step: Step, operation: Operation, members: tuple[int, ...], stages: tuple[Stage, Stage], batch: int
+        self, step: StepBuilder, operation: Operation, members: tuple[int, ...], stages: tuple[Stage, Stage], batch: int
     ) -> None:
         large, small = stages
         whole, rest = operation.sizes()
@@ -163,7 +167,7 @@ class Sending:
         work[-1], size[-1], latency[-1] = round(small.wire_s * PS), rest, round(small.latency_s * PS)
         key = self._turns.get(operation.name, 0) if operation.key is None else operation.key
         first = step.add(
-            Row(0, pieces, "operation", operation.name, members, "C", operation.role, large.leg, batch, whole, rest,
+            Instances(0, pieces, "operation", operation.name, members, "C", operation.role, large.leg, batch, whole, rest,
                 operation.payloads[0].layer),
             work=work, latency=latency, queue=queue, key=key, sms=large.sms,
             size=np.ones(pieces) if unit == "operations" else size,
@@ -171,7 +175,7 @@ class Sending:
         step.loads.append((first, pieces, self._loads(step, operation, members, large)))
 
     def _loads(
-        self, step: Step, operation: Operation, members: tuple[int, ...], stage: Stage
+        self, step: StepBuilder, operation: Operation, members: tuple[int, ...], stage: Stage
     ) -> tuple[tuple[int, float], ...]:
         found = []
         for cell in dict.fromkeys(members):
@@ -183,7 +187,7 @@ class Sending:
                 found.append((step.resource(cell, name), share))
         return tuple(found)
 
-    def _queue(self, step: Step, operation: Operation, members: tuple[int, ...], leg: str) -> int:
+    def _queue(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], leg: str) -> int:
         return step.queues.setdefault(("operations", operation.role, members, leg), len(step.queues))
 
     def _stages(self, operation: Operation, size_bytes: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
@@ -192,7 +196,7 @@ class Sending:
             self.stage_cache[key] = self.costs.stages(operation.op, size_bytes, ranks, operation.role)
         return self.stage_cache[key]
 
-    def _produced(self, step: Step, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
+    def _produced(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
         """Make each piece wait for the tasks that produce what it carries, on every rank that takes part."""
         several = len(operation.payloads) > 1 and operation.pieces > 1 and mine.shape[1] == operation.pieces
         for piece in range(operation.pieces) if several else (slice(None),):
@@ -204,7 +208,7 @@ class Sending:
                     if self.groups.cells.of[cell] == task.of:
                         self._from(step, self.tasks.at[name, cell], columns)
 
-    def _from(self, step: Step, producer: np.ndarray, pieces: np.ndarray) -> None:
+    def _from(self, step: StepBuilder, producer: np.ndarray, pieces: np.ndarray) -> None:
         if len(producer) == len(pieces):  # micro-batch by micro-batch, or once a step
             rows = pieces.reshape(len(producer), -1)
             step.link(np.repeat(producer, rows.shape[1]), rows.ravel())

@@ -12,7 +12,7 @@ UPDATES = "U"
 
 
 @dataclass
-class Row:
+class Instances:
     """One kind of instances of one step: what they are, and where they begin."""
 
     first: int
@@ -30,10 +30,10 @@ class Row:
 
 
 @dataclass
-class Step:
+class StepBuilder:
     """One step under construction: lists that become arrays, edges with their iteration distance."""
 
-    rows: list[Row] = field(default_factory=list)
+    rows: list[Instances] = field(default_factory=list)
     n: int = 0
     work: list[Any] = field(default_factory=list)
     latency: list[Any] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Step:
     pools: dict[tuple[int, str], int] = field(default_factory=dict)
     updates: list[int] = field(default_factory=list)  # instances whose place is in the order of the next step
 
-    def add(self, row: Row, **values: Any) -> int:
+    def add(self, row: Instances, **values: Any) -> int:
         """Take in instances; values are numbers, or arrays of ``row.count``."""
         row.first = self.n
         self.rows.append(row)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ringwright.engines.job.flat import NO_QUEUE
-from ringwright.engines.job.groups import Groups
-from ringwright.engines.job.step import PS, UPDATES, Row, Step
+from ringwright.engines.job.groups import OperationGroups
+from ringwright.engines.job.step import PS, UPDATES, Instances, StepBuilder
 from ringwright.errors import UsageError
 from ringwright.workload import Task, Workload
 
@@ -17,19 +17,19 @@ class Tasks:
     ``span`` is how many places a step has in its longest stream.
     """
 
-    def __init__(self, workload: Workload, groups: Groups) -> None:
+    def __init__(self, workload: Workload, groups: OperationGroups) -> None:
         self.workload, self.groups = workload, groups
         self.at: dict[tuple[str, int], np.ndarray] = {}
         self.tags = {tag: at for at, tag in enumerate(sorted({task.tag for task in workload.tasks if task.tag}))}
         self.span = 1
 
-    def lay(self, step: Step) -> None:
+    def lay(self, step: StepBuilder) -> None:
         """Take in the tasks of all cells, then their edges."""
         for cell in range(len(self.groups.cells)):
             self._of(step, cell)
         self._edges(step)
 
-    def _of(self, step: Step, cell: int) -> None:
+    def _of(self, step: StepBuilder, cell: int) -> None:
         workload, of = self.workload, self.groups.cells.of[cell]
         listed = [task for task in workload.tasks if task.of == of]
         places = _places(workload, of, listed)
@@ -39,7 +39,7 @@ class Tasks:
             queue = step.queues.setdefault(("stream", cell, *self._stream(task)), len(step.queues))
             work = round(task.seconds * self.groups.cells.slowdowns[cell] * PS)
             keys = [places[task.name, at] for at in range(count)]
-            row = Row(0, count, "task", task.name, (cell,), task.kind, layer=task.layer)
+            row = Instances(0, count, "task", task.name, (cell,), task.kind, layer=task.layer)
             if task.kind == "CTRL":
                 first = step.add(row, queue=NO_QUEUE)
             else:
@@ -68,7 +68,7 @@ class Tasks:
             return ("update", task.name)
         return (task.stream,)
 
-    def _edges(self, step: Step) -> None:
+    def _edges(self, step: StepBuilder) -> None:
         for edge in self.workload.edges:
             src, dst = self.groups.task(edge.src, "edge"), self.groups.task(edge.dst, "edge")
             if src.of != dst.of:
@@ -80,7 +80,7 @@ class Tasks:
             for cell in self.groups.of_class[src.of]:
                 self._join(step, self.at[src.name, cell], self.at[dst.name, cell], edge.distance)
 
-    def _join(self, step: Step, src: np.ndarray, dst: np.ndarray, distance: int = 0) -> None:
+    def _join(self, step: StepBuilder, src: np.ndarray, dst: np.ndarray, distance: int = 0) -> None:
         """Micro-batch to micro-batch, or all to one, or one to all."""
         if len(src) == len(dst) or len(src) == 1 or len(dst) == 1:
             step.link(src, dst, distance)

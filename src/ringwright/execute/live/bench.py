@@ -26,7 +26,7 @@ from ringwright.workload import Workload
 
 
 @dataclass(frozen=True)
-class Job:
+class LiveJob:
     """What is measured: a model of ``simulated_compute``, a scheduler as ``module:function`` with its
     knobs, ranks and their link.
 
@@ -49,7 +49,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Found:
+class LiveResult:
     """What rank 0 found: seconds of each step after warm-up, layers and link as measured, a hash of the parameters."""
 
     times_s: list[float]
@@ -68,7 +68,7 @@ class Found:
 
     def workload(self) -> Workload:
         """Return the measured step, without a policy."""
-        layers = [profile.Layer(**{**each, "parameters": tuple(each["parameters"])}) for each in self.layers]
+        layers = [profile.ProfiledLayer(**{**each, "parameters": tuple(each["parameters"])}) for each in self.layers]
         named = {each["name"]: profile.Parameter(**{**each, "factors": None}) for each in self.parameters}
         return profile.workload("measured", layers, self.backward, named, self.ranks, gap_s=self.gap_s)
 
@@ -77,7 +77,7 @@ class Found:
         return profile.LinkTable(tuple(self.link["sizes_bytes"]), tuple(self.link["times_s"]))
 
 
-def scheduler(job: Job) -> Any:
+def scheduler(job: LiveJob) -> Any:
     """Return the job's scheduler, with its knobs."""
     module, _, name = job.scheduler.partition(":")
     if not name:
@@ -103,7 +103,7 @@ def reversed_keys(workload: Workload) -> Workload:
     return workload.with_policy("reversed", queue=replace(queue, keys=keys))
 
 
-def measure(job: Job, places: Sequence[Place] = ()) -> Found:
+def measure(job: LiveJob, places: Sequence[Place] = ()) -> LiveResult:
     """Return what the ranks of a job measured, here or at ``places``; RanksFailedError with their last words otherwise.
 
     However they end, or do not, they are ended after ``job.timeout_s``.
@@ -128,7 +128,7 @@ def measure(job: Job, places: Sequence[Place] = ()) -> Found:
             raise RanksFailedError(
                 "\n".join([f"ranks ended with {codes}", *said]), remedy="a larger timeout_s, if they were only slow"
             )
-        return Found(**json.loads((folder / "found.json").read_text()))
+        return LiveResult(**json.loads((folder / "found.json").read_text()))
 
 
 def _start(folder: Path, rank: int, place: Place | None, errors: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -152,7 +152,7 @@ def _ends(started: Sequence[subprocess.Popen[bytes]], timeout_s: float) -> list[
 
 
 @dataclass(frozen=True)
-class Row:
+class LiveRow:
     """Measured and predicted seconds of a step, and gains over the first job of the comparison."""
 
     name: str
@@ -168,7 +168,7 @@ class Row:
         return (self.gain - 1) / (self.predicted_gain - 1) if self.predicted_gain != 1 else float("nan")
 
 
-def compare(jobs: Mapping[str, Job], places: Sequence[Place] = (), *, rounds: int = 1) -> list[Row]:
+def compare(jobs: Mapping[str, LiveJob], places: Sequence[Place] = (), *, rounds: int = 1) -> list[LiveRow]:
     """Measure each job, and predict each from what the first one measured of itself: its layers, its link.
 
     With several ``rounds`` jobs take turns, and the median of all their steps counts, so that a busy minute of the machine
@@ -182,7 +182,7 @@ def compare(jobs: Mapping[str, Job], places: Sequence[Place] = (), *, rounds: in
     predicted = {name: simulate(scheduler(job)(workload, link), link).step_s for name, job in jobs.items()}
     step_s = {name: median(each for turn in turns for each in turn[name].times_s) for name in jobs}
     return [
-        Row(
+        LiveRow(
             name, step_s[name], step_s[first] / step_s[name], predicted[name], predicted[first] / predicted[name],
             "+".join(sorted({turn[name].parameters_hash for turn in turns})),
         )
@@ -199,7 +199,7 @@ def _rank(folder: Path, rank: int) -> None:
 
     from ringwright.execute.live import schedule, simulated_compute
 
-    job = Job(**json.loads((folder / "job.json").read_text()))
+    job = LiveJob(**json.loads((folder / "job.json").read_text()))
     torch.set_num_threads(1)
     store = dist.FileStore(str(folder / "store"), job.ranks)
     dist.init_process_group("gloo", store=store, rank=rank, world_size=job.ranks)

@@ -8,8 +8,8 @@ from typing import Any
 
 import torch
 
-from ringwright.execute.live.exchange import Exchange
-from ringwright.execute.live.measuring import Clock
+from ringwright.execute.live.exchange import GradientExchange
+from ringwright.execute.live.measuring import StepTimer
 from ringwright.execute.live.updates import Updates
 
 
@@ -27,7 +27,9 @@ class Pending:
 class Later:
     """What step() leaves for later."""
 
-    def __init__(self, exchange: Exchange, parameters: Mapping[str, Any], optimizer: Any, clock: Clock) -> None:
+    def __init__(
+        self, exchange: GradientExchange, parameters: Mapping[str, Any], optimizer: Any, clock: StepTimer
+    ) -> None:
         self._exchange, self._parameters, self._clock = exchange, parameters, clock
         self._updates = Updates(optimizer)
         self.pending: Pending | None = None

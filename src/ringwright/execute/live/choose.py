@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ringwright.execute.live.plan import Plan, Unit
+    from ringwright.execute.live.plan import LivePlan, Unit
 
 
 @dataclass(frozen=True, order=True)
@@ -25,7 +25,7 @@ class Waiting:
 class Chooser:
     """One queue: urgencies small first, a window of what is started and not yet done, a head that blocks or does not."""
 
-    def __init__(self, plan: Plan, role: str = "dp") -> None:
+    def __init__(self, plan: LivePlan, role: str = "dp") -> None:
         self._plan, queue = plan, plan.queue
         self._window, self._unit = queue.windows.get(role, (1, "operations"))
         self._blocking, self._random = queue.blocking, queue.random
@@ -68,7 +68,7 @@ class Chooser:
 class Fixed:
     """The same questions where the order was fixed beforehand: the next of the list, once it is ready."""
 
-    def __init__(self, plan: Plan, role: str = "dp") -> None:
+    def __init__(self, plan: LivePlan, role: str = "dp") -> None:
         self._plan = plan
         self._window, self._unit = plan.queue.windows.get(role, (1, "operations"))
         self._ready: set[tuple[int, int, int]] = set()

@@ -20,11 +20,11 @@ from ringwright.execute.live.control_channel import (
     HAVE,
     ORDER,
     SETTLED,
-    Message,
-    Wire,
+    ControlConnection,
+    ControlMessage,
 )  # fmt: skip
 from ringwright.execute.live.coordinator import Coordinator
-from ringwright.execute.live.plan import LEADER, Plan, agreement
+from ringwright.execute.live.plan import LEADER, LivePlan, agreement
 
 CLOSING_S = 2.0
 ISSUED = struct.Struct("!IIIII")
@@ -47,12 +47,18 @@ class Control:
     """One rank's end; on rank 0 the coordinator as well."""
 
     def __init__(
-        self, rank: int, wires: Mapping[int, Wire], listener: Listener, *, timeout_s: float, check_every: int
+        self,
+        rank: int,
+        wires: Mapping[int, ControlConnection],
+        listener: Listener,
+        *,
+        timeout_s: float,
+        check_every: int,
     ) -> None:
         self.rank, self._wires, self._listener = rank, wires, listener
         self._timeout_s, self._check_every = timeout_s, check_every
         self._lock = RLock()
-        self._plan: Plan
+        self._plan: LivePlan
         self._fixed: Fixed | None = None
         self._begun = self._told = -1
         self._issued, self._digest = 0, hashlib.blake2b(digest_size=8)
@@ -62,7 +68,7 @@ class Control:
         for reader in self._readers:
             reader.start()
 
-    def adopt(self, plan: Plan, step: int) -> None:
+    def adopt(self, plan: LivePlan, step: int) -> None:
         """Follow a plan from a step on; nothing may be under way, on any rank."""
         with self._lock:
             self._plan = plan
@@ -81,14 +87,14 @@ class Control:
                 if self._told < step:
                     self._told = step
                     order = hashlib.blake2b(repr(self._fixed.order).encode(), digest_size=8).digest()
-                    self._say(Message(ORDER, step, body=order))
+                    self._say(ControlMessage(ORDER, step, body=order))
                 self._fixed.ready(step, self._plan.units[unit])
-            self._say(Message(HAVE, step, unit))
+            self._say(ControlMessage(HAVE, step, unit))
             self._pump(queued=False)
 
     def ended(self, step: int, used: bytes) -> None:
         """Say that this rank's backward is over, and which parameters have a gradient."""
-        self._say(Message(ENDED, step, body=used))
+        self._say(ControlMessage(ENDED, step, body=used))
 
     def issued(self, step: int, operation: int, piece: int) -> None:
         """Take down that a piece was handed to the process group; compare with the other ranks now and then."""
@@ -96,7 +102,7 @@ class Control:
         self._digest.update(ISSUED.pack(step, operation, piece, begin, end - begin))
         self._issued += 1
         if self._issued % self._check_every == 0:
-            self._say(Message(HASH, self._issued, body=self._digest.digest()))
+            self._say(ControlMessage(HASH, self._issued, body=self._digest.digest()))
 
     def finished(self, operation: int, piece: int) -> None:
         """Say that a piece is done here, which makes room in the window."""
@@ -110,11 +116,11 @@ class Control:
 
     def ask(self, step: int, unit: int) -> None:
         """Ask who keeps this rank waiting; the answer fails all ranks."""
-        self._say(Message(ASK, step, unit))
+        self._say(ControlMessage(ASK, step, unit))
 
     def fail(self, what: str, where: str = "", remedy: str = "") -> None:
         """Tell all ranks that this one cannot go on."""
-        self._say(Message(FAIL, body=f"{what}\x00{where}\x00{remedy}".encode()))
+        self._say(ControlMessage(FAIL, body=f"{what}\x00{where}\x00{remedy}".encode()))
 
     def close(self) -> None:
         """Say goodbye and end the connections."""
@@ -123,7 +129,7 @@ class Control:
         self._closed = True
         for wire in self._wires.values():
             try:
-                wire.send(Message(BYE))
+                wire.send(ControlMessage(BYE))
             except OSError:
                 continue
         if self.coordinator is not None:  # rank 0 stays to hear the others' goodbye
@@ -133,7 +139,7 @@ class Control:
             wire.close()
 
     # -------------------------------------------------------------------------------------------------------- transport
-    def _say(self, message: Message) -> None:
+    def _say(self, message: ControlMessage) -> None:
         """Tell rank 0."""
         if self.coordinator is not None:
             self._hear(0, message)
@@ -150,7 +156,7 @@ class Control:
         except OSError:
             self._lost(0)
 
-    def _tell_all(self, message: Message) -> None:
+    def _tell_all(self, message: ControlMessage) -> None:
         for wire in self._wires.values():
             try:
                 wire.send(message)
@@ -188,7 +194,7 @@ class Control:
                 "rank 0, which leads, has left: its connection broke off", "", "look for the error of rank 0"
             )
 
-    def _hear(self, rank: int, message: Message) -> None:
+    def _hear(self, rank: int, message: ControlMessage) -> None:
         """Rank 0: take in what a rank said."""
         coordinator = self.coordinator
         if coordinator is None:
@@ -215,7 +221,7 @@ class Control:
         units = enumerate(self._plan.units)
         return step, next(at for at, unit in units if unit.operation == operation and piece in self._plan.pieces(unit))
 
-    def _told_by_coordinator(self, message: Message) -> None:
+    def _told_by_coordinator(self, message: ControlMessage) -> None:
         if message.kind == GO:
             self._listener.go(message.a, message.b, message.c, queued=bool(message.flag))
         elif message.kind == SETTLED:

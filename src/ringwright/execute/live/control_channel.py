@@ -21,7 +21,7 @@ SIOCGIFADDR = 0x8915
 
 
 @dataclass(frozen=True)
-class Message:
+class ControlMessage:
     """What one rank tells another: three numbers whose meaning goes with ``kind``, and a few bytes."""
 
     kind: int
@@ -36,25 +36,25 @@ class Message:
         return HEAD.pack(self.kind, self.flag, self.a, self.b, self.c, len(self.body)) + self.body
 
 
-class Wire:
+class ControlConnection:
     """A connection to one other rank."""
 
     def __init__(self, end: socket.socket) -> None:
         self._end, self._lock = end, Lock()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: ControlMessage) -> None:
         """Send; OSError where the other one has gone."""
         with self._lock:
             self._end.sendall(message.packed())
 
-    def receive(self) -> Message | None:
+    def receive(self) -> ControlMessage | None:
         """Return the next message, None at the end of the connection."""
         head = self._exactly(HEAD.size)
         if head is None:
             return None
         kind, flag, a, b, c, length = HEAD.unpack(head)
         body = self._exactly(length) if length else b""
-        return None if body is None else Message(kind, a, b, c, flag, body)
+        return None if body is None else ControlMessage(kind, a, b, c, flag, body)
 
     def _exactly(self, size: int) -> bytes | None:
         found = bytearray()
@@ -88,7 +88,7 @@ def addresses() -> list[str]:
     return list(dict.fromkeys([*found, "127.0.0.1"]))
 
 
-def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float) -> dict[int, Wire]:
+def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float) -> dict[int, ControlConnection]:
     """Return connections by rank: rank 0 has one to each, the others one to rank 0; ``share`` broadcasts rank 0's object.
 
     RanksFailedError, naming who did not come, after ``timeout_s``.
@@ -98,11 +98,15 @@ def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float
     if rank:
         port, secret, known, host = share(None)
         near = host == socket.gethostname()
-        return {0: Wire(_joined(rank, port, secret, sorted(known, key=lambda each: (each == "127.0.0.1") != near)))}
+        return {
+            0: ControlConnection(
+                _joined(rank, port, secret, sorted(known, key=lambda each: (each == "127.0.0.1") != near))
+            )
+        }
     listener = socket.create_server(("", 0), backlog=world)
     secret = greeting.secret()
     share((listener.getsockname()[1], secret, addresses(), socket.gethostname()))
-    found: dict[int, Wire] = {}
+    found: dict[int, ControlConnection] = {}
     until_s = time.monotonic() + timeout_s
     with listener:
         while len(found) < world - 1:
@@ -118,7 +122,7 @@ def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float
             who = greeting.greeted(end, secret)
             if who is not None:
                 _quick(end)
-                found[who] = Wire(end)
+                found[who] = ControlConnection(end)
     return found
 
 

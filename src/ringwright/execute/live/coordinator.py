@@ -6,13 +6,13 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, Message
+from ringwright.execute.live.control_channel import BEGIN, FAIL, GO, SETTLED, ControlMessage
 
 if TYPE_CHECKING:
     from ringwright.execute.live.choose import Chooser, Waiting
-    from ringwright.execute.live.plan import Plan
+    from ringwright.execute.live.plan import LivePlan
 
-Tell = Callable[[Message], None]  # to every rank, rank 0 too
+Tell = Callable[[ControlMessage], None]  # to every rank, rank 0 too
 
 
 class Coordinator:
@@ -20,7 +20,7 @@ class Coordinator:
 
     def __init__(self, world: int, tell: Tell) -> None:
         self._world, self._tell = world, tell
-        self._plan: Plan
+        self._plan: LivePlan
         self.chooser: Chooser | None = None
         self.failure = ""
         self._left: set[int] = set()
@@ -32,7 +32,7 @@ class Coordinator:
         self._hashes: dict[int, dict[int, bytes]] = defaultdict(dict)
         self._orders: dict[int, dict[int, bytes]] = defaultdict(dict)
 
-    def adopt(self, plan: Plan, chooser: Chooser | None) -> None:
+    def adopt(self, plan: LivePlan, chooser: Chooser | None) -> None:
         """Take a plan; with a chooser rank 0 says what goes next."""
         self._plan, self.chooser = plan, chooser
         self._last.clear()  # units of the plan before
@@ -56,7 +56,7 @@ class Coordinator:
         """Start what may start; ``queued``: the link has just become free and these were waiting for it."""
         taken: Waiting | None
         while self.chooser is not None and (taken := self.chooser.take()) is not None:
-            self._tell(Message(GO, taken.step, taken.operation, taken.piece, int(queued)))
+            self._tell(ControlMessage(GO, taken.step, taken.operation, taken.piece, int(queued)))
 
     def ended(self, rank: int, step: int, used: bytes) -> None:
         """Take in which parameters a rank has used; tell all what anybody has, once every rank has ended its backward."""
@@ -64,7 +64,7 @@ class Coordinator:
         if len(self._ended[step]) == self._world:
             parts = self._ended.pop(step).values()
             anybody = bytes(max(column) for column in zip(*parts, strict=True))
-            self._tell(Message(SETTLED, step, body=anybody))
+            self._tell(ControlMessage(SETTLED, step, body=anybody))
             for key in [key for key in self._complete if key[0] < step - 1]:
                 self._complete.discard(key)
             for pair in [pair for pair in self._counts if pair[1] < step - 1]:
@@ -85,7 +85,7 @@ class Coordinator:
         if len(found) == self._world:
             del self._orders[step]
             if self._same(found, f"the ranks would issue the operations of step {step} in different orders"):
-                self._tell(Message(BEGIN, step))
+                self._tell(ControlMessage(BEGIN, step))
 
     def _same(self, found: dict[int, bytes], what: str) -> bool:
         odd = [rank for rank in sorted(found) if found[rank] != found[0]]
@@ -154,4 +154,4 @@ class Coordinator:
         """Tell every rank, once."""
         if not self.failure:
             self.failure = what
-            self._tell(Message(FAIL, body=f"{what}\x00{where}\x00{remedy}".encode()))
+            self._tell(ControlMessage(FAIL, body=f"{what}\x00{where}\x00{remedy}".encode()))

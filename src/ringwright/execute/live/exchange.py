@@ -10,21 +10,29 @@ from typing import Any
 
 from ringwright.errors import RanksFailedError
 from ringwright.execute.live.control import Control
-from ringwright.execute.live.control_channel import Wire
-from ringwright.execute.live.plan import Plan
-from ringwright.execute.live.traffic import Link, Sent, Traffic
+from ringwright.execute.live.control_channel import ControlConnection
+from ringwright.execute.live.plan import LivePlan
+from ringwright.execute.live.traffic import EmulatedLink, SentPiece, Traffic
 
 ANSWER_S = 3.0  # for rank 0 to say who keeps us waiting
 KEPT_STEPS = 64
 
 
-class Exchange:
+class GradientExchange:
     """What lies between the hooks of a model and the process group. Steps are numbered alike on all ranks."""
 
     def __init__(
-        self, torch: Any, group: Any, rank: int, wires: Mapping[int, Wire], *, link: Link | None, average: bool,
-        timeout_s: float, check_every: int,
-    ) -> None:  # fmt: skip
+        self,
+        torch: Any,
+        group: Any,
+        rank: int,
+        wires: Mapping[int, ControlConnection],
+        *,
+        link: EmulatedLink | None,
+        average: bool,
+        timeout_s: float,
+        check_every: int,
+    ) -> None:
         self._torch, self.rank, self._timeout_s = torch, rank, timeout_s
         self.world = len(wires) + 1 if rank == 0 else torch.distributed.get_world_size(group)
         self._changed = Condition()
@@ -33,7 +41,7 @@ class Exchange:
         self._settled: dict[int, bytes] = {}
         self._missing: dict[int, list[set[str]]] = {}  # step -> unit -> parameters not yet put
         self.announced_s: dict[tuple[int, int], float] = {}
-        self.plan: Plan
+        self.plan: LivePlan
         self.buffers: list[Any] = []
         self.control = Control(rank, wires, self, timeout_s=timeout_s, check_every=check_every)
         self.traffic = Traffic(
@@ -41,7 +49,7 @@ class Exchange:
             failed=self._broke,
         )  # fmt: skip
 
-    def adopt(self, plan: Plan, step: int, dtypes: Mapping[str, Any]) -> None:
+    def adopt(self, plan: LivePlan, step: int, dtypes: Mapping[str, Any]) -> None:
         """Follow a plan from ``step`` on; every rank calls it while nothing is under way."""
         self.plan = plan
         self.buffers = [
@@ -61,7 +69,7 @@ class Exchange:
         self.traffic.adopt(plan, self.buffers)
         self.control.adopt(plan, step)
 
-    def _dtype(self, plan: Plan, operation: int, dtypes: Mapping[str, Any]) -> Any:
+    def _dtype(self, plan: LivePlan, operation: int, dtypes: Mapping[str, Any]) -> Any:
         """Return the type in which numbers travel: their own, or half precision where the policy says two bytes."""
         own = dtypes[plan.operations[operation].payloads[0].name]
         return self._torch.float16 if plan.width(operation) == 2 and own.itemsize != 2 else own
@@ -149,7 +157,7 @@ class Exchange:
         self.traffic.close()
 
     @property
-    def sent(self) -> list[Sent]:
+    def sent(self) -> list[SentPiece]:
         """The last pieces."""
         return list(self.traffic.sent)
 

@@ -18,13 +18,13 @@ from ringwright.costs.stages import Costs, LinkCosts
 from ringwright.errors import RanksFailedError, UsageError
 from ringwright.execute.live import guards, profile, updates
 from ringwright.execute.live.boundary import Later
-from ringwright.execute.live.exchange import Exchange
+from ringwright.execute.live.exchange import GradientExchange
 from ringwright.execute.live.hooks import Hooks
-from ringwright.execute.live.measuring import Clock
-from ringwright.execute.live.plan import Plan, plan, refuse
+from ringwright.execute.live.measuring import StepTimer
+from ringwright.execute.live.plan import LivePlan, plan, refuse
 from ringwright.execute.live.record import Record
 from ringwright.execute.live.start import Team, same_everywhere, team
-from ringwright.execute.live.traffic import Link
+from ringwright.execute.live.traffic import EmulatedLink
 from ringwright.execute.live.uses import Uses
 from ringwright.trace import Trace
 from ringwright.workload import Policy, Workload
@@ -62,8 +62,8 @@ def schedule(
         raise UsageError("accumulate and warmup are at least 1", where=f"accumulate {accumulate}, warmup {warmup}")
     link = LinkCosts(link_rate) if link_rate is not None else link
     found = team(model, group, timeout_s)
-    emulated = Link(link, tuple(range(found.world))) if link is not None else None
-    exchange = Exchange(
+    emulated = EmulatedLink(link, tuple(range(found.world))) if link is not None else None
+    exchange = GradientExchange(
         torch, found.group, found.rank, found.wires, link=emulated, average=average, timeout_s=timeout_s,
         check_every=check_every,
     )  # fmt: skip
@@ -78,7 +78,7 @@ class Live:
 
     def __init__(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, policy: Policy | Callable[..., Workload],
-        found: Team, exchange: Exchange, *, accumulate: int, costs: Costs | None, knobs: Mapping[str, Any], warmup: int,
+        found: Team, exchange: GradientExchange, *, accumulate: int, costs: Costs | None, knobs: Mapping[str, Any], warmup: int,
     ) -> None:  # fmt: skip
         self.model, self.optimizer = model, optimizer
         self.rank, self.world = found.rank, found.world
@@ -93,7 +93,7 @@ class Live:
         self._used_here: set[str] = set()
         self._forwards = 0
         self._closed = False
-        self._clock = Clock()
+        self._clock = StepTimer()
         self._record = Record(type(model).__name__, found, self._clock, exchange)
         self._uses = Uses(model, self._names)
         self._later = Later(exchange, self._parameters, optimizer, self._clock)
@@ -112,7 +112,7 @@ class Live:
         made = profile.workload("warm-up", found, backward, self._team.described, self.world)
         return made.with_policy("warm-up", boundary="barrier", agreement="leader")
 
-    def _adopt(self, made: Plan) -> None:
+    def _adopt(self, made: LivePlan) -> None:
         self.plan = made
         self._layered = made.layered
         dtypes = {name: each.dtype for name, each in self._parameters.items()}

@@ -6,19 +6,19 @@ import contextlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from ringwright.execute.live.profile import Measured
+from ringwright.execute.live.profile import StepSpans
 
 KEPT_STEPS = 64
 
 
-class Clock:
+class StepTimer:
     """Takes down spans; everything between the begin of forward and the end of backward belongs to some layer."""
 
     def __init__(self) -> None:
-        self.measured: list[Measured] = []
+        self.measured: list[StepSpans] = []
         self.backward = False  # in a backward pass
         self.counting = False
-        self._now = Measured(0)
+        self._now = StepSpans(0)
         self._forward = False
         self._open: tuple[str, float] | None = None
         self._ready: list[tuple[str, float]] = []
@@ -29,7 +29,7 @@ class Clock:
         """Begin a step, unless it goes on with another forward pass."""
         now_s = time.perf_counter()
         if not self._now.forward:
-            self._now = Measured(
+            self._now = StepSpans(
                 step, now_s, gap_s=max(now_s - self._ended_s - self._away_s, 0.0) if self._ended_s else 0.0
             )
         self._now.step = step
@@ -94,7 +94,7 @@ class Clock:
         if self._now.forward and self._now.backward:
             self.measured.append(self._now)
             del self.measured[:-KEPT_STEPS]
-        self._now = Measured(self._now.step + 1)
+        self._now = StepSpans(self._now.step + 1)
 
     @contextlib.contextmanager
     def waiting(self, layer: str) -> Iterator[None]:
@@ -120,6 +120,6 @@ class Clock:
         if not self._forward and not self.backward:
             self._away_s += end_s - begin_s
 
-    def steady(self) -> list[Measured]:
+    def steady(self) -> list[StepSpans]:
         """Return the steps without the first one, where there are others."""
         return self.measured[1:] or self.measured

@@ -25,7 +25,7 @@ BOUNDARIES = (None, "barrier", "layer", "reads")
 
 
 @dataclass(frozen=True)
-class Place:
+class BufferSlice:
     """Where a parameter lies: operation, first element in its buffer, number of elements."""
 
     operation: int
@@ -43,7 +43,7 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class Plan:
+class LivePlan:
     """The operations of one step on real ranks. ``order`` is empty where a leader chooses."""
 
     workload: Workload
@@ -64,13 +64,13 @@ class Plan:
         return self.workload.policy.queue or Queue()
 
     @cached_property
-    def places(self) -> dict[str, Place]:
+    def places(self) -> dict[str, BufferSlice]:
         """Where each parameter lies."""
         found = {}
         for at, operation in enumerate(self.operations):
             first = 0
             for payload in operation.payloads:
-                found[payload.name] = Place(at, first, payload.elements)
+                found[payload.name] = BufferSlice(at, first, payload.elements)
                 first += payload.elements
         return found
 
@@ -141,7 +141,7 @@ class Plan:
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
-def plan(workload: Workload, costs: Costs) -> Plan:
+def plan(workload: Workload, costs: Costs) -> LivePlan:
     """Return what ranks do; UsageError, with the reason, for a policy that no PyTorch process can carry out."""
     refuse(workload)
     found = tuple(operations(workload))
@@ -154,7 +154,7 @@ def plan(workload: Workload, costs: Costs) -> Plan:
         if operation.pieces > 1 and operation.piece_bytes < 8:
             raise UsageError(f"pieces of {operation.piece_bytes} B hold no number", remedy="a partition of 8 B or more")
     order = static_order(workload, costs, found) if agreement(workload) == STATIC else ()
-    return Plan(workload, found, order)
+    return LivePlan(workload, found, order)
 
 
 def agreement(workload: Workload) -> str:

@@ -16,7 +16,7 @@ from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, 
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.execute.live.traffic import Sent
+    from ringwright.execute.live.traffic import SentPiece
     from ringwright.trace import Trace
 
 WRITER = Writer(source="live", clock="monotonic")
@@ -36,7 +36,7 @@ class Parameter:
 
 
 @dataclass
-class Measured:
+class StepSpans:
     """One step of one rank, on its steady clock: spans (begin, end) by layer, in the order in which they were."""
 
     step: int
@@ -50,7 +50,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ProfiledLayer:
     """What runs as one: parameters that it is the first to need, seconds forward, backward and for the update."""
 
     name: str
@@ -61,8 +61,8 @@ class Layer:
 
 
 def layers(
-    named: Mapping[str, Sequence[str]], measured: Sequence[Measured], parameters: Mapping[str, Parameter]
-) -> tuple[list[Layer], list[str]]:
+    named: Mapping[str, Sequence[str]], measured: Sequence[StepSpans], parameters: Mapping[str, Parameter]
+) -> tuple[list[ProfiledLayer], list[str]]:
     """Return the layers in forward order with median times over the steps, and their order in backward.
 
     A layer's parameters are in the order in which their gradients came. An update of all at once is shared out by numbers.
@@ -76,19 +76,19 @@ def layers(
     for name, members in named.items():
         forward_s, backward_s, update_s = (times[kind].get(name, 0.0) for kind in ("forward", "backward", "update"))
         ready = tuple(sorted(members, key=lambda each: order.get(each, len(order))))
-        found.append(Layer(name, ready, forward_s, backward_s, update_s + whole_s * part[name]))
+        found.append(ProfiledLayer(name, ready, forward_s, backward_s, update_s + whole_s * part[name]))
     seen = [name for name, _, _ in measured[-1].backward] if measured else []
     backward = [name for name in dict.fromkeys(seen) if name in named]
     backward += [each.name for each in reversed(found) if each.name not in backward]
     return found, backward
 
 
-def gap_s(measured: Sequence[Measured]) -> float:
+def gap_s(measured: Sequence[StepSpans]) -> float:
     """Return the median seconds between two steps."""
     return median(each.gap_s for each in measured) if measured else 0.0
 
 
-def _medians(measured: Sequence[Measured], kind: str) -> dict[str, float]:
+def _medians(measured: Sequence[StepSpans], kind: str) -> dict[str, float]:
     sums: dict[str, list[float]] = {}
     for at, each in enumerate(measured):
         for name, begin_s, end_s in getattr(each, kind):
@@ -98,7 +98,7 @@ def _medians(measured: Sequence[Measured], kind: str) -> dict[str, float]:
 
 
 def workload(
-    name: str, found: Sequence[Layer], backward: Sequence[str], parameters: Mapping[str, Parameter], ranks: int,
+    name: str, found: Sequence[ProfiledLayer], backward: Sequence[str], parameters: Mapping[str, Parameter], ranks: int,
     *, gap_s: float = 0.0, assumptions: tuple[str, ...] = (),
 ) -> Workload:  # fmt: skip
     """Return one data-parallel step: a task per layer forward, backward and update, a payload per parameter."""
@@ -119,7 +119,7 @@ def workload(
     )  # fmt: skip
 
 
-def _payload(parameter: Parameter, layer: Layer) -> Payload:
+def _payload(parameter: Parameter, layer: ProfiledLayer) -> Payload:
     return Payload(
         parameter.name, "all", "all-reduce", parameter.elements * parameter.element_bytes, ("dp",), "dp",
         (f"B.{layer.name}",), ((f"U.{layer.name}", 0),), dtype=parameter.dtype, elements=parameter.elements,
@@ -151,7 +151,7 @@ class LinkTable:
         return (Stage(max(times[at - 1] + share * (times[at] - times[at - 1]), 0.0)),)
 
 
-def costs(sent: Sequence[Sent]) -> LinkTable:
+def costs(sent: Sequence[SentPiece]) -> LinkTable:
     """Return the link as the pieces found it: the median time of each size."""
     by_size: dict[int, list[float]] = {}
     for each in sent:
@@ -163,7 +163,7 @@ def costs(sent: Sequence[Sent]) -> LinkTable:
 
 
 def trace(
-    rank: int, world: int, measured: Sequence[Measured], sent: Sequence[Sent], announced_s: Mapping[tuple[int, str], float],
+    rank: int, world: int, measured: Sequence[StepSpans], sent: Sequence[SentPiece], announced_s: Mapping[tuple[int, str], float],
     summary: str,
 ) -> Trace:  # fmt: skip
     """Return a rank's steps as a Trace: compute by layer, waits of the model as sync, one collective per piece.

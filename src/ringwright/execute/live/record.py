@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ringwright.execute.live import profile
-from ringwright.execute.live.exchange import Exchange
-from ringwright.execute.live.measuring import Clock
+from ringwright.execute.live.exchange import GradientExchange
+from ringwright.execute.live.measuring import StepTimer
 from ringwright.execute.live.plan import agreement
 from ringwright.execute.live.start import Team
 from ringwright.trace import Trace
@@ -18,7 +18,7 @@ from ringwright.workload import Workload
 class Record:
     """A rank's steps by its own clock, and its pieces; ``named`` are the layers and their parameters, as far as seen."""
 
-    def __init__(self, name: str, found: Team, clock: Clock, exchange: Exchange) -> None:
+    def __init__(self, name: str, found: Team, clock: StepTimer, exchange: GradientExchange) -> None:
         self._name, self._team, self._clock, self._exchange = name, found, clock, exchange
         self.named: Mapping[str, Sequence[str]] = {}
 

@@ -48,7 +48,7 @@ def _nap(seconds: float) -> None:
         time.sleep(left_s)
 
 
-class Layer(torch.nn.Module):
+class SleepLayer(torch.nn.Module):
     """A layer that sleeps."""
 
     def __init__(self, about: SimulatedLayer) -> None:
@@ -63,7 +63,7 @@ class Layer(torch.nn.Module):
 
 def model(layers: Sequence[SimulatedLayer]) -> torch.nn.Module:
     """Return the layers one after another."""
-    return torch.nn.Sequential(*(Layer(each) for each in layers))
+    return torch.nn.Sequential(*(SleepLayer(each) for each in layers))
 
 
 # VGG-16: millions of parameters and of multiply-adds at 224 x 224, layer by layer (Simonyan and Zisserman, table 1).

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 
 from ringwright.errors import UsageError
-from ringwright.execute.live.control_channel import Wire, connect
+from ringwright.execute.live.control_channel import ControlConnection, connect
 from ringwright.execute.live.profile import Parameter
 
 
@@ -22,7 +22,7 @@ class Team:
     rank: int
     world: int
     group: Any
-    wires: dict[int, Wire]
+    wires: dict[int, ControlConnection]
     parameters: dict[str, Any]
     described: dict[str, Parameter]
     share: Callable[[Any], Any]

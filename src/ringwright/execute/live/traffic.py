@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ringwright.costs.stages import Costs
-    from ringwright.execute.live.plan import Plan
+    from ringwright.execute.live.plan import LivePlan
 
 KEPT = 50_000
 LATE_S = 5e-4  # what waking up takes is not the link's
@@ -27,7 +27,7 @@ Order = tuple[int, int, int]  # step, operation, piece
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentPiece:
     """A piece as it went, times on this rank's steady clock: released, begun (on the emulated link, if any), ended."""
 
     step: int
@@ -39,7 +39,7 @@ class Sent:
     end_s: float
 
 
-class Link:
+class EmulatedLink:
     """An emulated serial link: when a piece that was released just now may end."""
 
     def __init__(self, costs: Costs, ranks: tuple[int, ...]) -> None:
@@ -80,22 +80,22 @@ class Traffic:
     """Two threads: one hands pieces to the process group, the other waits for them, in the order of the first."""
 
     def __init__(
-        self, torch: Any, group: Any, world: int, link: Link | None, *, average: bool,
+        self, torch: Any, group: Any, world: int, link: EmulatedLink | None, *, average: bool,
         issued: Callable[[int, int, int], None], done: Callable[[int, int, int], None],
         failed: Callable[[BaseException], None],
     ) -> None:  # fmt: skip
         self._torch, self._group, self._world, self._link, self._average = torch, group, world, link, average
         self._issued, self._done, self._failed = issued, done, failed
-        self._plan: Plan
+        self._plan: LivePlan
         self._buffers: list[Any] = []
         self._asked: SimpleQueue[tuple[Order, float, bool] | None] = SimpleQueue()
         self._flying: SimpleQueue[tuple[Order, float, bool, Any, Any] | None] = SimpleQueue()
-        self.sent: deque[Sent] = deque(maxlen=KEPT)
+        self.sent: deque[SentPiece] = deque(maxlen=KEPT)
         self._threads = [Thread(target=target, daemon=True) for target in (self._issue, self._finish)]
         for thread in self._threads:
             thread.start()
 
-    def adopt(self, plan: Plan, buffers: list[Any]) -> None:
+    def adopt(self, plan: LivePlan, buffers: list[Any]) -> None:
         """Send the pieces of a plan from these buffers; nothing may be under way."""
         self._plan, self._buffers = plan, buffers
 
@@ -147,5 +147,5 @@ class Traffic:
                 self._failed(error)
                 return
             name = self._plan.operations[operation].name
-            self.sent.append(Sent(step, name, piece, size_bytes, released_s, start_s, end_s))
+            self.sent.append(SentPiece(step, name, piece, size_bytes, released_s, start_s, end_s))
             self._done(*order)

@@ -18,7 +18,7 @@ from torch import nn
 from torch.nn.functional import linear, rms_norm, silu, softmax
 
 from ringwright.errors import UsageError
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 SCALE = 2.5  # of the routed experts' sum
 SHARED_OUT = ("vocabulary", "heads", "intermediate", "expert_intermediate", "experts")
@@ -28,7 +28,7 @@ SHARED_OUT = ("vocabulary", "heads", "intermediate", "expert_intermediate", "exp
 class Shares:
     """Which share of each weight is ours, and the sums over all shares."""
 
-    spec: Spec
+    spec: ExperimentSpec
     group: dist.ProcessGroup | None
     rank: int = 0
     size: int = 1
@@ -168,7 +168,7 @@ class Mixture(nn.Module):
         return SCALE * kept / kept.sum(-1, keepdim=True)
 
 
-class Block(nn.Module):
+class DecoderLayer(nn.Module):
     """One layer: attention, then a dense MLP or a mixture."""
 
     def __init__(self, shares: Shares, at: int) -> None:
@@ -194,7 +194,7 @@ class Server(nn.Module):
         self.shares, self.position = shares, 0
         self.words = shares.weight("words", dims["vocabulary"], dims["hidden"], cut=0)
         self.head = shares.weight("head", dims["vocabulary"], dims["hidden"], cut=0)
-        self.layers = nn.ModuleList(Block(shares, at) for at in range(dims["layers"]))
+        self.layers = nn.ModuleList(DecoderLayer(shares, at) for at in range(dims["layers"]))
 
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the logits (batch, vocabulary) after the last of ``tokens`` (batch, tokens)."""

@@ -9,13 +9,13 @@ import torch
 from torch import nn
 
 from ringwright.errors import MissingExtraError, UsageError
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 NAMES = ("gpt2", "llama", "bert", "mixtral", "deepseek-v3", "resnet", "vgg")
 FROM_LIBRARY = ("gpt2", "llama", "bert", "mixtral", "deepseek-v3")
 
 
-class Family(Protocol):
+class ModelFamily(Protocol):
     """What the module of a family offers."""
 
     def build(self, dims: dict[str, int]) -> nn.Module:
@@ -30,7 +30,7 @@ class Family(Protocol):
         """Return what is trained when only the head is."""
         ...
 
-    def tokens(self, spec: Spec, step: int, part: int, parts: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def tokens(self, spec: ExperimentSpec, step: int, part: int, parts: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Return inputs and targets of a step."""
         ...
 
@@ -43,7 +43,7 @@ class Family(Protocol):
         ...
 
 
-def family(name: str) -> Family:
+def family(name: str) -> ModelFamily:
     """Return the module of a family; UsageError for an unknown one, MissingExtraError without its library."""
     if name not in NAMES:
         raise UsageError(f"'{name}' is not a model family", remedy=f"one of: {', '.join(NAMES)}")
@@ -54,4 +54,4 @@ def family(name: str) -> Family:
             raise MissingExtraError(
                 f"'{name}' comes from the transformers library", remedy="pip install 'ringwright[models]'"
             ) from None
-    return cast("Family", import_module(f"ringwright.execute.models.{name.replace('-', '_')}"))
+    return cast("ModelFamily", import_module(f"ringwright.execute.models.{name.replace('-', '_')}"))

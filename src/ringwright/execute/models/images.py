@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-def tokens(spec: Spec, step: int, part: int, parts: int) -> Batch:
+def tokens(spec: ExperimentSpec, step: int, part: int, parts: int) -> Batch:
     """Return part ``part`` of the random images (batch, 3, image, image) and classes of a step."""
     side, batch = spec.dims["image"], spec.batch
     if spec.fake is not None:

@@ -1,6 +1,6 @@
 """One rank of a job that runs a model: ``python -m ringwright.execute.models.job JSON``, started as torchrun starts ranks.
 
-The JSON object is a :class:`~ringwright.execute.models.spec.Spec`. RANK and WORLD_SIZE, and MASTER_ADDR and MASTER_PORT
+The JSON object is a :class:`~ringwright.execute.models.spec.ExperimentSpec`. RANK and WORLD_SIZE, and MASTER_ADDR and MASTER_PORT
 or "store" in the object, say who meets where. Rank 0 prints one JSON line; with "out" each rank writes ``rank_N.json``.
 """
 
@@ -20,17 +20,17 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from ringwright.errors import RingwrightError
 from ringwright.execute.models.deepseek_serving import Server, Shares
-from ringwright.execute.models.families import Family, family
+from ringwright.execute.models.families import ModelFamily, family
 from ringwright.execute.models.label import NOW
 from ringwright.execute.models.language import answering, tokens
 from ringwright.execute.models.loop import Done, serve, train
-from ringwright.execute.models.spec import Spec, read
+from ringwright.execute.models.spec import ExperimentSpec, read
 from ringwright.execute.models.tune import prepare
 from ringwright.execute.parallel import data, expert, pipeline, sharded, tensor
 from ringwright.execute.parallel.groups import join, roles
 
 
-def run(spec: Spec) -> Done:
+def run(spec: ExperimentSpec) -> Done:
     """Be one rank: join, build, spread, run, leave."""
     torch.set_num_threads(spec.threads)
     NOW.iteration, NOW.phase = -1, "setup"
@@ -48,7 +48,7 @@ def run(spec: Spec) -> Done:
             dist.destroy_process_group()
 
 
-def _served(spec: Spec, mesh: DeviceMesh | None) -> Done:
+def _served(spec: ExperimentSpec, mesh: DeviceMesh | None) -> Done:
     """Serve DeepSeek-V3 with its own program."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -59,13 +59,13 @@ def _served(spec: Spec, mesh: DeviceMesh | None) -> Done:
         return serve(server, tokens(spec, 0, 0, 1)[0], spec)
 
 
-def _real(made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:
+def _real(made: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh | None) -> nn.Module:
     """Build the model with the same random weights on every rank, and spread it."""
     torch.manual_seed(spec.seed)
     return _spread(_built(made, spec), made, spec, mesh)
 
 
-def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
+def _fake(made: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh | None) -> Done:
     """Build the model without memory and run it on tensors that have shapes only."""
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -76,7 +76,7 @@ def _fake(made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
         return _go(model.to_empty(device="cpu"), made, spec, mesh)
 
 
-def _built(made: Family, spec: Spec) -> nn.Module:
+def _built(made: ModelFamily, spec: ExperimentSpec) -> nn.Module:
     model = made.build(spec.dims)
     if spec.fake is not None and "experts" in spec.dims:
         model.config._experts_implementation = "batched_mm"  # the usual one takes fake tensors of one type only
@@ -84,7 +84,7 @@ def _built(made: Family, spec: Spec) -> nn.Module:
     return model.to(getattr(torch, spec.dtype))
 
 
-def _spread(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> nn.Module:
+def _spread(model: nn.Module, made: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh | None) -> nn.Module:
     """Spread the model over the ranks in the form of the cell."""
     if mesh is None or spec.form == "pp":  # which cuts the model when it runs
         return model
@@ -98,7 +98,7 @@ def _spread(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None)
     return data.spread(model, spec, mesh)
 
 
-def _go(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> Done:
+def _go(model: nn.Module, made: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh | None) -> Done:
     """Run the loop of the mode."""
     if spec.form == "pp" and mesh is not None:
         stage = pipeline.stage_of(model, spec, mesh)
@@ -111,12 +111,12 @@ def _go(model: nn.Module, made: Family, spec: Spec, mesh: DeviceMesh | None) -> 
     return train(model, made, spec, part(spec, mesh), parts(spec))
 
 
-def part(spec: Spec, mesh: DeviceMesh | None) -> int:
+def part(spec: ExperimentSpec, mesh: DeviceMesh | None) -> int:
     """Return which part of the data is this rank's."""
     return next((mesh.get_local_rank(role) for role in ("dp", "ep") if mesh is not None and role in spec.parallel), 0)
 
 
-def parts(spec: Spec) -> int:
+def parts(spec: ExperimentSpec) -> int:
     """Return how many parts the data have."""
     return spec.ranks("dp") * spec.ranks("ep")
 

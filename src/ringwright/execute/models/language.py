@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 Batch = tuple[torch.Tensor, torch.Tensor]
 
 
-def tokens(spec: Spec, step: int, part: int, parts: int) -> Batch:
+def tokens(spec: ExperimentSpec, step: int, part: int, parts: int) -> Batch:
     """Return part ``part`` of the random inputs and targets of a step, both of shape (batch, sequence).
 
     The parts of one step together are the same tokens however many parts there are, as long as parts x batch is.

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from ringwright.execute.models.families import Family
+from ringwright.execute.models.families import ModelFamily
 from ringwright.execute.models.label import NOW, phase
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 RATE = 0.05
 
@@ -25,7 +25,7 @@ class Done:
     logits: list[list[float]] = field(default_factory=list)
 
 
-def announce(spec: Spec, step: int) -> None:
+def announce(spec: ExperimentSpec, step: int) -> None:
     """Print that the warm-up is over, before step ``step``."""
     if spec.warm and step == spec.warm:
         print("warm", flush=True)  # noqa: T201 - what starts a fault script's clock
@@ -38,7 +38,7 @@ def number(value: torch.Tensor) -> float | None:
     return None if isinstance(value, FakeTensor) else float(value.detach())
 
 
-def train(model: nn.Module, family: Family, spec: Spec, part: int, parts: int) -> Done:
+def train(model: nn.Module, family: ModelFamily, spec: ExperimentSpec, part: int, parts: int) -> Done:
     """Run ``spec.steps`` steps of plain gradient descent on part ``part`` of the data."""
     done = Done()
     optimiser = torch.optim.SGD([each for each in model.parameters() if each.requires_grad], RATE, foreach=False)
@@ -61,7 +61,7 @@ def train(model: nn.Module, family: Family, spec: Spec, part: int, parts: int) -
     return done
 
 
-def serve(answer: Callable[[torch.Tensor], torch.Tensor], prompt: torch.Tensor, spec: Spec) -> Done:
+def serve(answer: Callable[[torch.Tensor], torch.Tensor], prompt: torch.Tensor, spec: ExperimentSpec) -> Done:
     """Ask for the logits after the prompt, then ``spec.steps`` times for those after the likeliest next token."""
     done = Done()
     tokens = prompt

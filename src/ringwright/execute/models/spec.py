@@ -16,7 +16,7 @@ NOT_IN = {"ddp": ("inference",), "tp": ("lora",), "tp+fsdp": ("lora",), "pp": ("
 
 
 @dataclass(frozen=True)
-class Spec:
+class ExperimentSpec:
     """One cell of an experiment.
 
     ``parallel`` holds "form" and the ranks of each role (dp, tp, pp, ep); ``batch`` is sequences (or images) of one data
@@ -53,16 +53,16 @@ class Spec:
         return int(self.parallel.get(role, 1))
 
 
-def read(given: dict[str, Any]) -> Spec:
+def read(given: dict[str, Any]) -> ExperimentSpec:
     """Return the checked cell; UsageError for a key, form, mode or type that does not exist."""
-    known = {each.name for each in fields(Spec)}
+    known = {each.name for each in fields(ExperimentSpec)}
     strange = set(given) - known
     if strange:
         raise UsageError(f"a cell has no key '{min(strange)}'", remedy=f"one of: {', '.join(sorted(known))}")
     missing = {"model", "dims", "parallel"} - set(given)
     if missing:
         raise UsageError(f"a cell needs '{min(missing)}'")
-    made = Spec(**given)
+    made = ExperimentSpec(**given)
     for value, legal in ((made.form, FORMS), (made.mode, MODES), (made.dtype, DTYPES)):
         if value not in legal:
             raise UsageError(f"'{value}' does not exist", remedy=f"one of: {', '.join(legal)}")
@@ -70,7 +70,7 @@ def read(given: dict[str, Any]) -> Spec:
     return made
 
 
-def check(spec: Spec) -> None:
+def check(spec: ExperimentSpec) -> None:
     """Raise UsageError where family, form and mode do not go together; the parallel forms refuse dimensions themselves."""
     if spec.mode == "inference" and spec.model in NO_DECODERS:
         raise UsageError(f"'{spec.model}' does not decode", remedy="another mode: training, head")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from ringwright.execute.models.families import Family
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.families import ModelFamily
+from ringwright.execute.models.spec import ExperimentSpec
 
 BESIDE = ("q_proj", "v_proj", "q_b_proj", "kv_b_proj", "query", "value", "c_attn")  # attention's matrices, by name
 
@@ -26,7 +26,7 @@ class Beside(nn.Module):
         return found
 
 
-def prepare(model: nn.Module, family: Family, spec: Spec) -> None:
+def prepare(model: nn.Module, family: ModelFamily, spec: ExperimentSpec) -> None:
     """Freeze what the mode freezes; "training" freezes nothing."""
     if spec.mode == "training":
         return

@@ -9,10 +9,10 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.nn.parallel import DistributedDataParallel
 
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 
-def spread(model: nn.Module, spec: Spec, mesh: DeviceMesh) -> nn.Module:
+def spread(model: nn.Module, spec: ExperimentSpec, mesh: DeviceMesh) -> nn.Module:
     """Return the model, its gradients averaged over ``dp``."""
     group = mesh.get_group("dp")
     made = DistributedDataParallel(model, process_group=group, bucket_cap_mb=spec.bucket_cap_mb)

@@ -17,8 +17,8 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
 from ringwright.errors import UsageError
-from ringwright.execute.models.families import Family
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.families import ModelFamily
+from ringwright.execute.models.spec import ExperimentSpec
 from ringwright.execute.parallel.groups import line
 
 
@@ -97,7 +97,7 @@ class Spread(nn.Module):
         return found
 
 
-def spread(model: nn.Module, family: Family, spec: Spec, mesh: DeviceMesh) -> nn.Module:
+def spread(model: nn.Module, family: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh) -> nn.Module:
     """Share out the experts over ``ep`` and shard the rest over ``dp``; UsageError where experts do not come out even."""
     ranks, capacity = spec.ranks("ep"), int(spec.parallel.get("capacity", 0))
     if spec.dims.get("experts", 0) % ranks or "experts" not in spec.dims:

@@ -9,14 +9,14 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 
 from ringwright.errors import UsageError
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 ROLES = {
     "none": (), "ddp": ("dp",), "fsdp": ("dp",), "tp": ("tp",), "tp+fsdp": ("dp", "tp"), "ep": ("ep",), "pp": ("pp",)
 }  # fmt: skip
 
 
-def join(spec: Spec) -> tuple[int, int]:
+def join(spec: ExperimentSpec) -> tuple[int, int]:
     """Enter the job's group (gloo, or the fake one) and return (rank, world)."""
     if spec.fake is not None:
         from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -31,7 +31,7 @@ def join(spec: Spec) -> tuple[int, int]:
     return rank, world
 
 
-def roles(spec: Spec, world: int) -> DeviceMesh | None:
+def roles(spec: ExperimentSpec, world: int) -> DeviceMesh | None:
     """Return the mesh with one dimension a role, the last one between neighbours; UsageError where ranks do not add up."""
     names = ROLES[spec.form]
     shape = tuple(spec.ranks(name) for name in names)

@@ -16,15 +16,15 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 from ringwright.errors import UsageError
-from ringwright.execute.models.families import Family
+from ringwright.execute.models.families import ModelFamily
 from ringwright.execute.models.label import NOW, phase
 from ringwright.execute.models.loop import RATE, Done, number
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.spec import ExperimentSpec
 
 STAGED = ("llama", "mixtral", "deepseek-v3")  # in the others the first and the last stage share a matrix
 
 
-class Stage(nn.Module):
+class StageModule(nn.Module):
     """The blocks of one rank; the first stage has the embedding too, the last one the norm and the head."""
 
     def __init__(self, model: nn.Module, stage: int, stages: int) -> None:
@@ -52,7 +52,7 @@ class Stage(nn.Module):
         return x
 
 
-def stage_of(model: nn.Module, spec: Spec, mesh: DeviceMesh) -> Stage:
+def stage_of(model: nn.Module, spec: ExperimentSpec, mesh: DeviceMesh) -> StageModule:
     """Return this rank's stage; UsageError for a family or a size that cannot be staged so."""
     stages = spec.ranks("pp")
     if spec.model not in STAGED:
@@ -63,10 +63,10 @@ def stage_of(model: nn.Module, spec: Spec, mesh: DeviceMesh) -> Stage:
             f" {stages} stages",
             remedy="a block a stage, a micro-batch a stage, and micro-batches that divide the sequences",
         )
-    return Stage(model, mesh.get_local_rank("pp"), stages)
+    return StageModule(model, mesh.get_local_rank("pp"), stages)
 
 
-def train(stage: Stage, family: Family, spec: Spec, mesh: DeviceMesh) -> Done:
+def train(stage: StageModule, family: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh) -> Done:
     """Run ``spec.steps`` steps; only the last stage knows the loss, the others write down None."""
     at, stages, dtype = mesh.get_local_rank("pp"), spec.ranks("pp"), getattr(torch, spec.dtype)
     rows, hidden = (spec.batch // spec.micro_batches, spec.sequence), spec.dims["hidden"]
@@ -108,7 +108,7 @@ class Relay(nn.Module):
     It is a module so that whoever follows modules finds a turn's messages inside the turn.
     """
 
-    def __init__(self, stage: Stage, spec: Spec, mesh: DeviceMesh) -> None:
+    def __init__(self, stage: StageModule, spec: ExperimentSpec, mesh: DeviceMesh) -> None:
         from transformers import DynamicCache
 
         super().__init__()

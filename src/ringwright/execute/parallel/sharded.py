@@ -6,10 +6,10 @@ from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import fully_shard
 
-from ringwright.execute.models.families import Family
+from ringwright.execute.models.families import ModelFamily
 
 
-def spread(model: nn.Module, family: Family, mesh: DeviceMesh) -> nn.Module:
+def spread(model: nn.Module, family: ModelFamily, mesh: DeviceMesh) -> nn.Module:
     """Shard each block over ``dp``, and what is left as one more unit."""
     for block in family.blocks(model):
         fully_shard(block, mesh=mesh["dp"])

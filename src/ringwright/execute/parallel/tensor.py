@@ -14,8 +14,8 @@ from torch.distributed.tensor import Replicate
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 
 from ringwright.errors import UsageError
-from ringwright.execute.models.families import Family
-from ringwright.execute.models.spec import Spec
+from ringwright.execute.models.families import ModelFamily
+from ringwright.execute.models.spec import ExperimentSpec
 from ringwright.execute.parallel.regions import enter, leave
 
 
@@ -86,7 +86,7 @@ def ends() -> dict[str, ParallelStyle]:
     }
 
 
-def plan(spec: Spec, at: int) -> dict[str, ParallelStyle]:
+def plan(spec: ExperimentSpec, at: int) -> dict[str, ParallelStyle]:
     """Return the plan of block ``at``."""
     if spec.model == "llama":
         return {**attention(), **gated()}
@@ -104,7 +104,7 @@ def plan(spec: Spec, at: int) -> dict[str, ParallelStyle]:
     return {**latent, "mlp.experts": Experts(), **gated("mlp.shared_experts")}
 
 
-def spread(model: nn.Module, family: Family, spec: Spec, mesh: DeviceMesh) -> nn.Module:
+def spread(model: nn.Module, family: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh) -> nn.Module:
     """Cut the model; every rank has the same weights already, so nothing is sent. UsageError for a family without a plan."""
     if spec.model not in ("llama", "mixtral", "deepseek-v3", "bert"):
         raise UsageError(f"'{spec.model}' has no plan for tensor parallelism", remedy="another form: ddp or fsdp")

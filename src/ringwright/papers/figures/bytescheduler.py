@@ -9,7 +9,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.papers.figures.fit import least, turns
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.workload import Queue, Workload
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.layers import layerwise
 from ringwright.workloads.models import model
 
@@ -23,7 +23,7 @@ PUBLISHED = {  # images/s by GPUs: (MXNet's own, ByteScheduler), read from the r
 
 def example(op: str) -> Workload:
     """Return the three layers of Fig. 2, whole tensors first come first served behind a barrier."""
-    made = chain("ByteScheduler Fig. 2", [Link(2.0, 2.0, size) for size in TENSORS], op=op)
+    made = chain("ByteScheduler Fig. 2", [ChainLayer(2.0, 2.0, size) for size in TENSORS], op=op)
     return fifo(made)
 
 

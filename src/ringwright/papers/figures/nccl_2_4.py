@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ringwright.costs.nccl import tables
-from ringwright.costs.nccl.graphs import RING, TREE, Graph, Graphs, System
+from ringwright.costs.nccl.graphs import RING, TREE, Graph, Graphs, NcclSystem
 from ringwright.costs.nccl.model import predict_us
 
 EARLIEST = "2.5"  # the first release with a cost model; 2.4 chose trees by size alone
@@ -12,17 +12,17 @@ CHANNELS, CHANNEL_GBS = 2, 12.0
 PROTOCOLS = ("ll", "ll128", "simple")
 
 # A log of 2 nodes of 8 H100 in NVIDIA/nccl issue 1519, which prints the graphs and the latency table made of them.
-LOGGED = System(
+LOGGED = NcclSystem(
     Graphs(Graph(RING, 2, 10.0, 10.0, "NVL", "PHB"), Graph(TREE, 2, 10.0, 10.0, "NVL", "PHB")),
     nodes=2, ranks=16, capability=90, nvswitch=True,
 )  # fmt: skip
 LOGGED_RELEASE = "2.20.5"
 
 
-def summit(gpus: int) -> System:
+def summit(gpus: int) -> NcclSystem:
     """Return so many GPUs of Summit, a channel for each network port."""
     inside = {"type_intra": "NVL", "type_inter": "SYS"}
-    return System(
+    return NcclSystem(
         Graphs(
             Graph(RING, CHANNELS, CHANNEL_GBS, CHANNEL_GBS, **inside),  # type: ignore[arg-type]
             Graph(TREE, CHANNELS, CHANNEL_GBS, CHANNEL_GBS, **inside),  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ ALONE_S = {
 }  # 64 images at the images/s of one P100 in TensorFlow's benchmarks
 
 
-class Gathered:
+class NaiveAllReduce:
     """The naive all-reduce: one rank receives all vectors, adds them up and sends the sum to each."""
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
@@ -28,5 +28,5 @@ class Gathered:
 def efficiency(name: str, algorithm: str = "ring") -> float:
     """Return the step of one GPU against that of 128, gradients fused to 64 MB and sent while backward goes on."""
     made = layerwise(model(name), ALONE_S[name], GPUS, each="tensor")
-    costs: Costs = LinkCosts(PORT, HOP_S, ring=True) if algorithm == "ring" else Gathered()
+    costs: Costs = LinkCosts(PORT, HOP_S, ring=True) if algorithm == "ring" else NaiveAllReduce()
     return ALONE_S[name] / simulate(pytorch_ddp(made, costs, bucket_cap_mb=FUSED_MB), costs, steps=3).step_s

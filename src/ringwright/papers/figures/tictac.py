@@ -12,7 +12,7 @@ from itertools import permutations
 
 from ringwright.costs.stages import ServerCosts, Stage
 from ringwright.engines.job.run import simulate
-from ringwright.schedulers.priority._tictac import Graph, tac, tic
+from ringwright.schedulers.priority._tictac import TransferGraph, tac, tic
 from ringwright.schedulers.priority.tictac import tictac
 from ringwright.workload import Edge, Task, Workload
 from ringwright.workloads.layers import layerwise
@@ -26,7 +26,7 @@ GRAPHS = 300
 class Instance:
     """A graph, for which each task also says the place of the tasks before it."""
 
-    graph: Graph
+    graph: TransferGraph
     transfers: tuple[str, ...]
     tasks: tuple[str, ...]
 
@@ -47,7 +47,7 @@ def instance(seed: int, *, chain: bool) -> Instance:
         for transfer in transfers:
             needs[draw.choice(tasks)].add(transfer)
     times = [{name: float(draw.randint(1, LONGEST)) for name in names} for names in (transfers, tasks)]
-    return Instance(Graph(times[0], times[1], needs, before), tuple(transfers), tuple(tasks))
+    return Instance(TransferGraph(times[0], times[1], needs, before), tuple(transfers), tuple(tasks))
 
 
 def makespans(made: Instance, orders: Sequence[Sequence[str]]) -> list[float]:

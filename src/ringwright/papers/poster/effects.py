@@ -34,7 +34,7 @@ _T = {
 
 
 @dataclass
-class Effect:
+class AnomalyEffect:
     """One disturbance on one model: the answer of every seed, and the steps of the last run beside those undisturbed."""
 
     model: str
@@ -82,7 +82,7 @@ def effects(cells: Sequence[tuple[Cell, Path, dict[str, Any]]]) -> list[dict[str
 
     usual = {cell: folder for cell, folder, _ in cells if not cell.fault}
     name_of = {fault: name for name, fault in ANOMALIES.items()}
-    found: dict[tuple[str, str], Effect] = {}
+    found: dict[tuple[str, str], AnomalyEffect] = {}
     opened: dict[Path, Trace] = {}
 
     def trace(folder: Path) -> Trace:
@@ -97,7 +97,7 @@ def effects(cells: Sequence[tuple[Cell, Path, dict[str, Any]]]) -> list[dict[str
         if beside is None:
             continue
         name = name_of.get(cell.fault, NONE)
-        effect = found.setdefault((cell.model, name), Effect(cell.model, name))
+        effect = found.setdefault((cell.model, name), AnomalyEffect(cell.model, name))
         since = cell.warm + 1
         effect.told.append(disturbance(trace(folder), trace(beside), since=since))
         effect.steps_s = step_times(cell, trace(folder))["duration_s"].to_list()

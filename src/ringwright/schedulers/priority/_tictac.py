@@ -11,7 +11,7 @@ NEVER = (1 << 63) - 1
 
 
 @dataclass(frozen=True)
-class Graph:
+class TransferGraph:
     """Seconds of each transfer and task, the transfers that a task waits for itself, and the tasks before it."""
 
     transfers: Mapping[str, float]
@@ -40,7 +40,7 @@ class _Waits:
     Times are whole picoseconds, so that equal sums are equal.
     """
 
-    def __init__(self, graph: Graph, transfers: Mapping[str, float]) -> None:
+    def __init__(self, graph: TransferGraph, transfers: Mapping[str, float]) -> None:
         import numpy as np
 
         column = {name: at for at, name in enumerate(graph.transfers)}
@@ -63,7 +63,7 @@ class _Waits:
         return alone.tolist(), impending.tolist()
 
 
-def tic(graph: Graph) -> dict[str, int]:
+def tic(graph: TransferGraph) -> dict[str, int]:
     """Return the urgency of each transfer from the graph alone; equals share a number."""
     import numpy as np
 
@@ -73,7 +73,7 @@ def tic(graph: Graph) -> dict[str, int]:
     return {name: ranks[value] for name, value in zip(graph.transfers, found, strict=True)}
 
 
-def tac(graph: Graph) -> dict[str, int]:
+def tac(graph: TransferGraph) -> dict[str, int]:
     """Return the urgency of each transfer from measured times: the least under the pairwise rule goes next."""
     import numpy as np
 

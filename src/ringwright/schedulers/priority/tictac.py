@@ -19,7 +19,7 @@ from ringwright.costs.stages import Costs, seconds
 from ringwright.errors import UsageError
 from ringwright.knobs import Choices, Seed
 from ringwright.schedulers.order import GRADIENTS
-from ringwright.schedulers.priority._tictac import Graph, tac, tic
+from ringwright.schedulers.priority._tictac import TransferGraph, tac, tic
 from ringwright.workload import Queue, Workload
 
 NEEDS = ("workload.gradients",)
@@ -46,7 +46,7 @@ def _ranked(workload: Workload, costs: Costs, of: str, mode: str) -> dict[str, i
     return (tac if mode == "tac" else tic)(graph(workload, costs, of))
 
 
-def graph(workload: Workload, costs: Costs, of: str) -> Graph:
+def graph(workload: Workload, costs: Costs, of: str) -> TransferGraph:
     """Return the forward pass of a class: its transfers with their times, its tasks with theirs, what each task waits for."""
     tasks = [task for task in workload.tasks if task.of == of and task.kind == "F"]
     names = {task.name for task in tasks}
@@ -67,4 +67,4 @@ def graph(workload: Workload, costs: Costs, of: str) -> Graph:
             before[edge.dst].add(edge.src)
         if edge.dst in names and edge.src in updated:
             needs[edge.dst].add(updated[edge.src])
-    return Graph(transfers, {task.name: task.seconds for task in tasks}, needs, before)
+    return TransferGraph(transfers, {task.name: task.seconds for task in tasks}, needs, before)

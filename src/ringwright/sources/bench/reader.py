@@ -18,7 +18,7 @@ from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered
 from ringwright.sources.members import Member, members, whole
-from ringwright.sources.nccl_tests import Row, Table, lawful, read_tables, text_tables
+from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow, lawful, read_tables, text_tables
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -35,7 +35,7 @@ _CSV = re.compile(
 def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the measurements of benchmark files; InputError where none holds a row."""
     found = Gathered(KIND)
-    tables: list[tuple[Table, str]] = []
+    tables: list[tuple[NcclTestsTable, str]] = []
     ended: list[str] = []
     for source in sources:
         before = len(source.losses)
@@ -67,7 +67,7 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
     )
 
 
-def _apart(tables: list[tuple[Table, str]]) -> list[tuple[Table, str]]:
+def _apart(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTable, str]]:
     """Return the tables under names that tell them apart: two tables are never one, be they of one file or of one name."""
     shared = Counter((table.name, table.op, table.ranks, table.dtype) for table, _ in tables)
     found = []
@@ -82,7 +82,7 @@ def _apart(tables: list[tuple[Table, str]]) -> list[tuple[Table, str]]:
     return _numbered(found)
 
 
-def _numbered(tables: list[tuple[Table, str]]) -> list[tuple[Table, str]]:
+def _numbered(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTable, str]]:
     """Return the tables, those that still share a name with a number behind it."""
     taken: Counter[tuple[str, str, int, str]] = Counter()
     found = []
@@ -93,12 +93,12 @@ def _numbered(tables: list[tuple[Table, str]]) -> list[tuple[Table, str]]:
     return found
 
 
-def _tables(member: Member, data: bytes) -> list[Table]:
+def _tables(member: Member, data: bytes) -> list[NcclTestsTable]:
     """Return the tables of a file, without the rows that break a law."""
     return [table if table.refused else lawful(table) for table in _read(member, data)]
 
 
-def _read(member: Member, data: bytes) -> list[Table]:
+def _read(member: Member, data: bytes) -> list[NcclTestsTable]:
     start = data.lstrip()[:1]
     try:
         if start in (b"{", b"["):
@@ -113,7 +113,7 @@ def _read(member: Member, data: bytes) -> list[Table]:
     return found or torch_tables(text.splitlines(), member.title)
 
 
-def _with_cases(member: Member) -> list[Table]:
+def _with_cases(member: Member) -> list[NcclTestsTable]:
     """Return the tables of ``*_times.csv`` where ``*_cases.csv`` lies beside it."""
     path = Path(member.name)
     if not path.name.endswith("times.csv") or not path.with_name(path.name.replace("times", "cases")).is_file():
@@ -124,7 +124,7 @@ def _with_cases(member: Member) -> list[Table]:
         return []
 
 
-def _emit(found: Gathered, table: Table, file: str) -> None:
+def _emit(found: Gathered, table: NcclTestsTable, file: str) -> None:
     """Write one table: its group, its rows, and what it says of itself; then what laws refused."""
     for refused in table.refused:
         shown = f"{refused.detail}" + (f" (line {refused.line})" if refused.line else "")
@@ -161,14 +161,14 @@ def _emit(found: Gathered, table: Table, file: str) -> None:
     _claims(found, table, file, ranks, ground)
 
 
-def _sides(found: Gathered, row: Row, common: dict[str, Any]) -> None:
+def _sides(found: Gathered, row: SizeRow, common: dict[str, Any]) -> None:
     if not row.sides or row.sides[0].time_us:  # else only the in-place run was measured
         found.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
     if row.inplace_s is not None and row.inplace_s > 0:
         found.events.add(task="in-place", duration_s=row.inplace_s, value=row.inplace_busbw_gbs, **common)
 
 
-def _ranks_implied(table: Table) -> int:
+def _ranks_implied(table: NcclTestsTable) -> int:
     """Return the ranks that bus over algorithm bandwidth imply, 0 where rounding leaves more than one answer."""
     for row in sorted(table.rows, key=lambda row: -(row.busbw_gbs or 0)):
         if not row.busbw_gbs or row.busbw_gbs < 1:
@@ -185,7 +185,7 @@ def _ranks_implied(table: Table) -> int:
     return 0
 
 
-def _claims(found: Gathered, table: Table, file: str, ranks: int, ground: str) -> None:
+def _claims(found: Gathered, table: NcclTestsTable, file: str, ranks: int, ground: str) -> None:
     """Note release, GPU, nodes and ranks, each with its ground; ``source`` is the table's name."""
     release, how = table.release, "read"
     if not release:

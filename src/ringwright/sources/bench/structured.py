@@ -18,7 +18,7 @@ import msgspec
 
 from ringwright.laws.tables import Side
 from ringwright.sources.gathered import whole_number
-from ringwright.sources.nccl_tests import Row, Table, op_in
+from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow, op_in
 from ringwright.sources.salvage import whole_objects
 
 _SUPERBENCH = re.compile(
@@ -32,7 +32,7 @@ class NoBenchError(ValueError):
     """The text is none of these shapes."""
 
 
-def json_tables(data: bytes, name: str) -> list[Table]:
+def json_tables(data: bytes, name: str) -> list[NcclTestsTable]:
     """Return the tables of a JSON document or of JSON lines; NoBenchError where there is none."""
     documents = _documents(data)
     tables = [table for document in documents if isinstance(document, dict) for table in _nccl_tests(document, name)]
@@ -74,7 +74,7 @@ def _positive(value: Any) -> float | None:
     return float(value) if fits else None
 
 
-def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[Table]:
+def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[NcclTestsTable]:
     """Yield the table of ``all_reduce_perf -J``: the program stands in ``args``, the ranks in ``config.devices``."""
     results, config = document.get("results"), document.get("config")
     if not isinstance(results, list) or not isinstance(config, dict):
@@ -99,7 +99,9 @@ def _nccl_tests(document: dict[str, Any], name: str) -> Iterator[Table]:
     dtype = next((str(entry["type"]) for entry in results if isinstance(entry, dict) and "type" in entry), "")
     gpu = next((str(entry["device_info"]) for entry in devices if entry.get("device_info")), "")
     op = op_in(program.rsplit("/", 1)[-1]) or op_in(name)
-    yield Table(op, tuple(rows), name, ranks, len(set(hosts.values())), gpu, _release(code), dtype, facts, hosts)
+    yield NcclTestsTable(
+        op, tuple(rows), name, ranks, len(set(hosts.values())), gpu, _release(code), dtype, facts, hosts
+    )
 
 
 def _release(code: int | None) -> str:
@@ -109,7 +111,7 @@ def _release(code: int | None) -> str:
     return f"{code // scale}.{code % scale // 100}.{code % 100}"
 
 
-def _two_sided(entry: dict[str, Any]) -> Row | None:
+def _two_sided(entry: dict[str, Any]) -> SizeRow | None:
     """Return a row with its out-of-place and in-place halves; one of them may be null."""
     held = [entry.get(side) for side in ("out_of_place", "in_place")]
     sides: list[dict[str, Any]] = [side if isinstance(side, dict) else {} for side in held]
@@ -121,7 +123,7 @@ def _two_sided(entry: dict[str, Any]) -> Row | None:
         return None
     inplace = times[1] * 1e-6 if times[1] else None
     count, printed = whole_number(entry.get("count"), _SIZE), tuple(_side(side) for side in sides)
-    return Row(size, first * 1e-6, inplace, count, buses[0], buses[1], sides=printed)
+    return SizeRow(size, first * 1e-6, inplace, count, buses[0], buses[1], sides=printed)
 
 
 def _side(entry: dict[str, Any]) -> Side:
@@ -131,9 +133,9 @@ def _side(entry: dict[str, Any]) -> Side:
     return Side(*(str(value) if _positive(value) else "" for value in told))
 
 
-def _reports(entries: list[dict[str, Any]], name: str) -> list[Table]:
+def _reports(entries: list[dict[str, Any]], name: str) -> list[NcclTestsTable]:
     """Return a table per operation, ranks, kernel and type of rows in the style of rccl-tests and mscclpp."""
-    found: dict[tuple[Any, ...], list[tuple[bool, Row]]] = {}
+    found: dict[tuple[Any, ...], list[tuple[bool, SizeRow]]] = {}
     for entry in entries:
         size, time = whole_number(entry.get("size"), _SIZE), _positive(entry.get("time"))
         if size is None or size < 0 or time is None:
@@ -143,16 +145,18 @@ def _reports(entries: list[dict[str, Any]], name: str) -> list[Table]:
         key = (str(entry.get("name", "")), ranks, nodes, str(entry.get("kernel", "")), str(entry.get("type", "")))
         bus = _positive(entry.get("busBw", entry.get("busbw")))
         is_inplace = str(entry.get("inPlace", entry.get("inplace", "0"))).lower() in ("1", "true")
-        found.setdefault(key, []).append((is_inplace, Row(size, time * 1e-6, None, None, bus, sides=(_side(entry),))))
+        found.setdefault(key, []).append(
+            (is_inplace, SizeRow(size, time * 1e-6, None, None, bus, sides=(_side(entry),)))
+        )
     tables = []
     for (spelled, ranks, nodes, kernel, dtype), rows in found.items():
         facts = {"kernel": kernel} if kernel else {}
         title = f"{name} kernel {kernel}" if kernel else name
-        tables.append(Table(op_in(spelled), _paired(rows), title, ranks, nodes, dtype=dtype, facts=facts))
+        tables.append(NcclTestsTable(op_in(spelled), _paired(rows), title, ranks, nodes, dtype=dtype, facts=facts))
     return tables
 
 
-def _paired(rows: list[tuple[bool, Row]]) -> tuple[Row, ...]:
+def _paired(rows: list[tuple[bool, SizeRow]]) -> tuple[SizeRow, ...]:
     """Join in-place rows to the out-of-place rows of their size."""
     inside = {row.size_bytes: row for is_inplace, row in rows if is_inplace}
     outside = [row for is_inplace, row in rows if not is_inplace]
@@ -169,7 +173,7 @@ def _paired(rows: list[tuple[bool, Row]]) -> tuple[Row, ...]:
     return tuple(joined)
 
 
-def _superbench(document: Any, name: str) -> list[Table]:
+def _superbench(document: Any, name: str) -> list[NcclTestsTable]:
     """Return the tables of superbench results, one per node, setting and operation."""
     found: dict[tuple[str, ...], dict[int, dict[str, float]]] = {}
     node = str(document.get("node", "")) if isinstance(document, dict) else ""
@@ -196,19 +200,19 @@ def _flat(value: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
         yield from _flat(inner, f"{path}/{key}" if path else str(key), depth + 1)
 
 
-def _superbench_table(name: str, label: tuple[str, ...], sizes: dict[int, dict[str, float]]) -> Table:
+def _superbench_table(name: str, label: tuple[str, ...], sizes: dict[int, dict[str, float]]) -> NcclTestsTable:
     node, bench, setting, extra, op = label
     rows = tuple(
-        Row(size, values["time"] * 1e-6, None, None, values.get("busbw"), sides=(_side(dict(values)),))
+        SizeRow(size, values["time"] * 1e-6, None, None, values.get("busbw"), sides=(_side(dict(values)),))
         for size, values in sorted(sizes.items())
         if "time" in values
     )
     title = "/".join(part for part in (name, node, bench, setting, extra) if part)
     hosts = {0: node} if node else {}
-    return Table(op_in(op), rows, title, 0, 1 if node else 0, facts={"benchmark": "superbench"}, hosts=hosts)
+    return NcclTestsTable(op_in(op), rows, title, 0, 1 if node else 0, facts={"benchmark": "superbench"}, hosts=hosts)
 
 
-def csv_tables(data: bytes, name: str) -> list[Table]:
+def csv_tables(data: bytes, name: str) -> list[NcclTestsTable]:
     """Return the tables of a CSV with columns size or bytes, and time or time_us; NoBenchError where there are none."""
     lines = io.StringIO(data.decode("utf-8-sig", "replace"), newline="")
     try:
@@ -232,7 +236,7 @@ def csv_tables(data: bytes, name: str) -> list[Table]:
     return tables
 
 
-def _renamed(table: Table, shown: str, title: str) -> Table:
-    return Table(
+def _renamed(table: NcclTestsTable, shown: str, title: str) -> NcclTestsTable:
+    return NcclTestsTable(
         table.op or op_in(title), table.rows, shown, table.ranks, table.nodes, dtype=table.dtype, facts=table.facts
     )

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from ringwright.sources.nccl_tests import Row, Table
+from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow
 
 _RANK = re.compile(r"^\s*(\d{1,6}):\s*$")
 _DURATION = re.compile(r"duration:\s*([\d.]+)\s*sec")
@@ -32,7 +32,7 @@ class _Reader:
         self.rank = -1
         self.duration = self.throughput = 0.0
         self.found: dict[int, list[tuple[float, float, float]]] = {}  # trial -> (seconds, bit/s, Gbit/s of the bus)
-        self.rows: list[Row] = []
+        self.rows: list[SizeRow] = []
         self.ranks = 0
         self.payload = 0.0
 
@@ -60,10 +60,10 @@ class _Reader:
             self.ranks, self.payload = int(one[3]), _number(one[1]) * (1e9 if one[2] == "GB" else 1 << 30)
         if cell and _number(cell[4]) > 0:
             size = round(_number(cell[1]) * _UNIT[cell[2]])
-            self.rows.append(Row(size, size / _number(cell[4]) / 1e9, None, None, _number(cell[3])))
+            self.rows.append(SizeRow(size, size / _number(cell[4]) / 1e9, None, None, _number(cell[3])))
         if algorithm and self.payload > 0 and _number(algorithm[1]) > 0:
             size = round(self.payload)
-            self.rows.append(Row(size, size / _number(algorithm[1]) / 1e9))
+            self.rows.append(SizeRow(size, size / _number(algorithm[1]) / 1e9))
             self.payload = 0.0
 
 
@@ -75,7 +75,7 @@ def _number(text: str) -> float:
     return found if 0 < found < 1e18 else 0.0
 
 
-def torch_tables(lines: Iterable[str], name: str) -> list[Table]:
+def torch_tables(lines: Iterable[str], name: str) -> list[NcclTestsTable]:
     """Return at most two tables: the trials of the first generation, and the averages of later ones."""
     reader = _Reader()
     for line in lines:
@@ -84,11 +84,13 @@ def torch_tables(lines: Iterable[str], name: str) -> list[Table]:
     if reader.found:
         tables.append(_trials(reader, name))
     if reader.rows:
-        tables.append(Table("all-reduce", tuple(reader.rows), name, reader.ranks, facts={"benchmark": "torch"}))
+        tables.append(
+            NcclTestsTable("all-reduce", tuple(reader.rows), name, reader.ranks, facts={"benchmark": "torch"})
+        )
     return tables
 
 
-def _trials(reader: _Reader, name: str) -> Table:
+def _trials(reader: _Reader, name: str) -> NcclTestsTable:
     """Return one row a trial; its time is that of the rank that waited least, so no one's waiting is inside."""
     samples = [sample for trial in reader.found.values() for sample in trial]
     share = sum(bus * 1e9 / throughput for _, throughput, bus in samples) / len(samples)
@@ -97,10 +99,10 @@ def _trials(reader: _Reader, name: str) -> Table:
     for _, trial in sorted(reader.found.items()):
         seconds, throughput, _ = min(trial)
         size = throughput * seconds / 16
-        rows.append(Row(_rounded(size), seconds))
+        rows.append(SizeRow(_rounded(size), seconds))
     facts = {"benchmark": "torch", "ranks in each trial": str(max(len(trial) for trial in reader.found.values()))}
     facts["warm-up"] = "none: the first trial holds what a first call costs"
-    return Table("all-reduce", tuple(rows), name, ranks, facts=facts)
+    return NcclTestsTable("all-reduce", tuple(rows), name, ranks, facts=facts)
 
 
 def _rounded(size: float) -> int:

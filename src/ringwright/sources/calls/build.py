@@ -7,7 +7,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.c10d import POINTWISE, sizes
-from ringwright.sources.calls.file import Group, Process
+from ringwright.sources.calls.file import CallsFile, RecordedGroup
 
 if TYPE_CHECKING:
     import polars as pl
@@ -22,7 +22,7 @@ _WORLDS = ("default_pg", "MPI_COMM_WORLD")
 _I32, _I64 = 2**31 - 1, 2**63 - 1
 
 
-def frame_of(found: Gathered, process: Process, life: int, origin_ns: int) -> pl.DataFrame:
+def frame_of(found: Gathered, process: CallsFile, life: int, origin_ns: int) -> pl.DataFrame:
     """Return the events of one process; its groups and its device go to ``found``."""
     import polars as pl
 
@@ -42,7 +42,7 @@ def frame_of(found: Gathered, process: Process, life: int, origin_ns: int) -> pl
     return made.with_columns(pl.lit(value, dtype=types[name]).alias(name) for name, value in base.items())
 
 
-def _others(process: Process, shift_ns: int) -> list[dict[str, Any]]:
+def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
     """Return the rows that are no calls: steps, errors, and how the process ended."""
     found: list[dict[str, Any]] = [
         {"kind": "step", "op": "step", "iteration": step.iteration, "start_s": (step.begin_ns + shift_ns) / 1e9,
@@ -56,7 +56,7 @@ def _others(process: Process, shift_ns: int) -> list[dict[str, Any]]:
     return [*found, *_end(process, shift_ns)]
 
 
-def _end(process: Process, shift_ns: int) -> list[dict[str, Any]]:
+def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
     """Return the status row that says how the process ended, after the error that ended it where it did so out of order."""
     died = process.died
     if died is None or (died.how == "exit" and died.code == 0):
@@ -76,7 +76,7 @@ def _end(process: Process, shift_ns: int) -> list[dict[str, Any]]:
     ]
 
 
-def _calls(found: Gathered, process: Process, life: int, shift_ns: int) -> pl.DataFrame | None:
+def _calls(found: Gathered, process: CallsFile, life: int, shift_ns: int) -> pl.DataFrame | None:
     import polars as pl
 
     if not process.calls:
@@ -120,7 +120,7 @@ def _turned(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _groups(found: Gathered, process: Process, life: int, used: set[int]) -> pl.DataFrame | None:
+def _groups(found: Gathered, process: CallsFile, life: int, used: set[int]) -> pl.DataFrame | None:
     """Return a row per group with a call: its communicator, this rank's place in it, and whether the host sees calls end."""
     import polars as pl
 
@@ -146,7 +146,7 @@ def _groups(found: Gathered, process: Process, life: int, used: set[int]) -> pl.
     return table.with_columns(pl.col("comm_rank").cast(pl.Int32, strict=False)) if table is not None else None
 
 
-def _communicator(found: Gathered, process: Process, life: int, group: Group) -> int:
+def _communicator(found: Gathered, process: CallsFile, life: int, group: RecordedGroup) -> int:
     listed = ",".join(map(str, group.members[:4]))
     if len(group.members) > 4:
         listed += f"..{len(group.members)}:{zlib.crc32(','.join(map(str, group.members)).encode()):08x}"
@@ -162,7 +162,7 @@ def _communicator(found: Gathered, process: Process, life: int, group: Group) ->
     return number
 
 
-def _role(group: Group) -> str | None:
+def _role(group: RecordedGroup) -> str | None:
     """Return the role that a group's description names: default_pg, mesh_tp, fsdp, ..."""
     if group.description in _WORLDS:
         return "world"
@@ -170,7 +170,7 @@ def _role(group: Group) -> str | None:
     return word if word in _ROLES else None
 
 
-def _with_ends(process: Process, calls: pl.DataFrame) -> pl.DataFrame:
+def _with_ends(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
     """Add when calls ended, what a receive got from whom, and their state: null where the host cannot know."""
     import polars as pl
 
@@ -187,7 +187,7 @@ def _with_ends(process: Process, calls: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
 
 
-def _with_context(process: Process, calls: pl.DataFrame) -> pl.DataFrame:
+def _with_context(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
     """Add phase, layer, tokens, and the iteration: the one after the last that had ended."""
     import polars as pl
 

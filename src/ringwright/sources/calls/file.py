@@ -43,7 +43,7 @@ _MOST_EXAMPLES = 20
 _HEAD_NUMBERS = ("pid", "rank", "world", "local_rank", "wall_ns", "clock_ns")
 
 
-class Group(NamedTuple):
+class RecordedGroup(NamedTuple):
     """A group as one process knows it; ``members`` are global ranks in order, empty where unknown."""
 
     name: str
@@ -87,7 +87,7 @@ def _signal_name(number: int | None) -> str:
         return ""
 
 
-class Step(NamedTuple):
+class EndedIteration(NamedTuple):
     """An iteration that ended, told in ``line``."""
 
     iteration: int
@@ -97,17 +97,17 @@ class Step(NamedTuple):
 
 
 @dataclass
-class Process:
+class CallsFile:
     """What one file holds. ``calls`` and ``ends`` are frames with the fields of :class:`Begin` and :class:`End`."""
 
     name: str
     head: dict[str, Any] = field(default_factory=dict)
-    groups: dict[int, Group] = field(default_factory=dict)
+    groups: dict[int, RecordedGroup] = field(default_factory=dict)
     contexts: dict[int, tuple[str | None, str | None, int | None]] = field(default_factory=dict)  # phase, layer, tokens
     calls: list[pl.DataFrame] = field(default_factory=list)  # and the number of the line
     ends: list[pl.DataFrame] = field(default_factory=list)
     errors: list[tuple[int | None, int, str, int]] = field(default_factory=list)  # call, ns, text, line
-    steps: list[Step] = field(default_factory=list)
+    steps: list[EndedIteration] = field(default_factory=list)
     lost: dict[str, int] = field(default_factory=dict)  # per reason, as last told
     ended: str = ""  # how, where the process said so
     died: Death | None = None  # where it ended out of order, as first told
@@ -126,9 +126,9 @@ class Process:
         return int(self.head.get("wall_ns") or 0) - int(self.head.get("clock_ns") or 0)
 
 
-def read_file(source: Source, progress: Callable[[int], None] | None = None) -> Process:
+def read_file(source: Source, progress: Callable[[int], None] | None = None) -> CallsFile:
     """Return what a calls file holds; lines that are none are counted in ``refused``."""
-    found = Process(source.name)
+    found = CallsFile(source.name)
     for chunk in chunks(source):
         if progress is not None:
             progress(len(chunk.data))
@@ -136,7 +136,7 @@ def read_file(source: Source, progress: Callable[[int], None] | None = None) -> 
     return found
 
 
-def _values(found: Process, data: bytes) -> Iterator[tuple[int, Any]]:
+def _values(found: CallsFile, data: bytes) -> Iterator[tuple[int, Any]]:
     """Yield (number of the line, value) of each line that is one."""
     first = found.lines + 1
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
@@ -151,7 +151,7 @@ def _values(found: Process, data: bytes) -> Iterator[tuple[int, Any]]:
     return _one_by_one(found, data, first)
 
 
-def _one_by_one(found: Process, data: bytes, first: int) -> Iterator[tuple[int, Any]]:
+def _one_by_one(found: CallsFile, data: bytes, first: int) -> Iterator[tuple[int, Any]]:
     decode = decoder().decode
     for number, text in enumerate(data.split(b"\n"), first):
         try:
@@ -166,7 +166,7 @@ def _one_by_one(found: Process, data: bytes, first: int) -> Iterator[tuple[int, 
                     found.examples.append((number, text[:120].decode("utf-8", "replace")))
 
 
-def _take(found: Process, values: Iterator[tuple[int, Any]]) -> None:
+def _take(found: CallsFile, values: Iterator[tuple[int, Any]]) -> None:
     """Put what lines hold where it belongs."""
     calls: list[Begin] = []
     lines: list[int] = []
@@ -186,7 +186,7 @@ def _take(found: Process, values: Iterator[tuple[int, Any]]) -> None:
         found.ends.append(_frame(End, ends))
 
 
-def _rare(found: Process, value: Any, line: int) -> bool:
+def _rare(found: CallsFile, value: Any, line: int) -> bool:
     """Take a line that is no call's; return False for one whose members are none."""
     match value:
         case GroupLine():
@@ -194,12 +194,12 @@ def _rare(found: Process, value: Any, line: int) -> bool:
             if members is None:
                 return False
             words = (value.name[:_MOST_WORD], value.description[:_MOST_WORD], value.backend[:_MOST_WORD].lower())
-            found.groups[value.number] = Group(*words, max(1, value.size), whole(value.mine), members)
+            found.groups[value.number] = RecordedGroup(*words, max(1, value.size), whole(value.mine), members)
         case ContextLine():
             words_of = (value.phase and value.phase[:_MOST_WORD], value.layer and value.layer[:_MOST_WORD])
             found.contexts[value.number] = (*words_of, whole(value.tokens))
         case StepLine():
-            found.steps.append(Step(value.iteration, value.begin_ns, value.end_ns, line))
+            found.steps.append(EndedIteration(value.iteration, value.begin_ns, value.end_ns, line))
         case RaisedLine():
             found.errors.append((whole(value.call), value.at_ns, value.text[:_MOST_WORD], line))
         case LostLine():
@@ -213,7 +213,7 @@ def _rare(found: Process, value: Any, line: int) -> bool:
     return True
 
 
-def _died(found: Process, value: DiedLine, line: int) -> None:
+def _died(found: CallsFile, value: DiedLine, line: int) -> None:
     """Take how a process ended: its own word comes first and stays, its parent's adds a code or a signal."""
     words = (value.error[:_MOST_WORD], value.words[:_MOST_WORD])
     told = Death(value.at_ns, value.how[:_MOST_WORD], integer(value.code), *words, line)
@@ -221,7 +221,7 @@ def _died(found: Process, value: DiedLine, line: int) -> None:
         found.died = told
 
 
-def _head(found: Process, value: dict[str, Any]) -> None:
+def _head(found: CallsFile, value: dict[str, Any]) -> None:
     numbers = {name: whole(value[name]) for name in _HEAD_NUMBERS if name in value}
     words = {name[:_MOST_WORD]: str(text)[:1000] for name, text in value.items() if name not in numbers}
     if len(found.head) < _MOST_WORD:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
 from ringwright.sources.calls.build import KIND, frame_of
-from ringwright.sources.calls.file import Process, read_file
+from ringwright.sources.calls.file import CallsFile, read_file
 from ringwright.sources.gathered import Gathered
 from ringwright.sources.temporary import Store
 
@@ -30,7 +30,7 @@ MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's calls files; InputError where none holds a line of the format."""
     found = Gathered(KIND)
-    processes: list[Process] = []
+    processes: list[CallsFile] = []
     firsts: list[int | None] = []
     store = Store(MOST_ROWS)
     waiting: dict[int, tuple[pl.LazyFrame | None, ...]] = {}
@@ -58,7 +58,7 @@ def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None 
     return _trace(found, processes, frames, origin_ns, store)
 
 
-def _put_by(process: Process, store: Store) -> tuple[pl.LazyFrame | None, ...]:
+def _put_by(process: CallsFile, store: Store) -> tuple[pl.LazyFrame | None, ...]:
     """Take a process's calls and ends to where they wait until every file has been read."""
     import polars as pl
 
@@ -67,7 +67,7 @@ def _put_by(process: Process, store: Store) -> tuple[pl.LazyFrame | None, ...]:
     return kept
 
 
-def _account(found: Gathered, process: Process) -> None:
+def _account(found: Gathered, process: CallsFile) -> None:
     """Note in the ledger what was read, refused and lost."""
     found.note(process.name, "understood", "lines of a calls file", process.lines - process.refused)
     for line, text in process.examples:
@@ -83,14 +83,14 @@ def _account(found: Gathered, process: Process) -> None:
         found.lose(f"{who}: its recording stops without an end: it was killed, or still runs")
 
 
-def _first_ns(process: Process) -> int | None:
+def _first_ns(process: CallsFile) -> int | None:
     firsts = [begin_ns for _, begin_ns, _, _ in process.steps[:1]]
     if process.calls:
         firsts.append(process.calls[0]["at_ns"][0])
     return process.offset_ns + min(firsts) if firsts else None
 
 
-def lives(processes: list[Process]) -> list[int]:
+def lives(processes: list[CallsFile]) -> list[int]:
     """Return which life of the job each process belongs to; ``processes`` in order of their beginning.
 
     Ranks that one launcher started together say so by the same ``life``; a rank that comes again under the same one is, by order,
@@ -109,7 +109,7 @@ def lives(processes: list[Process]) -> list[int]:
 
 
 def _trace(
-    found: Gathered, processes: list[Process], frames: list[pl.LazyFrame], origin_ns: int, store: Store
+    found: Gathered, processes: list[CallsFile], frames: list[pl.LazyFrame], origin_ns: int, store: Store
 ) -> Trace:
     import polars as pl
 

@@ -8,7 +8,7 @@ MOST_THROUGH = 16  # events kept behind one host operator
 Edge = tuple[int, int, str]  # node before, node after, kind
 
 
-class Dependencies:
+class NodeDependencies:
     """What each node of a file waits for; contracted to edges among those nodes that became events."""
 
     def __init__(self) -> None:

@@ -12,7 +12,7 @@ KIND = "chakra-et"
 
 
 @dataclass
-class Call:
+class PendingCall:
     """A collective, send or receive, kept until the size of its group is known."""
 
     node: Node
@@ -35,11 +35,11 @@ class File:
 
 
 @dataclass
-class Job:
+class ChakraJob:
     """All files."""
 
     found: Gathered
     files: list[File] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[PendingCall] = field(default_factory=list)
     groups: dict[str, list[int]] = field(default_factory=dict)
     refusals: list[str] = field(default_factory=list)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
 from ringwright.sources.chakra_et import nodes as chakra
-from ringwright.sources.chakra_et.edges import MOST_THROUGH, Dependencies
-from ringwright.sources.chakra_et.job import KIND, Call, File, Job
+from ringwright.sources.chakra_et.edges import MOST_THROUGH, NodeDependencies
+from ringwright.sources.chakra_et.job import KIND, ChakraJob, File, PendingCall
 from ringwright.sources.chakra_et.nodes import COLL, COMP, LOAD, METADATA, RECV, SEND, STORE, Node
 from ringwright.sources.chakra_et.rows import emit_calls, emit_edges, emit_kernel, operation
 from ringwright.sources.chakra_et.wire import WireError, framed
@@ -28,7 +28,7 @@ _REMEDY = "write it with chakra_converter of mlcommons/chakra, one file per rank
 
 def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's execution traces; InputError where no node could be read, with the reason."""
-    job = Job(Gathered(KIND))
+    job = ChakraJob(Gathered(KIND))
     for source in sources:
         before = len(source.losses)
         for member in members(source, progress):
@@ -45,7 +45,7 @@ def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | N
     return job.found.trace(world=world, from_zero=True)
 
 
-def _read(job: Job, member: Member) -> None:
+def _read(job: ChakraJob, member: Member) -> None:
     """Read one file; what is no execution trace is refused in the ledger and does not stop the others."""
     rank = rank_in_name(member.title)
     file = File(member.name, len(job.files) if rank is None else rank)
@@ -55,7 +55,7 @@ def _read(job: Job, member: Member) -> None:
         note = f"{member.name}: no rank of its own in the name"
         job.found.claim("rank", file.rank, member.name, ground="assumed", confidence=0.5, note=note)
     marks = len(job.calls), len(member.losses)
-    waits = Dependencies()
+    waits = NodeDependencies()
     count = 0
     try:
         for place, node in _nodes(file, member):
@@ -118,14 +118,14 @@ def _json_nodes(member: Member) -> Iterator[tuple[int, Node]]:
         yield place, node
 
 
-def _take(job: Job, file: File, waits: Dependencies, node: Node, place: int) -> None:
+def _take(job: ChakraJob, file: File, waits: NodeDependencies, node: Node, place: int) -> None:
     """Sort one node: a call, a kernel, a group, or host work that only carries dependencies."""
     is_event = True
     if node.type in (COLL, SEND, RECV):
         is_event = node.type != COLL or (not node.is_cpu and operation(node)[0] is not None)
         if is_event:
             file.calls[node.id] = len(job.calls)
-            job.calls.append(Call(node, file.rank, file.name, place))
+            job.calls.append(PendingCall(node, file.rank, file.name, place))
         else:
             file.twins += 1
     elif node.type in (COMP, LOAD, STORE) and not node.is_cpu:
@@ -137,7 +137,7 @@ def _take(job: Job, file: File, waits: Dependencies, node: Node, place: int) -> 
     waits.add(node.id, node.ctrl, node.data, is_event=is_event)
 
 
-def _groups(job: Job, node: Node) -> None:
+def _groups(job: ChakraJob, node: Node) -> None:
     """Take group membership from a metadata node: JSON with ``pg_name`` and ``ranks`` among its printed inputs."""
     start, end = node.values.find("[{"), node.values.rfind("}]")
     if start < 0 or end < start:
@@ -152,7 +152,7 @@ def _groups(job: Job, node: Node) -> None:
             job.groups.setdefault(str(entry["pg_name"]), ranks)
 
 
-def _close(job: Job, file: File, waits: Dependencies, count: int, calls: int) -> None:
+def _close(job: ChakraJob, file: File, waits: NodeDependencies, count: int, calls: int) -> None:
     """Account for a file that was read."""
     found = job.found
     job.files.append(file)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from ringwright.sources.chakra_et.job import KIND, Call, File, Job
+from ringwright.sources.chakra_et.job import KIND, ChakraJob, File, PendingCall
 from ringwright.sources.chakra_et.nodes import COLL, LOAD, SEND, STORE, Node
 from ringwright.sources.datatypes import datatype
 from ringwright.sources.kernel_names import classify
@@ -23,7 +23,7 @@ def operation(node: Node) -> tuple[str | None, str]:
     return kind.op, "inferred"
 
 
-def emit_kernel(job: Job, file: File, node: Node, place: int) -> int:
+def emit_kernel(job: ChakraJob, file: File, node: Node, place: int) -> int:
     """Write a kernel or a copy and return its row."""
     is_memory = node.type in (LOAD, STORE)
     return job.found.events.add(
@@ -55,7 +55,7 @@ def _stream(node: Node) -> str | None:
     return str(stream) if stream is not None else None
 
 
-def emit_calls(job: Job, world: int | None) -> None:
+def emit_calls(job: ChakraJob, world: int | None) -> None:
     """Write the calls, now that the number of ranks is known."""
     counters: dict[tuple[int, int], int] = {}
     rows: list[int] = []
@@ -82,7 +82,7 @@ def emit_calls(job: Job, world: int | None) -> None:
     _say_sizes(job)
 
 
-def _communicator(job: Job, call: Call, world: int | None) -> int:
+def _communicator(job: ChakraJob, call: PendingCall, world: int | None) -> int:
     """Return the group: named by ``pg_name``, or by the dimensions that take part, else all ranks."""
     held = call.node.attributes
     name, dims = held.get("pg_name"), held.get("involved_dim")
@@ -123,7 +123,7 @@ def _collective(node: Node, p: int | None) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _p2p(call: Call, members: list[int]) -> dict[str, Any]:
+def _p2p(call: PendingCall, members: list[int]) -> dict[str, Any]:
     """Return a send or receive; a ``comm_type`` on it is the node's type and not a collective's."""
     node = call.node
     other = node.number("comm_dst" if node.type == SEND else "comm_src")
@@ -137,7 +137,7 @@ def _p2p(call: Call, members: list[int]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _say_sizes(job: Job) -> None:
+def _say_sizes(job: ChakraJob) -> None:
     if any(call.node.op in ("all-gather", "gather") for call in job.calls):
         job.found.claim(
             "comm_size of all-gather", "what one rank hands in", KIND, ground="assumed", confidence=0.8,
@@ -145,7 +145,7 @@ def _say_sizes(job: Job) -> None:
         )  # fmt: skip
 
 
-def emit_edges(job: Job) -> None:
+def emit_edges(job: ChakraJob) -> None:
     """Write what waits for what, now that every event has its row."""
     for file in job.files:
         for before, after, kind in file.edges:

@@ -26,12 +26,12 @@ def read_flight_recorder(sources: list[Source], *, progress: Callable[[int], Non
 
     A dump that is damaged or no dump is noted and left out; InputError is raised when none could be read.
     """
-    from ringwright.sources.flight_recorder.build import Job
+    from ringwright.sources.flight_recorder.build import DumpedJob
 
     losses: list[str] = []
     refused: list[dict[str, Any]] = []
     with _no_collection():
-        job = Job()
+        job = DumpedJob()
         for dump in _read(sources, losses, refused, progress):
             job.add(dump)
         if not job.dumps:

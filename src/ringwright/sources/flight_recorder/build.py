@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 from ringwright.laws.records import gap
-from ringwright.sources.flight_recorder.columns import Columns, columns, group_of, total_bytes
+from ringwright.sources.flight_recorder.columns import DumpColumns, columns, group_of, total_bytes
 from ringwright.sources.flight_recorder.dump import Dump
 from ringwright.sources.flight_recorder.names import role
 from ringwright.sources.missing import entry
@@ -20,7 +20,7 @@ SOURCE = "flight-recorder"
 COUNTERS = ("last-enqueued", "last-started", "last-completed")
 
 
-class Groups:
+class DumpCommunicators:
     """Communicators by name and members; a name with other members on another rank is another communicator."""
 
     def __init__(self) -> None:
@@ -67,11 +67,11 @@ class Groups:
         return found
 
 
-class Job:
+class DumpedJob:
     """Dumps on their way to tables: each becomes a frame as it comes, and its entries are let go."""
 
     def __init__(self) -> None:
-        self.groups = Groups()
+        self.groups = DumpCommunicators()
         self.dumps: list[Dump] = []
         self.frames: list[pl.DataFrame] = []
         self.status: list[dict[str, Any]] = []
@@ -164,7 +164,7 @@ def _types() -> dict[str, Any]:
     return schema("events") | dict.fromkeys(_TIMES, pl.Int64)
 
 
-def _groups_of(dump: Dump, part: Columns, groups: Groups) -> dict[str, int]:
+def _groups_of(dump: Dump, part: DumpColumns, groups: DumpCommunicators) -> dict[str, int]:
     """Return the communicator of each of the rank's own group numbers, also of those that only its counters name."""
     rank = dump.rank if dump.rank is not None else -1
     # Gloo's dumps describe one group, without a name: it is the whole job, which the entries call default_pg.
@@ -195,7 +195,9 @@ def _aligned(dump: Dump, known: dict[str, str]) -> dict[str, str]:
     return pairs if all(pairs.get(number, name) == name for number, name in known.items()) else {}
 
 
-def _events(dump: Dump, part: Columns, of_number: dict[str, int], groups: Groups) -> dict[str, list[Any]]:
+def _events(
+    dump: Dump, part: DumpColumns, of_number: dict[str, int], groups: DumpCommunicators
+) -> dict[str, list[Any]]:
     rank, size = dump.rank, len(part.what)
     communicator = [of_number[number] for number in part.number]
     nranks = [len(groups.members[c]) or None for c in communicator]
@@ -239,7 +241,7 @@ def _events(dump: Dump, part: Columns, of_number: dict[str, int], groups: Groups
     }
 
 
-def _durations(part: Columns) -> tuple[list[float | None], list[str]]:
+def _durations(part: DumpColumns) -> tuple[list[float | None], list[str]]:
     """Device events time an operation exactly; else what the watchdog saw, as coarse as it looks."""
     durations: list[float | None] = []
     grounds: list[str] = []
@@ -272,7 +274,7 @@ def _gone(dump: Dump) -> list[dict[str, Any]]:
     return [entry(dump.file, f"rank {dump.rank}, {' '.join(whose)}", each) for whose, each in found if each is not None]
 
 
-def _status(dump: Dump, part: Columns, of_number: dict[str, int]) -> list[dict[str, Any]]:
+def _status(dump: Dump, part: DumpColumns, of_number: dict[str, int]) -> list[dict[str, Any]]:
     """Return how far the rank came in each group; without counters, as far as its entries show."""
     found = []
     given = dump.status or _derived(part)
@@ -303,7 +305,7 @@ def _status(dump: Dump, part: Columns, of_number: dict[str, int]) -> list[dict[s
     return found
 
 
-def _derived(part: Columns) -> dict[str, tuple[int | None, int | None, int | None]]:
+def _derived(part: DumpColumns) -> dict[str, tuple[int | None, int | None, int | None]]:
     enqueued: dict[str, int] = {}
     completed: dict[str, int] = defaultdict(lambda: -1)
     for number, sequence, state in zip(part.number, part.sequence, part.state, strict=True):
@@ -318,7 +320,7 @@ def _derived(part: Columns) -> dict[str, tuple[int | None, int | None, int | Non
     }
 
 
-def _world(groups: Groups, dumps: list[Dump]) -> int | None:
+def _world(groups: DumpCommunicators, dumps: list[Dump]) -> int | None:
     for number, description in enumerate(groups.descriptions):
         if role(description) == "world" and groups.members[number]:
             return len(groups.members[number])

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from ringwright.sources.flight_recorder.dump import Dump, whole
-from ringwright.sources.flight_recorder.names import Operation, datatype, operation
+from ringwright.sources.flight_recorder.names import NamedOperation, datatype, operation
 
 MOST_TENSORS = 4096
 MOST_DIMENSIONS = 64
@@ -23,14 +23,14 @@ Entry = dict[str, Any]
 
 
 @dataclass
-class Columns:
+class DumpColumns:
     """Lists of equal length, one item per operation of the dump; times in nanoseconds since the epoch."""
 
     record: list[int | None] = field(default_factory=list)
     group: list[tuple[str, str]] = field(default_factory=list)  # name and description
     number: list[str] = field(default_factory=list)  # pg_id, the rank's own number of the group
     name: list[str] = field(default_factory=list)
-    what: list[Operation] = field(default_factory=list)
+    what: list[NamedOperation] = field(default_factory=list)
     sequence: list[int | None] = field(default_factory=list)
     op_id: list[int | None] = field(default_factory=list)
     thread: list[int | None] = field(default_factory=list)
@@ -49,10 +49,10 @@ class Columns:
     text: list[str | None] = field(default_factory=list)
 
 
-def columns(dump: Dump) -> Columns:
+def columns(dump: Dump) -> DumpColumns:
     """Return the operations of a dump."""
     entries = dump.entries
-    found = Columns()
+    found = DumpColumns()
     found.name = [_name(entry.get("profiling_name")) for entry in entries]
     if any(name.endswith("oalesced") for name in found.name):
         entries = _without_markers(entries, [operation(name) for name in found.name])
@@ -108,7 +108,7 @@ def group_of(entry: Entry) -> tuple[str, str]:
     return (value[:512], "") if isinstance(value, str) else ("", "")
 
 
-def _sequences(found: Columns, entries: list[Entry]) -> None:
+def _sequences(found: DumpColumns, entries: list[Entry]) -> None:
     collective = _numbers(entries, "collective_seq_id")
     if not any(number is not None for number in collective):
         collective = _numbers(entries, "seq_id")  # dumps of version 1
@@ -119,7 +119,7 @@ def _sequences(found: Columns, entries: list[Entry]) -> None:
     ]
 
 
-def _times(found: Columns, entries: list[Entry]) -> None:
+def _times(found: DumpColumns, entries: list[Entry]) -> None:
     """Nanoseconds; JSON writes 0 for a time that was not seen."""
     found.created_ns = [n or None for n in _numbers(entries, "time_created_ns")]
     if not any(found.created_ns):
@@ -133,7 +133,7 @@ def _duration(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value < 1e12 else None
 
 
-def _sizes(found: Columns, entries: list[Entry]) -> None:
+def _sizes(found: DumpColumns, entries: list[Entry]) -> None:
     for what, entry in zip(found.what, entries, strict=True):
         input_count, input_bytes, name, element = _bytes(entry.get("input_sizes"), entry.get("input_dtypes"))
         output_count, output_bytes, other, other_element = _bytes(entry.get("output_sizes"), entry.get("output_dtypes"))
@@ -199,7 +199,7 @@ _FOLDED = "ringwright folded"
 _STATE_KEYS = ("state", "time_discovered_started_ns", "time_discovered_completed_ns", "duration_ms", "retired")
 
 
-def _without_markers(entries: list[Entry], whats: list[Operation]) -> list[Entry]:
+def _without_markers(entries: list[Entry], whats: list[NamedOperation]) -> list[Entry]:
     """Give the state of a coalesced marker to the operations it stands for, and leave the marker out.
 
     Only the marker has device events; its parts stay at ``scheduled`` for ever. Collectives of one sequence become one

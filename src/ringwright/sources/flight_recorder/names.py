@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 
-class Operation(NamedTuple):
+class NamedOperation(NamedTuple):
     """``kind`` of event, ``op``, and for p2p this rank and its peer, both as ranks of the group."""
 
     kind: str
@@ -80,24 +80,24 @@ _SUFFIX = re.compile(r"\.(?:pkl|pickle|json|jsonl|gz|zst|zstd|pt|bin|txt|dump|tr
 
 
 @lru_cache(4096)
-def operation(name: str) -> Operation:
+def operation(name: str) -> NamedOperation:
     """Return what a ``profiling_name`` such as ``nccl:_all_gather_base`` or ``nccl:recv 0<-1`` says."""
     text = name.rpartition(":")[2].strip()
     if match := _SEND.fullmatch(text):
-        return Operation("p2p", "send", int(match[1]), int(match[2]))
+        return NamedOperation("p2p", "send", int(match[1]), int(match[2]))
     if match := _RECV.fullmatch(text):
-        return Operation("p2p", "recv", int(match[1]), int(match[2]))
+        return NamedOperation("p2p", "recv", int(match[1]), int(match[2]))
     plain = text.lower().replace("_", "").replace(" ", "")
     if plain in ("send", "recv"):
-        return Operation("p2p", plain)
+        return NamedOperation("p2p", plain)
     if plain == "coalesced":
-        return Operation("p2p", "send-recv", is_coalesced=True)
+        return NamedOperation("p2p", "send-recv", is_coalesced=True)
     coalesced = text.endswith("_coalesced") and text.split("_", 1)[0].isupper()
     for prefix, op in _PREFIXES:
         if plain.startswith(prefix):
             found = "barrier" if plain.endswith("barrier") else op
-            return Operation("collective", found, is_coalesced=coalesced)
-    return Operation("collective", "unknown")
+            return NamedOperation("collective", found, is_coalesced=coalesced)
+    return NamedOperation("collective", "unknown")
 
 
 @lru_cache(4096)

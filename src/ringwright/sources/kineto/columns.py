@@ -14,7 +14,7 @@ LIMIT = 1 << 62  # whole numbers and times beyond are not believed
 
 
 @dataclass
-class Table:
+class EventColumns:
     """Columns of one kind of event: ``ts`` and ``dur`` in microseconds, ``name`` an index into the names of the file."""
 
     ts: array[float] = field(default_factory=lambda: array("d"))
@@ -40,12 +40,12 @@ class RankFile:
     reading: Reading
     names: list[str] = field(default_factory=list)
     threads: list[tuple[Any, Any]] = field(default_factory=list)
-    kernels: Table = field(default_factory=Table)
-    calls: Table = field(default_factory=Table)
-    syncs: Table = field(default_factory=Table)
-    labels: Table = field(default_factory=Table)
-    notes: Table = field(default_factory=Table)
-    records: Table = field(default_factory=Table)
+    kernels: EventColumns = field(default_factory=EventColumns)
+    calls: EventColumns = field(default_factory=EventColumns)
+    syncs: EventColumns = field(default_factory=EventColumns)
+    labels: EventColumns = field(default_factory=EventColumns)
+    notes: EventColumns = field(default_factory=EventColumns)
+    records: EventColumns = field(default_factory=EventColumns)
     record_args: list[CommArgs] = field(default_factory=list)
     meta: dict[int, CommArgs] = field(default_factory=dict)
     label_args: dict[int, CommArgs] = field(default_factory=dict)  # of labels that say what they carry

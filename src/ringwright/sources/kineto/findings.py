@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.kineto.catalogue import UNKNOWN
 from ringwright.sources.kineto.columns import RankFile
-from ringwright.sources.kineto.groups import Groups
+from ringwright.sources.kineto.groups import KinetoCommunicators
 from ringwright.sources.kineto.operations import Linked
 from ringwright.sources.kineto.sequences import Numbered
 
 if TYPE_CHECKING:
-    from ringwright.sources.kineto.part import Part
+    from ringwright.sources.kineto.part import TraceFile
 
 _MOST = 40  # claims of one field; the rest is counted
 
 
-class Findings:
+class KinetoFindings:
     """Collects while files are read."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ class Findings:
             note = f"{total:,.0f} us of copies between devices: they may be communication, and are counted as copies"
             self.claim("copies between devices", str(len(mine)), found.reading.name, "read", 1.0, note)
 
-    def ranks(self, parts: list[Part]) -> None:
+    def ranks(self, parts: list[TraceFile]) -> None:
         """Note the ranks that the files do not say themselves."""
         for part in parts:
             where = part.place
@@ -134,7 +134,7 @@ class Findings:
             note = "times of these files count from an unknown moment; they are not aligned with those of others"
             self.claim("origin", f"{files - known} of {files} files", "baseTimeNanoseconds", "assumed", 0.2, note)
 
-    def groups(self, groups: Groups, numbered: Numbered) -> None:
+    def groups(self, groups: KinetoCommunicators, numbered: Numbered) -> None:
         """Note communicators and sequence numbers that are not read."""
         for group in groups.found.values():
             if group.note:

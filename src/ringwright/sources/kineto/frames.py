@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ringwright.sources.kineto.catalogue import UNKNOWN
 from ringwright.sources.kineto.columns import RankFile
 from ringwright.sources.kineto.facts import sizes
-from ringwright.sources.kineto.groups import FileGroups, Group
-from ringwright.sources.kineto.operations import Linked, Operation
+from ringwright.sources.kineto.groups import FileGroups, KinetoCommunicator
+from ringwright.sources.kineto.operations import KinetoOperation, Linked
 from ringwright.trace import fitted
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def _lookup(spans: list[tuple[float, float, int]], moments: np.ndarray) -> list[
 
 def operations(
     found: RankFile, linked: Linked, groups: FileGroups, calendar: Calendar, zero: int, file: int
-) -> tuple[pl.DataFrame, list[Group]]:
+) -> tuple[pl.DataFrame, list[KinetoCommunicator]]:
     """Return one row per operation, and the groups used."""
     import numpy as np
 
@@ -100,7 +100,7 @@ def operations(
     return fitted(columns, _schema([*_COLUMNS, "iteration", "phase"])), used
 
 
-def _moment(op: Operation) -> float:
+def _moment(op: KinetoOperation) -> float:
     """The moment that decides the step: the call on the host; kernels without one belong to no step for certain."""
     return math.nan if op.enqueue is None else op.enqueue
 
@@ -120,7 +120,7 @@ def _schema(names: list[str]) -> dict[str, Any]:
     return {name: types[name] for name in names}
 
 
-def _likely_streams(found: RankFile, ops: list[Operation]) -> list[int]:
+def _likely_streams(found: RankFile, ops: list[KinetoOperation]) -> list[int]:
     """Return the stream of each operation; one without a kernel gets that of its kind of operation."""
     streams = [found.kernels.stream[op.kernels[0]] if op.kernels else None for op in ops]
     by_op: dict[str, int] = {}
@@ -131,7 +131,7 @@ def _likely_streams(found: RankFile, ops: list[Operation]) -> list[int]:
     return [by_op.get(op.op, common) if s is None else s for op, s in zip(ops, streams, strict=True)]
 
 
-def _row(found: RankFile, op: Operation, group: Group, zero: int) -> dict[str, Any]:
+def _row(found: RankFile, op: KinetoOperation, group: KinetoCommunicator, zero: int) -> dict[str, Any]:
     about, kind = op.facts, op.kernel
     nranks = group.size or about.group_size
     row: dict[str, Any] = {
@@ -166,7 +166,7 @@ def _row(found: RankFile, op: Operation, group: Group, zero: int) -> dict[str, A
     return row
 
 
-def _peer(op: Operation) -> int | None:
+def _peer(op: KinetoOperation) -> int | None:
     """Return the partner of a send or receive: from the metadata, else from a label such as ``nccl:send 0->1``."""
     said = op.facts.dst_rank if op.op == "send" else op.facts.src_rank if op.op == "recv" else None
     found = _PAIR.search(op.label) if said is None and op.op in ("send", "recv") else None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.sources.kineto.columns import LIMIT, RankFile, Table, whole
+from ringwright.sources.kineto.columns import LIMIT, EventColumns, RankFile, whole
 from ringwright.sources.kineto.pieces import Reading
 from ringwright.sources.kineto.records import (
     BAD_JSON,
@@ -134,7 +134,7 @@ class _Sorter:
         table.thread.extend([self._thread(event.pid, event.tid) for event in batch.events])
         return True
 
-    def _extend(self, table: Table, batch: _Batch, times: tuple[array[float], array[float]]) -> None:
+    def _extend(self, table: EventColumns, batch: _Batch, times: tuple[array[float], array[float]]) -> None:
         table.ts.extend(times[0])
         table.dur.extend(times[1])
         get, name = self._names.get, self._name
@@ -212,14 +212,14 @@ class _Sorter:
         else:
             self._host(event, line)
 
-    def _place(self, table: Table, event: Event, line: int) -> bool:
+    def _place(self, table: EventColumns, event: Event, line: int) -> bool:
         """Append the columns that all tables of the host have; False when the event has no usable time."""
         if not self._time(table, event, line):
             return False
         table.thread.append(self._thread(event.pid, event.tid))
         return True
 
-    def _time(self, table: Table, event: Event, line: int) -> bool:
+    def _time(self, table: EventColumns, event: Event, line: int) -> bool:
         """Append time, name and line."""
         ts, dur = event.ts, event.dur
         if dur is None:

@@ -22,7 +22,7 @@ _ROLES = (
 
 
 @dataclass
-class Group:
+class KinetoCommunicator:
     """A communicator: ``members`` are global ranks in order; empty when unknown."""
 
     number: int
@@ -35,11 +35,11 @@ class Group:
     files: set[int] = field(default_factory=set)
 
 
-class Groups:
+class KinetoCommunicators:
     """All groups of a job, found as the files are read."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[Any, ...], Group] = {}
+        self.found: dict[tuple[Any, ...], KinetoCommunicator] = {}
 
     def of_file(self, config: Any, said: Iterable[Facts]) -> FileGroups:
         """Return the groups of one file, from its ``pg_config`` and everything said in it."""
@@ -56,13 +56,13 @@ class Groups:
                 known.setdefault(facts.group_name, _Known()).learn(facts)
         return FileGroups(self, known)
 
-    def get(self, key: tuple[Any, ...], comm_id: str) -> Group:
+    def get(self, key: tuple[Any, ...], comm_id: str) -> KinetoCommunicator:
         """Return the group of a key, made on first sight."""
         if key not in self.found:
-            self.found[key] = Group(len(self.found), comm_id)
+            self.found[key] = KinetoCommunicator(len(self.found), comm_id)
         return self.found[key]
 
-    def named(self, name: str, members: tuple[int, ...], size: int | None) -> Group:
+    def named(self, name: str, members: tuple[int, ...], size: int | None) -> KinetoCommunicator:
         """Return the group of a name; equal names with other members are other groups, as in jobs of split groups."""
         key = ("name", name, members or None)
         if key in self.found:
@@ -111,9 +111,9 @@ class _Known:
 class FileGroups:
     """The groups of one file; those without a name get one from the order of their streams."""
 
-    def __init__(self, groups: Groups, known: dict[str, _Known]) -> None:
-        self._groups, self._streams = groups, {}  # type: Groups, dict[tuple[str, int], int]
-        self._named: dict[str, Group] = {}
+    def __init__(self, groups: KinetoCommunicators, known: dict[str, _Known]) -> None:
+        self._groups, self._streams = groups, {}  # type: KinetoCommunicators, dict[tuple[str, int], int]
+        self._named: dict[str, KinetoCommunicator] = {}
         for name, about in known.items():
             members, ground, note = about.members()
             group = groups.named(name, members, about.size)
@@ -124,11 +124,11 @@ class FileGroups:
             self._named[name] = group
 
     @property
-    def named(self) -> list[Group]:
+    def named(self) -> list[KinetoCommunicator]:
         """The groups that this file names, used or not."""
         return list(self._named.values())
 
-    def of(self, facts: Facts, library: str, stream: int) -> Group:
+    def of(self, facts: Facts, library: str, stream: int) -> KinetoCommunicator:
         """Return the group of a call: by its name, else the n-th stream on which this library communicates here."""
         if facts.group_name is not None:
             return self._named[facts.group_name]

@@ -23,7 +23,7 @@ _HOST_RUN = ("gloo:", "mpi:", "ucc:")  # labels that last as long as the operati
 
 
 @dataclass
-class Operation:
+class KinetoOperation:
     """One operation: ``kernels`` and ``record`` are numbers in the tables of the file; times in microseconds."""
 
     op: str
@@ -45,7 +45,7 @@ class Operation:
 class Linked:
     """All of one file joined: ``call`` is per kernel the number of its launch, -1 without; ``classes`` per kernel name."""
 
-    operations: list[Operation]
+    operations: list[KinetoOperation]
     classes: list[Kernel]
     communicates: np.ndarray
     call: np.ndarray
@@ -230,7 +230,7 @@ class _Joiner:
         end = max(kernels.ts[number] + kernels.dur[number] for number in numbers)
         library = self.library if self.library and kind.library == "nccl" else kind.library
         self.linked.operations.append(
-            Operation(
+            KinetoOperation(
                 op,
                 "custom" if library == UNKNOWN else library,
                 about,
@@ -260,7 +260,7 @@ class _Joiner:
             self.linked.nameless_records += 1
             return
         name = found.names[found.labels.name[label]] if label is not None else ""
-        made = Operation(
+        made = KinetoOperation(
             op, name.split(":", 1)[0] if name.startswith(_HOST_RUN) else "", about, line=table.line[record]
         )
         made.enqueue, made.thread, made.ground, made.label = table.ts[record], table.thread[record], ground, name
@@ -274,7 +274,7 @@ class _Joiner:
         self.linked.operations.append(made)
 
 
-def _key(op: Operation) -> tuple[object, ...] | None:
+def _key(op: KinetoOperation) -> tuple[object, ...] | None:
     """Return what two records of one operation have in common, None when the trace numbers no operations."""
     about = op.facts
     if about.sequence is None or about.group_name is None or op.op in ("send", "recv", "send-recv"):

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.sources.kineto.ranks import Place
+    from ringwright.sources.kineto.ranks import FileOrigin
 
 
 @dataclass
-class Part:
+class TraceFile:
     """One file, read: its rows with times from ``wall_ns``, which is None where the file does not tell."""
 
     name: str
-    place: Place
+    place: FileOrigin
     wall_ns: int | None
     operations: pl.DataFrame
     rest: pl.LazyFrame

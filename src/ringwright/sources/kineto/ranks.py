@@ -15,7 +15,7 @@ _HOST = re.compile(r"^([A-Za-z0-9][\w.-]*)_(\d{1,10})\.\d+(?:\.\d+)?\.pt\.trace"
 
 
 @dataclass
-class Place:
+class FileOrigin:
     """Where a file comes from; ``evidence`` says how its rank is known."""
 
     rank: int
@@ -29,7 +29,7 @@ class Place:
     device: int | None
 
 
-def place(found: RankFile, index: int) -> Place:
+def place(found: RankFile, index: int) -> FileOrigin:
     """Return the place of file number ``index``."""
     info = found.reading.header.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
@@ -46,7 +46,7 @@ def place(found: RankFile, index: int) -> Place:
     host = _HOST.match(base)
     is_host = host is not None and pid is not None and int(host[2]) == pid
     device = Counter(number for number in found.kernels.device[:1000] if number >= 0).most_common(1)
-    return Place(
+    return FileOrigin(
         rank,
         evidence,
         ground,
@@ -59,7 +59,7 @@ def place(found: RankFile, index: int) -> Place:
     )
 
 
-def settle(places: list[Place]) -> list[str]:
+def settle(places: list[FileOrigin]) -> list[str]:
     """Give files that claim one rank the ranks of their names, where these differ; return what is to be said of it."""
     notes = []
     twice = {rank for rank, count in Counter(place.rank for place in places).items() if count > 1}

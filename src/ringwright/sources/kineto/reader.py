@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from ringwright.errors import InputError, RingwrightError
 from ringwright.sources.kineto import catalogue as kernels_catalogue
 from ringwright.sources.kineto.columns import RankFile
-from ringwright.sources.kineto.findings import Findings
+from ringwright.sources.kineto.findings import KinetoFindings
 from ringwright.sources.kineto.frames import Calendar, device_rows, first_moment, host_rows, operations
 from ringwright.sources.kineto.gather import gather
-from ringwright.sources.kineto.groups import Groups
+from ringwright.sources.kineto.groups import KinetoCommunicators
 from ringwright.sources.kineto.operations import link
-from ringwright.sources.kineto.part import Part
+from ringwright.sources.kineto.part import TraceFile
 from ringwright.sources.kineto.ranks import place, settle
 from ringwright.sources.kineto.sequences import Numbered, number
 from ringwright.sources.kineto.tables import communicators, devices
@@ -42,8 +42,8 @@ def read_kineto(
     are no operations wait in a temporary folder. Raises InputError when no file holds a single usable event.
     """
     catalogue = kernels_catalogue.load(kernels)
-    findings, groups, store = Findings(), Groups(), Store(ROWS_IN_MEMORY)
-    parts: list[Part] = []
+    findings, groups, store = KinetoFindings(), KinetoCommunicators(), Store(ROWS_IN_MEMORY)
+    parts: list[TraceFile] = []
     for source in sources:
         try:
             found = gather(source, progress)
@@ -66,10 +66,10 @@ def _part(
     found: RankFile,
     index: int,
     catalogue: kernels_catalogue.Catalogue,
-    groups: Groups,
-    findings: Findings,
+    groups: KinetoCommunicators,
+    findings: KinetoFindings,
     store: Store,
-) -> Part:
+) -> TraceFile:
     import polars as pl
 
     where = place(found, index)
@@ -83,7 +83,7 @@ def _part(
     asked, _ = operations(found, linked, mine, calendar, zero, index)
     rest = pl.concat([device_rows(found, linked, calendar, zero), host_rows(found, calendar, zero)], how="diagonal")
     findings.links(found, linked)
-    return Part(found.reading.name, where, _wall_ns(found, zero), asked, store.keep(rest), found.reading.header)
+    return TraceFile(found.reading.name, where, _wall_ns(found, zero), asked, store.keep(rest), found.reading.header)
 
 
 def _is_amd(found: RankFile) -> bool:
@@ -103,7 +103,9 @@ def _wall_ns(found: RankFile, zero: int) -> int | None:
     return zero * 1000 if _EPOCH_US < zero < 1 << 53 else None
 
 
-def _trace(sources: list[Source], parts: list[Part], groups: Groups, findings: Findings, store: Store) -> Trace:
+def _trace(
+    sources: list[Source], parts: list[TraceFile], groups: KinetoCommunicators, findings: KinetoFindings, store: Store
+) -> Trace:
     import polars as pl
 
     places = [part.place for part in parts]
@@ -143,7 +145,7 @@ def _conformed(frame: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _finish(part: Part, file: int, numbered: Numbered, table: pl.DataFrame, origin: int | None) -> pl.DataFrame:
+def _finish(part: TraceFile, file: int, numbered: Numbered, table: pl.DataFrame, origin: int | None) -> pl.DataFrame:
     import polars as pl
 
     counted = pl.Series(numbered.counted[file], dtype=pl.Boolean)
@@ -170,7 +172,7 @@ def _index(members: list[int] | None, rank: int) -> int | None:
     return members.index(rank) if members and rank in members else None
 
 
-def _constants(part: Part, frame: pl.LazyFrame, origin: int | None) -> pl.LazyFrame:
+def _constants(part: TraceFile, frame: pl.LazyFrame, origin: int | None) -> pl.LazyFrame:
     """Add what is the same for all rows of a file, and count times from the job's origin."""
     import polars as pl
 
@@ -190,7 +192,7 @@ def _constants(part: Part, frame: pl.LazyFrame, origin: int | None) -> pl.LazyFr
 
 
 def _meta(
-    sources: list[Source], parts: list[Part], findings: Findings, world: int | None, origin: int | None
+    sources: list[Source], parts: list[TraceFile], findings: KinetoFindings, world: int | None, origin: int | None
 ) -> dict[str, Any]:
     infos = [info for part in parts if isinstance(info := part.header.get("distributedInfo"), dict)]
     versions = sorted({str(info["nccl_version"])[:40] for info in infos if info.get("nccl_version")})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import defaultdict
 
-from ringwright.sources.kineto.columns import Table
+from ringwright.sources.kineto.columns import EventColumns
 
 NEST = 24  # how deep host events are looked through
 
@@ -13,7 +13,7 @@ NEST = 24  # how deep host events are looked through
 class Spans:
     """Intervals of a table by thread, for the question which of them hold a moment."""
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: EventColumns) -> None:
         by_thread: dict[int, list[tuple[float, float, int]]] = defaultdict(list)
         for number, (start, dur, thread) in enumerate(zip(table.ts, table.dur, table.thread, strict=True)):
             by_thread[thread].append((start, -dur, number))

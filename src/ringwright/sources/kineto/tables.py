@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.sources.kineto.groups import Group, Groups, role_of
-from ringwright.sources.kineto.ranks import Place
+from ringwright.sources.kineto.groups import KinetoCommunicator, KinetoCommunicators, role_of
+from ringwright.sources.kineto.ranks import FileOrigin
 from ringwright.trace import rows
 
 if TYPE_CHECKING:
     import polars as pl
 
 
-def communicators(groups: Groups, places: list[Place], world: int | None) -> pl.DataFrame:
+def communicators(groups: KinetoCommunicators, places: list[FileOrigin], world: int | None) -> pl.DataFrame:
     """Return the communicators of all files; sizes that nothing gives are assumed to be the world's."""
     return rows("communicators", [_row(group, places, world) for group in groups.found.values()])
 
 
-def _row(group: Group, places: list[Place], world: int | None) -> dict[str, Any]:
+def _row(group: KinetoCommunicator, places: list[FileOrigin], world: int | None) -> dict[str, Any]:
     seen = sorted({places[file].rank for file in group.files})
     members = group.members
     size, ground = group.size, group.ground
@@ -45,7 +45,7 @@ def _row(group: Group, places: list[Place], world: int | None) -> dict[str, Any]
     }
 
 
-def devices(places: list[Place]) -> list[dict[str, Any]]:
+def devices(places: list[FileOrigin]) -> list[dict[str, Any]]:
     """Return one row per process seen."""
     found = {
         (where.rank, where.host, where.pid): {

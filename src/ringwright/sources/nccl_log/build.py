@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.nccl_log import dialect
 from ringwright.sources.nccl_log.collectives import event_rows, time_bins
-from ringwright.sources.nccl_log.fold import Fold
-from ringwright.sources.nccl_log.identity import Identity, identify
+from ringwright.sources.nccl_log.fold import RecordSink
+from ringwright.sources.nccl_log.identity import JobIdentity, identify
 from ringwright.sources.nccl_log.state import LogState
 from ringwright.sources.nccl_log.wiring import Wiring, wire
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SOURCE = "nccl-log"
 
 
-def build(state: LogState, fold: Fold, ops: list[str], names: list[str], held: Any = None) -> Trace:
+def build(state: LogState, fold: RecordSink, ops: list[str], names: list[str], held: Any = None) -> Trace:
     """Return the Trace; nothing is guessed without a row in ``claims`` that says so."""
     import polars as pl
 
@@ -39,7 +39,7 @@ def build(state: LogState, fold: Fold, ops: list[str], names: list[str], held: A
     return replace(trace, tables={**trace.tables, "events": pl.concat(events)}, held=held)
 
 
-def _meta(state: LogState, fold: Fold, identity: Identity, names: list[str]) -> dict[str, Any]:
+def _meta(state: LogState, fold: RecordSink, identity: JobIdentity, names: list[str]) -> dict[str, Any]:
     return {
         "source": SOURCE,
         "inputs": names,
@@ -53,7 +53,7 @@ def _meta(state: LogState, fold: Fold, identity: Identity, names: list[str]) -> 
     }
 
 
-def _communicators(state: LogState, identity: Identity) -> list[dict[str, Any]]:
+def _communicators(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
     found = []
     parents = {
         (state.handles[index].host, state.handles[index].pid, state.handles[index].pointer): number
@@ -87,7 +87,7 @@ def _communicators(state: LogState, identity: Identity) -> list[dict[str, Any]]:
     return found
 
 
-def _rank_at(handles: list[int], identity: Identity) -> int:
+def _rank_at(handles: list[int], identity: JobIdentity) -> int:
     for index in handles:
         rank = identity.rank_of.get(index)
         if rank is not None:
@@ -95,7 +95,7 @@ def _rank_at(handles: list[int], identity: Identity) -> int:
     return -1
 
 
-def _topology(state: LogState, identity: Identity, wirings: list[Wiring]) -> list[dict[str, Any]]:
+def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> list[dict[str, Any]]:
     found = _devices(state, identity)
     for number, wiring in enumerate(wirings):
         for channel, ring in wiring.rings.items():
@@ -124,7 +124,7 @@ def _edge(kind: str, communicator: int, channel: int, src: int, dst: int, ground
     return {"kind": kind, "communicator": communicator, "channel": channel, "src": src, "dst": dst, "ground": ground}
 
 
-def _devices(state: LogState, identity: Identity) -> list[dict[str, Any]]:
+def _devices(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
     """One row per device seen; processes that only spoke, and never joined a communicator, count too."""
     seen: dict[tuple[str, int, str], dict[str, Any]] = {}
     for handle in state.handles:
@@ -148,7 +148,7 @@ def _devices(state: LogState, identity: Identity) -> list[dict[str, Any]]:
     return list(seen.values())
 
 
-def _other_events(state: LogState, identity: Identity) -> list[dict[str, Any]]:
+def _other_events(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
     ranks = {(h.host, h.pid): identity.rank_of.get(h.index) for h in state.handles if h.index not in identity.alias}
     found: list[dict[str, Any]] = []
     for error in state.errors:
@@ -190,7 +190,7 @@ def _json(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-def _claims(state: LogState, identity: Identity, fold: Fold) -> list[dict[str, Any]]:
+def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
 
     def claim(field: str, value: Any, ground: str, note: str = "", confidence: float = 1.0) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from ringwright.laws import reason
 from ringwright.sources.nccl_log import dialect, framework, grammar, handlers
 from ringwright.sources.nccl_log.handlers import CollRecord, Place
-from ringwright.sources.nccl_log.segments import BARE, PREFIX, Segment, Split, segment_of, split
+from ringwright.sources.nccl_log.segments import BARE, PREFIX, LineSegment, Split, segment_of, split
 from ringwright.sources.nccl_log.state import LogState
 
 WAITING = 64
@@ -85,9 +85,9 @@ class CarefulReader:
             self._wait(lead, place, outcome, interrupted=True)
         return outcome
 
-    def _mend_hosts(self, lead: str, segments: list[Segment]) -> tuple[str, list[Segment]]:
+    def _mend_hosts(self, lead: str, segments: list[LineSegment]) -> tuple[str, list[LineSegment]]:
         """Give back what greedy host names took from a cut text before them: ``0x55c7node002`` is ``0x55c7`` and a host."""
-        mended: list[Segment] = []
+        mended: list[LineSegment] = []
         for segment in segments:
             cut = self._glued(segment.host)
             taken = segment.host[:cut]
@@ -104,7 +104,7 @@ class CarefulReader:
             return 0
         return next((start for start in range(1, len(host)) if host[start:] in self._hosts), 0)
 
-    def _segment(self, segment: Segment, place: Place, parts: Split) -> tuple[str, str] | None:
+    def _segment(self, segment: LineSegment, place: Place, parts: Split) -> tuple[str, str] | None:
         """Take a segment; None when it was whole and understood, else the line's outcome."""
         bare = BARE.search(segment.text) if "NCCL " in segment.text else None
         if bare is not None and segment.level == "INFO" and bare.start() > 0:
@@ -131,7 +131,7 @@ class CarefulReader:
         self._wait(_raw(segment), place, counted, interrupted=not segment.ended)
         return counted
 
-    def _process(self, segment: Segment, rank: int | None) -> None:
+    def _process(self, segment: LineSegment, rank: int | None) -> None:
         key = (segment.host, segment.pid)
         self.state.lines_of[key] += 1
         if segment.device >= 0:
@@ -156,7 +156,7 @@ class CarefulReader:
             if grammar.COLLECTIVE.search(text) or "[nranks=" in text:
                 return ("refused", "collective without the process that wrote it")
             return ("other", "not an NCCL line")
-        segment = Segment("", 0, 0, -1, bare["level"], "", None, text[bare.end() :].strip(" \r\n|"), ended=True)
+        segment = LineSegment("", 0, 0, -1, bare["level"], "", None, text[bare.end() :].strip(" \r\n|"), ended=True)
         parsed = grammar.parse(segment.text) or grammar.parse(segment.text.split("   ")[0])
         if segment.level == "INFO" and parsed and parsed[0].startswith("tuning"):
             handlers.take(segment._replace(text=parsed[1][0]), self.state, place, parts.stamp_s)
@@ -203,7 +203,7 @@ class CarefulReader:
             if not head.interrupted and head.place[0] == place[0] and 0 < place[1] - head.place[1] <= NEAR:
                 yield head
 
-    def _fits(self, head: _Head, segment: Segment) -> bool:
+    def _fits(self, head: _Head, segment: LineSegment) -> bool:
         """A whole line fits the grammar; if the cut went through the prefix, a whole prefix of a known process will do."""
         parsed = grammar.parse(segment.text.rstrip())
         if parsed is not None and parsed[0] == "coll":
@@ -213,7 +213,7 @@ class CarefulReader:
         return PREFIX.match(head.raw) is None and (segment.host, segment.pid) in self.state.lines_of
 
 
-def _raw(segment: Segment) -> str:
+def _raw(segment: LineSegment) -> str:
     device = f"[{segment.device}] " if segment.device >= 0 else ""
     place = f"{segment.place} " if segment.place else ""
     return f"{segment.host}:{segment.pid}:{segment.tid} {device}{place}NCCL {segment.level} {segment.text}"

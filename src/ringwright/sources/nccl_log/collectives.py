@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.nccl_log import dialect
-from ringwright.sources.nccl_log.fold import Fold
-from ringwright.sources.nccl_log.identity import Identity
+from ringwright.sources.nccl_log.fold import RecordSink
+from ringwright.sources.nccl_log.identity import JobIdentity
 from ringwright.sources.nccl_log.joined import Joined
 from ringwright.sources.nccl_log.rows import RowMaker
 from ringwright.sources.nccl_log.state import LogState
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 _HUGE_BYTES = 1 << 50  # beyond it a size is damage, not data
 
 
-def event_rows(state: LogState, fold: Fold, ops: list[str], identity: Identity, files: list[str]) -> pl.LazyFrame:
+def event_rows(
+    state: LogState, fold: RecordSink, ops: list[str], identity: JobIdentity, files: list[str]
+) -> pl.LazyFrame:
     """Return the collective and point-to-point events: a row per record where rows were kept, else folded ones.
 
     Records spilled to disk are turned into events part by part, so memory stays bounded.
@@ -70,7 +72,7 @@ def _events(
     return conform("events", frame.drop(drop))
 
 
-def _handle_frame(state: LogState, identity: Identity) -> pl.DataFrame:
+def _handle_frame(state: LogState, identity: JobIdentity) -> pl.DataFrame:
     import polars as pl
 
     place: dict[int, tuple[int | None, int | None]] = {}
@@ -150,7 +152,7 @@ def _possible(frame: pl.DataFrame, state: LogState) -> pl.DataFrame:
     return kept
 
 
-def time_bins(state: LogState, fold: Fold, ops: list[str]) -> list[dict[str, Any]]:
+def time_bins(state: LogState, fold: RecordSink, ops: list[str]) -> list[dict[str, Any]]:
     """Return bytes asked for per second and operation, where lines carry a time; a group of one moves nothing.
 
     Each of a call's ranks counts its share; where ranks are missing that is too little, but never less than the largest call.

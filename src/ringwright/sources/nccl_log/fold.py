@@ -37,7 +37,7 @@ ROW_COLUMNS = {
 ROWS_IN_MEMORY = 1_000_000
 
 
-class Fold:
+class RecordSink:
     """Takes columns of records; ends as entries per group of equal size, totals per handle, and perhaps rows."""
 
     def __init__(self, keep_rows: int = ROWS_IN_MEMORY, spill: Path | None = None) -> None:

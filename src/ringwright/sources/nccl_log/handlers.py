@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ringwright.sources.nccl_log import dialect, grammar
-from ringwright.sources.nccl_log.segments import Segment
+from ringwright.sources.nccl_log.segments import LineSegment
 from ringwright.sources.nccl_log.state import ErrorLine, LogState
 
 Place = tuple[str, int]
@@ -35,7 +35,7 @@ class CollRecord:
     inplace: int
 
 
-def take(segment: Segment, state: LogState, place: Place, stamp_s: float | None) -> CollRecord | str | None:
+def take(segment: LineSegment, state: LogState, place: Place, stamp_s: float | None) -> CollRecord | str | None:
     """Take one segment into ``state``: a record for a collective, the rule's name for other lines, None for free text."""
     if segment.level in ("WARN", "ERROR"):
         _warning(segment, state, place, stamp_s)
@@ -56,7 +56,7 @@ def take(segment: Segment, state: LogState, place: Place, stamp_s: float | None)
 
 
 def collective(
-    match: re.Match[str], segment: Segment, state: LogState, place: Place, stamp_s: float | None
+    match: re.Match[str], segment: LineSegment, state: LogState, place: Place, stamp_s: float | None
 ) -> CollRecord:
     """Return the record of a collective's line."""
     pointer, nranks = int(match["comm"], 16), int(match["nranks"])
@@ -79,7 +79,7 @@ def collective(
     )
 
 
-def _init(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _init(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     said = grammar.keyed(match["rest"])
     fields: dict[str, Any] = {
         "pointer": int(match["comm"], 16),
@@ -113,7 +113,7 @@ def _small(text: str | None, otherwise: int) -> int:
     return int(text) if text is not None and re.fullmatch(r"-?\d{1,5}", text) else otherwise
 
 
-def _nodes(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _nodes(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     epochs = state.by_pointer.get((segment.host, segment.pid, int(match["comm"], 16), int(match["nranks"])))
     if epochs:
         handle = state.handles[epochs[-1]]
@@ -122,13 +122,13 @@ def _nodes(match: re.Match[str], segment: Segment, state: LogState, place: Place
         handle.rank = int(match["rank"]) if handle.rank is None else handle.rank
 
 
-def _connection(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _connection(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     kind, nic, proxy = grammar.transport(match["via"])
     data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["direction"], kind, nic, proxy)
     state.fact("connection", (segment.host, segment.pid, segment.tid), data)
 
 
-def odd_connection(segment: Segment, state: LogState) -> bool:
+def odd_connection(segment: LineSegment, state: LogState) -> bool:
     """Keep the ranks of a connection whose transport is none; say whether the text is such a line."""
     match = grammar.ODD_CONNECTION.match(segment.text)
     if match is None:
@@ -138,61 +138,61 @@ def odd_connection(segment: Segment, state: LogState) -> bool:
     return True
 
 
-def _ring(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _ring(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     ranks = [int(rank) for rank in match["ranks"].split()]
     data = (int(match["channel"]), ranks, bool(match["more"]))
     state.fact("ring", (segment.host, segment.pid, segment.tid), data)
 
 
-def _trees(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _trees(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     state.fact("trees", (segment.host, segment.pid, segment.tid), grammar.trees(match["trees"]))
 
 
-def _channels(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _channels(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     counts = {key: int(value) for key, value in match.groupdict().items() if value is not None}
     state.fact("channels", (segment.host, segment.pid, segment.tid), counts)
 
 
-def _tuning(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _tuning(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     channels = int(match["hi"]) - int(match["lo"]) + 1 if match["lo"] else 0
     op = dialect.operation(match["op"]) if match["op"] else "unknown"
     key = (op, int(match["bytes"]), dialect.algorithm(match["algo"]), dialect.protocol(match["proto"]), channels)
     state.tuning[key] += 1
 
 
-def _tuning_kernel(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _tuning_kernel(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     path = match["path"].strip().lower().replace(" ", "-")
     found = re.search(r"n[cC]hannels (\d{1,6})\b", match["rest"])
     key = (dialect.operation(match["op"]), int(match["bytes"]), path, "-", int(found[1]) if found else 0)
     state.tuning[key] += 1
 
 
-def _version(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _version(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     state.versions[match["version"]] += 1
     state.rccl = state.rccl or match[0].startswith("RCCL")
 
 
-def _nics(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _nics(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     for index, name in grammar.nics(match["list"]):
         state.nics[segment.host, index] = name
 
 
-def _network(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _network(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     state.network[match["name"]] += 1
 
 
-def _environment(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _environment(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     state.environment[match["name"]][match["value"]] += 1
 
 
-def _chain(match: re.Match[str], segment: Segment, state: LogState, place: Place) -> None:
+def _chain(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     data = {"at": match["at"], "thread": match["thread"]}
     found = ErrorLine("chain", segment.host, segment.pid, segment.device, segment.text, *place, data=data)
     found.status = int(match["code"])
     state.error(found)
 
 
-def _warning(segment: Segment, state: LogState, place: Place, stamp_s: float | None) -> None:
+def _warning(segment: LineSegment, state: LogState, place: Place, stamp_s: float | None) -> None:
     parsed = grammar.parse(segment.text.rstrip())
     kind = parsed[0] if parsed and parsed[0] in ("completion", "async") else "warning"
     found = ErrorLine(kind, segment.host, segment.pid, segment.device, segment.text, *place)
@@ -206,7 +206,7 @@ def _warning(segment: Segment, state: LogState, place: Place, stamp_s: float | N
     state.error(found)
 
 
-_HANDLERS: dict[str, Callable[[re.Match[str], Segment, LogState, Place], None]] = {
+_HANDLERS: dict[str, Callable[[re.Match[str], LineSegment, LogState, Place], None]] = {
     "init": _init,
     "nodes": _nodes,
     "connection": _connection,

@@ -19,7 +19,7 @@ Device = tuple[str, int, str]
 
 
 @dataclass
-class Group:
+class LogCommunicator:
     """A communicator: its handles by rank in it, what is known about it and on what ground."""
 
     size: int
@@ -35,17 +35,17 @@ class Group:
 
 
 @dataclass
-class Identity:
+class JobIdentity:
     """The outcome: groups, and the global rank of every handle (None where nothing tells it)."""
 
-    groups: list[Group]
+    groups: list[LogCommunicator]
     rank_of: dict[int, int | None]
     rank_ground: str
     world: int | None
     alias: dict[int, int]
 
 
-def identify(state: LogState, said_ranks: dict[int, int]) -> Identity:
+def identify(state: LogState, said_ranks: dict[int, int]) -> JobIdentity:
     """Return communicators and global ranks; ``said_ranks`` maps handles to ranks that collectives' lines gave."""
     before = [(handle.host, handle.pid) for handle in state.handles]
     merge_processes(state)
@@ -58,7 +58,7 @@ def identify(state: LogState, said_ranks: dict[int, int]) -> Identity:
         for handle in state.handles
         if handle.index not in alias and 0 < handle.nranks <= dialect.MAX_RANKS  # else the line was damaged
     ]
-    groups: list[Group] = []
+    groups: list[LogCommunicator] = []
     unnamed: list[Handle] = []
     by_name: dict[tuple[str, int], list[Handle]] = defaultdict(list)
     for handle in handles:
@@ -72,7 +72,7 @@ def identify(state: LogState, said_ranks: dict[int, int]) -> Identity:
     _assume_missing(handles, rank_of, groups)
     order = {id(group): min(group.all_handles()) for group in groups}
     groups.sort(key=lambda group: order[id(group)])
-    return Identity(groups, rank_of, ground, _world(state, groups), alias)
+    return JobIdentity(groups, rank_of, ground, _world(state, groups), alias)
 
 
 def merge_processes(state: LogState) -> dict[Process, Process]:
@@ -151,7 +151,7 @@ def _complete(true: Handle, other: Handle) -> None:
             setattr(true, name, getattr(other, name))
 
 
-def _group(handles: Sequence[Handle], ground: str, confidence: float) -> Group:
+def _group(handles: Sequence[Handle], ground: str, confidence: float) -> LogCommunicator:
     by_rank: dict[int, list[int]] = defaultdict(list)
     spare: list[int] = []
     for handle in handles:
@@ -159,7 +159,9 @@ def _group(handles: Sequence[Handle], ground: str, confidence: float) -> Group:
             spare.append(handle.index)
         else:
             by_rank[handle.rank].append(handle.index)
-    return Group(handles[0].nranks, dict(sorted(by_rank.items())), handles[0].comm_id, ground, confidence, spare)
+    return LogCommunicator(
+        handles[0].nranks, dict(sorted(by_rank.items())), handles[0].comm_id, ground, confidence, spare
+    )
 
 
 def device_of(handle: Handle) -> Device:
@@ -169,7 +171,7 @@ def device_of(handle: Handle) -> Device:
 
 
 def _global_ranks(
-    state: LogState, handles: list[Handle], groups: list[Group], unnamed: list[Handle], said: dict[int, int]
+    state: LogState, handles: list[Handle], groups: list[LogCommunicator], unnamed: list[Handle], said: dict[int, int]
 ) -> tuple[dict[int, int | None], str]:
     """The rank in the largest communicator in which every device stands once; else what launcher or RCCL said."""
     rank_by_device: dict[Device, int] = {}
@@ -193,7 +195,7 @@ def _global_ranks(
     return {handle.index: rank_by_device.get(device_of(handle)) for handle in handles}, ground
 
 
-def _world_handles(handles: list[Handle], groups: list[Group], unnamed: list[Handle]) -> list[Handle]:
+def _world_handles(handles: list[Handle], groups: list[LogCommunicator], unnamed: list[Handle]) -> list[Handle]:
     """Return one handle per device from the largest communicator that could span the job, or nothing."""
     sizes = sorted({handle.nranks for handle in handles}, reverse=True)
     if not sizes or sizes[0] < 2:
@@ -210,11 +212,11 @@ def _world_handles(handles: list[Handle], groups: list[Group], unnamed: list[Han
     return list(found.values())
 
 
-def _match_unnamed(unnamed: list[Handle], rank_of: dict[int, int | None]) -> list[Group]:
+def _match_unnamed(unnamed: list[Handle], rank_of: dict[int, int | None]) -> list[LogCommunicator]:
     by_size: dict[int, list[Handle]] = defaultdict(list)
     for handle in unnamed:
         by_size[handle.nranks].append(handle)
-    groups: list[Group] = []
+    groups: list[LogCommunicator] = []
     for size, handles in by_size.items():
         if size == 1:
             groups.extend(_group([handle], "read", 1.0) for handle in handles)
@@ -225,12 +227,12 @@ def _match_unnamed(unnamed: list[Handle], rank_of: dict[int, int | None]) -> lis
     return groups
 
 
-def _match_ranked(size: int, handles: list[Handle], rank_of: dict[int, int | None]) -> list[Group]:
+def _match_ranked(size: int, handles: list[Handle], rank_of: dict[int, int | None]) -> list[LogCommunicator]:
     """Layer by order of creation, first among all handles of a size, then among those of one rank; zip what fits."""
     layered = _layers(handles, by_rank=False)
     if not all(_even(layer, size) for layer in layered):
         layered = _layers(handles, by_rank=True)
-    groups: list[Group] = []
+    groups: list[LogCommunicator] = []
     for layer in layered:
         lists: dict[int, list[Handle]] = defaultdict(list)
         for handle in layer:
@@ -263,9 +265,9 @@ def _even(layer: list[Handle], size: int) -> bool:
     return len(ranks) == size and len(set(ranks.values())) == 1
 
 
-def _match_rankless(size: int, handles: list[Handle]) -> list[Group]:
+def _match_rankless(size: int, handles: list[Handle]) -> list[LogCommunicator]:
     """Only collectives named these: take them in order of host and device, ``size`` at a time."""
-    groups: list[Group] = []
+    groups: list[LogCommunicator] = []
     for layer in _layers(handles, by_rank=False):
         layer.sort(key=lambda handle: (handle.host, handle.device, handle.pid))
         confidence = 0.6 if len(layer) <= size else 0.3
@@ -274,7 +276,7 @@ def _match_rankless(size: int, handles: list[Handle]) -> list[Group]:
     return groups
 
 
-def _assume_missing(handles: list[Handle], rank_of: dict[int, int | None], groups: list[Group]) -> None:
+def _assume_missing(handles: list[Handle], rank_of: dict[int, int | None], groups: list[LogCommunicator]) -> None:
     """Where no line tells any rank, number the devices in order of host and device."""
     if any(rank is not None for rank in rank_of.values()):
         return
@@ -291,7 +293,7 @@ def _place(handle: Handle) -> tuple[str, int, int]:
     return handle.host, handle.device, handle.pid
 
 
-def _world(state: LogState, groups: list[Group]) -> int | None:
+def _world(state: LogState, groups: list[LogCommunicator]) -> int | None:
     """Return how many ranks the job has, by its launch arguments or its largest communicator."""
     said = state.launch.get("world", (0, ""))[0]
     if 0 < said <= dialect.MAX_RANKS:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.nccl_log import dialect
-from ringwright.sources.nccl_log.fold import Fold
-from ringwright.sources.nccl_log.identity import Identity
+from ringwright.sources.nccl_log.fold import RecordSink
+from ringwright.sources.nccl_log.identity import JobIdentity
 from ringwright.sources.nccl_log.state import LogState
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class Joined:
     """The joiner's export, cut by communicator."""
 
-    def __init__(self, fold: Fold, state: LogState, ops: list[str], identity: Identity) -> None:
+    def __init__(self, fold: RecordSink, state: LogState, ops: list[str], identity: JobIdentity) -> None:
         import numpy as np
 
         self.fold = fold

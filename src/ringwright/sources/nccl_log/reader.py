@@ -17,7 +17,7 @@ from ringwright.sources.inputs import Chunk, chunks
 from ringwright.sources.looks import looks_like
 from ringwright.sources.nccl_log import framework
 from ringwright.sources.nccl_log.careful import JOINED, CarefulReader
-from ringwright.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, Fold
+from ringwright.sources.nccl_log.fold import ROW_COLUMNS, ROWS_IN_MEMORY, RecordSink
 from ringwright.sources.nccl_log.segments import PREFIX
 from ringwright.sources.nccl_log.state import LogState
 from ringwright.sources.source import Source
@@ -73,7 +73,7 @@ class LogReader:
         self, keep_rows: int = ROWS_IN_MEMORY, progress: Progress | None = None, spill: Path | None = None
     ) -> None:
         self.state = LogState()
-        self.fold = Fold(keep_rows, spill)
+        self.fold = RecordSink(keep_rows, spill)
         self.ops: list[str] = []
         self.files: list[str] = []
         self.heads: dict[str, bytes] = {}  # what each file begins with

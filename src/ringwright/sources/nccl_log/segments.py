@@ -31,7 +31,7 @@ _LAUNCHERS = [
 _LAUNCHER_STARTS = frozenset("0123456789[(\x1b")
 
 
-class Segment(NamedTuple):
+class LineSegment(NamedTuple):
     """What one process wrote on a line. ``ended`` is false when another process's prefix cut it off."""
 
     host: str
@@ -51,7 +51,7 @@ class Split(NamedTuple):
     rank: int | None
     stamp_s: float | None
     lead: str
-    segments: list[Segment]
+    segments: list[LineSegment]
 
 
 def split(line: str) -> Split:
@@ -132,10 +132,10 @@ def parse_time(text: str) -> float | None:
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
-def segment_of(match: re.Match[str], text: str, *, ended: bool) -> Segment:
+def segment_of(match: re.Match[str], text: str, *, ended: bool) -> LineSegment:
     """Return the segment of a prefix and the text that follows it."""
     dev = match["dev"]
-    return Segment(
+    return LineSegment(
         host=match["host"],
         pid=int(match["pid"]),
         tid=int(match["tid"]),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from ringwright.sources.nccl_log.identity import Group, Identity
+from ringwright.sources.nccl_log.identity import JobIdentity, LogCommunicator
 from ringwright.sources.nccl_log.state import Fact, LogState
 
 SEARCH_STEPS = 200_000
@@ -31,7 +31,7 @@ class Wiring:
     channels: dict[str, int] = field(default_factory=dict)
 
 
-def wire(state: LogState, identity: Identity) -> list[Wiring]:
+def wire(state: LogState, identity: JobIdentity) -> list[Wiring]:
     """Return one Wiring per group of ``identity``, in order."""
     group_of = {handle: index for index, group in enumerate(identity.groups) for handle in group.all_handles()}
     _adopt_loose_facts(state, identity)
@@ -49,7 +49,7 @@ def wire(state: LogState, identity: Identity) -> list[Wiring]:
     return wirings
 
 
-def _adopt_loose_facts(state: LogState, identity: Identity) -> None:
+def _adopt_loose_facts(state: LogState, identity: JobIdentity) -> None:
     """Facts that no init line claimed (connections made at first use) go to the handle whose rank they name."""
     by_process: dict[tuple[str, int], list[int]] = defaultdict(list)
     for group in identity.groups:
@@ -99,7 +99,7 @@ def _take(
         wiring.channels.update(fact.data)
 
 
-def _keep_whole_trees(group: Group, wiring: Wiring) -> None:
+def _keep_whole_trees(group: LogCommunicator, wiring: Wiring) -> None:
     """Set channels apart whose edges do not make one tree over all ranks: a rank's line is missing or misplaced."""
     for channel, edges in list(wiring.tree_edges.items()):
         children = {child for child, _ in edges}
@@ -108,7 +108,7 @@ def _keep_whole_trees(group: Group, wiring: Wiring) -> None:
             wiring.part_edges[channel] = wiring.tree_edges.pop(channel)
 
 
-def _close_rings(group: Group, wiring: Wiring, lists: dict[int, tuple[list[int], bool]]) -> None:
+def _close_rings(group: LogCommunicator, wiring: Wiring, lists: dict[int, tuple[list[int], bool]]) -> None:
     for channel, (ranks, _) in sorted(lists.items()):
         if len(ranks) == group.size and len(set(ranks)) == group.size:
             wiring.rings[channel], wiring.ring_ground[channel] = ranks, "read"

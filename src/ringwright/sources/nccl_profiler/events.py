@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from ringwright.sources.nccl_profiler import clocks, records, rows, sequence
-from ringwright.sources.nccl_profiler.groups import Group, frame, members_frame
+from ringwright.sources.nccl_profiler.groups import ProfilerCommunicator, frame, members_frame
 
 if TYPE_CHECKING:
-    from ringwright.sources.nccl_profiler.file import Recorded
+    from ringwright.sources.nccl_profiler.file import ProfilerFile
 
 _LONG_BEFORE_NS = 10**12
 
@@ -27,7 +27,7 @@ class Frames:
     foreign_proxies: int = 0
 
 
-def events_of(files: list[Recorded], groups: list[Group], origin_ns: int) -> Frames:
+def events_of(files: list[ProfilerFile], groups: list[ProfilerCommunicator], origin_ns: int) -> Frames:
     """Return the rows of all files; times are seconds since ``origin_ns`` on the hosts' wall clocks."""
     made = Frames()
     members = members_frame(groups)
@@ -63,7 +63,7 @@ def events_of(files: list[Recorded], groups: list[Group], origin_ns: int) -> Fra
     return made
 
 
-def _operations(files: list[Recorded], members: pl.DataFrame) -> pl.DataFrame:
+def _operations(files: list[ProfilerFile], members: pl.DataFrame) -> pl.DataFrame:
     """Return collectives, sends and receives and copy-engine collectives with what their API calls add."""
     keep = ["file", "id", "context", "rank", "parent", "ns", "func", "datatype", "count"]
     i64, no_text = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
@@ -105,7 +105,7 @@ def _numbered(operations: pl.DataFrame) -> tuple[pl.DataFrame, list[int]]:
     return pl.concat([collectives, rest.select(collectives.columns)]), inferred
 
 
-def _kernels(files: list[Recorded], operations: pl.DataFrame, made: Frames) -> pl.DataFrame:
+def _kernels(files: list[ProfilerFile], operations: pl.DataFrame, made: Frames) -> pl.DataFrame:
     """Return per operation when its kernel ran, over all channels, in the host's monotonic ns."""
     ends = frame(files, records.KERNEL_STOP).select(
         "file", "id", pl.col("ns").alias("seen_stop"), pl.col("gpu_ns").alias("gpu_stop")
@@ -162,7 +162,7 @@ def _on_host(kernels: pl.DataFrame, operations: pl.DataFrame, made: Frames) -> p
     return kernels.select("file", "parent", "seen_stop", "is_timed", start_ns="seen_start", stop_ns="seen_stop")
 
 
-def _proxies(files: list[Recorded], operations: pl.DataFrame, members: pl.DataFrame, made: Frames) -> pl.DataFrame:
+def _proxies(files: list[ProfilerFile], operations: pl.DataFrame, members: pl.DataFrame, made: Frames) -> pl.DataFrame:
     """Return proxy operations with their waits and the operation they work for, also one of another process (PXN)."""
     ends = frame(files, records.PROXY_STOP)
     waits = [name for name in ends.columns if name.startswith("wait")]

@@ -42,7 +42,7 @@ class NotOurFileError(Exception):
 
 
 @dataclass
-class Recorded:
+class ProfilerFile:
     """What one process wrote: how many records of each kind, and structured arrays of the kinds that become rows."""
 
     name: str
@@ -76,7 +76,7 @@ class Recorded:
         return bool(self.status.get("flags", 0) & 1)
 
 
-def read_file(source: Source, progress: Callable[[int], None] | None) -> Recorded:
+def read_file(source: Source, progress: Callable[[int], None] | None) -> ProfilerFile:
     """Return what a source holds; raise NotOurFileError when nothing of it can be ours."""
     with source.open() as stream:
         head = stream.read(records.HEADER_BYTES)
@@ -91,7 +91,7 @@ def read_file(source: Source, progress: Callable[[int], None] | None) -> Recorde
     return recorded
 
 
-def _possible(rows: np.ndarray[Any, Any], recorded: Recorded) -> np.ndarray[Any, Any]:
+def _possible(rows: np.ndarray[Any, Any], recorded: ProfilerFile) -> np.ndarray[Any, Any]:
     """Return the records whose numbers can be; the others are counted."""
     import numpy as np
 
@@ -105,7 +105,7 @@ def _possible(rows: np.ndarray[Any, Any], recorded: Recorded) -> np.ndarray[Any,
     return rows[good]
 
 
-def _header(name: str, head: bytes) -> Recorded:
+def _header(name: str, head: bytes) -> ProfilerFile:
     if len(head) < _HEADER.size or not head.startswith(records.MAGIC):
         raise NotOurFileError("not a file of the NCCL profiler plug-in")
     _, version, size, pid, text_at, status_at, waits, _, mono_ns, real_ns = _HEADER.unpack_from(head)
@@ -117,7 +117,7 @@ def _header(name: str, head: bytes) -> Recorded:
         raise NotOurFileError("the clocks in its header tell no time")
     lines = head[text_at:status_at].split(b"\0", 1)[0].decode("utf-8", "replace").splitlines()
     text = dict(line.split("=", 1) for line in lines if "=" in line)
-    recorded = Recorded(name, pid, mono_ns, real_ns, text)
+    recorded = ProfilerFile(name, pid, mono_ns, real_ns, text)
     status = head[records.STATUS_AT : records.STATUS_AT + _STATUS.size]
     crc, *values = _STATUS.unpack(status)
     if crc and crc == zlib.crc32(status[4:]):
@@ -125,7 +125,7 @@ def _header(name: str, head: bytes) -> Recorded:
     return recorded
 
 
-def _blocks(stream: BinaryIO, recorded: Recorded, progress: Callable[[int], None] | None) -> Iterator[memoryview]:
+def _blocks(stream: BinaryIO, recorded: ProfilerFile, progress: Callable[[int], None] | None) -> Iterator[memoryview]:
     """Yield the payload of each whole block; after damage go on at the next block that is whole."""
     rest, total, bad_bytes = b"", 0, 0
     while True:
@@ -155,7 +155,7 @@ def _blocks(stream: BinaryIO, recorded: Recorded, progress: Callable[[int], None
         recorded.losses.append(f"{recorded.name}: {bad_bytes} bytes are damaged or cut off and were passed over")
 
 
-def _read(stream: BinaryIO, recorded: Recorded) -> bytes:
+def _read(stream: BinaryIO, recorded: ProfilerFile) -> bytes:
     try:
         return stream.read(_READ_BYTES)
     except (OSError, EOFError, zlib.error) as error:
@@ -181,13 +181,13 @@ def _whole(data: bytes, at: int, *, is_last: bool) -> int | None:
     return _BLOCK.size + size if zlib.crc32(data[start : start + size]) == crc else 0
 
 
-def _note(data: bytes, at: int, recorded: Recorded) -> None:
+def _note(data: bytes, at: int, recorded: ProfilerFile) -> None:
     _, _, _, lane, _, mono_ns, real_ns, ring, slots, _, _ = _BLOCK.unpack_from(data, at)
     recorded.dropped[lane] = (ring, slots)
     recorded.drift_ns = (real_ns - mono_ns) - (recorded.real_ns - recorded.mono_ns)
 
 
-def _split(payload: memoryview, pieces: dict[int, list[np.ndarray[Any, Any]]], recorded: Recorded) -> None:
+def _split(payload: memoryview, pieces: dict[int, list[np.ndarray[Any, Any]]], recorded: ProfilerFile) -> None:
     """Sort the records of a block by kind; a kind or size we do not know is counted and passed over."""
     import numpy as np
 

@@ -10,7 +10,7 @@ from ringwright.sources.nccl_profiler import records
 if TYPE_CHECKING:
     import polars as pl
 
-    from ringwright.sources.nccl_profiler.file import Recorded
+    from ringwright.sources.nccl_profiler.file import ProfilerFile
 
 _RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 _WORLD_VARIABLES = ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "SLURM_NTASKS", "PMI_SIZE")
@@ -18,7 +18,7 @@ _LOCAL_VARIABLES = ("LOCAL_RANK", "SLURM_LOCALID")
 
 
 @dataclass
-class Member:
+class CommunicatorMember:
     """One rank's part in a communicator: a context of the plug-in."""
 
     file: int
@@ -30,14 +30,14 @@ class Member:
 
 
 @dataclass
-class Group:
+class ProfilerCommunicator:
     """A communicator over all files."""
 
     comm_id: str
     name: str
     nranks: int | None
     nnodes: int | None
-    members: list[Member] = field(default_factory=list)
+    members: list[CommunicatorMember] = field(default_factory=list)
     world: int = 0  # processes of the job as its launcher said; 0 unknown
 
     @property
@@ -52,21 +52,21 @@ class Group:
         return self.nranks or 1 + max(member.comm_rank for member in self.members)
 
 
-def groups_of(files: list[Recorded]) -> list[Group]:
+def groups_of(files: list[ProfilerFile]) -> list[ProfilerCommunicator]:
     """Return the communicators, largest first; those of equal hash and name are one."""
-    found: dict[tuple[int, str], Group] = {}
+    found: dict[tuple[int, str], ProfilerCommunicator] = {}
     for number, recorded in enumerate(files):
         for record in recorded.arrays.get(records.COMM, ()):
             name = record["name"].decode("utf-8", "replace")
             comm_hash, nranks, nnodes = int(record["hash"]), int(record["nranks"]), int(record["nnodes"])
             comm_id = f"0x{comm_hash:x}" if comm_hash else (name or f"{recorded.name}:{record['context']}")
             key = (comm_hash, "" if comm_hash else comm_id)
-            group = found.setdefault(key, Group(comm_id, name, None, None))
+            group = found.setdefault(key, ProfilerCommunicator(comm_id, name, None, None))
             group.nranks = max(group.nranks or 0, nranks) or None if nranks > 0 else group.nranks
             group.nnodes = nnodes if nnodes > 0 else group.nnodes
             group.world = max(group.world, _variable(recorded, _WORLD_VARIABLES) or 0)
             comm_rank, version = int(record["rank"]), int(record["version"])
-            group.members.append(Member(number, int(record["context"]), -1, comm_rank, version))
+            group.members.append(CommunicatorMember(number, int(record["context"]), -1, comm_rank, version))
     ordered = sorted(found.values(), key=lambda group: (-group.size, group.comm_id))
     for number, group in enumerate(ordered):
         for member in group.members:
@@ -74,9 +74,9 @@ def groups_of(files: list[Recorded]) -> list[Group]:
     return ordered
 
 
-def place_ranks(files: list[Recorded], groups: list[Group]) -> str:
+def place_ranks(files: list[ProfilerFile], groups: list[ProfilerCommunicator]) -> str:
     """Give every member its global rank and return how: by environment, by the widest communicator, or not at all."""
-    by_file: dict[int, list[Member]] = {}
+    by_file: dict[int, list[CommunicatorMember]] = {}
     for group in groups:
         for member in group.members:
             by_file.setdefault(member.file, []).append(member)
@@ -102,17 +102,17 @@ def place_ranks(files: list[Recorded], groups: list[Group]) -> str:
     return "widest communicator"
 
 
-def _variable(recorded: Recorded, names: tuple[str, ...]) -> int | None:
+def _variable(recorded: ProfilerFile, names: tuple[str, ...]) -> int | None:
     values = [value for name in names if (value := recorded.number(name)) is not None and value < records.MOST_RANKS]
     return values[0] if values else None
 
 
-def device_of(recorded: Recorded) -> int | None:
+def device_of(recorded: ProfilerFile) -> int | None:
     """Return the process's number on its host, which launchers use as the device."""
     return _variable(recorded, _LOCAL_VARIABLES)
 
 
-def frame(files: list[Recorded], kind: int) -> pl.DataFrame:
+def frame(files: list[ProfilerFile], kind: int) -> pl.DataFrame:
     """Return all records of a kind with the number of their file; waits become one column each."""
     import numpy as np
     import polars as pl
@@ -143,7 +143,7 @@ def _text(field: Any) -> pl.Series:
     return words.gather(which) if len(words) else pl.Series([], dtype=pl.String)
 
 
-def members_frame(groups: list[Group]) -> pl.DataFrame:
+def members_frame(groups: list[ProfilerCommunicator]) -> pl.DataFrame:
     """Return one row per context: its communicator and ranks."""
     import polars as pl
 

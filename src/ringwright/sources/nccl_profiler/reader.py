@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
 from ringwright.sources.nccl_profiler import records
-from ringwright.sources.nccl_profiler.file import NotOurFileError, Recorded, read_file
-from ringwright.sources.nccl_profiler.groups import Group, device_of, groups_of, place_ranks
+from ringwright.sources.nccl_profiler.file import NotOurFileError, ProfilerFile, read_file
+from ringwright.sources.nccl_profiler.groups import ProfilerCommunicator, device_of, groups_of, place_ranks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -73,7 +73,7 @@ def _times(part: pl.DataFrame) -> list[str]:
 
 def _read(
     sources: list[Source], progress: Callable[[int], None] | None
-) -> tuple[list[Recorded], list[str], list[dict[str, Any]]]:
+) -> tuple[list[ProfilerFile], list[str], list[dict[str, Any]]]:
     files, losses, ledger = [], [], []
     for source in sources:
         try:
@@ -86,7 +86,11 @@ def _read(
 
 
 def _meta(
-    sources: list[Source], files: list[Recorded], groups: list[Group], losses: list[str], origin_ns: int
+    sources: list[Source],
+    files: list[ProfilerFile],
+    groups: list[ProfilerCommunicator],
+    losses: list[str],
+    origin_ns: int,
 ) -> dict[str, Any]:
     codes = {recorded.number("nccl") or 0 for recorded in files}
     libraries = " ".join(recorded.text.get("library", "") for recorded in files)
@@ -108,7 +112,7 @@ def _version(code: int) -> str:
     return f"{code // major}.{code % major // 100}.{code % 100}"
 
 
-def _communicator(number: int, group: Group) -> dict[str, Any]:
+def _communicator(number: int, group: ProfilerCommunicator) -> dict[str, Any]:
     members = [-1] * group.size
     for member in group.members:
         if 0 <= member.comm_rank < len(members) and member.rank is not None:
@@ -126,7 +130,7 @@ def _communicator(number: int, group: Group) -> dict[str, Any]:
     }
 
 
-def _devices(files: list[Recorded], groups: list[Group]) -> list[dict[str, Any]]:
+def _devices(files: list[ProfilerFile], groups: list[ProfilerCommunicator]) -> list[dict[str, Any]]:
     ranks: dict[int, set[int]] = {}
     for group in groups:
         for member in group.members:
@@ -151,7 +155,7 @@ def _claim(field: str, value: str, source: str, ground: str = "read", note: str 
     return {"field": field, "value": value, "source": source, "ground": ground, "confidence": confidence, "note": note}
 
 
-def _claims(files: list[Recorded], groups: list[Group], how: str) -> list[dict[str, Any]]:
+def _claims(files: list[ProfilerFile], groups: list[ProfilerCommunicator], how: str) -> list[dict[str, Any]]:
     claims = [_claim("global ranks", how, _SOURCE, "read" if how == "environment" else "inferred")]
     if len({recorded.host for recorded in files}) > 1:
         note = "times of different hosts are compared as their wall clocks stand"
@@ -169,7 +173,7 @@ def _claims(files: list[Recorded], groups: list[Group], how: str) -> list[dict[s
     return claims
 
 
-def _time_claims(clocks: dict[tuple[int, int], Any], files: list[Recorded]) -> list[dict[str, Any]]:
+def _time_claims(clocks: dict[tuple[int, int], Any], files: list[ProfilerFile]) -> list[dict[str, Any]]:
     note = "GPU timer placed between enqueue and what the host saw; durations are the GPU's own"
     return [
         _claim(
@@ -183,7 +187,9 @@ def _time_claims(clocks: dict[tuple[int, int], Any], files: list[Recorded]) -> l
     ]
 
 
-def _other_claims(bad_kernels: int, inferred: list[int], groups: list[Group], foreign: int) -> list[dict[str, Any]]:
+def _other_claims(
+    bad_kernels: int, inferred: list[int], groups: list[ProfilerCommunicator], foreign: int
+) -> list[dict[str, Any]]:
     claims = []
     if bad_kernels:
         note = "NCCL's ring of GPU timers wrapped: the end lies before the start"
@@ -197,7 +203,7 @@ def _other_claims(bad_kernels: int, inferred: list[int], groups: list[Group], fo
     return claims
 
 
-def _dropped(recorded: Recorded) -> list[str]:
+def _dropped(recorded: ProfilerFile) -> list[str]:
     """Return what the plug-in itself could not keep, in sentences."""
     ring = max(sum(ring for ring, _ in recorded.dropped.values()), recorded.status.get("dropped_ring", 0))
     slots = max(sum(slots for _, slots in recorded.dropped.values()), recorded.status.get("dropped_slots", 0))
@@ -223,7 +229,7 @@ def _os_error(number: int) -> str:
     return os.strerror(number) if number < _MOST_ERROR else f"error {number}"
 
 
-def _ledger(recorded: Recorded) -> list[dict[str, Any]]:
+def _ledger(recorded: ProfilerFile) -> list[dict[str, Any]]:
     rows = [
         {"file": recorded.name, "outcome": "understood", "reason": records.NAMES[kind], "lines": count}
         for kind, count in sorted(recorded.counts.items())

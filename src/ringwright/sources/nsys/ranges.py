@@ -28,7 +28,7 @@ _STEP = re.compile(r"(?:profiler)?step\s*[#=:]?\s*(\d+)|^iter(?:ation)?\s*[#_=:]
 
 
 @dataclass(slots=True)
-class Range:
+class NvtxRange:
     """One range of a process; times in nanoseconds."""
 
     start: int
@@ -48,7 +48,7 @@ class Range:
         return int(next(group for group in match.groups() if group)[:9]) if match else None
 
 
-def ranges(database: Database, strings: dict[int, str]) -> Iterator[Range]:
+def ranges(database: Database, strings: dict[int, str]) -> Iterator[NvtxRange]:
     """Yield the finished ranges in order of their start; those of NCCL have an operation."""
     wanted = (
         "start", "end", "eventType", "text", "textId", "globalTid", "domainId", "uint64Value", "int64Value", "jsonText",
@@ -62,7 +62,7 @@ def ranges(database: Database, strings: dict[int, str]) -> Iterator[Range]:
         if first is None or last is None or last < first:
             continue
         spelled = text if isinstance(text, str) else strings.get(text_id, "") if isinstance(text_id, int) else ""
-        found = Range(first, last, whole_number(thread) or 0, spelled[:4096])
+        found = NvtxRange(first, last, whole_number(thread) or 0, spelled[:4096])
         call = _CALL.match(spelled)
         if call:
             found.op = _OPS[call[1]]
@@ -70,7 +70,7 @@ def ranges(database: Database, strings: dict[int, str]) -> Iterator[Range]:
         yield found
 
 
-def _payload(found: Range, row: tuple[Any, ...], strings: dict[int, str]) -> None:
+def _payload(found: NvtxRange, row: tuple[Any, ...], strings: dict[int, str]) -> None:
     """Take size, root and communicator: NCCL sends them as a structure (JSON in the export), older ones only the size."""
     printed = row[9] if isinstance(row[9], str) else strings.get(row[10], "") if isinstance(row[10], int) else ""
     try:

@@ -12,7 +12,7 @@ from ringwright.errors import InputError
 from ringwright.sources.gathered import Gathered, whole_number
 from ringwright.sources.kernel_names import KernelKind, classify
 from ringwright.sources.nsys.database import Database, opened
-from ringwright.sources.nsys.ranges import Range, ranges
+from ringwright.sources.nsys.ranges import NvtxRange, ranges
 from ringwright.sources.ranks import rank_in_name, world_of
 
 if TYPE_CHECKING:
@@ -225,9 +225,9 @@ def _copies(found: Gathered, file: _File, database: Database) -> None:
             )  # fmt: skip
 
 
-def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[Range]]:
+def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[NvtxRange]]:
     """Return NCCL's calls by process; ranges that name a training step become steps."""
-    calls: dict[int, list[Range]] = defaultdict(list)
+    calls: dict[int, list[NvtxRange]] = defaultdict(list)
     for item in ranges(database, file.strings):
         pid = _pid(item.thread)
         if item.op is not None:
@@ -243,7 +243,7 @@ def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[
     return calls
 
 
-def _emit(found: Gathered, file: _File, pid: int, kernels: list[_Kernel], calls: list[Range]) -> None:
+def _emit(found: Gathered, file: _File, pid: int, kernels: list[_Kernel], calls: list[NvtxRange]) -> None:
     """Write a process's communication kernels with the sizes of the calls that they belong to."""
     matched = _matched(found, file, kernels, calls)
     counters: Counter[int] = Counter()
@@ -276,15 +276,15 @@ def _emit(found: Gathered, file: _File, pid: int, kernels: list[_Kernel], calls:
         found.events.add(**row)
 
 
-def _matched(found: Gathered, file: _File, kernels: list[_Kernel], calls: list[Range]) -> dict[int, Range]:
+def _matched(found: Gathered, file: _File, kernels: list[_Kernel], calls: list[NvtxRange]) -> dict[int, NvtxRange]:
     """Return kernel -> call by order within an operation, only where both are equally many (no graphs, no fusing)."""
-    by_op: dict[str, list[Range]] = defaultdict(list)
+    by_op: dict[str, list[NvtxRange]] = defaultdict(list)
     for call in calls:
         by_op[call.op or ""].append(call)
     places: dict[str, list[int]] = defaultdict(list)
     for place, kernel in enumerate(kernels):
         places[kernel.kind.op or ""].append(place)
-    matched: dict[int, Range] = {}
+    matched: dict[int, NvtxRange] = {}
     for op, mine in places.items():
         said = by_op.get(op, [])
         if len(said) == len(mine):

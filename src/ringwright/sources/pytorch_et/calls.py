@@ -16,7 +16,7 @@ _I48 = 1 << 48
 
 
 @dataclass(slots=True)
-class Call:
+class CommsNode:
     """One node, read; numbers that it does not give are None."""
 
     node: int
@@ -38,7 +38,7 @@ class Call:
     stride: int | None = None
 
 
-def call_of(node: dict[str, Any]) -> Call | None:
+def call_of(node: dict[str, Any]) -> CommsNode | None:
     """Return the call of a ``record_param_comms`` node, None where its arguments are not those known.
 
     Arguments: the tensor (absent for wait, barrier), sequence, group, rank, name, two split lists, then from schema
@@ -50,7 +50,7 @@ def call_of(node: dict[str, Any]) -> Call | None:
     if place is None or number is None:
         return None
     spelled = said[place]
-    found = Call(number, operation(spelled), spelled, whole_number(said[place - 3], _I48))
+    found = CommsNode(number, operation(spelled), spelled, whole_number(said[place - 3], _I48))
     group = said[place - 2]
     if isinstance(group, list):
         names = [str(item) for item in group[:2]] + ["", ""]
@@ -68,12 +68,12 @@ def call_of(node: dict[str, Any]) -> Call | None:
     return found
 
 
-def label_of(node: dict[str, Any], name: str) -> Call | None:
+def label_of(node: dict[str, Any], name: str) -> CommsNode | None:
     """Return the call of a ``gloo:op`` node, which holds its tensor and neither group nor sequence."""
     number = whole_number(node.get("id"))
     if number is None:
         return None
-    found = Call(number, operation(name), name)
+    found = CommsNode(number, operation(name), name)
     _sizes(found, values(node, "inputs"), types(node, "inputs"), values(node, "outputs"))
     return found
 
@@ -89,7 +89,7 @@ def _whole_list(value: Any) -> list[int]:
     return [item for item in found if item is not None] if None not in found else []
 
 
-def _sizes(found: Call, inputs: list[Any], kinds: list[Any], outputs: list[Any]) -> None:
+def _sizes(found: CommsNode, inputs: list[Any], kinds: list[Any], outputs: list[Any]) -> None:
     inside, outside = list(tensors(inputs)), list(tensors(outputs))
     found.inside = sum(count * width for count, width in inside) if inside else None
     found.outside = sum(count * width for count, width in outside) if outside else None
@@ -111,7 +111,7 @@ def tensors(value: Any, depth: int = 0) -> list[tuple[int, int]]:
     return [found for item in value for found in tensors(item, depth + 1)]
 
 
-def _attributes(found: Call, held: dict[str, Any]) -> None:
+def _attributes(found: CommsNode, held: dict[str, Any]) -> None:
     """Take what schema 1.1.0 says in attributes; what the arguments gave stays where both speak."""
     if "collective_name" in held and found.op == "unknown":
         found.op = operation(str(held["collective_name"]))
@@ -131,7 +131,7 @@ def _attributes(found: Call, held: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class InitGroup:
     """A process group as the init node tells it."""
 
     name: str
@@ -141,7 +141,7 @@ class Group:
     size: int | None
 
 
-def groups_of(node: dict[str, Any]) -> list[Group]:
+def groups_of(node: dict[str, Any]) -> list[InitGroup]:
     """Return the groups of a ``## process_group:init ##`` node; an empty list of ranks means all of them."""
     said = values(node, "inputs")
     printed = said[0] if said and isinstance(said[0], str) else str(node.get("name", ""))
@@ -153,7 +153,7 @@ def groups_of(node: dict[str, Any]) -> list[Group]:
     return [_group(entry) for entry in entries if isinstance(entry, dict)] if isinstance(entries, list) else []
 
 
-def _group(entry: dict[str, Any]) -> Group:
+def _group(entry: dict[str, Any]) -> InitGroup:
     held = entry.get("ranks")
     listed = list(held) if isinstance(held, list | dict) else []  # a mapping of global to group rank in some
     found = [whole_number(rank, 1 << 24) for rank in listed]
@@ -162,4 +162,4 @@ def _group(entry: dict[str, Any]) -> Group:
     if not ranks and size is not None and 0 < size <= 1 << 20:
         ranks = tuple(range(size))
     backend = str(entry.get("backend_id", entry.get("uid", "")))
-    return Group(str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), backend, ranks, size)
+    return InitGroup(str(entry.get("pg_name", "")), str(entry.get("pg_desc", "")), backend, ranks, size)

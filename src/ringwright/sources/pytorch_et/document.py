@@ -28,7 +28,7 @@ class _Outer(msgspec.Struct):
     start_ts: Any = None
 
 
-class Link(msgspec.Struct):
+class NodeHead(msgspec.Struct):
     """Of every node: its name and what encloses it."""
 
     id: int
@@ -72,7 +72,7 @@ def _salvaged(data: bytes, schema: str, why: str) -> Document:
     return Document(schema, nodes=[json.dumps(node).encode() for node in nodes], cut=why[:160])
 
 
-def link_of(raw: msgspec.Raw | bytes) -> Link | None:
+def link_of(raw: msgspec.Raw | bytes) -> NodeHead | None:
     """Return a node's name and parent, None for what is no node."""
     try:
         return _LINK.decode(raw)
@@ -89,7 +89,7 @@ def node_of(raw: msgspec.Raw | bytes) -> dict[str, Any] | None:
     return node if isinstance(node, dict) else None
 
 
-_LINK = msgspec.json.Decoder(Link)
+_LINK = msgspec.json.Decoder(NodeHead)
 
 
 def values(node: dict[str, Any], side: str) -> list[Any]:

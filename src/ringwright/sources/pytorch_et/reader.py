@@ -11,7 +11,7 @@ from ringwright.errors import InputError
 from ringwright.sources.c10d import POINTWISE, ROOTED, sizes
 from ringwright.sources.gathered import Gathered, whole_number
 from ringwright.sources.members import Member, members, whole
-from ringwright.sources.pytorch_et.calls import Call, Group, call_of, groups_of, label_of
+from ringwright.sources.pytorch_et.calls import CommsNode, InitGroup, call_of, groups_of, label_of
 from ringwright.sources.pytorch_et.document import Document, DocumentError, link_of, node_of, parse
 from ringwright.sources.ranks import rank_in_name, world_of
 
@@ -32,11 +32,11 @@ class _File:
     name: str
     rank: int | None = None
     pid: int | None = None
-    groups: list[Group] = field(default_factory=list)
-    calls: list[tuple[Call, str, str]] = field(default_factory=list)  # with layer and phase
+    groups: list[InitGroup] = field(default_factory=list)
+    calls: list[tuple[CommsNode, str, str]] = field(default_factory=list)  # with layer and phase
     waits: int = 0
 
-    def group(self, call: Call) -> Group | None:
+    def group(self, call: CommsNode) -> InitGroup | None:
         """Return what the init node says of a call's group."""
         if not call.group and len(self.groups) == 1:
             return self.groups[0]  # the process has no other
@@ -212,7 +212,7 @@ def _emit(found: Gathered, files: list[_File], world: int | None) -> None:
         found.claim("sequence", "counted", found.of(number)["comm_id"], ground="inferred", confidence=0.9, note=note)
 
 
-Row = tuple[_File, Call, str, str, int]
+Row = tuple[_File, CommsNode, str, str, int]
 
 
 def _unsure_sequences(rows: list[Row]) -> set[int]:
@@ -227,7 +227,7 @@ def _unsure_sequences(rows: list[Row]) -> set[int]:
     return unsure
 
 
-def _communicator(found: Gathered, file: _File, call: Call, world: int | None) -> int:
+def _communicator(found: Gathered, file: _File, call: CommsNode, world: int | None) -> int:
     """Return the group of a call: as the init node says, as start and stride say, or the n-th that the rank uses."""
     group = file.group(call)
     if group:
@@ -251,7 +251,7 @@ def _communicator(found: Gathered, file: _File, call: Call, world: int | None) -
     )  # fmt: skip
 
 
-def _run(call: Call, size: int | None) -> range:
+def _run(call: CommsNode, size: int | None) -> range:
     """Return the global ranks of a group that start and stride describe, else none."""
     if call.start is None or call.stride is None or not size or call.start < 0 or call.stride < 1 or size > 1 << 20:
         return range(0)
@@ -266,7 +266,7 @@ def _addresses(file: _File) -> Iterator[str]:
             yield call.group
 
 
-def _event(file: _File, call: Call, facts: dict[str, Any], sequence: int | None) -> dict[str, Any]:
+def _event(file: _File, call: CommsNode, facts: dict[str, Any], sequence: int | None) -> dict[str, Any]:
     op = call.op or "unknown"
     members = facts["members"] or []
     held = sizes(op, call.inside, call.outside, facts["size"])

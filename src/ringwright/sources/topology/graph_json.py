@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import InputError, RingwrightError
-from ringwright.topology import FAULT_FIELDS, KINDS, Capability, Fault, Group, Topology
+from ringwright.topology import FAULT_FIELDS, KINDS, Capability, Fault, SharedCapacity, Topology
 from ringwright.wiring import MOST_LINKS
 
 GIB = 2.0**30
@@ -149,7 +149,7 @@ class _Graph:
             raise self.wrong(f"the axes do not make {ranks} ranks", "axes")
         return tuple((str(axis), size) for axis, size in axes)
 
-    def _groups(self, links: int) -> tuple[Group, ...]:
+    def _groups(self, links: int) -> tuple[SharedCapacity, ...]:
         import numpy as np
 
         found = []
@@ -159,7 +159,7 @@ class _Graph:
             legal = isinstance(numbers, list) and all(isinstance(each, int) and 0 <= each < links for each in numbers)
             if not legal or not _all_numbers([rate]) or not rate > 0:
                 raise self.wrong("a group is name, gib_s and links", f"group {place}")
-            found.append(Group(str(row.get("name", f"group{place}")), rate * GIB, np.array(numbers, np.int64)))
+            found.append(SharedCapacity(str(row.get("name", f"group{place}")), rate * GIB, np.array(numbers, np.int64)))
         return tuple(found)
 
     def _messages(self) -> dict[str, float]:

@@ -31,13 +31,13 @@ REMEDY = "a file that NCCL wrote itself: NCCL_TOPO_DUMP_FILE=topo.xml"
 
 
 @dataclass
-class Element:
+class TopologyElement:
     """An element, its attributes and where it stands."""
 
     tag: str
     attributes: dict[str, str]
     line: int
-    children: list[Element] = field(default_factory=list)
+    children: list[TopologyElement] = field(default_factory=list)
 
     def number(self, key: str, default: float = 0.0) -> float:
         """Return an attribute as a number, 0x.. read as hexadecimal; ``default`` where it is missing or none."""
@@ -48,7 +48,7 @@ class Element:
             return default
         return value if abs(value) < 1e15 else default
 
-    def all(self) -> list[Element]:
+    def all(self) -> list[TopologyElement]:
         """Return this element and all below it, in the order of the file."""
         return [self, *(each for child in self.children for each in child.all())]
 
@@ -76,10 +76,10 @@ def read_nccl_xml(text: str, name: str, *, boxes: int = 1) -> Topology:
     return found.parts.topology(boxes, ground)
 
 
-def parse(text: str, name: str) -> Element:
+def parse(text: str, name: str) -> TopologyElement:
     """Return the root element of untrusted XML."""
-    stack: list[Element] = []
-    roots: list[Element] = []
+    stack: list[TopologyElement] = []
+    roots: list[TopologyElement] = []
     count = 0
     parser = expat.ParserCreate()
 
@@ -93,7 +93,7 @@ def parse(text: str, name: str) -> Element:
             refuse("more elements, levels or attributes than any machine has")
         if any(len(value) > LONGEST for value in attributes.values()):
             refuse("an attribute is too long")
-        element = Element(tag, attributes, parser.CurrentLineNumber)
+        element = TopologyElement(tag, attributes, parser.CurrentLineNumber)
         (stack[-1].children if stack else roots).append(element)
         stack.append(element)
 
@@ -113,11 +113,13 @@ class _System:
     """A file on its way to parts: first all devices are placed, then what names others is joined."""
 
     parts: Parts
-    root: Element
+    root: TopologyElement
     unknown: int = 0
     by_class: bool = False
-    gpus: list[tuple[Element, Element, int, int]] = field(default_factory=list)  # device, gpu, cpu, host
-    cpus: list[tuple[Element, int, int]] = field(default_factory=list)  # element, node, host
+    gpus: list[tuple[TopologyElement, TopologyElement, int, int]] = field(
+        default_factory=list
+    )  # device, gpu, cpu, host
+    cpus: list[tuple[TopologyElement, int, int]] = field(default_factory=list)  # element, node, host
     seen: dict[str, int] = field(default_factory=dict)  # GPUs by bus address
     pending: list[tuple[tuple[str, int], float, int]] = field(default_factory=list)  # GPU, rate, what is above it
 
@@ -137,7 +139,7 @@ class _System:
                 if host == its_host:
                     self.parts.both_ways(there, node, min(map(_socket_gbs, (cpu, other))) * 1e9, "upi")
 
-    def _device(self, element: Element, above: int, cpu: int, host: int) -> None:
+    def _device(self, element: TopologyElement, above: int, cpu: int, host: int) -> None:
         if element.tag == "nic":
             self._nic(element, above, host)
         if element.tag != "pci":
@@ -146,7 +148,7 @@ class _System:
         inside = [child for child in element.children if child.tag == "gpu"]
         kind = element.attributes.get("class", "").lower()
         if inside or (kind.startswith("0x03") and not element.children):
-            gpu = inside[0] if inside else Element("gpu", {}, element.line)
+            gpu = inside[0] if inside else TopologyElement("gpu", {}, element.line)
             self.by_class |= not inside
             if not inside or "rank" in gpu.attributes or "dev" in gpu.attributes or len(inside[0].attributes) == 0:
                 self.gpus.append((element, gpu, cpu, host))
@@ -156,7 +158,9 @@ class _System:
             for child in element.children:
                 self._nic(child, above, host, rate)
         elif kind.startswith("0x02") and not element.children:
-            self._nic(Element("nic", {}, element.line, [Element("net", {}, element.line)]), above, host, rate)
+            self._nic(
+                TopologyElement("nic", {}, element.line, [TopologyElement("net", {}, element.line)]), above, host, rate
+            )
         elif kind.startswith("0x0604") or element.children:
             number = sum(name.startswith("pcie") for name in self.parts.names)
             node = self.parts.node(("pci", element.line, number), SWITCH, f"pcie{number}", host)
@@ -164,7 +168,7 @@ class _System:
             for child in element.children:
                 self._device(child, node, cpu, host)
 
-    def _nic(self, element: Element, above: int, host: int, rate: float = 12e9) -> None:
+    def _nic(self, element: TopologyElement, above: int, host: int, rate: float = 12e9) -> None:
         for net in element.children:
             if element.tag != "nic" or net.tag != "net":
                 continue
@@ -197,7 +201,7 @@ class _System:
                     rate = link.number("bw") * max(1.0, link.number("count", 1.0)) * 1e6
                     self.parts.both_ways(here, cpu, max(rate, 0.0), "c2c")
 
-    def _bundle(self, here: int, gpu: Element, link: Element, cpu: int, host: int) -> None:
+    def _bundle(self, here: int, gpu: TopologyElement, link: TopologyElement, cpu: int, host: int) -> None:
         is_nvlink = link.tag == "nvlink"
         each = _nvlink_gbs(gpu.number("sm", 70)) if is_nvlink else _xgmi_gbs(gpu.attributes.get("gcn", ""))
         rate = min(max(link.number("count", 1.0), 0.0), 1e4) * each * 1e9
@@ -219,7 +223,7 @@ def _bus(text: str) -> str:
     return text.lower().lstrip("0")
 
 
-def _pci_gbs(element: Element) -> float:
+def _pci_gbs(element: TopologyElement) -> float:
     text = element.attributes.get("link_speed", "").removesuffix(" PCIe").removesuffix("GT/s").strip()
     width = element.number("link_width")
     lanes = width if 0 < width <= 256 else UNKNOWN_WIDTH
@@ -235,7 +239,7 @@ def _xgmi_gbs(gcn: str) -> float:
     return next((rate for prefix, rate in XGMI_GBS if version.startswith(prefix)), UNKNOWN_XGMI_GBS)
 
 
-def _socket_gbs(cpu: Element) -> float:
+def _socket_gbs(cpu: TopologyElement) -> float:
     """Between sockets, by vendor and model (topo.cc)."""
     vendor, model = cpu.attributes.get("vendor", ""), cpu.number("modelid")
     arch = cpu.attributes.get("arch", "")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ringwright.costs.calibration import Calibration, Link, save
+from ringwright.costs.calibration import Calibration, LinkClassCosts, save
 from ringwright.errors import UsageError
 from ringwright.studies.bench import probe
 
@@ -34,7 +34,7 @@ def calibration_of(result: Mapping[str, Any], path: Path) -> Calibration:
     p, sizes = result["ranks"], tuple(sorted({row["size_bytes"] for row in mine}))
     found = probe.fit(p, times_s, sizes[len(sizes) // 2] / p)
     errors = sorted(max(row["predicted_us"] / row["time_us"], row["time_us"] / row["predicted_us"]) - 1 for row in mine)
-    link = Link(found.latency_s, found.message_s, found.shared_rate / p)
+    link = LinkClassCosts(found.latency_s, found.message_s, found.shared_rate / p)
     made = Calibration(
         path.stem, f"switch:{p}", "", link, link, f"ringwright bench, messages over {wire}, {p} ranks on this machine",
         time.strftime("%Y-%m-%d"), wire, (result["collective"],), sizes, errors[len(errors) // 2],

@@ -22,7 +22,7 @@ from ringwright.studies.bench.question import BenchSpec
 
 if TYPE_CHECKING:
     from ringwright.program import Program
-    from ringwright.studies.bench.jobs import Sample
+    from ringwright.studies.bench.jobs import BenchSample
     from ringwright.trace import Trace
 
 
@@ -52,7 +52,7 @@ def save(
     folder: Path,
     result: Mapping[str, Any],
     question: BenchSpec,
-    samples: Sequence[Sample],
+    samples: Sequence[BenchSample],
     made: Mapping[tuple[str, int], Program],
     began_s: float,
 ) -> None:

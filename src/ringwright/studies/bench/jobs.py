@@ -11,7 +11,7 @@ import numpy as np
 from ringwright.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.executors import Executor
-from ringwright.execute.job import Asked, Contender, Contest, Job
+from ringwright.execute.job import Asked, Contender, Contest, RankJob
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.registry import find
@@ -19,9 +19,9 @@ from ringwright.studies.bench import probe
 from ringwright.studies.bench.question import BenchSpec, Entrant
 
 if TYPE_CHECKING:
-    from ringwright.execute.job import Found
+    from ringwright.execute.job import NodeResult
     from ringwright.execute.place import Place
-    from ringwright.execute.plan import Plan
+    from ringwright.execute.plan import NodePlan
     from ringwright.program import Program
 
 ROUND_S = 0.02  # what one round should take, so that a barrier before it does not count
@@ -34,7 +34,7 @@ OWN = {  # what a library does where nothing forces it
 
 
 @dataclass
-class Group:
+class LaunchGroup:
     """One start of ranks: who starts them, with which settings, and who competes there."""
 
     starter: Executor
@@ -44,14 +44,14 @@ class Group:
 
 
 @dataclass(frozen=True)
-class Sample:
+class BenchSample:
     """One contender at one size: what each node found."""
 
     entrant: str
     algorithm: str
     size_bytes: int
     inner: int
-    found: list[Found]
+    found: list[NodeResult]
     beside: str
     wire: str
 
@@ -67,10 +67,10 @@ class Sample:
         return [(end - start) / self.inner for start, end in self.rounds_s]
 
 
-def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -> list[Group]:
+def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -> list[LaunchGroup]:
     """Return the starts that answer a question; what a library cannot do is said in ``notes``."""
     ours = [each for each in entrants if not each.native]
-    found: list[Group] = []
+    found: list[LaunchGroup] = []
     for entrant in entrants:
         if entrant.native:
             found += _native(question, entrant, notes)
@@ -86,13 +86,13 @@ def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -
     for each in ours:
         left = [(each, name) for name in question.algorithms if (each.name, name) not in placed]
         if left:
-            found.append(Group(each.executor, entries=left))
+            found.append(LaunchGroup(each.executor, entries=left))
     return found
 
 
-def _native(question: BenchSpec, entrant: Entrant, notes: list[str]) -> list[Group]:
+def _native(question: BenchSpec, entrant: Entrant, notes: list[str]) -> list[LaunchGroup]:
     if not entrant.executor.library:
-        return [Group(entrant.executor, entries=[(entrant, OWN.get((entrant.name, question.op), "own"))])]
+        return [LaunchGroup(entrant.executor, entries=[(entrant, OWN.get((entrant.name, question.op), "own"))])]
     from ringwright.execute.mpi_forced import forced
 
     found = []
@@ -102,7 +102,7 @@ def _native(question: BenchSpec, entrant: Entrant, notes: list[str]) -> list[Gro
         except DeclinedError as error:
             notes.append(f"{error.what} ({error.remedy})" if error.remedy else error.what)
             continue
-        found.append(Group(entrant.executor, made.settings, made.call, [(entrant, name)]))
+        found.append(LaunchGroup(entrant.executor, made.settings, made.call, [(entrant, name)]))
     return found
 
 
@@ -111,26 +111,26 @@ def _is_at_home(mine: Executor, starter: Executor) -> bool:
     return mine.backend == "processes" or (mine.backend, mine.library) == (starter.backend, starter.library)
 
 
-def _fits(group: Group, algorithm: str) -> bool:
+def _fits(group: LaunchGroup, algorithm: str) -> bool:
     """Return whether this start is about that algorithm."""
     return any(name == algorithm for entrant, name in group.entries if entrant.native)
 
 
 def measure(
     question: BenchSpec,
-    group: Group,
+    group: LaunchGroup,
     made: dict[tuple[str, int], Program],
     places: Sequence[Place] | None,
     slowest_rate: float,
     begin: Callable[[], object] | None = None,
-    kept: list[Sample] | None = None,
-) -> tuple[list[Sample], dict[str, dict[tuple[str, int], float]]]:
+    kept: list[BenchSample] | None = None,
+) -> tuple[list[BenchSample], dict[str, dict[tuple[str, int], float]]]:
     """Run a group once; return its samples, and per wire the times of the probe.
 
     RanksFailedError where the ranks did not come to their end; ``kept`` then gets the samples that they had.
     """
     nodes = max([program.n_nodes for program in made.values()] or [question.ranks])
-    cut: list[list[Plan]] = []
+    cut: list[list[NodePlan]] = []
     rounds, meanings = _probes(question, group, cut, slowest_rate, nodes)
     for size in question.sizes:
         contenders = []
@@ -155,7 +155,7 @@ def measure(
     seats = list(places or here(nodes))
     if len(seats) < nodes:
         raise UsageError(f"{nodes} nodes (ranks and aggregators) on {len(seats)} places", remedy="a larger fabric")
-    job = Job(nodes, [seat.address for seat in seats], rounds, group.starter.backend, question.timeout_s,
+    job = RankJob(nodes, [seat.address for seat in seats], rounds, group.starter.backend, question.timeout_s,
               interfaces=[seat.interface for seat in seats] if places else [], begins=len(meanings), call=group.call)  # fmt: skip
     with launch.job_folder(elsewhere=places is not None) as folder:
         launch.lay_out(folder, job, cut)
@@ -171,7 +171,7 @@ def measure(
     return _sorted(group, rounds, meanings, answers)
 
 
-def _padded(found: list[Plan], nodes: int) -> list[Plan]:
+def _padded(found: list[NodePlan], nodes: int) -> list[NodePlan]:
     """Give nodes beyond a program's nothing to do."""
     import msgspec
 
@@ -185,7 +185,7 @@ def _padded(found: list[Plan], nodes: int) -> list[Plan]:
 
 
 def _probes(
-    question: BenchSpec, group: Group, cut: list[list[Plan]], slowest_rate: float, nodes: int
+    question: BenchSpec, group: LaunchGroup, cut: list[list[NodePlan]], slowest_rate: float, nodes: int
 ) -> tuple[list[Contest], list[tuple[str, str, int]]]:
     """Return the probe's cases and what each is: (wire, kind, bytes). A library is probed through its own messages."""
     wires = dict.fromkeys(entrant.executor.wire for entrant, _ in group.entries)
@@ -230,10 +230,13 @@ def _limit_s(question: BenchSpec, rounds: Sequence[Contest], slowest_rate: float
 
 
 def _sorted(
-    group: Group, rounds: Sequence[Contest], meanings: Sequence[tuple[str, str, int]], answers: list[list[Found]]
-) -> tuple[list[Sample], dict[str, dict[tuple[str, int], float]]]:
+    group: LaunchGroup,
+    rounds: Sequence[Contest],
+    meanings: Sequence[tuple[str, str, int]],
+    answers: list[list[NodeResult]],
+) -> tuple[list[BenchSample], dict[str, dict[tuple[str, int], float]]]:
     probes: dict[str, dict[tuple[str, int], float]] = {}
-    samples: list[Sample] = []
+    samples: list[BenchSample] = []
     natives = [entrant.name for entrant, _ in group.entries if entrant.native]
     wires = {f"{entrant.name}|{name}": entrant.executor.wire for entrant, name in group.entries}
     for found in zip(*answers, strict=True):
@@ -242,7 +245,7 @@ def _sorted(
         beside = "" if name in natives or not natives else natives[0]
         is_probe = found[0].case < len(meanings)
         wire = meanings[found[0].case][0] if is_probe else wires[found[0].label]
-        sample = Sample(name, algorithm, case.asked.size_bytes, case.inner, list(found), beside, wire)
+        sample = BenchSample(name, algorithm, case.asked.size_bytes, case.inner, list(found), beside, wire)
         if is_probe and sample.times_s:
             _, kind, size = meanings[found[0].case]
             probes.setdefault(wire, {})[kind, size] = float(np.median(sample.times_s)) / probe.STEPS

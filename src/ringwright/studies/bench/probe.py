@@ -54,7 +54,7 @@ def _blocks(p: int, kind: str, step: int) -> tuple[Block, ...]:
 
 
 @dataclass(frozen=True)
-class Machine:
+class ProbedMachine:
     """What was fitted. ``shared_rate``: bytes/s that all ranks have together."""
 
     latency_s: float
@@ -93,14 +93,14 @@ def _hops(topology: Topology) -> int:
     return int(starts[1] - starts[0])
 
 
-def fit(p: int, times_s: Mapping[tuple[str, int], float], around_bytes: float) -> Machine:
+def fit(p: int, times_s: Mapping[tuple[str, int], float], around_bytes: float) -> ProbedMachine:
     """Return the machine on which messages of about ``around_bytes`` take what the probe found, between its sizes in between."""
     small = max(times_s["shift", SMALL_BYTES], 1e-9)
     fan = times_s.get(("fan", SMALL_BYTES))
     message_s = min(max((fan - small) / (p - 2), 0.0), small) if fan else 0.0
     sizes = sorted({size for _, size in times_s if size > SMALL_BYTES})
     if not sizes:
-        return Machine(small - message_s, message_s, 1e12, 1e12, float("inf"))
+        return ProbedMachine(small - message_s, message_s, 1e12, 1e12, float("inf"))
     size = min(max(around_bytes, sizes[0]), sizes[-1])
 
     def beyond(kind: str) -> float:
@@ -111,4 +111,4 @@ def fit(p: int, times_s: Mapping[tuple[str, int], float], around_bytes: float) -
 
     shift, adds, pair = (beyond(kind) for kind in ("shift", "adds", "pair"))
     reduce_rate = size / (adds - shift) if adds > shift * (1 + LEAST_SHARE) else float("inf")
-    return Machine(small - message_s, message_s, size / min(pair, shift), p * size / shift, reduce_rate)
+    return ProbedMachine(small - message_s, message_s, size / min(pair, shift), p * size / shift, reduce_rate)

@@ -17,7 +17,7 @@ from ringwright.studies.bench import capture, jobs, probe
 from ringwright.studies.bench.question import BenchSpec
 
 if TYPE_CHECKING:
-    from ringwright.lab import Network
+    from ringwright.lab import LabNetwork
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -47,7 +47,7 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: Progress | 
         topology = net.topology if net else _plain(question.ranks)
         made = _programs(question, topology, notes)
         rate = float(topology.rate.min()) if net else LOOPBACK_RATE
-        samples: list[jobs.Sample] = []
+        samples: list[jobs.BenchSample] = []
         probes: dict[tuple[str, str], dict[tuple[str, int], float]] = {}
         clock: list[float] = []  # when the fault script began: as soon as the first ranks are ready
 
@@ -98,7 +98,7 @@ def _plain(ranks: int) -> Topology:
 
 
 @contextlib.contextmanager
-def _network(question: BenchSpec, out: Path | None) -> Iterator[Network | None]:
+def _network(question: BenchSpec, out: Path | None) -> Iterator[LabNetwork | None]:
     if question.lab is None:
         yield None
         return
@@ -128,7 +128,7 @@ def _programs(question: BenchSpec, topology: Topology, notes: list[str]) -> dict
 
 def _rows(
     question: BenchSpec,
-    samples: list[jobs.Sample],
+    samples: list[jobs.BenchSample],
     made: dict[tuple[str, int], Program],
     probes: dict[tuple[str, str], dict[tuple[str, int], float]],
     fabric: Topology | None,
@@ -147,7 +147,7 @@ def _rows(
     return sorted(rows.values(), key=lambda row: (row["size_bytes"], order[row["backend"]], row["algorithm"]))
 
 
-def _row(question: BenchSpec, sample: jobs.Sample, times_s: np.ndarray) -> dict[str, Any]:
+def _row(question: BenchSpec, sample: jobs.BenchSample, times_s: np.ndarray) -> dict[str, Any]:
     collective = question.collective(sample.size_bytes)
     time_s = float(np.median(times_s))
     algbw = sample.size_bytes / time_s / 1e9
@@ -164,7 +164,7 @@ def _row(question: BenchSpec, sample: jobs.Sample, times_s: np.ndarray) -> dict[
     }  # fmt: skip
 
 
-def _sent(sample: jobs.Sample) -> int:
+def _sent(sample: jobs.BenchSample) -> int:
     """Return the bytes of all ranks' interfaces in all rounds, headers counted; -1 where they were not counted."""
     counted = [each.sent_bytes for each in sample.found]
     return sum(counted) if min(counted) >= 0 else -1
@@ -172,7 +172,7 @@ def _sent(sample: jobs.Sample) -> int:
 
 def _predicted(
     question: BenchSpec,
-    sample: jobs.Sample,
+    sample: jobs.BenchSample,
     made: dict[tuple[str, int], Program],
     probes: dict[tuple[str, str], dict[tuple[str, int], float]],
     fabric: Topology | None,
@@ -189,7 +189,7 @@ def _predicted(
     return simulate(program, where).time_s * 1e6
 
 
-def _own(question: BenchSpec, sample: jobs.Sample) -> Program | None:
+def _own(question: BenchSpec, sample: jobs.BenchSample) -> Program | None:
     """Return the program of what a library does by itself, where we have it under that name."""
     try:
         _, make, knobs = algorithm(sample.algorithm)
@@ -208,7 +208,7 @@ def faulted(question: BenchSpec, fabric: Topology) -> Topology:
     return apply(fabric, known, horizon_s=HORIZON_S, seed=question.seed) if known else fabric
 
 
-def _ratios(question: BenchSpec, samples: list[jobs.Sample]) -> list[dict[str, Any]]:
+def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[str, Any]]:
     """Return ours over theirs, for each pair that took turns in the same processes, the same algorithm or a library's own."""
     natives = {
         (each.entrant, each.algorithm, each.size_bytes): each for each in samples if not each.beside and each.times_s

@@ -17,7 +17,7 @@ from ringwright.studies import workload as cards
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
-from ringwright.studies.jobs.measured import Measured
+from ringwright.studies.jobs.measured import MeasuredStep
 
 if TYPE_CHECKING:
     from ringwright.costs.stages import Costs
@@ -36,7 +36,7 @@ ASSUMED = (
 class JudgedStep:
     """A measured step beside its prediction, in seconds."""
 
-    row: Measured
+    row: MeasuredStep
     predicted_s: float
 
     @property
@@ -54,7 +54,7 @@ class Predictor:
     timed: dict[str, dict[Any, Any]] = field(default_factory=dict, repr=False)
     known: dict[tuple[Any, ...], float] = field(default_factory=dict, repr=False)
 
-    def seconds(self, row: Measured) -> float:
+    def seconds(self, row: MeasuredStep) -> float:
         """Return the predicted seconds of a step, once for all rows that ask the same; UsageError where the row cannot be."""
         asked = replace(row, table="", label="", half="", seconds=0.0, dims=())  # type: ignore[arg-type]
         key = (asked, tuple(row.dims.items()), tuple(self.figures.items()))
@@ -62,7 +62,7 @@ class Predictor:
             self.known[key] = self._simulated(row)
         return self.known[key]
 
-    def _simulated(self, row: Measured) -> float:
+    def _simulated(self, row: MeasuredStep) -> float:
         card = cards.WorkloadSpec(
             row.model, row.gpus, row.parallel, row.micro_batches, row.micro_batch_size, row.sequence, row.dtype,
             row.gradients, row.recompute, dims=row.dims,
@@ -73,7 +73,7 @@ class Predictor:
         costs: Costs = replace(job.costs, timed=timed) if isinstance(job.costs, FabricCosts) else job.costs
         return simulate(condensed(job.workload, costs), costs, steps=STEPS).step_s
 
-    def _topology(self, row: Measured) -> Topology:
+    def _topology(self, row: MeasuredStep) -> Topology:
         key = (row.fabric, row.calibration)
         if key not in self.topologies:
             from ringwright.costs.calibration import calibrated, load
@@ -88,12 +88,12 @@ class Predictor:
 class RefusedStep:
     """A row that cannot be asked as it stands, and why."""
 
-    row: Measured
+    row: MeasuredStep
     why: str
 
 
 def judge(
-    rows: Iterable[Measured], predictor: Predictor | None = None, progress: Callable[[str], None] | None = None
+    rows: Iterable[MeasuredStep], predictor: Predictor | None = None, progress: Callable[[str], None] | None = None
 ) -> tuple[list[JudgedStep], list[RefusedStep]]:
     """Return each row beside its prediction, and those whose parallel form the model refuses."""
     predictor = predictor or Predictor()
@@ -147,7 +147,7 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
 
 
 def fitted(
-    rows: Sequence[Measured], steps: Mapping[str, Sequence[float]], predictor: Predictor | None = None
+    rows: Sequence[MeasuredStep], steps: Mapping[str, Sequence[float]], predictor: Predictor | None = None
 ) -> tuple[dict[str, float], float]:
     """Return the figures of the grid ``steps`` (name -> values) with the least error, and that error.
 

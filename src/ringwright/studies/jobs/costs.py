@@ -36,7 +36,7 @@ LEAST_SHARE = 0.02
 
 
 @dataclass(frozen=True)
-class Group:
+class TimedRanks:
     """Ranks as they are timed; ``healthy``: none of their hosts' links has a fault."""
 
     ranks: tuple[int, ...]
@@ -63,11 +63,11 @@ class FabricCosts:
     algorithms: Mapping[str, str] = field(default_factory=dict)
     units: float = 0.12
     width_bytes: int = 4
-    timed: dict[tuple[str, Group, int], tuple[float, Run]] = field(default_factory=dict, repr=False)
-    factors: dict[tuple[str, str, Group], tuple[float, tuple[tuple[str, float], ...]]] = field(
+    timed: dict[tuple[str, TimedRanks, int], tuple[float, Run]] = field(default_factory=dict, repr=False)
+    factors: dict[tuple[str, str, TimedRanks], tuple[float, tuple[tuple[str, float], ...]]] = field(
         default_factory=dict, repr=False
     )
-    sent: dict[tuple[str, Group, int], float] = field(default_factory=dict, repr=False)
+    sent: dict[tuple[str, TimedRanks, int], float] = field(default_factory=dict, repr=False)
     left: dict[str, str] = field(default_factory=dict)  # what an algorithm left to the library: operation -> why
 
     def __post_init__(self) -> None:
@@ -101,16 +101,16 @@ class FabricCosts:
         factor, loads = self._shared(op, placed, role)
         return Stage(self._seconds(op, size_bytes, placed) * factor, 0.0, leg, loads, self.units)
 
-    def _canonical(self, ranks: tuple[int, ...]) -> Group:
+    def _canonical(self, ranks: tuple[int, ...]) -> TimedRanks:
         """Return a group that is timed for all that lie alike: the same places in the hosts, as many hosts apart."""
         hosts, healthy = self.topology.hosts, self.faulty.isdisjoint(ranks)
         if not healthy or hosts is None or not self.topology.is_symmetric:
-            return Group(ranks, healthy)
+            return TimedRanks(ranks, healthy)
         per_host = int(np.bincount(hosts).max())
         shift = min(ranks) // per_host * per_host
-        return Group(tuple(rank - shift for rank in ranks))
+        return TimedRanks(tuple(rank - shift for rank in ranks))
 
-    def _seconds(self, op: str, size_bytes: int, group: Group) -> float:
+    def _seconds(self, op: str, size_bytes: int, group: TimedRanks) -> float:
         """Return seconds, straight lines between the sizes of the grid."""
         at = min(max(bisect_left(GRID, size_bytes), 1), len(GRID) - 1)
         if size_bytes <= GRID[0]:
@@ -119,10 +119,10 @@ class FabricCosts:
         before, after = self._timed(op, low, group), self._timed(op, high, group)
         return before + (after - before) * (size_bytes - low) / (high - low)
 
-    def _timed(self, op: str, size_bytes: int, group: Group) -> float:
+    def _timed(self, op: str, size_bytes: int, group: TimedRanks) -> float:
         return self.run(op, size_bytes, group)[0]
 
-    def run(self, op: str, size_bytes: int, group: Group) -> tuple[float, Run]:
+    def run(self, op: str, size_bytes: int, group: TimedRanks) -> tuple[float, Run]:
         """Return seconds and the run of one operation, from memory where it was asked before."""
         key = (op, group, size_bytes)
         if key not in self.timed:
@@ -130,7 +130,7 @@ class FabricCosts:
             self.timed[key] = (run.time_s, run)
         return self.timed[key]
 
-    def program(self, op: str, size_bytes: int, group: Group) -> Program:
+    def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
         """Return how the system that is asked for does an operation, the library where that system does not do it."""
         ranks, machine = group.ranks, self._machine(group)
         spelling = self.algorithms.get(op) or (LIBRARY if op == RING else self.algorithms.get("", LIBRARY))
@@ -162,11 +162,11 @@ class FabricCosts:
             self.sent[key] = program.cost.sent_bytes * program.software.wire_factor
         return self.sent[key]
 
-    def _machine(self, group: Group) -> Topology:
+    def _machine(self, group: TimedRanks) -> Topology:
         return self.healthy if group.healthy else self.topology
 
     # ------------------------------------------------------------------------------------------------------ disturbance
-    def _shared(self, op: str, group: Group, role: str) -> tuple[float, tuple[tuple[str, float], ...]]:
+    def _shared(self, op: str, group: TimedRanks, role: str) -> tuple[float, tuple[tuple[str, float], ...]]:
         """Return how much longer it takes beside its siblings, and its loads by class of link."""
         key = (op, role, group)
         if key not in self.factors:
@@ -174,7 +174,7 @@ class FabricCosts:
             busy = _busy(run).copy()
             mine = busy > 0
             for sibling in self._siblings(op, group.ranks, role):
-                busy += _busy(self.run(op, PROBE, Group(sibling, group.healthy))[1])
+                busy += _busy(self.run(op, PROBE, TimedRanks(sibling, group.healthy))[1])
             factor = max(1.0, float(busy[mine].max(initial=0.0)) / (own * 1e12)) if own else 1.0
             self.factors[key] = (factor, self._loads(run, own))
         return self.factors[key]

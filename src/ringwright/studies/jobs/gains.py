@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from ringwright.studies.jobs.live import named
 
 if TYPE_CHECKING:
-    from ringwright.execute.live.bench import Row
+    from ringwright.execute.live.bench import LiveRow
 
 REVERSED = "reversed "
 POLICIES = (
@@ -40,16 +40,16 @@ class GainsSpec:
     timeout_s: float = 120.0
 
 
-def cases(question: GainsSpec) -> Iterator[tuple[str, int, list[Row]]]:
+def cases(question: GainsSpec) -> Iterator[tuple[str, int, list[LiveRow]]]:
     """Yield (model, ranks, a row per policy); needs PyTorch."""
-    from ringwright.execute.live.bench import Job, compare
+    from ringwright.execute.live.bench import LiveJob, compare
 
     for model in question.models:
         for ranks in question.ranks:
             slower, jobs = ranks / 2, {}
             for policy in question.policies:
                 function, knobs = named(policy.removeprefix(REVERSED))
-                jobs[policy] = Job(
+                jobs[policy] = LiveJob(
                     model, function, ranks, question.link_rate / slower, 0, question.step_s * slower, question.elements,
                     question.steps, knobs, reverse=policy.startswith(REVERSED), timeout_s=question.timeout_s,
                 )  # fmt: skip

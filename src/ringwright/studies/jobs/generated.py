@@ -20,7 +20,7 @@ from ringwright.workloads.cards import Card
 from ringwright.workloads.grid import grid
 from ringwright.workloads.job import job
 from ringwright.workloads.models import model
-from ringwright.workloads.step import Step
+from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline
 
 DEFAULT_FABRIC, GPUS_A_NODE = "dgx-h100", 8
@@ -87,7 +87,7 @@ def interference(name: str, units: int) -> Interference:
     return Interference(name, units=units)
 
 
-def _settled(question: GeneratedJobSpec) -> tuple[Card, Step, str]:
+def _settled(question: GeneratedJobSpec) -> tuple[Card, StepSpec, str]:
     """Return card, step and the type of matrix products; what is narrower than 16 bits travels in 16."""
     card = model(question.card.model, **question.card.dims)
     dtype = element_type(question.card.dtype or cards.usual_dtype(card))

@@ -17,7 +17,7 @@ from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.live import named
-from ringwright.workloads.chain import Link, chain
+from ringwright.workloads.chain import ChainLayer, chain
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
@@ -35,7 +35,7 @@ CASES: dict[str, tuple[tuple[str, ...], dict[str, float]]] = {
 
 
 @dataclass(frozen=True)
-class Row:
+class LabRow:
     """One case: seconds of a step, predicted and measured (median of ``times_s``)."""
 
     model: str
@@ -65,9 +65,9 @@ class LabStepsSpec:
     timeout_s: float = 100.0
 
 
-def rows(question: LabStepsSpec) -> Iterator[Row]:
+def rows(question: LabStepsSpec) -> Iterator[LabRow]:
     """Yield a row per model, case and policy; needs PyTorch and namespaces."""
-    from ringwright.execute.live.bench import Job, measure
+    from ringwright.execute.live.bench import LiveJob, measure
     from ringwright.lab.network import network
 
     for case in question.cases:
@@ -79,13 +79,13 @@ def rows(question: LabStepsSpec) -> Iterator[Row]:
             for model in question.models:
                 for policy in question.policies:
                     function, knobs = named(policy)
-                    asked = Job(
+                    asked = LiveJob(
                         model, function, len(net.places), 0, 0, question.step_s, question.elements, question.steps, knobs,
                         slowdowns=slowdowns, timeout_s=question.timeout_s,
                     )  # fmt: skip
                     predicted = predict(model, question, lines, slowdowns, policy)
                     found = measure(asked, net.places)
-                    yield Row(model, case, policy, predicted, found.step_s, tuple(found.times_s))
+                    yield LabRow(model, case, policy, predicted, found.step_s, tuple(found.times_s))
 
 
 def predict(
@@ -114,6 +114,7 @@ def _layers(model: str, question: LabStepsSpec, ranks: int) -> Workload:
 
     simulated = layers(model, question.step_s, question.elements)
     links = [
-        Link(each.forward_s, each.backward_s, 4 * each.elements, each.elements, name=each.name) for each in simulated
+        ChainLayer(each.forward_s, each.backward_s, 4 * each.elements, each.elements, name=each.name)
+        for each in simulated
     ]
     return chain(f"slept {model}", links, ranks)

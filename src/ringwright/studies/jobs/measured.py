@@ -45,7 +45,7 @@ ABSENT = ("", "n/a", "0", None)
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredStep:
     """One measured step, in ``seconds``.
 
     ``dims`` changes the model's dimensions; ``half`` is "fit" or "test"; ``label`` names the row among those of its ``table``.
@@ -71,7 +71,7 @@ class Measured:
     fit: str
 
 
-def read(path: str | Path) -> list[Measured]:
+def read(path: str | Path) -> list[MeasuredStep]:
     """Return the rows that can be asked about; InputError, naming the line, for one that makes no sense."""
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
@@ -137,7 +137,7 @@ class _Cells:
         return int(text)
 
 
-def _row(row: Mapping[str, str], part: str) -> Measured:
+def _row(row: Mapping[str, str], part: str) -> MeasuredStep:
     name = row.get("model") or ""
     known = PRINTED.get(name, {})
     cells = _Cells(row, known)
@@ -156,7 +156,7 @@ def _row(row: Mapping[str, str], part: str) -> Measured:
     fabric, calibration, fit = SYSTEMS.get(device, ("", "", ""))
     nodes, racks = -(-gpus // 8), -(-gpus // 72)
     recompute = cells.text("recompute", "full").partition(" ")[0]
-    return Measured(
+    return MeasuredStep(
         cells.text("set", name or "table"), f"{name or _size(dims)} {parallel} {batch}/{size} {recompute}", part, _seconds(row),
         "gpt3-175b" if gpt else name, dims, gpus, parallel, batch // (replicas * size), size, sequence,
         cells.text("dtype", "float16"), cells.text("gradients", "float16"), recompute, device,

@@ -49,7 +49,7 @@ class Changed:
 
 
 @dataclass(frozen=True)
-class Change:
+class Counterfactual:
     """What is to be different: the algorithm ("" as recorded), and the fabric, healthy and with its faults."""
 
     algorithm: str = ""
@@ -77,7 +77,7 @@ def _warnings(beside: dict[str, float] | None) -> list[str]:
     return [f"the replay, unchanged, is {off}: {missing}"]
 
 
-def job(found: Replay, change: Change) -> Job:
+def job(found: Replay, change: Counterfactual) -> Job:
     """Return the replayed job as the change makes it; UsageError where operations need a fabric and none is given."""
     workload, fabric = found.workload, change.faulty or change.healthy
     measured = found.costs if found.ground != GROUNDS[2] else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.engines.job.run import JobRun
-from ringwright.engines.job.step import PS, Row
+from ringwright.engines.job.step import PS, Instances
 from ringwright.studies.traced import WRITER
 from ringwright.trace import conform
 from ringwright.traced import communicator, communicators
@@ -68,7 +68,7 @@ def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
 
 
 def _events(
-    job: Job, found: PolicyResult, row: Row, step: int, members: dict[tuple[str, tuple[int, ...]], int]
+    job: Job, found: PolicyResult, row: Instances, step: int, members: dict[tuple[str, tuple[int, ...]], int]
 ) -> list[pl.DataFrame]:
     """Return the events of a row: one frame, or, of an operation in a run without folding, one for each rank that took part."""
     import polars as pl
@@ -103,7 +103,7 @@ def _events(
     return [WRITER.events(frame, **{**same, **one}) for one in each]
 
 
-def _groups(job: Job, run: JobRun, row: Row, operation: Operation) -> int:
+def _groups(job: Job, run: JobRun, row: Instances, operation: Operation) -> int:
     """Return how many groups of ranks, or pairs, the row stands for."""
     cells, mesh = run.laid.cells, job.workload.mesh
     if operation.op == "send-recv":
@@ -132,7 +132,7 @@ def _steps(run: JobRun, steps: Iterable[int]) -> pl.DataFrame:
     return conform("events", same.drop("rank").join(ranks, how="cross"))
 
 
-def _owners(run: JobRun, row: Row, parts: int) -> list[tuple[int, int]]:
+def _owners(run: JobRun, row: Instances, parts: int) -> list[tuple[int, int]]:
     """Return whose the events of a row are: (rank, which of its parts); rank -1 where ranks were folded."""
     cells = run.laid.cells
     if any(count > 1 for count in cells.counts):

@@ -18,9 +18,9 @@ import numpy as np
 
 from ringwright.analysis.intervals import covered
 from ringwright.costs.stages import Costs, seconds
-from ringwright.engines.job.groups import Groups
+from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.run import COMPUTE, JobRun
-from ringwright.engines.job.step import PS, Row
+from ringwright.engines.job.step import PS, Instances
 from ringwright.rewrites import Operation
 from ringwright.schedulers.order import first_consumers
 from ringwright.studies.jobs.account import joined, spans
@@ -51,7 +51,7 @@ class _Cell:
     pieces that they stand for.
     """
 
-    rows: list[tuple[Row, int]]
+    rows: list[tuple[Instances, int]]
     index: np.ndarray
     own_ps: np.ndarray
     exposed_ps: np.ndarray
@@ -66,7 +66,7 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
     begin, end = run.window()
     cells = run.laid.cells
     named = {operation.name: operation for operation in run.laid.operations}
-    seen = _Seen(run, scheduled, first_consumers(scheduled), _Sizes(costs, Groups(scheduled, cells)))
+    seen = _Seen(run, scheduled, first_consumers(scheduled), _Sizes(costs, OperationGroups(scheduled, cells)))
     total = sum(cells.counts)
     exposed: dict[str, float] = defaultdict(float)
     count: dict[str, float] = defaultdict(float)
@@ -116,7 +116,7 @@ def _capped(
 
 def _exposed(run: JobRun, cell: int, compute: Spans, begin: int, end: int) -> _Cell:
     """Return what of a cell's operations was exposed within the window."""
-    groups: list[tuple[Row, int, np.ndarray]] = []  # row, its first instance, which of its pieces
+    groups: list[tuple[Instances, int, np.ndarray]] = []  # row, its first instance, which of its pieces
     for row in run.laid.rows:
         if row.what == "operation" and cell in row.cells:
             for step in range(run.laid.steps):
@@ -151,11 +151,11 @@ def _exposed(run: JobRun, cell: int, compute: Spans, begin: int, end: int) -> _C
 class _Sizes:
     """Whether operations are so small that their size hardly matters."""
 
-    def __init__(self, costs: Costs, groups: Groups) -> None:
+    def __init__(self, costs: Costs, groups: OperationGroups) -> None:
         self._costs, self._groups = costs, groups
         self._known: dict[tuple[str, int, tuple[int, ...]], bool] = {}
 
-    def small(self, operation: Operation, row: Row) -> bool:
+    def small(self, operation: Operation, row: Instances) -> bool:
         """Say whether more than ``FIXED`` of a piece's time is there whatever its size: a + b s, asked at s and s / 2."""
         key = (operation.name, row.size_bytes, row.cells)
         if key not in self._known:
@@ -235,7 +235,13 @@ def _place(operation: Operation, urgency: dict[str, int]) -> int:
 
 
 def _cause(
-    seen: _Seen, operation: Operation, row: Row, instance: int, open_ps: float, sent: dict[int, _Queue], over: list[int]
+    seen: _Seen,
+    operation: Operation,
+    row: Instances,
+    instance: int,
+    open_ps: float,
+    sent: dict[int, _Queue],
+    over: list[int],
 ) -> str:
     """Return the cause of one operation; ``over``: when the cell's own compute ended, by step."""
     times, flat = seen.run.times, seen.run.laid.flat
@@ -271,7 +277,7 @@ def _computed(run: JobRun, cell: int, step: int) -> int:
     return max((int(run.ends(row, step).max()) for row in rows), default=0)
 
 
-def _first_made(run: JobRun, operation: Operation, row: Row, instance: int) -> int:
+def _first_made(run: JobRun, operation: Operation, row: Instances, instance: int) -> int:
     """Return when the first of its payloads was made in that step."""
     step = instance // run.laid.per_step
     wanted = {name for payload in operation.payloads for name in payload.producers}

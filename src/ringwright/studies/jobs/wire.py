@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ringwright.engines.job.groups import Groups
+from ringwright.engines.job.groups import OperationGroups
 
 if TYPE_CHECKING:
     from ringwright.engines.job.run import JobRun
@@ -17,7 +17,7 @@ Sent = Callable[[str, int, tuple[int, ...]], float]  # operation, bytes, ranks -
 def wire_bytes(scheduled: Workload, run: JobRun, sent: Sent) -> float:
     """Return the bytes of one step, the mean over all ranks, of a scheduled workload that was run."""
     cells = run.laid.cells
-    groups, total = Groups(scheduled, cells), 0.0
+    groups, total = OperationGroups(scheduled, cells), 0.0
     for operation in run.laid.operations:
         whole, rest = operation.sizes()
         times = scheduled.micro_batches if operation.per == "micro-batch" else 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.studies.sweep import work
 from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.program import must_issue
-from ringwright.workloads.expected.row import Row
+from ringwright.workloads.expected.row import ExpectedRow
 
 if TYPE_CHECKING:
     import polars as pl
@@ -52,7 +52,7 @@ def issued(frame: pl.DataFrame, rank: int, when: str) -> Issued:
     return found
 
 
-def formula(rows: list[Row], mode: str, when: str) -> Issued:
+def formula(rows: list[ExpectedRow], mode: str, when: str) -> Issued:
     """Return what the closed formulas say for that time."""
     found: Issued = Counter()
     for turn in TURNS[when]:

@@ -6,23 +6,23 @@ from typing import Any
 
 from ringwright.errors import UsageError
 from ringwright.studies.sweep.cell import Cell
-from ringwright.studies.sweep.work import Work
+from ringwright.studies.sweep.work import SweepWork
 from ringwright.workloads.cards import card
-from ringwright.workloads.expected.row import Row
+from ringwright.workloads.expected.row import ExpectedRow
 
 WARM = "warm"  # what a rank prints when its warm-up is over
 
 
-def work(cell: Cell) -> Work:
+def work(cell: Cell) -> SweepWork:
     """Return the work of a cell's ranks; UsageError for a model or a form that does not exist."""
-    return Work(
+    return SweepWork(
         card(cell.model, cell.size, **cell.changed), cell.spread, cell.mode, batch=cell.batch, sequence=cell.sequence,
         micro_batches=cell.micro_batches, steps=cell.steps, dtype=cell.dtype, seed=cell.seed,
         bucket_cap_mb=cell.bucket_cap_mb, extra={"warm": cell.warm},
     )  # fmt: skip
 
 
-def must_issue(cell: Cell, rank: int = 0) -> list[Row]:
+def must_issue(cell: Cell, rank: int = 0) -> list[ExpectedRow]:
     """Return what a rank of the cell must issue, from closed formulas; UsageError where the cell is not legal."""
     return work(cell).rows(rank)
 

@@ -10,13 +10,13 @@ from typing import Any
 from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.legal import check
-from ringwright.workloads.expected.row import Row
+from ringwright.workloads.expected.row import ExpectedRow
 
 ROLES = ("dp", "tp", "ep", "pp")
 
 
 @dataclass(frozen=True)
-class Work:
+class SweepWork:
     """What the ranks of one cell do.
 
     ``batch`` counts the sequences (or images) of one data rank and step; ``steps`` iterations or tokens.
@@ -42,7 +42,7 @@ class Work:
             ranks *= int(self.parallel.get(role, 1))
         return ranks
 
-    def rows(self, rank: int = 0) -> list[Row]:
+    def rows(self, rank: int = 0) -> list[ExpectedRow]:
         """Return what rank ``rank`` must issue; UsageError for a cell that is not legal."""
         return expected(
             self.card, self.parallel, self.mode, batch=self.batch, sequence=self.sequence, rank=rank,
@@ -69,13 +69,13 @@ class Work:
         """Return the arguments that run one rank of it, after the interpreter's name."""
         return ["-m", "ringwright.execute.models.job", json.dumps(self.job(**more))]
 
-    def alone(self) -> Work:
+    def alone(self) -> SweepWork:
         """Return the same work on one rank, for comparison of the numbers: all the data, no form."""
         data = int(self.parallel.get("dp", 1)) * int(self.parallel.get("ep", 1))
         return replace(self, parallel={"form": "none"}, batch=self.batch * data, micro_batches=1)
 
 
-def issued(rows: list[Row], mode: str, turn: int) -> list[Row]:
+def issued(rows: list[ExpectedRow], mode: str, turn: int) -> list[ExpectedRow]:
     """Return the rows of one turn: of training iteration ``turn`` (-1 is the set-up), or of the prompt and token ``turn``."""
     from ringwright.workloads.expected.row import in_iteration, merged
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ringwright.workloads.expected.row import DTYPE_BYTES, Row, elements, gathered, merged, whole
+from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, elements, gathered, merged, whole
 from ringwright.workloads.parts import Anatomy
 
 BROADCAST_BYTES = 250 << 20
@@ -36,7 +36,7 @@ def buckets(sizes: Sequence[tuple[int, int]], limits: Sequence[int]) -> list[int
     return closed + list(open_.values())
 
 
-def rows(anatomy: Anatomy, ranks: int, dtype: str, bucket_cap_mb: float | None) -> list[Row]:
+def rows(anatomy: Anatomy, ranks: int, dtype: str, bucket_cap_mb: float | None) -> list[ExpectedRow]:
     """Return what one rank of ``ranks`` issues in training."""
     width, trained = DTYPE_BYTES[dtype], anatomy.ready()
     buffers = [(width if size == 4 else size, count) for size, count in anatomy.buffers]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ringwright.errors import UsageError
 from ringwright.workloads.cards import Card
-from ringwright.workloads.expected.row import DTYPE_BYTES, Row, merged, whole
+from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, merged, whole
 
 TOKEN_BYTES = 8
 VOTE_BYTES = 4
@@ -24,14 +24,14 @@ def check(card: Card, stages: int, batch: int, micro_batches: int) -> None:
         )
 
 
-def received(when: str, phase: str, size_bytes: int, count: int = 1) -> Row:
+def received(when: str, phase: str, size_bytes: int, count: int = 1) -> ExpectedRow:
     """Return messages that come in."""
-    return Row(when, phase, "pp", "recv", size_bytes, 0, count)
+    return ExpectedRow(when, phase, "pp", "recv", size_bytes, 0, count)
 
 
 def rows(
     card: Card, stages: int, stage: int, mode: str, batch: int, sequence: int, micro_batches: int, dtype: str
-) -> list[Row]:
+) -> list[ExpectedRow]:
     """Return what the rank of ``stage`` issues."""
     check(card, stages, batch, micro_batches)
     if mode == "inference":
@@ -45,7 +45,7 @@ def rows(
     return merged(found)
 
 
-def _served(card: Card, stages: int, stage: int, batch: int, sequence: int, dtype: str) -> list[Row]:
+def _served(card: Card, stages: int, stage: int, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
     found = []
     for when, tokens in (("prefill", batch * sequence), ("decode", batch)):
         size = tokens * card.dims["hidden"] * DTYPE_BYTES[dtype]

@@ -13,7 +13,7 @@ DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
 
 @dataclass(frozen=True, order=True)
-class Row:
+class ExpectedRow:
     """``count`` equal calls of one rank.
 
     ``when`` is "setup", "each" (iteration), "first", "second" or "later" (from the second iteration on), "prefill" or
@@ -31,27 +31,27 @@ class Row:
     count: int = 1
 
 
-def merged(rows: Iterable[Row]) -> list[Row]:
+def merged(rows: Iterable[ExpectedRow]) -> list[ExpectedRow]:
     """Return the rows with equal calls counted together, in the order in which they first occur."""
-    found: Counter[Row] = Counter()
+    found: Counter[ExpectedRow] = Counter()
     for row in rows:
         found[replace(row, count=0)] += row.count
     return [replace(row, count=count) for row, count in found.items() if count]
 
 
-def whole(when: str, phase: str, role: str, op: str, size_bytes: int, count: int = 1) -> Row:
+def whole(when: str, phase: str, role: str, op: str, size_bytes: int, count: int = 1) -> ExpectedRow:
     """Return an operation whose input and output are one buffer: all-reduce, broadcast, send."""
-    return Row(when, phase, role, op, size_bytes, size_bytes, count)
+    return ExpectedRow(when, phase, role, op, size_bytes, size_bytes, count)
 
 
-def gathered(when: str, phase: str, role: str, size_bytes: int, ranks: int, count: int = 1) -> Row:
+def gathered(when: str, phase: str, role: str, size_bytes: int, ranks: int, count: int = 1) -> ExpectedRow:
     """Return an all-gather of ``size_bytes`` in all."""
-    return Row(when, phase, role, "all-gather", size_bytes, size_bytes // ranks, count)
+    return ExpectedRow(when, phase, role, "all-gather", size_bytes, size_bytes // ranks, count)
 
 
-def scattered(when: str, phase: str, role: str, size_bytes: int, count: int = 1) -> Row:
+def scattered(when: str, phase: str, role: str, size_bytes: int, count: int = 1) -> ExpectedRow:
     """Return a reduce-scatter of ``size_bytes`` in all."""
-    return Row(when, phase, role, "reduce-scatter", size_bytes, size_bytes, count)
+    return ExpectedRow(when, phase, role, "reduce-scatter", size_bytes, size_bytes, count)
 
 
 def elements(shapes: Iterable[Shape]) -> int:
@@ -59,7 +59,7 @@ def elements(shapes: Iterable[Shape]) -> int:
     return sum(math.prod(shape) for shape in shapes)
 
 
-def in_iteration(rows: Iterable[Row], iteration: int) -> list[Row]:
+def in_iteration(rows: Iterable[ExpectedRow], iteration: int) -> list[ExpectedRow]:
     """Return what training iteration ``iteration`` (from 0) issues; -1 asks for the set-up."""
     wanted = {"setup"} if iteration < 0 else {"each", "first" if not iteration else "later"}
     if iteration == 1:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ringwright.workloads.expected.row import DTYPE_BYTES, Row, gathered, whole
+from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, gathered, whole
 
 
-def rows(dims: Mapping[str, int], ranks: int, batch: int, sequence: int, dtype: str) -> list[Row]:
+def rows(dims: Mapping[str, int], ranks: int, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
     """Return what one rank issues for a prompt of ``sequence`` tokens, and for each decoded token."""
     if ranks == 1:
         return []

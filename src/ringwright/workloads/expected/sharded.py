@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from ringwright.workloads.expected.row import DTYPE_BYTES, Row, gathered, merged, scattered
-from ringwright.workloads.parts import Anatomy, Block, Shape
+from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, gathered, merged, scattered
+from ringwright.workloads.parts import Anatomy, ModelBlock, Shape
 
 
 def padded(shapes: Iterable[Shape], ranks: int) -> int:
@@ -23,13 +23,13 @@ def padded(shapes: Iterable[Shape], ranks: int) -> int:
     return sum(-(-shape[0] // ranks) * ranks * math.prod(shape[1:]) for shape in shapes)
 
 
-def units(anatomy: Anatomy) -> list[Sequence[Block]]:
+def units(anatomy: Anatomy) -> list[Sequence[ModelBlock]]:
     """Return the root, then each block by itself."""
     root = [block for block in anatomy.blocks if block.unit == "root"]
     return [root, *([block] for block in anatomy.blocks if block.unit == "block")]
 
 
-def rows(anatomy: Anatomy, ranks: int, mode: str, dtype: str) -> list[Row]:
+def rows(anatomy: Anatomy, ranks: int, mode: str, dtype: str) -> list[ExpectedRow]:
     """Return what one rank of ``ranks`` issues, in training or per pass of inference."""
     width, found = DTYPE_BYTES[dtype], []
     split = units(anatomy)

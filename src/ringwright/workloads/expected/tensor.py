@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from ringwright.errors import UsageError
 from ringwright.workloads.cards import Card
-from ringwright.workloads.expected.row import DTYPE_BYTES, Row, gathered, merged, whole
-from ringwright.workloads.parts import Anatomy, Block, Layer
+from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, gathered, merged, whole
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock
 
 MUST_DIVIDE = {
     "llama": ("heads", "kv_heads", "intermediate", "vocabulary"),
@@ -35,7 +35,7 @@ def check(card: Card, ranks: int) -> None:
             )
 
 
-def rows(card: Card, ranks: int, mode: str, batch: int, sequence: int, dtype: str) -> list[Row]:
+def rows(card: Card, ranks: int, mode: str, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
     """Return what one rank of ``ranks`` issues: each iteration, or for the prompt and each decoded token."""
     check(card, ranks)
     if mode == "inference":
@@ -62,7 +62,7 @@ def cut(anatomy: Anatomy, ranks: int) -> Anatomy:
     return replace(anatomy, blocks=tuple(blocks))
 
 
-def forward(card: Card, ranks: int, tokens: int, answered: int, dtype: str, turn: str) -> list[Row]:
+def forward(card: Card, ranks: int, tokens: int, answered: int, dtype: str, turn: str) -> list[ExpectedRow]:
     """Return one forward pass over ``tokens`` tokens with logits for ``answered`` of them."""
     dims, width, when, phase = card.dims, DTYPE_BYTES[dtype], turn or "each", turn or "forward"
     sums = [layer for block in card.anatomy().blocks for layer in block.layers if layer.cut == "rows"]
@@ -73,7 +73,7 @@ def forward(card: Card, ranks: int, tokens: int, answered: int, dtype: str, turn
     return found
 
 
-def backward(card: Card, tokens: int, dtype: str) -> Iterator[Row]:
+def backward(card: Card, tokens: int, dtype: str) -> Iterator[ExpectedRow]:
     """Yield one backward pass over ``tokens`` tokens."""
     width = DTYPE_BYTES[dtype]
     for block in card.anatomy().blocks:
@@ -88,7 +88,7 @@ def inputs(layer: Layer) -> int:
     return layer.shapes[0][-1]
 
 
-def _of_block(dims: Mapping[str, int], block: Block, tokens: int, width: int) -> Iterator[Row]:
+def _of_block(dims: Mapping[str, int], block: ModelBlock, tokens: int, width: int) -> Iterator[ExpectedRow]:
     """Yield what belongs to no matrix: the routing weights, the shared key."""
     if block.moe:
         yield whole("each", "backward", "tp", "all-reduce", tokens * dims["active"] * 4)

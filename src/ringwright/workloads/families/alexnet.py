@@ -5,7 +5,7 @@ Dimensions: Krizhevsky, One weird trick for parallelizing convolutional neural n
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, linear, window
+from ringwright.workloads.parts import Anatomy, ModelBlock, linear, window
 
 SIZES = {"alexnet": {"image": 224, "classes": 1000, "linear": 4096, "window": 6}}
 # outputs, inputs, window, sides of the image before and after for an image of 224
@@ -17,14 +17,14 @@ CONVOLUTIONS = (
 def anatomy(dims: dict[str, int]) -> Anatomy:
     """Return the parameters for these dimensions."""
     blocks = [
-        Block(f"convolution{at}", (window("convolution", outputs, inputs, side, bias=True),))
+        ModelBlock(f"convolution{at}", (window("convolution", outputs, inputs, side, bias=True),))
         for at, (outputs, inputs, side, *_) in enumerate(CONVOLUTIONS)
     ]
     seen, middle = CONVOLUTIONS[-1][0] * dims["window"] ** 2, dims["linear"]
     blocks += [
-        Block("linear0", (linear("linear", middle, seen, bias=True),)),
-        Block("linear1", (linear("linear", middle, middle, bias=True),)),
-        Block("head", (linear("head", dims["classes"], middle, bias=True),), unit="root"),
+        ModelBlock("linear0", (linear("linear", middle, seen, bias=True),)),
+        ModelBlock("linear1", (linear("linear", middle, middle, bias=True),)),
+        ModelBlock("head", (linear("head", dims["classes"], middle, bias=True),), unit="root"),
     ]
     return Anatomy(tuple(blocks))
 

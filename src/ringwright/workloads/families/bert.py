@@ -8,7 +8,7 @@ Dimensions: the public configurations of the base and large sizes.
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "tiny": {
@@ -42,15 +42,15 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     pooled = bool(dims.get("pooler"))
     words = Layer("words", ((vocabulary, hidden),), "vocabulary", tied=not pooled)
     places, types = Layer("places", ((dims["positions"], hidden),)), Layer("types", ((dims["types"], hidden),))
-    before = Block(
+    before = ModelBlock(
         "embedding", (words, places, types, norm("norm", hidden, bias=True)), ("words", "types", "places", "norm"),
         unit="root",
     )  # fmt: skip
-    after = Block(
+    after = ModelBlock(
         "head", (Layer("bias", ((vocabulary,),)), square("transform", ""), norm("norm", hidden, bias=True)),
         ("transform", "norm", "bias"), unit="root",
     )  # fmt: skip
     if pooled:
-        after = Block("pooler", (square("pooler", ""),), unit="root")
-    blocks = [Block(f"layer{at}", layers) for at in range(dims["layers"])]
+        after = ModelBlock("pooler", (square("pooler", ""),), unit="root")
+    blocks = [ModelBlock(f"layer{at}", layers) for at in range(dims["layers"])]
     return Anatomy((before, *blocks, after), buffers=((8, dims["positions"]),) * 2)

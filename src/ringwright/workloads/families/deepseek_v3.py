@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ringwright.workloads.families.llama import ends, gated
 from ringwright.workloads.families.mixtral import experts
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "tiny": {
@@ -55,8 +55,10 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     sparse_use = (*ATTENTION_USE, "router", "experts_in", "experts_out", *(layer.name for layer in shared))
     before, after = ends(dims)
     blocks = [
-        Block(f"layer{at}", dense, dense_use) if at < dims["dense_layers"] else Block(f"layer{at}", sparse, sparse_use, moe=True)
+        ModelBlock(f"layer{at}", dense, dense_use)
+        if at < dims["dense_layers"]
+        else ModelBlock(f"layer{at}", sparse, sparse_use, moe=True)
         for at in range(dims["layers"])
-    ]  # fmt: skip
+    ]
     corrections = ((4, number),) * (dims["layers"] - dims["dense_layers"])
     return Anatomy((before, *blocks, after), buffers=(*corrections, *((4, dims["rope"] // 2),) * 2))

@@ -7,7 +7,7 @@ width (1.3B: 24 heads; 13B: a width of 5,140), the sizes that were built since a
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, Layer, norm
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, norm
 
 SIZES = {
     "tiny": {"layers": 3, "hidden": 128, "heads": 4, "vocabulary": 512, "positions": 256},
@@ -41,6 +41,6 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         matrix("up", hidden, 4 * hidden, "columns"), matrix("down", 4 * hidden, hidden, "rows"),
     )  # fmt: skip
     words = Layer("words", ((dims["vocabulary"], hidden),), "vocabulary", tied=True)
-    before = Block("embedding", (words, Layer("places", ((dims["positions"], hidden),))), unit="root")
-    after = Block("head", (norm("norm", hidden, bias=True),), unit="root")
-    return Anatomy((before, *(Block(f"layer{at}", layers) for at in range(dims["layers"])), after))
+    before = ModelBlock("embedding", (words, Layer("places", ((dims["positions"], hidden),))), unit="root")
+    after = ModelBlock("head", (norm("norm", hidden, bias=True),), unit="root")
+    return Anatomy((before, *(ModelBlock(f"layer{at}", layers) for at in range(dims["layers"])), after))

@@ -6,7 +6,7 @@ Dimensions: the public configuration of the 120B size.
 from __future__ import annotations
 
 from ringwright.workloads.families.llama import ATTENTION_USE, ends
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "gpt-oss-120b": {
@@ -32,5 +32,5 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     )  # fmt: skip
     used = (*ATTENTION_USE[:4], "sinks", *ATTENTION_USE[4:], "router", "experts_in", "experts_out")
     before, after = ends(dims)
-    blocks = [Block(f"layer{at}", layers, used, moe=True) for at in range(dims["layers"])]
+    blocks = [ModelBlock(f"layer{at}", layers, used, moe=True) for at in range(dims["layers"])]
     return Anatomy((before, *blocks, after), buffers=((4, dims["head"] // 2),) * 2)

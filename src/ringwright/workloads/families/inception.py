@@ -5,7 +5,7 @@ Dimensions: Szegedy et al., Rethinking the Inception Architecture (2016), table 
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm, window
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm, window
 
 SIZES = {
     "inception-v3": {"image": 299, "classes": 1000, "auxiliary": 1},
@@ -48,8 +48,8 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
             norms.append(outputs)
         if name == "aux":
             layers.append(linear("head", dims["classes"], AUXILIARY_CHANNELS, bias=True))
-        blocks.append(Block(name, tuple(layers)))
-    head = Block("head", (linear("head", dims["classes"], LAST_CHANNELS, bias=True),), unit="root")
+        blocks.append(ModelBlock(name, tuple(layers)))
+    head = ModelBlock("head", (linear("head", dims["classes"], LAST_CHANNELS, bias=True),), unit="root")
     # A batch norm keeps a mean, a variance, and how many batches it saw.
     buffers = tuple(buffer for channels in norms for buffer in ((4, channels), (4, channels), (8, 1)))
     return Anatomy((*blocks, head), buffers=buffers)

@@ -5,7 +5,7 @@ Dimensions: the public configuration files of the models, and torchtitan's table
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "tiny": {
@@ -62,12 +62,12 @@ def gated(hidden: int, intermediate: int, prefix: str = "") -> tuple[Layer, ...]
     )
 
 
-def ends(dims: dict[str, int]) -> tuple[Block, Block]:
+def ends(dims: dict[str, int]) -> tuple[ModelBlock, ModelBlock]:
     """Return what comes before and after the blocks of a decoder."""
     vocabulary, hidden = dims["vocabulary"], dims["hidden"]
     return (
-        Block("embedding", (Layer("embedding", ((vocabulary, hidden),), "vocabulary"),), unit="root"),
-        Block("head", (norm("norm", hidden), linear("head", vocabulary, hidden, "columns")), unit="root"),
+        ModelBlock("embedding", (Layer("embedding", ((vocabulary, hidden),), "vocabulary"),), unit="root"),
+        ModelBlock("head", (norm("norm", hidden), linear("head", vocabulary, hidden, "columns")), unit="root"),
     )
 
 
@@ -78,5 +78,5 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         *attention(dims), *gated(hidden, dims["intermediate"]), norm("input_norm", hidden), norm("post_norm", hidden)
     )  # fmt: skip
     before, after = ends(dims)
-    blocks = [Block(f"layer{at}", layers, (*ATTENTION_USE, "gate", "up", "down")) for at in range(dims["layers"])]
+    blocks = [ModelBlock(f"layer{at}", layers, (*ATTENTION_USE, "gate", "up", "down")) for at in range(dims["layers"])]
     return Anatomy((before, *blocks, after), buffers=((4, dims["head"] // 2),) * 2)

@@ -6,7 +6,7 @@ Dimensions: the public configuration of Mixtral 8x7B.
 from __future__ import annotations
 
 from ringwright.workloads.families.llama import ATTENTION_USE, attention, ends
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "tiny": {
@@ -40,5 +40,5 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     )  # fmt: skip
     used = (*ATTENTION_USE, "router", "experts_in", "experts_out")
     before, after = ends(dims)
-    blocks = [Block(f"layer{at}", layers, used, moe=True) for at in range(dims["layers"])]
+    blocks = [ModelBlock(f"layer{at}", layers, used, moe=True) for at in range(dims["layers"])]
     return Anatomy((before, *blocks, after), buffers=((4, dims["head"] // 2),) * 2)

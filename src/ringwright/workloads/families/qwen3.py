@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ringwright.workloads.families.llama import attention, ends
 from ringwright.workloads.families.mixtral import experts
-from ringwright.workloads.parts import Anatomy, Block, linear, norm
+from ringwright.workloads.parts import Anatomy, ModelBlock, linear, norm
 
 SIZES = {
     "qwen3-30b-a3b": {
@@ -34,5 +34,5 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         *experts(dims["experts"], hidden, dims["intermediate"]), norm("input_norm", hidden), norm("post_norm", hidden),
     )  # fmt: skip
     before, after = ends(dims)
-    blocks = [Block(f"layer{at}", layers, USED, moe=True) for at in range(dims["layers"])]
+    blocks = [ModelBlock(f"layer{at}", layers, USED, moe=True) for at in range(dims["layers"])]
     return Anatomy((before, *blocks, after), buffers=((4, head // 2),) * 2)

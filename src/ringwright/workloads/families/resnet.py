@@ -6,7 +6,7 @@ halved by the convolution of window 3, as the libraries do since, and not by the
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm, window
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm, window
 
 SIZES = {
     "tiny": {"width": 16, "image": 32, "classes": 10, "stem": 3},
@@ -45,7 +45,7 @@ def bottleneck(width: int, inputs: int, *, shortens: bool) -> tuple[Layer, ...]:
 def anatomy(dims: dict[str, int]) -> Anatomy:
     """Return the parameters for these dimensions."""
     depth, inputs = dims.get("depth", 18), dims["width"]
-    stem = Block("stem", (window("stem", inputs, 3, dims["stem"]), norm("norm", inputs, bias=True)), unit="root")
+    stem = ModelBlock("stem", (window("stem", inputs, 3, dims["stem"]), norm("norm", inputs, bias=True)), unit="root")
     blocks = [stem]
     for stage, number in enumerate(BLOCKS[depth]):
         width = dims["width"] << stage
@@ -53,9 +53,9 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         for at in range(number):
             shortens = inputs != outputs
             make = bottleneck if depth >= BOTTLENECK else basic
-            blocks.append(Block(f"stage{stage}.{at}", make(width, inputs, shortens=shortens)))
+            blocks.append(ModelBlock(f"stage{stage}.{at}", make(width, inputs, shortens=shortens)))
             inputs = outputs
-    head = Block("head", (linear("head", dims["classes"], inputs, bias=True),), unit="root")
+    head = ModelBlock("head", (linear("head", dims["classes"], inputs, bias=True),), unit="root")
     norms = [layer for block in blocks for layer in block.layers if layer.name.endswith("norm")]
     # A batch norm keeps a mean, a variance, and how many batches it saw.
     buffers = tuple(buffer for layer in norms for buffer in ((4, layer.shapes[0][0]), (4, layer.shapes[0][0]), (8, 1)))

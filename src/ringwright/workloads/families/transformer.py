@@ -6,7 +6,7 @@ tensor is, is a dimension (37,000 there for English and German). Positions are c
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear, norm
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "transformer": {"layers": 6, "hidden": 512, "heads": 8, "intermediate": 2048, "vocabulary": 37000},
@@ -33,7 +33,7 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     decoder = (*attention(hidden), first, *attention(hidden, "cross_"), second, *inner, third)
     words = Layer("words", ((dims["vocabulary"], hidden),), "vocabulary", tied=True)
     return Anatomy((
-        Block("embedding", (words,), unit="root"),
-        *(Block(f"encoder{at}", encoder) for at in range(dims["layers"])),
-        *(Block(f"decoder{at}", decoder) for at in range(dims["layers"])),
+        ModelBlock("embedding", (words,), unit="root"),
+        *(ModelBlock(f"encoder{at}", encoder) for at in range(dims["layers"])),
+        *(ModelBlock(f"decoder{at}", decoder) for at in range(dims["layers"])),
     ))  # fmt: skip

@@ -6,7 +6,7 @@ Dimensions: Simonyan and Zisserman, Very Deep Convolutional Networks (2014), con
 
 from __future__ import annotations
 
-from ringwright.workloads.parts import Anatomy, Block, Layer, linear
+from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear
 
 SIZES = {
     "tiny": {"width": 8, "image": 32, "classes": 10, "linear": 512, "window": 1},
@@ -37,12 +37,12 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
             outputs = factor * dims["width"]
             layers.append(Layer(f"convolution{number}", ((outputs, inputs, 3, 3), (outputs,)), bias_first=False))
             inputs = outputs
-        blocks.append(Block(f"group{at}", tuple(layers)))
+        blocks.append(ModelBlock(f"group{at}", tuple(layers)))
     seen, middle = inputs * dims["window"] ** 2, dims["linear"]
     blocks += [
-        Block("linear0", (linear("linear", middle, seen, bias=True),)),
-        Block("linear1", (linear("linear", middle, middle, bias=True),)),
-        Block("head", (linear("head", dims["classes"], middle, bias=True),), unit="root"),
+        ModelBlock("linear0", (linear("linear", middle, seen, bias=True),)),
+        ModelBlock("linear1", (linear("linear", middle, middle, bias=True),)),
+        ModelBlock("head", (linear("head", dims["classes"], middle, bias=True),), unit="root"),
     ]
     return Anatomy(tuple(blocks))
 

@@ -9,15 +9,15 @@ from typing import Any
 from ringwright.errors import WorkloadError
 from ringwright.validity.workloads import sequences
 from ringwright.workload import RankClass
-from ringwright.workloads.recorded.grid import Grid
-from ringwright.workloads.recorded.plan import PAIRS, Call, Line, Plan
+from ringwright.workloads.recorded.grid import RecordedMesh
+from ringwright.workloads.recorded.plan import PAIRS, Line, RankStep, RecordedCall
 
 UNEVEN = ("all-to-all", "all-gather", "reduce-scatter")  # ranks may hand in different amounts
 MOST_SEPARATE = 64  # ranks that are kept apart because their times differ
 SAME = 0.01  # share by which ranks may differ and still be the same
 
 
-def same_order(lines: Mapping[int, Line], grid: Grid) -> None:
+def same_order(lines: Mapping[int, Line], grid: RecordedMesh) -> None:
     """Raise WorkloadError where ranks of a communicator issue different operations: rank, position, both operations."""
     issued: dict[int, dict[int, list[str]]] = {}
     for rank, line in lines.items():
@@ -35,12 +35,12 @@ def same_order(lines: Mapping[int, Line], grid: Grid) -> None:
             raise WorkloadError(f"ranks out of step: {first.message}", where=first.where, remedy=first.remedy)
 
 
-def _told(call: Call) -> str:
+def _told(call: RecordedCall) -> str:
     return call.op if call.op in UNEVEN or not call.is_sized else f"{call.op} of {call.size_bytes} B"
 
 
 def classes(
-    plans: Mapping[int, Plan], grid: Grid, *, timed: bool
+    plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed: bool
 ) -> tuple[dict[str, RankClass], dict[str, int], list[str]]:
     """Return the classes by name, the rank that stands for each, and what was assumed.
 
@@ -72,7 +72,7 @@ def classes(
     )  # fmt: skip
 
 
-def signature(plan: Plan, grid: Grid) -> tuple[Any, ...]:
+def signature(plan: RankStep, grid: RecordedMesh) -> tuple[Any, ...]:
     """Return what a rank issues, told apart by axes and not by groups; in order along each axis, not between them."""
     found = []
     for each in plan.sent:
@@ -83,7 +83,7 @@ def signature(plan: Plan, grid: Grid) -> tuple[Any, ...]:
     return tuple(sorted(found, key=lambda each: each[0]))
 
 
-def _even(plans: Mapping[int, Plan], grid: Grid, axes: tuple[str, ...]) -> bool:
+def _even(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]) -> bool:
     """Say whether ranks with equal coordinates on some axes have as much work, to a hundredth."""
     place = _key(grid, axes)
     least: dict[tuple[int, ...], float] = {}
@@ -95,11 +95,11 @@ def _even(plans: Mapping[int, Plan], grid: Grid, axes: tuple[str, ...]) -> bool:
     return all(most[at] - least[at] <= SAME * most[at] for at in most)
 
 
-def _key(grid: Grid, axes: tuple[str, ...]) -> Callable[[int], tuple[int, ...]]:
+def _key(grid: RecordedMesh, axes: tuple[str, ...]) -> Callable[[int], tuple[int, ...]]:
     return lambda rank: tuple(grid.mesh.place(rank)[axis] for axis in axes)
 
 
-def _tells_apart(plans: Mapping[int, Plan], grid: Grid, axes: tuple[str, ...]) -> bool:
+def _tells_apart(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]) -> bool:
     """Say whether ranks with equal coordinates on some axes issue the same, and all coordinates were recorded."""
     place, found = _key(grid, axes), {}  # type: ignore[var-annotated]
     for rank, plan in plans.items():
@@ -109,7 +109,7 @@ def _tells_apart(plans: Mapping[int, Plan], grid: Grid, axes: tuple[str, ...]) -
 
 
 def _placed(
-    plans: Mapping[int, Plan], grid: Grid, axes: tuple[str, ...]
+    plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]
 ) -> tuple[dict[str, RankClass], dict[str, int]]:  # fmt: skip
     place = _key(grid, axes)
     groups: dict[tuple[int, ...], list[int]] = {}

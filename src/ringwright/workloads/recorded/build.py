@@ -9,8 +9,17 @@ from typing import Any
 
 from ringwright.workload import Edge, Mesh, Payload, Policy, Resource, Task, Workload
 from ringwright.workloads.recorded import alike, update
-from ringwright.workloads.recorded.grid import Grid
-from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, GRADIENTS, OPTIMIZER, PAIRS, Call, Plan, Sent
+from ringwright.workloads.recorded.grid import RecordedMesh
+from ringwright.workloads.recorded.plan import (
+    BACKWARD,
+    FORWARD,
+    GRADIENTS,
+    OPTIMIZER,
+    PAIRS,
+    CommEvent,
+    RankStep,
+    RecordedCall,
+)
 
 KIND = {FORWARD: "F", BACKWARD: "B"}
 CONTROL = "control"  # the stream of what takes no time
@@ -26,7 +35,7 @@ class Built:
     communicators: dict[str, str]
 
 
-def build(name: str, plans: Mapping[int, Plan], grid: Grid, *, timed: bool, explicit: bool) -> Built:
+def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed: bool, explicit: bool) -> Built:
     """Return the workload of one step; ``explicit``: the source says who waits for whom, and nothing more is assumed."""
     made, stands, notes = alike.classes(plans, grid, timed=timed)
     for plan in plans.values():
@@ -58,12 +67,12 @@ class _Held:
     of: str
     role: str
     axes: tuple[str, ...]
-    first: Call
+    first: RecordedCall
     peer: str = ""
     joint: list[str] = field(default_factory=list)
     makers: list[str] = field(default_factory=list)
     users: list[tuple[str, int]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
     is_gradient: bool = False
     layer: int = 0
 
@@ -94,7 +103,9 @@ class _Held:
 class _Builder:
     """Classes are taken one by one; a payload of several classes is made by the first and joined by the others."""
 
-    def __init__(self, plans: Mapping[int, Plan], grid: Grid, names: list[str], stands: Mapping[str, int]) -> None:
+    def __init__(
+        self, plans: Mapping[int, RankStep], grid: RecordedMesh, names: list[str], stands: Mapping[str, int]
+    ) -> None:
         self.plans, self.grid, self.names, self.stands = plans, grid, names, stands
         self.tasks: list[Task] = []
         self.edges: list[Edge] = []
@@ -148,7 +159,7 @@ class _Builder:
         self.edges += [Edge(task.name, first[task.of], 1) for task in loose]
         return bool(idle or loose)
 
-    def _pieces(self, of: str, plan: Plan, chain: int) -> list[str]:
+    def _pieces(self, of: str, plan: RankStep, chain: int) -> list[str]:
         """Add the tasks of the pieces before the update and return their names."""
         prefix = f"{of}." if len(self.names) > 1 else ""
         pieces = plan.pieces[:chain]
@@ -182,7 +193,7 @@ class _Builder:
         pair[1].makers.append(name)
 
     def _payload(
-        self, of: str, rank: int, call: Call, turns: Counter[tuple[Any, ...]], *, is_gradient: bool
+        self, of: str, rank: int, call: RecordedCall, turns: Counter[tuple[Any, ...]], *, is_gradient: bool
     ) -> _Held:  # fmt: skip
         axes, number = self.grid.axes[call.communicator], call.communicator
         role = _role(self.grid.roles[number], call.op, is_gradient=is_gradient)
@@ -233,7 +244,7 @@ class _Builder:
                 return name
         return default
 
-    def _others(self, rank: int, call: Call) -> list[Call]:
+    def _others(self, rank: int, call: RecordedCall) -> list[RecordedCall]:
         """Return the same call on the recorded ranks that are not in a class of their own."""
         found = []
         for other, plan in self.plans.items():
@@ -246,13 +257,13 @@ class _Builder:
         return found
 
 
-def _sums(sent: Sent, plan: Plan, role: str) -> bool:
+def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:
     """Say whether a call of a source with dependencies sums gradients: what the backward pass made, among replicas."""
     makers = [plan.pieces[at].phase for at in sent.producers]
     return sent.call.op in GRADIENTS and role in ("dp", "edp") and bool(makers) and set(makers) == {BACKWARD}
 
 
-def _alone(plan: Plan, grid: Grid) -> None:
+def _alone(plan: RankStep, grid: RecordedMesh) -> None:
     """Give each call the time in which no earlier call of its queue was under way: here they run one after another."""
     until: dict[tuple[str, tuple[str, ...]], float] = {}
     for each in sorted(plan.sent, key=lambda each: each.call.start_s or 0.0):

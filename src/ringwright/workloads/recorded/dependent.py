@@ -6,14 +6,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 
-from ringwright.workloads.recorded.plan import Line, Piece, Plan, Sent, Work
+from ringwright.workloads.recorded.plan import CommEvent, Line, Piece, RankStep, RecordedWork
 
 
-def plan(line: Line, edges: Iterable[tuple[int, int]]) -> Plan:
+def plan(line: Line, edges: Iterable[tuple[int, int]]) -> RankStep:
     """Return one rank's step by its dependencies (event before, event after): streams in the order of the file."""
     edges = [(src, dst) for src, dst in dict.fromkeys(edges) if src != dst]
     works = _in_order(line, edges)
-    made = Plan(line.rank, [Piece(w.duration_s, w.phase, w.stream or "compute", w.name) for w in works])
+    made = RankStep(line.rank, [Piece(w.duration_s, w.phase, w.stream or "compute", w.name) for w in works])
     piece = {work.event: at for at, work in enumerate(works)}
     call = {each.event: at for at, each in enumerate(line.calls)}
     before: dict[int, list[int]] = defaultdict(list)
@@ -28,11 +28,11 @@ def plan(line: Line, edges: Iterable[tuple[int, int]]) -> Plan:
         elif src in call and dst in call:
             made.chained.append((call[src], call[dst]))
     for at, each in enumerate(line.calls):
-        made.sent.append(Sent(each, tuple(sorted(before[at])), tuple(sorted(after[at]))))
+        made.sent.append(CommEvent(each, tuple(sorted(before[at])), tuple(sorted(after[at]))))
     return made
 
 
-def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[Work]:
+def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[RecordedWork]:
     """Return the works so that none stands before what it waits for, else as in the file; cycles keep the file's order."""
     events = {work.event for work in line.works} | {call.event for call in line.calls}
     waits = dict.fromkeys(events, 0)
@@ -54,14 +54,14 @@ def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[Work]:
     return sorted(line.works, key=lambda work: (place.get(work.event, len(events)), work.event))
 
 
-def bare(line: Line) -> Plan:
+def bare(line: Line) -> RankStep:
     """Return a step without work: the calls of each communicator one after another."""
-    made = Plan(line.rank)
+    made = RankStep(line.rank)
     last: dict[int, int] = {}
     for at, call in enumerate(line.calls):
         stream = f"group {call.communicator}"
         made.pieces.append(Piece(0.0, call.phase, stream, f"{call.op} {at}"))
-        made.sent.append(Sent(call, (at,)))
+        made.sent.append(CommEvent(call, (at,)))
         if call.communicator in last:
             made.sent[last[call.communicator]].consumers = (at,)
         last[call.communicator] = at

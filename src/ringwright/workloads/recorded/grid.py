@@ -17,7 +17,7 @@ NAMED = ("dp", "tp", "pp", "ep", "cp", "sp", "fsdp")
 
 
 @dataclass
-class Grid:
+class RecordedMesh:
     """The mesh, the axes of each communicator, its members (None: not known) and its role ("": not known)."""
 
     mesh: Mesh
@@ -34,7 +34,7 @@ class Grid:
         return group[place] if 0 <= place < len(group) else -1
 
 
-def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> Grid:
+def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMesh:
     """Return the mesh on which the used communicators are rows, columns or blocks; WorkloadError where there is none."""
     wanted = set(used)
     rows = [row for row in trace.table("communicators").iter_rows(named=True) if row["communicator"] in wanted]
@@ -61,7 +61,7 @@ def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> Grid:
             and sorted(listed_) != sorted(mesh.group(axes[number], listed_[0]))
         ):
             raise _no_grid(number, listed_)
-    return Grid(mesh, axes, members, roles, sizes, notes)
+    return RecordedMesh(mesh, axes, members, roles, sizes, notes)
 
 
 def _world(

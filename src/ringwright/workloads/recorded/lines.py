@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.errors import InputError, UsageError
 from ringwright.workload import OPS
 from ringwright.workloads.recorded.period import one_step
-from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, OPTIMIZER, Call, Line, Work
+from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, OPTIMIZER, Line, RecordedCall, RecordedWork
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +28,7 @@ LATEST_S = 1e11  # of a time: beyond it nothing can have been meant
 
 
 @dataclass
-class Step:
+class ChosenStep:
     """The chosen step: lines by rank, what it is called, and what was assumed."""
 
     lines: dict[int, Line]
@@ -38,7 +38,7 @@ class Step:
     groups: frozenset[int] = frozenset()  # communicators that are described
 
 
-def chosen(trace: Trace, step: int | None = None) -> Step:
+def chosen(trace: Trace, step: int | None = None) -> ChosenStep:
     """Return one step: ``step`` (an iteration), or the steadiest one; InputError where there is nothing to replay."""
     frame = _events(trace)
     if frame.is_empty():
@@ -47,7 +47,7 @@ def chosen(trace: Trace, step: int | None = None) -> Step:
             remedy="record with 'ringwright run', or a profiler with kernels",
         )  # fmt: skip
     iteration, notes = _iteration(frame, step)
-    picked = Step({}, f"step {iteration}" if iteration is not None else "the whole recording", notes)
+    picked = ChosenStep({}, f"step {iteration}" if iteration is not None else "the whole recording", notes)
     picked.groups = frozenset(trace.table("communicators")["communicator"].drop_nulls().to_list())
     import polars as pl
 
@@ -70,7 +70,7 @@ def chosen(trace: Trace, step: int | None = None) -> Step:
     return picked
 
 
-def _repeated(frame: pl.DataFrame, trace: Trace, picked: Step) -> pl.DataFrame:
+def _repeated(frame: pl.DataFrame, trace: Trace, picked: ChosenStep) -> pl.DataFrame:
     """Return one repetition of the calls of a source that has calls only, else all of it."""
     import polars as pl
 
@@ -169,12 +169,12 @@ def _phase(row: dict[str, Any], spans: Spans) -> str:
     return next((part for begin, end, part in spans.get(row["rank"], ()) if begin <= moment <= end), "")
 
 
-def _take(line: Line, row: dict[str, Any], spans: Spans, picked: Step) -> None:
+def _take(line: Line, row: dict[str, Any], spans: Spans, picked: ChosenStep) -> None:
     phase = _phase(row, spans)
     if row["kind"] in ("compute", "memory"):
         if row["duration_s"] is not None or row["start_s"] is None:  # an integer of microseconds may be 0
             line.works.append(
-                Work(
+                RecordedWork(
                     row["start_s"] if row["start_s"] is not None else 0.0, row["duration_s"] or 0.0, row["enqueue_s"], phase,
                     str(row["stream"] or ""), row["event"], str(row["kernel"] or row["op"] or ""),
                 )
@@ -185,7 +185,7 @@ def _take(line: Line, row: dict[str, Any], spans: Spans, picked: Step) -> None:
         line.calls.append(call)
 
 
-def _call(row: dict[str, Any], phase: str, picked: Step) -> Call | None:
+def _call(row: dict[str, Any], phase: str, picked: ChosenStep) -> RecordedCall | None:
     op, size, lasted = str(row["op"] or "unknown"), row["size_bytes"], row["duration_s"]
     if op in STAND_INS:
         picked.left_out[f"a {op} is replayed as a {STAND_INS[op]}"] += 1
@@ -205,14 +205,14 @@ def _call(row: dict[str, Any], phase: str, picked: Step) -> Call | None:
         picked.left_out["calls of an unknown communicator are left out"] += 1
         return None
     width = row["element_bytes"] or 0
-    return Call(
+    return RecordedCall(
         row["event"], op, int(size), row["communicator"], row["enqueue_s"], row["start_s"], lasted, phase,
         str(row["layer"] or ""), -1 if row["peer"] is None else row["peer"], row["root"] or 0,
         str(row["datatype"] or "float32"), int(size // width) if width else int(size // 4), is_sized=is_sized,
     )  # fmt: skip
 
 
-def _ends(frame: pl.DataFrame, picked: Step, iteration: int | None) -> None:
+def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> None:
     """Give each line its begin and end: from one step's first kernel to the next one's, or as the host marked steps."""
     import polars as pl
 
@@ -246,7 +246,7 @@ def _ends(frame: pl.DataFrame, picked: Step, iteration: int | None) -> None:
         )
 
 
-def _main_stream(works: list[Work]) -> str:
+def _main_stream(works: list[RecordedWork]) -> str:
     """Return the stream with the most work."""
     busy: Counter[str] = Counter()
     for work in works:

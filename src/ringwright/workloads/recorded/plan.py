@@ -10,7 +10,7 @@ PAIRS = ("send", "recv", "send-recv")
 
 
 @dataclass
-class Call:
+class RecordedCall:
     """One call of a collective, or a send or receive; times in s of one clock, None where they were not recorded."""
 
     event: int
@@ -42,7 +42,7 @@ class Call:
 
 
 @dataclass
-class Work:
+class RecordedWork:
     """A kernel, or time of the host between calls."""
 
     start_s: float
@@ -59,8 +59,8 @@ class Line:
     """One rank's step as it was recorded."""
 
     rank: int
-    calls: list[Call] = field(default_factory=list)
-    works: list[Work] = field(default_factory=list)
+    calls: list[RecordedCall] = field(default_factory=list)
+    works: list[RecordedWork] = field(default_factory=list)
     begin_s: float | None = None
     end_s: float | None = None
     is_closed: bool = False  # the next step was recorded too: it lasted from one begin to the next
@@ -77,22 +77,22 @@ class Piece:
 
 
 @dataclass
-class Sent:
+class CommEvent:
     """A call with the pieces that make and use what it carries. A gradient is used by the update of the parameters."""
 
-    call: Call
+    call: RecordedCall
     producers: tuple[int, ...] = ()
     consumers: tuple[int, ...] = ()
     is_gradient: bool = False
 
 
 @dataclass
-class Plan:
+class RankStep:
     """One rank's step as pieces: those of a stream run one after another; ``edges`` are (piece before, piece after)."""
 
     rank: int
     pieces: list[Piece] = field(default_factory=list)
-    sent: list[Sent] = field(default_factory=list)
+    sent: list[CommEvent] = field(default_factory=list)
     edges: list[tuple[int, int]] = field(default_factory=list)
     chained: list[tuple[int, int]] = field(default_factory=list)  # (sent before, sent after) without work between
     tail: int | None = None  # the first piece of the update

@@ -18,12 +18,12 @@ from ringwright.workloads.recorded.plan import (
     GRADIENTS,
     OPTIMIZER,
     PAIRS,
-    Call,
+    CommEvent,
     Line,
     Piece,
-    Plan,
-    Sent,
-    Work,
+    RankStep,
+    RecordedCall,
+    RecordedWork,
 )
 
 EPSILON_S = 1e-6
@@ -36,7 +36,7 @@ NOTES = (
 HOST_NOTE = "computation is what passed on the host between calls"
 
 
-def plans(lines: Mapping[int, Line], roles: dict[int, str]) -> dict[int, Plan]:
+def plans(lines: Mapping[int, Line], roles: dict[int, str]) -> dict[int, RankStep]:
     """Return the step of each rank as pieces; lines have begin and end, calls have times and are numbered.
 
     What sums gradients is decided by most ranks, for all of them.
@@ -56,12 +56,12 @@ def plans(lines: Mapping[int, Line], roles: dict[int, str]) -> dict[int, Plan]:
     return made
 
 
-def _plan(line: Line, gradients: set[int]) -> Plan:
+def _plan(line: Line, gradients: set[int]) -> RankStep:
     if not line.works:
         line.works = _host_work(line, gradients)
     else:
         line.works = _with_late_issue(line)
-    works = line.works or [Work(line.begin_s or 0.0, 0.0)]
+    works = line.works or [RecordedWork(line.begin_s or 0.0, 0.0)]
     made = _Timeline(line, works, gradients).plan()
     _name_phases(made)
     return made
@@ -70,7 +70,7 @@ def _plan(line: Line, gradients: set[int]) -> Plan:
 def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
     """Return the calls (by event) that sum gradients: in the backward pass, along no axis of the model."""
     found: set[int] = set()
-    by_group: dict[int, list[Call]] = {}
+    by_group: dict[int, list[RecordedCall]] = {}
     for call in line.calls:
         if call.op in GRADIENTS and roles.get(call.communicator, "") not in MODEL_ROLES:
             by_group.setdefault(call.communicator, []).append(call)
@@ -83,7 +83,7 @@ def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
     return found
 
 
-def _blocks(call: Call, works: list[Work]) -> bool:
+def _blocks(call: RecordedCall, works: list[RecordedWork]) -> bool:
     """Say whether nothing was computed while a call ran, and something began right after it."""
     if call.end_s is None or call.start_s is None:
         return False
@@ -94,25 +94,25 @@ def _blocks(call: Call, works: list[Work]) -> bool:
     return idle and after < len(works) and starts[after] - call.end_s <= SLACK_S
 
 
-def _with_late_issue(line: Line) -> list[Work]:
+def _with_late_issue(line: Line) -> list[RecordedWork]:
     """Return the works and, as work, the time before a call in which nothing ran: the host was late to issue it."""
     starts = [work.start_s for work in line.works]
     busy: list[float] = []
     for work in line.works:
         busy.append(max(busy[-1] if busy else work.start_s, work.start_s + work.duration_s))
-    late: list[Work] = []
+    late: list[RecordedWork] = []
     over = line.begin_s or starts[0]
     for call in sorted(line.calls, key=lambda call: call.start_s or 0.0):
         start = call.start_s or 0.0
         at = bisect_right(starts, start)
         since = max(over, busy[at - 1] if at else over)
         if start - since > EPSILON_S:
-            late.append(Work(since, start - since, None, call.phase, "host"))
+            late.append(RecordedWork(since, start - since, None, call.phase, "host"))
         over = max(over, call.end_s or 0.0)
     return sorted([*line.works, *late], key=lambda work: work.start_s)
 
 
-def _host_work(line: Line, gradients: set[int]) -> list[Work]:
+def _host_work(line: Line, gradients: set[int]) -> list[RecordedWork]:
     """Return the stretches of the host between the calls that it waited for."""
     if line.begin_s is None or line.end_s is None:
         return []
@@ -130,13 +130,13 @@ def _host_work(line: Line, gradients: set[int]) -> list[Work]:
     cuts |= {moment for pair in blocked for moment in pair}
     points = sorted(cut for cut in cuts if line.begin_s <= cut <= line.end_s)
     return [
-        Work(one, other - one, one, _phase_at(calls, one, gradients), "host")
+        RecordedWork(one, other - one, one, _phase_at(calls, one, gradients), "host")
         for one, other in pairwise(points)
         if not any(begin <= one + EPSILON_S and other <= end + EPSILON_S for begin, end in blocked)
     ]
 
 
-def _phase_at(calls: list[Call], moment: float, gradients: set[int]) -> str:
+def _phase_at(calls: list[RecordedCall], moment: float, gradients: set[int]) -> str:
     """Return the phase of host work by the calls around it: up to a call of a phase it is that phase."""
     sums = [call.issued_s or 0.0 for call in calls if call.event in gradients]
     if sums and moment >= sums[-1]:
@@ -148,7 +148,7 @@ def _phase_at(calls: list[Call], moment: float, gradients: set[int]) -> str:
 class _Timeline:
     """One rank's works in order of start, and where they are cut."""
 
-    def __init__(self, line: Line, works: list[Work], gradients: set[int]) -> None:
+    def __init__(self, line: Line, works: list[RecordedWork], gradients: set[int]) -> None:
         self.line, self.works, self.gradients = line, works, gradients
         self.starts = [work.start_s for work in works]
         self.busy: list[float] = []  # until when something has been computed, works up to here
@@ -157,7 +157,7 @@ class _Timeline:
             until = max(until, work.start_s + work.duration_s)
             self.busy.append(until)
 
-    def plan(self) -> Plan:
+    def plan(self) -> RankStep:
         """Return the pieces and what they exchange."""
         line, end = self.line, self.line.end_s if self.line.end_s is not None else self.busy[-1]
         begin = line.begin_s if line.begin_s is not None else self.starts[0]
@@ -170,7 +170,7 @@ class _Timeline:
         cuts |= {tail} if tail is not None else set()
         firsts = sorted(cut for cut in cuts if cut < len(self.works))
         piece_of = {first: at for at, first in enumerate(firsts)}
-        plan = Plan(line.rank, self._pieces(firsts, waited, begin), measured_s=end - begin)
+        plan = RankStep(line.rank, self._pieces(firsts, waited, begin), measured_s=end - begin)
         plan.tail = piece_of.get(tail) if tail is not None else None
         after = max([self.busy[-1], *(call.end_s or 0.0 for call in line.calls)])
         plan.pieces.append(Piece(max(0.0, end - after), self.works[-1].phase))
@@ -181,12 +181,12 @@ class _Timeline:
             is_sum = call.event in self.gradients
             consumers = () if is_sum else (piece_of[user] if user >= 0 else last,)
             consumers = () if call.op == "send" and user < 0 else consumers
-            plan.sent.append(Sent(call, (maker,) if maker >= 0 else (), consumers, is_sum))
+            plan.sent.append(CommEvent(call, (maker,) if maker >= 0 else (), consumers, is_sum))
         if sums and plan.tail is None:
             plan.tail = last
         return plan
 
-    def _maker(self, call: Call) -> int:
+    def _maker(self, call: RecordedCall) -> int:
         """Return the work that a call carries on from, -1 for the begin of the step."""
         if call.start_s is None:
             return -1
@@ -195,7 +195,7 @@ class _Timeline:
             at -= 1
         return at
 
-    def _tail(self, sums: list[Call]) -> int | None:
+    def _tail(self, sums: list[RecordedCall]) -> int | None:
         """Return the first work of the update: in the optimizer's phase, else after the end of the last gradient."""
         if not sums:
             return None
@@ -206,7 +206,7 @@ class _Timeline:
         at = bisect_right(self.starts, ended - EPSILON_S)
         return at if at < len(self.works) else None
 
-    def _users(self, sums: list[Call], tail: int | None) -> tuple[dict[int, int], dict[int, float]]:
+    def _users(self, sums: list[RecordedCall], tail: int | None) -> tuple[dict[int, int], dict[int, float]]:
         """Return call -> the work that waited for it, and work -> seconds that it waited."""
         used: dict[int, int] = {}
         waited: dict[int, float] = {}
@@ -245,7 +245,7 @@ class _Timeline:
         return pieces
 
 
-def _name_phases(plan: Plan) -> None:
+def _name_phases(plan: RankStep) -> None:
     """Where the source names no phases: a third of the work before the last gradient is forward, the rest backward."""
     sums = [each for each in plan.sent if each.is_gradient]
     if not sums or {FORWARD, BACKWARD} <= {piece.phase for piece in plan.pieces}:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, Plan
+from ringwright.workloads.recorded.plan import BACKWARD, FORWARD, RankStep
 
 NOTES = (
     "a gradient is of the layers whose backward pass ran since the gradient before it; forward takes as large a share for them",
@@ -22,7 +22,7 @@ class Update:
     layer: int
 
 
-def updates(plan: Plan) -> list[Update]:
+def updates(plan: RankStep) -> list[Update]:
     """Return an update per gradient, none where the update of the parameters itself communicates; may cut pieces."""
     sums = [at for at, each in enumerate(plan.sent) if each.is_gradient]
     if not sums or not plan.tail or _communicates(plan):
@@ -38,14 +38,14 @@ def updates(plan: Plan) -> list[Update]:
     ]
 
 
-def _communicates(plan: Plan) -> bool:
+def _communicates(plan: RankStep) -> bool:
     tail = plan.tail or 0
     return any(
         one >= tail for each in plan.sent if not each.is_gradient for one in (*each.producers, *each.consumers)
     )  # fmt: skip
 
 
-def _shares(plan: Plan, sums: list[int]) -> list[float]:
+def _shares(plan: RankStep, sums: list[int]) -> list[float]:
     """Return how much of the backward pass had run when each gradient was ready; the last one is all of it."""
     passed, total = [], 0.0
     for piece in plan.pieces[: plan.tail]:
@@ -59,7 +59,7 @@ def _shares(plan: Plan, sums: list[int]) -> list[float]:
     return [share / most if most else 1.0 for share in found[:-1]] + [1.0]
 
 
-def _starting_at(plan: Plan, share: float) -> int:
+def _starting_at(plan: RankStep, share: float) -> int:
     """Return the forward piece that begins after a share of the forward pass; cut one where none does."""
     forward = [at for at, piece in enumerate(plan.pieces[: plan.tail]) if piece.phase == FORWARD]
     if not forward:

@@ -35,8 +35,8 @@ from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.costs.nccl import (
     ALGORITHMS,
     PROTOCOLS,
-    Choice,
-    System,
+    NcclChoice,
+    NcclSystem,
     algorithm_2_4,
     choose,
     double_tree,
@@ -115,7 +115,7 @@ def _grouped(collective: Collective, topology: Topology | None, release: str, *,
     return dataclasses.replace(made, software=of_groups(system_of(topology, hosts), release, cards(topology, hosts)))
 
 
-def decide(collective: Collective, system: System, release: str) -> Choice:
+def decide(collective: Collective, system: NcclSystem, release: str) -> NcclChoice:
     """Return NCCL's choice; a size of 0 is decided as one element."""
     size = max(collective.size_bytes, 1)
     if is_2_4(release):
@@ -123,7 +123,7 @@ def decide(collective: Collective, system: System, release: str) -> Choice:
     return choose(collective.op, size, system, release)
 
 
-def _decide_2_4(op: str, size_bytes: int, system: System) -> Choice:
+def _decide_2_4(op: str, size_bytes: int, system: NcclSystem) -> NcclChoice:
     """Return the choice of 2.4: trees up to a size, LL up to another; its hop latencies are taken from 2.5."""
     channels = max(1, system.graphs.ring.channels)
     threshold = tree_threshold_bytes(
@@ -131,11 +131,11 @@ def _decide_2_4(op: str, size_bytes: int, system: System) -> Choice:
     )
     protocol = "ll" if size_bytes <= LL_THRESHOLD_2_4 else "simple"
     picked = algorithm_2_4(op, size_bytes, threshold)
-    return Choice(op, size_bytes, picked, protocol, channels, 512, 0.0, channels, system.nodes, system.ranks, "2.5")
+    return NcclChoice(op, size_bytes, picked, protocol, channels, 512, 0.0, channels, system.nodes, system.ranks, "2.5")
 
 
 def build(
-    collective: Collective, topology: Topology | None, hosts: list[list[int]], chosen: Choice, system: System
+    collective: Collective, topology: Topology | None, hosts: list[list[int]], chosen: NcclChoice, system: NcclSystem
 ) -> Program:
     """Return the chosen algorithm as a program; a tree's channels are pairs of trees."""
     channels, nics = max(1, chosen.channels_used), cards(topology, hosts)
@@ -160,7 +160,7 @@ def build(
     raise UsageError(f"NCCL has no algorithm '{chosen.algorithm}'", remedy="algorithm=ring")
 
 
-def _trees(hosts: list[list[int]], pairs: int, system: System, nics: int) -> list[list[int]]:
+def _trees(hosts: list[list[int]], pairs: int, system: NcclSystem, nics: int) -> list[list[int]]:
     """Return the parents of both trees per channel pair; each pair enters the hosts at another GPU."""
     n, g = len(hosts), len(hosts[0])
     if not is_regular(hosts):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator
 
-from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, Choice, System, constants, predict_us
+from ringwright.costs.nccl import ALGORITHMS, PROTOCOLS, NcclChoice, NcclSystem, constants, predict_us
 from ringwright.costs.nccl.availability import not_computed, passed_over, switched_off
 from ringwright.errors import UsageError
 
@@ -23,14 +23,14 @@ def is_2_4(release: str) -> bool:
 
 
 def forced(
-    chosen: Choice,
-    system: System,
+    chosen: NcclChoice,
+    system: NcclSystem,
     release: str,
     *,
     algorithm: str | None = None,
     protocol: str | None = None,
     channels: int | None = None,
-) -> Choice:
+) -> NcclChoice:
     """Return the choice with what is given in its place, and the rest as the release would take it.
 
     Raises UsageError with the release's own reason where it has no such combination on the system.
@@ -46,7 +46,9 @@ def forced(
     )
 
 
-def _pair(chosen: Choice, system: System, release: str, algorithm: str | None, protocol: str | None) -> tuple[str, str]:
+def _pair(
+    chosen: NcclChoice, system: NcclSystem, release: str, algorithm: str | None, protocol: str | None
+) -> tuple[str, str]:
     """Return the combination that the release would take of those that are left."""
     for names, name, kind in ((ALGORITHMS, algorithm, "algorithm"), (PROTOCOLS, protocol, "protocol")):
         if name is not None and name not in names:
@@ -64,14 +66,14 @@ def _pairs() -> Iterator[tuple[str, str]]:
     return ((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS)
 
 
-def _time_us(chosen: Choice, pair: tuple[str, str], system: System, release: str) -> float:
+def _time_us(chosen: NcclChoice, pair: tuple[str, str], system: NcclSystem, release: str) -> float:
     if is_2_4(release):
         return 0.0
     found = predict_us(chosen.op, *pair, chosen.size_bytes, system, release)
     return float("inf") if found is None else found
 
 
-def refusal(op: str, algorithm: str, protocol: str, system: System, release: str) -> str | None:
+def refusal(op: str, algorithm: str, protocol: str, system: NcclSystem, release: str) -> str | None:
     """Say why a release cannot be forced to a combination on a system; None where it can."""
     if is_2_4(release):
         if protocol not in UNMODELLED.get(algorithm, ()):
@@ -85,7 +87,7 @@ def refusal(op: str, algorithm: str, protocol: str, system: System, release: str
 
 
 def _refused(
-    chosen: Choice, system: System, release: str, algorithm: str | None, protocol: str | None,
+    chosen: NcclChoice, system: NcclSystem, release: str, algorithm: str | None, protocol: str | None,
     allowed: list[tuple[str, str]],
 ) -> UsageError:  # fmt: skip
     wanted = [pair for pair in _pairs() if algorithm in (None, pair[0]) and protocol in (None, pair[1])]

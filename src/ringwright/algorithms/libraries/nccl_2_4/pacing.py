@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ringwright.algorithms.libraries.nccl_2_4.rings import Beat
-from ringwright.costs.nccl import Choice, System, cut
+from ringwright.costs.nccl import NcclChoice, NcclSystem, cut
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, SLICE_LEAST_BYTES
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ MOST_SEGMENTS = 32  # through switches
 MOST_PARTS = 16  # of a message of an all-to-all
 
 
-def beat(collective: Collective, chosen: Choice, system: System) -> Beat:
+def beat(collective: Collective, chosen: NcclChoice, system: NcclSystem) -> Beat:
     """Return a ring's loops and slices: Simple's chunks go in halves, unless those are short."""
     chunks = cut(chosen, system)
     moves = (collective.p - 1) * collective.p * chosen.channels_used * (2 if collective.op == "all-reduce" else 1)
@@ -29,7 +29,7 @@ def beat(collective: Collective, chosen: Choice, system: System) -> Beat:
     return Beat(max(1, min(chunks.loops, MOST_MOVES // (moves * slices))), slices)
 
 
-def segments(collective: Collective, chosen: Choice, system: System, trees: int) -> int:
+def segments(collective: Collective, chosen: NcclChoice, system: NcclSystem, trees: int) -> int:
     """Return the chunks that follow each other through a tree."""
     chunks = -(-collective.size_bytes // (trees * cut(chosen, system).chunk_bytes))
     return max(1, min(chunks, MOST_MOVES // (2 * collective.p * trees)))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.costs.nccl import BOXES, Box, System, box, search
+from ringwright.costs.nccl import BOXES, NcclSystem, NodeType, box, search
 from ringwright.errors import UsageError
 from ringwright.topology import NIC
 
@@ -19,7 +19,7 @@ NVLINK_GBS = 20.0  # one link of the estimated box
 SPELLINGS = {"dgx-1": "dgx1", "ndv2": "dgx1", "dgx-2": "dgx2", "hgx-h100": "dgx-h100", "dgx-a100": "dgx-a100"}
 
 
-def system_of(topology: Topology | None, hosts: list[list[int]]) -> System:
+def system_of(topology: Topology | None, hosts: list[list[int]]) -> NcclSystem:
     """Return the system of a group that lies on ``hosts``."""
     p = sum(map(len, hosts))
     family = topology.name.partition(":")[0] if topology is not None else ""
@@ -38,7 +38,7 @@ def cards(topology: Topology | None, hosts: list[list[int]]) -> int:
     return len(hosts[0]) if topology is None else topology.cards_per_host
 
 
-def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> System:
+def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclSystem:
     """Return a known box as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
 
     ``collnet`` says that the network reduces. Fewer ranks per node than the box has GPUs take their share of its network cards.
@@ -60,7 +60,7 @@ def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> Syste
     )
 
 
-def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bool) -> System:
+def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bool) -> NcclSystem:
     """Return a box with as much bandwidth per GPU, and per host to the outside, as the fabric's links have."""
     gpus = max(map(len, hosts))
     inside, outside, cards = 25.0, 25.0, gpus
@@ -72,6 +72,6 @@ def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bo
         out_of_nics = topology.rate[np.isin(topology.src, nics)] if len(nics) else from_ranks
         outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
     links = max(1, round(inside / NVLINK_GBS))
-    kind = Box("estimated", gpus, 80, links if gpus > 1 else 0, cards, outside, inside, nvswitch=True)
+    kind = NodeType("estimated", gpus, 80, links if gpus > 1 else 0, cards, outside, inside, nvswitch=True)
     graphs = search(kind, len(hosts), collnet=collnet)
-    return System(graphs, len(hosts), sum(map(len, hosts)), kind.capability, nvswitch=True)
+    return NcclSystem(graphs, len(hosts), sum(map(len, hosts)), kind.capability, nvswitch=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from ringwright.costs.nccl import Choice, System, constants
+from ringwright.costs.nccl import NcclChoice, NcclSystem, constants
 from ringwright.costs.nccl.timing import P2P_PIECE_BYTES, channel_byte_s, senders
 from ringwright.program import Software
 
@@ -18,7 +18,7 @@ FIRST = ("nvlink", "xgmi")  # classes between GPUs only: messages to the network
 OUTSIDE = ("nic", "spine", "network", "rail")
 
 
-def tuned(program: Program, chosen: Choice, system: System, cards: int) -> Program:
+def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, cards: int) -> Program:
     """Return the program with the release's base and hop latencies (us tables) and its protocol's bytes on the wire.
 
     The tables give one latency for a way through the network's switches and back: it counts once, before the first message.
@@ -50,7 +50,7 @@ def tuned(program: Program, chosen: Choice, system: System, cards: int) -> Progr
     return dataclasses.replace(program, software=used)
 
 
-def of_groups(system: System, release: str, cards: int) -> Software:
+def of_groups(system: NcclSystem, release: str, cards: int) -> Software:
     """Return the software of grouped sends and receives: one start, messages in pieces, Simple."""
     held = constants(release)
     hardware = "net" if system.nodes > 1 else "nvlink"

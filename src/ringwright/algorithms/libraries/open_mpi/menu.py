@@ -34,7 +34,7 @@ from ringwright.algorithms.blocks.sparbit import sparbit
 from ringwright.algorithms.blocks.split_binary_tree import split_binary_tree
 from ringwright.algorithms.compose import Algorithm
 from ringwright.algorithms.libraries.open_mpi.rules import DEFAULT_FANOUT, Decision
-from ringwright.algorithms.powers import Fold
+from ringwright.algorithms.powers import RankDigits
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
@@ -146,7 +146,7 @@ def instead(op: str, name: str, collective: Collective) -> str:
         return "ring" if name == "neighbor" and p % 2 else name
     if op == "all-reduce" and name in ("ring", "segmented_ring") and elements < p:
         return "recursive_doubling"
-    if name == "rabenseifner" and (not collective.commutative or elements < Fold(p).size):
+    if name == "rabenseifner" and (not collective.commutative or elements < RankDigits(p).size):
         return "basic_linear" if op == "all-reduce" else "linear"
     if name.startswith("scatter_allgather") and elements < p:
         return "binomial"

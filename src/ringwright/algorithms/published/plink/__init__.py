@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.published.plink.adaptation import Monitor, adapted, watch
 from ringwright.algorithms.published.plink.grouping import infer_groups
-from ringwright.algorithms.published.plink.plan import OPS, Plan
+from ringwright.algorithms.published.plink.plan import OPS, ShardPlan
 from ringwright.algorithms.published.plink.prediction import plan_time_s
 from ringwright.algorithms.published.plink.probing import Probes, assumed, probe, rounds
 from ringwright.errors import UsageError
@@ -36,7 +36,16 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 __all__ = [
-    "OPS", "Monitor", "Plan", "Probes", "adapted", "infer_groups", "plan_time_s", "plink", "probe", "rounds",
+    "OPS",
+    "Monitor",
+    "Probes",
+    "ShardPlan",
+    "adapted",
+    "infer_groups",
+    "plan_time_s",
+    "plink",
+    "probe",
+    "rounds",
 ]  # fmt: skip
 
 
@@ -71,7 +80,7 @@ def plink(
     if adapt == "watch" and topology is not None:
         watched = watch(found, probes, topology, collective, Monitor(1.0, window, threshold), noise=noise, seed=seed)
         found, probes, said = watched.groups, watched.probes, {"algorithm": watched.said}
-    made = Plan(collective, found, probes, shards).program()
+    made = ShardPlan(collective, found, probes, shards).program()
     return dataclasses.replace(made, knobs={**made.knobs, **said})
 
 

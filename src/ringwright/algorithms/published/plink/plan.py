@@ -23,7 +23,7 @@ OPS = ("all-reduce",)
 FINE = 4  # shards for each host of the largest group, where hosts differ
 
 
-class Plan:
+class ShardPlan:
     """Who owns what: ``owner[i, q]`` is the place that owns shard q in group i."""
 
     def __init__(

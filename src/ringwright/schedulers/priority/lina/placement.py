@@ -19,7 +19,7 @@ ROUNDS = 100  # of pouring; a few suffice
 
 
 @dataclass(frozen=True)
-class Placement:
+class ExpertPlacement:
     """Per device the experts on it and the share of the device that each was given; shares of a device sum to 1."""
 
     devices: tuple[dict[int, float], ...]
@@ -33,7 +33,7 @@ class Placement:
         return [at for at, device in enumerate(self.devices) if expert in device]
 
 
-def place(shares: Sequence[float] | np.ndarray, devices: int, *, seed: int = 0) -> Placement:
+def place(shares: Sequence[float] | np.ndarray, devices: int, *, seed: int = 0) -> ExpertPlacement:
     """Return the placement for these expected shares of the tokens; an expert of share 0 is one nothing is known of.
 
     Each expert wants ``devices`` x its share. Those that want less than one device are packed first-fit-decreasing; the others
@@ -54,7 +54,7 @@ def place(shares: Sequence[float] | np.ndarray, devices: int, *, seed: int = 0) 
         spare -= _spread(expert, want, made, 1 + spare) - 1
     _unknown([expert for expert in range(experts) if known[expert] <= 0], made, random.Random(seed))  # noqa: S311
     _fill(made, wanted)
-    return Placement(tuple({e: part / sum(device.values()) for e, part in device.items()} for device in made))
+    return ExpertPlacement(tuple({e: part / sum(device.values()) for e, part in device.items()} for device in made))
 
 
 def _packed(wanted: list[float], devices: list[dict[int, float]]) -> dict[int, float]:
@@ -109,7 +109,7 @@ def _fill(devices: list[dict[int, float]], wanted: list[float]) -> None:
             device[most] = 1.0
 
 
-def quotas(placement: Placement, tokens: Sequence[int]) -> list[dict[int, int]]:
+def quotas(placement: ExpertPlacement, tokens: Sequence[int]) -> list[dict[int, int]]:
     """Return per expert the tokens that each device with a copy of it takes: whole numbers that sum to the expert's.
 
     Each expert in turn is poured in where least has been given, again until nothing moves: the sum of the squares of all loads
@@ -146,7 +146,7 @@ def _poured(amount: int, levels: dict[int, int]) -> dict[int, int]:
     return {at: level + (place < rest) - levels[at] for place, at in enumerate(order[:count])}
 
 
-def layer_tokens(placement: Placement, tokens: Sequence[int]) -> int:
+def layer_tokens(placement: ExpertPlacement, tokens: Sequence[int]) -> int:
     """Return the most tokens on one device: what the time of the layer is in proportion to."""
     load = [0] * len(placement.devices)
     for divided in quotas(placement, tokens):
