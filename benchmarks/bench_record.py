@@ -29,9 +29,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ringwright.execute.models.crew import preload
 
 from ringwright.capture.settings import Options, settings
+from ringwright.execute.models.worker import preload
 from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.program import told
 
