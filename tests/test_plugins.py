@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
+import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -497,3 +501,34 @@ def test_the_files_of_executors_are_the_list() -> None:
     files = {path.stem.replace("_", "-") for path in Path(offered.__file__).parent.glob("*.py")} - {"--init--"}
     assert set(executors.EXECUTORS) == files
     assert all(each.name == name and each.says for name, each in executors.EXECUTORS.items())
+
+
+# -------------------------------------------------------------------------------------------------------- the page
+@pytest.mark.slow
+def test_every_line_of_the_page_on_plug_ins_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files, put together by name, its entry points, and its commands, as they stand there."""
+    page = (Path(__file__).resolve().parents[1] / "docs" / "plug-ins.md").read_text()
+    blocks = re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
+    modules: dict[str, str] = {}
+    for text in (text for kind, text in blocks if kind == "python" and text.startswith("# file: ")):
+        name = text.partition("\n")[0].removeprefix("# file: ").removesuffix(".py")
+        modules[name] = modules.get(name, "") + text
+    groups = tomllib.loads(next(text for kind, text in blocks if kind == "toml"))["project"]["entry-points"]
+    points = {key.removeprefix("ringwright."): rows for key, rows in groups.items()}
+    assert set(points) == set(plugins.GROUPS)
+    install(tmp_path, monkeypatch, points, **modules)
+    monkeypatch.chdir(tmp_path)
+    commands = [line[2:] for kind, text in blocks if kind == "console" for line in text.splitlines()]
+    assert len(commands) > 12
+    said_all = ""
+    for command in commands:
+        if command.startswith("printf"):
+            subprocess.run(command, shell=True, check=True)
+            continue
+        said_all += said(capsys, *shlex.split(command)[1:])[0]
+    assert not json.loads(said(capsys, "systems", "--json")[0])["refused"]
+    assert (tmp_path / "steps.txt").read_text().split() == ["8"] * 14
+    for name in ("my-ring", "whole-gradients", "op-list", "step-list", "my-pair", "tower"):
+        assert name in said_all

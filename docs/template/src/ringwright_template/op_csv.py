@@ -1,0 +1,62 @@
+"""Operations as CSV, one a line: rank, operation, bytes, when it began and how long it took in microseconds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ringwright.collective import OPS
+from ringwright.errors import InputError
+from ringwright.sources.gathered import Gathered
+
+if TYPE_CHECKING:
+    from ringwright.sources.source import Source
+    from ringwright.trace import Trace
+
+HEAD = b"rank,op,bytes,start_us,time_us"
+
+
+def looks_like(head: bytes, name: str) -> bool:
+    """Return whether a file that begins with ``head`` is one of ours; any file is asked, so this must be quick."""
+    return head.startswith(HEAD)
+
+
+def read_op_csv(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
+    """Read operations as CSV. What cannot be read is counted, not raised; InputError where nothing could be."""
+    found = Gathered("op-csv")
+    world = found.communicator("world")
+    turns: Counter[tuple[int, str]] = Counter()
+    for source in sources:
+        found.inputs.append(source.name)
+        with source.open() as stream:
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+        for number, line in enumerate(lines[1:], 2):
+            if _row(found, world, turns, line):
+                found.note(source.name, "understood", "operation")
+            else:
+                found.note(source.name, "refused", "not a line of this table", at=number, example=line)
+    if not found.events.total:
+        raise InputError("no operation could be read", where=sources[0].name, remedy="a first line, then one a line")
+    return found.trace(from_zero=True)
+
+
+def _row(found: Gathered, world: int, turns: Counter[tuple[int, str]], line: str) -> bool:
+    """Add one line; False for one that is none."""
+    words = line.split(",")
+    if len(words) != 5 or words[1] not in OPS:
+        return False
+    try:
+        rank, size_bytes = int(words[0]), int(words[2])
+        start_us, time_us = float(words[3]), float(words[4])
+    except ValueError:
+        return False
+    found.device(rank)  # so that the rank counts as seen
+    found.of(world)["ranks"].add(rank)
+    found.events.add(
+        kind="collective", op=words[1], rank=rank, communicator=world, sequence=turns[rank, words[1]], size_bytes=size_bytes,
+        start_s=start_us / 1e6, duration_s=time_us / 1e6, clock="wall", multiplicity=1, records=1,
+        source="op-csv", ground="read", confidence=1.0,
+    )  # fmt: skip
+    turns[rank, words[1]] += 1
+    return True
