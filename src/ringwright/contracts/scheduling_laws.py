@@ -166,7 +166,8 @@ def windows(each: Scheduled) -> str | None:
 def urgent(each: Scheduled) -> str | None:
     """Nothing more urgent waits when something starts, where the policy names urgencies."""
     policy, flat = each.job.policy, each.run.laid.flat
-    if policy.queue is None or not policy.queue.keys or policy.queue.gates or policy.agreement == "index":
+    order = policy.queue
+    if order is None or not order.keys or order.gates or not order.blocking or policy.agreement == "index":
         return f"{DECLINED}no order by urgency"
     for queue in _free(each.run):
         passed = sent(each.run, queue)
@@ -195,7 +196,8 @@ def one_order(each: Scheduled) -> str | None:
     """The ranks of a group issue the same operations in the same order, though some are slower; by index, all ranks do."""
     run = simulate(each.job, each.costs, steps=STEPS, slowdowns={0: 1.3, 3: 0.8}, folded=False)
     orders: dict[int, list[tuple[int, int, str, int]]] = defaultdict(list)
-    for row in operations(run):
+    issued = {(row.name, row.cells): row for row in reversed(operations(run))}  # of several legs the first
+    for row in issued.values():
         for step in range(STEPS):
             for piece, start in enumerate(run.starts(row, step).tolist()):
                 for cell in row.cells:

@@ -5,10 +5,12 @@ Values from files are checked against the column's type as they come in; what do
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from ringwright.errors import UsageError
 from ringwright.trace import TABLES, Trace, fitted, schema
 
 if TYPE_CHECKING:
@@ -28,17 +30,23 @@ _EPOCH_S = 1e9  # seconds since 1970 passed this in 2001
 class TableBuilder:
     """Rows of one table, kept by column and turned into frames every :data:`PART_ROWS` rows."""
 
-    def __init__(self, table: str) -> None:
+    def __init__(self, table: str, **defaults: Any) -> None:
         self.types = TABLES[table]
         self.table = table
+        self.defaults = defaults
         self.values: dict[str, list[Any]] = {}
         self.height = 0
         self.parts: list[pl.DataFrame] = []
         self.total = 0
 
     def add(self, **row: Any) -> int:
-        """Add a row and return its number."""
+        """Add a row and return its number; columns not given have the table's defaults, or are unknown.
+
+        Raises UsageError for a column that the table does not have.
+        """
         for name, value in row.items():
+            if name not in self.types:
+                raise self._no_column(name)
             if value is None:
                 continue
             column = self.values.setdefault(name, [])
@@ -50,6 +58,27 @@ class TableBuilder:
         if self.height >= PART_ROWS:
             self._close_part()
         return self.total - 1
+
+    def _no_column(self, name: str) -> UsageError:
+        alike = [each for each in self.types if each.startswith(name) or name.startswith(each)]
+        near = alike or difflib.get_close_matches(name, self.types, 3, 0.5) or list(self.types)[:8]
+        return UsageError(
+            f"{self.table} has no column '{name}'", remedy=f"perhaps {', '.join(near[:3])}; docs/trace.md"
+        )
+
+    def _filled(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """Return the rows with the defaults where nothing was said; how sure one is stays open of what was not read."""
+        import polars as pl
+
+        if not self.defaults:
+            return frame
+        plain = {name: value for name, value in self.defaults.items() if name != "confidence"}
+        frame = frame.with_columns(pl.col(name).fill_null(value) for name, value in plain.items())
+        if "confidence" not in self.defaults:
+            return frame
+        is_sure = pl.col("confidence").is_null() & (pl.col("ground") == plain.get("ground", "read"))
+        sure = pl.when(is_sure).then(self.defaults["confidence"]).otherwise(pl.col("confidence"))
+        return frame.with_columns(sure.cast(pl.Float64).alias("confidence"))
 
     def _close_part(self) -> None:
         import polars as pl
@@ -64,7 +93,7 @@ class TableBuilder:
             series[name] = pl.Series(name, column, dtype=kind)
         frame = pl.DataFrame(series) if series else pl.DataFrame()
         missing = [pl.lit(None, dtype=kind).alias(name) for name, kind in kinds.items() if name not in series]
-        self.parts.append(frame.with_columns(missing).select(list(kinds)))
+        self.parts.append(self._filled(frame.with_columns(missing).select(list(kinds))))
         self.values, self.height = {}, 0
 
     def frame(self) -> pl.DataFrame:
@@ -115,7 +144,9 @@ class Gathered:
 
     def __init__(self, source: str) -> None:
         self.source = source
-        self.events = TableBuilder("events")
+        self.events = TableBuilder(
+            "events", multiplicity=1, records=1, source=source, ground="read", confidence=1.0
+        )  # what a row says that says nothing else
         self.edges = TableBuilder("edges")
         self.comms: dict[str, dict[str, Any]] = {}
         self.devices: dict[tuple[Any, ...], dict[str, Any]] = {}

@@ -5,5 +5,6 @@ from __future__ import annotations
 from ringwright.contracts.algorithm import Case, check_algorithm
 from ringwright.contracts.outcome import Outcome, failures
 from ringwright.contracts.scheduler import check_scheduler
+from ringwright.contracts.source import check_source, check_trace
 
-__all__ = ["Case", "Outcome", "check_algorithm", "check_scheduler", "failures"]
+__all__ = ["Case", "Outcome", "check_algorithm", "check_scheduler", "check_source", "check_trace", "failures"]
