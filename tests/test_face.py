@@ -186,6 +186,48 @@ def test_what_a_page_shows_is_escaped_and_short() -> None:
     assert "<script" not in box._repr_html_()
 
 
+def test_a_hostile_name_stays_on_its_line() -> None:
+    """Names come from files: no break, no escape sequence, no page of text in a prompt."""
+    evil = "a\nb\x1b[31m" + "c" * 10_000
+    box = dataclasses.replace(ringwright.fabric("switch:4"), name=evil)
+    program = dataclasses.replace(ring(), name=evil)
+    step = dataclasses.replace(ringwright.job("vgg16", gpus=4), name=evil)
+    trace = ringwright.Trace.of({}, {"source": evil, "summary": evil})
+    collective = ringwright.Collective("all-reduce", range(4), 1024)
+    results = (ringwright.simulate(collective, box), ringwright.verify(program), ringwright.bound(collective, box))
+    for each in (box, program, step, trace, *results):
+        assert len(repr(each)) < 1.5 * LETTERS
+        assert repr(each).isprintable()
+
+
+def test_simulate_takes_what_people_have(tmp_path: Path) -> None:
+    """A program, a collective or an operation; a job, its file, a recording or a model: each the same answer."""
+    box, operation = ringwright.fabric("switch:4,rate=10GB/s"), ringwright.Collective("all-reduce", range(4), 1 << 20)
+    program = ringwright.algorithm("ring")(operation, box)
+    ways = (
+        ringwright.simulate(program, box),
+        ringwright.simulate(operation, "switch:4,rate=10GB/s"),
+        ringwright.simulate("all-reduce", box, size="1M", algorithm="ring"),
+        ringwright.simulate("all-reduce", box, size=1 << 20, algorithm=ringwright.algorithm("ring")),
+    )
+    assert len({run.time_ps for run in ways}) == 1
+    assert ringwright.simulate(program, box, faults=["rank 1 slow 2x", "link rank0 rate 50%"]).time_ps > ways[0].time_ps
+
+    step = ringwright.job("vgg16", gpus=4)
+    [file] = ringwright.export(step, "json", tmp_path / "step.json")
+    kept = ringwright.simulate(step, box, policy="p3")
+    assert ringwright.simulate(str(file), box, policy="p3").run.step_s == kept.run.step_s  # type: ignore[union-attr]
+    assert ringwright.simulate(step, box, policy=ringwright.scheduler("p3")).run.step_s == kept.run.step_s
+    assert ringwright.simulate(step, box, policy="p3", faults=["rank 1 slow 2x"]).step_s > kept.step_s
+    by_name = ringwright.simulate("vgg16", box, policy="p3")
+    assert by_name.run.step_s == kept.run.step_s  # type: ignore[union-attr]
+
+    trace = ringwright.read(ringwright.sample())
+    recorded = ringwright.simulate(trace, "dgx-h100:2")
+    assert ringwright.simulate(ringwright.sample(), "dgx-h100:2").run.step_s == recorded.run.step_s
+    assert ringwright.simulate(trace, "dgx-h100:2", faults=["nic node0/nic* rate 10%"]).step_s > recorded.step_s
+
+
 @pytest.mark.parametrize(
     ("asked", "words"),
     [

@@ -1,4 +1,4 @@
-"""What a notebook shows of a noun or a result: a title and a small table, every string escaped, nothing loaded from elsewhere."""
+"""What a prompt and a notebook show of a noun: one line; a title and a small table, every string escaped, nothing loaded."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ def table(title: str, head: Iterable[str], rows: Iterable[Iterable[object]]) -> 
     more = len(listed) - MOST_ROWS
     rest = f'<tr><td colspan="{len(listed[0])}">and {more:,} more</td></tr>' if more > 0 else ""
     return _framed(title, f"<tr>{_cells(head, 'th')}</tr>{cells}{rest}")
+
+
+def line(text: str) -> str:
+    """Return a text as one line that a terminal may show: no breaks or control characters, and not too long."""
+    shown = " ".join("".join(char if char.isprintable() else " " for char in text).split())
+    return shown if len(shown) <= MOST_LETTERS else f"{shown[:MOST_LETTERS]} ..."
 
 
 def _framed(title: str, rows: str) -> str:

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import TYPE_CHECKING, Protocol
 
 from ringwright.collective import Collective, split
-from ringwright.notebook import card
+from ringwright.notebook import card, line
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
@@ -368,7 +368,7 @@ class Program:
 
     def __repr__(self) -> str:
         order = ", in a declared order" if self.schedule is not None else ""
-        return f"Program({self.name}: {self.collective.label}, {self.n_steps:,} steps{order})"
+        return line(f"Program({self.name}: {self.collective.label}, {self.n_steps:,} steps{order})")
 
     def _repr_html_(self) -> str:
         facts = {

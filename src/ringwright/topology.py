@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from ringwright.errors import InfeasibleError, UsageError
-from ringwright.notebook import card
+from ringwright.notebook import card, line
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,7 +49,7 @@ class SharedCapacity:
     links: np.ndarray
 
     def __repr__(self) -> str:
-        return f"SharedCapacity({self.name}: {len(self.links):,} links share {self.rate / 1e9:,.6g} GB/s)"
+        return line(f"SharedCapacity({self.name}: {len(self.links):,} links share {self.rate / 1e9:,.6g} GB/s)")
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,8 @@ class Topology:
 
     def __repr__(self) -> str:
         faults = f", {len(self.faults):,} faults" if self.faults else ""
-        return f"Topology({self.name}: {self.n_ranks:,} ranks, {self.n_nodes:,} nodes, {len(self.src):,} links{faults})"
+        size = f"{self.n_ranks:,} ranks, {self.n_nodes:,} nodes, {len(self.src):,} links{faults}"
+        return line(f"Topology({self.name}: {size})")
 
     def _repr_html_(self) -> str:
         links = {name: self._links(number) for number, name in enumerate(self.classes)}

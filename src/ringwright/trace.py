@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import drafts, reopened, sums
 from ringwright.errors import InputError, SchemaError, UsageError
-from ringwright.notebook import table
+from ringwright.notebook import line, table
 
 if TYPE_CHECKING:
     import polars as pl
@@ -295,7 +295,7 @@ class Trace:
     def _label(self) -> str:
         world = self.meta.get("world")
         told = self.meta.get("summary") or (f"{world:,} ranks" if isinstance(world, int) else "ranks unknown")
-        return " ".join(f"{self.meta.get('source') or 'unknown'}, {told}".split())
+        return line(f"{self.meta.get('source') or 'unknown'}, {told}")
 
     def _repr_html_(self) -> str:
         """Return what a notebook shows: a row per kind of event and operation, every string escaped."""

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from ringwright.errors import UsageError
-from ringwright.notebook import card
+from ringwright.notebook import card, line
 
 KINDS = ("F", "B", "dO", "dW", "U", "C", "CTRL")  # forward, backward, its halves, update, communication, control
 PER = ("micro-batch", "step")
@@ -323,7 +323,5 @@ class Workload:
         return card(f"Workload: {self.name}", facts | {"assumed": "; ".join(self.assumptions)})
 
     def __repr__(self) -> str:
-        return (
-            f"Workload({self.name}, {self.mesh.size} ranks, {len(self.classes)} classes, {len(self.tasks)} tasks, "
-            f"{len(self.payloads)} payloads, policy {self.policy.label})"
-        )
+        size = f"{self.mesh.size} ranks, {len(self.classes)} classes, {len(self.tasks)} tasks, {len(self.payloads)} payloads"
+        return line(f"Workload({self.name}, {size}, policy {self.policy.label})")

@@ -23,7 +23,7 @@ from ringwright.collective import PREFIXES
 from ringwright.costs.cuts import Partition, at_best, distances, goodput, partitions
 from ringwright.costs.demands import Demand, demand
 from ringwright.errors import InfeasibleError, UsageError
-from ringwright.notebook import card
+from ringwright.notebook import card, line
 from ringwright.units import format_size, format_us
 
 if TYPE_CHECKING:
@@ -54,7 +54,9 @@ class Bound:
     ground: str = ""
 
     def __repr__(self) -> str:
-        return f"Bound({format_us(self.time_s)} for {format_size(self.size_bytes)}, by {self.kind}: {self.ground})"
+        return line(
+            f"Bound({format_us(self.time_s)} for {format_size(self.size_bytes)}, by {self.kind}: {self.ground})"
+        )
 
     def _repr_html_(self) -> str:
         crossed = f"{self.demand_bytes:,.6g} B {self.crossing} it at {self.capacity / 1e9:,.6g} GB/s"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.engines.critical import Path, critical
-from ringwright.notebook import card
+from ringwright.notebook import card, line
 from ringwright.units import format_us
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Run:
     title: str = ""
 
     def __repr__(self) -> str:
-        return f"Run({self.title + ': ' if self.title else ''}{format_us(self.time_s)}, {self.engine})"
+        return line(f"Run({self.title + ': ' if self.title else ''}{format_us(self.time_s)}, {self.engine})")
 
     def _repr_html_(self) -> str:
         facts = {

@@ -17,6 +17,7 @@ from ringwright.capture.launch import JobExit, launch
 from ringwright.capture.mpi.launcher import is_launcher
 from ringwright.capture.settings import CaptureEnvironment, Options, settings, through_mpi
 from ringwright.errors import RingwrightError
+from ringwright.notebook import card, line
 
 SCHEMA = "ringwright.run/1"
 
@@ -36,7 +37,15 @@ class Recording:
     def __repr__(self) -> str:
         what = "no summary" if self.summary is None else f"{len(self.summary['operations'])} operations"
         ran, code = " ".join(self.command)[:60], self.ended.code
-        return f"Recording({ran}: exit code {code} after {self.ended.took_s:.3g} s, {what}, in {self.folder})"
+        return line(f"Recording({ran}: exit code {code} after {self.ended.took_s:.3g} s, {what}, in {self.folder})")
+
+    def _repr_html_(self) -> str:
+        sources = "; ".join(f"{name}: {said}" for name, said in self.sources.items())
+        facts = {
+            "command": " ".join(self.command), "exit code": str(self.ended.code), "took": f"{self.ended.took_s:.3g} s",
+            "folder": str(self.folder), "sources": sources, "notes": "; ".join(self.notes),
+        }  # fmt: skip
+        return card("Recording", facts)
 
     def document(self) -> dict[str, Any]:
         """Return the object of schema ``ringwright.run/1``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from ringwright.notebook import card, table
+from ringwright.notebook import card, line, table
 from ringwright.program import Program
 from ringwright.sources.programs import verify_file
 from ringwright.validity import Violation, check
@@ -32,9 +32,9 @@ class Verified:
     def __repr__(self) -> str:
         doubts = f", {_counted(len(self.warnings), 'warning')}" if self.warnings else ""
         if self.valid:
-            return f"Verified({self.name}: legal{doubts})"
+            return line(f"Verified({self.name}: legal{doubts})")
         broken = _counted(len(self.errors), "broken rule")
-        return f"Verified({self.name}: not legal, {broken}{doubts}, first {self.errors[0]})"
+        return line(f"Verified({self.name}: not legal, {broken}{doubts}, first {self.errors[0]})")
 
     def _repr_html_(self) -> str:
         found = (*self.errors, *self.warnings)

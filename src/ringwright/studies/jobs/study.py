@@ -11,7 +11,7 @@ from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
-from ringwright.notebook import table
+from ringwright.notebook import line, table
 from ringwright.registry import scheduler
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.tracks import tracks
@@ -60,7 +60,7 @@ class PolicyResult:
     def __repr__(self) -> str:
         spent, on = self.account, f" on {self.fabric}" if self.fabric else ""
         times = f"{spent.step_s * 1e3:,.6g} ms a step, {spent.exposed_s * 1e3:,.4g} ms of it exposed communication"
-        return f"PolicyResult({self.workload.name}{on}, policy {self.policy}: {times})"
+        return line(f"PolicyResult({self.workload.name}{on}, policy {self.policy}: {times})")
 
     def _repr_html_(self) -> str:
         spent = self.account
