@@ -229,7 +229,7 @@ def folds(each: Scheduled) -> str | None:
 
 
 def ends(run: JobRun) -> Mapping[tuple[str, int], np.ndarray]:
-    """Return the ends of every task in every step, int64 ps, by task and cell."""
+    """Return the ends of every task in every step by task and cell, each int64 ps of shape (instances,)."""
     return {
         (row.name, row.cells[0]): np.concatenate([run.ends(row, step) for step in range(run.laid.steps)])
         for row in run.laid.rows
