@@ -150,6 +150,40 @@ def test_what_is_broken_is_listed_and_spoils_nothing_else(capsys: pytest.Capture
     assert all(f"the plug-in '{name}' of outside 1.2 cannot be used" in text for name in BROKEN)
 
 
+def test_plug_ins_that_are_all_broken_cost_no_other_verb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install(tmp_path, monkeypatch, {group: {f"bad-{group}": "not_there:x"} for group in plugins.GROUPS})
+    page = str(Path(plugins.__file__).parent / "samples" / "job.log.gz")
+    for words in (
+        ["systems", "--help"], ["systems", "p3"], ["systems", "torus"],
+        ["read", page], ["export", "--help"], ["convert", "--help"], ["workload", "vgg16"], [*SIMULATE, "--algorithm", "ring"],
+        ["survey", "--json"],
+    ):  # fmt: skip
+        assert main(words) == 0, words
+        out, error = capsys.readouterr()
+        assert "bad-" not in out + error, words
+    refused = json.loads(said(capsys, "systems", "--json")[0])["refused"]
+    assert {error["what"].split("'")[1] for error in refused} == {f"bad-{group}" for group in plugins.GROUPS}
+    for words, name in (
+        (["simulate", "all-reduce", "--fabric", "bad-fabrics:2"], "bad-fabrics"),
+        (
+            ["export", "all-reduce", "--fabric", "ring:2", "--to", "bad-exports", "-o", str(tmp_path / "x")],
+            "bad-exports",
+        ),
+        (["convert", page, "--format", "bad-exports", "-o", str(tmp_path / "x")], "bad-exports"),
+        (["workload", "bad-families"], "bad-families"),
+        (
+            ["simulate", "--model", "vgg16", "--gpus", "2", "--fabric", "ring:2", "--policy", "bad-schedulers"],
+            "bad-schedulers",
+        ),
+    ):
+        assert (
+            f"the plug-in '{name}' of outside 1.2 cannot be used: ModuleNotFoundError"
+            in said(capsys, *words, code=2)[1]
+        )
+
+
 def test_names_stay_with_who_has_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,13 @@ import dataclasses
 from ringwright_template.smallest_first import smallest_first
 
 import ringwright
+from ringwright.testing.conformance import check_scheduler, failures
+
+
+def test_it_keeps_the_contract_of_schedulers() -> None:
+    outcomes = check_scheduler(smallest_first, seeds=[1])
+    assert failures(outcomes) == []
+    assert sum(len(outcome.passed) for outcome in outcomes) > 10
 
 
 def test_small_ones_have_small_keys() -> None:
