@@ -73,7 +73,9 @@ HEADS: list[tuple[bytes, str, str | None]] = [
 ]
 
 
-@pytest.mark.parametrize(("head", "name", "kind"), HEADS)
+@pytest.mark.parametrize(
+    ("head", "name", "kind"), HEADS, ids=[f"{number}-{kind}" for number, (*_, kind) in enumerate(HEADS)]
+)
 def test_a_head_is_of_its_kind(head: bytes, name: str, kind: str | None) -> None:
     assert kind_of(head, name) == kind
 
