@@ -1,7 +1,8 @@
 """Run every algorithm on real ranks, on each executor that is there, and compare each result with the interpreter's.
 
 scripts/real-ranks                          everything: all algorithms, collectives, group sizes, buffer sizes, executors
-scripts/real-ranks --executor sockets       one executor (again for more); --only ring one algorithm
+scripts/real-ranks --executor sockets       one executor (again for more); --only ring one algorithm (again for more)
+scripts/real-ranks --schedulers             every scheduler live: small models trained by its policy, two ranks
 scripts/real-ranks --replay "openmpi ring all-reduce p=4 size=ragged fabric=switch root=0"   one case
 """
 
@@ -14,8 +15,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from ringwright.contracts import real_ranks
+from ringwright import registry
+from ringwright.contracts import live_schedulers, real_ranks
 from ringwright.contracts.algorithm import Case
 from ringwright.execute.executors import EXECUTORS, executor
 
@@ -28,27 +31,29 @@ def main() -> int:
     """Run; 1 where a result was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--executor", action="append", choices=list(EXECUTORS), default=[])
-    parser.add_argument("--only", default="", help="one algorithm")
+    parser.add_argument("--only", action="append", default=[], help="one algorithm or scheduler (again for more)")
+    parser.add_argument("--schedulers", action="store_true", help="schedulers on real ranks, not algorithms")
     parser.add_argument("--p", type=int, action="append", default=[], help="one group size (again for more)")
     parser.add_argument("--replay", default="", help="one case, as a failure prints it")
     parser.add_argument("--timeout", type=float, default=20.0, help="seconds without progress")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.relative_to(ROOT)}")
     arguments = parser.parse_args()
+    if arguments.schedulers:
+        return live(arguments.only, write=arguments.record)
     if arguments.replay:
         name, text = arguments.replay.split(maxsplit=1)
         chosen, names = [Case.parsed(text)], [name]
     else:
-        slugs = [arguments.only] if arguments.only else []
-        chosen = real_ranks.chosen(arguments.p or real_ranks.GROUP_SIZES, slugs=slugs)
+        chosen = real_ranks.chosen(arguments.p or real_ranks.GROUP_SIZES, slugs=arguments.only)
         names = arguments.executor or list(EXECUTORS)
     rows = list(tried(names, chosen, arguments.timeout))
     table([[str(row[heading]) for heading in HEADINGS] for row in rows])
     if arguments.record:
-        record(rows)
+        record(rows, whole=not (arguments.only or arguments.p or arguments.replay))
     return 1 if any(row["wrong"] for row in rows) else 0
 
 
-def tried(names: list[str], chosen: list[Case], timeout_s: float) -> Iterator[dict[str, str | int]]:
+def tried(names: list[str], chosen: list[Case], timeout_s: float) -> Iterator[dict[str, Any]]:
     """Yield a row for each executor that is there; say on standard error which is not."""
     for name in names:
         missing = executor(name).missing()
@@ -58,22 +63,46 @@ def tried(names: list[str], chosen: list[Case], timeout_s: float) -> Iterator[di
         yield campaign(name, chosen, timeout_s)
 
 
-def campaign(name: str, chosen: list[Case], timeout_s: float) -> dict[str, str | int]:
-    """Return what came of all cases on one executor."""
+def campaign(name: str, chosen: list[Case], timeout_s: float) -> dict[str, Any]:
+    """Return what came of all cases on one executor, also system by system."""
     began_s = said_s = time.monotonic()
     exact = wrong = declined = 0
+    systems: dict[str, dict[str, int]] = {}
     for result in real_ranks.verify(executor(name), chosen, timeout_s=timeout_s):
         if result.wrong:
             wrong += 1
             print(f'scripts/real-ranks --replay "{name} {result.case}"   # {result.wrong}', flush=True)
         exact += not (result.wrong or result.declined)
         declined += bool(result.declined)
+        mine = systems.setdefault(result.case.slug, {"exact": 0, "wrong": 0, "declined": 0})
+        mine["wrong" if result.wrong else "declined" if result.declined else "exact"] += 1
         if time.monotonic() - said_s > 5:
             said_s = time.monotonic()
             print(f"{name}: {exact + wrong + declined:,} of {len(chosen):,}", file=sys.stderr, flush=True)
     seconds = round(time.monotonic() - began_s)
     found = (name, exact + wrong + declined, exact, wrong, declined, seconds)
-    return dict(zip(HEADINGS, found, strict=True))
+    return {**dict(zip(HEADINGS, found, strict=True)), "systems": systems}
+
+
+def live(slugs: list[str], *, write: bool) -> int:
+    """Train small models by every scheduler, or by some; 1 where a result was wrong."""
+    chosen = [system for system in registry.schedulers() if not slugs or system.slug in slugs]
+    plain = {model: live_schedulers.reference(model) for model in live_schedulers.MODELS}
+    found: dict[str, dict[str, int]] = {}
+    for system in chosen:
+        results = [live_schedulers.tried(system, model, plain[model]) for model in live_schedulers.MODELS]
+        found[system.slug] = live_schedulers.counted(results)
+        why = "; ".join(f"{each.model}: {each.why}" for each in results if each.why)
+        print(
+            f"{system.slug:20}" + "".join(f"{name} {count}  " for name, count in found[system.slug].items()) + why,
+            flush=True,
+        )
+    if write:
+        kept = json.loads(RECORD.read_text())
+        for slug, counts in found.items():
+            kept.setdefault("schedulers", {})[slug] = {"torch-live": {"date": today(), **counts}}
+        RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+    return 1 if any(counts["wrong"] for counts in found.values()) else 0
 
 
 def table(rows: list[list[str]]) -> None:
@@ -82,14 +111,21 @@ def table(rows: list[list[str]]) -> None:
         print(f"{row[0]:14}" + "".join(f"{cell:>10}" for cell in row[1:]))
 
 
-def record(rows: list[dict[str, str | int]]) -> None:
-    """Put these executors' figures into the record; what it says of others stays."""
-    kept = json.loads(RECORD.read_text())["executors"] if RECORD.exists() else {}
-    date = dt.datetime.now(dt.UTC).date().isoformat()
+def record(rows: list[dict[str, Any]], *, whole: bool) -> None:
+    """Put these figures into the record; what it says of others stays. A part of the campaign counts for its systems alone."""
+    kept = json.loads(RECORD.read_text()) if RECORD.exists() else {"executors": {}}
     for row in rows:
-        counts = {heading: row[heading] for heading in HEADINGS[1:5]}
-        kept[str(row["executor"])] = {"date": date, **counts}
-    RECORD.write_text(json.dumps({"executors": kept}, indent=1) + "\n")
+        if whole:
+            counts = {heading: row[heading] for heading in HEADINGS[1:5]}
+            kept["executors"][str(row["executor"])] = {"date": today(), **counts}
+        for slug, counts in row["systems"].items():
+            kept.setdefault("systems", {}).setdefault(slug, {})[str(row["executor"])] = {"date": today(), **counts}
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
+
+
+def today() -> str:
+    """Return the date as a record has it."""
+    return dt.datetime.now(dt.UTC).date().isoformat()
 
 
 if __name__ == "__main__":

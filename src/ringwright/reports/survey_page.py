@@ -22,7 +22,7 @@ def page(result: dict[str, Any], command: str) -> str:
         best="" if best is None else f"{survey.pair(best)}: {survey.searched(best)}",
         best_command="" if best is None else best["command"],
         baseline="" if baseline is None else survey.pair(baseline),
-        warnings=result.get("warnings", []),
+        warnings=[*result.get("warnings", []), *([survey.ROUNDED] if best and best["equal_bits"] is False else [])],
         job=_job(rows) if of_job else None,
         shown=_shown(rows),
         classes=[
@@ -80,15 +80,15 @@ def _job(rows: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _shown(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    columns = ["System", "Family", "Class", "Year", *(name.capitalize() for name in survey.HERE), "Claim of"]
+    columns = ["System", "Class", "Year", *(name.capitalize() for name in survey.HERE), "Claim of"]
     cells = [
         [
-            tables.text(row["slug"]), tables.text(row["family"]), tables.text(row["class"]), tables.number(row["year"]),
+            tables.text(row["slug"]), tables.text(row["class"]), tables.number(row["year"]),
             *(tables.text(cell) for cell in survey.recorded_cells(row)), tables.text(row["claim_of"]),
         ]
         for row in rows
     ]  # fmt: skip
-    return tables.table("shown", "What each has shown", columns, cells, MOST)
+    return tables.table("shown", "Recorded", columns, cells, MOST)
 
 
 def _about(row: dict[str, Any], *, of_job: bool) -> dict[str, Any]:

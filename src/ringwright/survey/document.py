@@ -7,7 +7,7 @@ from typing import Any
 from ringwright.survey import catalogue, records
 from ringwright.survey.asked import Asked
 from ringwright.survey.entries import PROFILER, TREE, Entry, entries
-from ringwright.survey.measured import Outcome, Progress, Runs, best, figures, scene
+from ringwright.survey.measured import Outcome, Progress, Runs, best, figures, scene, untouched_by
 from ringwright.survey.needs import NEEDS, Scene, unmet
 
 SCHEMA = "ringwright.survey/1"
@@ -66,8 +66,8 @@ def _equal(entry: Entry, passed: bool, outcome: Outcome | None) -> bool | None:
     """Say whether sums are the plain ones, to the bit, wherever adding is exact: by this run, its checks, or its declaration."""
     if not entry.built or entry.kind == PROFILER:
         return entry.equal_bits
-    if entry.family in POLICIES:
-        return outcome.equal_bits if outcome is not None else None
+    if entry.family in POLICIES and entry.system is not None:
+        return untouched_by(entry.system.load()) if outcome is None else outcome.equal_bits
     return passed or None
 
 

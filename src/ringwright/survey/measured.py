@@ -10,10 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.errors import InfeasibleError, UsageError, WorkloadError
-from ringwright.rewrites import Operation
-from ringwright.studies.jobs import study
+from ringwright.costs.stages import LinkCosts
+from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
+from ringwright.rewrites import Operation, operations
+from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.wire import wire_bytes
+from ringwright.studies.workload import WorkloadSpec
 from ringwright.survey.asked import Asked
 from ringwright.workload import Workload
 
@@ -84,6 +86,15 @@ def untouched(operations: Iterable[Operation]) -> bool:
     )
 
 
+def untouched_by(scheduler: Callable[..., Workload]) -> bool | None:
+    """Say the same of a scheduler on the usual small job, VGG-16 on four ranks; None where it declines that."""
+    job = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("vgg16", gpus=4)))
+    try:
+        return untouched(operations(scheduler(job, LinkCosts(1e10))))
+    except RingwrightError:
+        return None
+
+
 def scene(asked: Asked) -> Workload:
     """Return the workload that needs are looked up in."""
     return asked.jobs("").workload
@@ -105,7 +116,7 @@ def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exha
     return {
         **dict(zip(FAMILIES, found, strict=True)), **figures(runs.outcome(*found)), "tried": tried,
         "pairs": len(choices[0]) * len(choices[1]), "exhaustive": exhaustive,
-        "command": runs.asked.command(*found),
+        "equal_bits": runs.outcome(*found).equal_bits, "command": runs.asked.command(*found),
     }  # fmt: skip
 
 

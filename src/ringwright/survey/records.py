@@ -30,12 +30,15 @@ def claim(slug: str) -> dict[str, Any]:
 
 
 def real_runs(slug: str) -> list[dict[str, Any]]:
-    """Return a system's recorded runs on real ranks: executor, date, exact, wrong, declined, where any result was right."""
+    """Return a system's recorded runs on real ranks: executor, date, exact, wrong, declined, of a scheduler also rounded.
+
+    Only those whose results were right or, by a policy that changes what travels, rounded as it says.
+    """
     record = _real()
     rows = [
         (name, run) for part in (ALGORITHMS, SCHEDULERS) for name, run in record.get(part, {}).get(slug, {}).items()
     ]
-    return [{"executor": name, **run} for name, run in rows if run["exact"] > 0]
+    return [{"executor": name, **run} for name, run in rows if run["exact"] + run.get("rounded", 0) > 0 == run["wrong"]]
 
 
 @cache

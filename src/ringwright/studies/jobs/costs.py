@@ -20,6 +20,7 @@ from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
 from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
+from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import Mesh
 
 if TYPE_CHECKING:
@@ -158,8 +159,7 @@ class FabricCosts:
             return self.sent_bytes("all-gather", size_bytes * len(ranks), ranks)
         key = (op, self._canonical(ranks), size_bytes)
         if key not in self.sent:
-            program = self.program(op, size_bytes, key[1])
-            self.sent[key] = program.cost.sent_bytes * program.software.wire_factor
+            self.sent[key] = sent_by_ranks(self.program(op, size_bytes, key[1]))
         return self.sent[key]
 
     def _machine(self, group: TimedRanks) -> Topology:

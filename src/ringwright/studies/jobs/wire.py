@@ -5,13 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from ringwright.engines.job.groups import OperationGroups
 
 if TYPE_CHECKING:
     from ringwright.engines.job.run import JobRun
+    from ringwright.program import Block, Program
     from ringwright.workload import Workload
 
 Sent = Callable[[str, int, tuple[int, ...]], float]  # operation, bytes, ranks -> bytes that the group sends
+
+
+def sent_by_ranks(program: Program) -> float:
+    """Return the bytes that all ranks together put on wires, a protocol's flags among them; what switches send is not theirs."""
+    sent = program.cost.sent_bytes
+    if program.aggregators:
+        sent = sum(_of_block(program, block) for step in program.steps() for block in step.blocks)
+    return sent * program.software.wire_factor
+
+
+def _of_block(program: Program, block: Block) -> float:
+    """Return the bytes that ranks send in a block; what the network copies is sent once."""
+    src, dst, chunk, _ = block.arrays()
+    mine = np.flatnonzero((src < program.p) & (src != dst))
+    if block.multicast and len(mine):
+        _, first = np.unique(np.stack([src[mine], chunk[mine]]), axis=1, return_index=True)
+        mine = mine[first]
+    return float(program.layout.message_bytes(chunk[mine], block.span).sum())
 
 
 def wire_bytes(scheduled: Workload, run: JobRun, sent: Sent) -> float:
