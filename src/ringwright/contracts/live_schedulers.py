@@ -16,7 +16,7 @@ PLAIN = "ringwright.schedulers.fifo.pytorch_ddp:pytorch_ddp"  # with knobs that 
 
 
 @dataclass(frozen=True)
-class LiveResult:
+class SchedulerRun:
     """One model by one scheduler: ``outcome`` is exact, rounded (the policy changes what travels), wrong or declined."""
 
     slug: str
@@ -25,34 +25,34 @@ class LiveResult:
     why: str = ""
 
 
-def reference(model: str) -> bench.Found:
+def reference(model: str) -> bench.LiveResult:
     """Return what plain training of a model gives: every gradient sent alone, as it comes."""
     return bench.measure(_job(model, PLAIN, {"bucket_cap_mb": 0}))
 
 
-def tried(system: System, model: str, plain: bench.Found) -> LiveResult:
+def tried(system: System, model: str, plain: bench.LiveResult) -> SchedulerRun:
     """Train a model by a scheduler and compare its parameters with the plain ones."""
     name = f"{system.module}:{system.slug.replace('-', '_')}"
     try:
         whole = _sends_whole(system, plain)
     except UsageError as error:
-        return LiveResult(system.slug, model, "declined", error.what)
+        return SchedulerRun(system.slug, model, "declined", error.what)
     try:
         found = bench.measure(_job(model, name, {}))
     except RanksFailedError as error:
-        return LiveResult(system.slug, model, "wrong", error.what)
+        return SchedulerRun(system.slug, model, "wrong", error.what)
     if not whole:
-        return LiveResult(system.slug, model, "rounded")
+        return SchedulerRun(system.slug, model, "rounded")
     same = found.parameters_hash == plain.parameters_hash
-    return LiveResult(system.slug, model, "exact" if same else "wrong", "" if same else "the parameters differ")
+    return SchedulerRun(system.slug, model, "exact" if same else "wrong", "" if same else "the parameters differ")
 
 
-def counted(results: Sequence[LiveResult]) -> dict[str, int]:
+def counted(results: Sequence[SchedulerRun]) -> dict[str, int]:
     """Return how many runs ended each way."""
     return {name: sum(each.outcome == name for each in results) for name in ("exact", "rounded", "wrong", "declined")}
 
 
-def _sends_whole(system: System, plain: bench.Found) -> bool:
+def _sends_whole(system: System, plain: bench.LiveResult) -> bool:
     """Say whether all payloads travel as they are by the plan that the ranks will follow; UsageError where it is refused."""
     try:
         made = plan(system.load()(plain.workload(), plain.costs()), plain.costs())
@@ -63,5 +63,5 @@ def _sends_whole(system: System, plain: bench.Found) -> bool:
     return all(each.size_bytes >= sum(p.size_bytes for p in each.payloads) for each in made.operations)
 
 
-def _job(model: str, scheduler: str, knobs: dict[str, float]) -> bench.Job:
-    return bench.Job(model, scheduler, RANKS, LINK_RATE, 0, STEP_S, ELEMENTS, STEPS, knobs)
+def _job(model: str, scheduler: str, knobs: dict[str, float]) -> bench.LiveJob:
+    return bench.LiveJob(model, scheduler, RANKS, LINK_RATE, 0, STEP_S, ELEMENTS, STEPS, knobs)

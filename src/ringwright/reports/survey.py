@@ -147,7 +147,8 @@ def _ground(out: Any, result: dict[str, Any]) -> None:
 
 
 LEGEND = (
-    "simulated: its recorded conformance campaign passed; real ranks: a recorded run on real processes was right",
+    "simulated: its recorded conformance campaign passed, or its step was simulated now",
+    "real ranks: a recorded run on real processes was right",
     "same bits: what it delivers is the plain sum, to the bit, wherever adding is exact",
     "same bits of a scheduler: on the job simulated, without one on VGG-16 over four ranks",
     "claimed, got, kind: of its paper's rows the first of the kind that proves most (ringwright reproduce SLUG shows all)",

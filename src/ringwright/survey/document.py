@@ -56,7 +56,7 @@ def _row(entry: Entry, checks: dict[str, Any] | None, runs: Runs | None, where: 
         "slug": entry.slug, "family": entry.family, "class": entry.kind, "title": entry.title, "year": entry.year,
         "origin": entry.system.origin if entry.system else None,
         "mechanism": entry.mechanism, "needs": list(entry.needs), "collectives": list(entry.collectives),
-        "declines": entry.declines, "built": entry.built, "simulated": passed, "real": bool(real),
+        "declines": entry.declines, "built": entry.built, "simulated": passed or (outcome is not None and outcome.step_us is not None), "real": bool(real),
         "equal_bits": _equal(entry, passed, outcome), "conformance": checks, "real_runs": real,
         **records.claim(entry.slug), **of_job,
     }  # fmt: skip
