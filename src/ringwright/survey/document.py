@@ -51,12 +51,14 @@ def tree(listed: list[Entry]) -> list[dict[str, Any]]:
 def _row(entry: Entry, checks: dict[str, Any] | None, runs: Runs | None, where: Scene | None) -> dict[str, Any]:
     outcome, of_job = (None, NO_JOB) if runs is None or where is None else _measured(entry, runs, where)
     real = records.real_runs(entry.slug)
+    now = outcome is not None and outcome.step_us is not None
     passed = bool(checks and checks.get("passed", 0) and not checks.get("failed", 0))
     return {
         "slug": entry.slug, "family": entry.family, "class": entry.kind, "title": entry.title, "year": entry.year,
         "origin": entry.system.origin if entry.system else None,
         "mechanism": entry.mechanism, "needs": list(entry.needs), "collectives": list(entry.collectives),
-        "declines": entry.declines, "built": entry.built, "simulated": passed or (outcome is not None and outcome.step_us is not None), "real": bool(real),
+        "declines": entry.declines, "built": entry.built, "simulated": passed or now,
+        "real": bool(real),
         "equal_bits": _equal(entry, passed, outcome), "conformance": checks, "real_runs": real,
         **records.claim(entry.slug), **of_job,
     }  # fmt: skip
