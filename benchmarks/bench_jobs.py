@@ -25,50 +25,50 @@ RESET = Path("/proc/self/clear_refs")
 CASES = {
     "pieces": "one blocking queue by urgency, window of 4 operations",
     "patient": "the same, what fits goes first, window in bytes, a gate before every second step",
-    "shared": "64 cells, four queues each over shared links, compute slowed beside them",
+    "shared": "64 rank classes, four queues each over shared links, compute slowed beside them",
 }
 
 
 def laid_out(case: str, n: int, ready: int) -> FlatJob:
     """Return a job of about n instances in which tasks release up to ``ready`` operations at a time."""
-    cells, roles = (64, 4) if case == "shared" else (1, 1)
-    pieces = max(min(ready, n // 4) // (cells * roles), 1)
-    steps = max(n // (cells * (roles * pieces + 1)), 1)
-    a_step = cells * (roles * pieces + 1)  # a task of each cell, then the pieces that it releases
+    rank_classes, roles = (64, 4) if case == "shared" else (1, 1)
+    pieces = max(min(ready, n // 4) // (rank_classes * roles), 1)
+    steps = max(n // (rank_classes * (roles * pieces + 1)), 1)
+    a_step = rank_classes * (roles * pieces + 1)  # a task of each rank class, then the pieces that it releases
     r = np.random.default_rng(0)
     at = np.arange(steps * a_step)
     step, place = at // a_step, at % a_step
-    task = place < cells
-    cell = np.where(task, place, (place - cells) // (roles * pieces))
-    role = np.where(task, 0, (place - cells) // pieces % roles)
+    task = place < rank_classes
+    rank_class = np.where(task, place, (place - rank_classes) // (roles * pieces))
+    role = np.where(task, 0, (place - rank_classes) // pieces % roles)
     width = np.where(task, roles * pieces, 0)
-    pieces_of = cells + cell * roles * pieces + step * a_step
+    pieces_of = rank_classes + rank_class * roles * pieces + step * a_step
     after_start = np.concatenate([[0], np.cumsum(width)])
     inside = np.arange(after_start[-1]) - np.repeat(after_start[:-1], width)
     loads = np.where(task, 0, 2 if case == "shared" else 1)
     load_start = np.concatenate([[0], np.cumsum(loads)])
-    on = np.repeat(cell, loads)
-    on = np.where(np.arange(len(on)) % 2 == 0, on, (on + 1) % cells) if case == "shared" else on
-    queues = cells * (1 + roles)
-    strict = np.arange(queues) < cells
+    on = np.repeat(rank_class, loads)
+    on = np.where(np.arange(len(on)) % 2 == 0, on, (on + 1) % rank_classes) if case == "shared" else on
+    queues = rank_classes * (1 + roles)
+    strict = np.arange(queues) < rank_classes
     size = np.where(r.random(len(at)) < 0.1, 300.0, 4096.0) if case == "patient" else np.ones(len(at))
     none = np.zeros(len(at) + 1, np.int64)
     return FlatJob(
         work_ps=np.where(task, 2 * roles * pieces * 10**6, r.integers(10**5, 2 * 10**6, len(at))),
         latency_ps=np.where(task, 0, 5 * 10**6),
-        queue=np.where(task, cell, cells + cell * roles + role).astype(np.int32),
+        queue=np.where(task, rank_class, rank_classes + rank_class * roles + role).astype(np.int32),
         key=np.where(task, step, r.integers(0, 1000, len(at))), size=size, waits=np.where(task, 0, 1),
         tag=np.where(task & (step % 2 == 1), 0, -1).astype(np.int32), tiles=np.full(len(at), 300, np.int32),
         sms=np.where(task, 0, 0.05), after_start=after_start, after=np.repeat(pieces_of, width) + inside,
         load_start=load_start, load=on.astype(np.int32), share=np.full(len(on), 0.6),
-        domain_start=np.arange(len(at) + 1), domain=cell.astype(np.int32),
+        domain_start=np.arange(len(at) + 1), domain=rank_class.astype(np.int32),
         token_start=none, token=np.zeros(0, np.int32), amount=np.zeros(0),
         queues=Queues(
             strict, np.where(strict, 1.0, 16384.0 if case == "patient" else 4.0), np.full(queues, case != "patient"),
             np.where(strict, 0, 1000), np.where(strict, -1, 0).astype(np.int32), [str(q) for q in range(queues)],
         ),
         capacity=np.zeros(0), gates=np.array([[0, -1, 0, 1]] if case == "patient" else [], np.int32).reshape(-1, 4),
-        n_domains=cells, n_resources=cells, n_traffic=1, n_tags=1,
+        n_domains=rank_classes, n_resources=rank_classes, n_traffic=1, n_tags=1,
         interference=Interference("share" if case == "shared" else "none"),
     )  # fmt: skip
 

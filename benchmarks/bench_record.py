@@ -32,7 +32,7 @@ import numpy as np
 
 from ringwright.capture.settings import Options, settings
 from ringwright.execute.models.worker import preload
-from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.program import told
 
 Pair = tuple[tuple[float, float], tuple[float, float]]  # (wall, CPU) seconds of a step without the recorder and with it
@@ -40,13 +40,13 @@ WARM, BLOCK = 4, 3  # steps before the first pair; steps of each half of a pair 
 JOB_PAIRS = 60
 TINY = "layers=6,hidden=384,intermediate=1024,heads=6,kv_heads=6,head=64,vocabulary=8192"
 CELLS = {
-    "resnet-18": Cell("resnet", "resnet-18", dims="image=64,classes=200", parallel="ddp:dp=2", batch=16),
-    "resnet-18-short": Cell("resnet", "resnet-18", dims="image=32,classes=10", parallel="ddp:dp=2", batch=8),
+    "resnet-18": GridPoint("resnet", "resnet-18", dims="image=64,classes=200", parallel="ddp:dp=2", batch=16),
+    "resnet-18-short": GridPoint("resnet", "resnet-18", dims="image=32,classes=10", parallel="ddp:dp=2", batch=8),
     # As many modules, and with this bucket as many calls, as ResNet-18: the milliseconds alone.
-    "resnet-thin": Cell("resnet", "tiny", parallel="ddp:dp=2", batch=2, bucket_cap_mb=1.0),
-    "llama": Cell("llama", dims=TINY, parallel="ddp:dp=2", batch=2, sequence=128),
-    "llama-fsdp": Cell("llama", dims=TINY, parallel="fsdp:dp=2", batch=2, sequence=128),
-    "llama-tp": Cell("llama", dims=TINY, parallel="tp:tp=2", batch=4, sequence=128),
+    "resnet-thin": GridPoint("resnet", "tiny", parallel="ddp:dp=2", batch=2, bucket_cap_mb=1.0),
+    "llama": GridPoint("llama", dims=TINY, parallel="ddp:dp=2", batch=2, sequence=128),
+    "llama-fsdp": GridPoint("llama", dims=TINY, parallel="fsdp:dp=2", batch=2, sequence=128),
+    "llama-tp": GridPoint("llama", dims=TINY, parallel="tp:tp=2", batch=4, sequence=128),
 }
 SOURCES = {
     "calls": Options(nccl="off"), "again": Options(nccl="off"), "no-layers": Options(nccl="off", layers=False),
@@ -120,12 +120,12 @@ def stamp() -> tuple[float, float]:
     return time.perf_counter(), use.ru_utime + use.ru_stime
 
 
-def rank(cell: Cell, number: int, source: str, pairs: int, *, first: bool, folder: Path) -> None:
+def rank(point: GridPoint, number: int, source: str, pairs: int, *, first: bool, folder: Path) -> None:
     """Be one rank of a job, and leave its times in a file."""
-    if (os.cpu_count() or 1) >= cell.ranks:
+    if (os.cpu_count() or 1) >= point.ranks:
         os.sched_setaffinity(0, {number})
     os.environ.update(settings(folder, SOURCES[source], {}).variables)
-    os.environ.update(RANK=str(number), WORLD_SIZE=str(cell.ranks), LOCAL_RANK=str(number))
+    os.environ.update(RANK=str(number), WORLD_SIZE=str(point.ranks), LOCAL_RANK=str(number))
     for file in (1, 2):
         os.dup2(os.open(folder / f"rank-{number}.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), file)
     from torch import distributed
@@ -140,24 +140,24 @@ def rank(cell: Cell, number: int, source: str, pairs: int, *, first: bool, folde
 
     loop.announce = pace = Pace(pairs, first, turn)  # called before each step
     steps = WARM + 2 * pairs * (1 + BLOCK) + 1
-    given = {**told(replace(cell, steps=steps)), "store": str(folder / "store"), "out": str(folder)}
+    given = {**told(replace(point, steps=steps)), "store": str(folder / "store"), "out": str(folder)}
     code = job.main([json.dumps(given)])
     (folder / f"pace-{number}.json").write_text(json.dumps(pace.found))
     sys.exit(code)
 
 
-def ran(cell: Cell, source: str, pairs: int, *, first: bool) -> list[Pair]:
+def ran(point: GridPoint, source: str, pairs: int, *, first: bool) -> list[Pair]:
     """Run one job; return per pair (wall, CPU) seconds of a step without the recorder and with it."""
     folder = Path(tempfile.mkdtemp())  # no context manager: ranks leave by way of it too
     children = []
-    for number in range(cell.ranks):
+    for number in range(point.ranks):
         children.append(os.fork())
         if not children[-1]:
-            rank(cell, number, source, pairs, first=first, folder=folder)
+            rank(point, number, source, pairs, first=first, folder=folder)
     for child in children:
         if os.waitpid(child, 0)[1]:
             raise SystemExit(" | ".join(path.read_text()[-800:] for path in sorted(folder.glob("*.err"))))
-    paces = [json.loads((folder / f"pace-{number}.json").read_text()) for number in range(cell.ranks)]
+    paces = [json.loads((folder / f"pace-{number}.json").read_text()) for number in range(point.ranks)]
     shutil.rmtree(folder)
     halves = []
     for each in zip(*paces, strict=True):  # one half, on all ranks

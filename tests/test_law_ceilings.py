@@ -95,7 +95,7 @@ def test_switches_that_add_let_an_all_reduce_pass_its_links() -> None:
     assert bandwidth(job(GIB * 0.875 / 480e3, op="all-gather", gpu=h100))[0]["law"] != ""
 
 
-@pytest.mark.parametrize(("op", "ranks", "nodes", "gpu", "cards", "most"), [
+@pytest.mark.parametrize(("op", "ranks", "nodes", "gpu", "nics", "most"), [
     ("all-reduce", 8, 1, "A100", 0, 300.0),
     ("all-reduce", 8, None, "H100", 0, 787.5),
     ("all-reduce", None, None, "H100", 0, 900.0),
@@ -109,8 +109,8 @@ def test_switches_that_add_let_an_all_reduce_pass_its_links() -> None:
     ("send-recv", 16, 2, "A100", 0, 252.0),
     ("all-reduce", 16, 2, "A100", 32, 300.0),
 ])  # fmt: skip
-def test_the_ceiling(op: str, ranks: int | None, nodes: int | None, gpu: str, cards: int, most: float) -> None:
-    found = ceiling(op, ranks, nodes, gpu, cards=cards)
+def test_the_ceiling(op: str, ranks: int | None, nodes: int | None, gpu: str, nics: int, most: float) -> None:
+    found = ceiling(op, ranks, nodes, gpu, nics=nics)
     assert found is not None
     assert found.busbw_gbs == pytest.approx(most)
     assert above(most * 1.04, found) == ""

@@ -1,6 +1,6 @@
 """Model workloads: what real ranks and the fake group issue equals what the closed formulas say, and the numbers agree.
 
-A few of each parallel form are the fast tier. Of the grid of all legal cells each test takes an eighth, and its twin another
+A few of each parallel form are the fast tier. Of the grid of all legal grid points each test takes an eighth, and its twin another
 (2 ranks and 4, float32 and bfloat16): all of them take many minutes on two cores.
 ``RINGWRIGHT_ALL_CELLS=1 scripts/test tests/test_models.py`` takes them all.
 """
@@ -24,11 +24,11 @@ from patience import HANG_S
 from ringwright.errors import UsageError
 from ringwright.execute.models.spec import read
 from ringwright.studies.sweep.work import SweepWork, issued
-from ringwright.workloads.cards import FAMILIES, IMAGES, card, sizes
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.legal import FORMS, MODES, forms, modes
 from ringwright.workloads.expected.row import ExpectedRow
+from ringwright.workloads.model_cards import FAMILIES, IMAGES, card, sizes
 
 TESTS = Path(__file__).resolve().parent
 NO_TORCH = importlib.util.find_spec("torch") is None
@@ -50,9 +50,9 @@ class Ran:
     found: dict[str, list[Any]]
 
 
-def run(folder: Path, cells: list[dict[str, Any]], worlds: list[int]) -> list[list[Ran]]:
-    """Run the cells one after the other in one start of the libraries; fail with the first rank's error."""
-    given = [{**cell, "world": world} for cell, world in zip(cells, worlds, strict=True)]
+def run(folder: Path, points: list[dict[str, Any]], worlds: list[int]) -> list[list[Ran]]:
+    """Run the grid points one after the other in one start of the libraries; fail with the first rank's error."""
+    given = [{**point, "world": world} for point, world in zip(points, worlds, strict=True)]
     (folder / "cells.json").write_text(json.dumps(given))
     path = os.pathsep.join([str(TESTS.parent / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
@@ -83,44 +83,44 @@ def said(rows: list[ExpectedRow], mode: str, turn: int) -> Counter[tuple[Any, ..
     return found
 
 
-def free(cell: SweepWork, call: tuple[Any, ...]) -> bool:
+def free(point: SweepWork, call: tuple[Any, ...]) -> bool:
     """Return whether the routing decides the size of a call: tokens without a fixed capacity."""
-    counts = 8 * cell.card.dims.get("experts", 0)
+    counts = 8 * point.card.dims.get("experts", 0)
     return (
-        cell.parallel["form"] == "ep"
-        and "capacity" not in cell.parallel
+        point.parallel["form"] == "ep"
+        and "capacity" not in point.parallel
         and call[2] == "all-to-all"
         and call[3] != counts
     )
 
 
-def check_real(cell: SweepWork, ran: list[Ran]) -> None:
+def check_real(point: SweepWork, ran: list[Ran]) -> None:
     """Every rank issues what was said, to the byte; where the routing decides, the sum over ranks does."""
-    turns = range(-1, cell.steps + (cell.mode == "inference"))
+    turns = range(-1, point.steps + (point.mode == "inference"))
     for turn in turns:
         sent = wanted = 0
         for rank, one in enumerate(ran):
-            here, there = seen(one.calls, turn), said(cell.rows(rank), cell.mode, turn)
-            loose = [Counter({key: count for key, count in each.items() if free(cell, key)}) for each in (here, there)]
-            assert here - loose[0] == there - loose[1], (cell.card.family, cell.parallel, cell.mode, rank, turn)
+            here, there = seen(one.calls, turn), said(point.rows(rank), point.mode, turn)
+            loose = [Counter({key: count for key, count in each.items() if free(point, key)}) for each in (here, there)]
+            assert here - loose[0] == there - loose[1], (point.card.family, point.parallel, point.mode, rank, turn)
             assert loose[0].total() == loose[1].total()
             sent += sum(key[4] * count for key, count in loose[0].items())
             wanted += sum(key[4] * count for key, count in loose[1].items())
-        assert sent == wanted, (cell.card.family, cell.parallel, cell.mode, turn)
+        assert sent == wanted, (point.card.family, point.parallel, point.mode, turn)
 
 
-def check_fake(cell: SweepWork, rank: int, ran: list[Ran]) -> None:
+def check_fake(point: SweepWork, rank: int, ran: list[Ran]) -> None:
     """One rank of the fake group issues the same."""
-    for turn in range(-1, cell.steps + (cell.mode == "inference")):
-        assert seen(ran[0].calls, turn) == said(cell.rows(rank), cell.mode, turn), (
-            cell.card.family,
-            cell.parallel,
+    for turn in range(-1, point.steps + (point.mode == "inference")):
+        assert seen(ran[0].calls, turn) == said(point.rows(rank), point.mode, turn), (
+            point.card.family,
+            point.parallel,
             turn,
         )
 
 
 def make(family: str, form: str, mode: str, size: int, **more: Any) -> SweepWork:
-    """Return a small cell of a form over ``size`` ranks."""
+    """Return a small grid point of a form over ``size`` ranks."""
     shape = TWO.get(form) or {ROLE[form]: size}
     if form == "pp":
         return SweepWork(card(family, layers=4), {"form": form, **shape}, mode, batch=4, micro_batches=4, **more)
@@ -128,7 +128,7 @@ def make(family: str, form: str, mode: str, size: int, **more: Any) -> SweepWork
 
 
 def grid(size: int) -> Iterator[SweepWork]:
-    """Yield every legal cell over ``size`` ranks."""
+    """Yield every legal grid point over ``size`` ranks."""
     for family in FAMILIES:
         for mode in modes(family):
             for form in forms(family, mode):
@@ -136,9 +136,9 @@ def grid(size: int) -> Iterator[SweepWork]:
                     yield make(family, form, mode, size)
 
 
-def some(cells: Iterable[SweepWork], which: int) -> list[SweepWork]:
-    """Return every eighth cell, from the first or from the fifth on; all where all are asked for."""
-    return list(cells) if os.environ.get("RINGWRIGHT_ALL_CELLS") else list(cells)[4 * (which % 2) :: 8]
+def some(points: Iterable[SweepWork], which: int) -> list[SweepWork]:
+    """Return every eighth grid point, from the first or from the fifth on; all where all are asked for."""
+    return list(points) if os.environ.get("RINGWRIGHT_ALL_CELLS") else list(points)[4 * (which % 2) :: 8]
 
 
 FEW = [
@@ -176,8 +176,8 @@ def test_a_name_that_does_not_exist_is_told_what_does() -> None:
 
 # ------------------------------------------------------------------------------------------------------- the formulas
 def test_deepseek_v3_serves_with_181_sums_and_one_gather() -> None:
-    cell = card("deepseek-v3", "deepseek-v3")
-    rows = expected(cell, {"form": "tp", "tp": 16}, "inference", batch=1, sequence=1024, dtype="bfloat16")
+    point = card("deepseek-v3", "deepseek-v3")
+    rows = expected(point, {"form": "tp", "tp": 16}, "inference", batch=1, sequence=1024, dtype="bfloat16")
     assert rows == [
         ExpectedRow("prefill", "prefill", "tp", "all-reduce", 14_680_064, 14_680_064, 181),
         ExpectedRow("prefill", "prefill", "tp", "all-gather", 258_560, 16_160, 1),
@@ -251,10 +251,10 @@ def test_the_rank_program_takes_what_is_legal_and_refuses_modes_that_are_not() -
 @pytest.mark.torch
 @pytest.mark.skipif(NO_TORCH, reason="PyTorch is absent: no real ranks")
 def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
-    cell = SweepWork(card("vgg"), {"form": "none"}, steps=2)
+    point = SweepWork(card("vgg"), {"form": "none"}, steps=2)
     environment = {**os.environ, "PYTHONPATH": str(TESTS.parent / "src")}
     done = subprocess.run(
-        [sys.executable, *cell.command(out=str(tmp_path))],
+        [sys.executable, *point.command(out=str(tmp_path))],
         env=environment,
         capture_output=True,
         text=True,
@@ -265,7 +265,7 @@ def test_the_program_prints_its_answer_and_its_errors(tmp_path: Path) -> None:
     answer = json.loads(done.stdout)
     assert len(answer["times_s"]) == 2
     assert json.loads((tmp_path / "rank_0.json").read_text())["losses"][-1] == answer["loss"]
-    wrong = json.dumps({**cell.job(), "colour": "red"})
+    wrong = json.dumps({**point.job(), "colour": "red"})
     command = [sys.executable, "-m", "ringwright.execute.models.job", wrong]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=HANG_S, check=False)
     assert done.returncode == 2
@@ -288,23 +288,23 @@ FAKE = [
 ]  # fmt: skip
 
 
-def fixed(cell: SweepWork) -> SweepWork:
-    """Return a cell whose sizes do not depend on the routing, as the fake group wants it."""
-    limited = cell.parallel["form"] == "ep" and "capacity" not in cell.parallel
-    return replace(cell, parallel={**cell.parallel, "capacity": 16}) if limited else cell
+def fixed(point: SweepWork) -> SweepWork:
+    """Return a grid point whose sizes do not depend on the routing, as the fake group wants it."""
+    limited = point.parallel["form"] == "ep" and "capacity" not in point.parallel
+    return replace(point, parallel={**point.parallel, "capacity": 16}) if limited else point
 
 
-def pairs(cells: list[SweepWork]) -> list[tuple[dict[str, Any], int]]:
-    """Return each cell on one rank and on its own ranks."""
-    return [each for cell in cells for each in ((cell.alone().job(), 1), (cell.job(), cell.world))]
+def pairs(points: list[SweepWork]) -> list[tuple[dict[str, Any], int]]:
+    """Return each grid point on one rank and on its own ranks."""
+    return [each for point in points for each in ((point.alone().job(), 1), (point.job(), point.world))]
 
 
-def check_losses(cell: SweepWork, alone: list[Ran], spread: list[Ran]) -> None:
+def check_losses(point: SweepWork, alone: list[Ran], spread: list[Ran]) -> None:
     """The mean loss over the ranks that know one is that of one rank with all the data, also after the weights changed."""
     steps = zip(*(one.found["losses"] for one in spread), strict=True)
     known = [[loss for loss in step if loss is not None] for step in steps]  # of stages only the last one knows
     means = [sum(step) / len(step) for step in known]
-    assert means == pytest.approx(alone[0].found["losses"], abs=3e-6), (cell.card.family, cell.parallel, cell.mode)
+    assert means == pytest.approx(alone[0].found["losses"], abs=3e-6), (point.card.family, point.parallel, point.mode)
 
 
 def check_answers(alone: list[Ran], spread: list[Ran]) -> None:
@@ -316,9 +316,9 @@ def check_answers(alone: list[Ran], spread: list[Ran]) -> None:
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Ran]]:
     """Everything that the fast tests look at, from one start of the libraries, in the order of the lists above."""
-    given = [(cell.job(), cell.world) for cell in FEW] + pairs(ONE_RANK) + [(SERVED[0].alone().job(), 1)]
-    given += [(cell.job(), cell.world) for cell in SERVED] + [(fixed(cell).job(fake_rank=1), 1) for cell in FAKE]
-    return iter(run(tmp_path_factory.mktemp("models"), [cell for cell, _ in given], [world for _, world in given]))
+    given = [(point.job(), point.world) for point in FEW] + pairs(ONE_RANK) + [(SERVED[0].alone().job(), 1)]
+    given += [(point.job(), point.world) for point in SERVED] + [(fixed(point).job(fake_rank=1), 1) for point in FAKE]
+    return iter(run(tmp_path_factory.mktemp("models"), [point for point, _ in given], [world for _, world in given]))
 
 
 class TestFew:
@@ -326,18 +326,18 @@ class TestFew:
 
     def test_all(self, outcomes: Iterator[list[Ran]]) -> None:
         """In the order of the runs: what is issued, losses, answers, the fake group."""
-        for cell in FEW:
-            check_real(cell, next(outcomes))
-        for cell in ONE_RANK:
-            check_losses(cell, next(outcomes), next(outcomes))
+        for point in FEW:
+            check_real(point, next(outcomes))
+        for point in ONE_RANK:
+            check_losses(point, next(outcomes), next(outcomes))
         alone = next(outcomes)
-        for cell in SERVED:
+        for point in SERVED:
             ran = next(outcomes)
-            check_real(cell, ran)
+            check_real(point, ran)
             check_answers(alone, ran)
-        for cell in FAKE:
+        for point in FAKE:
             ran = next(outcomes)
-            check_fake(fixed(cell), 1, ran)
+            check_fake(fixed(point), 1, ran)
         assert Counter(tuple(call[2:]) for call in ran[0].calls if call[0] == 1) == {
             ("tp", "all-reduce", 14_336, 14_336): 181,
             ("tp", "all-gather", 258_560, 16_160): 1,
@@ -349,43 +349,45 @@ class TestGrid:
     pytestmark = ranks
 
     @pytest.mark.parametrize("size", [2, 4])
-    def test_every_legal_cell_issues_what_was_said(self, tmp_path: Path, size: int) -> None:
-        cells = some(grid(size), size // 2)
-        assert len(cells) > 7
-        for cell, ran in zip(cells, run(tmp_path, [cell.job() for cell in cells], [size] * len(cells)), strict=True):
-            check_real(cell, ran)
+    def test_every_legal_grid_point_issues_what_was_said(self, tmp_path: Path, size: int) -> None:
+        points = some(grid(size), size // 2)
+        assert len(points) > 7
+        for point, ran in zip(
+            points, run(tmp_path, [point.job() for point in points], [size] * len(points)), strict=True
+        ):
+            check_real(point, ran)
 
     def test_padding_is_counted_where_rows_do_not_come_out_even(self, tmp_path: Path) -> None:
-        cells = [make(family, "fsdp", mode, 3) for family in FAMILIES for mode in modes(family)]
-        for cell, ran in zip(cells, run(tmp_path, [cell.job() for cell in cells], [3] * len(cells)), strict=True):
-            check_real(cell, ran)
+        points = [make(family, "fsdp", mode, 3) for family in FAMILIES for mode in modes(family)]
+        for point, ran in zip(points, run(tmp_path, [point.job() for point in points], [3] * len(points)), strict=True):
+            check_real(point, ran)
 
     @pytest.mark.parametrize("size", [2, 4])
     def test_losses_of_every_form_are_those_of_one_rank(self, tmp_path: Path, size: int) -> None:
         # A batch norm sees the images of its own rank only, so ResNet differs.
-        all_cells = (cell for cell in grid(size) if cell.mode != "inference" and cell.card.family != "resnet")
-        cells = [replace(cell, steps=4) for cell in some(all_cells, size // 2)]
-        given = pairs(cells)
-        ran = run(tmp_path, [cell for cell, _ in given], [world for _, world in given])
-        for cell, alone, spread in zip(cells, ran[::2], ran[1::2], strict=True):
-            check_losses(cell, alone, spread)
+        all_points = (point for point in grid(size) if point.mode != "inference" and point.card.family != "resnet")
+        points = [replace(point, steps=4) for point in some(all_points, size // 2)]
+        given = pairs(points)
+        ran = run(tmp_path, [point for point, _ in given], [world for _, world in given])
+        for point, alone, spread in zip(points, ran[::2], ran[1::2], strict=True):
+            check_losses(point, alone, spread)
 
     def test_served_answers_are_those_of_one_rank(self, tmp_path: Path) -> None:
         given = pairs([make(family, form, "inference", 2) for family in ("llama", "mixtral") for form in ("tp", "pp")])
-        ran = run(tmp_path, [cell for cell, _ in given], [world for _, world in given])
+        ran = run(tmp_path, [point for point, _ in given], [world for _, world in given])
         for alone, spread in zip(ran[::2], ran[1::2], strict=True):
             check_answers(alone, spread)
 
     @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-    def test_every_legal_cell_issues_what_was_said_on_the_fake_group(self, tmp_path: Path, dtype: str) -> None:
-        cells = [fixed(replace(cell, dtype=dtype)) for cell in some(grid(4), dtype == "float32")]
-        ran = run(tmp_path, [cell.job(fake_rank=3) for cell in cells], [1] * len(cells))
-        for cell, one in zip(cells, ran, strict=True):
-            check_fake(cell, 3, one)
+    def test_every_legal_grid_point_issues_what_was_said_on_the_fake_group(self, tmp_path: Path, dtype: str) -> None:
+        points = [fixed(replace(point, dtype=dtype)) for point in some(grid(4), dtype == "float32")]
+        ran = run(tmp_path, [point.job(fake_rank=3) for point in points], [1] * len(points))
+        for point, one in zip(points, ran, strict=True):
+            check_fake(point, 3, one)
 
     def test_full_size_models_issue_what_was_said(self, tmp_path: Path) -> None:
         short = {"batch": 1, "sequence": 64, "steps": 2, "dtype": "bfloat16"}
-        cells = [
+        points = [
             SweepWork(
                 card("llama", "llama3-70b"), {"form": "tp+fsdp", "tp": 8, "dp": 128}, **{**short, "sequence": 4096}
             ),
@@ -396,9 +398,9 @@ class TestGrid:
             SweepWork(card("gpt2", "gpt2-xl"), {"form": "fsdp", "dp": 1024}, **short),
             SweepWork(card("deepseek-v3", "deepseek-v3"), {"form": "ep", "ep": 64, "capacity": 8}, **short),
         ][: None if os.environ.get("RINGWRIGHT_ALL_CELLS") else 3]
-        ran = run(tmp_path, [cell.job(fake_rank=1) for cell in cells], [1] * len(cells))
-        for cell, one in zip(cells, ran, strict=True):
-            check_fake(cell, 1, one)
+        ran = run(tmp_path, [point.job(fake_rank=1) for point in points], [1] * len(points))
+        for point, one in zip(points, ran, strict=True):
+            check_fake(point, 1, one)
 
 
 def test_images_and_tokens_are_told_apart() -> None:

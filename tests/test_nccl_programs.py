@@ -1,4 +1,4 @@
-"""NCCL's programs beside its closed form: loops and slices, senders at network cards, and what a protocol's software adds."""
+"""NCCL's programs beside its closed form: loops and slices, senders at NICs, and what a protocol's software adds."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_a_sender_serves_more_and_cuts_into_pieces() -> None:
 
 
 def test_a_card_works_on_one_message_at_a_time() -> None:
-    """Two GPUs behind one card: software and bytes of all their messages add up."""
+    """Two GPUs behind one NIC: software and bytes of all their messages add up."""
     top = fabric("polaris:2")
     message_s, size = 10e-6, 250_000
     top = dataclasses.replace(top, message_s={"nic": message_s}, occupying=("nic",))
@@ -125,13 +125,13 @@ def test_a_card_works_on_one_message_at_a_time() -> None:
     assert "nic sender of node0/nic0" in names
 
 
-@pytest.mark.parametrize(("gpus", "cards"), [(8, 4), (4, 2), (8, 8), (8, 1), (6, 4), (1, 1)])
-def test_channels_take_the_cards_in_turn(gpus: int, cards: int) -> None:
-    entries = [entry(channel, gpus, cards) for channel in range(gpus)]
-    apart = max(1, gpus // cards)
+@pytest.mark.parametrize(("gpus", "nics"), [(8, 4), (4, 2), (8, 8), (8, 1), (6, 4), (1, 1)])
+def test_channels_take_the_cards_in_turn(gpus: int, nics: int) -> None:
+    entries = [entry(channel, gpus, nics) for channel in range(gpus)]
+    apart = max(1, gpus // nics)
     if gpus % apart == 0:
         assert sorted(entries) == [*range(gpus)]
-        assert len({place // apart for place in entries[:cards]}) == min(cards, gpus)
+        assert len({place // apart for place in entries[:nics]}) == min(nics, gpus)
 
 
 @pytest.mark.parametrize("op", ["all-reduce", "all-gather", "reduce-scatter", "all-to-all"])
@@ -149,13 +149,13 @@ def test_large_sizes_are_right_in_loops_and_slices(name: str, op: str) -> None:
 def test_the_event_engine_is_near_the_closed_form(name: str, op: str) -> None:
     """On one calibration both must answer alike; what remains is that lines of LL are not passed on within a chunk."""
     kind, _ = placed(name)
-    cards = kind.cards * kind.card_gbs * 1e9
+    nics = kind.nics * kind.nic_gbs * 1e9
     calibration = Calibration(
         "x",
         name,
         "2.21",
         LinkClassCosts(1e-6, 1e-7, 0.8 * kind.gpu_gbs * 1e9),
-        LinkClassCosts(8e-6, 3e-6, 0.8 * cards),
+        LinkClassCosts(8e-6, 3e-6, 0.8 * nics),
         "made up",
         "",
     )
@@ -178,7 +178,7 @@ def test_a_box_is_as_large_as_the_fabric_of_that_name() -> None:
         except UsageError:
             continue  # a box without a fabric of that name
         assert placed(f"{name}:2")[1].ranks == top.n_ranks
-        assert int((top.kinds == NIC).sum()) == 2 * placed(f"{name}:2")[0].cards
+        assert int((top.kinds == NIC).sum()) == 2 * placed(f"{name}:2")[0].nics
 
 
 @pytest.mark.parametrize(

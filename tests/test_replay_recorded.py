@@ -10,8 +10,8 @@ import pytest
 
 from patience import HANG_S
 from ringwright.sources import read
-from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.grid import legal
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.program import must_issue
 from ringwright.studies.sweep.run import sweep
 from ringwright.trace import Trace
@@ -25,14 +25,14 @@ pytestmark = [
     pytest.mark.slow,
 ]
 REAL = [
-    Cell("llama", parallel="ddp:dp=2", steps=6),
-    Cell("llama", parallel="tp:tp=2", steps=6),
-    Cell("llama", parallel="fsdp:dp=2", steps=6),
-    Cell("llama", parallel="pp:pp=2", micro_batches=2, steps=6),
+    GridPoint("llama", parallel="ddp:dp=2", steps=6),
+    GridPoint("llama", parallel="tp:tp=2", steps=6),
+    GridPoint("llama", parallel="fsdp:dp=2", steps=6),
+    GridPoint("llama", parallel="pp:pp=2", micro_batches=2, steps=6),
 ]
 FAKE = [
-    Cell("llama", parallel="tp+fsdp:tp=2,dp=8", world=16, steps=3),
-    Cell("mixtral", parallel="ddp:dp=64", world=64, steps=3),
+    GridPoint("llama", parallel="tp+fsdp:tp=2,dp=8", world=16, steps=3),
+    GridPoint("mixtral", parallel="ddp:dp=64", world=64, steps=3),
 ]
 
 
@@ -43,30 +43,30 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out / "cells"
 
 
-def recording(recorded: Path, cell: Cell) -> Trace:
-    """Return what was recorded of a cell, without what its ranks printed."""
-    return read(sorted((recorded / cell.key).glob("calls.*.jsonl")))
+def recording(recorded: Path, point: GridPoint) -> Trace:
+    """Return what was recorded of a grid point, without what its ranks printed."""
+    return read(sorted((recorded / point.key).glob("calls.*.jsonl")))
 
 
 def counts(workload: Workload) -> Counter[tuple[str, str, int]]:
     return Counter((each.role, each.op, each.size_bytes) for each in workload.payloads)
 
 
-def closed(cell: Cell) -> Counter[tuple[str, str, int]]:
+def closed(point: GridPoint) -> Counter[tuple[str, str, int]]:
     """Return what a rank must issue in an iteration after the second, sends by their receivers' side left out."""
     found: Counter[tuple[str, str, int]] = Counter()
-    for row in must_issue(cell):
+    for row in must_issue(point):
         if row.when in ("each", "later"):
             found[row.role, row.op, row.size_bytes] += row.count
     return found
 
 
-@pytest.mark.parametrize("cell", FAKE, ids=[cell.key for cell in FAKE])
-def test_one_fake_rank_is_a_workload_in_counts_and_bytes(recorded: Path, cell: Cell) -> None:
-    found = replayed(recording(recorded, cell), step=2)
+@pytest.mark.parametrize("point", FAKE, ids=[point.key for point in FAKE])
+def test_one_fake_rank_is_a_workload_in_counts_and_bytes(recorded: Path, point: GridPoint) -> None:
+    found = replayed(recording(recorded, point), step=2)
     assert found.ground == "communication-only"
-    assert found.workload.mesh.size == cell.world
-    assert counts(found.workload) == closed(cell)
+    assert found.workload.mesh.size == point.world
+    assert counts(found.workload) == closed(point)
     assert any("ranks were not recorded" in each for each in found.workload.assumptions)
 
 

@@ -21,7 +21,7 @@ from ringwright.fabrics import fabric
 from ringwright.reports import survey as report
 from ringwright.reports import survey_page
 from ringwright.rewrites import operations
-from ringwright.studies import workload as cards
+from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.survey import asked, catalogue, document, entries, measured, needs
@@ -193,7 +193,7 @@ def test_who_changes_the_bits_is_seen_in_a_run(name: str, request: pytest.Fixtur
 
 
 def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
-    question = cards.WorkloadSpec("mixtral-8x7b", 4, "ep4,dp4", seq=256)
+    question = workload_study.WorkloadSpec("mixtral-8x7b", 4, "ep4,dp4", seq=256)
     job = generated.made(generated.GeneratedJobSpec(question), fabric(MACHINE))
     scene = needs.Scene(job.workload)
     assert needs.unmet(("workload.all-to-all",), (), scene) == ""
@@ -211,7 +211,7 @@ def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
     ],
 )  # fmt: skip
 def test_a_need_is_looked_up_in_its_field(need: str, machine: str, lacking: bool) -> None:
-    workload = generated.workload(generated.GeneratedJobSpec(cards.WorkloadSpec("vgg16", 4)))
+    workload = generated.workload(generated.GeneratedJobSpec(workload_study.WorkloadSpec("vgg16", 4)))
     told = needs.unmet((need,), (), needs.Scene(workload, fabric(machine)))
     assert told.startswith(f"{need}: ") if lacking else told == ""
 

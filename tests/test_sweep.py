@@ -1,4 +1,4 @@
-"""Grids, cells and tables of sweeps; and cells on real ranks, recorded, beside their formulas."""
+"""Grids, grid points and tables of sweeps; and grid points on real ranks, recorded, beside their formulas."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from ringwright.papers.poster.effects import interval
 from ringwright.reports import experiment as report
 from ringwright.reports import plots, swept
 from ringwright.studies.sweep import read, run
-from ringwright.studies.sweep.cell import Cell, cell
 from ringwright.studies.sweep.grid import grid_of, legal
+from ringwright.studies.sweep.point import GridPoint, point
 from ringwright.studies.sweep.resumed import resumed, sentence, told
 from ringwright.studies.sweep.run import check_folder, facts_of, sweep
 from ringwright.studies.sweep.table import gather
@@ -35,12 +35,12 @@ def test_a_grid_is_every_combination_that_is_legal(tmp_path: Path) -> None:
         '[axes]\nmodel=["llama","vgg"]\nparallel=["ddp:dp=2","tp:tp=2"]\n[all]\nsteps=3\n[[cell]]\nmodel="gpt2"\n'
     )
     grid = read(path)
-    assert {(each.model, each.parallel) for each in grid.cells} == {
+    assert {(each.model, each.parallel) for each in grid.points} == {
         ("llama", "ddp:dp=2"), ("llama", "tp:tp=2"), ("vgg", "ddp:dp=2"), ("gpt2", "none")
     }  # fmt: skip
     assert [(each.model, each.parallel) for each, _ in grid.left_out] == [("vgg", "tp:tp=2")]
     assert "does not go with" in grid.left_out[0][1]
-    assert {each.steps for each in grid.cells} == {3}
+    assert {each.steps for each in grid.points} == {3}
 
 
 @pytest.mark.parametrize(
@@ -62,13 +62,13 @@ def test_a_grid_that_cannot_be_run_says_why(tmp_path: Path, text: str, error: ty
         read(tmp_path / "grid.toml")
 
 
-def test_illegal_cells_are_told_apart() -> None:
+def test_illegal_grid_points_are_told_apart() -> None:
     bad = legal([
-        Cell("llama", parallel="ddp:dp=2", fault="link rank1 loss 1%"), Cell("llama", parallel="ddp:dp=2", world=3),
-        Cell("llama", parallel="ddp:dp=32"), Cell("llama", parallel="ddp:dp=2", world=2, fabric="switch:2"),
-        Cell("no-such-model"),
+        GridPoint("llama", parallel="ddp:dp=2", fault="link rank1 loss 1%"), GridPoint("llama", parallel="ddp:dp=2", world=3),
+        GridPoint("llama", parallel="ddp:dp=32"), GridPoint("llama", parallel="ddp:dp=2", world=2, fabric="switch:2"),
+        GridPoint("no-such-model"),
     ])  # fmt: skip
-    assert not bad.cells
+    assert not bad.points
     words = " ".join(why for _, why in bad.left_out)
     assert all(
         each in words for each in ("needs a network", "has 2 ranks", "32 real ranks", "no network", "not a model")
@@ -79,14 +79,14 @@ def test_illegal_cells_are_told_apart() -> None:
 
 def test_keys_name_a_configuration() -> None:
     one, same, other = (
-        cell({"model": "llama"}),
-        cell({"model": "llama", "size": "tiny"}),
-        cell({"model": "llama", "seed": 1}),
+        point({"model": "llama"}),
+        point({"model": "llama", "size": "tiny"}),
+        point({"model": "llama", "seed": 1}),
     )
     assert one.key == same.key != other.key
     assert one.row()["form"] == "none"
-    assert Cell("llama", parallel="tp+fsdp:tp=2,dp=4").ranks == 8
-    assert Cell("mixtral", parallel="ep:ep=2,capacity=64").ranks == 2
+    assert GridPoint("llama", parallel="tp+fsdp:tp=2,dp=4").ranks == 8
+    assert GridPoint("mixtral", parallel="ep:ep=2,capacity=64").ranks == 2
 
 
 def test_a_folder_that_is_no_sweep_is_left_alone(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_a_folder_that_is_no_sweep_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.skipif(HAS_MODELS, reason="the libraries are here")
 def test_without_the_libraries_the_remedy_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingExtraError, match="models need"):
-        sweep(legal([Cell("llama")]), tmp_path)
+        sweep(legal([GridPoint("llama")]), tmp_path)
 
 
 def test_intervals_of_ratios() -> None:
@@ -116,16 +116,16 @@ def test_intervals_of_ratios() -> None:
     assert interval([]) == (None, None, None)
 
 
-def test_the_experiments_cells_are_legal_and_whole() -> None:
+def test_the_experiments_grid_points_are_legal_and_whole() -> None:
     for short in (True, False):
         for part in study.PARTS:
-            assert study.grid(part, short=short).cells, part
-    assert len({cell.seed for cell in plan.disturbed(short=True).cells}) >= 3, "an interval over seeds"
+            assert study.grid(part, short=short).points, part
+    assert len({point.seed for point in plan.disturbed(short=True).points}) >= 3, "an interval over seeds"
     whole = plan.disturbed(short=False)
     assert not whole.left_out
-    faults = [each for each in whole.cells if each.fault]
+    faults = [each for each in whole.points if each.fault]
     assert len(faults) == len(plan.ANOMALIES) * len(plan.SEEDS) * len(plan.MODELS)
-    judged = {(each.model, each.size, each.dims) for each in plan.shapes(short=False).cells}
+    judged = {(each.model, each.size, each.dims) for each in plan.shapes(short=False).points}
     assert not judged & {(model, size, "") for model, size in plan.MADE_ON}
 
 
@@ -171,9 +171,9 @@ def swept_folder(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[s
     """Run a small grid on real ranks and on the fake group."""
     out = tmp_path_factory.mktemp("sweep")
     grid = legal([
-        Cell("llama", parallel="ddp:dp=2"), Cell("llama", parallel="ddp:dp=2", world=2), Cell("llama", parallel="tp:tp=2"),
-        Cell("deepseek-v3", parallel="tp:tp=2", mode="inference", steps=2), Cell("llama", parallel="pp:pp=2", micro_batches=2),
-        Cell("llama", parallel="fsdp:dp=2", mode="inference", steps=2),
+        GridPoint("llama", parallel="ddp:dp=2"), GridPoint("llama", parallel="ddp:dp=2", world=2), GridPoint("llama", parallel="tp:tp=2"),
+        GridPoint("deepseek-v3", parallel="tp:tp=2", mode="inference", steps=2), GridPoint("llama", parallel="pp:pp=2", micro_batches=2),
+        GridPoint("llama", parallel="fsdp:dp=2", mode="inference", steps=2),
     ])  # fmt: skip
     counts = sweep(grid, out, timeout_s=HANG_S)
     return out, counts
@@ -206,22 +206,26 @@ def test_recorded_is_what_the_formulas_say(swept_folder: tuple[Path, dict[str, A
 @pytest.mark.slow
 def test_a_sweep_goes_on_where_it_stopped(swept_folder: tuple[Path, dict[str, Any]]) -> None:
     out, _ = swept_folder
-    cells = [folder for folder in (out / "cells").iterdir() if folder.name.startswith("llama_tiny_tp")]
-    (cells[0] / "cell.json").unlink()
-    again = sweep(legal([Cell("llama", parallel="tp:tp=2"), Cell("llama", parallel="ddp:dp=2")]), out, timeout_s=HANG_S)
+    points = [folder for folder in (out / "cells").iterdir() if folder.name.startswith("llama_tiny_tp")]
+    (points[0] / "cell.json").unlink()
+    again = sweep(
+        legal([GridPoint("llama", parallel="tp:tp=2"), GridPoint("llama", parallel="ddp:dp=2")]), out, timeout_s=HANG_S
+    )
     assert again == {"run": 1, "kept": 1, "failed": 0}
 
 
 @needs_models
 @pytest.mark.torch
 @pytest.mark.slow
-def test_a_cell_that_fails_keeps_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
-    grid = legal([Cell("llama", parallel="ddp:dp=2", steps=2000, batch=64), Cell("llama", parallel="tp:tp=2", steps=2)])
+def test_a_grid_point_that_fails_keeps_its_reason_and_the_others_go_on(tmp_path: Path) -> None:
+    grid = legal(
+        [GridPoint("llama", parallel="ddp:dp=2", steps=2000, batch=64), GridPoint("llama", parallel="tp:tp=2", steps=2)]
+    )
     assert sweep(grid, tmp_path, timeout_s=4.0)["failed"] >= 1
-    late = facts_of(tmp_path / "cells" / grid.cells[0].key)
+    late = facts_of(tmp_path / "cells" / grid.points[0].key)
     assert late is not None
     assert "out of time" in late["why"]
-    assert facts_of(tmp_path / "cells" / grid.cells[1].key) is not None, "the next cell was run, whatever came of it"
+    assert facts_of(tmp_path / "cells" / grid.points[1].key) is not None, "the next cell was run, whatever came of it"
 
 
 @needs_models
@@ -241,41 +245,41 @@ def test_full_size_deepseek_gives_181_and_1(tmp_path: Path) -> None:
 
 
 def earlier(out: Path, key: str, **facts: Any) -> None:
-    """Leave what an earlier run of one cell leaves."""
+    """Leave what an earlier run of one grid point leaves."""
     folder = out / "cells" / key
     folder.mkdir(parents=True)
     (folder / "cell.json").write_text(json.dumps({"cell": {}, "outcome": "done", **facts}))
 
 
 def test_what_is_taken_over_from_an_earlier_run_is_said(tmp_path: Path) -> None:
-    grid = legal([Cell("llama", parallel="ddp:dp=2", world=2), Cell("llama", parallel="tp:tp=2", world=2)])
-    assert told(resumed(tmp_path, grid.cells), 2) is None
-    earlier(tmp_path, grid.cells[0].key, started_s=1.7e9, versions={"ringwright": "0.0.9"})
-    found = told(resumed(tmp_path, grid.cells), 2)
+    grid = legal([GridPoint("llama", parallel="ddp:dp=2", world=2), GridPoint("llama", parallel="tp:tp=2", world=2)])
+    assert told(resumed(tmp_path, grid.points), 2) is None
+    earlier(tmp_path, grid.points[0].key, started_s=1.7e9, versions={"ringwright": "0.0.9"})
+    found = told(resumed(tmp_path, grid.points), 2)
     assert found == {
         "cells": 1, "of": 2, "first": "2023-11-14T22:13Z", "last": "2023-11-14T22:13Z", "ringwright": ["0.0.9"],
     }  # fmt: skip
     assert "1 of 2 cells are of an earlier run, 2023-11-14T22:13Z, ringwright 0.0.9" in sentence(found)
-    earlier(tmp_path, grid.cells[1].key)
-    assert told(resumed(tmp_path, grid.cells), 2) == found | {"cells": 2, "ringwright": ["0.0.9", "unknown"]}
+    earlier(tmp_path, grid.points[1].key)
+    assert told(resumed(tmp_path, grid.points), 2) == found | {"cells": 2, "ringwright": ["0.0.9", "unknown"]}
 
 
 def test_a_fresh_run_takes_nothing_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    grid = legal([Cell("llama", parallel="ddp:dp=2", world=2)])
-    earlier(tmp_path, grid.cells[0].key)
+    grid = legal([GridPoint("llama", parallel="ddp:dp=2", world=2)])
+    earlier(tmp_path, grid.points[0].key)
     asked = []
     monkeypatch.setattr(run, "_check_libraries", lambda: None)
-    monkeypatch.setattr(run, "run_cell", lambda cell, *_, **__: asked.append(cell) or {"outcome": "done"})
+    monkeypatch.setattr(run, "run_point", lambda point, *_, **__: asked.append(point) or {"outcome": "done"})
     assert sweep(grid, tmp_path) == {"run": 0, "kept": 1, "failed": 0}
     assert sweep(grid, tmp_path, fresh=True) == {"run": 1, "kept": 0, "failed": 0}
-    assert asked == list(grid.cells)
+    assert asked == list(grid.points)
 
 
 def test_a_reproduction_says_first_that_it_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the study to the terminal: a cell of an earlier run is said, and with ``fresh`` none is."""
-    cells = study.grid("served", short=True).cells
+    """From the study to the terminal: a grid point of an earlier run is said, and with ``fresh`` none is."""
+    points = study.grid("served", short=True).points
     monkeypatch.setattr(study, "_part", lambda *_, **__: {"checks": [], "cells": [], "failed": 0, "patterns": []})
-    earlier(tmp_path / "served", cells[0].key, started_s=1.7e9, versions={"ringwright": "0.0.9"})
+    earlier(tmp_path / "served", points[0].key, started_s=1.7e9, versions={"ringwright": "0.0.9"})
     again, fresh = (study.experiment(tmp_path, short=True, fresh=each, parts=("served",)) for each in (False, True))
     assert again["resumed"]["cells"] == 1
     assert fresh["resumed"] is None

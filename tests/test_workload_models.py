@@ -21,11 +21,11 @@ import pytest
 import ringwright.cli
 from ringwright.errors import UsageError
 from ringwright.studies.workload import WorkloadSpec, workload
-from ringwright.workloads.cards import card
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.row import in_iteration
 from ringwright.workloads.flops import Gemm, LayerWork, attention_widths, flops_per_token, forward
+from ringwright.workloads.model_cards import card
 from ringwright.workloads.models import active_parameters, model, names, parameters, usual_sequence
 from ringwright.workloads.parallel import Parallel, check, chunks, parse
 from ringwright.workloads.shares import cut, elements, held

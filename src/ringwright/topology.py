@@ -171,8 +171,8 @@ class Topology:
         return len(self.src)
 
     @property
-    def cards_per_host(self) -> int:
-        """Network cards of a host, or its ranks where none are drawn."""
+    def nics_per_node(self) -> int:
+        """NICs of a node, or its ranks where none are drawn."""
         hosts = 1 if self.hosts is None else int(self.hosts.max()) + 1
         return max(1, round((int((self.kinds == NIC).sum()) or self.n_ranks) / hosts))
 

@@ -60,11 +60,11 @@ def bandwidth(trace: Trace) -> list[dict[str, Any]]:
     )
     joined = joined.sort("kind", "first", "op", "size_bytes", maintain_order=True)
     gpus = [claim for claim in trace.table("claims").to_dicts() if claim["field"] == "gpu"]
-    cards = _most_cards(trace)
-    return [_limited(_entry(row), gpus, cards) for row in joined.to_dicts()]
+    nics = _most_nics(trace)
+    return [_limited(_entry(row), gpus, nics) for row in joined.to_dicts()]
 
 
-def _most_cards(trace: Trace) -> int:
+def _most_nics(trace: Trace) -> int:
     """Return how many NICs are named of the node that has most; 0 where none is."""
     import polars as pl
 
@@ -130,13 +130,13 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _limited(entry: dict[str, Any], gpus: list[dict[str, Any]], cards: int) -> dict[str, Any]:
+def _limited(entry: dict[str, Any], gpus: list[dict[str, Any]], nics: int) -> dict[str, Any]:
     """Take the rates from an entry that is faster than its GPUs' links, and say so."""
     named = {gpu for claim in gpus if _is_of(entry, str(claim["source"])) and (gpu := str(claim["value"]))}
     # the root of a job's own call is done when its buffers are full, before the NICs are
     nodes = None if entry["kind"] == "job" and entry["op"] in _ROOTED else entry["nnodes"]
     gpu = named.pop() if len(named) == 1 else ""
-    limit = ceiling(entry["op"] or "", entry["nranks"], nodes, gpu, cards=cards)
+    limit = ceiling(entry["op"] or "", entry["nranks"], nodes, gpu, nics=nics)
     broken = above(entry["busbw_gbs"], limit)
     if not broken:
         return entry | {"law": ""}

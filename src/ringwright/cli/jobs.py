@@ -48,12 +48,12 @@ class JobOptions:
 
     def question(self, algorithm: str, dtype: str | None) -> Any:
         """Return the question as the study takes it; UsageError without a model."""
-        from ringwright.studies import workload as cards
+        from ringwright.studies import workload as workload_study
         from ringwright.studies.jobs.generated import GeneratedJobSpec
 
         if self.model is None:
             raise UsageError("no model is named", remedy="--model llama3-70b --gpus 64 --parallel tp4,pp8")
-        card = cards.WorkloadSpec(
+        card = workload_study.WorkloadSpec(
             self.model, self.gpus, self.parallel, self.micro_batches, self.micro_batch_size, self.seq, dtype,
             self.gradients, self.recompute, self.mode,
         )  # fmt: skip

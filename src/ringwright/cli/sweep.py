@@ -22,20 +22,20 @@ def sweep(
     retry: bool = False,
     json: bool = False,
 ) -> int:
-    """Run every cell of a grid (model, parallel form, ranks, batch, sequence, fault) that is not there yet, and compare them.
+    """Run each point of a grid (model, parallel form, ranks, batch, sequence, fault) that is not there yet, and compare them.
 
-    Exit code 1 where a cell failed, or what was recorded is not what the closed formulas say.
+    Exit code 1 where a grid point failed, or what was recorded is not what the closed formulas say.
 
     Parameters
     ----------
     grid
         TOML file with [axes], [all] and [[cell]]; see docs/sweep.md.
     out
-        Folder of the sweep: a folder per cell, results.parquet, report.html. A sweep that was cut short goes on.
+        Folder of the sweep: a folder per grid point, results.parquet, report.html. A sweep that was cut short goes on.
     timeout
-        For each cell.
+        For each grid point.
     retry
-        Run cells again that failed.
+        Run grid points again that failed.
     json
         Print one JSON object instead (schema ringwright.sweep/1).
     """
@@ -48,7 +48,7 @@ def sweep(
     check_folder(out)
     with drafts.grown(out), progress.bar("cells") as told:
         counts = study.sweep(wanted, out, timeout_s=parse_time(timeout), retry=retry, progress=told)
-        result = gather(out) | {"counts": counts, "left_out": [[cell.key, why] for cell, why in wanted.left_out]}
+        result = gather(out) | {"counts": counts, "left_out": [[point.key, why] for point, why in wanted.left_out]}
         drafts.write(out / "report.html", swept.page(result, reading.command_line()))
     if json:
         reading.print_json(result)

@@ -196,16 +196,16 @@ def one_order(each: Scheduled) -> str | None:
     """The ranks of a group issue the same operations in the same order, though some are slower; by index, all ranks do."""
     run = simulate(each.job, each.costs, steps=STEPS, slowdowns={0: 1.3, 3: 0.8}, folded=False)
     orders: dict[int, list[tuple[int, int, str, int]]] = defaultdict(list)
-    issued = {(row.name, row.cells): row for row in reversed(operations(run))}  # of several legs the first
+    issued = {(row.name, row.rank_classes): row for row in reversed(operations(run))}  # of several legs the first
     for row in issued.values():
         for step in range(STEPS):
             for piece, start in enumerate(run.starts(row, step).tolist()):
-                for cell in row.cells:
-                    orders[cell].append((start, step, row.name, piece))
+                for rank_class in row.rank_classes:
+                    orders[rank_class].append((start, step, row.name, piece))
     mesh = each.job.mesh
     groups = {mesh.group(payload.axes, rank) for payload in each.job.payloads[:1] for rank in range(mesh.size)}
     for group in groups:
-        if len({tuple(sorted(orders[cell])) for cell in group}) > 1:
+        if len({tuple(sorted(orders[rank_class])) for rank_class in group}) > 1:
             return f"the ranks {group} issue different operations, or in different orders"
     names = {tuple(name for _, _, name, _ in sorted(order)) for order in orders.values()}
     if each.job.policy.agreement == "index" and len(names) > 1:
@@ -220,18 +220,18 @@ def folds(each: Scheduled) -> str | None:
     folded, whole = (
         simulate(each.job, each.costs, steps=STEPS, slowdowns={1: 1.5}, folded=alike) for alike in (True, False)
     )
-    cell_of = folded.laid.cells.cell_of
+    class_of = folded.laid.rank_classes.class_of
     one, other = ends(folded), ends(whole)
     for (task, rank), when in other.items():
-        if not np.array_equal(when, one[task, int(cell_of[rank])]):
+        if not np.array_equal(when, one[task, int(class_of[rank])]):
             return f"{task} on rank {rank} ends at other times when ranks that are alike are simulated once"
     return None
 
 
 def ends(run: JobRun) -> Mapping[tuple[str, int], np.ndarray]:
-    """Return the ends of every task in every step by task and cell, each int64 ps of shape (instances,)."""
+    """Return the ends of every task in every step by task and rank class, each int64 ps of shape (instances,)."""
     return {
-        (row.name, row.cells[0]): np.concatenate([run.ends(row, step) for step in range(run.laid.steps)])
+        (row.name, row.rank_classes[0]): np.concatenate([run.ends(row, step) for step in range(run.laid.steps)])
         for row in run.laid.rows
         if row.what == "task"
     }

@@ -172,11 +172,11 @@ def _rounds(collective: Collective, topology: Topology) -> Bound:
 
 
 def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, exact: bool | None) -> list[Bound]:
-    """Return the best bound of each kind of cell, then the exact cut."""
+    """Return the best bound of each kind of part, then the exact cut."""
     best: dict[str, Bound] = {}
     structure = list(partitions(topology))
     for partition in structure:
-        for each in _cells(wanted, partition, in_network=in_network):
+        for each in _tightest(wanted, partition, in_network=in_network):
             if each.kind not in best or best[each.kind].time_s < each.time_s:
                 best[each.kind] = each
     found = sorted(best.values(), key=lambda each: -each.time_s)
@@ -199,18 +199,18 @@ def _exact(
     return Bound(time_s, size, "cut", names, crossing, needed, capacity, ground)
 
 
-def _cells(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterator[Bound]:
+def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterator[Bound]:
     import numpy as np
 
-    out, into = wanted.across(partition.labels[wanted.ranks], partition.cells)
+    out, into = wanted.across(partition.labels[wanted.ranks], partition.parts)
     for crossing, needed, capacity in (("out of", out, partition.leaving), ("into", into, partition.entering)):
         with np.errstate(divide="ignore", invalid="ignore"):
             time_s = np.where(needed > 0, needed / capacity, 0.0)
         if len(time_s) and time_s.max() > 0:
-            cell = int(time_s.argmax())
+            part = int(time_s.argmax())
             yield Bound(
-                float(time_s[cell]), wanted.size_bytes, partition.kind, partition.members(cell), crossing,
-                float(needed[cell]), float(capacity[cell]), "the tightest of the cuts tried",
+                float(time_s[part]), wanted.size_bytes, partition.kind, partition.members(part), crossing,
+                float(needed[part]), float(capacity[part]), "the tightest of the cuts tried",
             )  # fmt: skip
     if wanted.op == "all-reduce" and not (in_network and _adds_outside(partition)):
         yield from _parts(wanted, partition)
@@ -219,11 +219,11 @@ def _cells(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterato
 def _parts(wanted: Demand, partition: Partition) -> Iterator[Bound]:
     import numpy as np
 
-    cells = np.unique(partition.labels[wanted.ranks])
-    if cells[0] < 0 or len(cells) < 2:
+    parts = np.unique(partition.labels[wanted.ranks])
+    if parts[0] < 0 or len(parts) < 2:
         return
-    needed, capacity = 2.0 * (len(cells) - 1) * wanted.size_bytes, float(partition.entering[cells].sum())
-    ground = f"2 (m-1) n bytes into {len(cells)} parts, each a {partition.kind}"
+    needed, capacity = 2.0 * (len(parts) - 1) * wanted.size_bytes, float(partition.entering[parts].sum())
+    ground = f"2 (m-1) n bytes into {len(parts)} parts, each a {partition.kind}"
     time_s = needed / capacity if capacity else math.inf
     yield Bound(time_s, wanted.size_bytes, "parts", (), "into", needed, capacity, ground)
 

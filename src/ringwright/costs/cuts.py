@@ -1,7 +1,7 @@
 """Cuts that a machine's structure suggests: each rank, each host, what hangs on each switch, halves of each axis.
 
-A *partition* puts every node into a cell, or in none (-1). Ranks are put by hand; what lies between follows the ranks:
-a node belongs to a cell when all ranks nearest to it do.
+A *partition* puts every node into a part, or in none (-1). Ranks are put by hand; what lies between follows the ranks:
+a node belongs to a part when all ranks nearest to it do.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ PREFIXES = 64  # up to so many ranks all runs 0..k are tried as well
 
 @dataclass(frozen=True)
 class Partition:
-    """Cells over all nodes; ``kind`` says what a cell is."""
+    """Parts over all nodes; ``kind`` says what a part is."""
 
     kind: str
-    labels: np.ndarray  # cell of each node, -1 for none
+    labels: np.ndarray  # part of each node, -1 for none
     topology: Topology
 
     @cached_property
-    def cells(self) -> int:
-        """Number of cells."""
+    def parts(self) -> int:
+        """Number of parts."""
         return int(self.labels.max(initial=-1)) + 1
 
     @cached_property
     def leaving(self) -> np.ndarray:
-        """Bytes/s out of each cell. float64 of shape (cells,)."""
+        """Bytes/s out of each part. float64 of shape (parts,)."""
         return self._crossing(self.topology.src, self.topology.dst)
 
     @cached_property
     def entering(self) -> np.ndarray:
-        """Bytes/s into each cell. float64 of shape (cells,)."""
+        """Bytes/s into each part. float64 of shape (parts,)."""
         return self._crossing(self.topology.dst, self.topology.src)
 
     def _crossing(self, inner: np.ndarray, outer: np.ndarray) -> np.ndarray:
@@ -53,18 +53,18 @@ class Partition:
         here, there = self.labels[inner], self.labels[outer]
         cross = (here >= 0) & (here != there)
         rate = goodput(self.topology)
-        total = np.bincount(here[cross], weights=rate[cross], minlength=self.cells)
+        total = np.bincount(here[cross], weights=rate[cross], minlength=self.parts)
         for group in self.topology.groups:
             links = group.links[cross[group.links]]
-            drawn = np.bincount(here[links], weights=rate[links], minlength=self.cells)
+            drawn = np.bincount(here[links], weights=rate[links], minlength=self.parts)
             total -= np.maximum(0.0, drawn - group.rate)
         return total
 
-    def members(self, cell: int) -> tuple[str, ...]:
-        """Return the names of a cell's nodes."""
+    def members(self, part: int) -> tuple[str, ...]:
+        """Return the names of a part's nodes."""
         import numpy as np
 
-        return tuple(self.topology.label(int(node)) for node in np.flatnonzero(self.labels == cell))
+        return tuple(self.topology.label(int(node)) for node in np.flatnonzero(self.labels == part))
 
 
 def goodput(topology: Topology) -> np.ndarray:
@@ -130,16 +130,16 @@ def partitions(topology: Topology) -> Iterator[Partition]:
 
 
 def _by_switch(topology: Topology, labels: np.ndarray) -> Iterator[Partition]:
-    """Merge cells that have no way out but one and the same node, as ranks below one leaf have."""
+    """Merge parts that have no way out but one and the same node, as ranks below one leaf have."""
     import numpy as np
 
     for _ in range(4):
         here, there = labels[topology.src], labels[topology.dst]
         out = (here >= 0) & (there != here)
-        cells = int(labels.max(initial=-1)) + 1
-        if not out.any() or (there[out] >= 0).any() or cells < 2:
+        parts = int(labels.max(initial=-1)) + 1
+        if not out.any() or (there[out] >= 0).any() or parts < 2:
             return
-        least, most = np.full(cells, topology.n_nodes), np.full(cells, -1)
+        least, most = np.full(parts, topology.n_nodes), np.full(parts, -1)
         np.minimum.at(least, here[out], topology.dst[out])
         np.maximum.at(most, here[out], topology.dst[out])
         if (least != most).any() or len(np.unique(least)) < 2:
@@ -149,7 +149,7 @@ def _by_switch(topology: Topology, labels: np.ndarray) -> Iterator[Partition]:
 
 
 def spread(topology: Topology, ranks: np.ndarray) -> np.ndarray:
-    """Return a cell for every node from those of the ranks: outwards hop by hop, none where cells meet.
+    """Return a part for every node from those of the ranks: outwards hop by hop, none where parts meet.
 
     int64 of shape (nodes,).
     """

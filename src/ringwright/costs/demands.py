@@ -52,53 +52,53 @@ class Demand:
         """The machine with every link turned round."""
         return dataclasses.replace(self.topology, src=self.topology.dst, dst=self.topology.src)
 
-    def across(self, cell: np.ndarray, cells: int) -> tuple[np.ndarray, np.ndarray]:
-        """Return the bytes that must leave and enter each cell, given the cell of each rank (-1: none).
+    def across(self, part: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the bytes that must leave and enter each part, given the part of each rank (-1: none).
 
-        Both float64 of shape (cells,).
+        Both float64 of shape (parts,).
         """
         import numpy as np
 
-        held = np.where(cell < 0, cells, cell)
-        count = np.bincount(held, minlength=cells + 1)[:cells]
+        held = np.where(part < 0, parts, part)
+        count = np.bincount(held, minlength=parts + 1)[:parts]
         if self.op == "all-to-all":
-            return self._exchanged(held, cells, count)
+            return self._exchanged(held, parts, count)
         if self.op == "send-recv":
             after = np.roll(held, -1)
             leaves = held != after
-            out = np.bincount(held[leaves], minlength=cells + 1) * float(self.size_bytes)
-            into = np.bincount(after[leaves], minlength=cells + 1) * float(self.size_bytes)
-            return out[:cells], into[:cells]
-        part = (count > 0) & (count < len(cell))
-        has_root = np.arange(cells) == held[self.root]
+            out = np.bincount(held[leaves], minlength=parts + 1) * float(self.size_bytes)
+            into = np.bincount(after[leaves], minlength=parts + 1) * float(self.size_bytes)
+            return out[:parts], into[:parts]
+        partial = (count > 0) & (count < len(part))
+        has_root = np.arange(parts) == held[self.root]
         if self.op in PREFIXES:
-            return self._onwards(held, cells)
+            return self._onwards(held, parts)
         if self.op in WHOLE:
-            whole = np.where(part, float(self.size_bytes), 0.0)
+            whole = np.where(partial, float(self.size_bytes), 0.0)
             if self.op == "all-reduce":
                 return whole, whole
             away, towards = np.where(has_root, whole, 0.0), np.where(has_root, 0.0, whole)
             return (away, towards) if self.op == "broadcast" else (towards, away)
-        own = np.bincount(held, weights=self.blocks, minlength=cells + 1)[:cells]
-        own, others = np.where(part, own, 0.0), np.where(part, self.blocks.sum() - own, 0.0)
+        own = np.bincount(held, weights=self.blocks, minlength=parts + 1)[:parts]
+        own, others = np.where(partial, own, 0.0), np.where(partial, self.blocks.sum() - own, 0.0)
         if self.op in ("gather", "scatter"):
             own, others = np.where(has_root, 0.0, own), np.where(has_root, others, 0.0)
         return (own, others) if self.op in SPREADING else (others, own)
 
-    def _onwards(self, held: np.ndarray, cells: int) -> tuple[np.ndarray, np.ndarray]:
-        """Prefix sums: everything out of a cell with a rank before some other cell's, and into one with a rank behind."""
+    def _onwards(self, held: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:
+        """Prefix sums: everything out of a part with a rank before some other part's, and into one with a rank behind."""
         import numpy as np
 
         place = np.arange(len(held))
-        out, into = np.zeros(cells), np.zeros(cells)
-        for cell in range(cells):
-            inside, outside = place[held == cell], place[held != cell]
+        out, into = np.zeros(parts), np.zeros(parts)
+        for part in range(parts):
+            inside, outside = place[held == part], place[held != part]
             if len(inside) and len(outside):
-                out[cell] = self.size_bytes * float(inside[0] < outside[-1])
-                into[cell] = self.size_bytes * float(outside[0] < inside[-1])
+                out[part] = self.size_bytes * float(inside[0] < outside[-1])
+                into[part] = self.size_bytes * float(outside[0] < inside[-1])
         return out, into
 
-    def _exchanged(self, held: np.ndarray, cells: int, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def _exchanged(self, held: np.ndarray, parts: int, count: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         import numpy as np
 
         if self.pairs is None:
@@ -106,8 +106,8 @@ class Demand:
             return out, out
         rows, columns = np.broadcast_arrays(held[:, None], held[None, :])
         crossing = np.where(rows != columns, self.pairs, 0)
-        out = np.bincount(rows.reshape(-1), weights=crossing.reshape(-1), minlength=cells + 1)[:cells]
-        return out, np.bincount(columns.reshape(-1), weights=crossing.reshape(-1), minlength=cells + 1)[:cells]
+        out = np.bincount(rows.reshape(-1), weights=crossing.reshape(-1), minlength=parts + 1)[:parts]
+        return out, np.bincount(columns.reshape(-1), weights=crossing.reshape(-1), minlength=parts + 1)[:parts]
 
     def between(self, sources: int) -> np.ndarray | float:
         """Return the bytes from each of the first ranks to each rank (all-to-all).

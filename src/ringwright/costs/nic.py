@@ -1,4 +1,4 @@
-"""One network card of a machine that is both worker and parameter server, in one queue: what leaves it is what takes time."""
+"""One NIC of a machine that is both worker and parameter server, in one queue: what leaves it is what takes time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Nodes of several devices behind network cards, in closed form: what papers on expert parallelism reason about."""
+"""Nodes of several devices behind NICs, in closed form: what papers on expert parallelism reason about."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class NodeCosts:
     """Nodes of ``per_node`` ranks in a row, each sending and receiving ``rate`` bytes/s; inside ``inside`` bytes/s a rank.
 
     All ranks of a node are taken to do the same at the same time, so groups side by side divide the node's rate: an
-    all-to-all sends from each rank what leaves the node, a ring of several ranks of a node crosses its cards once.
+    all-to-all sends from each rank what leaves the node, a ring of several ranks of a node crosses its NICs once.
     ``overhead_s`` is what each operation takes besides.
     """
 

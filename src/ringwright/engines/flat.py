@@ -290,15 +290,15 @@ def _with_senders(
 
 
 def _leaving(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarray:
-    """Return the first network card on each route, -1 for none."""
+    """Return the first NIC on each route, -1 for none."""
     import numpy as np
 
     top = machine.topology
-    card = np.full(len(starts) - 1, -1, np.int64)
+    nic = np.full(len(starts) - 1, -1, np.int64)
     links = np.flatnonzero(hops < top.n_links)
     at = links[top.kinds[top.src[hops[links]]] == NIC][::-1]  # the first comes last, and stays
-    card[np.searchsorted(starts, at, side="right") - 1] = top.src[hops[at]]
-    return card
+    nic[np.searchsorted(starts, at, side="right") - 1] = top.src[hops[at]]
+    return nic
 
 
 def _inserted(

@@ -121,7 +121,7 @@ def machine(topology: Topology, alpha: str = "pipelined") -> Machine:
 
 
 def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int], np.ndarray]:
-    """Return the sender of each rank and card for each class of links, the ps of a message and the bytes/s of each."""
+    """Return the sender of each rank and NIC for each class of links, the ps of a message and the bytes/s of each."""
     import numpy as np
 
     found = np.full((topology.n_nodes, len(topology.classes)), -1, np.int64)

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.costs.stages import LinkCosts
-from ringwright.engines.job.cells import Cells, cells
 from ringwright.engines.job.layout import Laid, lay_out
+from ringwright.engines.job.rank_classes import RankClasses, rank_classes
 from ringwright.engines.job.step import Instances
 from ringwright.errors import UsageError
 from ringwright.exports import chakra
@@ -46,12 +46,12 @@ def chakra_workload(workload: Workload, *, representatives: bool = False) -> dic
             f"{ranks:,} ranks are {ranks:,} files; at most {MOST_RANKS:,}", where=workload.name,
             remedy="representatives=True: a file for each kind of ranks",
         )  # fmt: skip
-    found = cells(workload, folded=representatives)
+    found = rank_classes(workload, folded=representatives)
     laid = lay_out(workload, LinkCosts(ANY_RATE), found, steps=1)
     if laid.flat.n > MOST_NODES:
         raise UsageError(f"{laid.flat.n:,} nodes; at most {MOST_NODES:,}", where=workload.name, remedy="larger pieces")
     writer = _Writer(workload, laid)
-    return {found.ranks[cell]: writer.file(cell) for cell in range(len(found))}
+    return {found.ranks[rank_class]: writer.file(rank_class) for rank_class in range(len(found))}
 
 
 def of_each_kind(workload: Workload) -> dict[int, bytes]:
@@ -67,34 +67,34 @@ class _Writer:
         self.operations: dict[str, Operation] = {each.name: each for each in laid.operations}
         self.rows: dict[int, list[Instances]] = defaultdict(list)
         for row in laid.rows:
-            for cell in dict.fromkeys(row.cells):
-                self.rows[cell].append(row)
+            for rank_class in dict.fromkeys(row.rank_classes):
+                self.rows[rank_class].append(row)
         flat = laid.flat
         self.before: dict[int, list[int]] = defaultdict(list)
         sources = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
         for source, target in zip(sources.tolist(), flat.after.tolist(), strict=True):
             self.before[target].append(source)
 
-    def file(self, cell: int) -> bytes:
-        """Return the file of the rank that stands for a cell; nodes are numbered by the instances of the step."""
-        mine = {at for row in self.rows[cell] for at in range(row.first, row.first + row.count)}
-        ahead = self._ahead(cell)
+    def file(self, rank_class: int) -> bytes:
+        """Return the file of the rank that stands for a rank class; nodes are numbered by the instances of the step."""
+        mine = {at for row in self.rows[rank_class] for at in range(row.first, row.first + row.count)}
+        ahead = self._ahead(rank_class)
         groups: dict[str, tuple[int, ...]] = {}
         nodes = []
-        for row in self.rows[cell]:
+        for row in self.rows[rank_class]:
             for turn in range(row.count):
                 at = row.first + turn
                 waits = [each for each in self.before[at] if each in mine]
                 waits += [ahead[at]] if at in ahead and ahead[at] not in waits else []
-                nodes.append(self._node(cell, row, turn, waits, groups))
+                nodes.append(self._node(rank_class, row, turn, waits, groups))
         listed = [_group(self.laid.flat.n + at, name, ranks) for at, (name, ranks) in enumerate(groups.items())]
         return b"".join(map(chakra.framed, [chakra.metadata(), *listed, *nodes]))
 
-    def _ahead(self, cell: int) -> dict[int, int]:
+    def _ahead(self, rank_class: int) -> dict[int, int]:
         """Return what runs right before each task on its stream: the updates of the step last."""
         flat = self.laid.flat
         lines: dict[int, list[int]] = defaultdict(list)
-        for row in self.rows[cell]:
+        for row in self.rows[rank_class]:
             if row.what == "task":
                 for at in range(row.first, row.first + row.count):
                     if flat.queue[at] >= 0:
@@ -106,11 +106,11 @@ class _Writer:
         return found
 
     def _node(
-        self, cell: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
+        self, rank_class: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
     ) -> bytes:
         at, flat = row.first + turn, self.laid.flat
         if row.what == "operation":
-            return self._call(cell, row, turn, waits, groups)
+            return self._call(rank_class, row, turn, waits, groups)
         time_ps = int(flat.work_ps[at])
         stream = "control" if row.what == "barrier" or row.kind == "CTRL" else self.workload.task[row.name].stream
         attributes = [
@@ -124,11 +124,11 @@ class _Writer:
         return chakra.node(at, label, COMP, attributes, waits, round(time_ps / 1e6))
 
     def _call(
-        self, cell: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
+        self, rank_class: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
     ) -> bytes:
         operation, at = self.operations[row.name], row.first + turn
         size = row.last_bytes if turn == row.count - 1 and operation.pieces > 1 else row.size_bytes
-        rank = self.laid.cells.ranks[cell]
+        rank = self.laid.rank_classes.ranks[rank_class]
         label = row.name + (f" piece {turn}" if row.count > 1 else "") + (
             f" micro-batch {row.micro_batch}" if operation.per == "micro-batch" and self.workload.micro_batches > 1 else ""
         )  # fmt: skip
@@ -137,12 +137,12 @@ class _Writer:
         groups[name] = group
         attributes = [chakra.flag("is_cpu_op", value=False), chakra.words("pg_name", name)]
         if operation.op == "send-recv":
-            ends = self._ends(cell, row, operation)
+            ends = self._ends(rank_class, row, operation)
             attributes += [
                 chakra.number("comm_size", size), chakra.small("comm_src", ends[0]), chakra.small("comm_dst", ends[1]),
                 chakra.small("comm_tag", at & 0x7FFFFFFF),
             ]  # fmt: skip
-            kind = COMM_SEND if cell == row.cells[0] else COMM_RECV
+            kind = COMM_SEND if rank_class == row.rank_classes[0] else COMM_RECV
             return chakra.node(at, label, kind, attributes, waits)
         if operation.op not in COMM_TYPES:
             raise UsageError(
@@ -158,15 +158,15 @@ class _Writer:
         group, payload = self.workload.mesh.group(operation.axes, rank), operation.payloads[0]
         if not payload.joint or operation.op == "send-recv":
             return group
-        found: Cells = self.laid.cells
+        found: RankClasses = self.laid.rank_classes
         allowed = {operation.of, *payload.joint}
-        return tuple(each for each in group if found.of[int(found.cell_of[each])] in allowed)
+        return tuple(each for each in group if found.of[int(found.class_of[each])] in allowed)
 
-    def _ends(self, cell: int, row: Instances, operation: Operation) -> tuple[int, int]:
-        """Return the sending and the receiving rank, one of them the rank of this cell."""
+    def _ends(self, rank_class: int, row: Instances, operation: Operation) -> tuple[int, int]:
+        """Return the sending and the receiving rank, one of them the rank of this rank class."""
         at: dict[str, Mapping[str, int]] = {each.name: each.at for each in self.workload.classes}
-        mesh, rank = self.workload.mesh, self.laid.cells.ranks[cell]
-        if cell == row.cells[0]:
+        mesh, rank = self.workload.mesh, self.laid.rank_classes.ranks[rank_class]
+        if rank_class == row.rank_classes[0]:
             return rank, mesh.rank({**mesh.place(rank), **at[operation.payloads[0].peer]})
         return mesh.rank({**mesh.place(rank), **at[operation.of]}), rank
 

@@ -88,7 +88,7 @@ def _check_kinds(topology: Topology) -> None:
     if not 2 <= topology.n_ranks <= MOST_RANKS:
         raise _refuse(topology, f"the lab runs 2 to {MOST_RANKS} ranks on one machine, not {topology.n_ranks:,}")
     if not ((topology.kinds == RANK) | (topology.kinds == SWITCH)).all():
-        raise _refuse(topology, "the lab builds ranks and switches, not boxes with network cards or aggregators")
+        raise _refuse(topology, "the lab builds ranks and switches, not nodes with NICs or aggregators")
     if topology.groups:
         raise _refuse(topology, f"the lab has no capacity that links share ({topology.groups[0].name})")
     if topology.aggregators:

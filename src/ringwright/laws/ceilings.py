@@ -23,10 +23,10 @@ class Ceiling:
     why: str
 
 
-def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "", *, cards: int = 0) -> Ceiling | None:
+def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "", *, nics: int = 0) -> Ceiling | None:
     """Return the ceiling of an operation over ``ranks`` on ``nodes``; None for one rank, which moves nothing.
 
-    What is not known is taken as what allows most: the fastest GPU, one node, many ranks. ``cards`` NICs are known to be
+    What is not known is taken as what allows most: the fastest GPU, one node, many ranks. ``nics`` NICs are known to be
     in a node, each in a PCIe slot of its GPUs' generation; where that is 0, the GPUs' own PCIe links bound what leaves a node.
     """
     if ranks is not None and ranks < 2:
@@ -40,10 +40,10 @@ def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "",
     if not ranks or not nodes or nodes < 2 or ranks % nodes or links.spans_nodes:
         return found
     each = ranks // nodes
-    slots = min(cards or each, each)
+    slots = min(nics or each, each)
     out = slots * links.pcie_gbs
     between = out * _outward(op, ranks, nodes)
-    what = f"PCIe of {slots} NIC{'s' * (slots > 1)}" if cards and cards < each else f"PCIe of {each} x {named}"
+    what = f"PCIe of {slots} NIC{'s' * (slots > 1)}" if nics and nics < each else f"PCIe of {each} x {named}"
     return found if between >= inside else Ceiling(between, f"{what} carries {out:g} GB/s out of each of {nodes} nodes")
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 
 _NAME = r"[A-Za-z][\w .+-]{0,39}"  # of a network plug-in: IB, Socket, IBext_v8, AWS Libfabric
-_CARD = r"\d{1,4}(?:\(\d{1,7}\))?"  # its number, and the rank whose proxy drives it
+_NIC = r"\d{1,4}(?:\(\d{1,7}\))?"  # its number, and the rank whose proxy drives it
 _MARKS = r"(?:/GDRDMA(?:\(\w{1,16}\))?|/DMABUF|/Shared|/Flush)*"
 SPELLED = (
     r"(?:P2P/(?:direct pointer|IPC|CUMEM|MNNVL|indirect/\d{1,7}\[[0-9a-fA-F]{1,16}\])(?:/read)?(?:/CE)?"
     r"|SHM(?:/(?:direct|CE)/(?:direct|CE))?|direct shared memory"
-    rf"|(?:NET|COLLNET)/{_NAME}/{_CARD}{_MARKS})"
+    rf"|(?:NET|COLLNET)/{_NAME}/{_NIC}{_MARKS})"
 )
 _WHOLE = re.compile(SPELLED)
 

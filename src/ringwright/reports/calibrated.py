@@ -29,7 +29,7 @@ def write(found: Calibration, sizes: Sequence[Size], out: TextIO, written: Path 
                 f"{name:<8} {link.latency_s * 1e6:9.2f} {link.message_s * 1e6:11.2f} {link.rate_bytes_per_s / 1e9:9.1f}",
                 file=out,
             )
-    print("inside: of a GPU, one way; outside: of all network cards of a node, one way", file=out)
+    print("inside: of a GPU, one way; outside: of all NICs of a node, one way", file=out)
     print(f"\n{'operation':<15} {'size':>9} {'measured us':>12} {'closed form us':>15} {'ratio':>6}", file=out)
     for size in sizes:
         ratio = size.simulated_s / size.measured_s

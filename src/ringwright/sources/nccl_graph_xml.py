@@ -163,7 +163,7 @@ class _Reader:
         self.depth -= 1
         if tag == "graph" and self.open_graph and self.depth == 1:
             orders = tuple(tuple(gpus) for gpus, _ in self.chains)
-            nets = tuple(tuple(cards) for _, cards in self.chains)
+            nets = tuple(tuple(nics) for _, nics in self.chains)
             self.graphs[self.open_graph] = replace(self.graphs[self.open_graph], orders=orders, nets=nets)
             self.open_graph, self.chains = "", []
 

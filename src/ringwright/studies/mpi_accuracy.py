@@ -66,7 +66,7 @@ BLOCKS = {
 }  # fmt: skip
 FABRICS = {"mare_nostrum": "fat-tree:{p}", "fugaku": "torus:{nodes}"}
 MOST_RANKS = 64
-_INTERFACE = re.compile(r"(?P<name>.*?)(?:-(?P<how>UTOFU|MPI)-0-(?P<cards>\d+)|_ompi|_over)?$")
+_INTERFACE = re.compile(r"(?P<name>.*?)(?:-(?P<how>UTOFU|MPI)-0-(?P<nics>\d+)|_ompi|_over)?$")
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _point(row: dict[str, str]) -> Point | None:
     block = next((made for pattern, (made, _) in table.items() if re.fullmatch(pattern, match["name"])), None)
     if block is None:
         return None
-    cards = int(match["cards"] or 1)
+    nics = int(match["nics"] or 1)
     size, p = int(row["bytes"]), ranks(row["nodes"])
     try:
         cost = program(block, OUR_NAMES[row["collective"]], p, size).cost
@@ -126,7 +126,7 @@ def _point(row: dict[str, str]) -> Point | None:
     transport = "utofu" if match["how"] == "UTOFU" else "mpi"
     return Point(
         row["system"], row["nodes"], row["collective"], row["algorithm"], transport, size, float(row["median_us"]) * 1e-6,
-        block, cost.messages, cost.path_bytes / cards, cost.reduced_bytes,
+        block, cost.messages, cost.path_bytes / nics, cost.reduced_bytes,
     )  # fmt: skip
 
 

@@ -162,10 +162,10 @@ def _job(what: object, on: spelled.Machine | None, algorithm: str, faults: Itera
 
 
 def _of_model(name: str, topology: Topology, algorithm: str) -> Job:
-    from ringwright.studies import workload as cards
+    from ringwright.studies import workload as workload_study
     from ringwright.studies.jobs.generated import GeneratedJobSpec, made
 
-    card = cards.WorkloadSpec(name, topology.n_ranks)
+    card = workload_study.WorkloadSpec(name, topology.n_ranks)
     return made(GeneratedJobSpec(card, algorithms={"": algorithm} if algorithm else {}), topology)
 
 

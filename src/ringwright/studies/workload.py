@@ -8,9 +8,9 @@ from typing import Any
 
 from ringwright.costs.gpus import WIDTHS, element_type
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import Card
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.flops import default_mtp, flops_per_token
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
 from ringwright.workloads.parallel import ENDS, Parallel, parse
 from ringwright.workloads.step import StepSpec, refuse
@@ -59,7 +59,7 @@ def workload(question: WorkloadSpec) -> dict[str, Any]:
     }
 
 
-def settled(card: Card, question: WorkloadSpec) -> StepSpec:
+def settled(card: ModelCard, question: WorkloadSpec) -> StepSpec:
     """Return the step that is asked about, defaults filled in; UsageError where it cannot be."""
     parallel = form(question.parallel, question.gpus)
     dtype = question.dtype or usual_dtype(card)
@@ -95,7 +95,7 @@ def width_of(dtype: str) -> int:
     return WIDTHS[name]
 
 
-def usual_dtype(card: Card) -> str:
+def usual_dtype(card: ModelCard) -> str:
     """Return the type of parameters and activations that is taken where none is named."""
     return "float32" if card.is_image else "bfloat16"
 
@@ -105,11 +105,11 @@ def _micro_batches(parallel: Parallel) -> int:
     return 4 * parallel.pp if parallel.pp > 1 else 1
 
 
-def _micro_batch_size(card: Card) -> int:
+def _micro_batch_size(card: ModelCard) -> int:
     return IMAGES_A_RANK if card.is_image else 1
 
 
-def assumptions(card: Card, step: StepSpec, question: WorkloadSpec) -> Iterator[str]:
+def assumptions(card: ModelCard, step: StepSpec, question: WorkloadSpec) -> Iterator[str]:
     """Yield every default that was taken, and what the figures hold and leave out."""
     parallel = step.parallel
     if question.parallel is None:
@@ -135,7 +135,7 @@ def assumptions(card: Card, step: StepSpec, question: WorkloadSpec) -> Iterator[
         yield from _communicated(card, step)
 
 
-def _counted(card: Card, step: StepSpec) -> Iterator[str]:
+def _counted(card: ModelCard, step: StepSpec) -> Iterator[str]:
     """Yield what parameters and operations hold."""
     if card.is_image:
         yield "operations are those of forward and backward pass for one image, two a multiply-add"
@@ -156,7 +156,7 @@ def _counted(card: Card, step: StepSpec) -> Iterator[str]:
         yield "the vocabulary of 50,257 words is padded to 51,200"
 
 
-def _communicated(card: Card, step: StepSpec) -> Iterator[str]:
+def _communicated(card: ModelCard, step: StepSpec) -> Iterator[str]:
     """Yield how the collectives are made where systems differ."""
     parallel = step.parallel
     yield "scalars (the loss, the norm of the gradients) are left out"

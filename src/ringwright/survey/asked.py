@@ -12,7 +12,7 @@ import numpy as np
 
 from ringwright.costs.gpus import OF_FABRIC, gpu
 from ringwright.errors import UsageError
-from ringwright.studies import workload as cards
+from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated, recorded, study, written
 from ringwright.studies.jobs.costs import LIBRARY, RING, FabricCosts
 from ringwright.studies.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
@@ -74,7 +74,7 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
     ``machine`` is the machine as options of the command line.
     """
     gpus, parallel, told = _form(name, topology, question)
-    card = cards.WorkloadSpec(
+    card = workload_study.WorkloadSpec(
         name, gpus, parallel, question.micro_batches, question.micro_batch_size, question.seq, mode=question.mode
     )
     made = generated.made(generated.GeneratedJobSpec(card), topology)
@@ -135,7 +135,9 @@ def of_file(path: str, topology: Topology, machine: str) -> Asked:
 def usual_fabric(gpus: int | None, parallel: str | None) -> str:
     """Return the fabric that is taken where none is named: enough nodes for the GPUs, eight where no number is said."""
     ranks = (
-        gpus if gpus is not None else (cards.form(parallel, None).world if parallel else DEFAULT_NODES * GPUS_A_NODE)
+        gpus
+        if gpus is not None
+        else (workload_study.form(parallel, None).world if parallel else DEFAULT_NODES * GPUS_A_NODE)
     )
     return f"{DEFAULT_FABRIC}:{max(1, -(-ranks // GPUS_A_NODE))}"
 
@@ -157,7 +159,7 @@ def _form(name: str, topology: Topology, question: SurveySpec) -> tuple[int | No
     if question.parallel is not None:
         named = question.gpus is not None or "dp" in question.parallel.replace("fsdp", "")
         gpus = question.gpus if named else topology.n_ranks
-        form = cards.form(question.parallel, gpus)
+        form = workload_study.form(question.parallel, gpus)
         return form.world, question.parallel, ()
     gpus = topology.n_ranks if question.gpus is None else question.gpus
     if gpus < 1:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ringwright.errors import UsageError
 from ringwright.studies.workload import WorkloadSpec, settled
-from ringwright.workloads.cards import Card
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters
 
 PARAMETER_BYTES = 18  # parameters and gradients of a training step (2 + 4), Adam's master copy and moments (12)
@@ -40,7 +40,7 @@ def fitting(name: str, gpus: int, per_host: int, memory_bytes: float) -> tuple[s
     )
 
 
-def _forms(card: Card, gpus: int, per_host: int) -> Iterator[tuple[str, float]]:
+def _forms(card: ModelCard, gpus: int, per_host: int) -> Iterator[tuple[str, float]]:
     """Yield forms and the bytes that each leaves on a device, the least cut first."""
     every, routed = parameters(card), _routed(card)
     experts = card.dims.get("experts", 0) if routed else 0
@@ -57,7 +57,7 @@ def _forms(card: Card, gpus: int, per_host: int) -> Iterator[tuple[str, float]]:
                 yield text, PARAMETER_BYTES * elements / pp
 
 
-def _routed(card: Card) -> float:
+def _routed(card: ModelCard) -> float:
     """Return the parameters of the routed experts, 0 without any."""
     experts, active = card.dims.get("experts", 0), card.dims.get("active", 0)
     return (parameters(card) - active_parameters(card)) * experts / (experts - active) if experts > active else 0.0

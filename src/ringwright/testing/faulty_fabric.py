@@ -23,7 +23,7 @@ from ringwright.trace import Trace, rows
 
 FABRICS = ("dgx-a100:4,layout=switch", "dgx-h100:4,layout=switch", "p4d:4", "polaris:8")
 LINK_FAULTS = {
-    # name: (line of the fault language, whether it takes the card's way out, its way in, or both)
+    # name: (line of the fault language, whether it takes the NIC's way out, its way in, or both)
     "slow-card": ("link {nic} rate {share}%", "both"),
     "slow-out": ("link {nic}>{switch} rate {share}%", "out"),
     "slow-in": ("link {switch}>{nic} rate {share}%", "in"),
@@ -61,24 +61,24 @@ def job(mechanism: str, seed: int) -> tuple[Trace, FabricTruth]:
 
 
 def _linked(mechanism: str, rng: np.random.Generator) -> tuple[Trace, FabricTruth]:
-    """Measure all pairs of a fabric, one of whose cards is broken."""
+    """Measure all pairs of a fabric, one of whose NICs is broken."""
     top = fabric(str(rng.choice(FABRICS)))
     truth = FabricTruth("none", "none")
     if mechanism:
-        card = int(rng.choice(np.flatnonzero(top.kinds == NIC)))
-        truth = FabricTruth("link", mechanism, _behind(top, card))
-        top = apply(top, [_line(top, card, mechanism, rng)], horizon_s=0.003, seed=int(rng.integers(1 << 30)))
+        nic = int(rng.choice(np.flatnonzero(top.kinds == NIC)))
+        truth = FabricTruth("link", mechanism, _behind(top, nic))
+        top = apply(top, [_line(top, nic, mechanism, rng)], horizon_s=0.003, seed=int(rng.integers(1 << 30)))
     events = _probes(top, rng)
     return _trace(top, events), truth
 
 
-def _behind(top: Topology, card: int) -> tuple[int, ...]:
+def _behind(top: Topology, nic: int) -> tuple[int, ...]:
     """Return the ranks whose route to another host leads over a NIC."""
-    return tuple(rank for rank in range(top.n_ranks) if _card(top, rank) == card)
+    return tuple(rank for rank in range(top.n_ranks) if _nic(top, rank) == nic)
 
 
-def _card(top: Topology, rank: int) -> int:
-    """Return the card by which a rank reaches its like in another host, -1 for none."""
+def _nic(top: Topology, rank: int) -> int:
+    """Return the NIC by which a rank reaches its like in another host, -1 for none."""
     if top.hosts is None or not (top.kinds == NIC).any():
         return -1
     peers = np.flatnonzero(top.hosts != top.hosts[rank])
@@ -87,9 +87,9 @@ def _card(top: Topology, rank: int) -> int:
     return next((int(node) for node in top.src[route] if top.kinds[node] == NIC), -1)
 
 
-def _line(top: Topology, card: int, mechanism: str, rng: np.random.Generator) -> str:
-    out = next(int(link) for link in np.flatnonzero(top.src == card) if top.label(int(top.dst[link])).count("/") == 0)
-    names = {"nic": top.label(card), "switch": top.label(int(top.dst[out]))}
+def _line(top: Topology, nic: int, mechanism: str, rng: np.random.Generator) -> str:
+    out = next(int(link) for link in np.flatnonzero(top.src == nic) if top.label(int(top.dst[link])).count("/") == 0)
+    names = {"nic": top.label(nic), "switch": top.label(int(top.dst[out]))}
     numbers = {
         "delay": int(rng.integers(200, 500)),
         "share": int(rng.integers(15, 50)),
@@ -102,8 +102,8 @@ def _probes(top: Topology, rng: np.random.Generator) -> list[dict[str, Any]]:
     """Return sends of every pair, distance by distance."""
     p = top.n_ranks
     collective = Collective("all-to-all", range(p), p * SIZE_BYTES)
-    cards = [_card(top, rank) for rank in range(p)]
-    place = [cards[:rank].count(cards[rank]) for rank in range(p)]  # among those that share a card
+    nics = [_nic(top, rank) for rank in range(p)]
+    place = [nics[:rank].count(nics[rank]) for rank in range(p)]  # among those that share a NIC
     turns = [np.flatnonzero(np.array(place) == turn) for turn in range(max(place) + 1)]
     found, clock = [], 0.0
     for by, ranks in product(range(1, p), turns):
@@ -172,7 +172,7 @@ def _trace(top: Topology, events: list[dict[str, Any]]) -> Trace:
     """Return the events with the devices of the fabric."""
     devices = [
         {"kind": "device", "rank": rank, "host": None if top.hosts is None else f"host{top.hosts[rank]}", "ground": "read",
-         "nic": _card_of(top, rank)}
+         "nic": _nic_of(top, rank)}
         for rank in range(top.n_ranks)
     ]  # fmt: skip
     comm = {
@@ -190,6 +190,6 @@ def _trace(top: Topology, events: list[dict[str, Any]]) -> Trace:
     return Trace.of(frames, {"source": "simulator", "world": top.n_ranks, "inputs": [top.name]})
 
 
-def _card_of(top: Topology, rank: int) -> str | None:
-    card = _card(top, rank)
-    return None if card < 0 else top.label(card).rpartition("/")[2]
+def _nic_of(top: Topology, rank: int) -> str | None:
+    nic = _nic(top, rank)
+    return None if nic < 0 else top.label(nic).rpartition("/")[2]

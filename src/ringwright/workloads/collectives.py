@@ -14,9 +14,9 @@ import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.row import ExpectedRow, gathered, merged, scattered, whole
 from ringwright.workloads.flops import attention_widths, padded_vocabulary
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.replicas import gradients, sharded
 from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
@@ -26,7 +26,7 @@ ROLES = ("tp", "cp", "ep", "pp", "dp", "edp", "embedding")
 COUNT_BYTES, LOSS_BYTES = 4, 4
 
 
-def collectives(card: Card, step: StepSpec) -> list[ExpectedRow]:
+def collectives(card: ModelCard, step: StepSpec) -> list[ExpectedRow]:
     """Return what one rank issues, as rows with role (tp, cp, pp, ep, dp, edp, embedding), op, size_bytes and count.
 
     ``edp`` is the group of ranks with the same experts. Raises UsageError where the model cannot be shared out like that.
@@ -62,7 +62,7 @@ def totals(rows: list[ExpectedRow]) -> list[dict[str, int | str]]:
 
 
 # ------------------------------------------------------------------------------------------------ per block, micro-batch
-def _tensor(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
+def _tensor(block: ModelBlock, card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the sums around cut matrices: whole activations of T x h, gathered and scattered with sequence parallelism.
 
     Each pair of cut matrices is entered once and left once; experts that are shared out are entered by all-to-all instead.
@@ -89,7 +89,7 @@ def _tensor(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[ExpectedR
         yield whole("each", "backward", "tp", "all-reduce", size, entered)
 
 
-def _cut_experts(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
+def _cut_experts(card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield how tokens come to experts that are cut and not shared out: each as often as it has experts, with a cut sequence."""
     parallel = step.parallel
     size = step.width_bytes * step.load.tokens * card.dims["hidden"]
@@ -101,7 +101,7 @@ def _cut_experts(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
             yield whole("each", phase, "tp", "all-reduce", size)
 
 
-def _context(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
+def _context(block: ModelBlock, card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the ring of keys and values: cp - 1 steps forwards, twice as many backwards, for their gradients travel too."""
     steps = step.parallel.cp - 1
     if not steps or block.unit != "block":
@@ -113,7 +113,7 @@ def _context(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[Expected
         yield ExpectedRow("each", phase, "cp", "recv", size, 0, count)
 
 
-def _experts(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
+def _experts(block: ModelBlock, card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the way to the experts and back, and before it how many tokens go where (4 bytes an expert and rank)."""
     parallel = step.parallel
     if parallel.ep == 1 or not block.moe:
@@ -127,7 +127,7 @@ def _experts(block: ModelBlock, card: Card, step: StepSpec) -> Iterator[Expected
         yield whole("each", "backward", "ep", "all-to-all", size, 2)
 
 
-def _ends(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
+def _ends(card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield what embedding and logits need where the vocabulary is cut: in the first stage, and in the last."""
     parallel, load = step.parallel, step.load
     if parallel.tp == 1:
@@ -158,7 +158,7 @@ def _ends(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
 
 
 # ------------------------------------------------------------------------------------------------------- per iteration
-def _pipeline(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
+def _pipeline(card: ModelCard, step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the messages between chunks: each chunk of the model but the last hands its output on, m times."""
     parallel = step.parallel
     if parallel.pp == 1:
@@ -172,7 +172,7 @@ def _pipeline(card: Card, step: StepSpec) -> Iterator[ExpectedRow]:
         yield ExpectedRow("each", phase, "pp", "recv", size, 0, received)
 
 
-def _shared(card: Card, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
+def _shared(card: ModelCard, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the sums of gradients that two places share: what is not cut, and a matrix that is embedding and logits."""
     parallel = step.parallel
     if parallel.sp and parallel.tp > 1:

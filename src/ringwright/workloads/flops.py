@@ -13,7 +13,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ringwright.workloads.cards import Card
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel
 from ringwright.workloads.parts import Layer, ModelBlock
 
@@ -92,7 +92,7 @@ class Load:
 
 
 def forward(
-    card: Card,
+    card: ModelCard,
     sequences: int,
     sequence: int = 1,
     parallel: Parallel = ALONE,
@@ -117,7 +117,7 @@ def forward(
     return found
 
 
-def flops_per_token(card: Card, sequence: int | None = None, *, mtp: int | None = None) -> float:
+def flops_per_token(card: ModelCard, sequence: int | None = None, *, mtp: int | None = None) -> float:
     """Return operations of forward and backward pass for one token of sequences of ``sequence``; for one image of CNNs.
 
     No recomputation. ``mtp`` counts modules that predict one more token each; the default is 1 for DeepSeek-V3, whose published
@@ -139,7 +139,7 @@ def flops_per_token(card: Card, sequence: int | None = None, *, mtp: int | None 
     return 3.0 * total
 
 
-def default_mtp(card: Card) -> int:
+def default_mtp(card: ModelCard) -> int:
     """Return how many modules that predict further tokens are counted."""
     return int(card.family == "deepseek-v3")
 
@@ -159,7 +159,9 @@ def padded_vocabulary(words: int, tp: int) -> int:
     return words if words % tp == 0 else -(-words // (128 * tp)) * 128 * tp
 
 
-def _block(card: Card, at: int, block: ModelBlock, load: Load, sides: Iterator[tuple[int, int]]) -> Iterator[LayerWork]:
+def _block(
+    card: ModelCard, at: int, block: ModelBlock, load: Load, sides: Iterator[tuple[int, int]]
+) -> Iterator[LayerWork]:
     positions = load.own_tokens  # of what a norm works on: tokens, or the pixels of the convolution before it
     for layer in block.in_use():
         if layer.name in ("o", "cross_o"):
@@ -208,7 +210,7 @@ def _matrix(layer: Layer, load: Load, rows: int, kind: str, *, held: bool = True
     return LayerWork(layer.name, kind, (gemm,), 0, moved, (gemm.n * gemm.k + biases) * held, layer.cut)
 
 
-def _experts(card: Card, layer: Layer, load: Load) -> LayerWork:
+def _experts(card: ModelCard, layer: Layer, load: Load) -> LayerWork:
     number, outputs, inputs = layer.shapes[0]
     local, etp = number // load.parallel.ep, load.parallel.etp
     outputs, inputs = (outputs // etp, inputs) if layer.cut == "columns" else (outputs, inputs // etp)
@@ -242,7 +244,7 @@ def _lookup(layer: Layer, load: Load) -> LayerWork:
     return LayerWork(layer.name, "lookup", (), 0, 2 * load.width_bytes * load.tokens * hidden, held * hidden, layer.cut)
 
 
-def _attention(card: Card, at: int, block: ModelBlock, before: str, load: Load) -> LayerWork:
+def _attention(card: ModelCard, at: int, block: ModelBlock, before: str, load: Load) -> LayerWork:
     queries, values, exchanged = attention_widths(card.dims)
     tp, cached = load.parallel.tp, load.mode == "decode"
     seen = load.sequence if cached else _seen(card, at, block, before, load.sequence)
@@ -255,7 +257,7 @@ def _attention(card: Card, at: int, block: ModelBlock, before: str, load: Load) 
     return LayerWork(f"{before[:-1]}attention", "attention", (), round(flops), moved, scores=scores)
 
 
-def _seen(card: Card, at: int, block: ModelBlock, before: str, sequence: int) -> float:
+def _seen(card: ModelCard, at: int, block: ModelBlock, before: str, sequence: int) -> float:
     """Return how many tokens one token sees on average."""
     everything = card.family in BOTH_WAYS or block.name.startswith("encoder") or before == "cross_o"
     window = card.dims.get("window", 0)
@@ -263,7 +265,7 @@ def _seen(card: Card, at: int, block: ModelBlock, before: str, sequence: int) ->
     return float(limit) if everything else limit / 2
 
 
-def _per_token(card: Card, at: int, block: ModelBlock, sequence: int) -> float:
+def _per_token(card: ModelCard, at: int, block: ModelBlock, sequence: int) -> float:
     """Return the operations of a block's forward pass for a token, as published figures count them: without the router."""
     total = 0.0
     for layer in block.in_use():

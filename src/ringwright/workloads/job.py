@@ -11,9 +11,9 @@ import math
 
 from ringwright.workload import Payload, RankClass, Resource, Workload
 from ringwright.workloads import parameters
-from ringwright.workloads.cards import Card
 from ringwright.workloads.flops import forward as works_of
 from ringwright.workloads.grid import grid
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import chunks
 from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.pipelines import order
@@ -24,14 +24,14 @@ from ringwright.workloads.step import StepSpec, refuse
 from ringwright.workloads.times import Roofline, Seconds
 
 
-def job(card: Card, step: StepSpec, roofline: Roofline, *, schedule: str = "1f1b", name: str = "") -> Workload:
+def job(card: ModelCard, step: StepSpec, roofline: Roofline, *, schedule: str = "1f1b", name: str = "") -> Workload:
     """Return the workload of one iteration; UsageError where the model cannot be shared out as ``step.parallel`` says."""
     refuse(card, step)
     return _Builder(card, step, roofline).built(schedule, name or f"{card.size} {step.mode}")
 
 
 class _Builder:
-    def __init__(self, card: Card, step: StepSpec, roofline: Roofline) -> None:
+    def __init__(self, card: ModelCard, step: StepSpec, roofline: Roofline) -> None:
         self.card, self.step, self.roofline = card, step, roofline
         self.parallel, self.blocks = step.parallel, card.anatomy().blocks
         self.mesh, self.roles = grid(step.parallel)

@@ -1,4 +1,4 @@
-"""A chain of layers from a model's card, or from measured times: what a data-parallel step of the model is cut down to.
+"""A chain of layers from a model card, or from measured times: what a data-parallel step of the model is cut down to.
 
 Times of a card are in proportion to operations and scaled to the step that was measured. That understates the first layers of
 convolutional networks, which are bound by memory; measured times do not.
@@ -12,9 +12,9 @@ from dataclasses import replace
 
 from ringwright.errors import UsageError
 from ringwright.workload import Edge, Workload
-from ringwright.workloads.cards import Card
 from ringwright.workloads.chain import ChainLayer, chain
 from ringwright.workloads.flops import LayerWork, forward
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import usual_sequence
 from ringwright.workloads.parts import Layer
 
@@ -23,7 +23,7 @@ FORWARD_SHARE = 1 / 3  # the backward pass has two products for each one of forw
 
 
 def layerwise(
-    card: Card, iteration_s: float, ranks: int = 2, *, op: str = "all-reduce", each: str = "layer",
+    card: ModelCard, iteration_s: float, ranks: int = 2, *, op: str = "all-reduce", each: str = "layer",
     forward_share: float = FORWARD_SHARE, width_bytes: int = 4, branches: bool = False,
 ) -> Workload:  # fmt: skip
     """Return a step of ``iteration_s`` seconds of compute whose layers take time in proportion to their operations.
@@ -73,7 +73,7 @@ def measured(
     return chain(name, links[::-1], ranks, op=op, assumptions=(said,))
 
 
-def _works(card: Card) -> Iterator[tuple[str, LayerWork, Layer | None]]:
+def _works(card: ModelCard) -> Iterator[tuple[str, LayerWork, Layer | None]]:
     """Yield each layer in order of use: its label, its forward work, and its parameters if it has any of its own."""
     layers = {block.name: iter(block.in_use()) for block in card.anatomy().blocks}
     for block, works in forward(card, 1, usual_sequence(card)).items():

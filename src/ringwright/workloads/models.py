@@ -7,7 +7,7 @@ from typing import Any
 
 from ringwright.errors import UsageError
 from ringwright.workloads import families
-from ringwright.workloads.cards import Card
+from ringwright.workloads.model_cards import ModelCard
 
 MAY_BE_NONE = ("auxiliary", "dense_layers", "pooler")
 ONE_IMAGE = ("alexnet", "inception-v3", "inception-v3-no-aux")  # their tables hold the sides of one image
@@ -19,7 +19,7 @@ def names() -> tuple[str, ...]:
     return tuple(dict.fromkeys(size for module in every for size in module.SIZES if size != "tiny"))
 
 
-def model(name: str, **changed: int) -> Card:
+def model(name: str, **changed: int) -> ModelCard:
     """Return the card of a model, some of its dimensions changed; case, hyphens and underscores do not matter.
 
     BERT comes as it is counted in print: with its pooler, without the masked-word head. UsageError names the nearest, or all.
@@ -32,10 +32,10 @@ def model(name: str, **changed: int) -> Card:
     if strange:
         raise UsageError(f"'{size}' has no dimension '{min(strange)}'", remedy=f"one of: {', '.join(dims)}")
     _check(size, dims, changed, getattr(module, "DEPTHS", ()))
-    return Card(family, size, families.dimensions(family, size, {**dims, **changed}))
+    return ModelCard(family, size, families.dimensions(family, size, {**dims, **changed}))
 
 
-def parameters(card: Card) -> int:
+def parameters(card: ModelCard) -> int:
     """Return the parameters of the whole model, once each.
 
     With DeepSeek-V3 they count the corrections that its routers add to the scores, which no gradient reaches.
@@ -45,7 +45,7 @@ def parameters(card: Card) -> int:
     return blocks.elements + routers * card.dims.get("experts", 0)
 
 
-def active_parameters(card: Card) -> int:
+def active_parameters(card: ModelCard) -> int:
     """Return the parameters that one token meets: of the routed experts, only those that are chosen."""
     routed = sum(layer.elements for layer in card.anatomy().layers() if layer.expert)
     if not routed:
@@ -53,7 +53,7 @@ def active_parameters(card: Card) -> int:
     return parameters(card) - routed + routed * card.dims["active"] // card.dims["experts"]
 
 
-def usual_sequence(card: Card) -> int:
+def usual_sequence(card: ModelCard) -> int:
     """Return the tokens of a sequence that the model was trained with; 1 for images."""
     if card.is_image:
         return 1

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import Card
+from ringwright.workloads.model_cards import ModelCard
 
 _WORD = re.compile(r"(tp|pp|vp|cp|ep|dp|zero)[=:]?([0-9]+)")
 ZERO_STAGES = (0, 1, 3)
@@ -107,7 +107,9 @@ def parse(text: str, gpus: int | None = None) -> Parallel:
     return made
 
 
-def check(card: Card, parallel: Parallel, *, sequence: int, micro_batches: int = 1, micro_batch_size: int = 1) -> None:
+def check(
+    card: ModelCard, parallel: Parallel, *, sequence: int, micro_batches: int = 1, micro_batch_size: int = 1
+) -> None:
     """Raise UsageError, with the numbers and a remedy, where the model cannot be shared out like that."""
     for name, value in (
         ("sequence", sequence),
@@ -126,7 +128,7 @@ def check(card: Card, parallel: Parallel, *, sequence: int, micro_batches: int =
     chunks(card, parallel)
 
 
-def chunks(card: Card, parallel: Parallel) -> list[list[range]]:
+def chunks(card: ModelCard, parallel: Parallel) -> list[list[range]]:
     """Return which blocks that repeat (from 0) are in each chunk of each stage: ``[stage][chunk]`` is a range.
 
     Chunk ``v`` of stage ``k`` is number ``v * pp + k`` along the model. Raises UsageError where they do not come out even.
@@ -173,7 +175,7 @@ def _next(gpus: int, inner: int) -> int:
     return -(-gpus // inner) * inner
 
 
-def _check_widths(card: Card, parallel: Parallel) -> None:
+def _check_widths(card: ModelCard, parallel: Parallel) -> None:
     heads = card.dims["heads"]
     groups = card.dims.get("kv_heads", heads)
     for name, number in (("attention heads", heads), ("key and value heads", groups)):
@@ -199,7 +201,7 @@ def _check_widths(card: Card, parallel: Parallel) -> None:
         )
 
 
-def _check_experts(card: Card, parallel: Parallel) -> None:
+def _check_experts(card: ModelCard, parallel: Parallel) -> None:
     if parallel.ep == 1:
         return
     experts = card.dims.get("experts", 0)
@@ -217,7 +219,7 @@ def _check_experts(card: Card, parallel: Parallel) -> None:
         )
 
 
-def _check_tokens(card: Card, parallel: Parallel, sequence: int, micro_batches: int) -> None:
+def _check_tokens(card: ModelCard, parallel: Parallel, sequence: int, micro_batches: int) -> None:
     # A causal ring gives each rank one piece from the front and one from the back, so that all have equal work.
     cuts = ([f"2 x cp{parallel.cp}"] if parallel.cp > 1 else []) + ([f"tp{parallel.tp}"] if parallel.sp else [])
     pieces = (2 * parallel.cp if parallel.cp > 1 else 1) * (parallel.tp if parallel.sp else 1)

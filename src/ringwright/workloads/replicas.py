@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 
-from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.data import FIRST_BYTES, LATER_BYTES, buckets
 from ringwright.workloads.expected.row import ExpectedRow, gathered, scattered, whole
 from ringwright.workloads.expected.sharded import padded
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel
 from ringwright.workloads.parts import Layer, ModelBlock, Shape
 from ringwright.workloads.shares import elements
@@ -17,7 +17,7 @@ from ringwright.workloads.step import StepSpec
 BUCKET_PARAMETERS, BUCKET_PARAMETERS_A_RANK = 40_000_000, 1_000_000
 
 
-def gradients(card: Card, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
+def gradients(card: ModelCard, blocks: list[ModelBlock], step: StepSpec) -> Iterator[ExpectedRow]:
     """Yield the sum of the gradients over all replicas, in buckets; with zero1 scattered, and the parameters gathered."""
     parallel = step.parallel
     if card.is_image and not parallel.zero:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from ringwright.workloads.cards import Card
 from ringwright.workloads.collectives import LOSS_BYTES
 from ringwright.workloads.flops import LayerWork, Load, attention_widths, padded_vocabulary
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline, Seconds
@@ -52,7 +52,7 @@ Item = Segment | Exchange
 class Cutter:
     """What cutting a block needs to know."""
 
-    card: Card
+    card: ModelCard
     step: StepSpec
     roofline: Roofline
 

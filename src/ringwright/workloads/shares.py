@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import Card
 from ringwright.workloads.flops import padded_vocabulary
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel, chunks
 from ringwright.workloads.parts import Layer, ModelBlock, Shape
 
@@ -18,7 +18,7 @@ def middle(parallel: Parallel) -> int:
     return (parallel.pp - 1) // 2
 
 
-def held(card: Card, parallel: Parallel, stage: int) -> list[ModelBlock]:
+def held(card: ModelCard, parallel: Parallel, stage: int) -> list[ModelBlock]:
     """Return the blocks of a stage, uncut; the last one has a copy of a matrix that the first one shares with it.
 
     Raises UsageError for a stage that does not exist.
@@ -38,7 +38,7 @@ def held(card: Card, parallel: Parallel, stage: int) -> list[ModelBlock]:
     return found
 
 
-def tied_matrix(card: Card) -> Layer | None:
+def tied_matrix(card: ModelCard) -> Layer | None:
     """Return the layer whose matrix is used for the inputs and for the outputs, if there is one."""
     return next((layer for layer in card.anatomy().layers() if layer.tied), None)
 

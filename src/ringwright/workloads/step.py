@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import Card
 from ringwright.workloads.flops import MODES, Load
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel, check
 from ringwright.workloads.shares import middle
 
@@ -54,7 +54,7 @@ class StepSpec:
         return ("forward", "backward") if self.recompute == "full" else ("forward",)
 
 
-def refuse(card: Card, step: StepSpec) -> None:
+def refuse(card: ModelCard, step: StepSpec) -> None:
     """Raise UsageError, with the numbers and a remedy, where the model cannot be worked on like that."""
     for value, legal in ((step.mode, MODES), (step.recompute, RECOMPUTE)):
         if value not in legal:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import IMAGES, Card
+from ringwright.workloads.model_cards import IMAGES, ModelCard
 from ringwright.workloads.parts import Anatomy, Layer, ModelBlock
 
 # The attention's matrices that get two thin ones beside them: queries and values, or what holds them.
@@ -15,7 +15,7 @@ BESIDE = {
 HEAD = {"gpt2": ("norm",), "bert": ("transform", "norm")}  # for the matrix itself is the embedding's
 
 
-def tuned(card: Card, mode: str, rank: int) -> Anatomy:
+def tuned(card: ModelCard, mode: str, rank: int) -> Anatomy:
     """Return the anatomy as ``mode`` trains it: "training", "head" (the head only), "lora" (thin matrices of ``rank``)."""
     whole = card.anatomy()
     if mode in ("training", "inference"):
@@ -26,7 +26,7 @@ def tuned(card: Card, mode: str, rank: int) -> Anatomy:
     return replace(whole, blocks=blocks)
 
 
-def _block(card: Card, block: ModelBlock, mode: str, rank: int) -> ModelBlock:
+def _block(card: ModelCard, block: ModelBlock, mode: str, rank: int) -> ModelBlock:
     layers = []
     for layer in block.layers:
         kept = replace(layer, frozen=len(layer.shapes))
@@ -38,7 +38,7 @@ def _block(card: Card, block: ModelBlock, mode: str, rank: int) -> ModelBlock:
     return replace(block, layers=tuple(layers))
 
 
-def _beside(card: Card, layer: Layer, rank: int) -> Layer:
+def _beside(card: ModelCard, layer: Layer, rank: int) -> Layer:
     """Return the layer with its two thin matrices, which are registered after it."""
     first, second = layer.shapes[0]
     inputs, outputs = (first, second) if card.family == "gpt2" else (second, first)

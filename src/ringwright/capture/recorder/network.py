@@ -101,13 +101,13 @@ def _interfaces(found: dict[str, int]) -> None:
 
 def _ports(found: dict[str, int]) -> None:
     root = "/sys/class/infiniband"
-    for card in sorted(os.listdir(root)):  # noqa: PTH208
-        for port in sorted(os.listdir("%s/%s/ports" % (root, card))):  # noqa: PTH208
+    for nic in sorted(os.listdir(root)):  # noqa: PTH208
+        for port in sorted(os.listdir("%s/%s/ports" % (root, nic))):  # noqa: PTH208
             for what in _PORT:
                 for kind in ("counters", "hw_counters"):
-                    value = _number("%s/%s/ports/%s/%s/%s" % (root, card, port, kind, what))
+                    value = _number("%s/%s/ports/%s/%s/%s" % (root, nic, port, kind, what))
                     if value is not None:
-                        found["%s/%s.%s" % (card, port, what)] = value
+                        found["%s/%s.%s" % (nic, port, what)] = value
 
 
 def _number(path: str) -> int | None:

@@ -36,7 +36,7 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
         route = _route(topology, far)
         classes = set(topology.link_class[route].tolist())
         outside = classes - kept or classes
-        changed.scale(route, outside, calibration.outside, _cards(topology, calibration))
+        changed.scale(route, outside, calibration.outside, _nics_together(topology, calibration))
         changed.occupying |= {topology.classes[number] for number in outside}
     return dataclasses.replace(
         topology,
@@ -93,9 +93,9 @@ def _route(topology: Topology, rank: int) -> np.ndarray:
     return links
 
 
-def _cards(topology: Topology, calibration: Calibration) -> int:
-    """Return how many cards together have the calibrated rate: those of a node, or of the part that was measured."""
+def _nics_together(topology: Topology, calibration: Calibration) -> int:
+    """Return how many NICs together have the calibrated rate: those of a node, or of the part that was measured."""
     family = calibration.fabric.partition(":")[0]
     if topology.name.partition(":")[0] == family and family in BOXES:
-        return placed(calibration.fabric)[0].cards
-    return topology.cards_per_host
+        return placed(calibration.fabric)[0].nics
+    return topology.nics_per_node

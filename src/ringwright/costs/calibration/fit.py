@@ -116,8 +116,8 @@ def fit(measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", 
 
 def _expected(kind: NodeType) -> tuple[float, ...]:
     """Return what a data sheet would let one expect."""
-    cards = kind.cards * kind.card_gbs * 1e9
-    return (1e-6, 1e-7, max(kind.gpu_gbs, 20.0) * 1e9, 5e-6, 1e-6, cards)
+    nics = kind.nics * kind.nic_gbs * 1e9
+    return (1e-6, 1e-7, max(kind.gpu_gbs, 20.0) * 1e9, 5e-6, 1e-6, nics)
 
 
 def _most(kind: NodeType) -> tuple[float, ...]:

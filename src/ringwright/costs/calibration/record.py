@@ -18,7 +18,7 @@ _LARGEST_FILE = 1 << 20
 class LinkClassCosts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A link class: seconds of a hop, seconds that one message occupies its sender, bytes per second.
 
-    The rate is of a GPU one way inside a node, and of all network cards of a node, one way, outside.
+    The rate is of a GPU one way inside a node, and of all NICs of a node, one way, outside.
     """
 
     latency_s: float

@@ -108,7 +108,7 @@ def _no_nvls_between_nodes(constants: Constants, system: NcclSystem, op: str) ->
 
 
 def _no_ll128(constants: Constants, system: NcclSystem, op: str, algorithm: str) -> str | None:
-    """LL128 needs links that keep 128 bytes in order: NVLink inside, and a network card close to the GPU."""
+    """LL128 needs links that keep 128 bytes in order: NVLink inside, and a NIC close to the GPU."""
     graph = system.graphs.of(algorithm)
     rule = constants.rules.ll128
     far = "NVB" if rule not in ("volta-nvlink", "volta-ampere", "to-hopper-pxn") else "NVL"

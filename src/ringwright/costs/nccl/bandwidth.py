@@ -132,7 +132,7 @@ def _tree_total(constants: Constants, kind: str, nodes: int, protocol: str) -> f
 
 def _collnet(constants: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str, bus: float) -> float:
     kind = constants.rules.collnet
-    if kind == "one":  # LL loses the direct reads of the network card on both sides
+    if kind == "one":  # LL loses the direct reads of the NIC on both sides
         return bus * 0.9 * {"ll": 1 / 6, "ll128": 0.0, "simple": 1.0}[protocol]
     if protocol != "simple":
         return 0.0
@@ -146,7 +146,7 @@ def _collnet(constants: Constants, system: NcclSystem, op: str, algorithm: str, 
         return _collnet_gather(constants, graph, per_node)
     if not graph.channels:
         return 0.0
-    factor = per_node / graph.channels  # GPUs per network card
+    factor = per_node / graph.channels  # GPUs per NIC
     bus /= factor - (factor - 1) / 2
     return bus * (0.85 if system.capability >= 90 and kind != "two-chain-.75" else 1.0)
 

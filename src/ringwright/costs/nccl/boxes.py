@@ -5,7 +5,7 @@ channels x speed; stop when that reaches what the busiest GPU can move, or when 
 kept one; open fast channels twice at half the speed; then raise the speed inside a node for trees.
 
 Simplified: NCCL walks all paths of the topology, we count capacity: a channel takes its speed once from every GPU's
-NVLink (or PCIe path) and once from one network card. So every box is taken as uniform, a network card as shared by its
+NVLink (or PCIe path) and once from one NIC. So every box is taken as uniform, a NIC as shared by its
 nearest GPUs, a mesh of NVLinks as rings of single links, and nothing is said about which GPU follows which.
 """
 
@@ -48,7 +48,7 @@ class NodeType:
     """One node: GPUs and their links; rates in GB/s.
 
     ``nvlinks`` per GPU (0 = PCIe only), ``pair_links`` of them at most between two GPUs without a switch, ``pcie_gbs``
-    of a GPU, ``cards`` network cards of ``card_gbs`` each. ``type_inter`` is the path from GPU to card that all
+    of a GPU, ``nics`` NICs of ``nic_gbs`` each. ``type_inter`` is the path from GPU to NIC that all
     channels find, ``domain`` the nodes that one NVLink fabric joins.
     """
 
@@ -56,8 +56,8 @@ class NodeType:
     gpus: int
     capability: int
     nvlinks: int
-    cards: int
-    card_gbs: float
+    nics: int
+    nic_gbs: float
     pcie_gbs: float
     pair_links: int = 0
     nvswitch: bool = False
@@ -141,7 +141,7 @@ def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | N
 def placed(spec: str) -> tuple[NodeType, NcclSystem]:
     """Return the box and the system of ``dgx-a100:2`` (2 boxes) or ``dgx-a100:2x4`` (4 GPUs of each); UsageError if none.
 
-    GPUs that are left out take their share of the network cards with them. A rack of one NVLink fabric is one box.
+    GPUs that are left out take their share of the NICs with them. A rack of one NVLink fabric is one box.
     """
     name, _, text = spec.partition(":")
     sizes = text.split("x") if text else ["1"]
@@ -157,13 +157,13 @@ def placed(spec: str) -> tuple[NodeType, NcclSystem]:
     if gpus > kind.gpus:
         raise UsageError(f"{name} has {kind.gpus} GPUs, not {gpus}", remedy=f"{name}:{nodes}x{kind.gpus}")
     joined = gpus > BOXES[name].gpus  # more than a tray of the rack
-    kind = replace(kind, gpus=gpus, cards=max(1, kind.cards * gpus // kind.gpus))
+    kind = replace(kind, gpus=gpus, nics=max(1, kind.nics * gpus // kind.gpus))
     return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, mnnvl=joined, name=spec)
 
 
 def _joined(kind: NodeType, trays: int) -> NodeType:
     """Return the trays of one NVLink fabric as one box."""
-    return replace(kind, gpus=kind.gpus * trays, cards=kind.cards * trays, domain=1)
+    return replace(kind, gpus=kind.gpus * trays, nics=kind.nics * trays, domain=1)
 
 
 def search(kind: NodeType, nodes: int, *, collnet: bool = False) -> Graphs:
@@ -173,7 +173,7 @@ def search(kind: NodeType, nodes: int, *, collnet: bool = False) -> Graphs:
     nvls = _nvls(kind, nodes)
     if not collnet or nodes < 2:
         return Graphs(ring, tree, nvls=nvls)
-    heads = min(HEADS_MAX, kind.gpus, kind.cards)
+    heads = min(HEADS_MAX, kind.gpus, kind.nics)
     speed = _heads_speed(kind, nodes, heads)
     direct = replace(ring, pattern=COLLNET_DIRECT, channels=heads, bw_intra_gbs=speed, bw_inter_gbs=speed)
     chain = _faster_inside(replace(ring, pattern=TREE), kind, nodes)
@@ -205,13 +205,13 @@ def _ring(kind: NodeType, nodes: int) -> Graph:
 
 
 def _fit(kind: NodeType, nodes: int, speed: float) -> int:
-    """Return how many channels of ``speed`` the GPUs, their direct paths and the network cards carry at once."""
+    """Return how many channels of ``speed`` the GPUs, their direct paths and the NICs carry at once."""
     channels = SEARCH_CHANNELS_MAX
     if kind.gpus > 1:
         channels = min(channels, int(kind.gpu_gbs / speed) if speed <= kind.path_gbs else 0)
     if nodes > 1:
-        card_gbs = min(kind.card_gbs, kind.pcie_gbs)
-        channels = min(channels, kind.cards * int(card_gbs / speed))
+        nic_gbs = min(kind.nic_gbs, kind.pcie_gbs)
+        channels = min(channels, kind.nics * int(nic_gbs / speed))
     return channels
 
 
@@ -240,14 +240,14 @@ def _faster_inside(graph: Graph, kind: NodeType, nodes: int) -> Graph:
 def _nvls(kind: NodeType, nodes: int) -> Graph:
     """Return one channel per GPU that is a head; a multicast takes its speed from every GPU.
 
-    The speed between nodes is raised while the cards allow it, up to twice that inside: on one node nothing stops it.
+    The speed between nodes is raised while the NICs allow it, up to twice that inside: on one node nothing stops it.
     """
     if not kind.nvswitch or kind.capability < 90 or kind.gpus < 2:
         return ABSENT
     heads = min(HEADS_MAX, kind.gpus)
     speed = outside = _heads_speed(kind, nodes, heads)
     for faster in reversed([found for found in speeds(kind, nodes) if found > speed]):
-        short = nodes > 1 and faster > min(kind.card_gbs * kind.cards / heads, kind.pcie_gbs)
+        short = nodes > 1 and faster > min(kind.nic_gbs * kind.nics / heads, kind.pcie_gbs)
         if outside >= 2 * speed or short:
             break
         outside = faster
@@ -258,5 +258,5 @@ def _nvls(kind: NodeType, nodes: int) -> Graph:
 def _heads_speed(kind: NodeType, nodes: int, heads: int) -> float:
     most = kind.gpu_gbs / heads
     if nodes > 1:
-        most = min(most, kind.card_gbs * kind.cards / heads, kind.pcie_gbs)
+        most = min(most, kind.nic_gbs * kind.nics / heads, kind.pcie_gbs)
     return next((speed for speed in speeds(kind, nodes) if speed <= most), 0.0)

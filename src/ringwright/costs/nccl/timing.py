@@ -1,7 +1,7 @@
 """What a call of NCCL takes on a machine, as sums and maxima of six link numbers: NCCL's structure, measured links.
 
 A machine is two link classes, ``inside`` a node and ``outside`` it, with three numbers each: seconds of a hop, seconds that
-a message occupies its sender, seconds per byte (of a GPU inside, of all network cards of a node outside). NCCL's choice of
+a message occupies its sender, seconds per byte (of a GPU inside, of all NICs of a node outside). NCCL's choice of
 algorithm, protocol, channels and chunks comes from its release's model; nothing of it is fitted::
 
     time = serial + max over stages          (each linear in the six numbers and a constant)
@@ -13,7 +13,7 @@ What is modelled, and where it comes from in NVIDIA/nccl:
 - Ring: each loop takes the longer of the path of one chunk around all hops and the work of the busiest station. Simple
   cuts a chunk into two slices unless they would be below 32 KiB (``primitives``: a slice is at least step*2/32).
 - Messages: the proxy of one GPU sends them one after the other, so channels that leave a node by the same GPU add up.
-  With cards equally far from all GPUs (PHB or worse) the search finds equal channels: one GPU sends all.
+  With NICs equally far from all GPUs (PHB or worse) the search finds equal channels: one GPU sends all.
 - Tree: up and down through a chain of GPUs and floor(lg N) levels with one chunk, then a chunk a beat. A node sends twice
   the data (once for two nodes).
 - NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/g)/0.85 of NVLink
@@ -104,13 +104,13 @@ class _Call:
 
     @property
     def fan(self) -> float:
-        """How much slower a node's network is for the cards that no channel uses."""
-        return max(1.0, self.kind.cards / self.channels)
+        """How much slower a node's network is for the NICs that no channel uses."""
+        return max(1.0, self.kind.nics / self.channels)
 
     @property
     def senders(self) -> int:
         """GPUs of a node whose proxies send to the network."""
-        return min(senders(self.channels, self.system), self.kind.cards)
+        return min(senders(self.channels, self.system), self.kind.nics)
 
     def beyond_ll(self, hardware: str) -> float:
         """Seconds by which a hop of this protocol is slower than one of LL."""

@@ -34,7 +34,7 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
     after_start, after, waits = _edges_of(step, steps)
     load_start, loads = _compressed(step.loads, n, steps)
     domain_start, domain = _compressed(
-        ((first, count, tuple((c, 0.0) for c in cells)) for first, count, cells in step.domains), n, steps
+        ((first, count, tuple((c, 0.0) for c in rank_classes)) for first, count, rank_classes in step.domains), n, steps
     )
     token_start, tokens = _compressed(step.tokens, n, steps)
     capacity = {resource.name: resource.capacity for resource in workload.resources}
@@ -55,7 +55,7 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
         queues=_queues(step, policy, strict),
         capacity=np.array([capacity.get(name, 0.0) for _, name in step.pools], np.float64),
         gates=_gates(policy, tasks.tags),
-        n_domains=len(tasks.groups.cells), n_resources=len(step.resources),
+        n_domains=len(tasks.groups.rank_classes), n_resources=len(step.resources),
         n_traffic=_n_traffic(policy), n_tags=len(tasks.tags),
         interference=interference,
     )  # fmt: skip

@@ -44,7 +44,7 @@ class FlatJob:
 
     ``work_ps`` alone on the wire or the stream, after ``latency_ps``; ``key`` is a place in strict queues and an urgency in
     the others; ``size`` counts against the window. Rows of the compressed lists: ``after`` (successors), ``load``
-    (resource, share), ``domain`` (cells that take part, for gates and interference), ``token`` (token pool, amount).
+    (resource, share), ``domain`` (rank classes that take part, for gates and interference), ``token`` (token pool, amount).
     """
 
     work_ps: np.ndarray
@@ -81,7 +81,7 @@ class FlatJob:
         return len(self.work_ps)
 
     def domains(self, instance: int) -> list[int]:
-        """Return the cells that take part in an instance."""
+        """Return the rank classes that take part in an instance."""
         found: list[int] = self.domain[self.domain_start[instance] : self.domain_start[instance + 1]].tolist()
         return found
 

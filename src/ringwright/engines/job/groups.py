@@ -1,45 +1,45 @@
-"""Which cells do an operation together, and which ranks stand for their group."""
+"""Which rank classes do an operation together, and which ranks stand for their group."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
 
-from ringwright.engines.job.cells import Cells
+from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.errors import UsageError
 from ringwright.rewrites import Operation
 from ringwright.workload import Payload, Task, Workload
 
 
 class OperationGroups:
-    """The cells of a workload, asked by operation."""
+    """The rank classes of a workload, asked by operation."""
 
-    def __init__(self, workload: Workload, found: Cells) -> None:
-        self.workload, self.cells = workload, found
+    def __init__(self, workload: Workload, found: RankClasses) -> None:
+        self.workload, self.rank_classes = workload, found
         self.of_class: dict[str, list[int]] = defaultdict(list)
-        for cell, of in enumerate(found.of):
-            self.of_class[of].append(cell)
+        for rank_class, of in enumerate(found.of):
+            self.of_class[of].append(rank_class)
 
     def groups(self, operation: Operation) -> Iterator[tuple[int, ...]]:
-        """Yield the groups of cells that do the operation together, the operation's own class first."""
+        """Yield the groups of rank classes that do the operation together, the operation's own class first."""
         seen = set()
-        for cell in self.of_class[operation.of]:
-            members = self.members(operation, cell)
+        for rank_class in self.of_class[operation.of]:
+            members = self.members(operation, rank_class)
             if members not in seen:
                 seen.add(members)
                 yield members
 
-    def members(self, operation: Operation, cell: int) -> tuple[int, ...]:
-        """Return the cells that take part where ``cell`` does; of a send-recv the one that sends, then the one that receives."""
+    def members(self, operation: Operation, rank_class: int) -> tuple[int, ...]:
+        """Return the rank classes that take part where this one does; of a send-recv the sender, then the receiver."""
         mesh, payload = self.workload.mesh, operation.payloads[0]
-        rank = self.cells.ranks[cell]
+        rank = self.rank_classes.ranks[rank_class]
         if operation.op == "send-recv":
-            return (cell, int(self.cells.cell_of[self._peer_rank(payload, rank)]))
+            return (rank_class, int(self.rank_classes.class_of[self._peer_rank(payload, rank)]))
         group = mesh.group(operation.axes, rank)
-        found = dict.fromkeys(int(self.cells.cell_of[each]) for each in group)
+        found = dict.fromkeys(int(self.rank_classes.class_of[each]) for each in group)
         if payload.joint:
             allowed = {operation.of, *payload.joint}
-            return tuple(each for each in found if self.cells.of[each] in allowed)
+            return tuple(each for each in found if self.rank_classes.of[each] in allowed)
         return tuple(found)
 
     def _peer_rank(self, payload: Payload, rank: int) -> int:
@@ -50,12 +50,12 @@ class OperationGroups:
 
     def ranks(self, operation: Operation, members: tuple[int, ...]) -> tuple[int, ...]:
         """Return the ranks of one group, the first member's representative's."""
-        mesh, first = self.workload.mesh, self.cells.ranks[members[0]]
+        mesh, first = self.workload.mesh, self.rank_classes.ranks[members[0]]
         if operation.op == "send-recv":
             return (first, self._peer_rank(operation.payloads[0], first))
         group = mesh.group(operation.axes, first)
         if operation.payloads[0].joint:
-            return tuple(each for each in group if int(self.cells.cell_of[each]) in members)
+            return tuple(each for each in group if int(self.rank_classes.class_of[each]) in members)
         return group
 
     def task(self, name: str, where: str) -> Task:

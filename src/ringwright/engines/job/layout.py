@@ -1,6 +1,6 @@
-"""Lay a scheduled Workload out as instances: one step of every cell first, then as many steps as are simulated.
+"""Lay a scheduled Workload out as instances: one step of every rank class first, then as many steps as are simulated.
 
-A task becomes one instance per cell and micro-batch; an operation one instance per group of cells, piece and leg.
+A task becomes one instance per rank class and micro-batch; an operation one instance per group of rank classes, piece and leg.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.arrays import flatten
-from ringwright.engines.job.cells import Cells
 from ringwright.engines.job.flat import FlatJob, Interference
 from ringwright.engines.job.groups import OperationGroups
+from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.engines.job.sending import Sending
 from ringwright.engines.job.step import Instances, StepBuilder
 from ringwright.engines.job.tasks import Tasks
@@ -30,12 +30,12 @@ class Laid:
     rows: list[Instances]
     per_step: int
     steps: int
-    cells: Cells
+    rank_classes: RankClasses
     operations: list[Operation]
 
 
 def lay_out(
-    workload: Workload, costs: Costs, found: Cells, steps: int, interference: Interference | None = None
+    workload: Workload, costs: Costs, found: RankClasses, steps: int, interference: Interference | None = None
 ) -> Laid:
     """Return the job laid out; raise UsageError for what cannot be, InfeasibleError for what no memory holds."""
     step, groups, found_operations = StepBuilder(), OperationGroups(workload, found), operations(workload)

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ringwright.costs.stages import Costs
-from ringwright.engines.job.cells import cells
 from ringwright.engines.job.flat import Interference, Times
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.loop import Loop
+from ringwright.engines.job.rank_classes import rank_classes
 from ringwright.engines.job.step import PS, Instances
 from ringwright.errors import InfeasibleError
 from ringwright.native import engine
@@ -41,8 +41,8 @@ class JobRun:
         return max((int(self.ends(row, step).max()) for row in rows), default=0)
 
     def __repr__(self) -> str:
-        cells = self.laid.cells
-        return f"JobRun({self.step_s * 1e3:,.6g} ms a step, {len(cells):,} of {sum(cells.counts):,} ranks simulated)"
+        counts = self.laid.rank_classes.counts
+        return f"JobRun({self.step_s * 1e3:,.6g} ms a step, {len(counts):,} of {sum(counts):,} ranks simulated)"
 
     @property
     def step_s(self) -> float:
@@ -83,11 +83,13 @@ def simulate(
     interference: Interference | None = None,
     native: bool = True,
 ) -> JobRun:
-    """Return the run of ``steps`` steps; ``slowdowns`` and ``marked`` ranks as in ``cells``.
+    """Return the run of ``steps`` steps; ``slowdowns`` and ``marked`` ranks as in ``rank_classes``.
 
     Raises InfeasibleError, naming who waits for whom, where the job cannot end.
     """
-    laid = lay_out(workload, costs, cells(workload, slowdowns, marked=marked, folded=folded), steps, interference)
+    laid = lay_out(
+        workload, costs, rank_classes(workload, slowdowns, marked=marked, folded=folded), steps, interference
+    )
     times, engine = _run(laid, native=native)
     run = JobRun(laid, times, engine)
     stuck = np.flatnonzero(times.end < 0)
@@ -139,6 +141,6 @@ def name(laid: Laid, instance: int) -> str:
     step, at = divmod(instance, laid.per_step)
     firsts = np.array([row.first for row in laid.rows])
     row = laid.rows[int(np.searchsorted(firsts, at, side="right")) - 1]
-    rank = laid.cells.ranks[row.cells[0]]
+    rank = laid.rank_classes.ranks[row.rank_classes[0]]
     part = "piece" if row.what == "operation" else "micro-batch"
     return f"{row.name} (rank {rank}, step {step}" + (f", {part} {at - row.first})" if row.count > 1 else ")")

@@ -1,4 +1,4 @@
-"""Operations as instances: one per group of cells, micro-batch, piece and leg, between who makes and who uses what they carry."""
+"""Operations as instances: one per group of rank classes, micro-batch, piece and leg, between maker and user of the data."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ class Sending:
                 ends = self._operation(step, operation, members)
                 for payload in operation.payloads:
                     mine = ends[payload.name]
-                    for cell, dst, distance, kind in self._consumers(operation, payload, members):
+                    for rank_class, dst, distance, kind in self._consumers(operation, payload, members):
                         crosses = distance > 0 or kind == UPDATES
                         if barrier and crosses and payload.per == "step":
-                            walls[cell, distance > 0].append((mine, dst, distance))
+                            walls[rank_class, distance > 0].append((mine, dst, distance))
                         else:
                             self._deliver(step, operation, mine, dst, distance)
-        for (cell, later), joined in walls.items():
-            self._wall(step, cell, later, joined)
+        for (rank_class, later), joined in walls.items():
+            self._wall(step, rank_class, later, joined)
         if self.workload.policy.boundary == "reads":
             self._reads(step)
 
@@ -85,10 +85,12 @@ class Sending:
             step.link(np.repeat(flat, len(dst)), np.tile(dst, len(flat)), distance)
 
     def _wall(
-        self, step: StepBuilder, cell: int, later: bool, joined: list[tuple[np.ndarray, np.ndarray, int]]
+        self, step: StepBuilder, rank_class: int, later: bool, joined: list[tuple[np.ndarray, np.ndarray, int]]
     ) -> None:
         """Make everything that crosses the end of the step wait for everything that does."""
-        wall = step.add(Instances(0, 1, "barrier", "barrier" + ("+" if later else ""), (cell,), "CTRL"), queue=NO_QUEUE)
+        wall = step.add(
+            Instances(0, 1, "barrier", "barrier" + ("+" if later else ""), (rank_class,), "CTRL"), queue=NO_QUEUE
+        )
         step.link(np.unique(np.concatenate([mine.ravel() for mine, _, _ in joined])), wall)
         for distance in {distance: None for _, _, distance in joined}:
             step.link(wall, np.unique(np.concatenate([dst for _, dst, each in joined if each == distance])), distance)
@@ -99,7 +101,7 @@ class Sending:
         last: dict[tuple[int, ...], list[Instances]] = defaultdict(list)
         for row in step.rows:
             if row.what == "operation" and row.leg in ("push", "pull"):
-                (first if row.leg == "push" else last)[row.cells].append(row)
+                (first if row.leg == "push" else last)[row.rank_classes].append(row)
         for cells_, pushes in first.items():
             wall = step.add(Instances(0, 1, "barrier", "written", cells_, "CTRL"), queue=NO_QUEUE)
             step.link(np.concatenate([np.arange(row.first, row.first + row.count) for row in pushes]), wall)
@@ -110,9 +112,9 @@ class Sending:
     ) -> Iterator[tuple[int, np.ndarray, int, str]]:
         for name, distance in payload.consumers:
             task = self.groups.task(name, payload.name)
-            for cell in members:
-                if self.groups.cells.of[cell] == task.of:
-                    yield cell, self.tasks.at[name, cell], distance, task.kind
+            for rank_class in members:
+                if self.groups.rank_classes.of[rank_class] == task.of:
+                    yield rank_class, self.tasks.at[name, rank_class], distance, task.kind
 
     def _operation(self, step: StepBuilder, operation: Operation, members: tuple[int, ...]) -> dict[str, np.ndarray]:
         """Take in all pieces, micro-batches and legs; return payload -> last legs as (micro-batch, piece)."""
@@ -178,13 +180,13 @@ class Sending:
         self, step: StepBuilder, operation: Operation, members: tuple[int, ...], stage: Stage
     ) -> tuple[tuple[int, float], ...]:
         found = []
-        for cell in dict.fromkeys(members):
+        for rank_class in dict.fromkeys(members):
             for name, share in stage.loads:
                 if operation.op == "send-recv" and members[0] != members[1]:
-                    sends = cell == members[0]
+                    sends = rank_class == members[0]
                     if (sends and name.endswith(".rx")) or (not sends and name.endswith(".tx")):
                         continue
-                found.append((step.resource(cell, name), share))
+                found.append((step.resource(rank_class, name), share))
         return tuple(found)
 
     def _queue(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], leg: str) -> int:
@@ -204,9 +206,9 @@ class Sending:
             payloads = operation.carried(piece) if isinstance(piece, int) else operation.payloads
             for name in dict.fromkeys(name for payload in payloads for name in payload.producers):
                 task = self.groups.task(name, operation.name)
-                for cell in dict.fromkeys(members if operation.op != "send-recv" else members[:1]):
-                    if self.groups.cells.of[cell] == task.of:
-                        self._from(step, self.tasks.at[name, cell], columns)
+                for rank_class in dict.fromkeys(members if operation.op != "send-recv" else members[:1]):
+                    if self.groups.rank_classes.of[rank_class] == task.of:
+                        self._from(step, self.tasks.at[name, rank_class], columns)
 
     def _from(self, step: StepBuilder, producer: np.ndarray, pieces: np.ndarray) -> None:
         if len(producer) == len(pieces):  # micro-batch by micro-batch, or once a step

@@ -19,7 +19,7 @@ class Instances:
     count: int
     what: str  # task, operation or barrier
     name: str
-    cells: tuple[int, ...]
+    rank_classes: tuple[int, ...]
     kind: str
     role: str = ""
     leg: str = ""
@@ -63,7 +63,7 @@ class StepBuilder:
             value = values.get(name, -1 if name == "tag" else 0)
             whole = isinstance(value, int | float | np.number)
             getattr(self, name).append(np.full(row.count, value) if whole else np.asarray(value))
-        self.domains.append((row.first, row.count, tuple(dict.fromkeys(row.cells))))
+        self.domains.append((row.first, row.count, tuple(dict.fromkeys(row.rank_classes))))
         return row.first
 
     def link(self, src: Any, dst: Any, distance: int = 0) -> None:
@@ -73,6 +73,6 @@ class StepBuilder:
         self.dst.append(dst.astype(np.int32))
         self.distance.append(np.full(len(src), distance, np.int16))
 
-    def resource(self, cell: int, name: str) -> int:
-        """Return the number of a resource of a cell."""
-        return self.resources.setdefault((cell, name), len(self.resources))
+    def resource(self, rank_class: int, name: str) -> int:
+        """Return the number of a resource of a rank class."""
+        return self.resources.setdefault((rank_class, name), len(self.resources))

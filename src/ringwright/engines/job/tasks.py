@@ -1,4 +1,4 @@
-"""Tasks as instances: one per cell and micro-batch, in the order of their stream."""
+"""Tasks as instances: one per rank class and micro-batch, in the order of their stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ringwright.workload import Task, Workload
 
 
 class Tasks:
-    """Lays tasks and their edges into a step; ``at`` then says where each (task, cell) is, one instance a micro-batch.
+    """Lays tasks and their edges into a step; ``at`` then says where each (task, rank class) is, one instance a micro-batch.
 
     ``span`` is how many places a step has in its longest stream.
     """
@@ -24,32 +24,32 @@ class Tasks:
         self.span = 1
 
     def lay(self, step: StepBuilder) -> None:
-        """Take in the tasks of all cells, then their edges."""
-        for cell in range(len(self.groups.cells)):
-            self._of(step, cell)
+        """Take in the tasks of all rank classes, then their edges."""
+        for rank_class in range(len(self.groups.rank_classes)):
+            self._of(step, rank_class)
         self._edges(step)
 
-    def _of(self, step: StepBuilder, cell: int) -> None:
-        workload, of = self.workload, self.groups.cells.of[cell]
+    def _of(self, step: StepBuilder, rank_class: int) -> None:
+        workload, of = self.workload, self.groups.rank_classes.of[rank_class]
         listed = [task for task in workload.tasks if task.of == of]
         places = _places(workload, of, listed)
         self.span = max(self.span, len(places) + 1)
         for task in listed:
             count = workload.micro_batches if task.per == "micro-batch" else 1
-            queue = step.queues.setdefault(("stream", cell, *self._stream(task)), len(step.queues))
-            work = round(task.seconds * self.groups.cells.slowdowns[cell] * PS)
+            queue = step.queues.setdefault(("stream", rank_class, *self._stream(task)), len(step.queues))
+            work = round(task.seconds * self.groups.rank_classes.slowdowns[rank_class] * PS)
             keys = [places[task.name, at] for at in range(count)]
-            row = Instances(0, count, "task", task.name, (cell,), task.kind, layer=task.layer)
+            row = Instances(0, count, "task", task.name, (rank_class,), task.kind, layer=task.layer)
             if task.kind == "CTRL":
                 first = step.add(row, queue=NO_QUEUE)
             else:
                 tiles = int(next((amount for name, amount in task.demands if name == "tiles"), 0))
                 first = step.add(row, work=work, queue=queue, key=keys, tag=self.tags.get(task.tag, -1), tiles=tiles)
-            self.at[task.name, cell] = np.arange(first, first + count)
+            self.at[task.name, rank_class] = np.arange(first, first + count)
             if task.kind == UPDATES and task.per == "step":
                 step.updates.append(first)
             taken = tuple(
-                (step.pools.setdefault((cell, name), len(step.pools)), amount)
+                (step.pools.setdefault((rank_class, name), len(step.pools)), amount)
                 for name, amount in task.demands
                 if name != "tiles"
             )
@@ -77,8 +77,8 @@ class Tasks:
                     where=self.workload.name,
                     remedy="ranks wait for each other through payloads only",
                 )
-            for cell in self.groups.of_class[src.of]:
-                self._join(step, self.at[src.name, cell], self.at[dst.name, cell], edge.distance)
+            for rank_class in self.groups.of_class[src.of]:
+                self._join(step, self.at[src.name, rank_class], self.at[dst.name, rank_class], edge.distance)
 
     def _join(self, step: StepBuilder, src: np.ndarray, dst: np.ndarray, distance: int = 0) -> None:
         """Micro-batch to micro-batch, or all to one, or one to all."""

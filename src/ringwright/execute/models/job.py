@@ -85,7 +85,7 @@ def _built(made: ModelFamily, spec: ExperimentSpec) -> nn.Module:
 
 
 def _spread(model: nn.Module, made: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh | None) -> nn.Module:
-    """Spread the model over the ranks in the form of the cell."""
+    """Spread the model over the ranks in the form of the grid point."""
     if mesh is None or spec.form == "pp":  # which cuts the model when it runs
         return model
     if spec.form == "fsdp":
@@ -122,7 +122,7 @@ def parts(spec: ExperimentSpec) -> int:
 
 
 def main(argv: list[str]) -> int:
-    """Run the cell that the first argument describes; print what rank 0 found."""
+    """Run the grid point that the first argument describes; print what rank 0 found."""
     import os
 
     try:

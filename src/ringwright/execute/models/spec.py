@@ -17,7 +17,7 @@ NOT_IN = {"ddp": ("inference",), "tp": ("lora",), "tp+fsdp": ("lora",), "pp": ("
 
 @dataclass(frozen=True)
 class ExperimentSpec:
-    """One cell of an experiment.
+    """One grid point of an experiment.
 
     ``parallel`` holds "form" and the ranks of each role (dp, tp, pp, ep); ``batch`` is sequences (or images) of one data
     rank and step, cut into ``micro_batches`` in a pipeline; ``steps`` are iterations, or decoded tokens after the prefill;
@@ -54,7 +54,7 @@ class ExperimentSpec:
 
 
 def read(given: dict[str, Any]) -> ExperimentSpec:
-    """Return the checked cell; UsageError for a key, form, mode or type that does not exist."""
+    """Return the checked grid point; UsageError for a key, form, mode or type that does not exist."""
     known = {each.name for each in fields(ExperimentSpec)}
     strange = set(given) - known
     if strange:

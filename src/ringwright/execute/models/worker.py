@@ -1,4 +1,4 @@
-"""Runs cells one after another on forked ranks: PyTorch is loaded once, so that a cell takes about as long as its steps.
+"""Runs grid points one after another on forked ranks: PyTorch is loaded once, so that each takes about as long as its steps.
 
 A program: it reads a JSON object a line on its input ({"spec", "world", "folder", "environment", "timeout_s"}) and
 answers each with
@@ -45,7 +45,7 @@ def main() -> int:
 
 
 def preload() -> None:
-    """Import what cells need, where it is there; a cell that needs more says so itself."""
+    """Import what grid points need, where it is there; a grid point that needs more says so itself."""
     from importlib import import_module
 
     for name in _USED:
@@ -61,7 +61,7 @@ def _answer(words: dict[str, Any]) -> None:
 
 
 def _be(rank: int, world: int, asked: dict[str, Any]) -> int:
-    """Be one rank of a cell."""
+    """Be one rank of a grid point."""
     folder = Path(asked["folder"])
     os.environ.update({str(name): str(value) for name, value in asked.get("environment", {}).items()})
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE=str(world))

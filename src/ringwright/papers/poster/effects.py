@@ -12,8 +12,8 @@ from typing import Any
 from ringwright.analysis.disturbance import NONE, UNKNOWN, disturbance
 from ringwright.papers.poster.plan import ANOMALIES
 from ringwright.sources import read
-from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.measure import step_times
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.table import recordings
 
 # Student's t, 97.5 %, by degrees of freedom.
@@ -73,14 +73,14 @@ def interval(values: Sequence[float]) -> tuple[float | None, float | None, float
     return math.exp(mean), math.exp(mean - half), math.exp(mean + half)
 
 
-def effects(cells: Sequence[tuple[Cell, Path, dict[str, Any]]]) -> list[dict[str, Any]]:
+def effects(points: Sequence[tuple[GridPoint, Path, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return a row per model and disturbance; each run is compared with the undisturbed one of its model and seed.
 
     Runs undisturbed are compared too, with those of another seed: what is found there is a false alarm.
     """
     from ringwright.trace import Trace
 
-    usual = {cell: folder for cell, folder, _ in cells if not cell.fault}
+    usual = {point: folder for point, folder, _ in points if not point.fault}
     name_of = {fault: name for name, fault in ANOMALIES.items()}
     found: dict[tuple[str, str], AnomalyEffect] = {}
     opened: dict[Path, Trace] = {}
@@ -92,23 +92,25 @@ def effects(cells: Sequence[tuple[Cell, Path, dict[str, Any]]]) -> list[dict[str
             )
         return opened[folder]
 
-    for cell, folder, _ in cells:
-        beside = _baseline(cell, usual)
+    for point, folder, _ in points:
+        beside = _baseline(point, usual)
         if beside is None:
             continue
-        name = name_of.get(cell.fault, NONE)
-        effect = found.setdefault((cell.model, name), AnomalyEffect(cell.model, name))
-        since = cell.warm + 1
+        name = name_of.get(point.fault, NONE)
+        effect = found.setdefault((point.model, name), AnomalyEffect(point.model, name))
+        since = point.warm + 1
         effect.told.append(disturbance(trace(folder), trace(beside), since=since))
-        effect.steps_s = step_times(cell, trace(folder))["duration_s"].to_list()
-        effect.usual_s = step_times(cell, trace(beside))["duration_s"].to_list()
+        effect.steps_s = step_times(point, trace(folder))["duration_s"].to_list()
+        effect.usual_s = step_times(point, trace(beside))["duration_s"].to_list()
     return [effect.row() for _, effect in sorted(found.items())]
 
 
-def _baseline(cell: Cell, usual: dict[Cell, Path]) -> Path | None:
-    """Return the run of the same cell undisturbed; for an undisturbed run, that of another seed."""
-    if cell.fault:
-        return usual.get(replace(cell, fault=""))
-    others = sorted(other.seed for other in usual if other.seed != cell.seed and replace(other, seed=cell.seed) == cell)
-    after = [seed for seed in others if seed > cell.seed] or others
-    return usual[replace(cell, seed=after[0])] if after else None
+def _baseline(point: GridPoint, usual: dict[GridPoint, Path]) -> Path | None:
+    """Return the run of the same grid point undisturbed; for an undisturbed run, that of another seed."""
+    if point.fault:
+        return usual.get(replace(point, fault=""))
+    others = sorted(
+        other.seed for other in usual if other.seed != point.seed and replace(other, seed=point.seed) == point
+    )
+    after = [seed for seed in others if seed > point.seed] or others
+    return usual[replace(point, seed=after[0])] if after else None

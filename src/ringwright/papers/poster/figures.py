@@ -83,7 +83,7 @@ def _share(pattern: dict[str, Any] | None, op: str) -> float | None:
 
 
 def agreed(checks: list[dict[str, Any]], failed: int) -> list[dict[str, Any]]:
-    """Return the row of counts and bytes: real ranks, the fake group and the formulas alike, for every cell."""
+    """Return the row of counts and bytes: real ranks, the fake group and the formulas alike, for every grid point."""
     agree = sum(check["agrees"] for check in checks)
     got = f"{agree} of {len(checks)}" + (f", {failed} cells failed" if failed else "")
     figure = (

@@ -26,7 +26,7 @@ Progress = Callable[[int, int, str], None]
 
 
 def grid(part: str, *, short: bool) -> Grid:
-    """Return the cells of one part of the experiment."""
+    """Return the grid points of one part of the experiment."""
     if part == "served":
         return legal(plan.served())
     made: Grid = getattr(plan, part)(short=short)
@@ -44,10 +44,10 @@ def experiment(
     """
     not_run: dict[str, str] = {}
     found: dict[str, Any] = {}
-    kept, cells = [], 0
+    kept, points = [], 0
     for part in parts:
-        wanted = grid(part, short=short).cells
-        cells += len(wanted)
+        wanted = grid(part, short=short).points
+        points += len(wanted)
         kept += [] if fresh else resumed.resumed(out / part, wanted)
         try:
             found[part] = _part(out / part, part, short=short, fresh=fresh, progress=progress)
@@ -61,11 +61,11 @@ def experiment(
     document = {
         "schema": SCHEMA, "slug": SLUG, "form": "short" if short else "full", "kinds": tally(rows), "rows": rows,
         "out": str(out),
-        "versions": versions(), "not_run": not_run, "resumed": resumed.told(kept, cells),
+        "versions": versions(), "not_run": not_run, "resumed": resumed.told(kept, points),
         "patterns": seen, "provisions": provisions(seen),
         "effects": found.get("disturbed", {}).get("effects", []),
         "agreement": [check for each in found.values() for check in each["checks"]],
-        "cells": [cell for each in found.values() for cell in each["cells"]],
+        "cells": [point for each in found.values() for point in each["cells"]],
     }  # fmt: skip
     drafts.write(out / RESULT, json.dumps(document, indent=1, default=str) + "\n")
     return document
@@ -81,13 +81,13 @@ def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Progress 
     wanted = grid(part, short=short)
     timeout_s = 1200.0 if part in ("scale", "served", "shapes") else 240.0
     sweep(wanted, out, timeout_s=timeout_s, fresh=fresh, progress=told)
-    keys = {cell.key for cell in wanted.cells}
+    keys = {point.key for point in wanted.points}
     whole = gather(out)
     mine = [each for each in finished(out) if each[0].key in keys]
     done = [each for each in mine if each[2]["outcome"] == "done"]
     return {
         "checks": [check for check in whole["agreement"] if check["cell"] in keys],
-        "cells": [cell for cell in whole["cells"] if cell["cell"] in keys],
+        "cells": [point for point in whole["cells"] if point["cell"] in keys],
         "failed": len(mine) - len(done),
         "patterns": [row for row in whole["patterns"] if row["cell"] in keys],
         "effects": effects(done) if part == "disturbed" else [],

@@ -57,15 +57,15 @@ class Account:
 
 
 def account(run: JobRun) -> Account:
-    """Return what the ranks did in the last step of a run, each cell weighted by its ranks."""
+    """Return what the ranks did in the last step of a run, each class weighted by its ranks."""
     begin, end = run.window()
-    cells = run.laid.cells
+    rank_classes = run.laid.rank_classes
     found = Account((end - begin) / PS)
     own = spans(run, begin, end)
     hidden = sent = 0.0
-    for cell, count in enumerate(cells.counts):
-        weight = count / sum(cells.counts)
-        on, off = _cell(own[cell], found, weight, found.step_s)
+    for rank_class, count in enumerate(rank_classes.counts):
+        weight = count / sum(rank_classes.counts)
+        on, off = _rank_class(own[rank_class], found, weight, found.step_s)
         sent += weight * on
         hidden += weight * (on - off)
     found.exposed_s = sum(role.exposed_s for role in found.roles.values())
@@ -74,8 +74,8 @@ def account(run: JobRun) -> Account:
     return found
 
 
-def _cell(own: dict[str, list[Spans]], found: Account, weight: float, step_s: float) -> tuple[float, float]:
-    """Add what one cell did; return its seconds with communication on the wire, and those of them without compute."""
+def _rank_class(own: dict[str, list[Spans]], found: Account, weight: float, step_s: float) -> tuple[float, float]:
+    """Add what one class did; return its seconds with communication on the wire, and those of them without compute."""
     compute, updates = joined(own["compute"]), joined([*own["compute"], *own["update"]])
     busy_s = length(compute) / PS
     found.compute_s += weight * busy_s
@@ -106,7 +106,7 @@ def _urgency(role: str) -> tuple[int, str]:
 
 
 def spans(run: JobRun, begin: int, end: int) -> dict[int, dict[str, list[Spans]]]:
-    """Return, per cell and kind (compute, forward, update, role:NAME), the intervals within ``begin`` to ``end``, in ps."""
+    """Return, per rank class and kind (compute, forward, update, role:NAME), the intervals within ``begin`` to ``end``, in ps."""
     found: dict[int, dict[str, list[Spans]]] = defaultdict(lambda: defaultdict(list))
     for row in run.laid.rows:
         kinds = _kinds(row.what, row.kind, row.role)
@@ -115,9 +115,9 @@ def spans(run: JobRun, begin: int, end: int) -> dict[int, dict[str, list[Spans]]
             starts, ends = np.maximum(run.times.moved[where], begin), np.minimum(run.times.end[where], end)
             inside = ends > starts
             if inside.any():
-                for cell in dict.fromkeys(row.cells):
+                for rank_class in dict.fromkeys(row.rank_classes):
                     for kind in kinds:
-                        found[cell][kind].append((starts[inside], ends[inside]))
+                        found[rank_class][kind].append((starts[inside], ends[inside]))
     return found
 
 
@@ -131,11 +131,13 @@ def _kinds(what: str, kind: str, role: str) -> tuple[str, ...]:
 
 def _counts(run: JobRun, found: Account) -> None:
     """Add operations, bytes and time in the queue of the last step; a server's further legs are the same operation."""
-    step, cells = run.laid.steps - 1, run.laid.cells
+    step, rank_classes = run.laid.steps - 1, run.laid.rank_classes
     for row in run.laid.rows:
         if row.what != "operation" or row.leg in ("server", "pull"):
             continue
-        weight = sum(cells.counts[cell] for cell in dict.fromkeys(row.cells)) / sum(cells.counts)
+        weight = sum(rank_classes.counts[rank_class] for rank_class in dict.fromkeys(row.rank_classes)) / sum(
+            rank_classes.counts
+        )
         entry = found.roles.setdefault(row.role, Role())
         entry.operations += weight * row.count
         entry.size_bytes += weight * (row.size_bytes * (row.count - 1) + row.last_bytes)

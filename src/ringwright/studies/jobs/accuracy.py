@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
-from ringwright.studies import workload as cards
+from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
@@ -63,7 +63,7 @@ class Predictor:
         return self.known[key]
 
     def _simulated(self, row: MeasuredStep) -> float:
-        card = cards.WorkloadSpec(
+        card = workload_study.WorkloadSpec(
             row.model, row.gpus, row.parallel, row.micro_batches, row.micro_batch_size, row.sequence, row.dtype,
             row.gradients, row.recompute, dims=row.dims,
         )  # fmt: skip

@@ -10,15 +10,15 @@ from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
-from ringwright.studies import workload as cards
+from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
 from ringwright.studies.jobs.study import Job
 from ringwright.topology import Topology
 from ringwright.workload import Workload
-from ringwright.workloads.cards import Card
 from ringwright.workloads.grid import grid
 from ringwright.workloads.job import job
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import model
 from ringwright.workloads.step import StepSpec
 from ringwright.workloads.times import Roofline
@@ -35,7 +35,7 @@ LEFT_OUT = (
 class GeneratedJobSpec:
     """What is asked besides the model: the device, the algorithms, the order of the pipeline."""
 
-    card: cards.WorkloadSpec
+    card: workload_study.WorkloadSpec
     gpu: str | None = None
     algorithms: Mapping[str, str] = field(default_factory=dict)
     schedule: str = "1f1b"
@@ -59,7 +59,11 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         more.append(scaled)
     _, roles = grid(step.parallel)
     costs = FabricCosts(topology, found.mesh, roles, question.algorithms)
-    known = [each for each in cards.assumptions(card, step, question.card) if not each.startswith("gradients travel")]
+    known = [
+        each
+        for each in workload_study.assumptions(card, step, question.card)
+        if not each.startswith("gradients travel")
+    ]
     collectives = (
         f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine; other sizes between"
     )
@@ -76,7 +80,7 @@ def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:
     card, step, dtype = _settled(question)
     roofline = Roofline(gpu(question.gpu or "h100", **question.compute), dtype, max(step.width_bytes, WIDTHS[dtype]))
     found = job(card, step, roofline, schedule=question.schedule)
-    found = replace(found, assumptions=(*cards.assumptions(card, step, question.card), *_ground(roofline)))
+    found = replace(found, assumptions=(*workload_study.assumptions(card, step, question.card), *_ground(roofline)))
     return found if policy is None else scheduler(policy)[1](found, made(question).costs)
 
 
@@ -87,12 +91,12 @@ def interference(name: str, units: int) -> Interference:
     return Interference(name, units=units)
 
 
-def _settled(question: GeneratedJobSpec) -> tuple[Card, StepSpec, str]:
+def _settled(question: GeneratedJobSpec) -> tuple[ModelCard, StepSpec, str]:
     """Return card, step and the type of matrix products; what is narrower than 16 bits travels in 16."""
     card = model(question.card.model, **question.card.dims)
-    dtype = element_type(question.card.dtype or cards.usual_dtype(card))
+    dtype = element_type(question.card.dtype or workload_study.usual_dtype(card))
     travels = dtype if WIDTHS[dtype] > 1 else "bfloat16"
-    return card, cards.settled(card, replace(question.card, dtype=travels)), dtype
+    return card, workload_study.settled(card, replace(question.card, dtype=travels)), dtype
 
 
 def _fabric(topology: Topology | None, ranks: int) -> tuple[Topology, list[str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.studies import workload as cards
+from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs.generated import GeneratedJobSpec, workload
 from ringwright.workload import Workload
 
@@ -61,7 +61,7 @@ def job(
     >>> ringwright.job("llama3-8b", gpus=16, parallel="tp8")
     Workload(llama3-8b training, 16 ranks, 1 classes, 366 tasks, 424 payloads, policy none)
     """
-    card = cards.WorkloadSpec(
+    card = workload_study.WorkloadSpec(
         model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode
     )  # fmt: skip
     return workload(GeneratedJobSpec(card, gpu, schedule=schedule))

@@ -164,7 +164,7 @@ def document(
 
 def row(found: PolicyResult) -> dict[str, Any]:
     """Return one row of the document."""
-    spent, cells = found.account, found.run.laid.cells
+    spent, rank_classes = found.account, found.run.laid.rank_classes
     return {
         "policy": found.policy,
         "declined": None,
@@ -184,8 +184,8 @@ def row(found: PolicyResult) -> dict[str, Any]:
         },
         "decided": list(found.decided),
         "why": why(found.run, found.workload, found.costs, spent.forward_s),
-        "ranks": sum(cells.counts),
-        "simulated_ranks": len(cells),
+        "ranks": sum(rank_classes.counts),
+        "simulated_ranks": len(rank_classes),
         "instances": found.run.laid.flat.n,
         "steady": found.steady,
         "engine": found.run.engine,

@@ -63,7 +63,7 @@ def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
     found: dict[tuple[str, tuple[int, ...]], int] = {}
     for row in run.laid.rows:
         if row.what == "operation":
-            found.setdefault((row.role, row.cells), len(found))
+            found.setdefault((row.role, row.rank_classes), len(found))
     return found
 
 
@@ -74,11 +74,11 @@ def _events(
     import polars as pl
 
     run = found.run
-    where, cells, times = run.span(row, step), run.laid.cells, run.times
-    taking = list(dict.fromkeys(row.cells))
-    ranks = sum(cells.counts[cell] for cell in taking)
+    where, rank_classes, times = run.span(row, step), run.laid.rank_classes, run.times
+    taking = list(dict.fromkeys(row.rank_classes))
+    ranks = sum(rank_classes.counts[rank_class] for rank_class in taking)
     same: dict[str, Any] = {
-        "task": row.name, "rank": cells.ranks[taking[0]] if ranks == 1 else None, "rank_class": cells.of[taking[0]],
+        "task": row.name, "rank": rank_classes.ranks[taking[0]] if ranks == 1 else None, "rank_class": rank_classes.of[taking[0]],
         "multiplicity": ranks, "records": ranks, "iteration": step, "layer": str(row.layer),
     }  # fmt: skip
     columns: dict[str, Any] = {
@@ -92,11 +92,11 @@ def _events(
     sizes = np.full(row.count, row.size_bytes)
     sizes[-1] = row.last_bytes
     kind = "p2p" if operation.op in ("send-recv", "shift") else "collective"
-    same |= {"kind": kind, "op": operation.op, "role": row.role, "communicator": members[row.role, row.cells]}
+    same |= {"kind": kind, "op": operation.op, "role": row.role, "communicator": members[row.role, row.rank_classes]}
     same |= {"stream": f"{row.role}{f' {row.leg}' if row.leg else ''}"}
     columns |= {"size_bytes": sizes, "sequence": step * run.laid.per_step + row.first + np.arange(row.count)}
-    one_by_one = all(count == 1 for count in cells.counts) and operation.op != "send-recv"
-    each = [{"rank": cells.ranks[cell], "multiplicity": 1, "records": 1} for cell in taking] if one_by_one else [
+    one_by_one = all(count == 1 for count in rank_classes.counts) and operation.op != "send-recv"
+    each = [{"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking] if one_by_one else [
         {"multiplicity": _groups(job, run, row, operation)}  # one event a group, however many ranks it has
     ]  # fmt: skip
     frame = pl.DataFrame(columns)
@@ -105,12 +105,12 @@ def _events(
 
 def _groups(job: Job, run: JobRun, row: Instances, operation: Operation) -> int:
     """Return how many groups of ranks, or pairs, the row stands for."""
-    cells, mesh = run.laid.cells, job.workload.mesh
+    rank_classes, mesh = run.laid.rank_classes, job.workload.mesh
     if operation.op == "send-recv":
-        return cells.counts[row.cells[0]]
-    ranks = sum(cells.counts[cell] for cell in dict.fromkeys(row.cells))
+        return rank_classes.counts[row.rank_classes[0]]
+    ranks = sum(rank_classes.counts[rank_class] for rank_class in dict.fromkeys(row.rank_classes))
     if operation.payloads[0].joint:
-        return max(1, ranks // len(row.cells))
+        return max(1, ranks // len(row.rank_classes))
     return max(1, ranks // mesh.extent(operation.axes))
 
 
@@ -125,20 +125,20 @@ def _steps(run: JobRun, steps: Iterable[int]) -> pl.DataFrame:
         {"iteration": list(steps), "start_s": begins, "duration_s": lasted},
         kind="step", multiplicity=None, records=None, confidence=None,
     )  # fmt: skip
-    cells = run.laid.cells
-    if any(count > 1 for count in cells.counts):
+    rank_classes = run.laid.rank_classes
+    if any(count > 1 for count in rank_classes.counts):
         return same
-    ranks = pl.DataFrame({"rank": pl.Series(cells.ranks, dtype=pl.Int32)})
+    ranks = pl.DataFrame({"rank": pl.Series(rank_classes.ranks, dtype=pl.Int32)})
     return conform("events", same.drop("rank").join(ranks, how="cross"))
 
 
 def _owners(run: JobRun, row: Instances, parts: int) -> list[tuple[int, int]]:
     """Return whose the events of a row are: (rank, which of its parts); rank -1 where ranks were folded."""
-    cells = run.laid.cells
-    if any(count > 1 for count in cells.counts):
+    rank_classes = run.laid.rank_classes
+    if any(count > 1 for count in rank_classes.counts):
         return [(-1, 0)]
-    taking = list(dict.fromkeys(row.cells))
-    return [(cells.ranks[cell], at if parts > 1 else 0) for at, cell in enumerate(taking)]
+    taking = list(dict.fromkeys(row.rank_classes))
+    return [(rank_classes.ranks[rank_class], at if parts > 1 else 0) for at, rank_class in enumerate(taking)]
 
 
 def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
@@ -159,11 +159,11 @@ def _edges(run: JobRun, made: list[tuple[int, int, int, int]]) -> pl.DataFrame:
 
 
 def _table(job: Job, run: JobRun, members: dict[tuple[str, tuple[int, ...]], int]) -> pl.DataFrame:
-    mesh, cells = job.workload.mesh, run.laid.cells
+    mesh, rank_classes = job.workload.mesh, run.laid.rank_classes
     axes = {payload.role: payload.axes for payload in job.workload.payloads}
     rows = []
     for (role, places), number in members.items():
-        group = mesh.group(axes[role], cells.ranks[places[0]])
+        group = mesh.group(axes[role], rank_classes.ranks[places[0]])
         row = communicator(group, comm_id=f"{role}/{number}", name=role, role=role, number=number)
         rows.append(row | {"role_evidence": "the mesh"})
     return communicators(rows)

@@ -11,14 +11,14 @@ from ringwright.analysis.intervals import union
 from ringwright.engines.job.run import COMPUTE, JobRun
 from ringwright.engines.job.step import PS
 
-MOST_CELLS = 16
+MOST_CLASSES = 16
 MOST_SPANS = 600  # of a track; smaller gaps are closed until so few are left
 
 
 def tracks(run: JobRun) -> dict[str, Any]:
     """Return span_s and lanes: rank class, rank, how many ranks, name (compute or role) and parts (kind, starts, ends in s)."""
     begin, end = run.window()
-    cells = run.laid.cells
+    rank_classes = run.laid.rank_classes
     found: dict[tuple[int, str], dict[str, list[tuple[np.ndarray, np.ndarray]]]] = defaultdict(
         lambda: defaultdict(list)
     )
@@ -29,20 +29,21 @@ def tracks(run: JobRun) -> dict[str, Any]:
             starts, ends = np.maximum(run.times.moved[where], begin), np.minimum(run.times.end[where], end)
             inside = ends > starts
             if inside.any():
-                for cell in dict.fromkeys(row.cells):
-                    found[cell, name][kind].append((starts[inside], ends[inside]))
-    shown = sorted({cell for cell, _ in found})[:MOST_CELLS]
+                for rank_class in dict.fromkeys(row.rank_classes):
+                    found[rank_class, name][kind].append((starts[inside], ends[inside]))
+    shown = sorted({rank_class for rank_class, _ in found})[:MOST_CLASSES]
     made = [
         {
-            "of": cells.of[cell], "rank": cells.ranks[cell], "ranks": cells.counts[cell], "name": name,
+            "of": rank_classes.of[rank_class], "rank": rank_classes.ranks[rank_class],
+            "ranks": rank_classes.counts[rank_class], "name": name,
             "parts": [
                 {"kind": kind, **_spans(parts, begin, (end - begin) / 2000)} for kind, parts in sorted(kinds.items())
             ],
         }
-        for (cell, name), kinds in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] != "compute", each[0][1]))
-        if cell in shown
+        for (rank_class, name), kinds in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] != "compute", each[0][1]))
+        if rank_class in shown
     ]  # fmt: skip
-    return {"span_s": (end - begin) / PS, "lanes": made, "cells": len(cells), "shown": len(shown)}
+    return {"span_s": (end - begin) / PS, "lanes": made, "cells": len(rank_classes), "shown": len(shown)}
 
 
 def _track(what: str, kind: str, role: str) -> tuple[str, str]:

@@ -47,7 +47,7 @@ ADVICE = {
 
 @dataclass
 class _Cell:
-    """Pieces of one cell in the last step as (row, place in it), and beside them: their own exposed time, and that of all
+    """Pieces of one class in the last step as (row, place in it), and beside them: their own exposed time, and that of all
     pieces that they stand for.
     """
 
@@ -64,18 +64,18 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
     ``costs`` are those of the run: they say what half an operation would take.
     """
     begin, end = run.window()
-    cells = run.laid.cells
+    rank_classes = run.laid.rank_classes
     named = {operation.name: operation for operation in run.laid.operations}
-    seen = _Seen(run, scheduled, first_consumers(scheduled), _Sizes(costs, OperationGroups(scheduled, cells)))
-    total = sum(cells.counts)
+    seen = _Seen(run, scheduled, first_consumers(scheduled), _Sizes(costs, OperationGroups(scheduled, rank_classes)))
+    total = sum(rank_classes.counts)
     exposed: dict[str, float] = defaultdict(float)
     count: dict[str, float] = defaultdict(float)
     worst: dict[str, tuple[float, str]] = {}
     own = spans(run, begin, end)
-    for cell, weight in enumerate(cells.counts):
-        found = _exposed(run, cell, joined([*own[cell]["compute"], *own[cell]["update"]]), begin, end)
-        over = [_computed(run, cell, step) for step in range(run.laid.steps)]
-        sent = _sent(run, cell, named, seen.urgency)
+    for rank_class, weight in enumerate(rank_classes.counts):
+        found = _exposed(run, rank_class, joined([*own[rank_class]["compute"], *own[rank_class]["update"]]), begin, end)
+        over = [_computed(run, rank_class, step) for step in range(run.laid.steps)]
+        sent = _sent(run, rank_class, named, seen.urgency)
         columns = (found.index, found.own_ps, found.exposed_ps, found.count)
         for (row, at), instance, open_ps, all_ps, pieces in zip(
             found.rows, *(column.tolist() for column in columns), strict=True
@@ -91,7 +91,7 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
                     if named[row.name].per != "step"
                     else ""
                 )
-                worst[cause] = (open_ps, f"{row.name} on rank {cells.ranks[cell]}{part}")
+                worst[cause] = (open_ps, f"{row.name} on rank {rank_classes.ranks[rank_class]}{part}")
     _capped(exposed, count, worst, forward_s * PS)
     return [
         {
@@ -114,11 +114,11 @@ def _capped(
         worst["bandwidth"] = max(worst.get("bandwidth", (0.0, "")), worst["barrier"])
 
 
-def _exposed(run: JobRun, cell: int, compute: Spans, begin: int, end: int) -> _Cell:
-    """Return what of a cell's operations was exposed within the window."""
+def _exposed(run: JobRun, rank_class: int, compute: Spans, begin: int, end: int) -> _Cell:
+    """Return what of a class's operations was exposed within the window."""
     groups: list[tuple[Instances, int, np.ndarray]] = []  # row, its first instance, which of its pieces
     for row in run.laid.rows:
-        if row.what == "operation" and cell in row.cells:
+        if row.what == "operation" and rank_class in row.rank_classes:
             for step in range(run.laid.steps):
                 where = run.span(row, step)
                 inside = np.flatnonzero((run.times.end[where] > begin) & (run.times.moved[where] < end))
@@ -157,9 +157,9 @@ class _Sizes:
 
     def small(self, operation: Operation, row: Instances) -> bool:
         """Say whether more than ``FIXED`` of a piece's time is there whatever its size: a + b s, asked at s and s / 2."""
-        key = (operation.name, row.size_bytes, row.cells)
+        key = (operation.name, row.size_bytes, row.rank_classes)
         if key not in self._known:
-            ranks = self._groups.ranks(operation, row.cells)
+            ranks = self._groups.ranks(operation, row.rank_classes)
             whole, half = (
                 seconds(self._costs, operation.op, size, ranks, operation.role)
                 for size in (row.size_bytes, row.size_bytes // 2)
@@ -210,11 +210,11 @@ class _Queue:
         return at < 0 or bool(self.ends[at] <= ready)
 
 
-def _sent(run: JobRun, cell: int, named: dict[str, Operation], urgency: dict[str, int]) -> dict[int, _Queue]:
-    """Return what each queue of a cell sent."""
+def _sent(run: JobRun, rank_class: int, named: dict[str, Operation], urgency: dict[str, int]) -> dict[int, _Queue]:
+    """Return what each queue of a rank class sent."""
     found: dict[int, list[tuple[np.ndarray, ...]]] = defaultdict(list)
     for row in run.laid.rows:
-        if row.what != "operation" or cell not in row.cells:
+        if row.what != "operation" or rank_class not in row.rank_classes:
             continue
         place = _place(named[row.name], urgency)
         for step in range(run.laid.steps):
@@ -243,7 +243,7 @@ def _cause(
     sent: dict[int, _Queue],
     over: list[int],
 ) -> str:
-    """Return the cause of one operation; ``over``: when the cell's own compute ended, by step."""
+    """Return the cause of one operation; ``over``: when the class's own compute ended, by step."""
     times, flat = seen.run.times, seen.run.laid.flat
     ready, start, moved, ended = (int(each[instance]) for each in (times.ready, times.start, times.moved, times.end))
     if (ended - moved) - int(flat.work_ps[instance]) > SHARE * open_ps:
@@ -271,9 +271,11 @@ def _cause(
     return "bandwidth"
 
 
-def _computed(run: JobRun, cell: int, step: int) -> int:
-    """Return when a cell's last forward or backward task of a step ended."""
-    rows = (row for row in run.laid.rows if row.what == "task" and row.kind in COMPUTE and cell in row.cells)
+def _computed(run: JobRun, rank_class: int, step: int) -> int:
+    """Return when a class's last forward or backward task of a step ended."""
+    rows = (
+        row for row in run.laid.rows if row.what == "task" and row.kind in COMPUTE and rank_class in row.rank_classes
+    )
     return max((int(run.ends(row, step).max()) for row in rows), default=0)
 
 
@@ -284,6 +286,6 @@ def _first_made(run: JobRun, operation: Operation, row: Instances, instance: int
     ends = [
         int(run.ends(each, step)[-1])
         for each in run.laid.rows
-        if each.what == "task" and each.name in wanted and each.cells[0] in row.cells
+        if each.what == "task" and each.name in wanted and each.rank_classes[0] in row.rank_classes
     ]
     return min(ends, default=int(run.times.ready[instance]))

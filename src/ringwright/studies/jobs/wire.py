@@ -37,23 +37,23 @@ def _of_block(program: Program, block: Block) -> float:
 
 def wire_bytes(scheduled: Workload, run: JobRun, sent: Sent) -> float:
     """Return the bytes of one step, the mean over all ranks, of a scheduled workload that was run."""
-    cells = run.laid.cells
-    groups, total = OperationGroups(scheduled, cells), 0.0
+    rank_classes = run.laid.rank_classes
+    groups, total = OperationGroups(scheduled, rank_classes), 0.0
     for operation in run.laid.operations:
         whole, rest = operation.sizes()
         times = scheduled.micro_batches if operation.per == "micro-batch" else 1
         for members in groups.groups(operation):
             ranks = groups.ranks(operation, members)
-            alike = _alike(operation.op, cells.counts, members, len(ranks))
+            alike = _alike(operation.op, rank_classes.counts, members, len(ranks))
             once = sent(operation.op, rest, ranks)
             if operation.pieces > 1:
                 once += sent(operation.op, whole, ranks) * (operation.pieces - 1)
             total += alike * times * once
-    return total / sum(cells.counts)
+    return total / sum(rank_classes.counts)
 
 
 def _alike(op: str, counts: tuple[int, ...], members: tuple[int, ...], ranks: int) -> float:
     """Return how many groups, or pairs, the simulated one stands for."""
     if op == "send-recv":
         return counts[members[0]]
-    return sum(counts[cell] for cell in dict.fromkeys(members)) / ranks
+    return sum(counts[rank_class] for rank_class in dict.fromkeys(members)) / ranks

@@ -1,4 +1,4 @@
-"""A grid as a TOML file: every combination of the axes, what all have in common, and single cells besides.
+"""A grid as a TOML file: every combination of the axes, what all have in common, and single grid points besides.
 
 [axes]
 model = ["gpt2", "llama"]
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import InputError, RingwrightError, UsageError
-from ringwright.studies.sweep.cell import Cell, cell
+from ringwright.studies.sweep.point import GridPoint, point
 from ringwright.studies.sweep.program import check
 
 MOST_CELLS = 100_000
@@ -28,14 +28,14 @@ MOST_CELLS = 100_000
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells of a sweep, and combinations that are not legal with the reason for each."""
+    """The grid points of a sweep, and combinations that are not legal with the reason for each."""
 
-    cells: tuple[Cell, ...]
-    left_out: tuple[tuple[Cell, str], ...] = ()
+    points: tuple[GridPoint, ...]
+    left_out: tuple[tuple[GridPoint, str], ...] = ()
 
     def __add__(self, other: Grid) -> Grid:
-        """Return both grids, each cell once."""
-        return Grid(tuple(dict.fromkeys((*self.cells, *other.cells))), (*self.left_out, *other.left_out))
+        """Return both grids, each grid point once."""
+        return Grid(tuple(dict.fromkeys((*self.points, *other.points))), (*self.left_out, *other.left_out))
 
 
 def read(path: Path) -> Grid:
@@ -50,15 +50,15 @@ def read(path: Path) -> Grid:
     common = document.get("all", {})
     grid = grid_of(document["axes"], common) if document.get("axes") else Grid(())
     singles = document.get("cell", [])
-    found = grid + legal(cell({**common, **each}) for each in singles)
-    if not found.cells:
+    found = grid + legal(point({**common, **each}) for each in singles)
+    if not found.points:
         why = found.left_out[0][1] if found.left_out else "it has no axes and no cell"
         raise UsageError(f"nothing to run: {why}", where=str(path))
     return found
 
 
 def grid_of(axes: Mapping[str, Iterable[Any]], common: Mapping[str, Any] | None = None) -> Grid:
-    """Return the cells of every combination of the axes' values; combinations that are not legal are listed, not run."""
+    """Return the grid points of every combination of the axes' values; combinations that are not legal are listed, not run."""
     lists = {name: list(values) if not isinstance(values, str) else [values] for name, values in axes.items()}
     total = 1
     for values in lists.values():
@@ -66,14 +66,14 @@ def grid_of(axes: Mapping[str, Iterable[Any]], common: Mapping[str, Any] | None 
     if total > MOST_CELLS:
         raise UsageError(f"{total:,} combinations, at most {MOST_CELLS:,} are run", remedy="fewer values on an axis")
     made = (dict(zip(lists, values, strict=True)) for values in itertools.product(*lists.values()))
-    return legal(cell({**(common or {}), **each}) for each in made)
+    return legal(point({**(common or {}), **each}) for each in made)
 
 
-def legal(cells: Iterable[Cell]) -> Grid:
-    """Return the cells that can be run, each once, and the others with the reason."""
-    good: dict[Cell, None] = {}
-    bad: list[tuple[Cell, str]] = []
-    for each in cells:
+def legal(points: Iterable[GridPoint]) -> Grid:
+    """Return the grid points that can be run, each once, and the others with the reason."""
+    good: dict[GridPoint, None] = {}
+    bad: list[tuple[GridPoint, str]] = []
+    for each in points:
         try:
             check(each)
         except RingwrightError as error:

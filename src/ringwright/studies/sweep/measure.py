@@ -1,4 +1,4 @@
-"""What one cell's recording says: calls an iteration by phase, role, operation and size, their times, and the steps'."""
+"""What one grid point's recording says: calls an iteration by phase, role, operation and size, their times, and the steps'."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ringwright.studies.sweep import work
-from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.program import must_issue
 from ringwright.workloads.expected.row import ExpectedRow
 
@@ -61,19 +61,19 @@ def formula(rows: list[ExpectedRow], mode: str, when: str) -> Issued:
     return found
 
 
-def agreement(cell: Cell, frame: pl.DataFrame) -> list[dict[str, Any]]:
+def agreement(point: GridPoint, frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Return per time what the formulas say and what was recorded, summed over ranks; equal means on every rank, to the unit."""
     ranks = [rank for rank in frame["rank"].unique().sort().to_list() if rank is not None]
-    rows = {rank: must_issue(cell, rank) for rank in ranks}
+    rows = {rank: must_issue(point, rank) for rank in ranks}
     found = []
-    kind = "inference" if cell.mode == "inference" else "staged" if cell.spread["form"] == "pp" else "training"
+    kind = "inference" if point.mode == "inference" else "staged" if point.spread["form"] == "pp" else "training"
     for when in WHENS[kind]:
-        if cell.mode != "inference" and TURNS[when][0] >= cell.steps:
+        if point.mode != "inference" and TURNS[when][0] >= point.steps:
             continue
-        both = [(rank, formula(rows[rank], cell.mode, when), issued(frame, rank, when)) for rank in ranks]
+        both = [(rank, formula(rows[rank], point.mode, when), issued(frame, rank, when)) for rank in ranks]
         words = [f"rank {rank}: {_difference(said, seen)}" for rank, said, seen in both if said != seen]
         found.append({
-            "cell": cell.key, "when": when, "ranks": len(ranks), "agrees": not words, "difference": "; ".join(words[:2]),
+            "cell": point.key, "when": when, "ranks": len(ranks), "agrees": not words, "difference": "; ".join(words[:2]),
             "expected_calls": sum(said.total() for _, said, _ in both),
             "recorded_calls": sum(seen.total() for *_, seen in both),
             "expected_bytes": sum(_bytes(said) for _, said, _ in both),
@@ -92,12 +92,14 @@ def _difference(said: Issued, seen: Issued) -> str:
     return "; ".join(words[:6])
 
 
-def results(cell: Cell, trace: Trace, frame: pl.DataFrame) -> list[dict[str, Any]]:
+def results(point: GridPoint, trace: Trace, frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Return rows of the sweep's table: one per phase, role, operation and size, and one for steps."""
     import polars as pl
 
-    warm = frame.filter(pl.col("iteration").is_null() | (pl.col("iteration") >= min(cell.warm, max(cell.steps - 1, 0))))
-    iterations = max(1, frame.select(pl.col("iteration").filter(pl.col("iteration") >= cell.warm).n_unique()).item())
+    warm = frame.filter(
+        pl.col("iteration").is_null() | (pl.col("iteration") >= min(point.warm, max(point.steps - 1, 0)))
+    )
+    iterations = max(1, frame.select(pl.col("iteration").filter(pl.col("iteration") >= point.warm).n_unique()).item())
     both = ["phase", "role", "op", "size_bytes", "communicator", "sequence", "iteration"]
     joined = warm.filter(pl.col("kind") == "collective").group_by(both).agg(_slowest())
     single = warm.filter(pl.col("kind") == "p2p").select(
@@ -111,14 +113,14 @@ def results(cell: Cell, trace: Trace, frame: pl.DataFrame) -> list[dict[str, Any
         *(_us("slowest_s", name, quantile) for name, quantile in _QUANTILES.items()),
         pl.col("fastest_s").median().mul(1e6).alias("transfer_us_p50"),
     )  # fmt: skip
-    base = cell.row()
+    base = point.row()
     found = []
     for row in grouped.sort("phase", "op", "size_bytes", nulls_last=True).iter_rows(named=True):
         in_setup = row["phase"] == "setup"
         row["calls_per_iteration"] = None if in_setup else row["calls"] / iterations
         row["bytes_per_iteration"] = None if in_setup else row["calls"] * (row["size_bytes"] or 0) / iterations
         found.append({**base, "what": "collective", **row})
-    return [*found, {**base, "what": "step", "op": "step", **steps(cell, trace)}]
+    return [*found, {**base, "what": "step", "op": "step", **steps(point, trace)}]
 
 
 def _slowest() -> list[pl.Expr]:
@@ -137,17 +139,17 @@ def _us(column: str, name: str, quantile: float) -> pl.Expr:
     return pl.col(column).quantile(quantile, "linear").mul(1e6).alias(f"time_us_{name}")
 
 
-def step_times(cell: Cell, trace: Trace) -> pl.DataFrame:
+def step_times(point: GridPoint, trace: Trace) -> pl.DataFrame:
     """Return iteration and seconds of its slowest rank, without the warm-up."""
     import polars as pl
 
-    mine = trace.scan("events").filter((pl.col("kind") == "step") & (pl.col("iteration") >= cell.warm))
+    mine = trace.scan("events").filter((pl.col("kind") == "step") & (pl.col("iteration") >= point.warm))
     return mine.group_by("iteration").agg(pl.col("duration_s").max()).sort("iteration").collect()
 
 
-def steps(cell: Cell, trace: Trace) -> dict[str, Any]:
+def steps(point: GridPoint, trace: Trace) -> dict[str, Any]:
     """Return how many steps after the warm-up there are, and quantiles of their times."""
-    took = step_times(cell, trace)["duration_s"]
+    took = step_times(point, trace)["duration_s"]
     found: dict[str, Any] = {"calls": len(took)}
     for name, quantile in _QUANTILES.items():
         value = took.quantile(quantile, "linear")

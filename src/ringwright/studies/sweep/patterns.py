@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.request_shapes import shape
 from ringwright.costs.traffic import sent_total
-from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.point import GridPoint
 
 if TYPE_CHECKING:
     import polars as pl
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 GAP_S = 0.01  # requests closer than this are one burst
 
 
-def patterns(cell: Cell, frame: pl.DataFrame) -> list[dict[str, Any]]:
+def patterns(point: GridPoint, frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Return what one rank asks for in a steady iteration, or for the prompt and for one token; ``frame``: all its calls."""
-    turns = {"prompt": 0, "token": 1} if cell.mode == "inference" else {"iteration": min(2, cell.steps - 1)}
-    made = (_pattern(cell, frame, turn, number) for turn, number in turns.items())
+    turns = {"prompt": 0, "token": 1} if point.mode == "inference" else {"iteration": min(2, point.steps - 1)}
+    made = (_pattern(point, frame, turn, number) for turn, number in turns.items())
     return [each for each in made if each is not None]
 
 
-def _pattern(cell: Cell, frame: pl.DataFrame, turn: str, number: int) -> dict[str, Any] | None:
+def _pattern(point: GridPoint, frame: pl.DataFrame, turn: str, number: int) -> dict[str, Any] | None:
     import polars as pl
 
     rank = frame["rank"].drop_nulls().min()
@@ -33,7 +33,7 @@ def _pattern(cell: Cell, frame: pl.DataFrame, turn: str, number: int) -> dict[st
     found = shape(mine.select("op", pl.col("size_bytes").fill_null(0)).iter_rows())
     wire = sum(_wire(*row) for row in mine.select("op", "size_bytes", "nranks").iter_rows())
     return {
-        **cell.row(), "turn": turn, "calls": mine.height, "bytes": total, "wire_bytes": wire, "like": found.like,
+        **point.row(), "turn": turn, "calls": mine.height, "bytes": total, "wire_bytes": wire, "like": found.like,
         "top_share": found.top_share, "repeated_share": found.repeated_share, "distinct": mine["size_bytes"].n_unique(),
         "sizes": _sizes(mine), "operations": by_op.reverse().to_dicts(), "burst_bytes": _burst(mine),
         "roles": mine.group_by("role").agg(pl.col("size_bytes").sum().alias("bytes")).sort("role").to_dicts(),

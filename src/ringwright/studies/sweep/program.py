@@ -1,45 +1,45 @@
-"""From a cell to what its ranks are told, and to what they must then issue."""
+"""From a grid point to what its ranks are told, and to what they must then issue."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ringwright.errors import UsageError
-from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.work import SweepWork
-from ringwright.workloads.cards import card
 from ringwright.workloads.expected.row import ExpectedRow
+from ringwright.workloads.model_cards import card
 
 WARM = "warm"  # what a rank prints when its warm-up is over
 
 
-def work(cell: Cell) -> SweepWork:
-    """Return the work of a cell's ranks; UsageError for a model or a form that does not exist."""
+def work(point: GridPoint) -> SweepWork:
+    """Return the work of a grid point's ranks; UsageError for a model or a form that does not exist."""
     return SweepWork(
-        card(cell.model, cell.size, **cell.changed), cell.spread, cell.mode, batch=cell.batch, sequence=cell.sequence,
-        micro_batches=cell.micro_batches, steps=cell.steps, dtype=cell.dtype, seed=cell.seed,
-        bucket_cap_mb=cell.bucket_cap_mb, extra={"warm": cell.warm},
+        card(point.model, point.size, **point.changed), point.spread, point.mode, batch=point.batch, sequence=point.sequence,
+        micro_batches=point.micro_batches, steps=point.steps, dtype=point.dtype, seed=point.seed,
+        bucket_cap_mb=point.bucket_cap_mb, extra={"warm": point.warm},
     )  # fmt: skip
 
 
-def must_issue(cell: Cell, rank: int = 0) -> list[ExpectedRow]:
-    """Return what a rank of the cell must issue, from closed formulas; UsageError where the cell is not legal."""
-    return work(cell).rows(rank)
+def must_issue(point: GridPoint, rank: int = 0) -> list[ExpectedRow]:
+    """Return what a rank of the grid point must issue, from closed formulas; UsageError where the grid point is not legal."""
+    return work(point).rows(rank)
 
 
-def told(cell: Cell) -> dict[str, Any]:
+def told(point: GridPoint) -> dict[str, Any]:
     """Return the JSON object for a rank program (``ringwright.execute.models.spec``)."""
-    return work(cell).job(fake_rank=0 if cell.world else None)
+    return work(point).job(fake_rank=0 if point.world else None)
 
 
-def check(cell: Cell) -> None:
-    """Raise UsageError where a cell cannot be run."""
-    told(cell)
-    if cell.world and (cell.fabric or cell.fault):
+def check(point: GridPoint) -> None:
+    """Raise UsageError where a grid point cannot be run."""
+    told(point)
+    if point.world and (point.fabric or point.fault):
         raise UsageError("a fake job has no network", remedy="leave out fabric and fault, or world")
-    if cell.fault and not cell.fabric:
+    if point.fault and not point.fabric:
         raise UsageError("a fault needs a network", remedy='fabric = "switch:4,rate=100Mb/s"')
-    if cell.world and cell.world != cell.ranks:
-        raise UsageError(f"{cell.parallel} has {cell.ranks} ranks, world is {cell.world}")
-    if not cell.world and cell.ranks > 16:
-        raise UsageError(f"{cell.ranks} real ranks on one machine", remedy="world = N runs it as a fake job")
+    if point.world and point.world != point.ranks:
+        raise UsageError(f"{point.parallel} has {point.ranks} ranks, world is {point.world}")
+    if not point.world and point.ranks > 16:
+        raise UsageError(f"{point.ranks} real ranks on one machine", remedy="world = N runs it as a fake job")

@@ -1,4 +1,4 @@
-"""What a run takes over from an earlier one: how many cells, from when, and of which version."""
+"""What a run takes over from an earlier one: how many grid points, from when, and of which version."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ringwright.studies.sweep.cell import Cell
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.run import CELLS, facts_of
 
 
-def resumed(out: Path, cells: Iterable[Cell]) -> list[dict[str, Any]]:
-    """Return the facts of the cells that already lie in ``out``; each has ``started_s`` and ``versions`` if it could be read."""
-    return [facts for cell in cells if (facts := facts_of(out / CELLS / cell.key)) is not None]
+def resumed(out: Path, points: Iterable[GridPoint]) -> list[dict[str, Any]]:
+    """Return the facts of the grid points that lie in ``out``; each has ``started_s`` and ``versions`` if it could be read."""
+    return [facts for point in points if (facts := facts_of(out / CELLS / point.key)) is not None]
 
 
 def told(kept: list[dict[str, Any]], of: int) -> dict[str, Any] | None:
-    """Return cells, of, first and last (UTC, ISO 8601) and the versions of what was kept; None where nothing was."""
+    """Return grid points, of, first and last (UTC, ISO 8601) and the versions of what was kept; None where nothing was."""
     if not kept:
         return None
     times = sorted(facts["started_s"] for facts in kept if isinstance(facts.get("started_s"), int | float))

@@ -1,6 +1,6 @@
-"""Runs the cells of a grid, each recorded into a folder of its own; a sweep that was cut short goes on where it stopped.
+"""Runs the grid points of a grid, each recorded into a folder of its own; a sweep that was cut short goes on where it stopped.
 
-``OUT/cells/<key>/cell.json`` is written last: a cell without it is run anew.
+``OUT/points/<key>/point.json`` is written last: a grid point without it is run anew.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import Any
 from ringwright import drafts
 from ringwright.capture.settings import Options, settings
 from ringwright.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
-from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.grid import Grid
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.program import WARM, told
 
 CELLS = "cells"
@@ -42,35 +42,35 @@ def sweep(
     grid: Grid, out: Path, *, timeout_s: float = 300.0, retry: bool = False, fresh: bool = False,
     progress: Progress | None = None,
 ) -> dict[str, int]:  # fmt: skip
-    """Run the cells that are not there yet; return how many were run, kept from before, and failed.
+    """Run the grid points that are not there yet; return how many were run, kept from before, and failed.
 
-    A cell that fails keeps its recording and its reason, and the others go on; ``retry`` runs failed cells again,
+    A grid point that fails keeps its recording and its reason, and the others go on; ``retry`` runs failed grid points again,
     ``fresh`` all of them. ``progress``
-    is called with cells done, cells in all, and the key of the next one. Raises MissingExtraError without PyTorch.
+    is called with grid points done, grid points in all, and the key of the next one. Raises MissingExtraError without PyTorch.
     """
     _check_libraries()
     (out / CELLS).mkdir(parents=True, exist_ok=True)
     found = {"run": 0, "kept": 0, "failed": 0}
     with worker() as ask:
-        for done, cell in enumerate(grid.cells):
-            folder = out / CELLS / cell.key
+        for done, point in enumerate(grid.points):
+            folder = out / CELLS / point.key
             facts = None if fresh else facts_of(folder)
             if facts is not None and (facts["outcome"] == "done" or not retry):
                 found["kept"] += 1
                 found["failed"] += facts["outcome"] != "done"
                 continue
             if progress is not None:
-                progress(done, len(grid.cells), cell.key)
-            facts = run_cell(cell, folder, ask, timeout_s=timeout_s)
+                progress(done, len(grid.points), point.key)
+            facts = run_point(point, folder, ask, timeout_s=timeout_s)
             found["run"] += 1
             found["failed"] += facts["outcome"] != "done"
     if progress is not None:
-        progress(len(grid.cells), len(grid.cells), "")
+        progress(len(grid.points), len(grid.points), "")
     return found
 
 
 def facts_of(folder: Path) -> dict[str, Any] | None:
-    """Return what is known of a cell that was run, None where it was not, or not to its end."""
+    """Return what is known of a grid point that was run, None where it was not, or not to its end."""
     with suppress(OSError, ValueError):
         document = json.loads((folder / FACTS).read_text())
         if isinstance(document, dict) and {"cell", "outcome"} <= set(document):
@@ -78,18 +78,24 @@ def facts_of(folder: Path) -> dict[str, Any] | None:
     return None
 
 
-def run_cell(
-    cell: Cell, folder: Path, ask: Ask, *, timeout_s: float, options: Options | None = _RECORD
+def run_point(
+    point: GridPoint, folder: Path, ask: Ask, *, timeout_s: float, options: Options | None = _RECORD
 ) -> dict[str, Any]:
-    """Run one cell, recorded as ``options`` say (None: not at all), and return its facts, which also lie in its folder."""
+    """Run one grid point, recorded as ``options`` say (None: not at all), and return its facts, which also lie in its folder."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     began_s = time.time()
-    facts = {"cell": asdict(cell), "key": cell.key, "versions": versions(), "started_s": began_s, "program": told(cell)}
+    facts = {
+        "cell": asdict(point),
+        "key": point.key,
+        "versions": versions(),
+        "started_s": began_s,
+        "program": told(point),
+    }
     variables = _environment(folder, options or _RECORD) | ({"RINGWRIGHT_CAPTURE": ""} if options is None else {})
     try:
-        run = _in_lab if cell.fabric else _here
-        outcome = run(cell, folder, variables, ask, timeout_s)
+        run = _in_lab if point.fabric else _here
+        outcome = run(point, folder, variables, ask, timeout_s)
     except RingwrightError as error:
         outcome = {"outcome": "failed", "why": error.what}
     facts |= {"took_s": round(time.time() - began_s, 3), **outcome}
@@ -97,23 +103,23 @@ def run_cell(
     return facts
 
 
-def _here(cell: Cell, folder: Path, variables: dict[str, str], ask: Ask, timeout_s: float) -> dict[str, Any]:
-    world = 1 if cell.world else cell.ranks
+def _here(point: GridPoint, folder: Path, variables: dict[str, str], ask: Ask, timeout_s: float) -> dict[str, Any]:
+    world = 1 if point.world else point.ranks
     answer = ask({
-        "spec": told(cell), "world": world, "folder": str(folder), "environment": variables, "timeout_s": timeout_s,
+        "spec": told(point), "world": world, "folder": str(folder), "environment": variables, "timeout_s": timeout_s,
     })  # fmt: skip
     return {**_outcome(folder, answer["codes"], is_late=answer["is_late"]), "cpu_s": answer["cpu_s"]}
 
 
-def _in_lab(cell: Cell, folder: Path, variables: dict[str, str], _ask: Ask, timeout_s: float) -> dict[str, Any]:
+def _in_lab(point: GridPoint, folder: Path, variables: dict[str, str], _ask: Ask, timeout_s: float) -> dict[str, Any]:
     """Run the ranks in network namespaces; the fault script's clock starts when all are warm."""
     from ringwright.lab import ranks
 
     words = [f"{name}={value}" for name, value in variables.items()]
-    program = [sys.executable, "-m", JOB, json.dumps({**told(cell), "out": str(folder)})]
+    program = [sys.executable, "-m", JOB, json.dumps({**told(point), "out": str(folder)})]
     lab = ranks.run(
-        cell.fabric, ["env", *words, *program], faults=[line for line in cell.fault.split(";") if line.strip()],
-        seed=cell.seed, tcp=cell.tcp, timeout_s=timeout_s, ready=WARM if cell.warm else "", out=folder / "lab",
+        point.fabric, ["env", *words, *program], faults=[line for line in point.fault.split(";") if line.strip()],
+        seed=point.seed, tcp=point.tcp, timeout_s=timeout_s, ready=WARM if point.warm else "", out=folder / "lab",
     )  # fmt: skip
     told_ = {"lab_verdict": lab.limit.verdict, "lab_why": lab.limit.why, "timeline": list(lab.timeline)}
     codes = [ended.code for ended in lab.ranks]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from ringwright.drafts import draft
 from ringwright.errors import InputError, RingwrightError
 from ringwright.sources import read
-from ringwright.studies.sweep.cell import Cell
 from ringwright.studies.sweep.measure import agreement, calls, results
 from ringwright.studies.sweep.patterns import patterns, provisions
+from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.run import CELLS, facts_of
 
 if TYPE_CHECKING:
@@ -20,28 +20,28 @@ RESULTS = "results.parquet"
 SCHEMA = "ringwright.sweep/1"
 
 
-def finished(out: Path) -> list[tuple[Cell, Path, dict[str, Any]]]:
-    """Return every cell that was run, done or failed, with its folder and facts; sorted by key."""
+def finished(out: Path) -> list[tuple[GridPoint, Path, dict[str, Any]]]:
+    """Return every grid point that was run, done or failed, with its folder and facts; sorted by key."""
     found = []
     for folder in sorted((out / CELLS).glob("*")) if (out / CELLS).is_dir() else []:
         facts = facts_of(folder)
         if facts is not None:
-            found.append((Cell(**facts["cell"]), folder, facts))
+            found.append((GridPoint(**facts["cell"]), folder, facts))
     if not found:
         raise InputError("no cell of a sweep", where=str(out), remedy="ringwright sweep GRID.toml --out DIR")
     return found
 
 
 def gather(out: Path) -> dict[str, Any]:
-    """Read every cell's recording, write the table, and return the object of schema ``ringwright.sweep/1``."""
+    """Read every grid point's recording, write the table, and return the object of schema ``ringwright.sweep/1``."""
     rows: list[dict[str, Any]] = []
     checks: list[dict[str, Any]] = []
     seen: list[dict[str, Any]] = []
-    cells = []
-    for cell, folder, facts in finished(out):
-        told = {**cell.row(), "outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
+    points = []
+    for point, folder, facts in finished(out):
+        told = {**point.row(), "outcome": facts["outcome"], "why": facts.get("why", ""), "took_s": facts["took_s"]}
         told["lab_verdict"] = facts.get("lab_verdict", "")
-        cells.append(told)
+        points.append(told)
         if facts["outcome"] != "done":
             continue
         try:
@@ -49,23 +49,23 @@ def gather(out: Path) -> dict[str, Any]:
         except RingwrightError as error:
             told |= {"outcome": "unreadable", "why": error.what}
             continue
-        frame = calls(trace) if cell.ranks > 1 else None
+        frame = calls(trace) if point.ranks > 1 else None
         if frame is not None:
-            rows += results(cell, trace, frame)
-            checks += agreement(cell, frame)
-            seen += patterns(cell, frame)
+            rows += results(point, trace, frame)
+            checks += agreement(point, frame)
+            seen += patterns(point, frame)
     table = _table(rows)
     with draft(out / RESULTS) as path:
         table.write_parquet(path)
     agree = sum(check["agrees"] for check in checks)
     return {
-        "schema": SCHEMA, "out": str(out), "table": str(out / RESULTS), "rows": table.height, "cells": cells,
+        "schema": SCHEMA, "out": str(out), "table": str(out / RESULTS), "rows": table.height, "cells": points,
         "patterns": seen, "provisions": provisions(seen), "agreement": checks, "agreeing": agree, "checked": len(checks),
     }  # fmt: skip
 
 
 def recordings(folder: Path) -> list[Path]:
-    """Return the files of a cell's recording."""
+    """Return the files of a grid point's recording."""
     return sorted(folder.glob("calls.*.jsonl"))
 
 

@@ -1,4 +1,4 @@
-"""The work of a cell: a card, a parallel form and a mode, as the JSON of a rank program and as expected rows."""
+"""The work of a grid point: a card, a parallel form and a mode, as the JSON of a rank program and as expected rows."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.legal import check
 from ringwright.workloads.expected.row import ExpectedRow
+from ringwright.workloads.model_cards import ModelCard
 
 ROLES = ("dp", "tp", "ep", "pp")
 
 
 @dataclass(frozen=True)
 class SweepWork:
-    """What the ranks of one cell do.
+    """What the ranks of one grid point do.
 
     ``batch`` counts the sequences (or images) of one data rank and step; ``steps`` iterations or tokens.
     """
 
-    card: Card
+    card: ModelCard
     parallel: Mapping[str, int | str]
     mode: str = "training"
     batch: int = 2
@@ -43,7 +43,7 @@ class SweepWork:
         return ranks
 
     def rows(self, rank: int = 0) -> list[ExpectedRow]:
-        """Return what rank ``rank`` must issue; UsageError for a cell that is not legal."""
+        """Return what rank ``rank`` must issue; UsageError for a grid point that is not legal."""
         return expected(
             self.card, self.parallel, self.mode, batch=self.batch, sequence=self.sequence, rank=rank,
             micro_batches=self.micro_batches, dtype=self.dtype, bucket_cap_mb=self.bucket_cap_mb,
@@ -52,7 +52,7 @@ class SweepWork:
     def job(self, *, fake_rank: int | None = None, **more: Any) -> dict[str, Any]:
         """Return the object that the rank program takes; with ``fake_rank`` that rank runs alone on the fake group.
 
-        UsageError for a cell that is not legal, before any rank has started.
+        UsageError for a grid point that is not legal, before any rank has started.
         """
         check(self.card, self.parallel, self.mode)
         self.rows()

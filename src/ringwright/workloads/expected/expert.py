@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import Card
 from ringwright.workloads.expected import sharded
 from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, merged, whole
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parts import Anatomy
 
 
 def rows(
-    card: Card, anatomy: Anatomy, ranks: int, capacity: int, mode: str, batch: int, sequence: int, dtype: str
+    card: ModelCard, anatomy: Anatomy, ranks: int, capacity: int, mode: str, batch: int, sequence: int, dtype: str
 ) -> list[ExpectedRow]:
     """Return what one rank of ``ranks`` issues; all-to-all sizes are those of a rank with its even share of rows."""
     if card.dims["experts"] % ranks:
@@ -41,7 +41,7 @@ def rows(
     return merged([*found, *travel])
 
 
-def _travel(card: Card, when: str, phase: str, tokens: int, capacity: int, dtype: str) -> Iterator[ExpectedRow]:
+def _travel(card: ModelCard, when: str, phase: str, tokens: int, capacity: int, dtype: str) -> Iterator[ExpectedRow]:
     """Yield the all-to-alls of one pass."""
     dims = card.dims
     blocks = sum(block.moe for block in card.anatomy().blocks)

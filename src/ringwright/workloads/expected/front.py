@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from ringwright.workloads.cards import Card
 from ringwright.workloads.expected import data, expert, pipeline, serving, sharded, tensor
 from ringwright.workloads.expected.legal import check
 from ringwright.workloads.expected.row import ExpectedRow
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.tuning import tuned
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A cell: sequences (or images) of one data rank and step, tokens of each, and what the parallel forms want to know."""
+    """A grid point: sequences (or images) of one data rank and step, tokens of each, and what the parallel forms want to know."""
 
-    card: Card
+    card: ModelCard
     parallel: Mapping[str, int | str]
     mode: str
     batch: int
@@ -33,7 +33,7 @@ class Ask:
 
 
 def expected(
-    card: Card, parallel: Mapping[str, int | str], mode: str = "training", *, batch: int, sequence: int,
+    card: ModelCard, parallel: Mapping[str, int | str], mode: str = "training", *, batch: int, sequence: int,
     micro_batches: int = 1, dtype: str = "float32", bucket_cap_mb: float | None = None, rank_of_update: int = 8,
     rank: int = 0,
 ) -> list[ExpectedRow]:  # fmt: skip

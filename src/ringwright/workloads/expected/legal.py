@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import FAMILIES, IMAGES, MIXTURES, Card
+from ringwright.workloads.model_cards import FAMILIES, IMAGES, MIXTURES, ModelCard
 
 FORMS = ("none", "ddp", "fsdp", "tp", "tp+fsdp", "ep", "pp")
 MODES = ("training", "lora", "head", "inference")
@@ -35,7 +35,7 @@ def modes(family: str) -> tuple[str, ...]:
     return MODES if family in DECODERS else MODES[:3]
 
 
-def check(card: Card, parallel: Mapping[str, int | str], mode: str) -> str:
+def check(card: ModelCard, parallel: Mapping[str, int | str], mode: str) -> str:
     """Return the form; UsageError, with what is legal, where it cannot be."""
     form = str(parallel.get("form", "none"))
     if mode not in modes(card.family):

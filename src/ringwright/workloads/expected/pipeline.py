@@ -8,14 +8,14 @@ each further token (int64) is sent from the last stage to the first before its t
 from __future__ import annotations
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, merged, whole
+from ringwright.workloads.model_cards import ModelCard
 
 TOKEN_BYTES = 8
 VOTE_BYTES = 4
 
 
-def check(card: Card, stages: int, batch: int, micro_batches: int) -> None:
+def check(card: ModelCard, stages: int, batch: int, micro_batches: int) -> None:
     """Raise UsageError where blocks, sequences or micro-batches do not fill the stages."""
     if stages > card.dims["layers"] or batch % micro_batches or micro_batches < stages:
         raise UsageError(
@@ -30,7 +30,7 @@ def received(when: str, phase: str, size_bytes: int, count: int = 1) -> Expected
 
 
 def rows(
-    card: Card, stages: int, stage: int, mode: str, batch: int, sequence: int, micro_batches: int, dtype: str
+    card: ModelCard, stages: int, stage: int, mode: str, batch: int, sequence: int, micro_batches: int, dtype: str
 ) -> list[ExpectedRow]:
     """Return what the rank of ``stage`` issues."""
     check(card, stages, batch, micro_batches)
@@ -45,7 +45,7 @@ def rows(
     return merged(found)
 
 
-def _served(card: Card, stages: int, stage: int, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
+def _served(card: ModelCard, stages: int, stage: int, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
     found = []
     for when, tokens in (("prefill", batch * sequence), ("decode", batch)):
         size = tokens * card.dims["hidden"] * DTYPE_BYTES[dtype]

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from ringwright.errors import UsageError
-from ringwright.workloads.cards import Card
 from ringwright.workloads.expected.row import DTYPE_BYTES, ExpectedRow, gathered, merged, whole
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parts import Anatomy, Layer, ModelBlock
 
 MUST_DIVIDE = {
@@ -25,7 +25,7 @@ MUST_DIVIDE = {
 }
 
 
-def check(card: Card, ranks: int) -> None:
+def check(card: ModelCard, ranks: int) -> None:
     """Raise UsageError where the dimensions cannot be cut evenly."""
     for name in MUST_DIVIDE[card.family]:
         if card.dims[name] % ranks:
@@ -35,7 +35,7 @@ def check(card: Card, ranks: int) -> None:
             )
 
 
-def rows(card: Card, ranks: int, mode: str, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
+def rows(card: ModelCard, ranks: int, mode: str, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
     """Return what one rank of ``ranks`` issues: each iteration, or for the prompt and each decoded token."""
     check(card, ranks)
     if mode == "inference":
@@ -62,7 +62,7 @@ def cut(anatomy: Anatomy, ranks: int) -> Anatomy:
     return replace(anatomy, blocks=tuple(blocks))
 
 
-def forward(card: Card, ranks: int, tokens: int, answered: int, dtype: str, turn: str) -> list[ExpectedRow]:
+def forward(card: ModelCard, ranks: int, tokens: int, answered: int, dtype: str, turn: str) -> list[ExpectedRow]:
     """Return one forward pass over ``tokens`` tokens with logits for ``answered`` of them."""
     dims, width, when, phase = card.dims, DTYPE_BYTES[dtype], turn or "each", turn or "forward"
     sums = [layer for block in card.anatomy().blocks for layer in block.layers if layer.cut == "rows"]
@@ -73,7 +73,7 @@ def forward(card: Card, ranks: int, tokens: int, answered: int, dtype: str, turn
     return found
 
 
-def backward(card: Card, tokens: int, dtype: str) -> Iterator[ExpectedRow]:
+def backward(card: ModelCard, tokens: int, dtype: str) -> Iterator[ExpectedRow]:
     """Yield one backward pass over ``tokens`` tokens."""
     width = DTYPE_BYTES[dtype]
     for block in card.anatomy().blocks:

@@ -29,7 +29,7 @@ from ringwright.algorithms.libraries.nccl_2_4.forcing import forced, is_2_4
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
 from ringwright.algorithms.libraries.nccl_2_4.pacing import MOST_SEGMENTS, beat, parts, segments
 from ringwright.algorithms.libraries.nccl_2_4.rings import chains, order, rings
-from ringwright.algorithms.libraries.nccl_2_4.system import cards, system_of
+from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.costs.nccl import (
@@ -101,7 +101,7 @@ def nccl_2_4(
         "release": str(release),
     }
     named = dataclasses.replace(made, name="nccl-2-4", protocol=chosen.protocol, knobs=knobs)
-    return tuned(named, chosen, system, cards(topology, hosts)) if tuning else named
+    return tuned(named, chosen, system, nics_per_node(topology, hosts)) if tuning else named
 
 
 def _grouped(collective: Collective, topology: Topology | None, release: str, *, tuning: bool) -> Program:
@@ -112,7 +112,9 @@ def _grouped(collective: Collective, topology: Topology | None, release: str, *,
     if not tuning:
         return made
     hosts = by_host(collective, topology)
-    return dataclasses.replace(made, software=of_groups(system_of(topology, hosts), release, cards(topology, hosts)))
+    return dataclasses.replace(
+        made, software=of_groups(system_of(topology, hosts), release, nics_per_node(topology, hosts))
+    )
 
 
 def decide(collective: Collective, system: NcclSystem, release: str) -> NcclChoice:
@@ -138,7 +140,7 @@ def build(
     collective: Collective, topology: Topology | None, hosts: list[list[int]], chosen: NcclChoice, system: NcclSystem
 ) -> Program:
     """Return the chosen algorithm as a program; a tree's channels are pairs of trees."""
-    channels, nics = max(1, chosen.channels_used), cards(topology, hosts)
+    channels, nics = max(1, chosen.channels_used), nics_per_node(topology, hosts)
     if chosen.algorithm == "ring":
         if collective.op in ("broadcast", "reduce"):
             return chains(collective, hosts, channels, nics)

@@ -21,15 +21,15 @@ CHAIN_BYTES = 512 << 10  # what travels at a time along a broadcast or reduce ri
 MOST_SEGMENTS = 64
 
 
-def entry(channel: int, gpus: int, cards: int) -> int:
-    """Return the GPU at which a channel enters a host: channels take the cards in turn, then the GPUs of a card."""
-    apart = max(1, gpus // max(cards, 1))
+def entry(channel: int, gpus: int, nics: int) -> int:
+    """Return the GPU at which a channel enters a host: channels take the NICs in turn, then the GPUs of a NIC."""
+    apart = max(1, gpus // max(nics, 1))
     return (channel * apart + channel * apart // gpus) % gpus
 
 
-def order(hosts: list[list[int]], channel: int, cards: int) -> list[int]:
+def order(hosts: list[list[int]], channel: int, nics: int) -> list[int]:
     """Return the ring of a channel: host after host, each from the GPU on at which it enters."""
-    return [host[(entry(channel, len(host), cards) + step) % len(host)] for host in hosts for step in range(len(host))]
+    return [host[(entry(channel, len(host), nics) + step) % len(host)] for host in hosts for step in range(len(host))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Beat:
     slices: int = 1
 
 
-def rings(collective: Collective, hosts: list[list[int]], channels: int, cards: int, beat: Beat = Beat()) -> Program:
+def rings(collective: Collective, hosts: list[list[int]], channels: int, nics: int, beat: Beat = Beat()) -> Program:
     """Return the program of all-reduce, reduce-scatter or all-gather over ``channels`` rings of equal share."""
     p, op = collective.p, collective.op
     parts = channels * beat.loops * beat.slices
@@ -56,7 +56,7 @@ def rings(collective: Collective, hosts: list[list[int]], channels: int, cards: 
             for kind, shift, label in phases:
                 for step, piece in product(range(p - 1), range(beat.slices)):
                     places = [(channel * beat.loops + loop) * beat.slices + piece for channel in range(channels)]
-                    yield Step(moves(kind, hosts, cards, places, parts, shift - step), label, loop)
+                    yield Step(moves(kind, hosts, nics, places, parts, shift - step), label, loop)
 
     knobs = {"loops": beat.loops, "slices": beat.slices} if parts > channels else {}
     return Program(
@@ -66,12 +66,12 @@ def rings(collective: Collective, hosts: list[list[int]], channels: int, cards: 
     )  # fmt: skip
 
 
-def _regular(op: Op, hosts: list[list[int]], cards: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
+def _regular(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
     """One round as patterns over the hosts: GPU j of every host hands on its ring's part of the rank ``by`` along it."""
     n, g = len(hosts), len(hosts[0])
     blocks = []
     for channel, place in enumerate(places):
-        first = entry(channel, g, cards)
+        first = entry(channel, g, nics)
         for j in range(g):
             here = Affine(((1, 0, n, g),), (first + j) % g)
             following = Affine(((1, (j + 1) // g, n, g),), (first + (j + 1)) % g)
@@ -80,21 +80,21 @@ def _regular(op: Op, hosts: list[list[int]], cards: int, places: list[int], part
     return tuple(blocks)
 
 
-def _listed(op: Op, hosts: list[list[int]], cards: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
+def _listed(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
     blocks = []
     for channel, place in enumerate(places):
-        ring = np.array(order(hosts, channel, cards))
+        ring = np.array(order(hosts, channel, nics))
         owner = np.roll(ring, -by)
         blocks.append(explicit(op, ring, np.roll(ring, -1), owner * parts + place, channel=channel))
     return tuple(blocks)
 
 
-def chains(collective: Collective, hosts: list[list[int]], channels: int, cards: int) -> Program:
+def chains(collective: Collective, hosts: list[list[int]], channels: int, nics: int) -> Program:
     """Return broadcast or reduce in segments along ``channels`` rings, from or to the root."""
     share = collective.size_bytes / channels
     segments = max(1, min(MOST_SEGMENTS, round(share / CHAIN_BYTES)))
     up = collective.op == "reduce"
-    trees = [PipelinedTree(_chain(order(hosts, channel, cards), collective.root, up)) for channel in range(channels)]
+    trees = [PipelinedTree(_chain(order(hosts, channel, nics), collective.root, up)) for channel in range(channels)]
     n_steps = trees[0].n_steps(segments, up=up, down=not up)
 
     def steps() -> Iterator[Step]:

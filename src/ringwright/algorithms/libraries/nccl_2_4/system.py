@@ -33,15 +33,15 @@ def system_of(topology: Topology | None, hosts: list[list[int]]) -> NcclSystem:
     return dataclasses.replace(system, nvls=nvls, collnet=adds and system.nodes > 1, collnet_heads=heads)
 
 
-def cards(topology: Topology | None, hosts: list[list[int]]) -> int:
-    """Return the network cards of a host, or its ranks where none are drawn."""
-    return len(hosts[0]) if topology is None else topology.cards_per_host
+def nics_per_node(topology: Topology | None, hosts: list[list[int]]) -> int:
+    """Return the NICs of a host, or its ranks where none are drawn."""
+    return len(hosts[0]) if topology is None else topology.nics_per_node
 
 
 def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclSystem:
     """Return a known box as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
 
-    ``collnet`` says that the network reduces. Fewer ranks per node than the box has GPUs take their share of its network cards.
+    ``collnet`` says that the network reduces. Fewer ranks per node than the box has GPUs take their share of its NICs.
     """
     kind = BOXES[name]
     per_node = -(-ranks // nodes)
@@ -51,8 +51,8 @@ def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclS
             f"{ranks} ranks on {nodes} nodes: {name} has {kind.gpus} GPUs", remedy=f"--nodes {-(-ranks // kind.gpus)}"
         )
     if per_node < kind.gpus:
-        kind = dataclasses.replace(kind, gpus=per_node, cards=max(1, kind.cards * per_node // kind.gpus))
-    kind = dataclasses.replace(kind, gpus=kind.gpus * joined, cards=kind.cards * joined)
+        kind = dataclasses.replace(kind, gpus=per_node, nics=max(1, kind.nics * per_node // kind.gpus))
+    kind = dataclasses.replace(kind, gpus=kind.gpus * joined, nics=kind.nics * joined)
     groups = -(-nodes // joined)
     system = box(name, 1)
     return dataclasses.replace(
@@ -63,15 +63,15 @@ def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclS
 def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bool) -> NcclSystem:
     """Return a box with as much bandwidth per GPU, and per host to the outside, as the fabric's links have."""
     gpus = max(map(len, hosts))
-    inside, outside, cards = 25.0, 25.0, gpus
+    inside, outside, nics = 25.0, 25.0, gpus
     if topology is not None and topology.n_links:
         from_ranks = topology.rate[topology.src < topology.n_ranks]
         inside = float(from_ranks.max(initial=0.0)) / 1e9 or inside
-        nics = np.flatnonzero(topology.kinds == NIC)
-        cards = max(1, round(len(nics) / max(len(hosts), 1))) if len(nics) else gpus
-        out_of_nics = topology.rate[np.isin(topology.src, nics)] if len(nics) else from_ranks
+        found = np.flatnonzero(topology.kinds == NIC)
+        nics = max(1, round(len(found) / max(len(hosts), 1))) if len(found) else gpus
+        out_of_nics = topology.rate[np.isin(topology.src, found)] if len(found) else from_ranks
         outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
     links = max(1, round(inside / NVLINK_GBS))
-    kind = NodeType("estimated", gpus, 80, links if gpus > 1 else 0, cards, outside, inside, nvswitch=True)
+    kind = NodeType("estimated", gpus, 80, links if gpus > 1 else 0, nics, outside, inside, nvswitch=True)
     graphs = search(kind, len(hosts), collnet=collnet)
     return NcclSystem(graphs, len(hosts), sum(map(len, hosts)), kind.capability, nvswitch=True)

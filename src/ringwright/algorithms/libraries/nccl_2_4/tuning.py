@@ -18,7 +18,7 @@ FIRST = ("nvlink", "xgmi")  # classes between GPUs only: messages to the network
 OUTSIDE = ("nic", "spine", "network", "rail")
 
 
-def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, cards: int) -> Program:
+def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -> Program:
     """Return the program with the release's base and hop latencies (us tables) and its protocol's bytes on the wire.
 
     The tables give one latency for a way through the network's switches and back: it counts once, before the first message.
@@ -45,16 +45,16 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, cards: int) 
         messages, base = dict.fromkeys(FIRST, inside), base + outside
     used = Software(
         base, messages, beyond, copying, WIRE_FACTOR[protocol],
-        sharing=max(1.0, min(cards, chosen.channels_used) / senders(chosen.channels_used, system)),
+        sharing=max(1.0, min(nics, chosen.channels_used) / senders(chosen.channels_used, system)),
     )  # fmt: skip
     return dataclasses.replace(program, software=used)
 
 
-def of_groups(system: NcclSystem, release: str, cards: int) -> Software:
+def of_groups(system: NcclSystem, release: str, nics: int) -> Software:
     """Return the software of grouped sends and receives: one start, messages in pieces, Simple."""
     held = constants(release)
     hardware = "net" if system.nodes > 1 else "nvlink"
     base_s = (held.base_us("ring", "simple") + held.beyond_us(hardware, "ring", "simple")) * 1e-6
-    # Every GPU has a proxy of its own; where GPUs share a card, theirs work side by side.
-    sharing = min(1.0, cards * system.nodes / system.ranks)
+    # Every GPU has a proxy of its own; where GPUs share a NIC, theirs work side by side.
+    sharing = min(1.0, nics * system.nodes / system.ranks)
     return Software(base_s, piece_bytes=P2P_PIECE_BYTES, sharing=sharing)

@@ -1,4 +1,4 @@
-"""One cell of a sweep: what is run, where, and with which fault; its key names its folder."""
+"""One grid point of a sweep: what is run, where, and with which fault; its key names its folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MORE = ("capacity",)  # of experts, beside the ranks
 
 
 @dataclass(frozen=True)
-class Cell:
+class GridPoint:
     """A run. ``world`` above 0 is a fake job of so many ranks in one process; ``fabric`` "" is this machine's loopback.
 
     ``parallel`` is a form with the ranks of its roles: ``ddp:dp=2``, ``tp+fsdp:tp=2,dp=2``. ``steps`` are iterations, or decoded
@@ -90,9 +90,9 @@ class Cell:
         }
 
 
-def cell(settings: Mapping[str, Any]) -> Cell:
-    """Return the cell of some settings; UsageError for a setting that does not exist or is of another type."""
-    kinds = {each.name: each for each in fields(Cell)}
+def point(settings: Mapping[str, Any]) -> GridPoint:
+    """Return the grid point of some settings; UsageError for a setting that does not exist or is of another type."""
+    kinds = {each.name: each for each in fields(GridPoint)}
     strange = sorted(set(settings) - set(kinds))
     if strange:
         raise UsageError(f"a cell has no setting '{strange[0]}'", remedy=f"one of: {', '.join(kinds)}")
@@ -103,6 +103,6 @@ def cell(settings: Mapping[str, Any]) -> Cell:
         wanted = (float, int, type(None)) if name == "bucket_cap_mb" else (int,) if isinstance(default, int) else (str,)
         if not isinstance(value, wanted) or isinstance(value, bool):
             raise UsageError(f"{name} = {value!r} is not {' or '.join(kind.__name__ for kind in wanted)}")
-    made = Cell(**settings)
+    made = GridPoint(**settings)
     _ = made.spread, made.changed  # refused here, not in the middle of the sweep
     return made

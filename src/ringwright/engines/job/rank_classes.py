@@ -1,7 +1,8 @@
 """Which ranks do the same at the same time: the coarsest division of the mesh that the workload and its faults allow.
 
-Two ranks are in one cell when they are of one class, have one slowdown, and their groups along every axis have equal members
-by cell. The division is refined until that holds, so it is exact: simulating one rank of each cell is simulating all.
+Two ranks are in one class when the workload gives them one class, they have one slowdown, and their groups along every axis
+have equal members by class. The division is refined until that holds, so it is exact: simulating one rank of each class is
+simulating all.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from ringwright.workload import Workload
 
 
 @dataclass(frozen=True)
-class Cells:
-    """Cell of each rank, and per cell its class, a representative, how many ranks it has, its slowdown (1: healthy)."""
+class RankClasses:
+    """Class of each rank, and per class its name, a representative, how many ranks it has, its slowdown (1: healthy)."""
 
-    cell_of: np.ndarray
+    class_of: np.ndarray
     of: tuple[str, ...]
     ranks: tuple[int, ...]
     counts: tuple[int, ...]
@@ -29,12 +30,12 @@ class Cells:
         return len(self.of)
 
 
-def cells(
+def rank_classes(
     workload: Workload, slowdowns: Mapping[int, float] | None = None, *, marked: Iterable[int] = (), folded: bool = True
-) -> Cells:
-    """Return the cells; ``slowdowns`` (rank -> factor on its compute time) are faults, and each splits its class.
+) -> RankClasses:
+    """Return the rank classes; ``slowdowns`` (rank -> factor on its compute time) are faults, and each splits its class.
 
-    ``marked`` ranks are alike to no other, because their links are. ``folded`` False makes every rank its own cell. Raises
+    ``marked`` ranks are alike to no other, because their links are. ``folded`` False makes every rank a class of its own. Raises
     UsageError for a rank of no class, or of two.
     """
     mesh, size = workload.mesh, workload.mesh.size
@@ -60,7 +61,7 @@ def cells(
     first = np.unique(label, return_index=True)[1]
     counts = np.bincount(label)
     names = tuple(workload.classes[classes[rank]].name for rank in first)
-    return Cells(label, names, tuple(first.tolist()), tuple(counts.tolist()), tuple(slowdown[first].tolist()))
+    return RankClasses(label, names, tuple(first.tolist()), tuple(counts.tolist()), tuple(slowdown[first].tolist()))
 
 
 def _classes(workload: Workload) -> np.ndarray:
@@ -82,7 +83,7 @@ def _classes(workload: Workload) -> np.ndarray:
 
 
 def _refined(label: np.ndarray, sizes: dict[str, int]) -> np.ndarray:
-    """Return labels that also tell apart ranks whose groups along some axis, or some axes together, hold other cells."""
+    """Return labels that also tell apart ranks whose groups along some axis, or some axes together, hold other rank classes."""
     grid = label.reshape(tuple(sizes.values()))
     columns = [label]
     for axis in range(grid.ndim):

@@ -1,4 +1,4 @@
-"""Cards: a model family in one of its sizes, with its dimensions."""
+"""Model cards: a model family in one of its sizes, with its dimensions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MIXTURES = tuple(name for name, each in FAMILIES.items() if any("experts" in dim
 
 
 @dataclass(frozen=True)
-class Card:
+class ModelCard:
     """A model: family, name of its size, and dimensions in the words of its family's file."""
 
     family: str
@@ -54,7 +54,7 @@ def sizes(family: str) -> tuple[str, ...]:
     return tuple(_family(family).SIZES)
 
 
-def card(family: str, size: str = "tiny", **changed: int) -> Card:
+def card(family: str, size: str = "tiny", **changed: int) -> ModelCard:
     """Return the card of a size, some of its dimensions changed; UsageError for a name that does not exist."""
     known: dict[str, dict[str, int]] = _family(family).SIZES
     if size not in known:
@@ -62,7 +62,7 @@ def card(family: str, size: str = "tiny", **changed: int) -> Card:
     strange = set(changed) - set(known[size])
     if strange:
         raise UsageError(f"'{family}' has no dimension '{min(strange)}'", remedy=f"one of: {', '.join(known[size])}")
-    return Card(family, size, {**known[size], **changed})
+    return ModelCard(family, size, {**known[size], **changed})
 
 
 def _family(family: str) -> Any:
