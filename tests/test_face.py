@@ -18,6 +18,7 @@ import pytest
 
 import ringwright
 from ringwright.notebook import MOST_ROWS, card, table
+from ringwright.trace import rows
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 NAMES = [name for name in ringwright.__all__ if name != "__version__"]
@@ -184,6 +185,16 @@ def test_what_a_page_shows_is_escaped_and_short() -> None:
     assert card("t", {"none": None, "empty": "", "zero": 0}).count("<tr>") == 1
     box = dataclasses.replace(ringwright.fabric("switch:4"), name=evil, provenance=evil)
     assert "<script" not in box._repr_html_()
+
+
+def test_a_trace_shows_weighted_bytes_and_no_zero_for_what_is_not_told() -> None:
+    said = [
+        {"kind": "collective", "op": "all-reduce", "multiplicity": 3, "size_bytes": 1000},
+        {"kind": "step", "multiplicity": 7},
+    ]
+    page = ringwright.Trace.of({"events": rows("events", said)})._repr_html_()
+    assert "<td>all-reduce</td><td>3</td><td>3,000</td>" in page
+    assert "<td>step</td><td></td><td>7</td><td></td>" in page
 
 
 def test_a_hostile_name_stays_on_its_line() -> None:

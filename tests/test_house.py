@@ -30,6 +30,10 @@ FORBIDDEN_TEXT = [
     "file:" + "//",
 ]
 IMPORT_BUDGET_S = 0.15
+# Functions that return arrays without telling dtype and shape; this number may only fall.
+SILENT_ARRAYS = 0
+DTYPE = re.compile(r"\b(u?int(8|16|32|64)|float(16|32|64)|bool|dtypes?)\b")
+SHAPE = re.compile(r"\b(shape|length)\b")
 CHANGE_NOTE = re.compile(r"[a-z0-9][a-z0-9-]*\.(added|changed|fixed|removed)\.md")
 
 
@@ -71,6 +75,34 @@ def test_files_stay_short() -> None:
     assert not [f"{module} ({lines} lines)" for module, lines in lengths.items() if lines > 600]
     longest = sorted(lengths.items(), key=lambda item: -item[1])[:5]
     assert percentile_90(list(lengths.values())) <= 300, longest
+
+
+def public_arrays() -> Iterator[tuple[str, str]]:
+    """Yield (place, docstring) of every public function or property whose annotation says that arrays come back."""
+    for module in MODULES:
+        parts = module.relative_to(PACKAGE).parts
+        if any(part.startswith("_") and part != "__init__.py" for part in parts):
+            continue
+        yield from arrays_inside(ast.parse(module.read_text()).body, "/".join(parts))
+
+
+def arrays_inside(body: list[ast.stmt], where: str) -> Iterator[tuple[str, str]]:
+    for node in body:
+        name = getattr(node, "name", "_")
+        if name.startswith("_"):
+            continue
+        if isinstance(node, ast.ClassDef):
+            yield from arrays_inside(node.body, f"{where} {name}")
+        elif isinstance(node, ast.FunctionDef) and node.returns and "ndarray" in ast.unparse(node.returns):
+            yield f"{where}:{node.lineno} {name}", ast.get_docstring(node) or ""
+
+
+def test_who_returns_arrays_tells_dtype_and_shape() -> None:
+    every = list(public_arrays())
+    assert len(every) > 80, "the annotations are looked for in the wrong place"
+    silent = [place for place, text in every if not (DTYPE.search(text) and SHAPE.search(text))]
+    assert len(silent) <= SILENT_ARRAYS, silent
+    assert len(silent) == SILENT_ARRAYS, "fewer are silent: lower SILENT_ARRAYS"
 
 
 def test_no_module_has_an_empty_name() -> None:

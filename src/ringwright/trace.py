@@ -301,12 +301,13 @@ class Trace:
         """Return what a notebook shows: a row per kind of event and operation, every string escaped."""
         import polars as pl
 
-        weight = pl.col("multiplicity").fill_null(1)
+        weight, size = pl.col("multiplicity").fill_null(1), pl.col("size_bytes")
+        told = pl.when(size.is_not_null().any()).then((size * weight).sum())  # what no event tells is no zero
         counts = (
-            self.scan("events").group_by("kind", "op").agg(weight.sum().alias("events"), pl.col("size_bytes").sum())
+            self.scan("events").group_by("kind", "op").agg(weight.sum().alias("events"), told.alias("bytes"))
             .sort(["events", "kind", "op"], descending=[True, False, False]).collect()
         )  # fmt: skip
-        rows = ((kind or "", op or "", count, size) for kind, op, count, size in counts.iter_rows())
+        rows = (["" if value is None else value for value in row] for row in counts.iter_rows())
         return table(self._label(), ("kind", "op", "events", "bytes"), rows)
 
 
