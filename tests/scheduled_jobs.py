@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
+from ringwright.contracts.outcome import beside
 from ringwright.contracts.small_jobs import MIB, Layers, layers, link, on_mesh, operations, sent
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS
-from ringwright.schedulers.fifo.gradientflow import gradientflow
-from ringwright.schedulers.fifo.poseidon import poseidon
-from ringwright.schedulers.fifo.pytorch_ddp import pytorch_ddp
+from ringwright.plugins import HOUSE
+from ringwright.registry import schedulers
 from ringwright.schedulers.priority.bytescheduler import bytescheduler
-from ringwright.schedulers.priority.p3 import p3
-from ringwright.schedulers.priority.pace import pace
-from ringwright.schedulers.priority.tictac import tictac
 from ringwright.workload import Queue, Workload
 
 __all__ = [
@@ -46,17 +44,23 @@ def fifo(workload: Workload, _costs: Costs) -> Workload:
     return workload.with_policy("fifo", queue=queue, boundary="barrier")
 
 
+# Knobs that cut and fuse jobs of a few bytes.
+SMALL: dict[str, dict[str, Any]] = {
+    "pytorch-ddp": {"bucket_cap_mb": units(12), "first_bucket_mb": units(4)},
+    "gradientflow": {"theta_mb": units(10), "element_bytes": 1},
+    "poseidon": {"scheme": "dense", "pair_mb": units(3)},
+    "p3": {"slice_elements": 2},
+    "bytescheduler": {"partition_mb": units(3), "credit_mb": units(7)},
+    "pace": {"slice_mb": units(4)},
+}
+# Every scheduler of the folders that sends what the job sends (``CHANGES`` says what else one changes), and two more.
+OURS = [system for system in schedulers() if system.origin == HOUSE]
+HELD = [system for system in OURS if "payloads" not in beside(system.load(), "CHANGES")]
 POLICIES: dict[str, Scheduler] = {
     "fifo": fifo,
-    "pytorch-ddp": partial(pytorch_ddp, bucket_cap_mb=units(12), first_bucket_mb=units(4)),
-    "gradientflow": partial(gradientflow, theta_mb=units(10), element_bytes=1),
-    "poseidon": partial(poseidon, scheme="dense", pair_mb=units(3)),
-    "p3": partial(p3, slice_elements=2),
-    "tictac": tictac,
-    "bytescheduler": partial(bytescheduler, partition_mb=units(3), credit_mb=units(7)),
-    "bytescheduler, scanning": partial(bytescheduler, partition_mb=units(3), credit_mb=units(7), scan=True),
-    "pace": partial(pace, slice_mb=units(4)),
-}  # fmt: skip
+    **{system.slug: partial(system.load(), **SMALL.get(system.slug, {})) for system in HELD},
+    "bytescheduler, scanning": partial(bytescheduler, **SMALL["bytescheduler"], scan=True),
+}
 
 
 def crossing_s(run: JobRun) -> float:
