@@ -14,7 +14,7 @@ from ringwright.analysis.benchmarks import tables
 from ringwright.analysis.summary import summarise
 from ringwright.costs.links import LINKS, links_of
 from ringwright.costs.nccl import OPS, choose, placed, releases
-from ringwright.costs.nccl.boxes import NVLINK_GBS
+from ringwright.costs.nccl.node_types import NVLINK_GBS
 from ringwright.laws import reason
 from ringwright.laws.ceilings import above, ceiling
 from ringwright.laws.ranks import census

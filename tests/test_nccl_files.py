@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS, box, choose, costs, predict_us, sweep
+from ringwright.costs.nccl import ALGORITHMS, OPS, PROTOCOLS, choose, costs, named_system, predict_us, sweep
 from ringwright.costs.nccl.tuner import ANY, BYTES_MAX, TunerRule, first_match, rules_from_choices
 from ringwright.errors import InputError, UsageError
 from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv, write_nccl_tuner_csv
@@ -143,7 +143,7 @@ def test_any_lines_are_read(lines: list[str]) -> None:
 
 # ----------------------------------------------------------------------------------------------------------- tuner CSV
 def test_a_sweep_becomes_rules_without_gaps() -> None:
-    system = box("dgx-h100", 4)
+    system = named_system("dgx-h100", 4)
     choices = [*sweep("all-reduce", [1 << power for power in range(3, 31)], system, "2.21.5")]
     rules = rules_from_choices(choices)
     assert (rules[0].min_bytes, rules[-1].max_bytes) == (0, BYTES_MAX)
@@ -187,7 +187,7 @@ def test_the_first_available_rule_wins() -> None:
     assert first_match(rules, "all-reduce", 100, nodes=1, ranks=8) is rules[0]
     assert first_match(rules, "all-reduce", 101, nodes=1, ranks=8) is None
     assert first_match(rules, "all-reduce", 101, nodes=1, ranks=8, pipelined=4) is rules[2]
-    v100 = box("dgx1", 2)
+    v100 = named_system("dgx1", 2)
 
     def available(algorithm: str, protocol: str) -> bool:
         return predict_us("all-reduce", algorithm, protocol, 100, v100, "2.21.5") is not None
@@ -232,7 +232,7 @@ def test_channels_are_always_written(channels: int) -> None:
 
 
 def test_writing_does_not_overwrite(tmp_path: Path) -> None:
-    rules = rules_from_choices([choose("all-reduce", 8, box("dgx-a100", 2), "2.21.5")])
+    rules = rules_from_choices([choose("all-reduce", 8, named_system("dgx-a100", 2), "2.21.5")])
     path = write_nccl_tuner_csv(rules, tmp_path / "tuner.conf")
     assert read_nccl_tuner_csv(path).rules == tuple(rules)
     with pytest.raises(UsageError):
@@ -256,6 +256,6 @@ def test_the_example_of_the_plug_in() -> None:
 
 
 def test_every_choice_of_a_rule_is_one_that_is_offered() -> None:
-    system = box("p4d", 4)
+    system = named_system("p4d", 4)
     for rule in rules_from_choices(sweep("all-reduce", [8, 1 << 20, 1 << 30], system, "2.20.5")):
         assert (rule.algorithm, rule.protocol) in costs("all-reduce", rule.min_bytes, system, "2.20.5")

@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from ringwright.costs.nccl import (
     ALGORITHMS,
-    BOXES,
+    NODE_TYPES,
     OPS,
     PROTOCOLS,
     Graph,
     Graphs,
     NcclSystem,
-    box,
     choose,
     chunking,
     constants,
     costs,
     cut,
+    named_system,
     predict_us,
     releases,
     sweep,
@@ -197,7 +197,7 @@ def test_pat_comes_with_2_23(release: str, factor: float) -> None:
 
 
 def test_nvls_comes_with_2_17_and_trees_of_it_with_2_18() -> None:
-    h100 = box("dgx-h100", 2, collnet=True)
+    h100 = named_system("dgx-h100", 2, collnet=True)
     known = {
         release: {key[1] for key, value in tables(h100, release).latency_us.items() if value} for release in releases()
     }
@@ -209,7 +209,7 @@ def test_nvls_comes_with_2_17_and_trees_of_it_with_2_18() -> None:
 
 def test_plateau_of_a_ring() -> None:
     """1.9 up to 2.17 by bytes per rank, 1.4 from 2.18 by bytes per channel and rank, never on one node."""
-    a100 = box("dgx-a100", 2)
+    a100 = named_system("dgx-a100", 2)
     for release, factor, small, large in (
         ("2.10.3", 1.9, 65535, 65536),
         ("2.21.5", 1.4, 16 * 16 * 64 - 1, 16 * 16 * 64),
@@ -219,10 +219,10 @@ def test_plateau_of_a_ring() -> None:
         for size, times in ((small, 1.0), (large, factor)):
             told = predict_us("all-reduce", "ring", "simple", size, a100, release)
             assert told == pytest.approx(lat * times + size / (1000 * speed)), (release, size)
-    v100 = box("dgx1", 2)
+    v100 = named_system("dgx1", 2)
     lat = latency(v100, "2.21.5", "ring", "simple")
     assert (predict_us("all-reduce", "ring", "simple", 1 << 16, v100, "2.21.5") or 0) > 1.9 * lat
-    alone = box("dgx-a100")
+    alone = named_system("dgx-a100")
     told = predict_us("all-reduce", "ring", "simple", 1 << 30, alone, "2.21.5")
     assert told == pytest.approx(
         latency(alone, "2.21.5", "ring", "simple")
@@ -261,11 +261,11 @@ def test_release_2_4_has_a_threshold() -> None:
 
 # ----------------------------------------------------------------------------------------------------- properties
 def systems() -> Iterator[NcclSystem]:
-    for name in BOXES:
+    for name in NODE_TYPES:
         for nodes in (1, 2, 3, 16):
             if name != "gb200-nvl72":
-                yield box(name, nodes)
-                yield box(name, nodes, collnet=True)
+                yield named_system(name, nodes)
+                yield named_system(name, nodes, collnet=True)
 
 
 @pytest.mark.parametrize("release", releases())
@@ -311,7 +311,7 @@ def test_the_choice_is_the_cheapest_that_is_available(release: str) -> None:
 def test_chunks_cover_the_operation(
     op: str, algorithm: str, protocol: str, size: int, channels: int, name: str, nodes: int, release: str
 ) -> None:
-    found = chunking(op, algorithm, protocol, size, channels, box(name, nodes), release)
+    found = chunking(op, algorithm, protocol, size, channels, named_system(name, nodes), release)
     assert found.chunk_bytes > 0
     assert found.loop_bytes == channels * found.chunks_per_loop * found.chunk_bytes
     assert found.loops * found.loop_bytes >= size > (found.loops - 1) * found.loop_bytes or size == 0 == found.loops
@@ -319,7 +319,7 @@ def test_chunks_cover_the_operation(
 
 
 def test_chunks_of_a_ring_and_a_small_tree() -> None:
-    h100 = box("dgx-h100", 4)
+    h100 = named_system("dgx-h100", 4)
     found = chunking("all-reduce", "ring", "simple", 1 << 30, 16, h100, "2.21.5")
     assert (found.chunk_bytes, found.slice_bytes) == (2 << 20, 1 << 20)
     assert (found.chunks_per_loop, found.steps_per_loop, found.loops) == (32, 62, 1)
@@ -336,10 +336,10 @@ def why(system: NcclSystem, release: str, op: str, algorithm: str, protocol: str
 
 
 def test_what_is_not_available_says_why() -> None:
-    h100 = box("dgx-h100", 2)
+    h100 = named_system("dgx-h100", 2)
     assert "one GPU per node" in why(h100, "2.23.4", "all-gather", "pat", "simple")
     assert "does not reduce" in why(h100, "2.21.5", "all-reduce", "collnet_direct", "simple")
-    assert "several nodes" in why(box("dgx-h100"), "2.21.5", "all-reduce", "nvls_tree", "simple")
+    assert "several nodes" in why(named_system("dgx-h100"), "2.21.5", "all-reduce", "nvls_tree", "simple")
     assert "has no pat" in why(h100, "2.22.3", "all-gather", "pat", "simple")
     assert "does not do broadcast" in why(h100, "2.21.5", "broadcast", "tree", "ll")
     assert "PHB" in why(ISSUE_1519, "2.21.5", "all-reduce", "ring", "ll128")
@@ -347,37 +347,37 @@ def test_what_is_not_available_says_why() -> None:
 
 
 def test_ll128_by_generation() -> None:
-    turing = NcclSystem(box("dgx2").graphs, 1, 16, 75)
+    turing = NcclSystem(named_system("dgx2").graphs, 1, 16, 75)
     assert why(turing, "2.21.5", "all-reduce", "ring", "ll128").endswith("capability 7.5")
     assert not why(turing, "2.27.7", "all-reduce", "ring", "ll128")
-    blackwell = box("gb200", 2)
+    blackwell = named_system("gb200", 2)
     assert why(blackwell, "2.24.3", "all-reduce", "ring", "ll128")
     assert not why(blackwell, "2.25.1", "all-reduce", "ring", "ll128")
-    mixed = NcclSystem(box("dgx-h100", 2).graphs, 2, 16, 90, capability_max=100)
+    mixed = NcclSystem(named_system("dgx-h100", 2).graphs, 2, 16, 90, capability_max=100)
     assert "one generation" in why(mixed, "2.28.9", "all-reduce", "ring", "ll128")
     assert not why(mixed, "2.30.7", "all-reduce", "ring", "ll128")
 
 
 def test_collnet_serves_eight_local_ranks() -> None:
-    small, large = box("dgx-h100", 4, collnet=True), box("dgx2", 4, collnet=True)
+    small, large = named_system("dgx-h100", 4, collnet=True), named_system("dgx2", 4, collnet=True)
     assert predict_us("all-reduce", "collnet_chain", "simple", 1 << 20, small, "2.21.5") is not None
     assert predict_us("all-reduce", "collnet_chain", "simple", 1 << 20, large, "2.21.5") is None
     assert predict_us("all-reduce", "collnet_direct", "simple", 1 << 20, small, "2.21.5") is not None
 
 
 def test_fp8_puts_a_long_ring_last() -> None:
-    h100 = box("dgx-h100", 2)
+    h100 = named_system("dgx-h100", 2)
     plain = predict_us("all-reduce", "ring", "ll", 8, h100, "2.30.7")
     assert plain is not None
     assert predict_us("all-reduce", "ring", "ll", 8, h100, "2.30.7", fp8=True) == pytest.approx(1024 * plain)
-    alone = box("dgx-h100")
+    alone = named_system("dgx-h100")
     assert predict_us("all-reduce", "ring", "ll", 8, alone, "2.30.7", fp8=True) == predict_us(
         "all-reduce", "ring", "ll", 8, alone, "2.30.7"
     )
 
 
 def test_pipelined_operations_share_the_latency_of_a_tree() -> None:
-    h100 = box("dgx-h100", 2)
+    h100 = named_system("dgx-h100", 2)
     one, eight = (predict_us("all-reduce", "ring", "ll", 0, h100, "2.21.5", pipelined=count) for count in (1, 8))
     assert one is not None
     assert eight == pytest.approx(8 * one)
@@ -399,7 +399,7 @@ def told(system: NcclSystem, release: str, op: str = "all-reduce") -> str:
     return " ".join(f"{pair}:{size}" for pair, size in runs)
 
 
-# Frozen, not measured: a change here must be a change of a constant, of a rule, or of a box.
+# Frozen, not measured: a change here must be a change of a constant, of a rule, or of a node.
 GOLDEN = {
     ("dgx1", 4, "2.7.8", "all-reduce"): "tree/ll:65536 tree/ll128:2097152 ring/ll128:67108864 ring/simple:1073741824",
     ("dgx-a100", 1, "2.10.3", "all-reduce"): "ring/ll:1048576 ring/ll128:16777216 ring/simple:1073741824",
@@ -431,12 +431,12 @@ GOLDEN = {
 @pytest.mark.parametrize("asked", GOLDEN, ids=lambda asked: "-".join(map(str, asked)))
 def test_choices_stay(asked: tuple[str, int, str, str]) -> None:
     name, nodes, release, op = asked
-    assert told(box(name, nodes), release, op) == GOLDEN[asked]
+    assert told(named_system(name, nodes), release, op) == GOLDEN[asked]
 
 
 def test_latency_ratio_of_3072_nodes() -> None:
     """The claim of the double tree: at 8 bytes and 24,576 GPUs a ring takes more than a hundred times as long."""
-    many = box("dgx-h100", 3072)
+    many = named_system("dgx-h100", 3072)
     for release in ("2.21.5", "2.30.7"):
         ring = predict_us("all-reduce", "ring", "ll", 8, many, release)
         tree = predict_us("all-reduce", "tree", "ll", 8, many, release)
@@ -449,7 +449,7 @@ def test_latency_ratio_of_3072_nodes() -> None:
 def test_the_crossover_moves_up_with_nodes() -> None:
     limits = []
     for nodes in (4, 16, 64, 256):
-        system = box("dgx-a100", nodes)
+        system = named_system("dgx-a100", nodes)
         rings = [size for size in SIZES if choose("all-reduce", size, system, "2.21.5").algorithm == "ring"]
         limits.append(min(rings, default=1 << 40))
     assert limits == sorted(limits)
@@ -458,7 +458,7 @@ def test_the_crossover_moves_up_with_nodes() -> None:
 
 def test_boxes_by_the_rule_of_the_search() -> None:
     def shape(name: str, nodes: int, graph: str = "ring") -> tuple[int, float, float]:
-        found = getattr(box(name, nodes).graphs, graph)
+        found = getattr(named_system(name, nodes).graphs, graph)
         return found.channels, found.bw_intra_gbs, found.bw_inter_gbs
 
     assert shape("dgx1", 1) == (6, 20, 20)
@@ -467,24 +467,24 @@ def test_boxes_by_the_rule_of_the_search() -> None:
     assert shape("dgx-h100", 1, "nvls") == (8, 40, 60)
     assert shape("dgx-h100", 2) == (8, 45, 45)
     assert shape("dgx-a100", 4, "tree") == (8, 30, 24)
-    assert box("gb200-nvl72", 18).ranks == 72
-    assert (box("gb200-nvl72", 36).nodes, box("gb200-nvl72", 36).mnnvl) == (2, True)
+    assert named_system("gb200-nvl72", 18).ranks == 72
+    assert (named_system("gb200-nvl72", 36).nodes, named_system("gb200-nvl72", 36).mnnvl) == (2, True)
 
 
 def test_nvls_on_one_h100_box_reaches_what_is_measured() -> None:
     """The model of 2.28 says 476 GB/s of bus bandwidth for 8 H100, the figure that public runs reach."""
-    found = tables(box("dgx-h100"), "2.28.9").bandwidth_gbs["all-reduce", "nvls", "simple"]
+    found = tables(named_system("dgx-h100"), "2.28.9").bandwidth_gbs["all-reduce", "nvls", "simple"]
     assert found * 14 / 8 == pytest.approx(476.0)
 
 
 @pytest.mark.parametrize(("name", "nodes"), [("dgx-9", 1), ("dgx1", 0), ("gb200-nvl72", 19)])
 def test_no_such_box(name: str, nodes: int) -> None:
     with pytest.raises(UsageError):
-        box(name, nodes)
+        named_system(name, nodes)
 
 
 def test_questions_that_cannot_be_asked() -> None:
-    h100 = box("dgx-h100", 2)
+    h100 = named_system("dgx-h100", 2)
     for op, size in (("all-to-all", 8), ("all-reduce", -1)):
         with pytest.raises(UsageError):
             choose(op, size, h100, "2.21.5")

@@ -13,7 +13,7 @@ from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.rings import Beat, entry, rings
 from ringwright.collective import Collective
 from ringwright.costs.calibration import Calibration, LinkClassCosts, MeasuredTimes, calibrated, times_s
-from ringwright.costs.nccl import BOXES, placed
+from ringwright.costs.nccl import NODE_TYPES, placed
 from ringwright.engines import events, flat, loops
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import machine
@@ -172,11 +172,11 @@ def test_the_event_engine_is_near_the_closed_form(name: str, op: str) -> None:
 
 
 def test_a_box_is_as_large_as_the_fabric_of_that_name() -> None:
-    for name in BOXES:
+    for name in NODE_TYPES:
         try:
             top = fabric(f"{name}:2")
         except UsageError:
-            continue  # a box without a fabric of that name
+            continue  # a node without a fabric of that name
         assert placed(f"{name}:2")[1].ranks == top.n_ranks
         assert int((top.kinds == NIC).sum()) == 2 * placed(f"{name}:2")[0].nics
 

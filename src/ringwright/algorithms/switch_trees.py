@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-INSIDE_BOXES = ("nvlink", "xgmi", "pcie")  # a switch that such a link ends at is part of a box
+INSIDE_NODES = ("nvlink", "xgmi", "pcie")  # a switch that such a link ends at is part of a node
 REMEDY = "--fabric dgx-h100:2,sharp=true"
 
 
@@ -65,12 +65,12 @@ class SwitchTree:
 
 
 def network_switches(topology: Topology | None) -> frozenset[int]:
-    """Return the aggregating switches that are not inside a box."""
+    """Return the aggregating switches that are not inside a node."""
     if topology is None or not topology.aggregators:
         return frozenset()
-    inside = [number for number, name in enumerate(topology.classes) if name in INSIDE_BOXES]
-    boxed = topology.dst[np.isin(topology.link_class, inside)]
-    return frozenset(topology.aggregators) - frozenset(boxed.tolist())
+    inside = [number for number, name in enumerate(topology.classes) if name in INSIDE_NODES]
+    in_nodes = topology.dst[np.isin(topology.link_class, inside)]
+    return frozenset(topology.aggregators) - frozenset(in_nodes.tolist())
 
 
 def switch_trees(

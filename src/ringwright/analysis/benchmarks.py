@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _GPU_NOISE = re.compile(r"\b(?:nvidia|tesla|amd|instinct|graphics)\b|\b\d+\s?GB\b|HBM\d?e?|\s+")
 _STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
-_BOXES = {
+_NODE_TYPES = {
     ("A100", 8): "dgx-a100", ("H100", 8): "dgx-h100", ("H200", 8): "dgx-h100", ("H800", 8): "dgx-h100", ("V100", 8): "dgx1",
     ("B200", 8): "dgx-b200", ("A100", 4): "polaris", ("GB200", 4): "gb200", ("L40S", 4): "pcie",
 }  # fmt: skip
@@ -155,7 +155,7 @@ def system_of(table: BenchmarkTimes, box: str | None) -> tuple[NcclSystem, str]:
             f"the table does not name its {' and '.join(lacking) or 'GPUs per node'}", remedy="name the box"
         )
     each, model = table.nranks // nodes, gpu_model(table.gpu).split("-")[0]
-    for (known, gpus), name in _BOXES.items():
+    for (known, gpus), name in _NODE_TYPES.items():
         if model == known and each == gpus:
             spec = f"{name}:{nodes}"
             return nccl.placed(spec)[1], f"{each} x {model} a node taken as {spec}"

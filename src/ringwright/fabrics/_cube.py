@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ringwright.fabrics._boxes import Chassis, Link
+from ringwright.fabrics._chassis import Chassis, Link
 
 # NVLinks between each pair: six to a GPU (NVIDIA DGX-1 white paper, V100 system).
 NVLINKS = {
@@ -18,7 +18,7 @@ def cube(
     nic_on: tuple[int, ...], *, nvlink_rate: float, nvlink_latency_s: float, pcie_rate: float, pcie_latency_s: float,
     nic_rate: float, nic_latency_s: float,
 ) -> Chassis:  # fmt: skip
-    """Return the box: ``nic_on`` names the PCIe switch (0 to 3, two GPUs each) of every NIC; rates are of one link."""
+    """Return the chassis: ``nic_on`` names the PCIe switch (0 to 3, two GPUs each) of every NIC; rates are of one link."""
     nics = len(nic_on)
     pcie, cpu = GPUS + nics, GPUS + nics + 4
     links: list[Link] = [

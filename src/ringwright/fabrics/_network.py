@@ -135,7 +135,7 @@ class Clos:
 
 
 def clos(endpoints: int, rails: int, layout: str, options: Network, first: int, per_box: int = 1) -> Clos:
-    """Return the network of a layout; with ``leaf-spine``, the ``per_box`` endpoints of a box stay below one leaf."""
+    """Return the network of a layout; with ``leaf-spine``, the ``per_box`` endpoints of a chassis stay below one leaf."""
     members = endpoints // rails
     if layout == "switch":
         rails, members = 1, endpoints

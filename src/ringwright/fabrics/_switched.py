@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ringwright.errors import UsageError
-from ringwright.fabrics._boxes import NVLINK_S, PCIE_S, Chassis, Link
 from ringwright.fabrics._capabilities import nvls
+from ringwright.fabrics._chassis import NVLINK_S, PCIE_S, Chassis, Link
 
 MOST_GPUS = 1024  # of one NVLink domain; NVL576 is the largest announced
 
@@ -13,7 +13,7 @@ def switched(
     gpus: int, *, nvlink_rate: float, pcie_rate: float, nic_rate: float, nvlink_latency_s: float = NVLINK_S,
     pcie_latency_s: float = PCIE_S, nic_latency_s: float, per_nic: int = 1, adds: bool = False,
 ) -> Chassis:  # fmt: skip
-    """Return a box; rates are bytes/s each way of one GPU, one PCIe x16 and one NIC, times seconds a link.
+    """Return a chassis; rates are bytes/s each way of one GPU, one PCIe x16 and one NIC, times seconds a link.
 
     ``per_nic`` GPUs share a NIC behind a PCIe switch (``pcie0``, ...); ``adds``: the NVSwitch adds and multicasts.
     A PCIe switch that gives every GPU a NIC of its own limits nothing and is left out.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._cube import cube
 from ringwright.knobs import Rate, RateOrNoLink, Seconds
 from ringwright.topology import Topology
@@ -21,10 +21,15 @@ def dgx_1(
     (NVIDIA DGX-1 white paper). GPUs without a link between them go through a third GPU. Further knobs: those of
     the network (layout, per_leaf, spines, oversubscription, routing, seed, sharp).
     """
-    box = cube(
+    chassis = cube(
         (0, 1, 2, 3), nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
         pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s,
     )  # fmt: skip
     return join(
-        "dgx-1", box, boxes, options, layout="switch", provenance="NVIDIA DGX-1 white paper; times of the TE-CCL inputs"
+        "dgx-1",
+        chassis,
+        boxes,
+        options,
+        layout="switch",
+        provenance="NVIDIA DGX-1 white paper; times of the TE-CCL inputs",
     )

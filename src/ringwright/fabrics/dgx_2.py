@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
@@ -19,10 +19,15 @@ def dgx_2(
     Rates in bytes/s each way: NVLink2 6 x 25 GB/s a GPU, PCIe Gen3 x16, ConnectX-5 EDR 100 Gb/s a NIC (NVIDIA DGX-2 data
     sheet). Further knobs: those of the network (layout, per_leaf, spines, oversubscription, routing, seed, pxn, sharp).
     """
-    box = switched(
+    chassis = switched(
         16, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
         pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, per_nic=2,
     )  # fmt: skip
     return join(
-        "dgx-2", box, boxes, options, layout="switch", provenance="NVIDIA DGX-2 data sheet; times of the TE-CCL inputs"
+        "dgx-2",
+        chassis,
+        boxes,
+        options,
+        layout="switch",
+        provenance="NVIDIA DGX-2 data sheet; times of the TE-CCL inputs",
     )

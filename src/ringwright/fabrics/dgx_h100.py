@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
@@ -19,8 +19,10 @@ def dgx_h100(
     Rates in bytes/s each way per GPU: NVLink4 18 x 25 GB/s, PCIe Gen5 x16, ConnectX-7 NDR 400 Gb/s (NVIDIA DGX H100 data
     sheet). Further knobs: those of the network (layout, per_leaf, spines, oversubscription, routing, seed, pxn, sharp).
     """
-    box = switched(
+    chassis = switched(
         8, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
         pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, adds=True,
     )  # fmt: skip
-    return join("dgx-h100", box, boxes, options, provenance="NVIDIA DGX H100 data sheet; times of the TE-CCL inputs")
+    return join(
+        "dgx-h100", chassis, boxes, options, provenance="NVIDIA DGX H100 data sheet; times of the TE-CCL inputs"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
@@ -19,13 +19,13 @@ def gb200_nvl72(
     Rates in bytes/s each way per GPU: NVLink5 18 x 50 GB/s, PCIe Gen5 x16, ConnectX-7 NDR 400 Gb/s (NVIDIA GB200 NVL72
     data sheet). A host is a tray of 4 GPUs; names are rack0/gpu5. Further knobs: those of the network.
     """
-    box = switched(
+    chassis = switched(
         72, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
         pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, adds=True,
     )  # fmt: skip
     return join(
         "gb200-nvl72",
-        box,
+        chassis,
         boxes,
         options,
         host="rack",

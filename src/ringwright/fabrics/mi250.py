@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
@@ -32,6 +32,6 @@ def mi250(
     links += [(die, switch + die // 2, pcie_rate, pcie_latency_s, "pcie") for die in range(DIES)]
     links += [(DIES + nic, switch + nic, pcie_rate, pcie_latency_s, "pcie") for nic in range(DIES // 2)]
     rest = tuple(f"pcie{number}" for number in range(DIES // 2))
-    box = Chassis(DIES, tuple(die // 2 for die in range(DIES)), rest, tuple(links), nic_rate, nic_latency_s)
+    chassis = Chassis(DIES, tuple(die // 2 for die in range(DIES)), rest, tuple(links), nic_rate, nic_latency_s)
     options = {"pxn": False, **options}
-    return join("mi250", box, boxes, options, provenance="AMD MI250 data sheet and RCCL's models; TE-CCL times")
+    return join("mi250", chassis, boxes, options, provenance="AMD MI250 data sheet and RCCL's models; TE-CCL times")

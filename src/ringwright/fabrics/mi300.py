@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
@@ -23,5 +23,7 @@ def mi300(
     """
     links: list[Link] = [(*pair, xgmi_rate, xgmi_latency_s, "xgmi") for pair in combinations(range(GPUS), 2)]
     links += [(gpu, GPUS + gpu, pcie_rate, pcie_latency_s, "pcie") for gpu in range(GPUS)]
-    box = Chassis(GPUS, tuple(range(GPUS)), (), tuple(links), nic_rate, nic_latency_s, is_symmetric=True)
-    return join("mi300", box, boxes, options, provenance="AMD MI300X platform data sheet; times of the TE-CCL inputs")
+    chassis = Chassis(GPUS, tuple(range(GPUS)), (), tuple(links), nic_rate, nic_latency_s, is_symmetric=True)
+    return join(
+        "mi300", chassis, boxes, options, provenance="AMD MI300X platform data sheet; times of the TE-CCL inputs"
+    )

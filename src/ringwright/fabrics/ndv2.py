@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._cube import cube
 from ringwright.fabrics._network import HOP_S, LAYOUTS, ROUTINGS
 from ringwright.knobs import Choices, Ports, Rate, Ratio, Seconds, Seed
@@ -24,7 +24,7 @@ def ndv2(
     page; the NIC is placed where TACCL's profiling found it). GPUs without a link between them go through a third GPU, and
     so does who is far from the NIC. A box has one NIC, so that no message can change its rail: there is no pxn.
     """
-    box = cube(
+    chassis = cube(
         (0,), nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
         pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s,
     )  # fmt: skip
@@ -34,7 +34,7 @@ def ndv2(
     }  # fmt: skip
     return join(
         "ndv2",
-        box,
+        chassis,
         boxes,
         options,
         provenance="Azure NDv2 page; NIC placed as TACCL found by profiling; times of the TE-CCL inputs",

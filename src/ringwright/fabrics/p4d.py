@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
@@ -19,10 +19,10 @@ def p4d(
     Rates in bytes/s each way: NVLink3 12 x 25 GB/s a GPU, PCIe Gen4 x16, EFA 4 x 100 Gb/s an instance (AWS p4d page and
     the topology file of aws-ofi-nccl). Further knobs: those of the network (layout, per_leaf, spines, routing, ...).
     """
-    box = switched(
+    chassis = switched(
         8, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
         pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, per_nic=2,
     )  # fmt: skip
     return join(
-        "p4d", box, boxes, options, layout="switch", provenance="AWS p4d instance page; times of the TE-CCL inputs"
+        "p4d", chassis, boxes, options, layout="switch", provenance="AWS p4d instance page; times of the TE-CCL inputs"
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, Chassis, Link, join
 from ringwright.knobs import Rate, Seconds
 from ringwright.topology import Topology
 
@@ -25,7 +25,7 @@ def polaris(
     cpu = GPUS + NICS
     links: list[Link] = [(*pair, nvlink_rate, nvlink_latency_s, "nvlink") for pair in combinations(range(GPUS), 2)]
     links += [(node, cpu, pcie_rate, pcie_latency_s, "pcie") for node in range(GPUS + NICS)]
-    box = Chassis(GPUS, (0, 0, 1, 1), ("cpu",), tuple(links), nic_rate, nic_latency_s)
+    chassis = Chassis(GPUS, (0, 0, 1, 1), ("cpu",), tuple(links), nic_rate, nic_latency_s)
     return join(
-        "polaris", box, boxes, options, layout="switch", provenance="ALCF Polaris pages; times of the TE-CCL inputs"
+        "polaris", chassis, boxes, options, layout="switch", provenance="ALCF Polaris pages; times of the TE-CCL inputs"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from ringwright.fabrics._boxes import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
+from ringwright.fabrics._chassis import NIC_S, NVLINK_S, PCIE_RATE, PCIE_S, join
 from ringwright.fabrics._switched import switched
 from ringwright.knobs import Range, Rate, Seconds
 from ringwright.topology import Topology
@@ -15,13 +15,13 @@ def rail_optimised(
     pcie_rate: Rate = PCIE_RATE[5], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 50e9,
     nic_latency_s: Seconds = NIC_S, adds: bool = False, **options: Any,
 ) -> Topology:  # fmt: skip
-    """Return boxes of ``gpus`` GPUs and as many NICs; ``adds``: the switch within a box adds and multicasts.
+    """Return boxes of ``gpus`` GPUs and as many NICs; ``adds``: the switch within a chassis adds and multicasts.
 
     Rates in bytes/s each way per GPU, times in seconds a link; the defaults are those of dgx-h100. Further knobs: those of
     the network (per_leaf=32 boxes, spines, oversubscription, routing, seed, pxn, sharp).
     """
-    box = switched(
+    chassis = switched(
         gpus, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
         pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, adds=adds,
     )  # fmt: skip
-    return join("rail-optimised", box, boxes, options, provenance="rates of the DGX H100 data sheet unless given")
+    return join("rail-optimised", chassis, boxes, options, provenance="rates of the DGX H100 data sheet unless given")

@@ -54,11 +54,11 @@ def nvls_collnet(
     leading = heads_of(nodes, heads)
     trees = switch_trees("nvls-collnet", collective, topology, leading)
     number = numbered(collective, trees)
-    boxed = collective.p + len(number) + np.arange(len(domains))
+    switches = collective.p + len(number) + np.arange(len(domains))
     pipelines = []
     for head, tree in zip(leading, trees, strict=True):
-        pipeline = [*_sum(nodes, head, boxed), *through(tree, head, 2, number)]
-        pipelines.append([*pipeline, *_copies(nodes, head, boxed, 4 + 2 * tree.top)])
+        pipeline = [*_sum(nodes, head, switches), *through(tree, head, 2, number)]
+        pipelines.append([*pipeline, *_copies(nodes, head, switches, 4 + 2 * tree.top)])
     size, share = float(collective.size_bytes), 1 / len(leading)
     levels = max(tree.top for tree in trees)
     terms = [Term(4, size * (1 + share), "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
@@ -68,20 +68,20 @@ def nvls_collnet(
     )
 
 
-def _all(nodes: list[list[int]], boxed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _all(nodes: list[list[int]], switches: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return every rank and the switch of its domain."""
-    return np.concatenate(nodes).astype(np.int64), np.repeat(boxed, [len(node) for node in nodes])
+    return np.concatenate(nodes).astype(np.int64), np.repeat(switches, [len(node) for node in nodes])
 
 
-def _sum(nodes: list[list[int]], head: list[int], boxed: np.ndarray) -> list[Wave]:
+def _sum(nodes: list[list[int]], head: list[int], switches: np.ndarray) -> list[Wave]:
     """Return the waves in which all give a part to their switch and the head takes the sum."""
-    return [Wave(0, Op.CONTRIBUTE, *_all(nodes, boxed)), Wave(1, Op.EMIT, boxed, np.array(head))]
+    return [Wave(0, Op.CONTRIBUTE, *_all(nodes, switches)), Wave(1, Op.EMIT, switches, np.array(head))]
 
 
-def _copies(nodes: list[list[int]], head: list[int], boxed: np.ndarray, first: int) -> list[Wave]:
+def _copies(nodes: list[list[int]], head: list[int], switches: np.ndarray, first: int) -> list[Wave]:
     """Return the waves in which the head stores the result in the switch's second places, and the switch copies it to all."""
-    ranks, switches = _all(nodes, boxed)
+    ranks, switches = _all(nodes, switches)
     return [
-        Wave(first, Op.CONTRIBUTE, np.array(head), boxed, back=True, second=True),
+        Wave(first, Op.CONTRIBUTE, np.array(head), switches, back=True, second=True),
         Wave(first + 1, Op.EMIT, switches, ranks, back=True, second=True),
     ]

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration.record import Calibration, LinkClassCosts
-from ringwright.costs.nccl.boxes import BOXES, placed
+from ringwright.costs.nccl.node_types import NODE_TYPES, placed
 from ringwright.topology import Topology
 
 if TYPE_CHECKING:
@@ -96,6 +96,6 @@ def _route(topology: Topology, rank: int) -> np.ndarray:
 def _nics_together(topology: Topology, calibration: Calibration) -> int:
     """Return how many NICs together have the calibrated rate: those of a node, or of the part that was measured."""
     family = calibration.fabric.partition(":")[0]
-    if topology.name.partition(":")[0] == family and family in BOXES:
+    if topology.name.partition(":")[0] == family and family in NODE_TYPES:
         return placed(calibration.fabric)[0].nics
     return topology.nics_per_node

@@ -2,7 +2,7 @@
 
 Minimised is the mean of |log(t_sim/t)|, that is the geometric mean of max(t_sim/t, t/t_sim); one size counts at the most
 as a factor of 4.5, so that a few odd sizes do not pull; sizes below 64 KiB count a tenth. Numbers that the sizes do not
-determine stay near the box's data sheet and NCCL's own latencies (0.3 % per factor e). A grid of starts, then a
+determine stay near the node's data sheet and NCCL's own latencies (0.3 % per factor e). A grid of starts, then a
 pattern search over single numbers and pairs; no random numbers, so equal tables give equal results.
 """
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.costs.calibration.record import Calibration, LinkClassCosts
 from ringwright.costs.calibration.search import descend
-from ringwright.costs.nccl.boxes import NodeType, placed
+from ringwright.costs.nccl.node_types import NodeType, placed
 from ringwright.costs.nccl.timing import COLUMNS, NcclOverride, stages
 from ringwright.errors import UsageError
 
@@ -85,7 +85,7 @@ def ratio_error(predicted_s: np.ndarray | Sequence[float], measured_s: np.ndarra
 
 
 def fit(measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", date: str = "") -> Calibration:
-    """Return the calibration of some measurements of one kind of box; UsageError where there is nothing to fit."""
+    """Return the calibration of some measurements of one type of node; UsageError where there is nothing to fit."""
     import numpy as np
 
     if not measured or not any(part.sizes_bytes for part in measured):

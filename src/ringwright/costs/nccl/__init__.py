@@ -1,17 +1,17 @@
 """NCCL's own choice of algorithm, protocol, channels and threads, for releases 2.5 to 2.30.
 
-``choose("all-reduce", 64 << 20, box("dgx-h100", nodes=4), "2.21.5")``. The formulas are in ``latency`` and
-``bandwidth``, the numbers in ``constants.json``; what a box's search would find is estimated in ``boxes``.
+``choose("all-reduce", 64 << 20, named_system("dgx-h100", nodes=4), "2.21.5")``. The formulas are in ``latency`` and
+``bandwidth``, the numbers in ``constants.json``; what a node's search would find is estimated in ``nodes``.
 """
 
 from __future__ import annotations
 
 from ringwright.costs.nccl.bandwidth import knows
-from ringwright.costs.nccl.boxes import BOXES, NodeType, box, placed, search
 from ringwright.costs.nccl.chunking import Chunking, chunking
 from ringwright.costs.nccl.constants import ALGORITHMS, OPS, PROTOCOLS, constants, releases
 from ringwright.costs.nccl.graphs import Graph, Graphs, NcclSystem
 from ringwright.costs.nccl.model import TuningTables, predict_us, tables
+from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, named_system, placed, search
 from ringwright.costs.nccl.selection import (
     NcclChoice,
     algorithm_2_4,
@@ -26,7 +26,7 @@ from ringwright.costs.nccl.tuner import TunerRule, first_match, rules_from_choic
 
 __all__ = [
     "ALGORITHMS",
-    "BOXES",
+    "NODE_TYPES",
     "OPS",
     "PROTOCOLS",
     "Chunking",
@@ -40,7 +40,6 @@ __all__ = [
     "TuningTables",
     "algorithm_2_4",
     "binary_tree",
-    "box",
     "choose",
     "chunking",
     "constants",
@@ -49,6 +48,7 @@ __all__ = [
     "double_tree",
     "first_match",
     "knows",
+    "named_system",
     "placed",
     "predict_us",
     "rank_trees",

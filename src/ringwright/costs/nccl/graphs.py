@@ -66,7 +66,7 @@ ABSENT = Graph(TREE, 0, 0.0, 0.0, type_intra="LOC", type_inter="LOC", same_chann
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """The graphs of a communicator; an algorithm that the box cannot do has :data:`ABSENT`."""
+    """The graphs of a communicator; an algorithm that the node cannot do has :data:`ABSENT`."""
 
     ring: Graph
     tree: Graph

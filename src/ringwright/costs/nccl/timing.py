@@ -30,10 +30,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from ringwright.costs.nccl.bandwidth import generation
-from ringwright.costs.nccl.boxes import NodeType
 from ringwright.costs.nccl.chunking import Chunking
 from ringwright.costs.nccl.constants import Constants, constants
 from ringwright.costs.nccl.graphs import NcclSystem, path_at_most
+from ringwright.costs.nccl.node_types import NodeType
 from ringwright.costs.nccl.selection import NcclChoice, choose, cut
 from ringwright.errors import UsageError
 

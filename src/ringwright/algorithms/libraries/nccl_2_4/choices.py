@@ -6,20 +6,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from ringwright.algorithms.libraries.nccl_2_4.system import SPELLINGS, shaped
-from ringwright.costs.nccl import BOXES, choose
+from ringwright.costs.nccl import NODE_TYPES, choose
 from ringwright.errors import UsageError
 
 NEWEST = "2.30"
-DEFAULT_BOX = "dgx-h100"
+DEFAULT_NODE_TYPE = "dgx-h100"
 
 
 def choices(
     op: str, ranks: int, nodes: int, sizes: Sequence[int], *, release: str = "", fabric: str | None = None
 ) -> list[dict[str, Any]]:
     """Return size_bytes, algorithm, protocol, channels and predicted time_us for each size."""
-    name = SPELLINGS.get(fabric or DEFAULT_BOX, fabric or DEFAULT_BOX)
-    if name not in BOXES:
-        raise UsageError(f"NCCL's search is not known for '{fabric}'", remedy=f"--fabric {', '.join(sorted(BOXES))}")
+    name = SPELLINGS.get(fabric or DEFAULT_NODE_TYPE, fabric or DEFAULT_NODE_TYPE)
+    if name not in NODE_TYPES:
+        raise UsageError(
+            f"NCCL's search is not known for '{fabric}'", remedy=f"--fabric {', '.join(sorted(NODE_TYPES))}"
+        )
     system = shaped(name, nodes, ranks)
     rows = []
     for size in sizes:

@@ -1,4 +1,4 @@
-"""A fabric as NCCL's model sees it: the box it is made of, or one estimated from the fabric's links."""
+"""A fabric as NCCL's model sees it: the node it is made of, or one estimated from the fabric's links."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.switch_trees import network_switches
-from ringwright.costs.nccl import BOXES, NcclSystem, NodeType, box, search
+from ringwright.costs.nccl import NODE_TYPES, NcclSystem, NodeType, named_system, search
 from ringwright.errors import UsageError
 from ringwright.topology import NIC
 
@@ -24,7 +24,7 @@ def system_of(topology: Topology | None, hosts: list[list[int]]) -> NcclSystem:
     p = sum(map(len, hosts))
     family = topology.name.partition(":")[0] if topology is not None else ""
     name = SPELLINGS.get(family, family)
-    known = name in BOXES and len(hosts[0]) <= BOXES[name].gpus * BOXES[name].domain
+    known = name in NODE_TYPES and len(hosts[0]) <= NODE_TYPES[name].gpus * NODE_TYPES[name].domain
     network = network_switches(topology)
     adds = bool(network)
     system = shaped(name, len(hosts), p, collnet=adds) if known else _estimated(topology, hosts, collnet=adds)
@@ -39,11 +39,11 @@ def nics_per_node(topology: Topology | None, hosts: list[list[int]]) -> int:
 
 
 def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclSystem:
-    """Return a known box as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
+    """Return a known type of node as a system of so many nodes and ranks; nodes of one NVLink domain count as one node.
 
-    ``collnet`` says that the network reduces. Fewer ranks per node than the box has GPUs take their share of its NICs.
+    ``collnet`` says that the network reduces. Fewer ranks per node than the node has GPUs take their share of its NICs.
     """
-    kind = BOXES[name]
+    kind = NODE_TYPES[name]
     per_node = -(-ranks // nodes)
     joined = min(nodes, kind.domain)
     if per_node > kind.gpus and (nodes > 1 or per_node > kind.gpus * kind.domain):
@@ -54,14 +54,14 @@ def shaped(name: str, nodes: int, ranks: int, *, collnet: bool = False) -> NcclS
         kind = dataclasses.replace(kind, gpus=per_node, nics=max(1, kind.nics * per_node // kind.gpus))
     kind = dataclasses.replace(kind, gpus=kind.gpus * joined, nics=kind.nics * joined)
     groups = -(-nodes // joined)
-    system = box(name, 1)
+    system = named_system(name, 1)
     return dataclasses.replace(
         system, graphs=search(kind, groups, collnet=collnet), nodes=groups, ranks=ranks, mnnvl=joined > 1
     )
 
 
 def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bool) -> NcclSystem:
-    """Return a box with as much bandwidth per GPU, and per host to the outside, as the fabric's links have."""
+    """Return a node with as much bandwidth per GPU, and per host to the outside, as the fabric's links have."""
     gpus = max(map(len, hosts))
     inside, outside, nics = 25.0, 25.0, gpus
     if topology is not None and topology.n_links:

@@ -1,11 +1,11 @@
-"""What NCCL's topology search would find on a standard box, computed by its rule from the box's links.
+"""What NCCL's topology search would find on a standard node, computed by its rule from the node's links.
 
 The rule: try speeds from the published list, highest first; count the channels that fit; keep the graph with the most
 channels x speed; stop when that reaches what the busiest GPU can move, or when the next speed is below half of the
 kept one; open fast channels twice at half the speed; then raise the speed inside a node for trees.
 
 Simplified: NCCL walks all paths of the topology, we count capacity: a channel takes its speed once from every GPU's
-NVLink (or PCIe path) and once from one NIC. So every box is taken as uniform, a NIC as shared by its
+NVLink (or PCIe path) and once from one NIC. So every node is taken as uniform, a NIC as shared by its
 nearest GPUs, a mesh of NVLinks as rings of single links, and nothing is said about which GPU follows which.
 """
 
@@ -85,7 +85,7 @@ class NodeType:
         return self.nvlink_gbs or self.pcie_gbs
 
 
-BOXES = {
+NODE_TYPES = {
     found.name: found
     for found in (
         NodeType("dgx1", 8, 70, 6, 4, 12.5, 12.0, pair_links=1, type_inter="PIX"),
@@ -105,16 +105,16 @@ BOXES = {
 }  # fmt: skip
 
 
-def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | None = None) -> NcclSystem:
-    """Return ``nodes`` boxes of a known kind as a :class:`NcclSystem`, its graphs searched; raise UsageError if unknown.
+def named_system(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | None = None) -> NcclSystem:
+    """Return ``nodes`` nodes of a known kind as a :class:`NcclSystem`, its graphs searched; raise UsageError if unknown.
 
     ``collnet`` says that the network reduces (SHARP). Nodes of one NVLink fabric count as one until it is full.
     """
-    if name not in BOXES:
-        raise UsageError(f"no box is called '{name}'", remedy=f"use one of {', '.join(sorted(BOXES))}")
+    if name not in NODE_TYPES:
+        raise UsageError(f"no box is called '{name}'", remedy=f"use one of {', '.join(sorted(NODE_TYPES))}")
     if nodes < 1:
         raise UsageError(f"{nodes} nodes", remedy="give at least one")
-    kind = BOXES[name]
+    kind = NODE_TYPES[name]
     joined = min(nodes, kind.domain)
     if nodes % joined:
         raise UsageError(
@@ -139,24 +139,28 @@ def box(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | N
 
 
 def placed(spec: str) -> tuple[NodeType, NcclSystem]:
-    """Return the box and the system of ``dgx-a100:2`` (2 boxes) or ``dgx-a100:2x4`` (4 GPUs of each); UsageError if none.
+    """Return the node and the system of ``dgx-a100:2`` (2 nodes) or ``dgx-a100:2x4`` (4 GPUs of each); UsageError if none.
 
     GPUs that are left out take their share of the NICs with them. A rack of one NVLink fabric is one box.
     """
     name, _, text = spec.partition(":")
     sizes = text.split("x") if text else ["1"]
-    if name not in BOXES or len(sizes) > 2 or not all(part.isdecimal() and 0 < int(part) < 1 << 20 for part in sizes):
+    if (
+        name not in NODE_TYPES
+        or len(sizes) > 2
+        or not all(part.isdecimal() and 0 < int(part) < 1 << 20 for part in sizes)
+    ):
         raise UsageError(
             f"'{spec}' is not a box NCCL's search is known for",
-            remedy=f"write name:nodes or name:nodesxGPUs with one of {', '.join(sorted(BOXES))}",
+            remedy=f"write name:nodes or name:nodesxGPUs with one of {', '.join(sorted(NODE_TYPES))}",
         )
     nodes = int(sizes[0])
-    system = box(name, BOXES[name].domain)
-    kind = _joined(BOXES[name], BOXES[name].domain)
+    system = named_system(name, NODE_TYPES[name].domain)
+    kind = _joined(NODE_TYPES[name], NODE_TYPES[name].domain)
     gpus = int(sizes[1]) if len(sizes) > 1 else kind.gpus
     if gpus > kind.gpus:
         raise UsageError(f"{name} has {kind.gpus} GPUs, not {gpus}", remedy=f"{name}:{nodes}x{kind.gpus}")
-    joined = gpus > BOXES[name].gpus  # more than a tray of the rack
+    joined = gpus > NODE_TYPES[name].gpus  # more than a tray of the rack
     kind = replace(kind, gpus=gpus, nics=max(1, kind.nics * gpus // kind.gpus))
     return kind, replace(system, graphs=search(kind, nodes), nodes=nodes, ranks=nodes * gpus, mnnvl=joined, name=spec)
 
@@ -167,7 +171,7 @@ def _joined(kind: NodeType, trays: int) -> NodeType:
 
 
 def search(kind: NodeType, nodes: int, *, collnet: bool = False) -> Graphs:
-    """Return the graphs of ``nodes`` boxes by the rule above."""
+    """Return the graphs of ``nodes`` nodes by the rule above."""
     ring = _twice(_ring(kind, nodes), kind)
     tree = _faster_inside(replace(ring, pattern=BALANCED_TREE if kind.gpus > 1 else TREE), kind, nodes)
     nvls = _nvls(kind, nodes)

@@ -1,7 +1,7 @@
 """Boxes of GPUs and what joins n of them: every product is a Chassis, and ``join`` puts boxes on a network.
 
 Ranks come first (box after box), then NICs, then what else is in the boxes (NVSwitch, PCIe switches, CPUs), then leaves
-and spines. Within a box messages take the fewest hops, the wider link where equal; between boxes they leave by a NIC.
+and spines. Within a chassis messages take the fewest hops, the wider link where equal; between boxes they leave by a NIC.
 Times: 0.35 us an NVLink hop through a switch, 0.7 us direct, and 0.15 us PCIe + 0.5 us NIC, cable and switch, so that two
 GPUs are 1.3 us apart through one switch: the figures of the public TE-CCL inputs (NDv2 and DGX-2).
 """
@@ -32,7 +32,7 @@ Link = tuple[int, int, float, float, str]  # local nodes, bytes/s, seconds, clas
 
 @dataclass(frozen=True)
 class Chassis:
-    """One box: GPUs, then NICs, then the rest, in local numbers; ``nic_of`` is the NIC by which a GPU leaves."""
+    """One chassis: GPUs, then NICs, then the rest, in local numbers; ``nic_of`` is the NIC by which a GPU leaves."""
 
     gpus: int
     nic_of: tuple[int, ...]
@@ -45,13 +45,13 @@ class Chassis:
 
     @property
     def nics(self) -> int:
-        """NICs of a box."""
+        """NICs of a chassis."""
         return max(self.nic_of) + 1
 
 
 @dataclass(frozen=True)
-class BoxPaths:
-    """Routes between GPUs of boxes: tables within a box, the network's own between boxes.
+class ChassisPaths:
+    """Routes between GPUs of boxes: tables within a chassis, the network's own between boxes.
 
     ``base`` and ``stride`` turn a local node of box a into ``base + stride * a``.
     """
@@ -82,10 +82,10 @@ class BoxPaths:
         width = max(inside.shape[1], away.shape[1])
         return packed(np.where((a == b)[:, None], _wide(inside, width), _wide(away, width)))
 
-    def _at(self, local: np.ndarray, box: np.ndarray) -> np.ndarray:
+    def _at(self, local: np.ndarray, chassis: np.ndarray) -> np.ndarray:
         import numpy as np
 
-        return np.where(local < 0, -1, self.base[local] + self.stride[local] * box[:, None])
+        return np.where(local < 0, -1, self.base[local] + self.stride[local] * chassis[:, None])
 
 
 def _wide(nodes: np.ndarray, width: int) -> np.ndarray:
@@ -95,93 +95,96 @@ def _wide(nodes: np.ndarray, width: int) -> np.ndarray:
 
 
 def join(
-    name: str, box: Chassis, boxes: int, options: Mapping[str, Any], *, layout: str = "rails", host: str = "node",
+    name: str, chassis: Chassis, boxes: int, options: Mapping[str, Any], *, layout: str = "rails", host: str = "node",
     gpus_per_host: int | None = None, provenance: str = "",
 ) -> Topology:  # fmt: skip
     """Return ``boxes`` boxes on a network; ``layout`` is what the product comes with.
 
-    ``rails``: NIC k of every box below the same leaves, spines above. ``leaf-spine``: all NICs of a box below one leaf.
+    ``rails``: NIC k of every box below the same leaves, spines above. ``leaf-spine``: all NICs of a chassis below one leaf.
     ``switch``: one non-blocking switch. Raises UsageError for no boxes or options that make no sense.
     """
     import numpy as np
 
-    if not 1 <= boxes <= MOST_BOXES or boxes * box.gpus > MOST_LINKS // 4:
+    if not 1 <= boxes <= MOST_BOXES or boxes * chassis.gpus > MOST_LINKS // 4:
         raise UsageError(f"{name} of {boxes} boxes does not exist", remedy=f"{name}:1 to {name}:{MOST_BOXES}")
-    chosen, n, nics = network(**options), boxes * box.gpus, boxes * box.nics
-    base, stride = _numbers(box, boxes)
+    chosen, n, nics = network(**options), boxes * chassis.gpus, boxes * chassis.nics
+    base, stride = _numbers(chassis, boxes)
     wires = Wires()
-    _wire_boxes(wires, box, boxes, base, stride)
-    net, first = None, n + nics + boxes * len(box.rest)
+    _wire_boxes(wires, chassis, boxes, base, stride)
+    net, first = None, n + nics + boxes * len(chassis.rest)
     layout = chosen.layout or layout
     if boxes > 1:
-        rails = box.nics if layout == "rails" else 1
-        net = clos(nics, rails, layout, chosen, first, box.nics if layout == "leaf-spine" else 1)
-        net.wire(wires, n + np.arange(nics), box.nic_rate, box.nic_latency_s, chosen)
+        rails = chassis.nics if layout == "rails" else 1
+        net = clos(nics, rails, layout, chosen, first, chassis.nics if layout == "leaf-spine" else 1)
+        net.wire(wires, n + np.arange(nics), chassis.nic_rate, chassis.nic_latency_s, chosen)
     switches = (net.leaves, net.spines) if net else (0, 0)
     kinds = np.repeat(np.array([RANK, NIC, SWITCH], np.uint8), (n, nics, first + sum(switches) - n - nics))
-    paths = _paths(box, base, stride, net, changes_rail=layout == "rails" and chosen.pxn)
-    plain = (("gpu", box.gpus), (host, boxes))
+    paths = _paths(chassis, base, stride, net, changes_rail=layout == "rails" and chosen.pxn)
+    plain = (("gpu", chassis.gpus), (host, boxes))
     return wires.topology(
-        f"{name}:{boxes}", n, kinds, names=_names(box, boxes, host, switches), paths=paths,
+        f"{name}:{boxes}", n, kinds, names=_names(chassis, boxes, host, switches), paths=paths,
         axes=(axes_of(net, plain) if net and layout == "rails" else plain) if boxes > 1 else plain[:1],
-        hosts=np.arange(n) // (gpus_per_host or box.gpus), aggregators=_aggregators(box, boxes, base, stride, net, chosen),
-        is_symmetric=box.is_symmetric and (net is None or (net.is_symmetric and layout != "leaf-spine")),
+        hosts=np.arange(n) // (gpus_per_host or chassis.gpus),
+        aggregators=_aggregators(chassis, boxes, base, stride, net, chosen),
+        is_symmetric=chassis.is_symmetric and (net is None or (net.is_symmetric and layout != "leaf-spine")),
         provenance=provenance,
     )  # fmt: skip
 
 
-def _numbers(box: Chassis, boxes: int) -> tuple[np.ndarray, np.ndarray]:
+def _numbers(chassis: Chassis, boxes: int) -> tuple[np.ndarray, np.ndarray]:
     import numpy as np
 
-    counts = (box.gpus, box.nics, len(box.rest))
+    counts = (chassis.gpus, chassis.nics, len(chassis.rest))
     starts = np.cumsum([0, *(boxes * count for count in counts)])
     base = np.concatenate([start + np.arange(count) for start, count in zip(starts, counts, strict=False)])
     return base.astype(np.int64), np.repeat(np.array(counts, np.int64), counts)
 
 
-def _wire_boxes(wires: Wires, box: Chassis, boxes: int, base: np.ndarray, stride: np.ndarray) -> None:
+def _wire_boxes(wires: Wires, chassis: Chassis, boxes: int, base: np.ndarray, stride: np.ndarray) -> None:
     import numpy as np
 
     number = np.arange(boxes)[:, None]
-    for link_class in dict.fromkeys(link[4] for link in box.links):
-        rows = [link[:4] for link in box.links if link[4] == link_class]
+    for link_class in dict.fromkeys(link[4] for link in chassis.links):
+        rows = [link[:4] for link in chassis.links if link[4] == link_class]
         here, there = np.array([row[:2] for row in rows], np.int64).T
         rate, latency_s = np.tile(np.array([row[2:] for row in rows]).T, boxes)
         ends = ((base[local] + stride[local] * number).reshape(-1) for local in (here, there))
         wires.both_ways(next(ends), next(ends), rate, latency_s, link_class)
 
 
-def _names(box: Chassis, boxes: int, host: str, switches: tuple[int, int]) -> Names:
+def _names(chassis: Chassis, boxes: int, host: str, switches: tuple[int, int]) -> Names:
     return Names(
-        (host + "{}/gpu{}", (boxes, box.gpus)),
-        (host + "{}/nic{}", (boxes, box.nics)),
-        (host + "{}/{}", (boxes, box.rest)),
+        (host + "{}/gpu{}", (boxes, chassis.gpus)),
+        (host + "{}/nic{}", (boxes, chassis.nics)),
+        (host + "{}/{}", (boxes, chassis.rest)),
         ("leaf{}", switches[:1]),
         ("spine{}", switches[1:]),
     )
 
 
 def _aggregators(
-    box: Chassis, boxes: int, base: np.ndarray, stride: np.ndarray, net: Clos | None, options: Any
+    chassis: Chassis, boxes: int, base: np.ndarray, stride: np.ndarray, net: Clos | None, options: Any
 ) -> dict[int, Capability]:
     found = {
         int(base[local] + stride[local] * number): what
-        for local, what in box.aggregators.items()
+        for local, what in chassis.aggregators.items()
         for number in range(boxes)
     }
     return found | (aggregating(net, options) if net else {})
 
 
-def _paths(box: Chassis, base: np.ndarray, stride: np.ndarray, net: Clos | None, *, changes_rail: bool) -> BoxPaths:
+def _paths(
+    chassis: Chassis, base: np.ndarray, stride: np.ndarray, net: Clos | None, *, changes_rail: bool
+) -> ChassisPaths:
     import numpy as np
 
     single = Wires()
-    _wire_boxes(single, box, 1, np.arange(len(base)), stride)
-    search = ShortestPaths(single.topology("box", box.gpus, np.zeros(len(base), np.uint8)))
-    gpus, nics = np.arange(box.gpus), box.gpus + np.arange(box.nics)
-    nearest = np.array(box.nic_of)
-    return BoxPaths(
-        box.gpus, box.nics, base, stride, _table(search, gpus, gpus), _table(search, gpus, nics),
+    _wire_boxes(single, chassis, 1, np.arange(len(base)), stride)
+    search = ShortestPaths(single.topology("box", chassis.gpus, np.zeros(len(base), np.uint8)))
+    gpus, nics = np.arange(chassis.gpus), chassis.gpus + np.arange(chassis.nics)
+    nearest = np.array(chassis.nic_of)
+    return ChassisPaths(
+        chassis.gpus, chassis.nics, base, stride, _table(search, gpus, gpus), _table(search, gpus, nics),
         _table(search, nics, gpus), nearest, changes_rail, net,
     )  # fmt: skip
 
