@@ -318,6 +318,7 @@ def test_the_list_alone_and_its_page(tmp_path: Path, capsys: pytest.CaptureFixtu
         (["vgg16", "--fabric", "no-such:8"], "no fabric is named"),
         (["vgg16", "--fabric", "switch:4", "--gpus", "9"], "9 ranks do not fit"),
         (["vgg16", "--gpus", "0"], "--gpus is 0"),
+        (["vgg16", "--fabric", "switch:8", "--ranks", "4"], "--ranks is the group of one collective"),
         (["--fabric", "switch:4"], "no job is named"),
         (["vgg16", "--fabric", "switch:4", "--mode", "sleep"], "one of: training"),
     ],

@@ -46,6 +46,8 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
                 "no job is named for that machine", remedy="ringwright survey llama3-70b --fabric dgx-h100:8"
             )
         return None
+    if machine.ranks is not None:
+        raise UsageError("--ranks is the group of one collective, not of a job", where=job, remedy="--gpus 8")
     if Path(job).exists():
         if model != NO_OPTIONS:
             raise UsageError(f"options of a model, and {job} is a file: it is what it is", remedy="leave them out")
