@@ -19,7 +19,7 @@ from typing import Any
 
 from ringwright import registry
 from ringwright.contracts import live_schedulers, real_ranks
-from ringwright.contracts.algorithm import Case
+from ringwright.contracts.algorithm import AlgorithmCase
 from ringwright.execute.executors import EXECUTORS, executor
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -42,7 +42,7 @@ def main() -> int:
         return live(arguments.only, write=arguments.record)
     if arguments.replay:
         name, text = arguments.replay.split(maxsplit=1)
-        chosen, names = [Case.parsed(text)], [name]
+        chosen, names = [AlgorithmCase.parsed(text)], [name]
     else:
         chosen = real_ranks.chosen(arguments.p or real_ranks.GROUP_SIZES, slugs=arguments.only)
         names = arguments.executor or list(EXECUTORS)
@@ -53,7 +53,7 @@ def main() -> int:
     return 1 if any(row["wrong"] for row in rows) else 0
 
 
-def tried(names: list[str], chosen: list[Case], timeout_s: float) -> Iterator[dict[str, Any]]:
+def tried(names: list[str], chosen: list[AlgorithmCase], timeout_s: float) -> Iterator[dict[str, Any]]:
     """Yield a row for each executor that is there; say on standard error which is not."""
     for name in names:
         missing = executor(name).missing()
@@ -63,7 +63,7 @@ def tried(names: list[str], chosen: list[Case], timeout_s: float) -> Iterator[di
         yield campaign(name, chosen, timeout_s)
 
 
-def campaign(name: str, chosen: list[Case], timeout_s: float) -> dict[str, Any]:
+def campaign(name: str, chosen: list[AlgorithmCase], timeout_s: float) -> dict[str, Any]:
     """Return what came of all cases on one executor, also system by system."""
     began_s = said_s = time.monotonic()
     exact = wrong = declined = 0

@@ -113,12 +113,12 @@ def rank(cell: dict[str, Any], folder: Path, number: int, world: int) -> None:
     from dataclasses import asdict
 
     from ringwright.execute.models.job import run
-    from ringwright.execute.models.spec import read
+    from ringwright.execute.models.spec import read_spec
 
     os.environ.update(RANK=str(number), WORLD_SIZE=str(world))
     calls: list[list[Any]] = []
     with watching(calls):
-        done = run(read({**cell, "store": str(folder / "store")}))
+        done = run(read_spec({**cell, "store": str(folder / "store")}))
     (folder / f"calls_{number}.json").write_text(json.dumps(calls))
     (folder / f"rank_{number}.json").write_text(json.dumps(asdict(done)))
 

@@ -10,9 +10,9 @@ import pytest
 from ringwright.algorithms.blocks.collnet_chain import collnet_chain
 from ringwright.algorithms.blocks.collnet_direct import collnet_direct
 from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
-from ringwright.algorithms.hosts import by_host
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
+from ringwright.algorithms.placement import by_host
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
 from ringwright.collective import Collective
 from ringwright.costs.bounds import bound

@@ -101,7 +101,7 @@ def test_the_closed_form_is_judged_with_several_channels(channels: int) -> None:
     from ringwright.algorithms.blocks.ring import ring
     from ringwright.program import Program
 
-    case = conformance.Case("ring", "all-reduce", 4, "even", "full", knobs=f"channels={channels}")
+    case = conformance.AlgorithmCase("ring", "all-reduce", 4, "even", "full", knobs=f"channels={channels}")
     assert "closed-form" in conformance.check(case).passed
 
     def boasting(collective: Collective, topology: object = None, *, channels: int = 1) -> Program:
@@ -116,14 +116,14 @@ def test_the_closed_form_is_judged_with_several_channels(channels: int) -> None:
 
 
 def test_a_case_with_knobs_replays_from_its_text() -> None:
-    case = conformance.Case("ring", "broadcast", 7, "ragged", "full", 3, "channels=2:segments=4")
-    assert conformance.Case.parsed(str(case)) == case
+    case = conformance.AlgorithmCase("ring", "broadcast", 7, "ragged", "full", 3, "channels=2:segments=4")
+    assert conformance.AlgorithmCase.parsed(str(case)) == case
     with pytest.raises(UsageError, match="is not a case"):
-        conformance.Case.parsed("ring broadcast knobs=channels=2")
+        conformance.AlgorithmCase.parsed("ring broadcast knobs=channels=2")
 
 
 def test_loops_of_a_ring_are_in_its_declared_cost() -> None:
-    case = conformance.Case.parsed("ring-allreduce all-reduce p=4 size=even fabric=full root=0 knobs=loops=4")
+    case = conformance.AlgorithmCase.parsed("ring-allreduce all-reduce p=4 size=even fabric=full root=0 knobs=loops=4")
     assert "closed-form" in conformance.check(case).passed
 
 
@@ -134,5 +134,5 @@ def test_more_segments_than_a_head_has_elements_send_no_padding(segments: int) -
         "nvls all-gather p=8 size=bytes",
         "nvls-tree all-reduce p=6 size=bytes",
     ):
-        case = conformance.Case.parsed(f"{text} fabric=dgx-h100:1 root=0 knobs=segments={segments}")
+        case = conformance.AlgorithmCase.parsed(f"{text} fabric=dgx-h100:1 root=0 knobs=segments={segments}")
         assert not conformance.check(case).failed

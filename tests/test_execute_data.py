@@ -18,7 +18,7 @@ from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import REDUCE_OPS, Collective
 from ringwright.errors import UsageError
 from ringwright.execute import arithmetic, check, data
-from ringwright.execute.job import Asked, NodeResult
+from ringwright.execute.job import AskedCollective, NodeResult
 from ringwright.program import Program
 
 pytestmark = pytest.mark.once
@@ -225,6 +225,6 @@ def test_a_collective_comes_back_from_what_is_asked() -> None:
         Collective("all-to-all", (3, 1), 24, counts=rows),
         Collective("gather", (5, 2), 12, counts=(4, 8)),
     ):
-        back = Asked.of(collective).collective()
+        back = AskedCollective.of(collective).collective()
         assert list(back.group) == [0, 1]
         assert dataclasses.replace(back, group=collective.group) == collective

@@ -25,7 +25,7 @@ from patience import HANG_S
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING, ROOTED, Collective
 from ringwright.contracts import real_ranks
-from ringwright.contracts.algorithm import Case
+from ringwright.contracts.algorithm import AlgorithmCase
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.execute import check, data, job, launch
 from ringwright.execute.arithmetic import STORED, STORED_BYTES
@@ -85,14 +85,16 @@ def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @functools.cache
-def campaign() -> list[Case]:
+def campaign() -> list[AlgorithmCase]:
     return real_ranks.chosen()
 
 
-def seeded(count: int, group_sizes: tuple[int, ...], sizes: tuple[str, ...] = ("ragged", "bytes")) -> list[Case]:
+def seeded(
+    count: int, group_sizes: tuple[int, ...], sizes: tuple[str, ...] = ("ragged", "bytes")
+) -> list[AlgorithmCase]:
     """Some cases of every algorithm."""
     chance, found = random.Random(11), []
-    every: dict[str, list[Case]] = {}
+    every: dict[str, list[AlgorithmCase]] = {}
     for case in campaign():
         if case.p not in group_sizes or case.size not in sizes:
             continue
@@ -102,7 +104,7 @@ def seeded(count: int, group_sizes: tuple[int, ...], sizes: tuple[str, ...] = ("
     return found
 
 
-def verify(name: str, cases: list[Case]) -> list[real_ranks.Result]:
+def verify(name: str, cases: list[AlgorithmCase]) -> list[real_ranks.Result]:
     found = list(real_ranks.verify(executor(name), cases))
     assert not [f"{each.case}: {each.wrong}" for each in found if each.wrong]
     assert len(found) == len(cases)
@@ -219,7 +221,7 @@ def test_the_librarys_own_collectives(name: str) -> None:
         for op, dtype, reduce_op in itertools.product(OPS, STORED, ("sum", "avg", "max"))
         if reduce_op == "sum" or (op in REDUCING and not (op in PREFIXES and reduce_op == "avg"))
     ]
-    cases = [job.Contest(job.Asked.of(each), [job.Contender("native")], rounds=2) for each in asked]
+    cases = [job.Contest(job.AskedCollective.of(each), [job.Contender("native")], rounds=2) for each in asked]
     whole = job.RankJob(3, ["127.0.0.1"] * 3, cases, executor(name).backend, 10.0)
     with launch.job_folder() as folder:
         launch.lay_out(folder, whole, [])

@@ -10,7 +10,7 @@ import pytest
 
 import job_cases as cases
 from ringwright.costs.stages import LinkCosts
-from ringwright.engines.job.flat import FlatJob, Interference, Times
+from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
@@ -137,7 +137,7 @@ def test_no_more_than_one_whole_resource_is_ever_used() -> None:
 
 
 # --------------------------------------------------------------------------------------------- small jobs, by hand
-def both(flat: FlatJob) -> Times:
+def both(flat: FlatJob) -> InstanceTimes:
     found = Loop(flat).run()
     if hasattr(engine, "job"):
         *times, events = engine.job(flat)

@@ -13,7 +13,7 @@ import pytest
 import job_cases as cases
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job import run
-from ringwright.engines.job.flat import FlatJob, Interference, Times
+from ringwright.engines.job.flat import FlatJob, InstanceTimes, Interference
 from ringwright.engines.job.loop import Loop
 from ringwright.native import engine
 from ringwright.workloads.chain import ChainLayer, chain
@@ -22,11 +22,11 @@ compiled = pytest.mark.skipif(not hasattr(engine, "job"), reason="needs a compil
 COLUMNS = ("ready", "start", "moved", "end")
 
 
-def native(flat: FlatJob) -> Times:
-    return Times(*engine.job(flat))
+def native(flat: FlatJob) -> InstanceTimes:
+    return InstanceTimes(*engine.job(flat))
 
 
-def unequal(one: Times, other: Times) -> list[str]:
+def unequal(one: InstanceTimes, other: InstanceTimes) -> list[str]:
     found = [name for name in COLUMNS if not np.array_equal(getattr(one, name), getattr(other, name))]
     return found + ["events"] * (one.events != other.events)
 

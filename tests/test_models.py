@@ -22,7 +22,7 @@ import pytest
 
 from patience import HANG_S
 from ringwright.errors import UsageError
-from ringwright.execute.models.spec import read
+from ringwright.execute.models.spec import read_spec
 from ringwright.studies.sweep.work import SweepWork, issued
 from ringwright.workloads.expected.data import buckets
 from ringwright.workloads.expected.front import expected
@@ -64,9 +64,9 @@ def run(folder: Path, points: list[dict[str, Any]], worlds: list[int]) -> list[l
         where = folder / str(number)
         errors = [path.read_text()[-1500:] for path in sorted(where.glob("error_*"))]
         assert not errors, f"{given[number]}\n{errors[0]}"
-        read = [(where / f"calls_{rank}.json", where / f"rank_{rank}.json") for rank in range(world)]
-        assert all(call.exists() for call, _ in read), f"{given[number]} did not come to its end"
-        outcomes.append([Ran(json.loads(call.read_text()), json.loads(found.read_text())) for call, found in read])
+        read_spec = [(where / f"calls_{rank}.json", where / f"rank_{rank}.json") for rank in range(world)]
+        assert all(call.exists() for call, _ in read_spec), f"{given[number]} did not come to its end"
+        outcomes.append([Ran(json.loads(call.read_text()), json.loads(found.read_text())) for call, found in read_spec])
     return outcomes
 
 
@@ -239,12 +239,12 @@ def test_the_rank_program_takes_what_is_legal_and_refuses_modes_that_are_not() -
             for form in FORMS:
                 given = {"model": family, "dims": {}, "parallel": {"form": form}, "mode": mode}
                 if mode in modes(family) and form in forms(family, mode):
-                    assert read(given).form == form
+                    assert read_spec(given).form == form
                 elif mode not in modes(family) or (form, mode) == ("ddp", "inference"):
                     with pytest.raises(UsageError):
-                        read(given)
+                        read_spec(given)
     with pytest.raises(UsageError, match="needs 'dims'"):
-        read({"model": "llama", "parallel": {}})
+        read_spec({"model": "llama", "parallel": {}})
 
 
 # ---------------------------------------------------------------------------------------------------------- real ranks

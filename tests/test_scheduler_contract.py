@@ -30,10 +30,10 @@ def test_every_scheduler_keeps_its_contract(system: registry.System) -> None:
 
 
 def test_a_case_replays_from_its_text() -> None:
-    case = contract.Case("p3", "mesh", "all-reduce", 5, "slice_elements=70")
-    assert contract.Case.parsed(str(case)) == case
+    case = contract.SchedulerCase("p3", "mesh", "all-reduce", 5, "slice_elements=70")
+    assert contract.SchedulerCase.parsed(str(case)) == case
     with pytest.raises(UsageError, match="is not a case"):
-        contract.Case.parsed("p3 boats all-reduce seed=1")
+        contract.SchedulerCase.parsed("p3 boats all-reduce seed=1")
 
 
 def good(workload: Workload, costs: Costs) -> Workload:

@@ -246,9 +246,9 @@ class Table(measured.Runs):
 
     steps = ((9.0, 7.0, 5.0), (8.0, 6.0, 6.5), (1.0, 9.0, 9.0))
 
-    def _simulated(self, algorithm: str, policy: str) -> measured.Outcome:
+    def _simulated(self, algorithm: str, policy: str) -> measured.StepOutcome:
         step = self.steps["abc".index(algorithm)]["xyz".index(policy)] if algorithm in "abc" else 10.0
-        return measured.Outcome(step, 0.0, 0.0)
+        return measured.StepOutcome(step, 0.0, 0.0)
 
 
 @pytest.mark.parametrize(("exhaustive", "pair", "tried"), [(True, ("c", "x"), 9), (False, ("b", "y"), 5)])

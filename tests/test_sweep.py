@@ -18,7 +18,7 @@ from ringwright.papers.poster import figures, plan, study
 from ringwright.papers.poster.effects import interval
 from ringwright.reports import experiment as report
 from ringwright.reports import plots, swept
-from ringwright.studies.sweep import read, run
+from ringwright.studies.sweep import read_grid, run
 from ringwright.studies.sweep.grid import grid_of, legal
 from ringwright.studies.sweep.point import GridPoint, point
 from ringwright.studies.sweep.resumed import resumed, sentence, told
@@ -34,7 +34,7 @@ def test_a_grid_is_every_combination_that_is_legal(tmp_path: Path) -> None:
     path.write_text(
         '[axes]\nmodel=["llama","vgg"]\nparallel=["ddp:dp=2","tp:tp=2"]\n[all]\nsteps=3\n[[cell]]\nmodel="gpt2"\n'
     )
-    grid = read(path)
+    grid = read_grid(path)
     assert {(each.model, each.parallel) for each in grid.points} == {
         ("llama", "ddp:dp=2"), ("llama", "tp:tp=2"), ("vgg", "ddp:dp=2"), ("gpt2", "none")
     }  # fmt: skip
@@ -59,7 +59,7 @@ def test_a_grid_is_every_combination_that_is_legal(tmp_path: Path) -> None:
 def test_a_grid_that_cannot_be_run_says_why(tmp_path: Path, text: str, error: type[Exception], words: str) -> None:
     (tmp_path / "grid.toml").write_text(text)
     with pytest.raises(error, match=words):
-        read(tmp_path / "grid.toml")
+        read_grid(tmp_path / "grid.toml")
 
 
 def test_illegal_grid_points_are_told_apart() -> None:

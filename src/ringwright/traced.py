@@ -1,7 +1,7 @@
 """One road from a run to a Trace: simulator, simulated jobs, real ranks and live jobs all write their tables here.
 
-A ``Writer`` knows who writes (``source``) and by which clock; what every row of a run has in common stands here once, so that
-a measured and a simulated run differ in their numbers, not in which columns they fill.
+A ``TraceWriter`` knows who writes (``source``) and by which clock; what every row of a run has in common stands here once, so
+that a measured and a simulated run differ in their numbers, not in which columns they fill.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Writer:
+class TraceWriter:
     """Who writes a Trace (``source``, as in the column), and the clock domain of its times."""
 
     source: str

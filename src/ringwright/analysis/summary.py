@@ -7,8 +7,8 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.analysis import matrix as pairs
 from ringwright.analysis import operations as ops
+from ringwright.analysis import pairs
 from ringwright.analysis import timeline as times
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.bars import bars

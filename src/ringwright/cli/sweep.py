@@ -44,7 +44,7 @@ def sweep(
     from ringwright.studies.sweep.run import check_folder
     from ringwright.studies.sweep.table import gather
 
-    wanted = study.read(grid)
+    wanted = study.read_grid(grid)
     check_folder(out)
     with drafts.grown(out), progress.bar("cells") as told:
         counts = study.sweep(wanted, out, timeout_s=parse_time(timeout), retry=retry, progress=told)

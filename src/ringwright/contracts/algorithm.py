@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 from ringwright.collective import OPS, ROOTED, Collective
 from ringwright.contracts.algorithm_checks import CHECKS, moves
 from ringwright.contracts.knob_values import declared, settled
-from ringwright.contracts.outcome import DECLINED, Outcome, beside, made, raised
-from ringwright.contracts.outcome import Case as Plain
+from ringwright.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made, raised
 from ringwright.errors import UsageError
 from ringwright.knobs import Knob, knobs_of
 from ringwright.registry import System, find, values
@@ -46,7 +45,7 @@ EXAMPLE = "ring all-reduce p=7 size=ragged fabric=full root=0 knobs=channels=2"
 
 
 @dataclass(frozen=True)
-class Case:
+class AlgorithmCase:
     """One thing to try; ``str(case)`` replays it. A fabric without a size has as many ranks as the group.
 
     ``knobs`` are as they are typed, ``channels=2:segments=4``.
@@ -65,7 +64,7 @@ class Case:
         return f"{self.slug} {self.op} p={self.p} size={self.size} fabric={self.fabric} root={self.root}{knobs}"
 
     @classmethod
-    def parsed(cls, text: str) -> Case:
+    def parsed(cls, text: str) -> AlgorithmCase:
         """Return the case that ``str`` wrote; UsageError for anything else."""
         try:
             slug, op, *settings = text.split()
@@ -80,17 +79,17 @@ class Case:
         return Collective(self.op, range(self.p), SIZES[self.size](self.p), root=self.root)
 
 
-def cases(chosen: Iterable[System], group_sizes: Sequence[int] = GROUP_SIZES) -> Iterator[Case]:
+def cases(chosen: Iterable[System], group_sizes: Sequence[int] = GROUP_SIZES) -> Iterator[AlgorithmCase]:
     """Yield the full campaign over each system as it is, no knob set."""
     for system in chosen:
         for op, p, size, fabric in itertools.product(system.ops, group_sizes, SIZES, system.fabrics or FABRICS):
             if p > ranks_of(fabric):
                 continue
             for root in {0, p - 1, p // 2} if op in ROOTED else {0}:
-                yield Case(system.slug, op, p, size, fabric, root)
+                yield AlgorithmCase(system.slug, op, p, size, fabric, root)
 
 
-def pairwise(chosen: Iterable[System], seed: int, group_sizes: Sequence[int] = GROUP_SIZES) -> Iterator[Case]:
+def pairwise(chosen: Iterable[System], seed: int, group_sizes: Sequence[int] = GROUP_SIZES) -> Iterator[AlgorithmCase]:
     """Yield a seeded part in which every pair of (group size, buffer size, fabric) meets for each system and collective."""
     generator = random.Random(seed)  # noqa: S311 - a choice of tests
     for system in chosen:
@@ -104,10 +103,10 @@ def pairwise(chosen: Iterable[System], seed: int, group_sizes: Sequence[int] = G
                 if pairs <= seen:
                     continue
                 seen |= pairs
-                yield Case(system.slug, op, p, size, fabric, generator.randrange(p) if op in ROOTED else 0)
+                yield AlgorithmCase(system.slug, op, p, size, fabric, generator.randrange(p) if op in ROOTED else 0)
 
 
-def over_knobs(chosen: Iterable[System], seed: int, draws: int = 2) -> Iterator[Case]:
+def over_knobs(chosen: Iterable[System], seed: int, draws: int = 2) -> Iterator[AlgorithmCase]:
     """Yield cases in which every knob that can be typed takes both its ends, each of its words, and ``draws`` values more.
 
     Every value meets each collective of the system; ``draws`` cases more set two knobs at once.
@@ -117,10 +116,10 @@ def over_knobs(chosen: Iterable[System], seed: int, draws: int = 2) -> Iterator[
             yield from knob_cases(system.slug, system.ops, system.knobs(), system.fabrics or FABRICS, seed, draws)
 
 
-def few_over_knobs(chosen: Iterable[System], seed: int, per_knob: int = 2) -> Iterator[Case]:
+def few_over_knobs(chosen: Iterable[System], seed: int, per_knob: int = 2) -> Iterator[AlgorithmCase]:
     """Yield a seeded part: each knob of each system ``per_knob`` times, with some collective."""
     for system in chosen:
-        every: dict[str, list[Case]] = {}
+        every: dict[str, list[AlgorithmCase]] = {}
         for case in over_knobs([system], seed, 1):
             every.setdefault(case.knobs.partition("=")[0], []).append(case)
         draw = random.Random(f"{system.slug} {seed}")  # noqa: S311 - a choice of tests
@@ -130,7 +129,7 @@ def few_over_knobs(chosen: Iterable[System], seed: int, per_knob: int = 2) -> It
 
 def knob_cases(
     slug: str, ops: Sequence[str], knobs: Mapping[str, Knob], fabrics: Sequence[str], seed: int, draws: int
-) -> Iterator[Case]:
+) -> Iterator[AlgorithmCase]:
     """Yield the cases over the knobs of one algorithm; none where it has none that can be typed."""
     typable = [knob for knob in knobs.values() if knob.can_be_typed]
     draw = random.Random(f"{slug} {seed}")  # noqa: S311 - a choice of tests
@@ -142,7 +141,7 @@ def knob_cases(
             p = draw.choice([each for each in KNOB_GROUPS if each <= ranks_of(fabric)])
             said = [f"{knob.name}={text or declared(knob, draw, p, INNER)}" for knob, text in settings]
             root = draw.randrange(p) if op in ROOTED else 0
-            yield Case(slug, op, p, draw.choice(tuple(SIZES)), fabric, root, ":".join(said))
+            yield AlgorithmCase(slug, op, p, draw.choice(tuple(SIZES)), fabric, root, ":".join(said))
 
 
 @cache
@@ -153,12 +152,12 @@ def ranks_of(fabric: str) -> int:
     return build(fabric).n_ranks if ":" in fabric else 1 << 30
 
 
-def check(case: Case) -> Outcome:
+def check(case: AlgorithmCase) -> Outcome:
     """Run every check of a case on its system and fabric."""
     return examine(case, find(case.slug).load())
 
 
-def examine(case: Case, algorithm: Callable[..., Program]) -> Outcome:
+def examine(case: AlgorithmCase, algorithm: Callable[..., Program]) -> Outcome:
     """Run every check of a case on any algorithm."""
     from ringwright.fabrics import fabric
 
@@ -227,10 +226,10 @@ def check_algorithm(
         declared_knobs = knobs_of(inspect.unwrap(algorithm)) if knobs else {}
     except Exception as error:  # noqa: BLE001 - a signature of others may hold anything
         why = error.what if isinstance(error, UsageError) else raised(error)
-        return [Outcome(Plain(name), failed={"declared": why})]
+        return [Outcome(TriedInput(name), failed={"declared": why})]
     where = tuple(fabrics) or beside(algorithm, "FABRICS") or FABRICS
     plain = (
-        Case(name, op, p, size, fabric, root)
+        AlgorithmCase(name, op, p, size, fabric, root)
         for op, p, size, fabric in itertools.product(asked, group_sizes, sizes, where)
         if p <= ranks_of(fabric)
         for root in sorted({0, p - 1} if op in ROOTED else {0})

@@ -13,7 +13,7 @@ from ringwright.errors import UsageError
 from ringwright.registry import System, schedulers, systems
 
 RECORD = "recorded.json"  # written by scripts/conformance
-Case = algorithm.Case | scheduler.Case
+Case = algorithm.AlgorithmCase | scheduler.SchedulerCase
 
 
 def every_case(chosen: Sequence[System], seed: int) -> Iterator[Case]:
@@ -41,16 +41,16 @@ def _apart(chosen: Sequence[System]) -> tuple[list[System], list[System]]:
 
 def check(case: Case) -> Outcome:
     """Run every check of a case."""
-    return scheduler.check(case) if isinstance(case, scheduler.Case) else algorithm.check(case)
+    return scheduler.check(case) if isinstance(case, scheduler.SchedulerCase) else algorithm.check(case)
 
 
 def parsed(text: str) -> Case:
     """Return the case that its text replays; UsageError for anything else."""
     slug = (text.split() or [""])[0]
     if slug in {system.slug for system in schedulers()}:
-        return scheduler.Case.parsed(text)
+        return scheduler.SchedulerCase.parsed(text)
     if slug in {system.slug for system in systems()}:
-        return algorithm.Case.parsed(text)
+        return algorithm.AlgorithmCase.parsed(text)
     raise UsageError(f"'{text}' is not a case", remedy=f"as in: {algorithm.EXAMPLE}, or {scheduler.EXAMPLE}")
 
 

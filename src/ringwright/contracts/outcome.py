@@ -56,7 +56,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Case:
+class TriedInput:
     """What was tried, where a contract has no cases of its own: ``what`` is a file, a model, an input."""
 
     slug: str

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ringwright.contracts.algorithm import Case, cases
+from ringwright.contracts.algorithm import AlgorithmCase, cases
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.execute import check, launch
 from ringwright.execute.executors import Executor
-from ringwright.execute.job import Asked, Contender, RankJob
-from ringwright.execute.job import Contest as Round
+from ringwright.execute.job import AskedCollective, Contender, Contest, RankJob
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.registry import find, systems
@@ -32,7 +31,7 @@ MOST_RANKS = {"mpich": 2}  # it never gives a core away while it waits; all othe
 class Result:
     """One case on one executor; ``wrong`` says what differs, or what stopped it, ``declined`` why it did not run."""
 
-    case: Case
+    case: AlgorithmCase
     executor: str
     wrong: str = ""
     declined: str = ""
@@ -40,9 +39,9 @@ class Result:
 
 def chosen(
     group_sizes: Sequence[int] = GROUP_SIZES, sizes: Sequence[str] = SIZES, *, slugs: Sequence[str] = ()
-) -> list[Case]:
+) -> list[AlgorithmCase]:
     """Return one case for each algorithm, collective, group size, buffer size and root, on the first fabric that it takes."""
-    found: dict[tuple[object, ...], Case] = {}
+    found: dict[tuple[object, ...], AlgorithmCase] = {}
     named = [system for system in systems() if not slugs or system.slug in slugs]
     for case in cases(named, group_sizes):
         if case.size in sizes:
@@ -50,7 +49,7 @@ def chosen(
     return list(found.values())
 
 
-def program(case: Case) -> Program | None:
+def program(case: AlgorithmCase) -> Program | None:
     """Return the program of a case; None where the algorithm openly declines it.
 
     What works only between hosts gets a group that is spread over those of the fabric.
@@ -69,9 +68,11 @@ def program(case: Case) -> Program | None:
     return None
 
 
-def verify(executor: Executor, wanted: Iterable[Case], *, timeout_s: float = 20.0, seed: int = 0) -> Iterator[Result]:
+def verify(
+    executor: Executor, wanted: Iterable[AlgorithmCase], *, timeout_s: float = 20.0, seed: int = 0
+) -> Iterator[Result]:
     """Run cases on real ranks and yield what came of each."""
-    waiting: dict[int, list[tuple[Case, Program]]] = {}
+    waiting: dict[int, list[tuple[AlgorithmCase, Program]]] = {}
     for case in wanted:
         made = program(case)
         if made is None:
@@ -91,7 +92,7 @@ def verify(executor: Executor, wanted: Iterable[Case], *, timeout_s: float = 20.
 
 
 def _together(
-    executor: Executor, batch: Sequence[tuple[Case, Program]], timeout_s: float, seed: int
+    executor: Executor, batch: Sequence[tuple[AlgorithmCase, Program]], timeout_s: float, seed: int
 ) -> Iterator[Result]:
     """Run a batch in one start; where that start fails, each case in a start of its own, so that one is blamed alone."""
     try:
@@ -125,8 +126,12 @@ def run(
     """
     nodes = programs[0].n_nodes
     rounds = [
-        Round(
-            Asked.of(each.collective), [Contender(each.name, executor.wire, number)], seed=seed, keep=True, reals=reals
+        Contest(
+            AskedCollective.of(each.collective),
+            [Contender(each.name, executor.wire, number)],
+            seed=seed,
+            keep=True,
+            reals=reals,
         )
         for number, each in enumerate(programs)
     ]

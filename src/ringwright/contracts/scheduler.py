@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.contracts import small_jobs
 from ringwright.contracts.knob_values import declared, settled
-from ringwright.contracts.outcome import DECLINED, Outcome, beside, made, raised
-from ringwright.contracts.outcome import Case as Plain
+from ringwright.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made, raised
 from ringwright.contracts.scheduling_laws import LAWS, ON_A_MESH, STEPS, Scheduled
 from ringwright.costs.stages import Costs, LinkCosts, ServerCosts
 from ringwright.engines.job.run import simulate
@@ -38,7 +37,7 @@ EXAMPLE = "p3 layers all-reduce seed=3 knobs=slice_elements=50000"
 
 
 @dataclass(frozen=True)
-class Case:
+class SchedulerCase:
     """One thing to try; ``str(case)`` replays it."""
 
     slug: str
@@ -51,7 +50,7 @@ class Case:
         return f"{self.slug} {self.job} {self.op} seed={self.seed}" + (f" knobs={self.knobs}" if self.knobs else "")
 
     @classmethod
-    def parsed(cls, text: str) -> Case:
+    def parsed(cls, text: str) -> SchedulerCase:
         """Return the case that ``str`` wrote; UsageError for anything else."""
         try:
             slug, job, op, *settings = text.split()
@@ -77,42 +76,42 @@ class Case:
         return ServerCosts(RATE, 0.1) if self.op == "push-pull" else LinkCosts(RATE, overhead_s=0.1)
 
 
-def cases(chosen: Iterable[System], seeds: Iterable[int] = range(SEEDS)) -> Iterator[Case]:
+def cases(chosen: Iterable[System], seeds: Iterable[int] = range(SEEDS)) -> Iterator[SchedulerCase]:
     """Yield every scheduler as it is, on every kind of job."""
     for system in chosen:
         yield from _plain(system.slug, seeds)
 
 
-def over_knobs(chosen: Iterable[System], seed: int, draws: int = 2) -> Iterator[Case]:
+def over_knobs(chosen: Iterable[System], seed: int, draws: int = 2) -> Iterator[SchedulerCase]:
     """Yield cases in which every knob takes both its ends, each of its words, and ``draws`` values more."""
     for system in chosen:
         if system.problem is None:
             yield from knob_cases(system.slug, system.knobs(), seed, draws)
 
 
-def knob_cases(slug: str, knobs: Mapping[str, Knob], seed: int, draws: int) -> Iterator[Case]:
+def knob_cases(slug: str, knobs: Mapping[str, Knob], seed: int, draws: int) -> Iterator[SchedulerCase]:
     """Yield the cases over the knobs of one scheduler, on jobs in turn."""
     draw = random.Random(f"{slug} {seed}")  # noqa: S311 - a choice of tests
     for knob in (each for each in knobs.values() if each.can_be_typed):
         for text in (*settled(knob, ()), *[""] * draws):
             job = draw.choice(JOBS)
             said = f"{knob.name}={text or declared(knob, draw, 6, ())}"
-            yield Case(slug, job, draw.choice(OPS) if job == "layers" else OPS[0], draw.randrange(1000), said)
+            yield SchedulerCase(slug, job, draw.choice(OPS) if job == "layers" else OPS[0], draw.randrange(1000), said)
 
 
-def _plain(slug: str, seeds: Iterable[int]) -> Iterator[Case]:
+def _plain(slug: str, seeds: Iterable[int]) -> Iterator[SchedulerCase]:
     for seed in seeds:
         for job in JOBS:
             for op in OPS if job in ("layers", "mesh") else OPS[:1]:
-                yield Case(slug, job, op, seed)
+                yield SchedulerCase(slug, job, op, seed)
 
 
-def check(case: Case) -> Outcome:
+def check(case: SchedulerCase) -> Outcome:
     """Run every law of a case on its scheduler."""
     return examine(case, find(case.slug, schedulers).load())
 
 
-def examine(case: Case, scheduler: Scheduler) -> Outcome:
+def examine(case: SchedulerCase, scheduler: Scheduler) -> Outcome:
     """Run every law of a case on any scheduler."""
     outcome, changes = Outcome(case), beside(scheduler, "CHANGES")
     if case.knobs:
@@ -147,13 +146,13 @@ def examine(case: Case, scheduler: Scheduler) -> Outcome:
     return outcome
 
 
-def _same_again(scheduler: Scheduler, case: Case, job: Workload) -> str | None:
+def _same_again(scheduler: Scheduler, case: SchedulerCase, job: Workload) -> str | None:
     """Ranks schedule each for itself: the same job gets the same answer, however often it is asked."""
     again = [scheduler(case.workload(), case.costs()) for _ in range(2)]
     return None if all(each == job for each in again) else "the same job is scheduled in another way the next time"
 
 
-def _same_under_other_names(scheduler: Scheduler, case: Case, job: Workload) -> str | None:
+def _same_under_other_names(scheduler: Scheduler, case: SchedulerCase, job: Workload) -> str | None:
     """Ranks are processes of their own, in which sets go round in other orders: what is decided must not follow from that.
 
     Names with another beginning sort alike, and lie elsewhere in sets and hashes.
@@ -202,5 +201,5 @@ def check_scheduler(
     try:
         typed = knobs_of(scheduler) if knobs else {}
     except Exception as error:  # noqa: BLE001 - a signature of others may hold anything
-        return [Outcome(Plain(slug), failed={"knobs": raised(error)})]
+        return [Outcome(TriedInput(slug), failed={"knobs": raised(error)})]
     return [examine(case, scheduler) for case in (*_plain(slug, seeds), *knob_cases(slug, typed, seed, 1))]

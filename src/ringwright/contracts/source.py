@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import OPS
-from ringwright.contracts.outcome import DECLINED, Case, Outcome, made
+from ringwright.contracts.outcome import DECLINED, Outcome, TriedInput, made
 from ringwright.errors import InputError
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ CHECKS: dict[str, Callable[[Trace, pl.DataFrame], Answer]] = {
 
 def check_trace(trace: Trace, slug: str = "", what: str = "") -> Outcome:
     """Return the outcome of every check on a Trace, whoever made it."""
-    outcome = Outcome(Case(slug or str(trace.meta.get("source", "trace")), what))
+    outcome = Outcome(TriedInput(slug or str(trace.meta.get("source", "trace")), what))
     events = trace.df
     for name, look in CHECKS.items():
         outcome.run(name, lambda look=look: look(trace, events))  # type: ignore[misc]
@@ -172,7 +172,7 @@ def check_source(read: Reader, files: str | Path | Sequence[str | Path]) -> list
     trace, why = made(lambda: read(find([str(name) for name in names])))
     if not isinstance(trace, Trace):
         why = why.removeprefix(DECLINED) or f"it returned {type(trace).__name__}, not a Trace"
-        return [Outcome(Case(slug, what), failed={"read": why})]
+        return [Outcome(TriedInput(slug, what), failed={"read": why})]
     outcome = check_trace(trace, slug, what)
     outcome.run("rows", lambda: _says_nothing(trace))
     outcome.run("same-again", lambda: _differs(trace, read(find([str(name) for name in names]))))

@@ -17,7 +17,7 @@ from ringwright.execute.plan import NodePlan
 T = TypeVar("T")
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AskedCollective(msgspec.Struct, frozen=True):
     """A Collective as data; its group is 0 to p-1, for plans count places."""
 
     op: str
@@ -31,7 +31,7 @@ class Asked(msgspec.Struct, frozen=True):
     commutative: bool = True
 
     @classmethod
-    def of(cls, collective: Collective) -> Asked:
+    def of(cls, collective: Collective) -> AskedCollective:
         """Take down a collective."""
         return cls(
             collective.op, collective.p, collective.size_bytes, collective.dtype, collective.reduce_op, collective.root,
@@ -60,7 +60,7 @@ class Contender(msgspec.Struct, frozen=True):
 class Contest(msgspec.Struct, frozen=True):
     """A collective and who does it, in turns. ``inner`` runs follow each other between two barriers, ``rounds`` times."""
 
-    asked: Asked
+    asked: AskedCollective
     contenders: list[Contender]
     rounds: int = 0
     inner: int = 1
@@ -131,7 +131,7 @@ def write(path: Path, thing: object) -> None:
     draft.rename(path)
 
 
-def read(path: Path, kind: type[T]) -> T:
+def read_struct(path: Path, kind: type[T]) -> T:
     """Read what ``write`` wrote; ValidationError of msgspec where it is something else."""
     return msgspec.msgpack.decode(path.read_bytes(), type=kind)
 
@@ -143,4 +143,4 @@ def plan_path(folder: Path, plan: int, node: int) -> Path:
 
 def read_plan(folder: Path, plan: int, node: int) -> NodePlan:
     """Return what a node does in a plan."""
-    return read(plan_path(folder, plan, node), NodePlan)
+    return read_struct(plan_path(folder, plan, node), NodePlan)

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import FrameType
 
 from ringwright.errors import RanksFailedError
-from ringwright.execute.job import NodeResult, RankJob, Status, plan_path, read, write
+from ringwright.execute.job import NodeResult, RankJob, Status, plan_path, read_struct, write
 from ringwright.execute.place import Place
 from ringwright.execute.plan import NodePlan
 from ringwright.execute.pull import make_counters
@@ -166,20 +166,22 @@ def _answers(
 ) -> list[list[NodeResult]]:
     paths = [folder / f"answer-{node}" for node in range(job.nodes)]
     if all(path.exists() for path in paths):
-        return [read(path, list[NodeResult]) for path in paths]
+        return [read_struct(path, list[NodeResult]) for path in paths]
     raise verdict(folder, job, started)
 
 
 def _partial(folder: Path, job: RankJob) -> list[list[NodeResult]]:
     """Return what each node had written down, which is nothing outside a lab."""
     paths = [folder / f"partial-{node}" for node in range(job.nodes)]
-    return [read(path, list[NodeResult]) if path.exists() else [] for path in paths]
+    return [read_struct(path, list[NodeResult]) if path.exists() else [] for path in paths]
 
 
 def verdict(folder: Path, job: RankJob, started: Sequence[tuple[Start, subprocess.Popen[bytes]]]) -> RanksFailedError:
     """Return what went wrong: which rank the others wait for, where, and how that one ended."""
     codes: dict[int, int | None] = {rank: process.poll() for start, process in started for rank in start.ranks}
-    statuses = {node: read(path, Status) for node in range(job.nodes) if (path := folder / f"status-{node}").exists()}
+    statuses = {
+        node: read_struct(path, Status) for node in range(job.nodes) if (path := folder / f"status-{node}").exists()
+    }
     answered = {node for node in range(job.nodes) if (folder / f"answer-{node}").exists()}
     said = [_sentence(node, statuses, codes, answered, job) for node in range(job.nodes) if node not in answered]
     first = min(statuses.values(), key=lambda each: (each.state != "failed", each.step < 0, each.step), default=None)

@@ -19,7 +19,7 @@ import numpy as np
 from ringwright.execute import data
 from ringwright.execute.arithmetic import element, scale
 from ringwright.execute.backends import Backend, backend, ordinary
-from ringwright.execute.job import Contender, Contest, NodeResult, RankJob, Span, read, read_plan, write
+from ringwright.execute.job import Contender, Contest, NodeResult, RankJob, Span, read_plan, read_struct, write
 from ringwright.execute.plan import Do
 from ringwright.execute.pull import Pulled, SharedBarrier, make_memory
 from ringwright.execute.push import PIECE_BYTES, Pushed
@@ -108,7 +108,7 @@ class RankRunner:
 
     def __init__(self, folder: Path, node: int | None) -> None:
         self.folder = folder
-        self.job = read(folder / "job", RankJob)
+        self.job = read_struct(folder / "job", RankJob)
         self.backend: Backend = backend(self.job, folder, node)
         self.node = self.backend.node
         self.watch = Watch(folder, self.node, self.job.timeout_s)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.traced import Writer, communicator, communicators, devices
+from ringwright.traced import TraceWriter, communicator, communicators, devices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.trace import Trace
 
-WRITER = Writer(source="executor", clock="monotonic")
+WRITER = TraceWriter(source="executor", clock="monotonic")
 
 
 def trace(

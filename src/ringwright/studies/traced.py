@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.traced import Writer, communicator, communicators, devices
+from ringwright.traced import TraceWriter, communicator, communicators, devices
 
 if TYPE_CHECKING:
     import polars as pl
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
     from ringwright.trace import Trace
 
-WRITER = Writer(source="simulator", clock="simulated")
+WRITER = TraceWriter(source="simulator", clock="simulated")
 
 
 def trace(program: Program, topology: Topology, run: Run) -> Trace:

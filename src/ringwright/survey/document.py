@@ -7,7 +7,7 @@ from typing import Any
 from ringwright.survey import catalogue, records
 from ringwright.survey.asked import Asked
 from ringwright.survey.entries import PROFILER, TREE, Entry, entries
-from ringwright.survey.measured import Outcome, Progress, Runs, best, figures, scene, untouched_by
+from ringwright.survey.measured import Progress, Runs, StepOutcome, best, figures, scene, untouched_by
 from ringwright.survey.needs import NEEDS, Scene, unmet
 
 SCHEMA = "ringwright.survey/1"
@@ -64,7 +64,7 @@ def _row(entry: Entry, checks: dict[str, Any] | None, runs: Runs | None, where: 
     }  # fmt: skip
 
 
-def _equal(entry: Entry, passed: bool, outcome: Outcome | None) -> bool | None:
+def _equal(entry: Entry, passed: bool, outcome: StepOutcome | None) -> bool | None:
     """Say whether sums are the plain ones, to the bit, wherever adding is exact: by this run, its checks, or its declaration."""
     if not entry.built or entry.kind == PROFILER:
         return entry.equal_bits
@@ -73,7 +73,7 @@ def _equal(entry: Entry, passed: bool, outcome: Outcome | None) -> bool | None:
     return passed or None
 
 
-def _measured(entry: Entry, runs: Runs, where: Scene) -> tuple[Outcome | None, dict[str, Any]]:
+def _measured(entry: Entry, runs: Runs, where: Scene) -> tuple[StepOutcome | None, dict[str, Any]]:
     """Return what a system does for the job: figures, or why there are none."""
     if not entry.built:
         return None, NO_JOB | {"why_not": NOT_BUILT}

@@ -25,7 +25,7 @@ FAMILIES = ("algorithm", "policy")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class StepOutcome:
     """One pair's step: times in us, bytes that a rank puts on wires, or why there are none in ``declined``.
 
     ``left`` says what the algorithm left to the library; ``equal_bits`` whether every gradient travels as it is.
@@ -46,10 +46,10 @@ class Runs:
 
     asked: Asked
     told: Progress | None = None
-    outcomes: dict[Pair, Outcome] = field(default_factory=dict)
+    outcomes: dict[Pair, StepOutcome] = field(default_factory=dict)
     jobs: dict[str, study.Job] = field(default_factory=dict, repr=False)
 
-    def outcome(self, algorithm: str, policy: str) -> Outcome:
+    def outcome(self, algorithm: str, policy: str) -> StepOutcome:
         """Return the outcome of a pair."""
         key = (algorithm, policy)
         if key not in self.outcomes:
@@ -58,16 +58,16 @@ class Runs:
             self.outcomes[key] = self._simulated(algorithm, policy)
         return self.outcomes[key]
 
-    def _simulated(self, algorithm: str, policy: str) -> Outcome:
+    def _simulated(self, algorithm: str, policy: str) -> StepOutcome:
         if algorithm not in self.jobs:
             self.jobs[algorithm] = self.asked.jobs(algorithm)
         job = self.jobs[algorithm]
         try:
             answer = study.answer(job, policy)
         except (WorkloadError, InfeasibleError, UsageError) as error:
-            return Outcome(None, None, None, declined=error.what)
+            return StepOutcome(None, None, None, declined=error.what)
         sent = self.asked.fabric_costs(job, algorithm).sent_bytes
-        return Outcome(
+        return StepOutcome(
             answer.account.step_s * 1e6, answer.account.exposed_s * 1e6, wire_bytes(answer.workload, answer.run, sent),
             left=tuple(job.found()), decided=answer.decided, equal_bits=untouched(answer.run.laid.operations),
         )  # fmt: skip
@@ -131,6 +131,6 @@ def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], or
     return pair
 
 
-def figures(outcome: Outcome) -> dict[str, Any]:
+def figures(outcome: StepOutcome) -> dict[str, Any]:
     """Return an outcome's figures as keys of a row."""
     return {"step_us": outcome.step_us, "exposed_us": outcome.exposed_us, "wire_bytes": outcome.wire_bytes}

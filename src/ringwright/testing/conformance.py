@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ringwright.contracts.algorithm import Case, check_algorithm
+from ringwright.contracts.algorithm import AlgorithmCase, check_algorithm
 from ringwright.contracts.outcome import Outcome, failures
 from ringwright.contracts.scheduler import check_scheduler
 from ringwright.contracts.source import check_source, check_trace
 
-__all__ = ["Case", "Outcome", "check_algorithm", "check_scheduler", "check_source", "check_trace", "failures"]
+__all__ = ["AlgorithmCase", "Outcome", "check_algorithm", "check_scheduler", "check_source", "check_trace", "failures"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms import hosts as where
+from ringwright.algorithms import placement
 from ringwright.algorithms.blocks.collnet_direct import heads_of, segments_for
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
@@ -46,7 +46,7 @@ def collnet_chain(
     require_op("collnet-chain", collective, OPS)
     if collective.p == 1:
         return nothing("collnet-chain", collective)
-    nodes = where.members(collective, topology) or [[place] for place in range(collective.p)]
+    nodes = placement.members(collective, topology) or [[place] for place in range(collective.p)]
     leading = heads_of(nodes, channels)
     trees = switch_trees("collnet-chain", collective, topology, leading)
     number, longest = numbered(collective, trees), max(map(len, nodes)) - 1

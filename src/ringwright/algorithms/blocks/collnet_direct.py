@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms import hosts as where
+from ringwright.algorithms import placement
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
@@ -49,7 +49,7 @@ def collnet_direct(
     require_op("collnet-direct", collective, OPS)
     if collective.p == 1:
         return nothing("collnet-direct", collective)
-    nodes = where.members(collective, topology) or [[place] for place in range(collective.p)]
+    nodes = placement.members(collective, topology) or [[place] for place in range(collective.p)]
     leading = heads_of(nodes, heads)
     trees = switch_trees("collnet-direct", collective, topology, leading)
     number, largest = numbered(collective, trees), max(map(len, nodes))

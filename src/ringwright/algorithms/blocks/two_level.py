@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 
-from ringwright.algorithms import hosts as where
+from ringwright.algorithms import placement
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
 from ringwright.algorithms.compose import Algorithm, beside, embed
@@ -51,8 +51,8 @@ def two_level(
         raise UsageError(f"{leaders} leaders, {segments} segments", remedy="take one or more of each")
     if collective.p == 1:
         return nothing("two_level", collective, leaders=leaders, segments=segments)
-    nodes = where.members(collective, topology, hosts) or [list(range(collective.p))]
-    if collective.reduces and not collective.commutative and not where.is_consecutive(nodes):
+    nodes = placement.members(collective, topology, hosts) or [list(range(collective.p))]
+    if collective.reduces and not collective.commutative and not placement.is_consecutive(nodes):
         raise UsageError("two_level: ranks of a node are not neighbours, so their order is lost", remedy="linear")
     default: Algorithm = recursive_doubling if collective.op in ("all-reduce", "barrier") else binomial
     return _Levels(collective, topology, nodes, leaders, segments, outer or default).program()

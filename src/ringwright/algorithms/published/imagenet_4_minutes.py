@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Annotated
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm, beside, embed, lift
-from ringwright.algorithms.hosts import by_host, is_regular
 from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.placement import by_host, is_regular
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.knobs import Range, Ranks, Segments

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from ringwright.engines.folding.patterns import IndexPattern, read
+from ringwright.engines.folding.patterns import IndexPattern, recognised
 from ringwright.errors import DeclinedError
 from ringwright.program import Affine, Op
 
@@ -106,7 +106,8 @@ def collect(program: Program) -> list[BlockFamily]:
 
 def _family(block: Block, size: int, number: int) -> BlockFamily:
     fields = [
-        read(index) for index in (block.src, block.dst, block.chunk, block.chunk if block.to is None else block.to)
+        recognised(index)
+        for index in (block.src, block.dst, block.chunk, block.chunk if block.to is None else block.to)
     ]
     patterns = [pattern for pattern in fields if pattern is not None]
     if len(patterns) < len(fields):

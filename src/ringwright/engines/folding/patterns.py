@@ -51,7 +51,7 @@ class IndexPattern:
         return total
 
 
-def read(field: Affine | np.ndarray) -> IndexPattern | None:
+def recognised(field: Affine | np.ndarray) -> IndexPattern | None:
     """Return the pattern of a block's field, None where a list has none that is known here."""
     if not isinstance(field, Affine):
         return recognise(field)

@@ -87,7 +87,7 @@ class FlatJob:
 
 
 @dataclass(frozen=True)
-class Times:
+class InstanceTimes:
     """Per instance, in ps: when it could start, was started, began to move or work, and ended (-1: never)."""
 
     ready: np.ndarray

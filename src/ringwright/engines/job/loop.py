@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 
 import numpy as np
 
-from ringwright.engines.job.flat import NO_QUEUE, FlatJob, Times
+from ringwright.engines.job.flat import NO_QUEUE, FlatJob, InstanceTimes
 from ringwright.engines.job.limits import Limits
 from ringwright.engines.job.rates import Rates
 
@@ -44,7 +44,7 @@ class Loop:
         self.rates = Rates(flat, lambda time, instance, version: self._post(time, _DONE, instance, version))
         self.limits = Limits(flat, self._touch)
 
-    def run(self) -> Times:
+    def run(self) -> InstanceTimes:
         """Return the times, and how many ends, landings and freed threads there were; -1 marks what never happened."""
         for instance in np.flatnonzero(self.flat.waits == 0).tolist():
             self._ready(instance, 0)
@@ -61,7 +61,7 @@ class Loop:
         ready, start, moved, end = (
             np.array(each, np.int64) for each in (self.ready_at, self.start_at, self.moved_at, self.end_at)
         )
-        return Times(ready, start, moved, end, events)
+        return InstanceTimes(ready, start, moved, end, events)
 
     # ------------------------------------------------------------------------------------------------------- happenings
     def _happen(self, what: int, instance: int, now: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ringwright.costs.stages import Costs
-from ringwright.engines.job.flat import Interference, Times
+from ringwright.engines.job.flat import InstanceTimes, Interference
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.loop import Loop
 from ringwright.engines.job.rank_classes import rank_classes
@@ -24,10 +24,10 @@ COMPUTE = ("F", "B", "dO", "dW")
 
 @dataclass(frozen=True)
 class JobRun:
-    """A simulated job: the laid-out instances and their times. Times are in ps, see ``Times``."""
+    """A simulated job: the laid-out instances and their times. Times are in ps, see ``InstanceTimes``."""
 
     laid: Laid = field(repr=False)
-    times: Times = field(repr=False)
+    times: InstanceTimes = field(repr=False)
     engine: str
 
     def window(self) -> tuple[int, int]:
@@ -102,14 +102,14 @@ def simulate(
     return run
 
 
-def _run(laid: Laid, *, native: bool) -> tuple[Times, str]:
+def _run(laid: Laid, *, native: bool) -> tuple[InstanceTimes, str]:
     compiled = engine if native else None
     if compiled is None or not hasattr(compiled, "job"):
         return Loop(laid.flat).run(), "python"
-    return Times(*compiled.job(laid.flat)), "native"
+    return InstanceTimes(*compiled.job(laid.flat)), "native"
 
 
-def _waits(laid: Laid, times: Times, stuck: np.ndarray) -> str:
+def _waits(laid: Laid, times: InstanceTimes, stuck: np.ndarray) -> str:
     """Say who waits for whom, following the first blocked instance up to the point where it goes no further."""
     flat, chain = laid.flat, [int(stuck[0])]
     sources = np.repeat(np.arange(flat.n), np.diff(flat.after_start))
@@ -127,7 +127,7 @@ def _waits(laid: Laid, times: Times, stuck: np.ndarray) -> str:
     return " waits for ".join(name(laid, instance) for instance in chain)
 
 
-def _ahead(laid: Laid, times: Times, instance: int) -> int | None:
+def _ahead(laid: Laid, times: InstanceTimes, instance: int) -> int | None:
     """Return what stands before a ready task in its stream and never ended."""
     flat, queue = laid.flat, int(laid.flat.queue[instance])
     if queue < 0 or not flat.queues.strict[queue]:

@@ -12,7 +12,7 @@ from ringwright.errors import RanksFailedError
 from ringwright.execute.live.control import Control
 from ringwright.execute.live.control_channel import ControlConnection
 from ringwright.execute.live.plan import LivePlan
-from ringwright.execute.live.traffic import EmulatedLink, SentPiece, Traffic
+from ringwright.execute.live.traffic import EmulatedLink, PieceTraffic, SentPiece
 
 ANSWER_S = 3.0  # for rank 0 to say who keeps us waiting
 KEPT_STEPS = 64
@@ -44,7 +44,7 @@ class GradientExchange:
         self.plan: LivePlan
         self.buffers: list[Any] = []
         self.control = Control(rank, wires, self, timeout_s=timeout_s, check_every=check_every)
-        self.traffic = Traffic(
+        self.traffic = PieceTraffic(
             torch, group, self.world, link, average=average, issued=self.control.issued, done=self._came,
             failed=self._broke,
         )  # fmt: skip

@@ -76,7 +76,7 @@ def _sleep_until(when_s: float) -> None:
         time.sleep(left_s)
 
 
-class Traffic:
+class PieceTraffic:
     """Two threads: one hands pieces to the process group, the other waits for them, in the order of the first."""
 
     def __init__(

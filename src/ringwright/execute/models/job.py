@@ -24,7 +24,7 @@ from ringwright.execute.models.families import ModelFamily, family
 from ringwright.execute.models.label import NOW
 from ringwright.execute.models.language import answering, tokens
 from ringwright.execute.models.loop import Done, serve, train
-from ringwright.execute.models.spec import ExperimentSpec, read
+from ringwright.execute.models.spec import ExperimentSpec, read_spec
 from ringwright.execute.models.tune import prepare
 from ringwright.execute.parallel import data, expert, pipeline, sharded, tensor
 from ringwright.execute.parallel.groups import join, roles
@@ -127,7 +127,7 @@ def main(argv: list[str]) -> int:
 
     try:
         given: dict[str, Any] = json.loads(argv[0])
-        spec = read(given)
+        spec = read_spec(given)
         done = run(spec)
     except RingwrightError as error:
         print(error, file=sys.stderr)  # noqa: T201 - its answer

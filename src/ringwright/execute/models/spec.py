@@ -53,7 +53,7 @@ class ExperimentSpec:
         return int(self.parallel.get(role, 1))
 
 
-def read(given: dict[str, Any]) -> ExperimentSpec:
+def read_spec(given: dict[str, Any]) -> ExperimentSpec:
     """Return the checked grid point; UsageError for a key, form, mode or type that does not exist."""
     known = {each.name for each in fields(ExperimentSpec)}
     strange = set(given) - known

@@ -15,7 +15,7 @@ LARGEST_GROUP = 1 << 22
 
 
 @dataclass(frozen=True)
-class Facts:
+class CallFacts:
     """Parsed metadata of a call; None where nothing is said. ``ranks`` may be the beginning of a longer list."""
 
     op: str | None = None
@@ -41,7 +41,7 @@ class Facts:
         return self.said is None and self.group_name is None
 
 
-def facts(sources: Iterable[CommArgs | None]) -> Facts:
+def facts(sources: Iterable[CommArgs | None]) -> CallFacts:
     """Merge what several records say of one call; the first that speaks of a field wins."""
     said = [args for args in sources if args is not None]
 
@@ -54,7 +54,7 @@ def facts(sources: Iterable[CommArgs | None]) -> Facts:
     ranks, is_cut = rank_list(first("group_ranks"))
     size = positive(first("group_size"))
     collective = first("collective")
-    return Facts(
+    return CallFacts(
         operation(collective),
         collective if isinstance(collective, str) else None,
         datatype(first("dtype")),
@@ -91,7 +91,7 @@ def rank_list(value: Any) -> tuple[tuple[int, ...], bool]:
     return tuple(int(number) for number in re.findall(r"\d{1,9}", before)), bool(dots)
 
 
-def sizes(op: str | None, said: Facts, nranks: int | None) -> dict[str, int | None]:
+def sizes(op: str | None, said: CallFacts, nranks: int | None) -> dict[str, int | None]:
     """Return bytes of a call: ``size_bytes`` as nccl-tests counts, ``sent_bytes``, ``received_bytes``, ``element_bytes``.
 
     The profiler counts elements handed in and out by this rank; all-gather and gather give the whole at the exit,

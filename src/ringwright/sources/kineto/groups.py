@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.sources.kineto.facts import LARGEST_GROUP, Facts, positive, rank_list
+from ringwright.sources.kineto.facts import LARGEST_GROUP, CallFacts, positive, rank_list
 
 # Descriptions that frameworks give their groups, to our roles; the first that fits.
 _ROLES = (
@@ -41,7 +41,7 @@ class KinetoCommunicators:
     def __init__(self) -> None:
         self.found: dict[tuple[Any, ...], KinetoCommunicator] = {}
 
-    def of_file(self, config: Any, said: Iterable[Facts]) -> FileGroups:
+    def of_file(self, config: Any, said: Iterable[CallFacts]) -> FileGroups:
         """Return the groups of one file, from its ``pg_config`` and everything said in it."""
         known: dict[str, _Known] = {}
         for entry in config if isinstance(config, list) else []:
@@ -84,7 +84,7 @@ class _Known:
     text: str = ""
     rule: tuple[int, int] | None = None
 
-    def learn(self, facts: Facts) -> None:
+    def learn(self, facts: CallFacts) -> None:
         if facts.ranks and (not self.ranks or (self.is_cut and not facts.is_cut)):
             self.ranks, self.is_cut = facts.ranks, facts.is_cut
         self.size = self.size or facts.group_size
@@ -128,7 +128,7 @@ class FileGroups:
         """The groups that this file names, used or not."""
         return list(self._named.values())
 
-    def of(self, facts: Facts, library: str, stream: int) -> KinetoCommunicator:
+    def of(self, facts: CallFacts, library: str, stream: int) -> KinetoCommunicator:
         """Return the group of a call: by its name, else the n-th stream on which this library communicates here."""
         if facts.group_name is not None:
             return self._named[facts.group_name]

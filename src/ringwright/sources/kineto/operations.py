@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.sources.kineto.catalogue import UNKNOWN, Catalogue, Kernel
 from ringwright.sources.kineto.columns import RankFile
-from ringwright.sources.kineto.facts import Facts, facts
+from ringwright.sources.kineto.facts import CallFacts, facts
 from ringwright.sources.kineto.names import operation
 from ringwright.sources.kineto.records import CommArgs
 from ringwright.sources.kineto.spans import NEST, Spans
@@ -28,7 +28,7 @@ class KinetoOperation:
 
     op: str
     library: str
-    facts: Facts
+    facts: CallFacts
     kernel: Kernel | None = None
     kernels: list[int] = field(default_factory=list)
     line: int = 0
@@ -93,7 +93,7 @@ class _Joiner:
         self.records, self.labels = Spans(found.records), Spans(found.labels)
         if self._adopt():
             self.records = Spans(found.records)
-        self.facts: dict[int, Facts] = {}
+        self.facts: dict[int, CallFacts] = {}
         self.by_external: dict[int, int] = {}
         self.is_numbered_apart = False  # whether ids of kernels are those of host operations, as in newer releases
         graphs = [number for number, name in enumerate(found.calls.name) if "GraphLaunch" in found.names[name]]
@@ -178,7 +178,7 @@ class _Joiner:
             number = parent
         return number
 
-    def _facts(self, record: int) -> Facts:
+    def _facts(self, record: int) -> CallFacts:
         if record not in self.facts:
             self.facts[record] = facts([self.found.record_args[record]])
         return self.facts[record]

@@ -11,7 +11,7 @@ import numpy as np
 from ringwright.errors import DeclinedError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.execute.executors import Executor
-from ringwright.execute.job import Asked, Contender, Contest, RankJob
+from ringwright.execute.job import AskedCollective, Contender, Contest, RankJob
 from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.registry import find
@@ -143,7 +143,7 @@ def measure(
         inner = _inner(size, slowest_rate)
         rounds.append(
             Contest(
-                Asked.of(question.collective(size)),
+                AskedCollective.of(question.collective(size)),
                 contenders,
                 question.rounds,
                 inner,
@@ -197,7 +197,9 @@ def _probes(
         for wire in wires:
             contender = Contender(f"probe {kind}", wire, len(cut) - 1)
             inner = _inner(size, slowest_rate)
-            cases.append(Contest(Asked.of(program.collective), [contender], PROBE_ROUNDS, inner, 1, look=False))
+            cases.append(
+                Contest(AskedCollective.of(program.collective), [contender], PROBE_ROUNDS, inner, 1, look=False)
+            )
             meanings.append((wire, kind, size))
     return cases, meanings
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.hosts import by_host
 from ringwright.algorithms.libraries.nccl_2_4 import NEWEST
 from ringwright.algorithms.libraries.nccl_2_4.system import system_of
+from ringwright.algorithms.placement import by_host
 from ringwright.costs.nccl import rules_from_choices, sweep
 from ringwright.exports.nccl_tuner_csv import nccl_tuner_csv
 

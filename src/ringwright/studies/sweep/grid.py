@@ -38,7 +38,7 @@ class Grid:
         return Grid(tuple(dict.fromkeys((*self.points, *other.points))), (*self.left_out, *other.left_out))
 
 
-def read(path: Path) -> Grid:
+def read_grid(path: Path) -> Grid:
     """Return the grid of a TOML file; InputError where it cannot be read, UsageError where it asks for what does not exist."""
     try:
         document = tomllib.loads(path.read_text())

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
-from ringwright.algorithms import hosts, prefixes
+from ringwright.algorithms import placement, prefixes
 from ringwright.algorithms.blocks.binary_tree import binary_tree
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.bruck import bruck
@@ -90,7 +90,7 @@ def _pairwise(sizes: _Sizes, collective: Collective) -> Algorithm:
 
 
 def _scan_by_hosts(collective: Collective, topology: Topology | None = None) -> Program:
-    return prefixes.by_hosts("scan", collective, hosts.by_host(collective, topology))
+    return prefixes.by_hosts("scan", collective, placement.by_host(collective, topology))
 
 
 # By MPI's collective and the short name of the algorithm.
@@ -182,7 +182,7 @@ def mpi_op(collective: Collective) -> str:
 
 
 def _choice(op: str, collective: Collective, topology: Topology | None, *, builtin: bool, **how: Any) -> Choice:
-    nodes = hosts.members(collective, topology)
+    nodes = placement.members(collective, topology)
     counts = collective.counts
     return by_rule.choose(
         op,
@@ -193,8 +193,8 @@ def _choice(op: str, collective: Collective, topology: Topology | None, *, built
         builtin,
         regular=counts is None or len(set(counts)) == 1,
         in_place=collective.in_place,
-        hierarchical=hosts.is_hierarchical(nodes),
-        consecutive=nodes is not None and hosts.is_consecutive(nodes),
+        hierarchical=placement.is_hierarchical(nodes),
+        consecutive=nodes is not None and placement.is_consecutive(nodes),
         node_ranks=collective.p if nodes is not None and len(nodes) == 1 else 0,
         **how,
     )

@@ -22,7 +22,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from ringwright.algorithms import hosts as where
+from ringwright.algorithms import placement
 from ringwright.algorithms.blocks.binomial import binomial
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.blocks.recursive_doubling import recursive_doubling
@@ -60,7 +60,7 @@ def mvapich(
 ) -> Program:
     """Return the two-level program that MVAPICH2 would run, with as many leaders as the size asks for."""
     require_op("mvapich", collective, OPS)
-    nodes = where.members(collective, topology, hosts) or [list(range(collective.p))]
+    nodes = placement.members(collective, topology, hosts) or [list(range(collective.p))]
     op = "all-reduce" if collective.op == "barrier" else collective.op
     plan = rules.two_level(op, [len(node) for node in nodes], collective.size_bytes, leaders=leaders)
     program = two_level(

@@ -24,7 +24,6 @@ from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.blocks.nvls_tree import nvls_tree
 from ringwright.algorithms.blocks.pat import pat
-from ringwright.algorithms.hosts import by_host, is_regular
 from ringwright.algorithms.libraries.nccl_2_4.forcing import forced, is_2_4
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
 from ringwright.algorithms.libraries.nccl_2_4.pacing import MOST_SEGMENTS, beat, parts, segments
@@ -32,6 +31,7 @@ from ringwright.algorithms.libraries.nccl_2_4.rings import chains, order, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
 from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.placement import by_host, is_regular
 from ringwright.costs.nccl import (
     ALGORITHMS,
     PROTOCOLS,

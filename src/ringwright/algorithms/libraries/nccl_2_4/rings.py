@@ -11,7 +11,7 @@ import numpy as np
 
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside
-from ringwright.algorithms.hosts import is_regular
+from ringwright.algorithms.placement import is_regular
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, explicit
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.algorithms import hosts
+from ringwright.algorithms import placement
 from ringwright.algorithms.blocks.linear import linear
 from ringwright.algorithms.libraries.open_mpi.menu import MENU, instead
 from ringwright.algorithms.libraries.open_mpi.rules import Decision, collectives, names, number_of, select
@@ -55,8 +55,8 @@ def open_mpi(
     op = mpi_op(collective)
     if op in ("gather-v", "scatter-v"):
         return dataclasses.replace(linear(collective, topology), name="open-mpi", knobs=_ONLY_LINEAR)
-    nodes = hosts.members(collective, topology)
-    spread = hosts.distribution(nodes)
+    nodes = placement.members(collective, topology)
+    spread = placement.distribution(nodes)
     decision = select(
         op, collective.p, collective.size_bytes, commutative=collective.commutative,
         disjoint=spread == "one-per-node" if disjoint is None else disjoint,

@@ -26,8 +26,8 @@ import numpy as np
 from ringwright.algorithms.blocks.direct import direct
 from ringwright.algorithms.blocks.rabenseifner import rabenseifner
 from ringwright.algorithms.compose import Algorithm, embed
-from ringwright.algorithms.hosts import by_host, is_regular
 from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.placement import by_host, is_regular
 from ringwright.algorithms.published.accl.mapping import node_order
 from ringwright.algorithms.strips import Strips
 from ringwright.collective import split

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.hosts import is_regular
+from ringwright.algorithms.placement import is_regular
 from ringwright.algorithms.published.plink.prediction import shares
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit
 
