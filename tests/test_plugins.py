@@ -518,12 +518,12 @@ def test_a_model_family_of_others_is_a_model(
 
 
 def test_the_files_of_families_are_the_list() -> None:
-    from ringwright.workloads import cards, families, models
+    from ringwright.workloads import families, model_cards, models
 
     files = {path.stem.replace("_", "-") for path in Path(families.__file__).parent.glob("*.py")} - {"--init--"}
     assert set(families.of_house()) == files
-    assert set(cards.FAMILIES) == {"bert", "deepseek-v3", "gpt2", "llama", "mixtral", "resnet", "vgg"}
-    assert (set(cards.IMAGES), set(cards.MIXTURES)) == ({"resnet", "vgg"}, {"mixtral", "deepseek-v3"})
+    assert set(model_cards.FAMILIES) == {"bert", "deepseek-v3", "gpt2", "llama", "mixtral", "resnet", "vgg"}
+    assert (set(model_cards.IMAGES), set(model_cards.MIXTURES)) == ({"resnet", "vgg"}, {"mixtral", "deepseek-v3"})
     assert models.model("DeepSeek").size == models.model("deepseek_v3").size == "deepseek-v3"
     assert models.usual_sequence(models.model("mixtral")) == 4096
 
