@@ -474,7 +474,7 @@ def test_every_export_lies_in_a_folder() -> None:
 
 # -------------------------------------------------------------------------------------------------------- families
 MODELS = '''"""Models of others."""
-from ringwright.workloads.parts import Anatomy, Block, linear
+from ringwright.workloads.parts import Anatomy, ModelBlock, linear
 
 SIZES = {"tower-small": {"layers": 3, "hidden": 64, "heads": 4, "positions": 128}, "vgg-16": {"layers": 1, "hidden": 8, "positions": 1},
          "headless": {"layers": 1, "hidden": 8, "positions": 4}}
@@ -484,7 +484,7 @@ ALIASES = {"tower": "tower-small"}
 def anatomy(dims):
     h = dims["hidden"]
     layers = (linear("up", 4 * h, h), linear("down", h, 4 * h))
-    blocks = [Block(f"layer{at}", layers, ("up", "down")) for at in range(dims["layers"])]
+    blocks = [ModelBlock(f"layer{at}", layers, ("up", "down")) for at in range(dims["layers"])]
     return Anatomy(tuple(blocks))
 
 
