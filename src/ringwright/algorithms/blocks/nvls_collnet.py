@@ -80,8 +80,8 @@ def _sum(nodes: list[list[int]], head: list[int], switches: np.ndarray) -> list[
 
 def _copies(nodes: list[list[int]], head: list[int], switches: np.ndarray, first: int) -> list[Wave]:
     """Return the waves in which the head stores the result in the switch's second places, and the switch copies it to all."""
-    ranks, switches = _all(nodes, switches)
+    ranks, own_switch = _all(nodes, switches)
     return [
         Wave(first, Op.CONTRIBUTE, np.array(head), switches, back=True, second=True),
-        Wave(first + 1, Op.EMIT, switches, ranks, back=True, second=True),
+        Wave(first + 1, Op.EMIT, own_switch, ranks, back=True, second=True),
     ]
