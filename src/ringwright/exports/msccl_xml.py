@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
 
 EXPORTS = {"msccl-xml": "msccl_xml"}
+READER, LOSS = "ringwright.sources.programs:read_program", ("cost", "root")  # a file says neither
 TARGETS = ("msccl", "rccl", "azure")
 MOST_NAME = 63
 _NAMES = {kind: name for name, kind in TYPES.items()}

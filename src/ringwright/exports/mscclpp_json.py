@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
 
 EXPORTS = {"mscclpp-json": "mscclpp_json"}
+READER, LOSS = "ringwright.sources.programs:read_program", ("cost", "root")  # a file says neither
 _COLLECTIVES = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reducescatter",
                 "broadcast": "broadcast", "reduce": "reduce", "all-to-all": "alltoall"}  # fmt: skip
 _TYPE = "memory"

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 EXPORTS = {"parquet": "parquet"}
+READER = "ringwright.sources:read"
 
 
 def parquet(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:

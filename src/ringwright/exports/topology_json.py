@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Capability, Topology
 
 EXPORTS = {"topology-json": "topology_json"}
+READER = "ringwright.sources.topology:read_topology"
 GIB = 2.0**30
 
 

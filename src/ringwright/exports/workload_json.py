@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ringwright.workload import Workload
 
 EXPORTS = {"json": "workload_json"}
+READER = "ringwright.sources.workload_json:read_workload"
 UNITS = {"seconds": "time_s"}  # fields whose unit is not in their own name
 LINES = ("classes", "tasks", "edges", "payloads", "resources", "assumptions")
 

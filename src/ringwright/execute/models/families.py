@@ -55,3 +55,9 @@ def family(name: str) -> ModelFamily:
                 f"'{name}' comes from the transformers library", remedy="pip install 'ringwright[models]'"
             ) from None
     return cast("ModelFamily", import_module(f"ringwright.execute.models.{name.replace('-', '_')}"))
+
+
+def without_memory(name: str, dims: dict[str, int]) -> nn.Module:
+    """Return the model of a family on PyTorch's meta device: its parameters have shapes and no memory."""
+    with torch.device("meta"):
+        return family(name).build(dims)

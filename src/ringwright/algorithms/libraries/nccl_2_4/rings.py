@@ -11,6 +11,7 @@ import numpy as np
 
 from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside
+from ringwright.algorithms.offers import is_even
 from ringwright.algorithms.placement import is_regular
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, explicit
 
@@ -106,7 +107,7 @@ def chains(collective: Collective, hosts: list[list[int]], channels: int, nics: 
     return Program(
         "chain", collective, cut(collective, segments * channels), steps, n_steps,
         Cost((Term(n_steps + channels - 1, n_steps * share / segments + share * (channels - 1)),), sent,
-             share * channels if up else 0.0),
+             share * channels if up else 0.0, is_even=is_even(collective, segments * channels)),
         channels=channels, knobs={"segments": segments},
     )  # fmt: skip
 
