@@ -14,8 +14,8 @@ from typing import Any
 
 from ringwright.contracts.outcome import DECLINED, Case, Outcome
 from ringwright.errors import MissingExtraError
-from ringwright.workloads.cards import Card
 from ringwright.workloads.flops import flops_per_token, forward
+from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import MAY_BE_NONE, active_parameters, parameters, usual_sequence
 from ringwright.workloads.parts import Anatomy
 
@@ -23,13 +23,13 @@ MOST_BUILT = 400_000_000
 Meta = Callable[[dict[str, int]], Any]  # dimensions -> a torch module on the meta device
 
 
-def dimensions(card: Card) -> str | None:
+def dimensions(card: ModelCard) -> str | None:
     """Dimensions are whole numbers above 0; what a model may be without may be 0."""
     strange = [name for name, value in card.dims.items() if value < (0 if name in MAY_BE_NONE else 1)]
     return f"{strange[0]}={card.dims[strange[0]]}" if strange else None
 
 
-def anatomy(card: Card) -> str | None:
+def anatomy(card: ModelCard) -> str | None:
     """Blocks and their layers have names of their own, what is used exists, and every shape has elements."""
     made: object = card.anatomy()
     if not isinstance(made, Anatomy):
@@ -48,12 +48,12 @@ def anatomy(card: Card) -> str | None:
     return None
 
 
-def same_again(card: Card) -> str | None:
+def same_again(card: ModelCard) -> str | None:
     """Two askings say the same."""
     return None if card.anatomy() == card.anatomy() else "the anatomy differs from one time to the next"
 
 
-def held(card: Card) -> str | None:
+def held(card: ModelCard) -> str | None:
     """The products of a forward pass hold each parameter once; a token meets no more than there are."""
     works = [work for block in forward(card, 1, usual_sequence(card)).values() for work in block]
     found, wanted = sum(work.parameters for work in works), parameters(card)
@@ -64,7 +64,7 @@ def held(card: Card) -> str | None:
     return None if 0 < active <= wanted else f"a token meets {active:,} of {wanted:,} parameters"
 
 
-def operations(card: Card) -> str | None:
+def operations(card: ModelCard) -> str | None:
     """Operations counted product by product are those of the closed form: three passes' worth for each token."""
     tokens = usual_sequence(card)
     modules = {} if card.is_image else {"mtp": 0}
@@ -76,7 +76,7 @@ def operations(card: Card) -> str | None:
     return f"{whole:.6g} operations a token by the closed form, {counted:.6g} by its products"
 
 
-CHECKS: dict[str, Callable[[Card], str | None]] = {
+CHECKS: dict[str, Callable[[ModelCard], str | None]] = {
     "dimensions": dimensions, "anatomy": anatomy, "same-again": same_again, "held": held, "operations": operations,
 }  # fmt: skip
 
@@ -93,12 +93,12 @@ def check_family(family: str, *, meta: Meta | None = None) -> list[Outcome]:
     if meta is None and getattr(module, "IS_BUILT", False):
         meta = partial(_house_meta, family)
     return [
-        _examine(Card(family, size, families.dimensions(family, size, dict(dims))), meta)
+        _examine(ModelCard(family, size, families.dimensions(family, size, dict(dims))), meta)
         for size, dims in module.SIZES.items()
     ]
 
 
-def _examine(card: Card, meta: Meta | None) -> Outcome:
+def _examine(card: ModelCard, meta: Meta | None) -> Outcome:
     outcome = Outcome(Case(card.family, card.size))
     for name, look in CHECKS.items():
         if not outcome.run(name, partial(look, card)) and name in ("dimensions", "anatomy"):
@@ -116,7 +116,7 @@ def _house_meta(family: str, dims: dict[str, int]) -> Any:
     return without_memory(family, dims)
 
 
-def _as_built(card: Card, meta: Meta | None) -> str | None:
+def _as_built(card: ModelCard, meta: Meta | None) -> str | None:
     """The model's own parameters, built without memory, have the shapes that the family's file says."""
     if meta is None:
         return f"{DECLINED}no meta model was given"
