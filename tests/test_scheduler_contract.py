@@ -104,3 +104,15 @@ def test_a_scheduler_from_outside_is_checked() -> None:
 def test_a_broken_scheduler_is_told_what_it_breaks(broken: Any, law: str, why: str) -> None:
     told = {name: reason for each in check_scheduler(broken, seeds=range(3)) for name, reason in each.failed.items()}
     assert why in told[law]
+
+
+def test_every_system_of_the_list_shows_its_contract() -> None:
+    from ringwright.survey.catalogue import catalogue
+
+    for row in catalogue()["systems"]:
+        if row["origin"] == "house":
+            assert row["conformance"]["passed"] > 0, row["slug"]
+            assert (row["conformance"]["failed"], row["conformance"]["recorded"]) == (0, True), row["slug"]
+    now = catalogue(family="fifo", check=True, seed=3)
+    assert all(row["conformance"]["passed"] > 50 and not row["conformance"]["failed"] for row in now["systems"])
+    assert "seed 3" in now["ground"]

@@ -142,7 +142,7 @@ def test_a_reader_that_says_little_gets_defaults(tmp_path: Path) -> None:
         ({"kind": None}, "kinds", "has no kind"),
         ({"_claim": "sworn"}, "grounds", "has the ground 'sworn'"),
         ({"_silent": True}, "nothing", "an empty file gives an empty Trace and no word"),
-        ({"seq": 1}, "read", "events has no column 'seq'"),
+        ({"seq": 1}, "read", "events has no column 'seq' (try: perhaps sequence"),
     ],
 )
 def test_a_reader_that_forgets_something_is_told(changed: dict[str, Any], check: str, why: str, tmp_path: Path) -> None:

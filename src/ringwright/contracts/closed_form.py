@@ -1,6 +1,6 @@
 """The declared cost of a program against its time on ideal links.
 
-On those a rank sends one message after the other, each for alpha and its bytes. Channels work side by side: each has an equal
+On those a rank sends one message after the other, each for alpha and its bytes. Channels work side by side: each has its
 part of the link that it shares with others, so the declared time is that of the channel that takes the longest, alone with its
 part. A program may count on one link per rank, which all its channels share, or on one per pair of ranks (two-way rings), or on
 channels that take turns, each message a start-up of its own (chains whose channels follow one another).
@@ -40,9 +40,9 @@ def closed_form(program: Program, topology: Topology) -> str | None:
     want = program.cost.messages * ALPHA_S + program.cost.path_bytes / RATE
     slack = 1e-6 * want + 1e-11 * program.n_steps
     told = []
-    for shared in _sharing(program, len(channels)):
-        least = max(_alone_s(program, channel, RATE / shared) for channel in channels)
-        most = max(_in_step_s(program, channel, RATE / shared) for channel in channels)
+    for parts in _sharing(program, channels):
+        least = max(_alone_s(program, channel, RATE * part) for channel, part in parts.items())
+        most = max(_in_step_s(program, channel, RATE * part) for channel, part in parts.items())
         if least - slack <= want <= most + slack:
             return None
         told.append(f"{least * 1e6:.6f}" if most <= least + slack else f"{least * 1e6:.6f} to {most * 1e6:.6f}")
@@ -52,7 +52,7 @@ def closed_form(program: Program, topology: Topology) -> str | None:
             return None
         told.append(f"{in_turn * 1e6:.6f}")
     beside = f" with {len(channels)} channels" if len(channels) > 1 else ""
-    return f"declared {want * 1e6:.6f} us, measured {' or '.join(told)} us{beside}"
+    return f"declared {want * 1e6:.6f} us, measured {' or '.join(dict.fromkeys(told))} us{beside}"
 
 
 def _alone_s(program: Program, channel: int | None, rate: float) -> float:
@@ -114,13 +114,17 @@ def _pairs(step: Step, channel: int) -> set[tuple[int, int]]:
     }  # fmt: skip
 
 
-def _sharing(program: Program, channels: int) -> list[int]:
-    """Return how many channels share a link at the most: the one link of a rank, or the link between two ranks."""
-    of_two = 1
+def _sharing(program: Program, channels: list[int]) -> list[dict[int, float]]:
+    """Return each channel's part of its link: that of a rank goes by bytes, that between two ranks in equal parts."""
+    of_two, size = 1, dict.fromkeys(channels, 0)
     for step in program.steps():
         pairs = [pair for channel in {block.channel for block in step.blocks} for pair in _pairs(step, channel)]
         of_two = max(of_two, *Counter(pairs).values(), 1)
-    return sorted({of_two, channels})
+        for block in step.blocks:
+            size[block.channel] += int(program.layout.message_bytes(block.arrays()[2], block.span).sum())
+    total = sum(size.values())
+    by_bytes = {channel: max(size[channel] / total, 1e-12) if total else 1.0 for channel in channels}
+    return [by_bytes, dict.fromkeys(channels, 1 / of_two)]
 
 
 def _is_shared(program: Program) -> bool:

@@ -90,7 +90,7 @@ def made(call: Callable[[], T]) -> tuple[T | None, str]:
     except PluginError as error:
         return None, error.what
     except (UsageError, InfeasibleError) as error:
-        return None, f"{DECLINED}{error.what}"
+        return None, f"{DECLINED}{error.what}" + (f" (try: {error.remedy})" if error.remedy else "")
     except RingwrightError as error:
         return None, str(error)
     except Exception as error:  # noqa: BLE001 - code of others may raise anything
