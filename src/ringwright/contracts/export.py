@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.contracts.outcome import DECLINED, Case, Outcome, beside, made
+from ringwright.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made
 from ringwright.exports import Export
 
 if TYPE_CHECKING:
@@ -140,7 +140,9 @@ def _reader(write: Callable[..., Any]) -> Callable[[Path], Any] | None:
 def _examine(
     export: Export, number: int, thing: Any, read: Callable[[Path], Any] | None, loss: tuple[str, ...]
 ) -> Outcome:
-    outcome = Outcome(Case(export.name, f"{export.takes} {number}: {getattr(thing, 'name', type(thing).__name__)}"))
+    outcome = Outcome(
+        TriedInput(export.name, f"{export.takes} {number}: {getattr(thing, 'name', type(thing).__name__)}")
+    )
     with tempfile.TemporaryDirectory(prefix="ringwright-") as folder:
         first, why = made(lambda: _written(export, thing, Path(folder) / "one"))
         if first is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from ringwright.contracts.outcome import DECLINED, Case, Outcome
+from ringwright.contracts.outcome import DECLINED, Outcome, TriedInput
 from ringwright.errors import MissingExtraError
 from ringwright.workloads.flops import flops_per_token, forward
 from ringwright.workloads.model_cards import ModelCard
@@ -99,7 +99,7 @@ def check_family(family: str, *, meta: Meta | None = None) -> list[Outcome]:
 
 
 def _examine(card: ModelCard, meta: Meta | None) -> Outcome:
-    outcome = Outcome(Case(card.family, card.size))
+    outcome = Outcome(TriedInput(card.family, card.size))
     for name, look in CHECKS.items():
         if not outcome.run(name, partial(look, card)) and name in ("dimensions", "anatomy"):
             return outcome
