@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from ringwright import registry, validity
@@ -136,3 +138,19 @@ def test_more_segments_than_a_head_has_elements_send_no_padding(segments: int) -
     ):
         case = conformance.AlgorithmCase.parsed(f"{text} fabric=dgx-h100:1 root=0 knobs=segments={segments}")
         assert not conformance.check(case).failed
+
+
+def test_a_file_without_a_function_of_its_name_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Silence would leave its author without a system, and without a word; what systems share begins with a line."""
+    room = tmp_path / "algorithms" / "blocks"
+    room.mkdir(parents=True)
+    (room / "_shared.py").write_text("def part(): ...\n")
+    (room / "shortest_first.py").write_text("def shortest_frist(collective, topology=None): ...\n")
+    monkeypatch.setattr(registry, "ROOT", tmp_path)
+    with pytest.raises(UsageError, match=r"shortest_first.py has no function 'shortest_first'") as error:
+        list(registry._list("algorithms/blocks", ("building-block", "block")))
+    assert "_shortest_first.py" in error.value.remedy
+    (room / "shortest_first.py").write_text("def shortest_first(collective, topology=None): ...\n")
+    assert [each.slug for each in registry._list("algorithms/blocks", ("building-block", "block"))] == [
+        "shortest-first"
+    ]

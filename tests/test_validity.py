@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from ringwright import interpreter, validity
-from ringwright.algorithms.blocks.levels import Levels
 from ringwright.algorithms.blocks.ring import ring
+from ringwright.algorithms.levels import Levels
 from ringwright.collective import Collective
 from ringwright.errors import ProgramError, UsageError
 from ringwright.program import Cost, Layout, Op, Program, Step, cut, explicit

@@ -170,7 +170,10 @@ def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
             alias.asname or alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names
         }
         if name not in names:
-            continue  # a part that several systems of the room share
+            raise UsageError(
+                f"{folder}/{path.name} has no function '{name}': it is no system",
+                remedy=f"name the function like the file, or the file _{path.name} where several systems share it",
+            )
         files = path.rglob("*.py") if path.is_dir() else [path]
         lines = sum(len(file.read_text().splitlines()) for file in files)
         module = ".".join(("ringwright", *folder.split("/"), name))

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ringwright.algorithms.blocks.levels import Levels
 from ringwright.algorithms.compose import Algorithm, beside, shift
+from ringwright.algorithms.levels import Levels
 from ringwright.collective import Collective, split
 from ringwright.program import Cost, Program, Step, Term, cut
 

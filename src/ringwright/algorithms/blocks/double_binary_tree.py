@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
+from ringwright.algorithms.pipelined_tree import PipelinedTree
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.knobs import Channels, Segments

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.blocks.nvls import elements_of, switch_domains
-from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside, embed, later
 from ringwright.algorithms.offers import is_even, require_commutative, require_op
+from ringwright.algorithms.pipelined_tree import PipelinedTree
 from ringwright.collective import Collective
 from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError

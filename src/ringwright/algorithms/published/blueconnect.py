@@ -20,9 +20,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal, cast
 
 from ringwright.algorithms import orders
-from ringwright.algorithms.blocks.levels import OPS, Levels, factorise
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
+from ringwright.algorithms.levels import OPS, Levels, factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.algorithms.strips import Strips
 from ringwright.collective import Collective, split

@@ -22,10 +22,10 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated
 
-from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm, beside, embed, lift
 from ringwright.algorithms.offers import require_commutative, require_op
+from ringwright.algorithms.pipelined_tree import PipelinedTree
 from ringwright.algorithms.placement import by_host, is_regular
 from ringwright.collective import Collective
 from ringwright.errors import UsageError

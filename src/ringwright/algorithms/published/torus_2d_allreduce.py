@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from ringwright.algorithms.blocks.levels import OPS, Levels, factorise
 from ringwright.algorithms.blocks.ring import ring
 from ringwright.algorithms.compose import Algorithm
+from ringwright.algorithms.levels import OPS, Levels, factorise
 from ringwright.algorithms.offers import require_commutative, require_op
 from ringwright.errors import UsageError
 from ringwright.knobs import Ranks

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.algorithms.blocks.pipelined_tree import PipelinedTree
 from ringwright.algorithms.compose import beside
 from ringwright.algorithms.offers import is_even
+from ringwright.algorithms.pipelined_tree import PipelinedTree
 from ringwright.algorithms.placement import is_regular
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut, explicit
 
