@@ -1,4 +1,4 @@
-// Work under way in a job, at most one instance a queue: engines/job/paces.py defines what it means.
+// Work under way in a job, at most one instance a queue: engines/job/rates.py defines what it means.
 #pragma once
 
 #include <algorithm>
