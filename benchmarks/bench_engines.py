@@ -101,7 +101,10 @@ def loops(rounds: int, *, count: bool) -> None:
             begin = time.process_time()
             flat, made = laid_out(program)
             layout_s = time.process_time() - begin
-            columns = {each: getattr(flat, each) for each in COLUMNS} | {"latency": made.latency, "pace": made.pace}
+            columns = {each: getattr(flat, each) for each in COLUMNS} | {
+                "latency": made.latency,
+                "pace": made.ps_per_byte,
+            }
             for each, values in columns.items():
                 np.ascontiguousarray(values).tofile(folder / each)
             took = []

@@ -88,8 +88,8 @@ def test_algorithm_and_policy_together(capsys: pytest.CaptureFixture[str]) -> No
 def test_largest_job_folds() -> None:
     question = generated.GeneratedJobSpec(workload.WorkloadSpec("llama3-405b", 16384, "tp8,pp16,dp128", 16))
     found = study.answer(generated.made(question), "pytorch-ddp")
-    assert len(found.run.laid.cells) == 16
-    assert sum(found.run.laid.cells.counts) == 16384
+    assert len(found.run.laid.rank_classes) == 16
+    assert sum(found.run.laid.rank_classes.counts) == 16384
     assert found.engine_s < 60
     assert found.steady
 

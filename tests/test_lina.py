@@ -62,7 +62,7 @@ def sent(run: JobRun) -> Iterator[tuple[str, frozenset[int], int, int, int]]:
         if row.what == "operation":
             span = run.span(row, step)
             for times in zip(run.times.ready[span], run.times.start[span], run.times.end[span], strict=True):
-                yield row.role, frozenset(row.cells), *(int(time) for time in times)
+                yield row.role, frozenset(row.rank_classes), *(int(time) for time in times)
 
 
 def combining(run: JobRun) -> Iterator[tuple[int, int, int]]:
@@ -70,7 +70,7 @@ def combining(run: JobRun) -> Iterator[tuple[int, int, int]]:
     for row, step in itertools.product(run.laid.rows, range(run.laid.steps)):
         if row.name.startswith("B.combine"):
             for start, end in zip(run.starts(row, step), run.ends(row, step), strict=True):
-                yield row.cells[0], int(start), int(end)
+                yield row.rank_classes[0], int(start), int(end)
 
 
 # ------------------------------------------------------------------------------------------------------------- training

@@ -106,7 +106,7 @@ def test_folded_equals_unfolded_with_a_slow_rank(seed: int, name: str) -> None:
     folded, whole = (
         simulate(each.job, costs, steps=STEPS, slowdowns={1: 1.5}, folded=alike) for alike in (True, False)
     )
-    assert len(folded.laid.cells) < len(whole.laid.cells) == 6
+    assert len(folded.laid.rank_classes) < len(whole.laid.rank_classes) == 6
     assert folded.step_s == whole.step_s
 
 

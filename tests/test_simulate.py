@@ -165,7 +165,7 @@ def test_the_contract_of_systems(capsys: pytest.CaptureFixture[str]) -> None:
     assert {"slug", "family", "class", "lines", "conformance", "figure"} <= systems[0].keys()
     found = {system["slug"]: system for system in systems}
     assert found["blueconnect"]["conformance"].keys() >= {"passed", "declined"}
-    assert found["blueconnect"]["conformance"]["passed"] > 1000
+    assert found["blueconnect"]["conformance"]["passed"] > 500  # of a recorded sample
     assert "87 %" in found["blueconnect"]["figure"]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -63,6 +64,7 @@ def bench(
     json
         Print one JSON object instead (schema ringwright.bench/1).
     """
+    from ringwright.reports import benched
     from ringwright.studies.bench import BenchSpec, bench, calibration_of
 
     question = BenchSpec(
@@ -73,10 +75,5 @@ def bench(
         result = bench(question, out=out, progress=reading.told)
     if calibration is not None:
         calibration_of(result, calibration)
-    if json:
-        reading.print_json(result)
-    else:
-        from ringwright.reports import benched
-
-        benched.write(result, sys.stdout)
+    (reading.print_json if json else partial(benched.write, file=sys.stdout))(result)
     return 1 if any(row["wrong"] for row in result["rows"]) else 0
