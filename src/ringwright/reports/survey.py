@@ -102,7 +102,7 @@ def _job(out: Any, result: dict[str, Any]) -> None:
     layout.line(out, f"job: {result['workload']} on {result['fabric']}", indent=0)
     layout.line(out, f"baseline: {pair(baseline)}: {_figures(baseline)}", indent=0)
     gain = baseline["step_us"] / best["step_us"] if best["step_us"] and baseline["step_us"] else None
-    told = "" if gain is None else f", {gain:.3f}x the baseline's"
+    told = "" if gain is None else f", gain {gain:.3f}x over the baseline"
     layout.line(out, f"best pair: {pair(best)}: {_figures(best)}{told}", style="bold", indent=0)
     layout.line(out, searched(best), indent=0)
     if best["equal_bits"] is False:

@@ -1,9 +1,10 @@
-"""Generators of realistic inputs with a known answer, for tests of readers (ours and yours)."""
+"""What tests of yours and ours share: the contracts of everything that plugs in, and generators of inputs with a known answer."""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringwright.testing.nccl_fields import RELEASES
 from ringwright.testing.nccl_job import (
@@ -17,6 +18,27 @@ from ringwright.testing.nccl_job import (
 )
 from ringwright.testing.nccl_log import GeneratedLog, write_log
 
+if TYPE_CHECKING:
+    from ringwright.testing.conformance import (
+        check_algorithm,
+        check_export,
+        check_family,
+        check_scheduler,
+        check_source,
+        check_trace,
+        failures,
+    )
+
+CONTRACTS = (
+    "check_algorithm",
+    "check_export",
+    "check_family",
+    "check_scheduler",
+    "check_source",
+    "check_trace",
+    "failures",
+)
+
 __all__ = [
     "RELEASES",
     "GeneratedLog",
@@ -24,7 +46,14 @@ __all__ = [
     "NcclCall",
     "NcclJob",
     "TrainingLine",
+    "check_algorithm",
+    "check_export",
+    "check_family",
+    "check_scheduler",
+    "check_source",
+    "check_trace",
     "deepseek_v3_inference",
+    "failures",
     "make_job",
     "training_job",
     "write_coll_log",
@@ -39,3 +68,10 @@ def write_coll_log(
     from ringwright.testing import nccl_bulk
 
     return nccl_bulk.write_coll_log(path, size_bytes, ranks=ranks, seed=seed, dirty=dirty)
+
+
+def __getattr__(name: str) -> Any:
+    """Load a contract when it is first asked for: generators need no engines."""
+    if name in CONTRACTS:
+        return getattr(import_module("ringwright.testing.conformance"), name)
+    raise AttributeError(f"module {__name__} has no attribute {name}")
