@@ -8,6 +8,7 @@ from itertools import permutations
 
 import pytest
 
+from ringwright.contracts import small_jobs
 from ringwright.costs.nic import NicCosts
 from ringwright.costs.stages import Costs, seconds
 from ringwright.engines.job.run import simulate
@@ -28,7 +29,7 @@ from ringwright.schedulers.priority.pace import pace
 from ringwright.schedulers.priority.tictac import tictac
 from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated
-from ringwright.workload import PARTS, Edge, Queue, Rewrite, Workload
+from ringwright.workload import PARTS, Queue, Rewrite, Workload
 from ringwright.workloads.layers import layerwise, measured
 from ringwright.workloads.models import model
 from scheduled_jobs import POLICIES, Layers, layers, link, units
@@ -238,15 +239,8 @@ def test_units_are_what_knobs_take() -> None:
 
 # ----------------------------------------------------------------------------------------------------------------- PACE
 def branching(seed: int) -> Workload:
-    """Return a random step of six layers whose forward branches: each after the first waits for one or two before it."""
-    draw = random.Random(seed)
-    job = layers(draw, most=6).job()
-    forward = [task.name for task in job.tasks if task.kind == "F"]
-    kept = [edge for edge in job.edges if not (edge.src in forward and edge.dst in forward)]
-    for at, name in enumerate(forward[1:], 1):
-        kept += [Edge(each, name) for each in draw.sample(forward[:at], min(at, draw.randint(1, 2)))]
-    kept += [Edge(name, job.tasks[len(forward)].name) for name in forward]
-    return replace(job, edges=tuple(kept))
+    """Return a random step of up to six layers whose forward branches."""
+    return small_jobs.branching(random.Random(seed))
 
 
 def value(job: Workload) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,7 +16,7 @@ from ringwright.cli.jobs import switch
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.survey.asked import Asked
+    from ringwright.survey.asked import Asked, NamedMachine
 
 EVERYWHERE = MachineOptions()
 
@@ -51,7 +52,7 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     if Path(job).exists():
         if model != NO_OPTIONS:
             raise UsageError(f"options of a model, and {job} is a file: it is what it is", remedy="leave them out")
-        return _of_file(job, machine)
+        return asked.of_path(job, partial(_named, machine), lambda path: reading.trace([path]))
     asked.known(job)
     told: tuple[str, ...] = ()
     if machine.fabric is None and machine.topology is None:
@@ -63,17 +64,11 @@ def question(job: str | None, machine: MachineOptions, model: ModelOptions) -> A
     return asked.of_model(job, machine.build(), question, _options(machine)).saying(told)
 
 
-def _of_file(path: str, machine: MachineOptions) -> Asked:
-    from ringwright.studies.jobs import written
+def _named(machine: MachineOptions, ranks: int) -> NamedMachine:
     from ringwright.survey import asked
-    from ringwright.workloads.replay import replayed
 
-    if written.is_workload(Path(path)):
-        machine, told = switch(machine, written.read(Path(path)).mesh.size)
-        return asked.of_file(path, machine.build(), _options(machine)).saying(told)
-    found = replayed(reading.trace([path]))
-    machine, told = switch(machine, found.workload.mesh.size)
-    return asked.of_recording(path, found, machine.build(), _options(machine)).saying(told)
+    machine, told = switch(machine, ranks)
+    return asked.NamedMachine(machine.build(), _options(machine), told)
 
 
 def _options(machine: MachineOptions) -> str:

@@ -18,13 +18,24 @@ from ringwright.studies.jobs.costs import LIBRARY, RING, FabricCosts
 from ringwright.studies.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
 from ringwright.survey.form import fitting
 from ringwright.workloads.models import model
+from ringwright.workloads.replay import replayed
 
 if TYPE_CHECKING:
     from ringwright.studies.jobs.study import Job
     from ringwright.topology import Topology
+    from ringwright.trace import Trace
     from ringwright.workloads.replay import Replay
 
 DEFAULT_POLICY, DEFAULT_NODES = "pytorch-ddp", 8
+
+
+@dataclass(frozen=True)
+class NamedMachine:
+    """A machine, the options of the command line that name it, and what was taken because nobody said it."""
+
+    topology: Topology
+    options: str
+    told: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,6 +141,19 @@ def of_file(path: str, topology: Topology, machine: str) -> Asked:
         Path(path).name, topology, study.NONE, jobs, lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
         _command(path, machine), told=made.assumptions,
     )  # fmt: skip
+
+
+def of_path(path: str, machine_of: Callable[[int], NamedMachine], read: Callable[[str], Trace]) -> Asked:
+    """Return what a file asks: a workload file's step, or a recorded one.
+
+    ``machine_of`` returns the machine for so many ranks, where the user may have named none; ``read`` reads a recording.
+    """
+    if written.is_workload(Path(path)):
+        machine = machine_of(written.read(Path(path)).mesh.size)
+        return of_file(path, machine.topology, machine.options).saying(machine.told)
+    found = replayed(read(path))
+    machine = machine_of(found.workload.mesh.size)
+    return of_recording(path, found, machine.topology, machine.options).saying(machine.told)
 
 
 def usual_fabric(gpus: int | None, parallel: str | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,7 @@ from ringwright.errors import UsageError
 from ringwright.studies import spelled
 
 if TYPE_CHECKING:
-    from ringwright.survey.asked import Asked
-    from ringwright.topology import Topology
+    from ringwright.survey.asked import Asked, NamedMachine
 
 
 def survey(
@@ -72,30 +72,22 @@ def _asked(job: str | Path, on: spelled.Machine | None, gpus: int | None, parall
             raise UsageError(
                 "gpus and parallel are of a model, this is a file", where=str(job), remedy="leave them out"
             )
-        return _of_file(str(job), on)
+        from ringwright.sources import read
+
+        return asked.of_path(str(job), partial(_machine, on), read)
     asked.known(str(job))
     told = () if on is not None else (f"fabric: {asked.usual_fabric(gpus, parallel)}, for none was named",)
     topology = spelled.machine(asked.usual_fabric(gpus, parallel) if on is None else on)
     return asked.of_model(str(job), topology, asked.SurveySpec(gpus, parallel), _option(topology.name)).saying(told)
 
 
-def _of_file(path: str, on: spelled.Machine | None) -> Asked:
-    from ringwright.sources import read
-    from ringwright.studies.jobs import written
+def _machine(on: spelled.Machine | None, ranks: int) -> NamedMachine:
     from ringwright.survey import asked
-    from ringwright.workloads.replay import replayed
 
-    if written.is_workload(Path(path)):
-        topology, told = _machine(on, written.read(Path(path)).mesh.size)
-        return asked.of_file(path, topology, _option(topology.name)).saying(told)
-    found = replayed(read(path))
-    topology, told = _machine(on, found.workload.mesh.size)
-    return asked.of_recording(path, found, topology, _option(topology.name)).saying(told)
-
-
-def _machine(on: spelled.Machine | None, ranks: int) -> tuple[Topology, tuple[str, ...]]:
     named = f"switch:{max(ranks, 2)}"
-    return spelled.machine(named if on is None else on), (f"fabric: {named}, for none was named",) if on is None else ()
+    topology = spelled.machine(named if on is None else on)
+    told = (f"fabric: {named}, for none was named",) if on is None else ()
+    return asked.NamedMachine(topology, _option(topology.name), told)
 
 
 def _option(fabric: str) -> str:
