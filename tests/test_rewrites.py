@@ -115,6 +115,13 @@ def test_every_setting_counts(kind: str) -> None:
         assert shape(step(Rewrite(kind, ("dp",), before))) != shape(step(Rewrite(kind, ("dp",), after))), name
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_kind_says_whether_the_payloads_bytes_travel(kind: str) -> None:
+    made = operations(step(Rewrite(kind, ("dp",), GOOD[kind])))
+    kept = all(each.size_bytes == sum(payload.size_bytes for payload in each.payloads) for each in made)
+    assert kept == KINDS[kind].WHOLE
+
+
 def test_where_a_kind_is_done_for_real_is_one_of_three_places() -> None:
     assert {place for kind in KINDS.values() for place in kind.CARRIED_BY} == {"live", "hook", "buckets"}
     assert set(carried_by("buckets")) < set(carried_by("hook")) < set(carried_by("live"))

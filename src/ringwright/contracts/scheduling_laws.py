@@ -16,6 +16,7 @@ import numpy as np
 from ringwright.contracts.outcome import DECLINED
 from ringwright.contracts.small_jobs import operations, sent
 from ringwright.engines.job.run import simulate
+from ringwright.rewrites import kind_of
 from ringwright.rewrites import operations as rewritten
 from ringwright.validity import workloads as validity
 from ringwright.workload import PARTS
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 STEPS = 3
 ITS_OWN = ("policy", "assumptions")  # what a scheduler may change without saying so
-SMALLER = ("select", "substitute", "width")  # kinds of rewrite that send less than the payloads hold
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def carried(each: Scheduled) -> str | None:
     for payload in each.job.payloads:
         if times[payload.name] != 1:
             return f"payload {payload.name} is sent {times[payload.name]} times"
-    is_whole = not any(rewrite.kind in SMALLER for rewrite in each.job.policy.rewrites or ())
+    is_whole = all(kind_of(rewrite.kind).WHOLE for rewrite in each.job.policy.rewrites or ())
     for operation in found:
         piece, rest = operation.sizes()
         if piece * (operation.pieces - 1) + rest != operation.size_bytes or not 0 < rest <= piece:

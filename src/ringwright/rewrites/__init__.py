@@ -6,6 +6,7 @@ One file in ``kinds/`` for each kind of rewrite; its name is the kind. Such a fi
 - ``NEEDS``: sets of settings, of which one must be there;
 - ``CARRIED_BY``: where it is done for real (``live``: ringwright's own schedule on PyTorch; ``hook``: a communication hook of
   DistributedDataParallel; ``buckets``: its plain buckets);
+- ``WHOLE``: whether what travels afterwards are the payloads' own bytes, no more and no fewer;
 - ``rewritten(operations, settings)``: the operations afterwards. Every byte of a payload lies in exactly one of them.
 """
 

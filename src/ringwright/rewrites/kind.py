@@ -21,6 +21,7 @@ class RewriteKind(Protocol):
     Settings: type[msgspec.Struct]
     NEEDS: tuple[tuple[str, ...], ...]
     CARRIED_BY: tuple[str, ...]
+    WHOLE: bool
 
     def rewritten(self, operations: Sequence[Operation], settings: Any) -> Iterable[Operation]:
         """Return the operations afterwards."""

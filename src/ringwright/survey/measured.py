@@ -103,7 +103,7 @@ def scene(asked: Asked) -> Workload:
 def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exhaustive: bool = False) -> dict[str, Any]:
     """Return the pair with the shortest step, how many of all pairs were simulated, and each of its parts.
 
-    Both orders of exchange begin at the best row of each kind; of equals the first in the order given.
+    Both orders of exchange begin at the baseline; of equals the first in the order given is taken.
     """
     choices = (list(algorithms), list(policies))
     if exhaustive:

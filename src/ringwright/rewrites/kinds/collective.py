@@ -18,6 +18,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("op",),)
 CARRIED_BY = ("live",)
+WHOLE = True
 
 
 def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:

@@ -19,6 +19,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("caps_bytes",),)
 CARRIED_BY = ("live", "hook", "buckets")
+WHOLE = True
 
 
 def rewritten(operations: Sequence[Operation], settings: Settings) -> Iterator[Operation]:

@@ -18,6 +18,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("names",),)
 CARRIED_BY = ("live", "hook", "buckets")
+WHOLE = True
 
 
 def rewritten(operations: Sequence[Operation], settings: Settings) -> Iterator[Operation]:

@@ -25,6 +25,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("size_bytes",), ("elements",))
 CARRIED_BY = ("live", "hook")
+WHOLE = True
 
 
 def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:

@@ -20,6 +20,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("servers", "above_elements"),)
 CARRIED_BY = ("live",)
+WHOLE = True
 
 
 def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:

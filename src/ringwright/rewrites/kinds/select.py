@@ -20,6 +20,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("share", "chunk_elements"),)
 CARRIED_BY = ()
+WHOLE = False
 
 
 def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:

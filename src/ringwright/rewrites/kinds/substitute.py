@@ -21,6 +21,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("names", "batch"),)
 CARRIED_BY = ()
+WHOLE = False
 
 
 def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:

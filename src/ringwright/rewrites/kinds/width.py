@@ -19,6 +19,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
 
 NEEDS = (("element_bytes",),)
 CARRIED_BY = ("live",)
+WHOLE = False
 
 
 def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:
