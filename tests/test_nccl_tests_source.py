@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ringwright.errors import InputError
-from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow, read_tables
+from ringwright.sources.nccl_tests import read_tables
+from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow
 from shared_data import needs_shared_data, real
 
 NEW = """\
@@ -171,3 +172,11 @@ def test_every_real_file_is_covered() -> None:
     found = read_tables(folder / "mscclpp_ndmv4_baseline.jsonl")
     assert {table.op for table in found} == {"all-gather", "all-reduce", "all-to-all"}
     assert len(read_tables(real("validation/nccl_times.csv"))) == 55
+
+
+def test_json_lines_pass_the_laws_too(tmp_path: Path) -> None:
+    """A gibibyte all-reduced by two GPUs in a microsecond is no measurement, in whatever shape it is told."""
+    good, bad = (f'{{"name": "all_reduce", "ranks": 2, "size": {1 << 30}, "time": {time}}}\n' for time in (9000.0, 1.0))
+    (table,) = tables(tmp_path, good + bad, "baseline.jsonl")
+    assert [row.time_s for row in table.rows] == [pytest.approx(9e-3)]
+    assert [(each.law, each.line) for each in table.refused] == [("ceiling", 2)]

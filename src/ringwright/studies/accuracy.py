@@ -21,7 +21,8 @@ from ringwright.costs.calibration import MeasuredTimes, fit, ratio_error, times_
 from ringwright.costs.calibration.fit import LARGE_BYTES
 from ringwright.costs.nccl import placed
 from ringwright.errors import InputError
-from ringwright.sources.nccl_tests import NcclTestsTable, read_tables
+from ringwright.sources.nccl_tests import read_tables
+from ringwright.sources.nccl_tests_table import NcclTestsTable
 from ringwright.studies.accuracy_cases import known
 from ringwright.studies.calibrate import refused_rows
 

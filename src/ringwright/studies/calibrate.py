@@ -8,7 +8,8 @@ from typing import Any
 
 from ringwright.costs.calibration import SCHEMA, Calibration, MeasuredTimes, fit, times_s
 from ringwright.errors import UsageError
-from ringwright.sources.nccl_tests import NcclTestsTable, read_tables
+from ringwright.sources.nccl_tests import read_tables
+from ringwright.sources.nccl_tests_table import NcclTestsTable
 
 
 @dataclass(frozen=True)

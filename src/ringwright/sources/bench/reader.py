@@ -18,7 +18,8 @@ from ringwright.sources.c10d import operation
 from ringwright.sources.datatypes import BYTES, datatype
 from ringwright.sources.gathered import Gathered
 from ringwright.sources.members import Member, members, whole
-from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow, lawful, read_tables, text_tables
+from ringwright.sources.nccl_tests import read_tables, text_tables
+from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow, lawful
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source

@@ -18,7 +18,7 @@ import msgspec
 
 from ringwright.laws.tables import Side
 from ringwright.sources.gathered import whole_number
-from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow, op_in
+from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow, op_in
 from ringwright.sources.salvage import whole_objects
 
 _SUPERBENCH = re.compile(

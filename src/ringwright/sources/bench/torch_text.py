@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from ringwright.sources.nccl_tests import NcclTestsTable, SizeRow
+from ringwright.sources.nccl_tests_table import NcclTestsTable, SizeRow
 
 _RANK = re.compile(r"^\s*(\d{1,6}):\s*$")
 _DURATION = re.compile(r"duration:\s*([\d.]+)\s*sec")
