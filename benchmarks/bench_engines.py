@@ -190,11 +190,20 @@ def target(name: str) -> None:
         top = dataclasses.replace(top, faults=(Fault(1e-6, "link", 5, "rate_factor", 0.5),))
     begin = time.process_time()
     run = simulate(program, top, engine)
-    print(json.dumps({
-        "cpu_s": time.process_time() - begin, "fabric_s": made_s, "time_us": run.time_ps / 1e6, "engine": run.engine,
-        "parts": run.parts, "events": run.events, "why": run.unfolded_because,
-        "peak_mb": peak_mb(),
-    }))  # fmt: skip
+    print(
+        json.dumps(
+            {
+                "cpu_s": time.process_time() - begin,
+                "fabric_s": made_s,
+                "time_us": run.time_ps / 1e6,
+                "engine": run.engine,
+                "parts": run.parts,
+                "events": run.events,
+                "why": run.unfolded_because,
+                "peak_mb": peak_mb(),
+            }
+        )
+    )
 
 
 def targets() -> None:

@@ -51,9 +51,16 @@ def main() -> int:
             continue
         backends = (library, "ringwright") if given.lab else (library, "ringwright", f"ringwright@{library}")
         question = BenchSpec(
-            op, ranks, sizes, backends, algorithms, rounds=3 if given.lab else 9, warmup=1,
-            lab="switch:4,rate=100Mb/s" if given.lab else None, timeout_s=120,
-        )  # fmt: skip
+            op,
+            ranks,
+            sizes,
+            backends,
+            algorithms,
+            rounds=3 if given.lab else 9,
+            warmup=1,
+            lab="switch:4,rate=100Mb/s" if given.lab else None,
+            timeout_s=120,
+        )
         try:
             found = bench(question)
         except RingwrightError as error:

@@ -49,9 +49,12 @@ CELLS = {
     "llama-tp": GridPoint("llama", dims=TINY, parallel="tp:tp=2", batch=4, sequence=128),
 }
 SOURCES = {
-    "calls": Options(nccl="off"), "again": Options(nccl="off"), "no-layers": Options(nccl="off", layers=False),
-    "flight": Options(nccl="off", flight=True), "profile": Options(nccl="off", profile=(WARM, 100_000)),
-}  # fmt: skip
+    "calls": Options(nccl="off"),
+    "again": Options(nccl="off"),
+    "no-layers": Options(nccl="off", layers=False),
+    "flight": Options(nccl="off", flight=True),
+    "profile": Options(nccl="off", profile=(WARM, 100_000)),
+}
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
 
 

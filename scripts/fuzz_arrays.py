@@ -71,10 +71,12 @@ def changes(draw: random.Random, servers: int) -> Arrays:
     count, later = draw.choice((0, 0, 1, 4)), draw.choice((0, 0, 2))
     return {
         "change_resource": np.sort(below(draw, servers, count)).astype(np.int64),
-        "change_time": np.sort(picked(draw, WHOLE, count, np.int64)), "change_pace": picked(draw, PACES, count, np.float64),
+        "change_time": np.sort(picked(draw, WHOLE, count, np.int64)),
+        "change_pace": picked(draw, PACES, count, np.float64),
         "delay_resource": np.sort(below(draw, servers, later)).astype(np.int64),
-        "delay_time": np.sort(picked(draw, WHOLE, later, np.int64)), "delay_latency": picked(draw, WHOLE, later, np.int64),
-    }  # fmt: skip
+        "delay_time": np.sort(picked(draw, WHOLE, later, np.int64)),
+        "delay_latency": picked(draw, WHOLE, later, np.int64),
+    }
 
 
 def messages(draw: random.Random) -> Arrays:
@@ -83,12 +85,17 @@ def messages(draw: random.Random) -> Arrays:
     starts = cuts(draw, count, 3)
     flags = (0, 1, 255)
     return {
-        "hop_starts": starts, "hops": below(draw, servers, int(starts[-1])), **graph(draw, count + joins),
-        "size_bytes": picked(draw, WHOLE, count, np.int64), "delay": picked(draw, WHOLE, count, np.int64),
-        "pace": picked(draw, PACES, servers, np.float64), "latency": picked(draw, WHOLE, servers, np.int64),
-        "whole": picked(draw, flags, servers, np.uint8), "holds": picked(draw, flags, servers, np.uint8),
+        "hop_starts": starts,
+        "hops": below(draw, servers, int(starts[-1])),
+        **graph(draw, count + joins),
+        "size_bytes": picked(draw, WHOLE, count, np.int64),
+        "delay": picked(draw, WHOLE, count, np.int64),
+        "pace": picked(draw, PACES, servers, np.float64),
+        "latency": picked(draw, WHOLE, servers, np.int64),
+        "whole": picked(draw, flags, servers, np.uint8),
+        "holds": picked(draw, flags, servers, np.uint8),
         **changes(draw, servers),
-    }  # fmt: skip
+    }
 
 
 def events(draw: random.Random) -> Arrays:
@@ -101,8 +108,11 @@ def events(draw: random.Random) -> Arrays:
     waits[children] = 1
     parents = np.sort(below(draw, max(count, 1), len(children)))
     return made | {
-        "waits": waits, "parent": parents, "hop": below(draw, 3, len(children)), "child": np.array(children, np.int32),
-    }  # fmt: skip
+        "waits": waits,
+        "parent": parents,
+        "hop": below(draw, 3, len(children)),
+        "child": np.array(children, np.int32),
+    }
 
 
 def flows(draw: random.Random) -> Arrays:
@@ -191,8 +201,12 @@ def flat_of(arrays: Arrays) -> Any:
 
 
 ENTRIES: dict[str, Callable[[random.Random], Arrays]] = {
-    "events": events, "flows": flows, "fair_rates": fair_rates, "order": order, "job": job,
-}  # fmt: skip
+    "events": events,
+    "flows": flows,
+    "fair_rates": fair_rates,
+    "order": order,
+    "job": job,
+}
 
 
 def claim(holds: bool, what: str) -> None:

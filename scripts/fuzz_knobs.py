@@ -316,8 +316,16 @@ def shape(top: Any) -> tuple[Any, ...]:
     src, dst = np.divmod(np.arange(min(top.n_ranks, 128) ** 2), min(top.n_ranks, 128))
     far = src != dst
     starts, links = top.routes(src[far], dst[far])
-    return (top.n_ranks, top.n_nodes, top.rate.tobytes(), top.latency_s.tobytes(), starts.tobytes(), links.tobytes(),
-            len(top.aggregators), len(top.groups))  # fmt: skip
+    return (
+        top.n_ranks,
+        top.n_nodes,
+        top.rate.tobytes(),
+        top.latency_s.tobytes(),
+        starts.tobytes(),
+        links.tobytes(),
+        len(top.aggregators),
+        len(top.groups),
+    )
 
 
 def witnessed(name: str) -> bool:
@@ -361,9 +369,11 @@ def campaign(arguments: argparse.Namespace) -> int:
                 print(f"    {each}", flush=True)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     ends = dict(sorted(total.items()))
-    print(f"{knobs} knobs, {sum(total.values())} spellings, exits {ends}, {wrong} wrong, "
-          f"{by_question} bind in their own question only, "
-          f"{len(idle)} change nothing: {', '.join(idle)}; peak {peak:.0f} MiB")  # fmt: skip
+    print(
+        f"{knobs} knobs, {sum(total.values())} spellings, exits {ends}, {wrong} wrong, "
+        f"{by_question} bind in their own question only, "
+        f"{len(idle)} change nothing: {', '.join(idle)}; peak {peak:.0f} MiB"
+    )
     return 1 if wrong or idle else 0
 
 

@@ -31,14 +31,56 @@ MEMORY_BYTES = 1 << 30  # more than before, for one input
 SMALL_BYTES = 64 << 10
 LARGE_BYTES = 10 << 20
 NUMBERS = (
-    b"0", b"-1", b"1e308", b"-1e-308", b"NaN", b"2147483647", b"2147483648", b"-2147483649", b"4294967296",
-    b"9223372036854775807", b"-9223372036854775808", b"18446744073709551616", b"1" + b"0" * 400,
-    b"null", b"true", b'"x"', b"[]", b"{}", b"0.5", b"",
-)  # fmt: skip
+    b"0",
+    b"-1",
+    b"1e308",
+    b"-1e-308",
+    b"NaN",
+    b"2147483647",
+    b"2147483648",
+    b"-2147483649",
+    b"4294967296",
+    b"9223372036854775807",
+    b"-9223372036854775808",
+    b"18446744073709551616",
+    b"1" + b"0" * 400,
+    b"null",
+    b"true",
+    b'"x"',
+    b"[]",
+    b"{}",
+    b"0.5",
+    b"",
+)
 STRANGE: list[Any] = [
-    None, True, -1, 0, 2**31, 2**32, 2**63, 1 << 80, -(2**63), 1e308, -1e308, 0.5, "", "\ud800", "9" * 40, "NaN", [], {},
-    [[[[]]]], {"ranks": "x"}, [None, 1], "<script>", "\x1b[2J", "x" * 5000, "=1+1", [2**31] * 3, {"": {}},
-]  # fmt: skip
+    None,
+    True,
+    -1,
+    0,
+    2**31,
+    2**32,
+    2**63,
+    1 << 80,
+    -(2**63),
+    1e308,
+    -1e308,
+    0.5,
+    "",
+    "\ud800",
+    "9" * 40,
+    "NaN",
+    [],
+    {},
+    [[[[]]]],
+    {"ranks": "x"},
+    [None, 1],
+    "<script>",
+    "\x1b[2J",
+    "x" * 5000,
+    "=1+1",
+    [2**31] * 3,
+    {"": {}},
+]
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 
 
@@ -125,7 +167,7 @@ def _own() -> Iterator[tuple[str, bytes]]:
         ["g", 0, "0", "default_pg", "gloo", 2, 0, [0, 1]],
         ["g", 1, "1", "mesh_tp", "nccl", 2, 0, {"first": 0, "step": 1, "count": 2}],
         ["c", 0, None, "forward", "layers.0", 64],
-    ]  # fmt: skip
+    ]
     for number in range(60):
         at_ns = 10**9 + 1000 * number
         op = ("all-reduce", "all-gather", "send", "recv", "barrier")[number % 5]
@@ -140,11 +182,20 @@ def _own() -> Iterator[tuple[str, bytes]]:
     ]
     yield "network.n1.7.jsonl", _lines([{"ringwright": "network/1", **head}, *counters])
     run = {
-        "ringwright": "run/1", **head, "python": "3.11.7", "command": ["torchrun", "train.py"], "job": "12.0",
-        "ringwright_version": "1", "sources": {"calls": "PyTorch"}, "kept": ["NCCL_DEBUG"],
-        "started_ns": 10**18, "ended_ns": 10**18 + 10**9, "exit_code": 1,
-        "signal": 9, "is_late": False,
-    }  # fmt: skip
+        "ringwright": "run/1",
+        **head,
+        "python": "3.11.7",
+        "command": ["torchrun", "train.py"],
+        "job": "12.0",
+        "ringwright_version": "1",
+        "sources": {"calls": "PyTorch"},
+        "kept": ["NCCL_DEBUG"],
+        "started_ns": 10**18,
+        "ended_ns": 10**18 + 10**9,
+        "exit_code": 1,
+        "signal": 9,
+        "is_late": False,
+    }
     yield "run.n1.7.json", json.dumps(run, indent=1).encode()
     yield "job-n1-7.rwprof", recording()
     with tempfile.TemporaryDirectory() as scratch:

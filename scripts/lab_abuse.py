@@ -119,7 +119,7 @@ FAULTS: dict[str, tuple[list[str], Shown]] = {
     "flow": (["flow 2>1 at 0.1s for 1s"], lambda run: run.sent("rank2>switch") > 100_000),
     "switch": (["switch switch dead from 0.2s for 0.2s"], lambda run: run.gap_s(0) > 0.15),
     "random": (["link random:1 rate 30%", "link random:1 jitter 1ms"], lambda run: bool(run.document.get("switched"))),
-}  # fmt: skip
+}
 
 
 def gaps(run: Run, rank: int) -> list[float]:

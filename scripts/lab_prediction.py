@@ -18,11 +18,15 @@ STAR = "switch:4,rate=100Mb/s"
 TWO_LEVEL = "leaf-spine:4,per_leaf=2,spines=1,rate=100Mb/s"
 SHARED = "leaf-spine:4,per_leaf=2,spines=1,oversubscription=2,rate=100Mb/s"  # two ranks' flows meet on each uplink
 FAULTS = {
-    "none": (), "rate": ("link * rate 50%",), "straggler": ("link rank3 rate 20%",),
+    "none": (),
+    "rate": ("link * rate 50%",),
+    "straggler": ("link rank3 rate 20%",),
     "rate from 1 s to 3 s": ("link * rate 50% from 1s to 3s",),
-    "loss 0.1%": ("link * loss 0.1%",), "loss 1%": ("link rank3 loss 1%",), "flap": ("link rank3 flap 100ms every 1s",),
+    "loss 0.1%": ("link * loss 0.1%",),
+    "loss 1%": ("link rank3 loss 1%",),
+    "flap": ("link rank3 flap 100ms every 1s",),
     "flow": ("flow 1>2",),
-}  # fmt: skip
+}
 # From 256 KiB on: below, what HTB lets through at once (16 KiB a link) is a good part of a message.
 SIZES = (256 << 10, 512 << 10, 1 << 20, 2 << 20)
 

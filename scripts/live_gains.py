@@ -20,9 +20,12 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=GainsSpec.rounds)
     given = parser.parse_args()
     question = GainsSpec(
-        given.models.split(","), [int(each) for each in given.ranks.split(",")], given.policies.split(","),
-        given.step_s, rounds=given.rounds,
-    )  # fmt: skip
+        given.models.split(","),
+        [int(each) for each in given.ranks.split(",")],
+        given.policies.split(","),
+        given.step_s,
+        rounds=given.rounds,
+    )
     print(
         f"{'model':12} {'ranks':>5} {'policy':16} {'step s':>7} {'predicted':>9} {'gain':>6} {'predicted':>9} {'share':>6}"
     )

@@ -216,8 +216,12 @@ def _try(place: Place, tests: list[str], expected_s: float) -> tuple[str, str]:
 
     start, end = (place.line, place.column), (place.line, place.column + 1)  # only told, not used
     spec = MutationSpec(
-        module_path=ROOT / place.file, operator_name=place.operator, occurrence=place.occurrence, start_pos=start, end_pos=end
-    )  # fmt: skip
+        module_path=ROOT / place.file,
+        operator_name=place.operator,
+        occurrence=place.occurrence,
+        start_pos=start,
+        end_pos=end,
+    )
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
     commands = []
     for number, part in enumerate(

@@ -60,14 +60,31 @@ def _operation(number: int) -> list[bytes]:
     if number % 5 == 4:
         op = _row(r.CE, **start, seq=number, count=64, stream=5, batches=1, **names, sync=b"barrier")
     return [
-        _row(r.GROUP, **start | {"id": own - 2}), api, op,
+        _row(r.GROUP, **start | {"id": own - 2}),
+        api,
+        op,
         _row(r.KERNEL, **start | {"id": own + 1, "parent": own}, gpu_ns=at_ns + 77),
-        _row(r.PROXY, **start | {"id": own + 2, "parent": own}, pid=7, peer=1, steps=2, chunk_bytes=512, is_send=number % 2),
-        _row(r.STEP, **start | {"id": own + 3, "parent": own + 2}, stop_ns=at_ns + 90, bytes=512, wait_ns=[1] * len(r.WAITS)),
+        _row(
+            r.PROXY,
+            **start | {"id": own + 2, "parent": own},
+            pid=7,
+            peer=1,
+            steps=2,
+            chunk_bytes=512,
+            is_send=number % 2,
+        ),
+        _row(
+            r.STEP,
+            **start | {"id": own + 3, "parent": own + 2},
+            stop_ns=at_ns + 90,
+            bytes=512,
+            wait_ns=[1] * len(r.WAITS),
+        ),
         _row(r.PROXY_STOP, id=own + 2, ns=at_ns + 95, bytes=1024, wait_ns=[2] * len(r.WAITS), steps=2),
         _row(r.KERNEL_STOP, id=own + 1, ns=at_ns + 100, gpu_ns=at_ns + 177),
-        _row(r.STOP, id=own, ns=at_ns + 101), _row(r.STATE, id=own, ns=at_ns + 102, state=3),
-    ]  # fmt: skip
+        _row(r.STOP, id=own, ns=at_ns + 101),
+        _row(r.STATE, id=own, ns=at_ns + 102, state=3),
+    ]
 
 
 def _row(kind: int, **fields: Any) -> bytes:

@@ -75,10 +75,17 @@ def my_lines(**changed: Any) -> Callable[[list[Source]], Trace]:
             for number, line in enumerate(source.head(1 << 20).decode().splitlines()):
                 op, rank, size, start, duration = line.split()
                 row: dict[str, Any] = {
-                    "kind": "collective", "op": op, "rank": int(rank), "size_bytes": int(size), "start_s": float(start),
-                    "duration_s": float(duration), "clock": "wall", "file": source.name, "line": number,
+                    "kind": "collective",
+                    "op": op,
+                    "rank": int(rank),
+                    "size_bytes": int(size),
+                    "start_s": float(start),
+                    "duration_s": float(duration),
+                    "clock": "wall",
+                    "file": source.name,
+                    "line": number,
                     "communicator": found.communicator("world", size=2),
-                }  # fmt: skip
+                }
                 found.events.add(**row | changed)
                 found.device(int(rank), "n1")
             found.note(source.name, "understood", "lines", found.events.total)
@@ -107,8 +114,10 @@ def lines(**changed: Any) -> list[Outcome]:
 
 
 WHOLE: tuple[tuple[str, Callable[[], list[Outcome]]], ...] = (
-    ("algorithm", ring), ("scheduler", lambda: check_scheduler(my_order, seeds=range(1))), ("reader", lines),
-)  # fmt: skip
+    ("algorithm", ring),
+    ("scheduler", lambda: check_scheduler(my_order, seeds=range(1))),
+    ("reader", lines),
+)
 BROKEN: tuple[Broken, ...] = (
     ("algorithm: a wrong chunk goes round", "legal", lambda: ring(hops=2)),
     ("algorithm: the last step is missing", "right", lambda: ring(late=1)),

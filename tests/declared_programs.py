@@ -16,15 +16,36 @@ from ringwright.sources.programs import verify_file
 from ringwright.threadblocks import Schedule
 
 MSCCL = (
-    "azure-ncv4-ag_hier_4_LL", "azure-ncv4-ag_hier_4_Simple", "azure-ncv4-ar_hier_12_Simple", "azure-ncv4-ar_tree_12_LL",
-    "azure-ndv4-a2a2ll", "azure-ndv4-a2a4ll", "azure-ndv4-ag-16m", "azure-ndv4-ag-1k-512k", "azure-ndv4-ag-1m",
-    "azure-ndv4-ag-32m-1g", "azure-ndv4-ap2ll", "azure-ndv4-r48ll", "azure-ndv4-r48ll128", "rccl-alltoall-8n-0-9kb",
-    "rccl-alltoall-8n-190kb-512kb", "teccl-amd_32",
-)  # fmt: skip
+    "azure-ncv4-ag_hier_4_LL",
+    "azure-ncv4-ag_hier_4_Simple",
+    "azure-ncv4-ar_hier_12_Simple",
+    "azure-ncv4-ar_tree_12_LL",
+    "azure-ndv4-a2a2ll",
+    "azure-ndv4-a2a4ll",
+    "azure-ndv4-ag-16m",
+    "azure-ndv4-ag-1k-512k",
+    "azure-ndv4-ag-1m",
+    "azure-ndv4-ag-32m-1g",
+    "azure-ndv4-ap2ll",
+    "azure-ndv4-r48ll",
+    "azure-ndv4-r48ll128",
+    "rccl-alltoall-8n-0-9kb",
+    "rccl-alltoall-8n-190kb-512kb",
+    "teccl-amd_32",
+)
 MSCCLPP = (
-    "execfile-allreduce", "execfile-allreduce_packet", "execfile-allreduce_pipeline", "reduce", "reduce_nvls",
-    "reduce_nvls_pipeline", "reduce_pack", "reduce_pack_tbg", "reduce_tbg", "transfer_pack", "transfer_pack_tbg",
-)  # fmt: skip
+    "execfile-allreduce",
+    "execfile-allreduce_packet",
+    "execfile-allreduce_pipeline",
+    "reduce",
+    "reduce_nvls",
+    "reduce_nvls_pipeline",
+    "reduce_pack",
+    "reduce_pack_tbg",
+    "reduce_tbg",
+    "transfer_pack",
+    "transfer_pack_tbg",
+)
 
 
 def assert_result(program: Program) -> None:
@@ -82,9 +103,18 @@ def step(
 def xml(gpus: list[list[tuple[int, int, list[str]]]], chunks: int = 2, scratch: int = 2, **attributes: object) -> str:
     """Return a file of gpus, each a list of thread blocks (send, recv, steps), on channel 0."""
     named = {
-        "name": "t", "proto": "Simple", "nchannels": 1, "nchunksperloop": chunks, "ngpus": len(gpus), "coll": "allreduce",
-        "inplace": 1, "outofplace": 0, "minBytes": 0, "maxBytes": 0, **attributes,
-    }  # fmt: skip
+        "name": "t",
+        "proto": "Simple",
+        "nchannels": 1,
+        "nchunksperloop": chunks,
+        "ngpus": len(gpus),
+        "coll": "allreduce",
+        "inplace": 1,
+        "outofplace": 0,
+        "minBytes": 0,
+        "maxBytes": 0,
+        **attributes,
+    }
     lines = ["<algo " + " ".join(f'{key}="{value}"' for key, value in named.items()) + ">"]
     for rank, blocks in enumerate(gpus):
         lines.append(f'<gpu id="{rank}" i_chunks="{chunks}" o_chunks="0" s_chunks="{scratch}">')

@@ -97,9 +97,19 @@ def nodes_of(gpus: int, nodes: int, fast: float = 400e9, slow: float = 50e9, *, 
         return np.take_along_axis(nodes_, order, axis=1)
 
     return Topology(
-        f"nodes:{gpus}x{nodes}", p, kinds, src, dst, rate, latency, np.repeat([0, 0, 1, 1], p).astype(np.int16),
-        ("nvlink", "nic"), tuple(groups), (("gpu", gpus), ("node", nodes)), paths=paths,
-    )  # fmt: skip
+        f"nodes:{gpus}x{nodes}",
+        p,
+        kinds,
+        src,
+        dst,
+        rate,
+        latency,
+        np.repeat([0, 0, 1, 1], p).astype(np.int16),
+        ("nvlink", "nic"),
+        tuple(groups),
+        (("gpu", gpus), ("node", nodes)),
+        paths=paths,
+    )
 
 
 def leaf_spine(per_leaf: int, leaves: int, spines: int, rate: float = 50e9, latency_s: float = 500 * NS) -> Topology:
@@ -122,10 +132,18 @@ def leaf_spine(per_leaf: int, leaves: int, spines: int, rate: float = 50e9, late
 
     kinds = np.array([RANK] * p + [SWITCH] * (leaves + spines), np.uint8)
     return Topology(
-        f"leaf-spine:{p}", p, kinds, src, dst, np.full(n, rate), np.full(n, latency_s),
-        np.repeat([0, 1], [2 * p, n - 2 * p]).astype(np.int16), ("leaf", "spine"), paths=paths,
+        f"leaf-spine:{p}",
+        p,
+        kinds,
+        src,
+        dst,
+        np.full(n, rate),
+        np.full(n, latency_s),
+        np.repeat([0, 1], [2 * p, n - 2 * p]).astype(np.int16),
+        ("leaf", "spine"),
+        paths=paths,
         axes=(("port", per_leaf), ("leaf", leaves)),
-    )  # fmt: skip
+    )
 
 
 def random_fabric(rng: np.random.Generator, p: int) -> Topology:
@@ -148,11 +166,22 @@ def random_fabric(rng: np.random.Generator, p: int) -> Topology:
     )
     faults = tuple(_random_fault(rng, n, p) for _ in range(int(rng.integers(5))))
     return Topology(
-        "random", p, kinds, src, dst, rate, latency, classes, ("link", "wire"), groups, faults=faults,
-        reduce_rate=float(rng.choice([np.inf, 2e9])), message_s={"link": 2e-7, "wire": 5e-7} if rng.random() < 0.5 else {},
+        "random",
+        p,
+        kinds,
+        src,
+        dst,
+        rate,
+        latency,
+        classes,
+        ("link", "wire"),
+        groups,
+        faults=faults,
+        reduce_rate=float(rng.choice([np.inf, 2e9])),
+        message_s={"link": 2e-7, "wire": 5e-7} if rng.random() < 0.5 else {},
         occupying=(("link",), ("wire",), ("link", "wire"), ())[int(rng.integers(4))],
         loss=rng.choice([0.0, 0.01], n) if rng.random() < 0.3 else None,
-    )  # fmt: skip
+    )
 
 
 def _random_fault(rng: np.random.Generator, links: int, p: int) -> Fault:

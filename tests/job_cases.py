@@ -37,13 +37,29 @@ def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> Fl
     columns = {name: np.array(more.pop(name, [empty[name]] * n), kind) for name, kind in kinds.items()}
     gates = np.array(more.pop("gates", []), np.int32).reshape(-1, 4)
     return FlatJob(
-        work_ps=np.array(work_ps, np.int64), queue=np.array(queue, np.int32), **columns,
-        waits=np.bincount(after, minlength=n).astype(np.int64), after_start=after_start, after=after,
-        load_start=load_start, load=load, share=share, domain_start=domain_start, domain=domain,
-        token_start=token_start, token=token, amount=amount, queues=queues,
-        capacity=np.array(more.pop("capacity", []), float), gates=gates, n_domains=1 + int(domain.max(initial=0)),
-        n_resources=1 + int(load.max(initial=0)), n_traffic=more.pop("n_traffic", 3), n_tags=more.pop("n_tags", 3), **more,
-    )  # fmt: skip
+        work_ps=np.array(work_ps, np.int64),
+        queue=np.array(queue, np.int32),
+        **columns,
+        waits=np.bincount(after, minlength=n).astype(np.int64),
+        after_start=after_start,
+        after=after,
+        load_start=load_start,
+        load=load,
+        share=share,
+        domain_start=domain_start,
+        domain=domain,
+        token_start=token_start,
+        token=token,
+        amount=amount,
+        queues=queues,
+        capacity=np.array(more.pop("capacity", []), float),
+        gates=gates,
+        n_domains=1 + int(domain.max(initial=0)),
+        n_resources=1 + int(load.max(initial=0)),
+        n_traffic=more.pop("n_traffic", 3),
+        n_tags=more.pop("n_tags", 3),
+        **more,
+    )
 
 
 def communication(count: int = 1, window: float = 1, *, streams: int = 0, **more: Any) -> Queues:
@@ -122,12 +138,21 @@ def random_job(seed: int, most: int = 60) -> FlatJob:
     domains = [(at, int(domain), 0.0) for at in range(n) for domain in draw.members[r.integers(9)]]
     noise = r.integers(-2, 3, n) if r.random() < 0.2 else 0
     made = job(
-        r.integers(0, draw.top, n).tolist(), draw.queue.tolist(), draw.queues(),
-        edges=draw.edges(), domains=domains, loads=draw.loads(), tokens=draw.tokens(), gates=draw.gates(),
+        r.integers(0, draw.top, n).tolist(),
+        draw.queue.tolist(),
+        draw.queues(),
+        edges=draw.edges(),
+        domains=domains,
+        loads=draw.loads(),
+        tokens=draw.tokens(),
+        gates=draw.gates(),
         key=np.arange(n) // r.integers(1, 4) + noise if r.random() < 0.7 else np.zeros(n, int),
-        latency_ps=r.choice([0, 0, 1, draw.top], n), size=r.choice([0, 0.1, 1, 1, 2, 4], n),
-        tag=np.where(r.random(n) < 0.3, r.integers(0, 3, n), -1), tiles=r.integers(0, 400, n),
-        sms=r.choice([0, 0.1, 0.15, 0.6], n), capacity=r.choice([0.3, 1, 2, 4], draw.pools).tolist(),
+        latency_ps=r.choice([0, 0, 1, draw.top], n),
+        size=r.choice([0, 0.1, 1, 1, 2, 4], n),
+        tag=np.where(r.random(n) < 0.3, r.integers(0, 3, n), -1),
+        tiles=r.integers(0, 400, n),
+        sms=r.choice([0, 0.1, 0.15, 0.6], n),
+        capacity=r.choice([0.3, 1, 2, 4], draw.pools).tolist(),
         interference=Interference(str(r.choice(MODELS)), float(r.choice([0.189, 0.4])), int(r.choice([1, 132]))),
-    )  # fmt: skip
+    )
     return dataclasses.replace(made, n_domains=draw.n_domains, n_resources=draw.n_resources)

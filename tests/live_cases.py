@@ -79,9 +79,17 @@ def refused(call: Callable[[], Any]) -> str:
 
 
 def against(
-    rank: int, world: int, optimiser: str, policy: Any, *, make: Callable[[], nn.Module] = net, steps: int = 4, pieces: int = 0,
-    each: Callable[[nn.Module, int, int], Any] = loss, **settings: Any,
-) -> dict[str, Any]:  # fmt: skip
+    rank: int,
+    world: int,
+    optimiser: str,
+    policy: Any,
+    *,
+    make: Callable[[], nn.Module] = net,
+    steps: int = 4,
+    pieces: int = 0,
+    each: Callable[[nn.Module, int, int], Any] = loss,
+    **settings: Any,
+) -> dict[str, Any]:
     """Train twice, synchronously and scheduled; return whether all is bitwise equal, and close."""
     plain, ours = make(), make()
     first, second = (OPTIMISERS[optimiser](model.parameters()) for model in (plain, ours))
@@ -570,8 +578,12 @@ def profiled(rank: int, world: int) -> dict[str, Any]:
         "bytes": sum(each.size_bytes for each in workload.payloads),
         "layers": [task.name for task in workload.tasks if task.kind == "F"],
         "step_s": simulate(live_policies.priority(workload, costs, size_bytes=4000), costs).step_s,
-        "early": [task for task, ready, start in step.select("task", "enqueue_s", "start_s").iter_rows() if start < ready - 1e-3],
-    }  # fmt: skip
+        "early": [
+            task
+            for task, ready, start in step.select("task", "enqueue_s", "start_s").iter_rows()
+            if start < ready - 1e-3
+        ],
+    }
 
 
 # -------------------------------------------------------------------------------------- inside DistributedDataParallel
@@ -648,9 +660,12 @@ def hooked(rank: int, world: int) -> dict[str, Any]:
         "keys": refused(lambda: ddp.state(live_policies.priority(schedule_free(wide()), None, boundary="barrier"))),
     }
     return {
-        "whole": same(alone, whole), "cut": same(alone, cut), "largest": max(max(sizes) for _, sizes in state.sent),
-        "several": max(len(sizes) for _, sizes in state.sent), **refusals,
-    }  # fmt: skip
+        "whole": same(alone, whole),
+        "cut": same(alone, cut),
+        "largest": max(max(sizes) for _, sizes in state.sent),
+        "several": max(len(sizes) for _, sizes in state.sent),
+        **refusals,
+    }
 
 
 def schedule_free(model: nn.Module) -> Any:
@@ -724,9 +739,12 @@ def chunks(rank: int, world: int) -> dict[str, Any]:
     kept = coarse.residue[:1000].clone()
     dist.all_reduce(kept)
     return {
-        "chosen": chosen, "conserved": float((sent + kept / world - total).abs().max()), "bitwise": bitwise,
-        "bytes": coarse.sent_bytes, "kept": float(kept.abs().sum()) > 0,
-    }  # fmt: skip
+        "chosen": chosen,
+        "conserved": float((sent + kept / world - total).abs().max()),
+        "bitwise": bitwise,
+        "bytes": coarse.sent_bytes,
+        "kept": float(kept.abs().sum()) > 0,
+    }
 
 
 def converges(rank: int, world: int) -> dict[str, float]:
@@ -786,6 +804,9 @@ def factors(rank: int, world: int) -> dict[str, Any]:
         off[name] = float((a - b).abs().max() / a.abs().max())
     text = b"".join(ours.get_parameter(name).grad.numpy().tobytes() for name in off)
     return {
-        "off": max(off.values()), "bytes": rebuilt.sent_bytes, "hash": hashlib.sha256(text).hexdigest(),
-        "twice": refused(rebuilt.exchange), "other": refused(lambda: Factors(ours, ["1"])),
-    }  # fmt: skip
+        "off": max(off.values()),
+        "bytes": rebuilt.sent_bytes,
+        "hash": hashlib.sha256(text).hexdigest(),
+        "twice": refused(rebuilt.exchange),
+        "other": refused(lambda: Factors(ours, ["1"])),
+    }

@@ -18,13 +18,21 @@ def fused(workload: Workload, costs: Any, cap: int = 2000) -> Workload:
 
 
 def priority(
-    workload: Workload, costs: Any, size_bytes: int = 1000, window: tuple[float, str] = (1, "operations"),
-    agreement: str = "leader", boundary: str = "layer", cap: int = 0,
-) -> Workload:  # fmt: skip
+    workload: Workload,
+    costs: Any,
+    size_bytes: int = 1000,
+    window: tuple[float, str] = (1, "operations"),
+    agreement: str = "leader",
+    boundary: str = "layer",
+    cap: int = 0,
+) -> Workload:
     rewrites = [Rewrite("partition", ("dp",), {"size_bytes": size_bytes})]
     if cap:
         rewrites.insert(0, Rewrite("fuse", ("dp",), {"caps_bytes": (cap,)}))
     return workload.with_policy(
-        "priority", rewrites=tuple(rewrites), queue=Queue(keys=by_layer(workload), windows={"dp": window}),
-        boundary=boundary, agreement=agreement,
-    )  # fmt: skip
+        "priority",
+        rewrites=tuple(rewrites),
+        queue=Queue(keys=by_layer(workload), windows={"dp": window}),
+        boundary=boundary,
+        agreement=agreement,
+    )

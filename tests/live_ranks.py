@@ -23,8 +23,10 @@ HERE = Path(__file__).resolve().parent
 def ranks(folder: Path, *cases: str) -> dict[str, list[Any]]:
     """Return what the ranks of each case (``name:world``) answered; everything is killed after a while."""
     environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE)]), "OMP_NUM_THREADS": "1",
-    }  # fmt: skip
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(HERE.parent / "src"), str(HERE)]),
+        "OMP_NUM_THREADS": "1",
+    }
     argv = [sys.executable, str(HERE / "live_ranks.py"), str(folder), *cases]
     with (folder / "said").open("wb") as said:
         process = subprocess.Popen(argv, env=environment, stdout=said, stderr=said, start_new_session=True)

@@ -19,15 +19,29 @@ from pathlib import Path
 from typing import Any
 
 OPS = {
-    "allreduce_": "all-reduce", "broadcast_": "broadcast", "allgather_": "all-gather", "_allgather_base_": "all-gather",
-    "reduce_scatter_": "reduce-scatter", "_reduce_scatter_base_": "reduce-scatter", "reduce_": "reduce",
-    "alltoall_": "all-to-all", "alltoall_base_": "all-to-all", "gather_": "gather", "scatter_": "scatter",
-    "send": "send", "recv_": "recv", "barrier": "barrier",
-}  # fmt: skip
+    "allreduce_": "all-reduce",
+    "broadcast_": "broadcast",
+    "allgather_": "all-gather",
+    "_allgather_base_": "all-gather",
+    "reduce_scatter_": "reduce-scatter",
+    "_reduce_scatter_base_": "reduce-scatter",
+    "reduce_": "reduce",
+    "alltoall_": "all-to-all",
+    "alltoall_base_": "all-to-all",
+    "gather_": "gather",
+    "scatter_": "scatter",
+    "send": "send",
+    "recv_": "recv",
+    "barrier": "barrier",
+}
 FUNCTIONAL = {
-    "all_reduce": "all-reduce", "all_reduce_": "all-reduce", "all_gather_into_tensor": "all-gather",
-    "reduce_scatter_tensor": "reduce-scatter", "all_to_all_single": "all-to-all", "broadcast": "broadcast",
-}  # fmt: skip
+    "all_reduce": "all-reduce",
+    "all_reduce_": "all-reduce",
+    "all_gather_into_tensor": "all-gather",
+    "reduce_scatter_tensor": "reduce-scatter",
+    "all_to_all_single": "all-to-all",
+    "broadcast": "broadcast",
+}
 KNOWN_QUIET = {"wait_tensor", "_wrap_tensor_autograd"}
 ONE_BUFFER = {"all-reduce", "broadcast", "send", "reduce"}
 MOST_S = float(os.environ.get("MODEL_RANKS_MOST_S", "180"))

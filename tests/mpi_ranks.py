@@ -56,9 +56,12 @@ def checked_reductions(check: Check) -> None:
     n, everyone = 4 * P, [of(rank, 4 * P) for rank in range(P)]
     total = np.sum(everyone, axis=0)
     for reduce_op, expected in {
-        "sum": total, "max": np.max(everyone, axis=0), "min": np.min(everyone, axis=0), "prod": np.prod(everyone, axis=0),
+        "sum": total,
+        "max": np.max(everyone, axis=0),
+        "min": np.min(everyone, axis=0),
+        "prod": np.prod(everyone, axis=0),
         "avg": (total / P).astype(np.float32),
-    }.items():  # fmt: skip
+    }.items():
         check(f"all-reduce {reduce_op}", expected, of(ME, n), np.zeros(n, np.float32), reduce_op=reduce_op)
     check("all-reduce in place", total, None, of(ME, n))
     for kind in ("float16", "int64", "uint8", "float64"):
@@ -98,8 +101,14 @@ def checked_moves(check: Check) -> None:
     into = np.zeros(counts[ME], np.float32)
     check("scatter counts", of(ME, counts[ME]), ragged if here else None, into, root=root, counts=counts)
     check("barrier", None, None, None)
-    check("send-recv", of(0, n) if ME in {0, P - 1} else None, of(0, n) if ME == 0 else None, of(0 if ME == 0 else ME, n),
-          root=0, to=P - 1)  # fmt: skip
+    check(
+        "send-recv",
+        of(0, n) if ME in {0, P - 1} else None,
+        of(0, n) if ME == 0 else None,
+        of(0 if ME == 0 else ME, n),
+        root=0,
+        to=P - 1,
+    )
 
 
 def checked_exchanges(check: Check) -> None:

@@ -21,8 +21,18 @@ FULL = tuple(range(P))
 TRUTH: list[Any] = []
 
 
-def truth(op: str, datatype: str, count: int, sent: int | None, received: int | None, root: int | None = None,
-          peer: int | None = None, reduction: str = "", later: int = 0, members: tuple[int, ...] = FULL) -> None:  # fmt: skip
+def truth(
+    op: str,
+    datatype: str,
+    count: int,
+    sent: int | None,
+    received: int | None,
+    root: int | None = None,
+    peer: int | None = None,
+    reduction: str = "",
+    later: int = 0,
+    members: tuple[int, ...] = FULL,
+) -> None:
     TRUTH.append([op, datatype, count, sent, received, root, peer, reduction, later, list(members)])
 
 
@@ -249,8 +259,15 @@ def types() -> None:
         WORLD.Bcast(spec, 0)
         truth("broadcast", datatype, count, size, size, root=0)
 
-    for kind, name in ((np.int8, "int8"), (np.uint8, "uint8"), (np.uint16, "uint16"), (np.int32, "int32"),
-                       (np.uint64, "uint64"), (np.complex64, "complex64"), (np.complex128, "complex128")):  # fmt: skip
+    for kind, name in (
+        (np.int8, "int8"),
+        (np.uint8, "uint8"),
+        (np.uint16, "uint16"),
+        (np.int32, "int32"),
+        (np.uint64, "uint64"),
+        (np.complex64, "complex64"),
+        (np.complex128, "complex128"),
+    ):
         sent(name, 3, 3 * np.dtype(kind).itemsize, np.ones(3, kind))
     sent("bool", 3, 3, [np.ones(3, bool), 3, MPI.C_BOOL])
     for turn in range(3):  # a freed handle stands for another size

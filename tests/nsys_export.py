@@ -29,10 +29,15 @@ CREATE TABLE TARGET_INFO_SESSION_START_TIME (utcEpochNs INTEGER, utcTime TEXT, l
 CREATE TABLE PROCESSES (globalPid INTEGER, pid INTEGER, name TEXT);
 """
 NAMES = {
-    1: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 2: "void gemm<float>(float*)", 3: "gemm",
-    4: "ncclAllReduce", 5: "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", 6: "ncclAllGather",
-    7: "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)", 8: "void cross_device_reduce_1stage<c10::BFloat16, 8>",
-}  # fmt: skip
+    1: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    2: "void gemm<float>(float*)",
+    3: "gemm",
+    4: "ncclAllReduce",
+    5: "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)",
+    6: "ncclAllGather",
+    7: "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)",
+    8: "void cross_device_reduce_1stage<c10::BFloat16, 8>",
+}
 START = 1_700_000_000_000_000_000
 
 
@@ -60,7 +65,7 @@ def write(
             api = (start - 500, start - 400, 0, thread, correlation, 3, 0, None)
             db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (?, ?, ?, ?, ?, ?, ?, ?)", api)
         db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (100, 200, 3, 1, 7, 1, ?, 4096, 1)", (process,))
-        nvtx = "INSERT INTO NVTX_EVENTS (start, end, eventType, text, textId, globalTid, domainId, uint64Value, jsonText) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"  # fmt: skip
+        nvtx = "INSERT INTO NVTX_EVENTS (start, end, eventType, text, textId, globalTid, domainId, uint64Value, jsonText) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
         db.execute(nvtx, (0, None, 75, "NCCL", None, thread, 1, None, None))
         for place in range(calls):
             db.execute(

@@ -90,9 +90,15 @@ class Job:
             *command,
         ]
         self.process = subprocess.Popen(
-            words, cwd=folder, env=environment(RW_TEST_MARK=self.mark, **more), text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=_hears,  # noqa: PLW1509 - one thread
-        )  # fmt: skip
+            words,
+            cwd=folder,
+            env=environment(RW_TEST_MARK=self.mark, **more),
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+            preexec_fn=_hears,  # noqa: PLW1509 - one thread
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -159,8 +165,12 @@ def summary(folder: Path) -> dict[str, Any]:
     """Return ``ringwright summary DIR --json``, which must exit with 0."""
     done = subprocess.run(
         [sys.executable, "-m", "ringwright", "summary", str(folder), "--json"],
-        env=environment(), capture_output=True, text=True, timeout=HANG_S, check=False,
-    )  # fmt: skip
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -25,9 +25,17 @@ def build(
     one, two, rate, latency = (np.array(column) for column in zip(*links, strict=True))
     kinds = np.repeat(np.array([RANK, NIC, SWITCH], np.uint8), [ranks, nics, switches])
     return Topology(
-        name, ranks, kinds, np.concatenate((one, two)), np.concatenate((two, one)), np.tile(rate, 2), np.tile(latency, 2),
-        np.zeros(2 * len(one), np.int64), ("link",), hosts=None if hosts is None else np.array(hosts),
-    )  # fmt: skip
+        name,
+        ranks,
+        kinds,
+        np.concatenate((one, two)),
+        np.concatenate((two, one)),
+        np.tile(rate, 2),
+        np.tile(latency, 2),
+        np.zeros(2 * len(one), np.int64),
+        ("link",),
+        hosts=None if hosts is None else np.array(hosts),
+    )
 
 
 def full(p: int, rate: float = 1e10, latency_s: float = 1e-6) -> Topology:
@@ -47,9 +55,14 @@ def tree(ranks: int, parents: Sequence[int], attached: Sequence[int], latency_s:
 
 
 def racks(
-    n: int, each: int, *, rate: float = 10 * GBIT, oversubscription: float = 4.0, order: Sequence[int] | None = None,
+    n: int,
+    each: int,
+    *,
+    rate: float = 10 * GBIT,
+    oversubscription: float = 4.0,
+    order: Sequence[int] | None = None,
     latency_s: float = 5e-6,
-) -> Topology:  # fmt: skip
+) -> Topology:
     """``n`` racks of ``each`` hosts below one spine; ``order[rank]`` is the slot that a rank has."""
     p = n * each
     slot = np.arange(p) if order is None else np.asarray(order)

@@ -55,12 +55,24 @@ def value(name: str, text: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "text", "means"),
     [
-        ("count", "64", 64), ("count", "5e1", 50), ("size", "64K", 65536), ("wait", "0.5us", 5e-7), ("wait", "1e-3", 1e-3),
-        ("speed", "400Gb/s", 5e10), ("speed", "none", None), ("kind", "two_way", "two-way"), ("kind", "PLAIN", "plain"),
-        ("seat", "random-7", "random-7"), ("parts", "2x4", (2, 4)), ("parts", "8", (8,)), ("number", "first", "first"),
-        ("number", "3", 3), ("on", "yes", True), ("on", "false", False),
+        ("count", "64", 64),
+        ("count", "5e1", 50),
+        ("size", "64K", 65536),
+        ("wait", "0.5us", 5e-7),
+        ("wait", "1e-3", 1e-3),
+        ("speed", "400Gb/s", 5e10),
+        ("speed", "none", None),
+        ("kind", "two_way", "two-way"),
+        ("kind", "PLAIN", "plain"),
+        ("seat", "random-7", "random-7"),
+        ("parts", "2x4", (2, 4)),
+        ("parts", "8", (8,)),
+        ("number", "first", "first"),
+        ("number", "3", 3),
+        ("on", "yes", True),
+        ("on", "false", False),
     ],
-)  # fmt: skip
+)
 def test_what_is_declared_is_taken(name: str, text: str, means: object) -> None:
     assert value(name, text) == means
     assert type(value(name, text)) is type(means)
@@ -69,11 +81,29 @@ def test_what_is_declared_is_taken(name: str, text: str, means: object) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("count", "0"), ("count", "65"), ("count", "1.5"), ("count", ""), ("count", "none"), ("count", "2x2"), ("count", "٣"),
-        ("size", "-1"), ("size", "2G"), ("wait", "nan"), ("wait", "inf"), ("wait", "-1us"), ("speed", "1b/s"), ("kind", "x"),
-        ("seat", "random-"), ("parts", "2x9"), ("parts", "2x"), ("parts", ""), ("number", "10"), ("on", "maybe"), ("table", "1"),
+        ("count", "0"),
+        ("count", "65"),
+        ("count", "1.5"),
+        ("count", ""),
+        ("count", "none"),
+        ("count", "2x2"),
+        ("count", "٣"),
+        ("size", "-1"),
+        ("size", "2G"),
+        ("wait", "nan"),
+        ("wait", "inf"),
+        ("wait", "-1us"),
+        ("speed", "1b/s"),
+        ("kind", "x"),
+        ("seat", "random-"),
+        ("parts", "2x9"),
+        ("parts", "2x"),
+        ("parts", ""),
+        ("number", "10"),
+        ("on", "maybe"),
+        ("table", "1"),
     ],
-)  # fmt: skip
+)
 def test_what_is_not_declared_is_refused_by_name(name: str, text: str) -> None:
     with pytest.raises(UsageError) as caught:
         value(name, text)
@@ -250,7 +280,7 @@ def test_what_the_release_and_the_machine_can_do_is_forced(
         (":algorithm=tree", "all-gather", "dgx-h100:2", "tree does not do all-gather"),
         ("@2.5:channels=64", "all-reduce", "dgx-h100:2", "NCCL 2.5 has 1 to 32 channels, not 64"),
     ],
-)  # fmt: skip
+)
 def test_what_it_cannot_do_is_refused_with_its_reason_and_a_way_that_runs(
     spelling: str, op: str, machine: str, why: str
 ) -> None:
@@ -272,11 +302,15 @@ def test_a_forced_tree_is_not_a_ring() -> None:
 @pytest.mark.parametrize(
     ("line", "says"),
     [
-        ("link * latency 1e30h", "at most 1000 s"), ("link * rate 1e300%", "at most 10000%"),
-        ("rank 0 slow 1e300x", "not 1e+300"), ("rank 0 slow 1e-300x", "not 1e-300"), ("link 0 flap 1ms every 1e309ms", "not a time"),
-        ("link * latency -5us", "not a time"), ("rank 0 slow nanx", "no number"),
+        ("link * latency 1e30h", "at most 1000 s"),
+        ("link * rate 1e300%", "at most 10000%"),
+        ("rank 0 slow 1e300x", "not 1e+300"),
+        ("rank 0 slow 1e-300x", "not 1e-300"),
+        ("link 0 flap 1ms every 1e309ms", "not a time"),
+        ("link * latency -5us", "not a time"),
+        ("rank 0 slow nanx", "no number"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_beyond_what_a_machine_can_have_is_refused(line: str, says: str) -> None:
     with pytest.raises(UsageError, match=re.escape(says)):
         apply(fabric("dgx-h100:2"), [line])

@@ -59,8 +59,15 @@ def untouched(workload, costs, *, backwards: bool = False):
     """Leave all as it is."""
     return workload.with_policy("untouched")
 '''
-BROKEN = {"gone": "rings_gone:ring", "no-such": "rings:no_such", "raises": "rings_raise:x", "leaves": "rings_leave:x",
-          "value": "rings:A_VALUE", "a-module": "rings", "text": "not a reference"}  # fmt: skip
+BROKEN = {
+    "gone": "rings_gone:ring",
+    "no-such": "rings:no_such",
+    "raises": "rings_raise:x",
+    "leaves": "rings_leave:x",
+    "value": "rings:A_VALUE",
+    "a-module": "rings",
+    "text": "not a reference",
+}
 SIMULATE = ["simulate", "all-reduce", "--fabric", "ring:8", "-b", "1M", "-e", "1M"]
 
 
@@ -69,9 +76,12 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     points = {"my-ring": "rings:other_name", "late": "rings:late", "nothing": "rings:nothing", **BROKEN}
     modules = {"rings": RING, "rings_raise": "raise ValueError('at import')", "rings_leave": "raise SystemExit(4)"}
     install(
-        tmp_path, monkeypatch, {"algorithms": points, "schedulers": {"my-order": "orders:untouched"}},
-        orders=ORDER, **modules,
-    )  # fmt: skip
+        tmp_path,
+        monkeypatch,
+        {"algorithms": points, "schedulers": {"my-order": "orders:untouched"}},
+        orders=ORDER,
+        **modules,
+    )
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str, code: int = 0) -> tuple[str, str]:
@@ -156,10 +166,16 @@ def test_plug_ins_that_are_all_broken_cost_no_other_verb(
     install(tmp_path, monkeypatch, {group: {f"bad-{group}": "not_there:x"} for group in plugins.GROUPS})
     page = str(Path(plugins.__file__).parent / "samples" / "job.log.gz")
     for words in (
-        ["systems", "--help"], ["systems", "p3"], ["systems", "torus"],
-        ["read", page], ["export", "--help"], ["convert", "--help"], ["workload", "vgg16"], [*SIMULATE, "--algorithm", "ring"],
+        ["systems", "--help"],
+        ["systems", "p3"],
+        ["systems", "torus"],
+        ["read", page],
+        ["export", "--help"],
+        ["convert", "--help"],
+        ["workload", "vgg16"],
+        [*SIMULATE, "--algorithm", "ring"],
         ["survey", "--json"],
-    ):  # fmt: skip
+    ):
         assert main(words) == 0, words
         out, error = capsys.readouterr()
         assert "bad-" not in out + error, words

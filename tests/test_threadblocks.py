@@ -219,8 +219,10 @@ def test_two_thread_blocks_on_one_connection(tmp_path: Path) -> None:
 def test_engines_see_a_shallow_fifo(tmp_path: Path) -> None:
     """With room for two messages, the third waits until the first has been taken out, which waits for something slow."""
     slow = [(1, -1, [step("s", "i0")] * 3)]
-    busy = [(-1, 0, [step("r", "i0", "s0", dep=(1, 0)), step("r", "i0", "s0"), step("r", "i0", "s0")]),
-            (-1, 2, [step("r", "i1", "s1", cnt=1, has=1)])]  # fmt: skip
+    busy = [
+        (-1, 0, [step("r", "i0", "s0", dep=(1, 0)), step("r", "i0", "s0"), step("r", "i0", "s0")]),
+        (-1, 2, [step("r", "i1", "s1", cnt=1, has=1)]),
+    ]
     late = [(1, 3, [step("rcs", "i1", "s1")])]
     last = [(2, -1, [step("s", "i1")])]
     text = xml([slow, busy, late, last], coll="custom")

@@ -65,9 +65,11 @@ def _decoded(tables: Mapping[str, Sequence[Path]], columns: Mapping[str, Iterabl
     time_s = LEAST_S + size_bytes // BYTES_A_SECOND
     asked = {
         "tables": {name: {"files": [*map(str, tables[name])], "columns": [*columns[name]]} for name in tables},
-        "to": str(made.held.path), "time_s": time_s, "memory_bytes": MEMORY_BYTES + size_bytes,
+        "to": str(made.held.path),
+        "time_s": time_s,
+        "memory_bytes": MEMORY_BYTES + size_bytes,
         "file_bytes": COPY_BYTES + COPY_RATIO * size_bytes,
-    }  # fmt: skip
+    }
     said, end = _run(asked, 2 * time_s)
     for name, words in said:
         with told(made.held.path, room=ROOM):

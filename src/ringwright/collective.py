@@ -39,9 +39,18 @@ REDUCING = ("all-reduce", "reduce-scatter", "reduce", "barrier", *PREFIXES)
 CARRYING_NOTHING = ("barrier",)
 PER_RANK = ("reduce-scatter", "all-gather", "gather", "scatter")  # one block a rank
 DTYPE_BYTES = {
-    "int8": 1, "uint8": 1, "float8": 1, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4, "float32": 4,
-    "int64": 8, "uint64": 8, "float64": 8,
-}  # fmt: skip
+    "int8": 1,
+    "uint8": 1,
+    "float8": 1,
+    "float16": 2,
+    "bfloat16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "float32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float64": 8,
+}
 REDUCE_OPS = ("sum", "prod", "max", "min", "avg")
 
 # What algbw is multiplied with, times (p-1)/p for p ranks, to give busbw; 1 for all others (nccl-tests, doc/PERFORMANCE.md).

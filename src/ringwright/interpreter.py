@@ -21,8 +21,12 @@ if TYPE_CHECKING:
 Buffers = list[dict[int, np.ndarray]]  # per node: slot -> elements
 
 _COMBINE: dict[str, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
-    "sum": np.add, "avg": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-}  # fmt: skip
+    "sum": np.add,
+    "avg": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 
 
 def inputs(collective: Collective, seed: int = 0) -> list[dict[int, np.ndarray]]:
@@ -112,8 +116,12 @@ def _unload(program: Program, state: Buffers) -> list[dict[int, np.ndarray]]:
             if slot not in state[rank]:
                 raise ProgramError(f"rank {rank} ends without chunk {chunk}", where=f"{program.name}, slot {slot}")
             pieces.setdefault(chunk // program.layout.parts, []).append(state[rank][slot])
-        results.append({block: np.concatenate(found) / scale if scale > 1 else np.concatenate(found)
-                        for block, found in pieces.items()})  # fmt: skip
+        results.append(
+            {
+                block: np.concatenate(found) / scale if scale > 1 else np.concatenate(found)
+                for block, found in pieces.items()
+            }
+        )
     return results
 
 

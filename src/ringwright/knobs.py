@@ -240,9 +240,12 @@ def _noted(form: Form, notes: Sequence[object]) -> Form:
     words = [word for note in notes if isinstance(note, Choices) for word in note.words]
     patterns = [note for note in notes if isinstance(note, Pattern)]
     return Form(
-        form.kind, ranges[0] if ranges else form.limits, (*form.choices, *words),
-        patterns[0] if patterns else form.pattern, form.many,
-    )  # fmt: skip
+        form.kind,
+        ranges[0] if ranges else form.limits,
+        (*form.choices, *words),
+        patterns[0] if patterns else form.pattern,
+        form.many,
+    )
 
 
 # What several systems have in common.

@@ -372,12 +372,17 @@ class Program:
 
     def _repr_html_(self) -> str:
         facts = {
-            "collective": self.collective.label, "steps": self.n_steps, "chunks": self.layout.n_chunks,
-            "sent in all": format_size(self.cost.sent_bytes), "messages in a row": f"{self.cost.messages:,.6g}",
-            "protocol": self.protocol, "channels": self.channels, "aggregating nodes": len(self.aggregators) or None,
+            "collective": self.collective.label,
+            "steps": self.n_steps,
+            "chunks": self.layout.n_chunks,
+            "sent in all": format_size(self.cost.sent_bytes),
+            "messages in a row": f"{self.cost.messages:,.6g}",
+            "protocol": self.protocol,
+            "channels": self.channels,
+            "aggregating nodes": len(self.aggregators) or None,
             "order": "declared" if self.schedule is not None else "follows from the data",
             "knobs": ", ".join(f"{name}={value}" for name, value in self.knobs.items()),
-        }  # fmt: skip
+        }
         return card(f"Program: {self.name}", facts)
 
     @property

@@ -47,9 +47,14 @@ _SHARES = {"confidence"}
 _DURATIONS = {"duration_s", "bin_s", "bytes"}
 _INDISPENSABLE = ("events", "communicators", "ledger")  # without these nothing can be said, or not on which ground
 _NEEDED = {
-    "events": ("kind",), "edges": ("src_event", "dst_event", "kind"), "communicators": ("communicator",), "topology": ("kind",),
-    "links": ("src", "link"), "claims": ("field", "value"), "ledger": ("outcome", "lines"),
-}  # fmt: skip
+    "events": ("kind",),
+    "edges": ("src_event", "dst_event", "kind"),
+    "communicators": ("communicator",),
+    "topology": ("kind",),
+    "links": ("src", "link"),
+    "claims": ("field", "value"),
+    "ledger": ("outcome", "lines"),
+}
 _NEEDED_OF: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "events": {("collective", "p2p", "measurement", "metric", "tuning"): ("op",)},
     "topology": {("ring", "tree", "connection"): ("communicator", "src", "dst"), ("ring",): ("channel",)},
@@ -58,9 +63,13 @@ _TEXTS = ("source", "summary", "library", "clock_note", "hostname", "tables_as",
 _LISTS = ("inputs", "losses", "limits", "nccl_versions", "dump_versions", "passed_over")
 _COUNTS = ("world", "origin_ns", "records", "errors_dropped", "pid")
 _META: dict[str, tuple[type, ...]] = {
-    **dict.fromkeys(_TEXTS, (str, type(None))), **dict.fromkeys(_LISTS, (list,)), **dict.fromkeys(_COUNTS, (int, type(None))),
-    "folded": (bool,), "redacted": (bool,), "timeout_s": (float, int, type(None)),
-}  # fmt: skip
+    **dict.fromkeys(_TEXTS, (str, type(None))),
+    **dict.fromkeys(_LISTS, (list,)),
+    **dict.fromkeys(_COUNTS, (int, type(None))),
+    "folded": (bool,),
+    "redacted": (bool,),
+    "timeout_s": (float, int, type(None)),
+}
 _NEVER_NONE = ("source", "summary", "records", "errors_dropped")
 
 
@@ -202,11 +211,15 @@ def _ruled(name: str, frame: pl.LazyFrame, wanted: Mapping[str, Any]) -> tuple[p
 
     bad = {column: rule for column, kind in wanted.items() if (rule := _broken(name, column, kind)) is not None}
     lost = [column for column in _NEEDED[name] if column in wanted]
-    counted = frame.select(
-        *(rule.fill_null(value=False).sum().alias(f"bad {column}") for column, rule in bad.items()),
-        *(pl.col(column).null_count().alias(f"lost {column}") for column in lost),
-        *(pl.col(column).count().alias(f"read {column}") for column in wanted),
-    ).collect().row(0, named=True)  # fmt: skip
+    counted = (
+        frame.select(
+            *(rule.fill_null(value=False).sum().alias(f"bad {column}") for column, rule in bad.items()),
+            *(pl.col(column).null_count().alias(f"lost {column}") for column in lost),
+            *(pl.col(column).count().alias(f"read {column}") for column in wanted),
+        )
+        .collect()
+        .row(0, named=True)
+    )
     faults = []
     for column, rule in bad.items():
         if rows := counted[f"bad {column}"]:
@@ -326,10 +339,13 @@ def noted(ledger: pl.LazyFrame, faults: list[Omission], where: str) -> pl.LazyFr
         return ledger
     kinds = ledger.collect_schema()
     rows: dict[str, list[Any]] = {
-        "file": [f"{where}/{fault.where}" for fault in faults], "outcome": ["refused"] * len(faults),
-        "reason": [fault.what for fault in faults], "lines": [fault.rows for fault in faults],
-        "example_line": [None] * len(faults), "example": [None] * len(faults),
-    }  # fmt: skip
+        "file": [f"{where}/{fault.where}" for fault in faults],
+        "outcome": ["refused"] * len(faults),
+        "reason": [fault.what for fault in faults],
+        "lines": [fault.rows for fault in faults],
+        "example_line": [None] * len(faults),
+        "example": [None] * len(faults),
+    }
     return pl.concat([ledger, pl.DataFrame(rows, schema=dict(kinds)).lazy()])
 
 

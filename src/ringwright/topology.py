@@ -144,11 +144,15 @@ class Topology:
     def _repr_html_(self) -> str:
         links = {name: self._links(number) for number, name in enumerate(self.classes)}
         facts: dict[str, object] = {
-            "ranks": self.n_ranks, "hosts": None if self.hosts is None else int(self.hosts.max()) + 1,
-            "nodes": self.n_nodes, **{f"{name} links": text for name, text in links.items()},
-            "shared capacities": len(self.groups) or None, "adds in the network at": len(self.aggregators) or None,
-            "faults": len(self.faults) or None, "rates from": self.provenance,
-        }  # fmt: skip
+            "ranks": self.n_ranks,
+            "hosts": None if self.hosts is None else int(self.hosts.max()) + 1,
+            "nodes": self.n_nodes,
+            **{f"{name} links": text for name, text in links.items()},
+            "shared capacities": len(self.groups) or None,
+            "adds in the network at": len(self.aggregators) or None,
+            "faults": len(self.faults) or None,
+            "rates from": self.provenance,
+        }
         return card(f"Topology: {self.name}", facts)
 
     def _links(self, number: int) -> str:

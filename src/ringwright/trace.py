@@ -304,9 +304,12 @@ class Trace:
         weight, size = pl.col("multiplicity").fill_null(1), pl.col("size_bytes")
         told = pl.when(size.is_not_null().any()).then((size * weight).sum())  # what no event tells is no zero
         counts = (
-            self.scan("events").group_by("kind", "op").agg(weight.sum().alias("events"), told.alias("bytes"))
-            .sort(["events", "kind", "op"], descending=[True, False, False]).collect()
-        )  # fmt: skip
+            self.scan("events")
+            .group_by("kind", "op")
+            .agg(weight.sum().alias("events"), told.alias("bytes"))
+            .sort(["events", "kind", "op"], descending=[True, False, False])
+            .collect()
+        )
         rows = (["" if value is None else value for value in row] for row in counts.iter_rows())
         return table(self._label(), ("kind", "op", "events", "bytes"), rows)
 

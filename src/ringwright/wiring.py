@@ -100,9 +100,11 @@ class Wires:
         import numpy as np
 
         src, dst, rate, latency_s = np.broadcast_arrays(
-            np.atleast_1d(np.asarray(src, np.int64)), np.asarray(dst, np.int64), np.asarray(rate, float),
+            np.atleast_1d(np.asarray(src, np.int64)),
+            np.asarray(dst, np.int64),
+            np.asarray(rate, float),
             np.asarray(latency_s, float),
-        )  # fmt: skip
+        )
         if (rate < 0).any() or (latency_s < 0).any() or not np.isfinite(latency_s).all() or np.isnan(rate).any():
             raise UsageError(f"a link of class {link_class} has a negative or impossible rate or latency")
         number = self._classes.setdefault(link_class, len(self._classes))
@@ -127,9 +129,17 @@ class Wires:
         ]
         numbers = [np.full(len(row[0]), row[4], np.uint8) for row in self._rows]
         return Topology(
-            name, n_ranks, kinds, columns[0].astype(np.int32), columns[1].astype(np.int32), columns[2], columns[3],
-            np.concatenate(numbers) if numbers else np.zeros(0, np.uint8), tuple(self._classes) or ("link",), **fields,
-        )  # fmt: skip
+            name,
+            n_ranks,
+            kinds,
+            columns[0].astype(np.int32),
+            columns[1].astype(np.int32),
+            columns[2],
+            columns[3],
+            np.concatenate(numbers) if numbers else np.zeros(0, np.uint8),
+            tuple(self._classes) or ("link",),
+            **fields,
+        )
 
 
 def packed(nodes: np.ndarray) -> np.ndarray:

@@ -24,9 +24,19 @@ PHASES = {"F": "forward", "B": "backward", "dO": "backward", "dW": "backward", "
 FORMAT, SCHEMA_VERSION = "ringwright.workload", 1
 PARTS = ("split", "rewrites", "order", "queue", "boundary", "agreement")
 OPS = (
-    "all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "reduce", "send-recv", "push-pull", "push",
-    "pull", "shift", "factors",
-)  # fmt: skip
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "all-to-all",
+    "broadcast",
+    "reduce",
+    "send-recv",
+    "push-pull",
+    "push",
+    "pull",
+    "shift",
+    "factors",
+)
 
 
 @dataclass(frozen=True)
@@ -317,9 +327,13 @@ class Workload:
     def _repr_html_(self) -> str:
         axes = " x ".join(f"{name} {size}" for name, size in self.mesh.axes)
         facts: dict[str, object] = {
-            "ranks": f"{self.mesh.size:,} ({axes})", "classes of ranks": len(self.classes), "tasks": len(self.tasks),
-            "payloads": len(self.payloads), "micro-batches": self.micro_batches, "policy": self.policy.label,
-        }  # fmt: skip
+            "ranks": f"{self.mesh.size:,} ({axes})",
+            "classes of ranks": len(self.classes),
+            "tasks": len(self.tasks),
+            "payloads": len(self.payloads),
+            "micro-batches": self.micro_batches,
+            "policy": self.policy.label,
+        }
         return card(f"Workload: {self.name}", facts | {"assumed": "; ".join(self.assumptions)})
 
     def __repr__(self) -> str:

@@ -69,10 +69,15 @@ class Levels:
         reduced = sum(each.cost.reduced_bytes for _, each in self.phases)
         even = collective.size_bytes % (self.total * collective.unit_bytes) == 0
         return Program(
-            name, collective, self._layout(), self._steps, sum(each.n_steps for _, each in self.phases),
+            name,
+            collective,
+            self._layout(),
+            self._steps,
+            sum(each.n_steps for _, each in self.phases),
             Cost(tuple(terms), sent, reduced, is_even=even and all(each.cost.is_even for _, each in self.phases)),
-            channels=max(each.channels for _, each in self.phases), knobs={"factors": tuple(self.sizes)},
-        )  # fmt: skip
+            channels=max(each.channels for _, each in self.phases),
+            knobs={"factors": tuple(self.sizes)},
+        )
 
     def _layout(self) -> Layout:
         collective = self.collective

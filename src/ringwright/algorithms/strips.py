@@ -53,14 +53,19 @@ class Strips:
             for i, term in enumerate(first[0].cost.terms)
         )
         return Program(
-            self.name, self.collective, cut(self.collective, len(shares), shares=shares), self.steps,
+            self.name,
+            self.collective,
+            cut(self.collective, len(shares), shares=shares),
+            self.steps,
             each[0].n_steps * len(self.strips[0]),
             Cost(
-                terms, sum(program.cost.sent_bytes for program in each),
-                sum(program.cost.reduced_bytes for program in each), is_even=all(one.cost.is_even for one in each),
+                terms,
+                sum(program.cost.sent_bytes for program in each),
+                sum(program.cost.reduced_bytes for program in each),
+                is_even=all(one.cost.is_even for one in each),
             ),
             channels=len(self.strips),
-        )  # fmt: skip
+        )
 
     def steps(self) -> Iterator[Step]:
         """Yield piece after piece, the paths side by side."""

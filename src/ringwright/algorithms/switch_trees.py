@@ -84,8 +84,10 @@ def switch_trees(
     found = network_switches(topology)
     if topology is None or not found:
         raise UsageError(f"{system}: no switch of this network aggregates", remedy=REMEDY)
-    trees = [_tree(system, topology, found, [collective.group[place] for place in group], number)
-             for number, group in enumerate(groups)]  # fmt: skip
+    trees = [
+        _tree(system, topology, found, [collective.group[place] for place in group], number)
+        for number, group in enumerate(groups)
+    ]
     for tree in trees:
         for node, count in zip(tree.switches, tree.fan_in, strict=True):
             _require_able(system, collective, topology, node, count)

@@ -173,9 +173,14 @@ class _Passage:
             sent += collective.size_bytes
         even = collective.size_bytes % (self.segments * collective.unit_bytes) == 0
         return Program(
-            self.name, collective, layout, self.steps, rounds * passes + self.carried,
-            Cost(tuple(terms), sent, rounds * largest if self.up else 0.0, is_even=even), knobs=knobs,
-        )  # fmt: skip
+            self.name,
+            collective,
+            layout,
+            self.steps,
+            rounds * passes + self.carried,
+            Cost(tuple(terms), sent, rounds * largest if self.up else 0.0, is_even=even),
+            knobs=knobs,
+        )
 
     def steps(self) -> Iterator[Step]:
         step, parent, child, segment = self.moves

@@ -79,10 +79,16 @@ class Waves:
             for node in self.aggregators
         )
         return Program(
-            name, self.collective, layout, self._steps, self.segments + self.turns - 1,
-            Cost(tuple(terms), size * moves / pipelines, reduced, is_even=even), aggregators=self.aggregators,
-            streams=streams, knobs={**knobs, "segments": self.segments},
-        )  # fmt: skip
+            name,
+            self.collective,
+            layout,
+            self._steps,
+            self.segments + self.turns - 1,
+            Cost(tuple(terms), size * moves / pipelines, reduced, is_even=even),
+            aggregators=self.aggregators,
+            streams=streams,
+            knobs={**knobs, "segments": self.segments},
+        )
 
     def _steps(self) -> Iterator[Step]:
         for step in range(self.segments + self.turns - 1):

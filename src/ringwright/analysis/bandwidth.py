@@ -79,11 +79,23 @@ def _measured(trace: Trace) -> pl.DataFrame:
     rows = trace.scan("events").with_row_index("first").filter(pl.col("kind") == "measurement")
     rows = rows.filter(pl.col("duration_s") > 0, pl.col("size_bytes") >= 0)
     return rows.select(
-        pl.lit("benchmark").alias("kind"), pl.col("text").fill_null("").alias("table"), "op", "size_bytes", "nranks", "nnodes",
-        pl.col("task").fill_null("out-of-place"), "algorithm", "protocol", "datatype", "duration_s",
-        pl.col("value").alias("printed"), pl.col("multiplicity").fill_null(1), pl.lit(None, pl.Int64).alias("ranks_seen"),
-        pl.col("first").cast(pl.Int64), pl.lit(None, pl.Float64).alias("wait_s"),
-    ).collect()  # fmt: skip
+        pl.lit("benchmark").alias("kind"),
+        pl.col("text").fill_null("").alias("table"),
+        "op",
+        "size_bytes",
+        "nranks",
+        "nnodes",
+        pl.col("task").fill_null("out-of-place"),
+        "algorithm",
+        "protocol",
+        "datatype",
+        "duration_s",
+        pl.col("value").alias("printed"),
+        pl.col("multiplicity").fill_null(1),
+        pl.lit(None, pl.Int64).alias("ranks_seen"),
+        pl.col("first").cast(pl.Int64),
+        pl.lit(None, pl.Float64).alias("wait_s"),
+    ).collect()
 
 
 def _timed(trace: Trace) -> pl.DataFrame:
@@ -99,20 +111,37 @@ def _timed(trace: Trace) -> pl.DataFrame:
     )
     # without a sequence nothing joins ranks: each row then stands for itself
     alone = pl.when(pl.col("sequence").is_null()).then(pl.col("first").cast(pl.Int64)).otherwise(None)
-    once = named.with_columns(alone.alias("alone")).group_by("table", "communicator", "sequence", "alone", "op", "nranks").agg(
-        pl.col("duration_s").min(),
-        pl.when(pl.len() > 1).then(pl.col("duration_s").mean() - pl.col("duration_s").min()).alias("wait_s"),
-        pl.col("size_bytes").median().round().cast(pl.Int64),
-        pl.col("rank").n_unique().alias("ranks_seen"),
-        pl.col("multiplicity").max().fill_null(1),
-        pl.col("first").min(),
-        *(pl.col(name).drop_nulls().first() for name in ("algorithm", "protocol", "datatype", "nnodes")),
-    )  # fmt: skip
+    once = (
+        named.with_columns(alone.alias("alone"))
+        .group_by("table", "communicator", "sequence", "alone", "op", "nranks")
+        .agg(
+            pl.col("duration_s").min(),
+            pl.when(pl.len() > 1).then(pl.col("duration_s").mean() - pl.col("duration_s").min()).alias("wait_s"),
+            pl.col("size_bytes").median().round().cast(pl.Int64),
+            pl.col("rank").n_unique().alias("ranks_seen"),
+            pl.col("multiplicity").max().fill_null(1),
+            pl.col("first").min(),
+            *(pl.col(name).drop_nulls().first() for name in ("algorithm", "protocol", "datatype", "nnodes")),
+        )
+    )
     return once.select(
-        pl.lit("job").alias("kind"), "table", "op", "size_bytes", "nranks", "nnodes", pl.lit("job").alias("task"),
-        "algorithm", "protocol", "datatype", "duration_s", pl.lit(None, pl.Float64).alias("printed"), "multiplicity",
-        pl.col("ranks_seen").cast(pl.Int64), pl.col("first").cast(pl.Int64), "wait_s",
-    ).collect()  # fmt: skip
+        pl.lit("job").alias("kind"),
+        "table",
+        "op",
+        "size_bytes",
+        "nranks",
+        "nnodes",
+        pl.lit("job").alias("task"),
+        "algorithm",
+        "protocol",
+        "datatype",
+        "duration_s",
+        pl.lit(None, pl.Float64).alias("printed"),
+        "multiplicity",
+        pl.col("ranks_seen").cast(pl.Int64),
+        pl.col("first").cast(pl.Int64),
+        "wait_s",
+    ).collect()
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
@@ -122,12 +151,24 @@ def _entry(row: dict[str, Any]) -> dict[str, Any]:
     bus = algorithm_gbs * factor if factor is not None else row["printed"]
     varies, wait_s = spread(row["lasted"]), row["wait_s"]
     return {
-        "op": row["op"], "size_bytes": size, "time_us": round(time_s * 1e6, 3), "algbw_gbs": round(algorithm_gbs, 4),
-        "busbw_gbs": None if bus is None else round(bus, 4), "table": row["table"], "nranks": p, "nnodes": row["nnodes"],
-        "kind": row["kind"], "task": row["task"], "algorithm": row["algorithm"], "protocol": row["protocol"],
-        "datatype": row["datatype"], "samples": int(row["samples"]), "ranks_seen": row["ranks_seen"],
-        "spread": None if varies is None else round(varies, 5), "wait_us": None if wait_s is None else round(wait_s * 1e6, 3),
-    }  # fmt: skip
+        "op": row["op"],
+        "size_bytes": size,
+        "time_us": round(time_s * 1e6, 3),
+        "algbw_gbs": round(algorithm_gbs, 4),
+        "busbw_gbs": None if bus is None else round(bus, 4),
+        "table": row["table"],
+        "nranks": p,
+        "nnodes": row["nnodes"],
+        "kind": row["kind"],
+        "task": row["task"],
+        "algorithm": row["algorithm"],
+        "protocol": row["protocol"],
+        "datatype": row["datatype"],
+        "samples": int(row["samples"]),
+        "ranks_seen": row["ranks_seen"],
+        "spread": None if varies is None else round(varies, 5),
+        "wait_us": None if wait_s is None else round(wait_s * 1e6, 3),
+    }
 
 
 def _limited(entry: dict[str, Any], gpus: list[dict[str, Any]], nics: int) -> dict[str, Any]:

@@ -40,13 +40,16 @@ def bars(trace: Trace) -> dict[str, Any] | None:
     end = min(end, float((chosen["start_s"] + chosen["duration_s"]).max() or end))  # type: ignore[arg-type]
     rows = [
         {
-            "rank": row["rank"], "lane": "calls" if row["kind"] in ("collective", "p2p") else "compute",
-            "start_us": round((row["start_s"] - start) * 1e6, 3), "duration_us": round(row["duration_s"] * 1e6, 3),
-            "op": row["op"] or row["kernel_class"] or row["kind"], "kind": row["kind"],
+            "rank": row["rank"],
+            "lane": "calls" if row["kind"] in ("collective", "p2p") else "compute",
+            "start_us": round((row["start_s"] - start) * 1e6, 3),
+            "duration_us": round(row["duration_s"] * 1e6, 3),
+            "op": row["op"] or row["kernel_class"] or row["kind"],
+            "kind": row["kind"],
             "wait_us": None if row["wait_s"] is None else round(row["wait_s"] * 1e6, 3),
         }
         for row in chosen.iter_rows(named=True)
-    ]  # fmt: skip
+    ]
     return found | {
         "start_us": 0.0,
         "end_us": round((end - start) * 1e6, 3),

@@ -19,9 +19,16 @@ if TYPE_CHECKING:
 _GPU_NOISE = re.compile(r"\b(?:nvidia|tesla|amd|instinct|graphics)\b|\b\d+\s?GB\b|HBM\d?e?|\s+")
 _STEADY = 1.5  # an out-of-place time this much longer than the in-place one paid for loading a kernel
 _NODE_TYPES = {
-    ("A100", 8): "dgx-a100", ("H100", 8): "dgx-h100", ("H200", 8): "dgx-h100", ("H800", 8): "dgx-h100", ("V100", 8): "dgx1",
-    ("B200", 8): "dgx-b200", ("A100", 4): "polaris", ("GB200", 4): "gb200", ("L40S", 4): "pcie",
-}  # fmt: skip
+    ("A100", 8): "dgx-a100",
+    ("H100", 8): "dgx-h100",
+    ("H200", 8): "dgx-h100",
+    ("H800", 8): "dgx-h100",
+    ("V100", 8): "dgx1",
+    ("B200", 8): "dgx-b200",
+    ("A100", 4): "polaris",
+    ("GB200", 4): "gb200",
+    ("L40S", 4): "pcie",
+}
 
 
 @dataclass

@@ -80,9 +80,10 @@ def align(trace: Trace) -> Alignment:
     ends = (
         timed.filter(pl.col("op").is_in(MEETING) & pl.col("sequence").is_not_null())
         .with_columns((pl.col("start_s") + pl.col("duration_s")).alias("end_s"))
-        .group_by("communicator", "sequence", "rank").agg(pl.col("end_s").last())
+        .group_by("communicator", "sequence", "rank")
+        .agg(pl.col("end_s").last())
         .filter(pl.len().over("communicator", "sequence") > 1)
-    )  # fmt: skip
+    )
     return _solve(ends, ranks, float(timed["duration_s"].median() or 0.0))  # type: ignore[arg-type]
 
 

@@ -25,8 +25,16 @@ IN_ORDER = "ended in order"
 _MOST_SHOWN = 4
 
 Culprit = dict[str, Any]
-_PEER_WORDS = ("connection closed by peer", "connection reset by peer", "broken pipe", "ncclremoteerror", "distbackenderror",
-               "socket timeout", "connection refused", "timed out waiting")  # fmt: skip
+_PEER_WORDS = (
+    "connection closed by peer",
+    "connection reset by peer",
+    "broken pipe",
+    "ncclremoteerror",
+    "distbackenderror",
+    "socket timeout",
+    "connection refused",
+    "timed out waiting",
+)
 
 
 class _Death(NamedTuple):
@@ -110,8 +118,10 @@ def _silent(trace: Trace, ends: dict[int, str], broken: set[int], failed: dict[i
     """Return who is gone without a word, else who left before the others; at most half of the ranks."""
     gone = [rank for rank, how in ends.items() if not how.startswith(IN_ORDER) and rank not in broken]
     left = [rank for rank, how in ends.items() if how.startswith(IN_ORDER) and rank not in broken]
-    for ranks, what, sure in ((gone, "stopped without a word: killed by a signal, or left at once", 0.7),
-                              (left, "left before the others were done", 0.6)):  # fmt: skip
+    for ranks, what, sure in (
+        (gone, "stopped without a word: killed by a signal, or left at once", 0.7),
+        (left, "left before the others were done", 0.6),
+    ):
         if ranks and len(ranks) * 2 <= len(ends):
             found = [_Death(rank, None, 0.0, what, "", "", None) for rank in sorted(ranks)]
             return [_culprit(trace, found, [], failed) | {"confidence": sure}]

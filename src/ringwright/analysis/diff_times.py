@@ -88,12 +88,24 @@ def _row(key: tuple[Any, ...], old: Entries, new: Entries, pairs: noise.Pairs) -
     ratio = after / before
     share = math.hypot(one.share, other.share)
     return {
-        "op": op, "size_bytes": size, "before_us": round(before, 3), "after_us": round(after, 3), "ratio": round(ratio, 4),
-        "before_busbw_gbs": _rate(old), "after_busbw_gbs": _rate(new), "kind": kind, "task": task, "nranks": nranks,
-        "before_samples": sum(e.get("samples") or 1 for e in old), "after_samples": sum(e.get("samples") or 1 for e in new),
-        "noise": round(share, 5), "noise_from": one.source if one.source == other.source else f"{one.source}; {other.source}",
-        "changed": beyond(ratio, share), **{f"inplace_{name}": None for name in _BOTH}, **_labels(old, new),
-    }  # fmt: skip
+        "op": op,
+        "size_bytes": size,
+        "before_us": round(before, 3),
+        "after_us": round(after, 3),
+        "ratio": round(ratio, 4),
+        "before_busbw_gbs": _rate(old),
+        "after_busbw_gbs": _rate(new),
+        "kind": kind,
+        "task": task,
+        "nranks": nranks,
+        "before_samples": sum(e.get("samples") or 1 for e in old),
+        "after_samples": sum(e.get("samples") or 1 for e in new),
+        "noise": round(share, 5),
+        "noise_from": one.source if one.source == other.source else f"{one.source}; {other.source}",
+        "changed": beyond(ratio, share),
+        **{f"inplace_{name}": None for name in _BOTH},
+        **_labels(old, new),
+    }
 
 
 def _labels(old: Entries, new: Entries) -> dict[str, Any]:
@@ -146,9 +158,15 @@ def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str
     ratio = math.exp(math.fsum(away for away, _ in found) / len(found))
     share = math.sqrt(math.fsum(each**2 for _, each in found)) / len(found)
     return {
-        "kind": kind, "op": op, "log2_low_bytes": low, "log2_high_bytes": max(2 * low, 1), "rows": len(rows),
-        "ratio": round(ratio, 4), "noise": round(share, 5), "changed": beyond(ratio, share),
-    }  # fmt: skip
+        "kind": kind,
+        "op": op,
+        "log2_low_bytes": low,
+        "log2_high_bytes": max(2 * low, 1),
+        "rows": len(rows),
+        "ratio": round(ratio, 4),
+        "noise": round(share, 5),
+        "changed": beyond(ratio, share),
+    }
 
 
 # ------------------------------------------------------------------------------------------------- steps and shares
@@ -179,11 +197,18 @@ def _steps(before: Summary, after: Summary) -> dict[str, Any] | None:
     ]
     share = max(noise.LEAST, math.hypot(*parts))
     return {
-        "what": "step", "before_us": round(old, 3), "after_us": round(new, 3), "ratio": round(new / old, 4),
-        "before_share": None, "after_share": None, "before_samples": len(lasted[0]), "after_samples": len(lasted[1]),
-        "noise": round(share, 5), "noise_from": "repeated steps" if known else noise.UNKNOWN.source,
+        "what": "step",
+        "before_us": round(old, 3),
+        "after_us": round(new, 3),
+        "ratio": round(new / old, 4),
+        "before_share": None,
+        "after_share": None,
+        "before_samples": len(lasted[0]),
+        "after_samples": len(lasted[1]),
+        "noise": round(share, 5),
+        "noise_from": "repeated steps" if known else noise.UNKNOWN.source,
         "changed": beyond(new / old, share),
-    }  # fmt: skip
+    }
 
 
 def _communication(before: Summary, after: Summary) -> dict[str, Any] | None:
@@ -193,10 +218,18 @@ def _communication(before: Summary, after: Summary) -> dict[str, Any] | None:
         return None
     share = math.hypot(noise.ASSUMED, noise.ASSUMED)
     return {
-        "what": "communication", "before_us": round(old, 3), "after_us": round(new, 3), "ratio": round(new / old, 4),
-        "before_share": None, "after_share": None, "before_samples": None, "after_samples": None,
-        "noise": round(share, 5), "noise_from": noise.UNKNOWN.source, "changed": beyond(new / old, share),
-    }  # fmt: skip
+        "what": "communication",
+        "before_us": round(old, 3),
+        "after_us": round(new, 3),
+        "ratio": round(new / old, 4),
+        "before_share": None,
+        "after_share": None,
+        "before_samples": None,
+        "after_samples": None,
+        "noise": round(share, 5),
+        "noise_from": noise.UNKNOWN.source,
+        "changed": beyond(new / old, share),
+    }
 
 
 def _communicated(summary: Summary) -> float | None:
@@ -214,11 +247,18 @@ def _share(what: str, before: Summary, after: Summary) -> dict[str, Any] | None:
         return None
     (old_us, old), (new_us, new) = was, now
     return {
-        "what": what, "before_us": round(old_us, 3), "after_us": round(new_us, 3),
+        "what": what,
+        "before_us": round(old_us, 3),
+        "after_us": round(new_us, 3),
         "ratio": round(new_us / old_us, 4) if old_us > 0 else None,
-        "before_share": round(old, 5), "after_share": round(new, 5), "before_samples": None, "after_samples": None,
-        "noise": None, "noise_from": "judged by its share of the time in collectives", "changed": abs(new - old) > NOTABLE_POINTS,
-    }  # fmt: skip
+        "before_share": round(old, 5),
+        "after_share": round(new, 5),
+        "before_samples": None,
+        "after_samples": None,
+        "noise": None,
+        "noise_from": "judged by its share of the time in collectives",
+        "changed": abs(new - old) > NOTABLE_POINTS,
+    }
 
 
 def waiting(summary: Summary) -> tuple[float, float] | None:

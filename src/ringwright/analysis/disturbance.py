@@ -23,8 +23,14 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 NONE, STRAGGLER, BANDWIDTH, LOSS, FLAP, TRAFFIC, UNKNOWN = (
-    "none", "straggler", "bandwidth", "loss", "flap", "traffic", "cannot tell",
-)  # fmt: skip
+    "none",
+    "straggler",
+    "bandwidth",
+    "loss",
+    "flap",
+    "traffic",
+    "cannot tell",
+)
 LONG_S = 1e-3  # collectives shorter than this in the baseline tell more of the host than of the network
 SLOWER = 1.15  # of a typical collective, from which on there is something to explain
 CLEARLY_SLOWER = 1.5  # a slow host slows all its transfers a little, too
@@ -68,8 +74,13 @@ def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, A
     ranks = list(seen.slowed or seen.late) if kind == STRAGGLER else []
     effect = {"collective_ratio": seen.collective, "step_ratio": seen.step_ratio}
     return {
-        "kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": evidence, "effect": effect,
-    }  # fmt: skip
+        "kind": kind,
+        "ranks": ranks,
+        "hosts": hosts,
+        "confidence": confidence,
+        "evidence": evidence,
+        "effect": effect,
+    }
 
 
 def can_be_told(trace: Trace, baseline: Trace) -> bool:
@@ -100,13 +111,16 @@ def signs(trace: Trace, baseline: Trace, *, since: int = 1) -> Signs:
     counted = _counters(trace), _counters(baseline)
     return Signs(
         ratio=_quantiles(pl.Series([each / middle for each in busy]) if middle else ratios),
-        collective=_median(ratios), step_ratio=_step_ratio(trace, baseline, since),
-        outages=outages, operations=len(busy),
+        collective=_median(ratios),
+        step_ratio=_step_ratio(trace, baseline, since),
+        outages=outages,
+        operations=len(busy),
         late=tuple(rank for culprit in late["culprits"] for rank in culprit["ranks"]),
-        late_share=_late_share(late) - _late_share(arrivals(baseline)), **_differences(*counted, trace, baseline),
+        late_share=_late_share(late) - _late_share(arrivals(baseline)),
+        **_differences(*counted, trace, baseline),
         counted=bool(counted[0] and counted[1]),
         slowed=tuple(slowed(own_times(trace, since=since), own_times(baseline, since=since), _step_s(baseline, since))),
-    )  # fmt: skip
+    )
 
 
 def _transfers(trace: Trace, since: int) -> pl.DataFrame:
@@ -114,9 +128,12 @@ def _transfers(trace: Trace, since: int) -> pl.DataFrame:
     import polars as pl
 
     mine = trace.scan("events").filter(
-        (pl.col("kind") == "collective") & pl.col("op").is_in([*SYNCHRONISING, "broadcast"])
-        & pl.col("duration_s").is_not_null() & pl.col("iteration").is_not_null() & (pl.col("iteration") >= since)
-    )  # fmt: skip
+        (pl.col("kind") == "collective")
+        & pl.col("op").is_in([*SYNCHRONISING, "broadcast"])
+        & pl.col("duration_s").is_not_null()
+        & pl.col("iteration").is_not_null()
+        & (pl.col("iteration") >= since)
+    )
     keys = ["op", "size_bytes", "communicator", "sequence"]
     return mine.group_by(keys).agg(pl.col("duration_s").min().alias("transfer_s")).collect()
 

@@ -213,5 +213,10 @@ def _culprit(
     ranks: list[int], hosts: list[str], kind: str, confidence: float, evidence: list[str], command: str
 ) -> Culprit:
     return {
-        "ranks": ranks, "hosts": hosts, "kind": kind, "confidence": confidence, "evidence": evidence, "command": command
-    }  # fmt: skip
+        "ranks": ranks,
+        "hosts": hosts,
+        "kind": kind,
+        "confidence": confidence,
+        "evidence": evidence,
+        "command": command,
+    }

@@ -142,9 +142,12 @@ def _ends(found: Progress, trace: Trace) -> None:
     is_death = (pl.col("kind") == "error") & (pl.col("op") == "died")
     death_s = events.filter(is_death).select(pl.col("start_s").min()).collect().item()
     # Counters of the network go on while the job stands; a rank that is ended from outside has done nothing by that.
-    last_s, step_s = events.filter((pl.col("kind") != "metric") & ~is_death).select(
-        end_s.max().alias("last"), pl.col("duration_s").filter(pl.col("kind") == "step").median().alias("step")
-    ).collect().row(0)  # fmt: skip
+    last_s, step_s = (
+        events.filter((pl.col("kind") != "metric") & ~is_death)
+        .select(end_s.max().alias("last"), pl.col("duration_s").filter(pl.col("kind") == "step").median().alias("step"))
+        .collect()
+        .row(0)
+    )
     told = trace.table("claims").filter(pl.col("field").is_in(["job ended at", "job seen at"]))["value"].to_list()
     moments = [int(value) for value in told if value.isdecimal() and len(value) < 20]
     origin_ns = trace.meta.get("origin_ns")

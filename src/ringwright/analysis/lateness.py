@@ -85,9 +85,12 @@ def _calls(trace: Trace, frame: pl.DataFrame, unit: str) -> pl.DataFrame:
     if unit != "step" or frame["start_s"].null_count():
         return frame.select("rank", "step", "sequence", "start_s", "us")
     calls = trace.scan("events").filter(
-        pl.col("kind").is_in(["collective", "p2p"]) & pl.col("start_s").is_not_null() & (pl.col("duration_s") > 0)
-        & pl.col("rank").is_in(frame["rank"].unique().to_list()) & pl.col("iteration").is_not_null()
-    )  # fmt: skip
+        pl.col("kind").is_in(["collective", "p2p"])
+        & pl.col("start_s").is_not_null()
+        & (pl.col("duration_s") > 0)
+        & pl.col("rank").is_in(frame["rank"].unique().to_list())
+        & pl.col("iteration").is_not_null()
+    )
     wanted = (
         "rank",
         pl.col("iteration").alias("step"),

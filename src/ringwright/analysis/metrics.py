@@ -50,9 +50,10 @@ def metrics(trace: Trace, interval_s: float | None = None) -> list[dict[str, flo
     least = pl.col("duration_s").min().over("communicator", "sequence", "op")
     wait = pl.when(pl.col("sequence").is_not_null()).then(pl.col("duration_s") - least)
     calls = calls.with_columns(
-        wait.alias("wait_s"), pl.col("start_s").fill_null(pl.col("enqueue_s")).alias("at_s"),
+        wait.alias("wait_s"),
+        pl.col("start_s").fill_null(pl.col("enqueue_s")).alias("at_s"),
         pl.col("multiplicity").fill_null(1).alias("weight"),
-    )  # fmt: skip
+    )
     placed = _placed(calls, trace, interval_s)
     found = []
     for interval in placed.partition_by("interval", maintain_order=True):

@@ -133,11 +133,15 @@ def by_operation(frame: pl.DataFrame) -> list[dict[str, Any]]:
     totals = frame.group_by("op").agg(pl.col("operations", "records", "bytes").sum(), unsized)
     return [
         {
-            "op": op, "count": count, "records": records, "bytes": None if unsized == count > 0 else total, "unsized": unsized,
+            "op": op,
+            "count": count,
+            "records": records,
+            "bytes": None if unsized == count > 0 else total,
+            "unsized": unsized,
             "size_histogram": histogram.get(op, []),
         }
         for op, count, records, total, unsized in totals.sort("bytes", "op", descending=[True, False]).rows()
-    ]  # fmt: skip
+    ]
 
 
 def size_classes(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:

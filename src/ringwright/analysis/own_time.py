@@ -70,7 +70,8 @@ def slowed(mine: dict[int, float], usual: dict[int, float], step_s: float | None
         return []
     middle = sorted(growth.values())[(len(growth) - 1) // 2]
     found = [
-        rank for rank, times in growth.items()
+        rank
+        for rank, times in growth.items()
         if times >= MORE * max(1.0, middle) and mine[rank] - usual[rank] >= SHARE * step_s
-    ]  # fmt: skip
+    ]
     return found if len(found) * 2 <= len(growth) else []

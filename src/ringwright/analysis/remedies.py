@@ -12,10 +12,18 @@ _SAMPLES = Path(__file__).resolve().parents[1] / "samples"
 SIMULATED = "simulator"  # source of a trace that no run was read from
 MOST_NAMED = 4  # files, beyond which their folder is named
 PERF = {
-    "all-reduce": "all_reduce_perf", "all-gather": "all_gather_perf", "reduce-scatter": "reduce_scatter_perf",
-    "all-to-all": "alltoall_perf", "broadcast": "broadcast_perf", "reduce": "reduce_perf", "gather": "gather_perf",
-    "scatter": "scatter_perf", "send": "sendrecv_perf", "recv": "sendrecv_perf", "send-recv": "sendrecv_perf",
-}  # fmt: skip
+    "all-reduce": "all_reduce_perf",
+    "all-gather": "all_gather_perf",
+    "reduce-scatter": "reduce_scatter_perf",
+    "all-to-all": "alltoall_perf",
+    "broadcast": "broadcast_perf",
+    "reduce": "reduce_perf",
+    "gather": "gather_perf",
+    "scatter": "scatter_perf",
+    "send": "sendrecv_perf",
+    "recv": "sendrecv_perf",
+    "send-recv": "sendrecv_perf",
+}
 
 
 def inputs(names: Sequence[str]) -> str:

@@ -71,16 +71,22 @@ def _samples(trace: Trace, *, every: bool = False) -> pl.DataFrame:
     import polars as pl
 
     timed = trace.scan("events").filter(
-        (pl.col("kind") == "collective") & (pl.col("duration_s") > 0)
-        & pl.col("sequence").is_not_null() & pl.col("communicator").is_not_null()
-    )  # fmt: skip
+        (pl.col("kind") == "collective")
+        & (pl.col("duration_s") > 0)
+        & pl.col("sequence").is_not_null()
+        & pl.col("communicator").is_not_null()
+    )
     ended = (pl.col("start_s") + pl.col("duration_s")).cum_max().shift(1).over("rank")
     queued = ((pl.col("start_s") + QUEUED_S < ended) & pl.col("rank").is_not_null()).fill_null(value=False)
     marked = timed.sort("rank", "start_s").with_columns(queued.alias("queued"))
     once = marked.group_by(*_KEYS, "sequence").agg(
-        pl.col("duration_s").min(), pl.col("rank").drop_nulls().n_unique().alias("ranks"), pl.col("iteration").min(),
-        pl.col("file").first(), pl.col("line").first(), pl.col("queued").any(),
-    )  # fmt: skip
+        pl.col("duration_s").min(),
+        pl.col("rank").drop_nulls().n_unique().alias("ranks"),
+        pl.col("iteration").min(),
+        pl.col("file").first(),
+        pl.col("line").first(),
+        pl.col("queued").any(),
+    )
     if not every:
         once = once.filter(pl.col("size_bytes").is_not_null() & (pl.col("ranks") >= LEAST_RANKS) & ~pl.col("queued"))
     return once.collect()

@@ -24,9 +24,14 @@ def culprit(seen: Lateness, found: HeldUp, ground: float) -> dict[str, Any]:
         seen, found, share
     )
     return {
-        "ranks": ranks, "hosts": [], "kind": kinds.get(found.kind, STRAGGLER), "confidence": _confidence(found, ground),
-        "evidence": [*evidence, *_where(seen, found)], "begin_step": seen.labels[found.steps[0]], "steps_share": round(share, 4),
-    }  # fmt: skip
+        "ranks": ranks,
+        "hosts": [],
+        "kind": kinds.get(found.kind, STRAGGLER),
+        "confidence": _confidence(found, ground),
+        "evidence": [*evidence, *_where(seen, found)],
+        "begin_step": seen.labels[found.steps[0]],
+        "steps_share": round(share, 4),
+    }
 
 
 def _confidence(found: HeldUp, ground: float) -> float:

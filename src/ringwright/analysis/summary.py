@@ -120,9 +120,19 @@ def _prepared(trace: Trace) -> _Prepared:
     devices = pairs.ranks_of(trace)
     host_of = {row["rank"]: row["host"] for row in devices if row["rank"] is not None}
     return _Prepared(
-        trace, logical.with_columns(named), ops.point_to_point(trace), claims, comms, roles, devices, host_of,
-        errors(trace), census(devices, world), world, _columns_with_values(trace),
-    )  # fmt: skip
+        trace,
+        logical.with_columns(named),
+        ops.point_to_point(trace),
+        claims,
+        comms,
+        roles,
+        devices,
+        host_of,
+        errors(trace),
+        census(devices, world),
+        world,
+        _columns_with_values(trace),
+    )
 
 
 def _origin(trace: Trace) -> Origin:
@@ -188,14 +198,19 @@ def _columns_with_values(trace: Trace) -> dict[str, bool]:
     """Return what a recording has: times, states, metrics, measurements, kernels, steps."""
     import polars as pl
 
-    has = trace.scan("events").select(
-        timed=(pl.col("kind").is_in(["collective", "p2p"]) & (pl.col("duration_s") > 0)).any(),
-        states=pl.col("state").is_not_null().any() | (pl.col("kind") == "status").any(),
-        metrics=(pl.col("kind") == "metric").any(),
-        measured=(pl.col("kind") == "measurement").any(),
-        kernels=pl.col("kernel").is_not_null().any(),
-        steps=((pl.col("kind") == "step") & (pl.col("duration_s") > 0)).any(),
-    ).collect().row(0, named=True)  # fmt: skip
+    has = (
+        trace.scan("events")
+        .select(
+            timed=(pl.col("kind").is_in(["collective", "p2p"]) & (pl.col("duration_s") > 0)).any(),
+            states=pl.col("state").is_not_null().any() | (pl.col("kind") == "status").any(),
+            metrics=(pl.col("kind") == "metric").any(),
+            measured=(pl.col("kind") == "measurement").any(),
+            kernels=pl.col("kernel").is_not_null().any(),
+            steps=((pl.col("kind") == "step") & (pl.col("duration_s") > 0)).any(),
+        )
+        .collect()
+        .row(0, named=True)
+    )
     return {name: bool(value) for name, value in has.items()}
 
 

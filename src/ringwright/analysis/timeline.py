@@ -127,12 +127,16 @@ def _bursts(calls: pl.DataFrame, gap_s: float) -> list[dict[str, Any]]:
     """Return the bursts of all ranks together, in order of time, the largest where there are many."""
     import polars as pl
 
-    grouped = _numbered(calls.select("enqueue_s", "bytes"), gap_s).group_by("burst").agg(
-        pl.col("enqueue_s").min().alias("start_s"),
-        (pl.col("enqueue_s").max() - pl.col("enqueue_s").min()).alias("duration_s"),
-        pl.col("bytes").sum(),
-        pl.len().alias("count"),
-    )  # fmt: skip
+    grouped = (
+        _numbered(calls.select("enqueue_s", "bytes"), gap_s)
+        .group_by("burst")
+        .agg(
+            pl.col("enqueue_s").min().alias("start_s"),
+            (pl.col("enqueue_s").max() - pl.col("enqueue_s").min()).alias("duration_s"),
+            pl.col("bytes").sum(),
+            pl.len().alias("count"),
+        )
+    )
     return grouped.sort("bytes", descending=True).head(MAX_BURSTS).sort("start_s").drop("burst").to_dicts()
 
 

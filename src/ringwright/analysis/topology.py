@@ -68,8 +68,10 @@ def topology(trace: Trace) -> dict[str, Any]:
 
 def _groups(trace: Trace, table: list[dict[str, Any]]) -> list[CommunicatorWiring]:
     """Return the communicators of which any path is known."""
-    known = {number: (size, members) for number, size, members in
-             trace.table("communicators").select("communicator", "size", "members").rows()}  # fmt: skip
+    known = {
+        number: (size, members)
+        for number, size, members in trace.table("communicators").select("communicator", "size", "members").rows()
+    }
     groups: dict[int, CommunicatorWiring] = {}
     after: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
     for row in table:
@@ -117,9 +119,12 @@ def _ring(group: CommunicatorWiring, channel: int, devices: dict[int, dict[str, 
     hosts = [place(group, rank, devices).get("host") for rank in ring]
     crossings = sum(a != b for a, b in zip(hosts, hosts[1:] + hosts[:1], strict=True))
     return {
-        "communicator": group.number, "channel": channel, "ranks": ring, "ground": group.ring_ground.get(channel, "read"),
+        "communicator": group.number,
+        "channel": channel,
+        "ranks": ring,
+        "ground": group.ring_ground.get(channel, "read"),
         "host_crossings": None if None in hosts else crossings,
-    }  # fmt: skip
+    }
 
 
 def _tree(group: CommunicatorWiring, channel: int) -> dict[str, Any]:
@@ -128,9 +133,13 @@ def _tree(group: CommunicatorWiring, channel: int) -> dict[str, Any]:
     depth = max(_depths(parent).values(), default=0)
     roots = sorted(set(range(group.size)) - set(parent))
     return {
-        "communicator": group.number, "channel": channel, "root": roots[0] if roots else None, "depth": depth,
-        "edges": [list(edge) for edge in edges], "ground": "read",
-    }  # fmt: skip
+        "communicator": group.number,
+        "channel": channel,
+        "root": roots[0] if roots else None,
+        "depth": depth,
+        "edges": [list(edge) for edge in edges],
+        "ground": "read",
+    }
 
 
 def _depths(parent: dict[int, int]) -> dict[int, int]:
@@ -187,10 +196,15 @@ def _nics(
                 users.setdefault(key, set()).update([member] if member >= 0 else [])
                 connections[key] += 1
     return [
-        {"host": host, "nic": nic, "name": names.get((host, nic)), "ranks": sorted(users[host, nic]),
-         "connections": connections[host, nic]}
+        {
+            "host": host,
+            "nic": nic,
+            "name": names.get((host, nic)),
+            "ranks": sorted(users[host, nic]),
+            "connections": connections[host, nic],
+        }
         for host, nic in sorted(users, key=lambda key: (key[0] or "", len(key[1]), key[1]))
-    ]  # fmt: skip
+    ]
 
 
 def _shown(
@@ -203,17 +217,24 @@ def _shown(
         "size": group.size,
         "channels": dict(group.channels),
         "members": [
-            {"rank": rank, "global_rank": _member(group, rank), "host": at.get("host"), "device": at.get("device"),
-             "bus_id": at.get("bus_id")}
+            {
+                "rank": rank,
+                "global_rank": _member(group, rank),
+                "host": at.get("host"),
+                "device": at.get("device"),
+                "bus_id": at.get("bus_id"),
+            }
             for rank, at in enumerate(where)
         ],
         "neighbours": _neighbours(group),
         "alike": sum(each.size == group.size and each.rings == group.rings for each in groups) - 1,
-        "part_rings": [{"channel": channel, "ranks": _order(dict(edges))} for channel, edges in sorted(_parts(group).items())],
+        "part_rings": [
+            {"channel": channel, "ranks": _order(dict(edges))} for channel, edges in sorted(_parts(group).items())
+        ],
         "rails": _rails(group),
         "notes": _notes(group, where, elsewhere=any(each.links for each in groups if each is not group)),
         **loads(group, [at.get("host") for at in where], STEP_BYTES),
-    }  # fmt: skip
+    }
 
 
 def _parts(group: CommunicatorWiring) -> dict[int, list[tuple[int, int]]]:

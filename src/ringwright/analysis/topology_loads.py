@@ -26,8 +26,9 @@ def loads(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -
     """Return ``loads`` by operation and algorithm, and ``links`` with what each carries, all for ``size_bytes``."""
     carried = {
         (op, kind): _by_channel(group, op, kind, size_bytes)
-        for kind, ops in (("ring", RING_OPS), ("tree", TREE_OPS)) for op in ops
-    }  # fmt: skip
+        for kind, ops in (("ring", RING_OPS), ("tree", TREE_OPS))
+        for op in ops
+    }
     carried = {key: found for key, found in carried.items() if found}
     told = [_load(group, op, kind, found, hosts) for (op, kind), found in carried.items()]
     return {
@@ -75,15 +76,20 @@ def _load(group: CommunicatorWiring, op: str, kind: str, found: Bytes, hosts: li
     outside = [amount for edge, amount in edges.items() if crosses(group, *edge, hosts)]
     known, expected = len({channel for channel, _, _ in found}), group.channels.get("coll", 0)
     return {
-        "op": op, "algorithm": kind, "channels_known": known, "channels": max(known, expected),
-        "link_inside_bytes": max(inside, default=None), "link_between_bytes": max(outside, default=None),
-        "between_hosts_bytes": between, "total_bytes": sum(edges.values()),
+        "op": op,
+        "algorithm": kind,
+        "channels_known": known,
+        "channels": max(known, expected),
+        "link_inside_bytes": max(inside, default=None),
+        "link_between_bytes": max(outside, default=None),
+        "between_hosts_bytes": between,
+        "total_bytes": sum(edges.values()),
         "nic_named_share": named / between if between else None,
         "nics": [
             {"host": host, "nic": nic, "sent_bytes": sent, "received_bytes": received}
             for (host, nic), (sent, received) in sorted(nics.items(), key=lambda item: (item[0][0] or "", item[0][1]))
         ],
-    }  # fmt: skip
+    }
 
 
 def _pairwise(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
@@ -94,12 +100,17 @@ def _pairwise(group: CommunicatorWiring, hosts: list[str | None], size_bytes: in
     inside = sum(count * (count - 1) for count in per_rank.values()) if is_known else 0
     between = group.size * (group.size - 1) - inside
     return {
-        "op": "all-to-all", "algorithm": "direct", "channels_known": 0, "channels": 0,
+        "op": "all-to-all",
+        "algorithm": "direct",
+        "channels_known": 0,
+        "channels": 0,
         "link_inside_bytes": share if is_known and inside else None,
         "link_between_bytes": share if is_known and between else None,
-        "between_hosts_bytes": between * share if is_known else None, "total_bytes": group.size * (group.size - 1) * share,
-        "nic_named_share": None, "nics": [],
-    }  # fmt: skip
+        "between_hosts_bytes": between * share if is_known else None,
+        "total_bytes": group.size * (group.size - 1) * share,
+        "nic_named_share": None,
+        "nics": [],
+    }
 
 
 def _links(
@@ -114,18 +125,25 @@ def _links(
             channels[src, dst].add(channel)
     return [
         {
-            "src": src, "dst": dst, "src_host": hosts[src], "dst_host": hosts[dst],
+            "src": src,
+            "dst": dst,
+            "src_host": hosts[src],
+            "dst_host": hosts[dst],
             "between_hosts": crosses(group, src, dst, hosts),
-            "channels": sorted(channels[src, dst]), "bytes": dict(amounts), **_path(group, src, dst, channels[src, dst]),
+            "channels": sorted(channels[src, dst]),
+            "bytes": dict(amounts),
+            **_path(group, src, dst, channels[src, dst]),
         }
         for (src, dst), amounts in sorted(by_link.items())
-    ]  # fmt: skip
+    ]
 
 
 def _path(group: CommunicatorWiring, src: int, dst: int, channels: set[int]) -> dict[str, Any]:
     """Return transports and NICs of a link, on the channels that use it."""
-    ends = {side: [end for channel, end in group.links.get((src, dst, side), {}).items() if channel in channels]
-            for side in SIDES}  # fmt: skip
+    ends = {
+        side: [end for channel, end in group.links.get((src, dst, side), {}).items() if channel in channels]
+        for side in SIDES
+    }
     return {
         "transports": sorted({transport for found in ends.values() for transport, _ in found if transport}),
         "nic_sends": sorted({nic for _, nic in ends["send"] if nic is not None}),

@@ -22,9 +22,20 @@ FORMAT = "run/1"
 PRIVATE_FOLDER = 0o700  # of a folder that a recording makes: NCCL and PyTorch write into it as the user's mask says
 # What a recording leaves, and nothing else: --force removes these.
 PATTERNS = (
-    "run.*.json", "calls.*.jsonl", "network.*.jsonl", "nccl.*.log", "fr_rank_*", "kineto_rank_*.json", "et_rank_*.json",
-    "nccl-profile-*.rwprof", "not-recorded.*.txt", "dump-request", ".part.run.*.json", ".run.*.draft", ".probe.*",
-)  # fmt: skip
+    "run.*.json",
+    "calls.*.jsonl",
+    "network.*.jsonl",
+    "nccl.*.log",
+    "fr_rank_*",
+    "kineto_rank_*.json",
+    "et_rank_*.json",
+    "nccl-profile-*.rwprof",
+    "not-recorded.*.txt",
+    "dump-request",
+    ".part.run.*.json",
+    ".run.*.draft",
+    ".probe.*",
+)
 _JOB_VARIABLES = ("SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "OAR_JOB_ID", "KUBEFLOW_JOB_NAME", "TORCHELASTIC_RUN_ID")
 
 

@@ -39,9 +39,14 @@ class JobExit:
 
 
 def launch(
-    command: Sequence[str], environment: Mapping[str, str], *, timeout_s: float | None = None,
-    stall_s: float | None = None, folder: Path | None = None, stalled: Callable[[float], None] | None = None,
-) -> JobExit:  # fmt: skip
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    *,
+    timeout_s: float | None = None,
+    stall_s: float | None = None,
+    folder: Path | None = None,
+    stalled: Callable[[float], None] | None = None,
+) -> JobExit:
     """Run a command to its end and return how it ended; UsageError where it cannot be started.
 
     ``stalled`` is called with the seconds since the last record when nothing in ``folder`` has grown for ``stall_s``; once, until

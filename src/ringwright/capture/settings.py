@@ -105,17 +105,24 @@ def _nccl(found: CaptureEnvironment, where: Path, parts: str, given: Mapping[str
     if parts not in NCCL_PARTS:
         raise UsageError(f"nccl is '{parts}'", remedy=f"--nccl {', '.join([*NCCL_PARTS, 'off'])}")
     _set(
-        found, given, NCCL_DEBUG="INFO", NCCL_DEBUG_SUBSYS=NCCL_PARTS[parts],
+        found,
+        given,
+        NCCL_DEBUG="INFO",
+        NCCL_DEBUG_SUBSYS=NCCL_PARTS[parts],
         NCCL_DEBUG_FILE=str(where / "nccl.%h.%p.log"),
-    )  # fmt: skip
+    )
     found.sources["nccl-log"] = f"NCCL_DEBUG_SUBSYS {given.get('NCCL_DEBUG_SUBSYS', NCCL_PARTS[parts])}"
 
 
 def _flight(found: CaptureEnvironment, where: Path, given: Mapping[str, str]) -> None:
     _set(
-        found, given, TORCH_FR_BUFFER_SIZE=str(RECORDS), TORCH_NCCL_TRACE_BUFFER_SIZE=str(RECORDS),
-        TORCH_NCCL_DUMP_ON_TIMEOUT="1", TORCH_NCCL_DEBUG_INFO_TEMP_FILE=str(where / "fr_rank_"),
-    )  # fmt: skip
+        found,
+        given,
+        TORCH_FR_BUFFER_SIZE=str(RECORDS),
+        TORCH_NCCL_TRACE_BUFFER_SIZE=str(RECORDS),
+        TORCH_NCCL_DUMP_ON_TIMEOUT="1",
+        TORCH_NCCL_DEBUG_INFO_TEMP_FILE=str(where / "fr_rank_"),
+    )
     found.sources["flight-recorder"] = f"the last {given.get('TORCH_FR_BUFFER_SIZE', RECORDS)} calls of each rank"
 
 

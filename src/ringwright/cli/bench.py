@@ -68,9 +68,23 @@ def bench(
     from ringwright.studies.bench import BenchSpec, bench, calibration_of
 
     question = BenchSpec(
-        collective, ranks, sizes.listed(collective), backend.split(","), algorithm.split(","), dtype, op, root, iters, warmup,
-        lab, fault, tcp, seed, parse_time(timeout), record=out is not None,
-    )  # fmt: skip
+        collective,
+        ranks,
+        sizes.listed(collective),
+        backend.split(","),
+        algorithm.split(","),
+        dtype,
+        op,
+        root,
+        iters,
+        warmup,
+        lab,
+        fault,
+        tcp,
+        seed,
+        parse_time(timeout),
+        record=out is not None,
+    )
     with drafts.grown(out) if out else contextlib.nullcontext():
         result = bench(question, out=out, progress=reading.told)
     if calibration is not None:

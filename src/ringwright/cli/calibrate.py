@@ -52,9 +52,14 @@ def calibrate(
 
     with reading.busy("fitting"):
         found, judged = study.calibrate(
-            [*tables], fabric, release=release, collective=collective, name=name or (output.stem if output else ""),
-            source=source, date=date,
-        )  # fmt: skip
+            [*tables],
+            fabric,
+            release=release,
+            collective=collective,
+            name=name or (output.stem if output else ""),
+            source=source,
+            date=date,
+        )
     if output:
         from ringwright.costs.calibration import save
         from ringwright.exports.placement import claim_file

@@ -54,9 +54,17 @@ class JobOptions:
         if self.model is None:
             raise UsageError("no model is named", remedy="--model llama3-70b --gpus 64 --parallel tp4,pp8")
         card = workload_study.WorkloadSpec(
-            self.model, self.gpus, self.parallel, self.micro_batches, self.micro_batch_size, self.seq, dtype,
-            self.gradients, self.recompute, self.mode,
-        )  # fmt: skip
+            self.model,
+            self.gpus,
+            self.parallel,
+            self.micro_batches,
+            self.micro_batch_size,
+            self.seq,
+            dtype,
+            self.gradients,
+            self.recompute,
+            self.mode,
+        )
         algorithms = {"": algorithm} if algorithm else {}
         return GeneratedJobSpec(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
 
@@ -101,9 +109,11 @@ class JobOptions:
         from ringwright.studies.jobs import generated, study, tune
 
         job = replace(
-            job, assumptions=(*job.assumptions, *told), folded=not self.unfolded,
+            job,
+            assumptions=(*job.assumptions, *told),
+            folded=not self.unfolded,
             interference=generated.interference(self.interference, job.interference.units),
-        )  # fmt: skip
+        )
         wanted = (self.policy or usual).split(",")
         with reading.busy("simulating"):
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
@@ -145,9 +155,20 @@ class Results:
 
 NOTHING = JobOptions()
 OF_A_MODEL = (
-    "model", "gpus", "parallel", "micro_batches", "micro_batch_size", "seq", "gradients", "gpu", "recompute", "mode",
-    "schedule", "step_ms", "fit",
-)  # fmt: skip
+    "model",
+    "gpus",
+    "parallel",
+    "micro_batches",
+    "micro_batch_size",
+    "seq",
+    "gradients",
+    "gpu",
+    "recompute",
+    "mode",
+    "schedule",
+    "step_ms",
+    "fit",
+)
 
 
 def switch(machine: MachineOptions, ranks: int) -> tuple[MachineOptions, tuple[str, ...]]:

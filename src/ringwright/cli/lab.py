@@ -66,9 +66,17 @@ def lab(
     if fabric is None:
         raise UsageError("no fabric is named", remedy="ringwright lab switch:4,rate=100Mb/s -- COMMAND")
     outcome = ranks.run(
-        fabric, command, faults=fault, seed=seed, tcp=tcp, timeout_s=parse_time(timeout),
-        ready=ready, out=out or ranks.free_folder(Path.cwd()), rootless=rootless or None, force=force,
-    )  # fmt: skip
+        fabric,
+        command,
+        faults=fault,
+        seed=seed,
+        tcp=tcp,
+        timeout_s=parse_time(timeout),
+        ready=ready,
+        out=out or ranks.free_folder(Path.cwd()),
+        rootless=rootless or None,
+        force=force,
+    )
     if json:
         reading.print_json(outcome.full())
     else:

@@ -19,10 +19,16 @@ def run(
     flight: bool = False,
     profile: str = "",
     plugin: Path | None = None,
-    no_hook: bool = False, no_layers: bool = False, no_mpi: bool = False,
-    job: str = "", timeout: str = "", stall: str = "300s",
-    no_summary: bool = False, force: bool = False, json: bool = False,
-) -> int:  # fmt: skip
+    no_hook: bool = False,
+    no_layers: bool = False,
+    no_mpi: bool = False,
+    job: str = "",
+    timeout: str = "",
+    stall: str = "300s",
+    no_summary: bool = False,
+    force: bool = False,
+    json: bool = False,
+) -> int:
     """Record what a command (torchrun, mpirun, python) communicates; its output and exit code stay its own.
 
     Parameters
@@ -64,14 +70,25 @@ def run(
     from ringwright.studies.record import record
 
     options = Options(
-        hook=not no_hook, layers=not no_layers, nccl=nccl, flight=flight, plugin=plugin, mpi=not no_mpi,
+        hook=not no_hook,
+        layers=not no_layers,
+        nccl=nccl,
+        flight=flight,
+        plugin=plugin,
+        mpi=not no_mpi,
         profile=profile_of(profile) if profile else None,
-    )  # fmt: skip
+    )
     done = record(
-        command, out or free_folder(Path.cwd()), options, job=job, force=force, summarised=not no_summary,
-        timeout_s=parse_time(timeout) if timeout else None, stall_s=parse_time(stall) or None,
+        command,
+        out or free_folder(Path.cwd()),
+        options,
+        job=job,
+        force=force,
+        summarised=not no_summary,
+        timeout_s=parse_time(timeout) if timeout else None,
+        stall_s=parse_time(stall) or None,
         tell=lambda words: print(f"ringwright: {words}", file=sys.stderr),
-    )  # fmt: skip
+    )
     if json:
         reading.print_json(done.document())
     else:

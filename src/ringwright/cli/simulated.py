@@ -13,9 +13,15 @@ if TYPE_CHECKING:
 
 
 def show(
-    question: SimulationSpec, algorithms: str, wanted: list[int], output: Path | None, trace: Path | None, *,
-    force: bool, json: bool,
-) -> int:  # fmt: skip
+    question: SimulationSpec,
+    algorithms: str,
+    wanted: list[int],
+    output: Path | None,
+    trace: Path | None,
+    *,
+    force: bool,
+    json: bool,
+) -> int:
     """Print a row per algorithm and size; write the page and save the first algorithm's largest run where asked for."""
     from ringwright.studies import simulate as study
 

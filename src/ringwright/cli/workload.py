@@ -63,8 +63,19 @@ def workload(
         Print one JSON object instead (schema ringwright.workload/1).
     """
     question = study.WorkloadSpec(
-        model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode, stage, dims or {}
-    )  # fmt: skip
+        model,
+        gpus,
+        parallel,
+        micro_batches,
+        micro_batch_size,
+        seq,
+        dtype,
+        gradients,
+        recompute,
+        mode,
+        stage,
+        dims or {},
+    )
     result = study.workload(question)
     file.save(question)
     if json:

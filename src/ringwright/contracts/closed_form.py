@@ -107,11 +107,8 @@ def _one_port(program: Program, channel: int) -> bool:
 def _pairs(step: Step, channel: int) -> set[tuple[int, int]]:
     """Return who sends to whom on a channel: all moves between two ranks are one message."""
     return {
-        (int(s), int(d))
-        for block in _of(step, channel)
-        for s, d in zip(*block.arrays()[:2], strict=True)
-        if s != d
-    }  # fmt: skip
+        (int(s), int(d)) for block in _of(step, channel) for s, d in zip(*block.arrays()[:2], strict=True) if s != d
+    }
 
 
 def _sharing(program: Program, channels: list[int]) -> list[dict[int, float]]:

@@ -72,9 +72,20 @@ TRACE: Views = {
 }
 WORKLOAD: Views = {
     name: lambda job, name=name: getattr(job, name)  # type: ignore[misc]
-    for name in ("name", "mesh", "classes", "tasks", "edges", "payloads", "resources", "micro_batches", "order", "policy",
-                 "assumptions")
-}  # fmt: skip
+    for name in (
+        "name",
+        "mesh",
+        "classes",
+        "tasks",
+        "edges",
+        "payloads",
+        "resources",
+        "micro_batches",
+        "order",
+        "policy",
+        "assumptions",
+    )
+}
 VIEWS = {"program": PROGRAM, "topology": TOPOLOGY, "trace": TRACE, "workload": WORKLOAD}
 
 
@@ -112,9 +123,13 @@ def _programs() -> list[Program]:
 
 
 def check_export(
-    export: Export | Callable[..., Any], takes: str = "", *, read: Callable[[Path], Any] | None = None,
-    loss: tuple[str, ...] = (), given: list[Any] | None = None,
-) -> list[Outcome]:  # fmt: skip
+    export: Export | Callable[..., Any],
+    takes: str = "",
+    *,
+    read: Callable[[Path], Any] | None = None,
+    loss: tuple[str, ...] = (),
+    given: list[Any] | None = None,
+) -> list[Outcome]:
     """Return the outcome of every check on an export of your own; ``failures`` of them lists what is lost.
 
     ``takes``: program, collective, topology, trace or workload. ``read`` reads a file back (else ``READER`` beside the

@@ -77,8 +77,12 @@ def operations(card: ModelCard) -> str | None:
 
 
 CHECKS: dict[str, Callable[[ModelCard], str | None]] = {
-    "dimensions": dimensions, "anatomy": anatomy, "same-again": same_again, "held": held, "operations": operations,
-}  # fmt: skip
+    "dimensions": dimensions,
+    "anatomy": anatomy,
+    "same-again": same_again,
+    "held": held,
+    "operations": operations,
+}
 
 
 def check_family(family: str, *, meta: Meta | None = None) -> list[Outcome]:

@@ -10,9 +10,37 @@ from dataclasses import dataclass
 from ringwright.knobs import NONE, Form, Knob, Range, plain
 
 STRANGE = (
-    "", "abc", "nonsense", "-1", "-7", "0.5", "nan", "-inf", "inf", "1e309", "1e99", "99999999999999999999", "0x10", "1x",
-    "x", "1xx2", "2x-1", "None", "[1]", "{}", "1;2", "..", "%s", "é", "true false", "1_000", "+-3", "ring", "\x00", "٣",
-)  # fmt: skip
+    "",
+    "abc",
+    "nonsense",
+    "-1",
+    "-7",
+    "0.5",
+    "nan",
+    "-inf",
+    "inf",
+    "1e309",
+    "1e99",
+    "99999999999999999999",
+    "0x10",
+    "1x",
+    "x",
+    "1xx2",
+    "2x-1",
+    "None",
+    "[1]",
+    "{}",
+    "1;2",
+    "..",
+    "%s",
+    "é",
+    "true false",
+    "1_000",
+    "+-3",
+    "ring",
+    "\x00",
+    "٣",
+)
 MOST = 1e9  # where a range has no end
 
 

@@ -180,12 +180,14 @@ def _renamed(job: Workload, prefix: str) -> Workload:
         edges=tuple(replace(each, src=prefix + each.src, dst=prefix + each.dst) for each in job.edges),
         payloads=tuple(
             replace(
-                each, name=prefix + each.name, producers=tuple(prefix + name for name in each.producers),
+                each,
+                name=prefix + each.name,
+                producers=tuple(prefix + name for name in each.producers),
                 consumers=tuple((prefix + name, distance) for name, distance in each.consumers),
             )
             for each in job.payloads
         ),
-    )  # fmt: skip
+    )
 
 
 def check_scheduler(

@@ -71,9 +71,11 @@ def experts(draw: random.Random, *, scale: int = 1) -> Workload:
         return draw.randint(1, 9) * scale * 6  # falls into equal parts for every group
 
     made = [
-        MoeLayer(float(draw.randint(1, 9)), float(draw.randint(1, 9)), float(draw.randint(1, 3)), size(), (size(),), size())
+        MoeLayer(
+            float(draw.randint(1, 9)), float(draw.randint(1, 9)), float(draw.randint(1, 3)), size(), (size(),), size()
+        )
         for _ in range(draw.randint(2, 4))
-    ]  # fmt: skip
+    ]
     return moe_chain("random experts", made, 3, replicas=2)
 
 

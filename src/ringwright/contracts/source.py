@@ -143,9 +143,17 @@ def _none_of(events: pl.DataFrame, broken: pl.Series, why: str) -> Answer:
 
 
 CHECKS: dict[str, Callable[[Trace, pl.DataFrame], Answer]] = {
-    "kinds": kinds, "operations": operations, "counts": counts, "clocks": clocks, "sizes": sizes, "devices": devices,
-    "communicators": communicators, "grounds": grounds, "ledger": ledger, "origin": origin,
-}  # fmt: skip
+    "kinds": kinds,
+    "operations": operations,
+    "counts": counts,
+    "clocks": clocks,
+    "sizes": sizes,
+    "devices": devices,
+    "communicators": communicators,
+    "grounds": grounds,
+    "ledger": ledger,
+    "origin": origin,
+}
 
 
 def check_trace(trace: Trace, slug: str = "", what: str = "") -> Outcome:

@@ -61,9 +61,13 @@ class Bound:
     def _repr_html_(self) -> str:
         crossed = f"{self.demand_bytes:,.6g} B {self.crossing} it at {self.capacity / 1e9:,.6g} GB/s"
         facts = {
-            "time": f"{self.time_s * 1e6:,.6g} us", "size": format_size(self.size_bytes), "kind": self.kind,
-            "nodes": ", ".join(self.certificate), "must get": crossed if self.crossing else "", "ground": self.ground,
-        }  # fmt: skip
+            "time": f"{self.time_s * 1e6:,.6g} us",
+            "size": format_size(self.size_bytes),
+            "kind": self.kind,
+            "nodes": ", ".join(self.certificate),
+            "must get": crossed if self.crossing else "",
+            "ground": self.ground,
+        }
         return card("Bound: no program is faster", facts)
 
     @property
@@ -73,15 +77,25 @@ class Bound:
 
 
 def bound(
-    collective: Collective, topology: Topology, *, in_network: bool = False, alpha: str = "pipelined", exact: bool | None = None
-) -> Bound:  # fmt: skip
+    collective: Collective,
+    topology: Topology,
+    *,
+    in_network: bool = False,
+    alpha: str = "pipelined",
+    exact: bool | None = None,
+) -> Bound:
     """Return the highest lower bound of ``bounds``."""
     return bounds(collective, topology, in_network=in_network, alpha=alpha, exact=exact)[0]
 
 
 def bounds(
-    collective: Collective, topology: Topology, *, in_network: bool = False, alpha: str = "pipelined", exact: bool | None = None
-) -> list[Bound]:  # fmt: skip
+    collective: Collective,
+    topology: Topology,
+    *,
+    in_network: bool = False,
+    alpha: str = "pipelined",
+    exact: bool | None = None,
+) -> list[Bound]:
     """Return lower bounds of each kind, the highest first.
 
     ``in_network``: programs may let aggregating nodes add and multicast. ``alpha``: ``busy`` links are taken during their
@@ -111,8 +125,9 @@ def bounds(
         place = " to ".join(lost.certificate) if lost.kind == "distance" else ", ".join(lost.certificate[:6])
         raise InfeasibleError(
             f"{topology.name} is disconnected: no {collective.op} over these ranks",
-            where=f"{lost.crossing} {place}".strip(), remedy="ringwright bound all-reduce --topology FILE",
-        )  # fmt: skip
+            where=f"{lost.crossing} {place}".strip(),
+            remedy="ringwright bound all-reduce --topology FILE",
+        )
     return sorted(found, key=lambda each: -each.time_s)
 
 
@@ -209,9 +224,15 @@ def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iter
         if len(time_s) and time_s.max() > 0:
             part = int(time_s.argmax())
             yield Bound(
-                float(time_s[part]), wanted.size_bytes, partition.kind, partition.members(part), crossing,
-                float(needed[part]), float(capacity[part]), "the tightest of the cuts tried",
-            )  # fmt: skip
+                float(time_s[part]),
+                wanted.size_bytes,
+                partition.kind,
+                partition.members(part),
+                crossing,
+                float(needed[part]),
+                float(capacity[part]),
+                "the tightest of the cuts tried",
+            )
     if wanted.op == "all-reduce" and not (in_network and _adds_outside(partition)):
         yield from _parts(wanted, partition)
 

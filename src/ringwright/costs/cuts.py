@@ -100,9 +100,14 @@ def at_best(topology: Topology) -> Topology:
         seen.add(key)
     is_same = all((best[field] == healthy[field]).all() for field in healthy)
     return dataclasses.replace(
-        topology, rate=topology.rate * best["rate_factor"], latency_s=-best["latency_s"], loss=-best["loss"],
-        reduce_rate=topology.reduce_rate * quick, faults=(), is_symmetric=topology.is_symmetric and is_same,
-    )  # fmt: skip
+        topology,
+        rate=topology.rate * best["rate_factor"],
+        latency_s=-best["latency_s"],
+        loss=-best["loss"],
+        reduce_rate=topology.reduce_rate * quick,
+        faults=(),
+        is_symmetric=topology.is_symmetric and is_same,
+    )
 
 
 def partitions(topology: Topology) -> Iterator[Partition]:

@@ -222,7 +222,12 @@ def demand(collective: Collective, topology: Topology) -> Demand:
     n, p = collective.size_bytes, collective.p
     by_rank = collective.op in ("all-gather", "reduce-scatter", "gather", "scatter")
     return Demand(
-        collective.op, ranks, n, collective.block_bytes if by_rank else np.zeros(p),
-        collective.block_bytes.reshape(p, p) if is_pairs else None, collective.root,
-        float(max(len(collective.contributors(p - 1)) - 1, 0) * n) if collective.reduces else 0.0, topology,
-    )  # fmt: skip
+        collective.op,
+        ranks,
+        n,
+        collective.block_bytes if by_rank else np.zeros(p),
+        collective.block_bytes.reshape(p, p) if is_pairs else None,
+        collective.root,
+        float(max(len(collective.contributors(p - 1)) - 1, 0) * n) if collective.reduces else 0.0,
+        topology,
+    )

@@ -144,9 +144,18 @@ _GB = {
 GPUS = {gpu.name: replace(gpu, capacity_bytes=_GB.get(gpu.name, 80) * 1e9) for gpu in _LIST}
 # Device of each fabric family, where a fabric is named and a device is not.
 OF_FABRIC = {
-    "dgx-1": "v100", "dgx-2": "v100", "ndv2": "v100", "dgx-a100": "a100", "p4d": "a100-40g", "polaris": "a100-40g",
-    "dgx-h100": "h100", "dgx-b200": "b200", "gb200-nvl72": "gb200", "mi250": "mi250", "mi300": "mi300x",
-}  # fmt: skip
+    "dgx-1": "v100",
+    "dgx-2": "v100",
+    "ndv2": "v100",
+    "dgx-a100": "a100",
+    "p4d": "a100-40g",
+    "polaris": "a100-40g",
+    "dgx-h100": "h100",
+    "dgx-b200": "b200",
+    "gb200-nvl72": "gb200",
+    "mi250": "mi250",
+    "mi300": "mi300x",
+}
 DTYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "float8": "fp8", "nvfp4": "fp4"}
 WIDTHS = {"float32": 4, "float16": 2, "bfloat16": 2, "fp8": 1, "mxfp8": 1, "fp4": 1}
 

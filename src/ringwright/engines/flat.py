@@ -53,9 +53,18 @@ def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndar
     hop_starts, hops = routes(machine, src, dst, pieces.adds)
     delay, byte_ps = delays(machine, hop_starts, hops)
     flat = MessageGraph(
-        src, dst, on_the_wire(machine, pieces.size_bytes), pieces.adds, pieces.step, hop_starts, hops.astype(np.int32),
-        order.next_starts, order.nexts, order.waits, delay + copied(pieces.size_bytes, byte_ps),
-    )  # fmt: skip
+        src,
+        dst,
+        on_the_wire(machine, pieces.size_bytes),
+        pieces.adds,
+        pieces.step,
+        hop_starts,
+        hops.astype(np.int32),
+        order.next_starts,
+        order.nexts,
+        order.waits,
+        delay + copied(pieces.size_bytes, byte_ps),
+    )
     return flat if pieces.stream is None else branched(flat, pieces.stream, machine.sends)
 
 
@@ -93,9 +102,18 @@ def gather(program: Program) -> Pieces:
     for begin, ids in streams:
         stream[begin : begin + len(ids)] = np.where(ids >= 0, ids + begin, -1)
     return Pieces(
-        owner, steps, src, dst, size, adds.astype(bool), reads, writes, channel, turns if turns.any() else None,
+        owner,
+        steps,
+        src,
+        dst,
+        size,
+        adds.astype(bool),
+        reads,
+        writes,
+        channel,
+        turns if turns.any() else None,
         stream if streams else None,
-    )  # fmt: skip
+    )
 
 
 def _require_room(program: Program) -> None:

@@ -182,9 +182,10 @@ def _require_latencies(topology: Topology) -> None:
     wrong = every[~((every >= 0) & (every <= MOST_LATENCY_S))]
     if len(wrong):
         raise UsageError(
-            f"a latency of {wrong[0]:g} s is no time that a message takes", where=topology.name,
+            f"a latency of {wrong[0]:g} s is no time that a message takes",
+            where=topology.name,
             remedy=f"give 0 to {MOST_LATENCY_S:g} s",
-        )  # fmt: skip
+        )
 
 
 def _moment(change: tuple[int, int, float]) -> tuple[int, int]:

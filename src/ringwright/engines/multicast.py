@@ -83,6 +83,11 @@ def _cut(flat: MessageGraph, branches: Branches, kept: dict[int, int]) -> Messag
     delay = flat.delay.copy()
     delay[branches.child] = 0
     return replace(
-        flat, hop_starts=starts - np.concatenate(([0], np.cumsum(skip))), hops=flat.hops[own], nexts=nexts, waits=waits,
-        delay=delay, branches=branches,
-    )  # fmt: skip
+        flat,
+        hop_starts=starts - np.concatenate(([0], np.cumsum(skip))),
+        hops=flat.hops[own],
+        nexts=nexts,
+        waits=waits,
+        delay=delay,
+        branches=branches,
+    )

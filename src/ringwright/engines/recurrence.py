@@ -42,9 +42,14 @@ def run(program: Program, machine: Machine) -> Run:
         if step.count:
             state.step(step, number)
     return Run(
-        state.carried[:0], state.carried[:0], state.last, state.events, "recurrence", LEFT_OUT,
+        state.carried[:0],
+        state.carried[:0],
+        state.last,
+        state.events,
+        "recurrence",
+        LEFT_OUT,
         unfolded_because="the recurrence takes every message",
-    ).with_loads(machine, state.carried)  # fmt: skip
+    ).with_loads(machine, state.carried)
 
 
 @dataclass(frozen=True)
@@ -179,9 +184,10 @@ class _State:
         if (stop >= FOREVER).any():
             dead = self.machine.label(int(at[stop >= FOREVER][0]))
             raise InfeasibleError(
-                "a message never arrives", where=f"step {number}, {dead}",
+                "a message never arrives",
+                where=f"step {number}, {dead}",
                 remedy="end the fault (until 2s), or choose an algorithm that avoids the dead link",
-            )  # fmt: skip
+            )
         return stop
 
 

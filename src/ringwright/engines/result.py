@@ -68,11 +68,13 @@ class Run:
 
     def _repr_html_(self) -> str:
         facts = {
-            "time": f"{self.time_s * 1e6:,.6g} us", "engine": self.engine,
+            "time": f"{self.time_s * 1e6:,.6g} us",
+            "engine": self.engine,
             "messages simulated": f"{len(self.start_ps):,}, each for {self.parts:,}" if len(self.start_ps) else "none",
             "busiest": f"{self.bottleneck}, {self.utilisation:.0%} of the time" if self.bottleneck else "",
-            "why": self.path(), "left out": "; ".join(self.left_out),
-        }  # fmt: skip
+            "why": self.path(),
+            "left out": "; ".join(self.left_out),
+        }
         return card(f"Run: {self.title}" if self.title else "Run", facts)
 
     @property

@@ -18,13 +18,26 @@ if TYPE_CHECKING:
 Combine = Callable[[np.ndarray, np.ndarray], object]  # mine := mine with theirs
 
 STORED = {
-    "int8": np.int8, "uint8": np.uint8, "float16": np.float16, "int32": np.int32, "uint32": np.uint32, "float32": np.float32,
-    "int64": np.int64, "uint64": np.uint64, "float64": np.float64, "bfloat16": np.uint16, "float8": np.uint8,
-}  # fmt: skip
+    "int8": np.int8,
+    "uint8": np.uint8,
+    "float16": np.float16,
+    "int32": np.int32,
+    "uint32": np.uint32,
+    "float32": np.float32,
+    "int64": np.int64,
+    "uint64": np.uint64,
+    "float64": np.float64,
+    "bfloat16": np.uint16,
+    "float8": np.uint8,
+}
 MANTISSA_BITS = {"float8": 4, "bfloat16": 8, "float16": 11, "float32": 24, "float64": 53}  # the implicit bit included
 _UFUNCS: dict[str, np.ufunc] = {
-    "sum": np.add, "avg": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
-}  # fmt: skip
+    "sum": np.add,
+    "avg": np.add,
+    "prod": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
 _STRIP = 1 << 15  # elements: what bfloat16 needs beside itself stays in the cache
 
 

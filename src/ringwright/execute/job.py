@@ -34,9 +34,16 @@ class AskedCollective(msgspec.Struct, frozen=True):
     def of(cls, collective: Collective) -> AskedCollective:
         """Take down a collective."""
         return cls(
-            collective.op, collective.p, collective.size_bytes, collective.dtype, collective.reduce_op, collective.root,
-            collective.in_place, collective.counts, collective.commutative,
-        )  # fmt: skip
+            collective.op,
+            collective.p,
+            collective.size_bytes,
+            collective.dtype,
+            collective.reduce_op,
+            collective.root,
+            collective.in_place,
+            collective.counts,
+            collective.commutative,
+        )
 
     def collective(self) -> Collective:
         """Return the collective."""
@@ -44,9 +51,16 @@ class AskedCollective(msgspec.Struct, frozen=True):
         if counts is not None:
             counts = tuple(tuple(each) if isinstance(each, list) else each for each in counts)
         return Collective(
-            self.op, range(self.p), self.size_bytes, self.dtype, self.reduce_op, self.root, self.in_place, counts,
+            self.op,
+            range(self.p),
+            self.size_bytes,
+            self.dtype,
+            self.reduce_op,
+            self.root,
+            self.in_place,
+            counts,
             self.commutative,
-        )  # fmt: skip
+        )
 
 
 class Contender(msgspec.Struct, frozen=True):

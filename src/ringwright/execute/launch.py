@@ -112,9 +112,13 @@ def run(
         with errors.open("wb") as log:
             for start in starts:
                 process = subprocess.Popen(
-                    start.argv, env=dict(start.environment), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                    start.argv,
+                    env=dict(start.environment),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
                     start_new_session=True,
-                )  # fmt: skip
+                )
                 started.append((start, process))
         _wait(folder, started, limit_s, begin)
         return _answers(folder, job, started)

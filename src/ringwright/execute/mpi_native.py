@@ -16,17 +16,36 @@ if TYPE_CHECKING:
 
 Run = Callable[[], None]
 OPS = (
-    "all-reduce", "reduce-scatter", "reduce-scatter-block", "all-gather", "broadcast", "reduce", "gather", "scatter",
-    "all-to-all", "barrier", "send-recv", "scan", "exscan",
-)  # fmt: skip
+    "all-reduce",
+    "reduce-scatter",
+    "reduce-scatter-block",
+    "all-gather",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all-to-all",
+    "barrier",
+    "send-recv",
+    "scan",
+    "exscan",
+)
 V_FORMS = ("all-gather", "gather", "scatter", "all-to-all", "reduce-scatter")
 
 # Our element types as MPI calls them. The 16-bit reals are extensions, a null type where a library has them not.
 _DATATYPES = {
-    "int8": "INT8_T", "uint8": "UINT8_T", "int32": "INT32_T", "uint32": "UINT32_T", "int64": "INT64_T",
-    "uint64": "UINT64_T", "float32": "FLOAT", "float64": "DOUBLE", "float16": "FLOAT16_T", "bfloat16": "BFLOAT16_T",
+    "int8": "INT8_T",
+    "uint8": "UINT8_T",
+    "int32": "INT32_T",
+    "uint32": "UINT32_T",
+    "int64": "INT64_T",
+    "uint64": "UINT64_T",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+    "float16": "FLOAT16_T",
+    "bfloat16": "BFLOAT16_T",
     "float8": "",
-}  # fmt: skip
+}
 _MOVED_AS = {"float16": "UINT16_T", "bfloat16": "UINT16_T", "float8": "UINT8_T"}
 _REDUCING = ("all-reduce", "reduce-scatter", "reduce-scatter-block", "reduce", "scan", "exscan")
 _REDUCTIONS = {"sum": "SUM", "avg": "SUM", "prod": "PROD", "max": "MAX", "min": "MIN"}

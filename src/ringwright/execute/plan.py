@@ -303,9 +303,18 @@ class _Node:
         given, wanted = (_parts(program, self.number, self.arena, after=after) for after in (False, True))
         order = [(int(what), which) for what, which in self.order]
         return NodePlan(
-            program.name, self.number, program.n_nodes, self.arena.size, sizes, order, self.sends, self.receives,
-            self.local, given, wanted,
-        )  # fmt: skip
+            program.name,
+            self.number,
+            program.n_nodes,
+            self.arena.size,
+            sizes,
+            order,
+            self.sends,
+            self.receives,
+            self.local,
+            given,
+            wanted,
+        )
 
 
 def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared: set[int]) -> list[Extent]:

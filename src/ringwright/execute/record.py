@@ -68,9 +68,15 @@ def _messages(program: Program, plan: NodePlan, found: NodeResult, zero_s: float
             }
         )
     schema = {
-        "rank": pl.Int64, "peer": pl.Int64, "size_bytes": pl.Int64, "sent_bytes": pl.Int64, "iteration": pl.Int64,
-        "start_s": pl.Float64, "duration_s": pl.Float64, "op": pl.String,
-    }  # fmt: skip
+        "rank": pl.Int64,
+        "peer": pl.Int64,
+        "size_bytes": pl.Int64,
+        "sent_bytes": pl.Int64,
+        "iteration": pl.Int64,
+        "start_s": pl.Float64,
+        "duration_s": pl.Float64,
+        "op": pl.String,
+    }
     return WRITER.events(
         pl.DataFrame(rows, schema=schema), kind="proxy", task=program.name, communicator=0, nranks=program.p
     )

@@ -200,8 +200,12 @@ class TorchArena(Arena):
         self.raw = torch.zeros(max(size, 1), dtype=torch.uint8, device=device)
         self.kind = getattr(torch, kind, torch.uint8)
         self._into = {
-            "sum": torch.add, "avg": torch.add, "prod": torch.mul, "max": torch.maximum, "min": torch.minimum,
-        }[collective.reduce_op]  # fmt: skip
+            "sum": torch.add,
+            "avg": torch.add,
+            "prod": torch.mul,
+            "max": torch.maximum,
+            "min": torch.minimum,
+        }[collective.reduce_op]
 
     def put(self, at: int, source: Any, *, adds: bool) -> Action:
         """Return what writes or adds."""

@@ -19,8 +19,12 @@ if TYPE_CHECKING:
 LOOK_S = 0.1
 EXIT_WAITING = 75  # the process gave up waiting; its status says for whom
 _DOING = {
-    Do.TAKE: "receives from", Do.GRAB: "receives from", Do.SENT: "sends to", Do.SEND: "sends to", Do.RECV: "receives from",
-}  # fmt: skip
+    Do.TAKE: "receives from",
+    Do.GRAB: "receives from",
+    Do.SENT: "sends to",
+    Do.SEND: "sends to",
+    Do.RECV: "receives from",
+}
 
 
 class Watch:

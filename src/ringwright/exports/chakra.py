@@ -23,9 +23,16 @@ EXPORTS = {"chakra": "chakra_program", "chakra-collective": "chakra_collective"}
 VERSION = "0.0.4"
 COMP, COMM_SEND, COMM_RECV, COMM_COLL = 4, 5, 6, 7  # node types
 COMM_TYPES = {
-    "all-reduce": 0, "reduce": 1, "all-gather": 2, "gather": 3, "scatter": 4, "broadcast": 5, "all-to-all": 6,
-    "reduce-scatter": 7, "barrier": 9,
-}  # fmt: skip
+    "all-reduce": 0,
+    "reduce": 1,
+    "all-gather": 2,
+    "gather": 3,
+    "scatter": 4,
+    "broadcast": 5,
+    "all-to-all": 6,
+    "reduce-scatter": 7,
+    "barrier": 9,
+}
 ONE_BLOCK = ("all-gather", "gather")
 _INT32, _INT64, _UINT64, _BOOL, _STRING = 7, 9, 13, 27, 29  # fields of an attribute, by type of its value
 
@@ -147,7 +154,13 @@ def node(
 ) -> bytes:
     """Return a node; fields of value 0 are left out, as proto3 does."""
     packed = b"".join(map(_varint, waits))
-    return b"".join((
-        _number(1, number) if number else b"", _text(2, name.encode()), _number(3, kind),
-        _text(5, packed) if packed else b"", _number(7, duration_us) if duration_us else b"", *attributes,
-    ))  # fmt: skip
+    return b"".join(
+        (
+            _number(1, number) if number else b"",
+            _text(2, name.encode()),
+            _number(3, kind),
+            _text(5, packed) if packed else b"",
+            _number(7, duration_us) if duration_us else b"",
+            *attributes,
+        )
+    )

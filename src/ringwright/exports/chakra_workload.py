@@ -43,9 +43,10 @@ def chakra_workload(workload: Workload, *, representatives: bool = False) -> dic
     ranks = workload.mesh.size
     if not representatives and ranks > MOST_RANKS:
         raise UsageError(
-            f"{ranks:,} ranks are {ranks:,} files; at most {MOST_RANKS:,}", where=workload.name,
+            f"{ranks:,} ranks are {ranks:,} files; at most {MOST_RANKS:,}",
+            where=workload.name,
             remedy="representatives=True: a file for each kind of ranks",
-        )  # fmt: skip
+        )
     found = rank_classes(workload, folded=representatives)
     laid = lay_out(workload, LinkCosts(ANY_RATE), found, steps=1)
     if laid.flat.n > MOST_NODES:
@@ -129,9 +130,15 @@ class _Writer:
         operation, at = self.operations[row.name], row.first + turn
         size = row.last_bytes if turn == row.count - 1 and operation.pieces > 1 else row.size_bytes
         rank = self.laid.rank_classes.ranks[rank_class]
-        label = row.name + (f" piece {turn}" if row.count > 1 else "") + (
-            f" micro-batch {row.micro_batch}" if operation.per == "micro-batch" and self.workload.micro_batches > 1 else ""
-        )  # fmt: skip
+        label = (
+            row.name
+            + (f" piece {turn}" if row.count > 1 else "")
+            + (
+                f" micro-batch {row.micro_batch}"
+                if operation.per == "micro-batch" and self.workload.micro_batches > 1
+                else ""
+            )
+        )
         group = self._members(operation, rank)
         name = f"{operation.role}/{'-'.join(operation.axes)}/{min(group)}"
         groups[name] = group
@@ -139,16 +146,19 @@ class _Writer:
         if operation.op == "send-recv":
             ends = self._ends(rank_class, row, operation)
             attributes += [
-                chakra.number("comm_size", size), chakra.small("comm_src", ends[0]), chakra.small("comm_dst", ends[1]),
+                chakra.number("comm_size", size),
+                chakra.small("comm_src", ends[0]),
+                chakra.small("comm_dst", ends[1]),
                 chakra.small("comm_tag", at & 0x7FFFFFFF),
-            ]  # fmt: skip
+            ]
             kind = COMM_SEND if rank_class == row.rank_classes[0] else COMM_RECV
             return chakra.node(at, label, kind, attributes, waits)
         if operation.op not in COMM_TYPES:
             raise UsageError(
-                f"Chakra has no collective type for {operation.op}", where=f"payload {row.name}",
+                f"Chakra has no collective type for {operation.op}",
+                where=f"payload {row.name}",
                 remedy="the same workload with all-reduce",
-            )  # fmt: skip
+            )
         size //= len(group) if operation.op in ONE_BLOCK else 1
         attributes += [chakra.number("comm_type", COMM_TYPES[operation.op]), chakra.number("comm_size", size)]
         return chakra.node(at, label, COMM_COLL, attributes, waits)

@@ -56,8 +56,9 @@ def text(workload: Workload, form: str = "json") -> str:
     if workload.gradients(("edp",)):
         raise UsageError(
             "gradients of experts go to other ranks than the rest: DistributedDataParallel reduces all in one group",
-            where=workload.name, remedy="leave ep out, or ringwright.exports.ddp_buckets.ddp_plan for one role",
-        )  # fmt: skip
+            where=workload.name,
+            remedy="leave ep out, or ringwright.exports.ddp_buckets.ddp_plan for one role",
+        )
     kinds = _kinds(workload, ("dp",))
     plans = {of: ddp_plan(workload, of=of) for of in kinds} if len(kinds) > 1 else {"": ddp_plan(workload)}
     if form == "json":
@@ -96,10 +97,13 @@ def _refuse(workload: Workload) -> None:
             "DistributedDataParallel starts bucket i only after bucket i - 1",
         ),
         "boundary 'layer'": (policy.boundary == "layer", "backward() returns only when every bucket has been reduced"),
-        f"rewrite '{min(kinds, default='')}'": (bool(kinds), "a bucket holds whole gradients and is reduced in one piece"),
+        f"rewrite '{min(kinds, default='')}'": (
+            bool(kinds),
+            "a bucket holds whole gradients and is reduced in one piece",
+        ),
         "split of backward": (policy.split not in (None, "layer"), "autograd makes both halves of a layer at once"),
         "order of compute": (bool(policy.order), "the program of the model fixes it"),
-    }  # fmt: skip
+    }
     for part, (wrong, why) in reasons.items():
         if wrong:
             raise UsageError(

@@ -35,9 +35,13 @@ TARGETS = ("msccl", "rccl", "azure")
 MOST_NAME = 63
 _NAMES = {kind: name for name, kind in TYPES.items()}
 _COLLS = {
-    "all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reduce_scatter", "broadcast": "broadcast",
-    "reduce": "reduce", "all-to-all": "alltoall",
-}  # fmt: skip
+    "all-reduce": "allreduce",
+    "all-gather": "allgather",
+    "reduce-scatter": "reduce_scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all-to-all": "alltoall",
+}
 
 
 def msccl_xml(
@@ -141,11 +145,17 @@ def _step(schedule: Schedule, row: int) -> dict[str, object]:
     code, dep = schedule.code, int(schedule.code.dep[row])
     _, threadblock, step = schedule.place(dep) if dep >= 0 else (-1, -1, -1)
     return {
-        "s": int(code.step[row]), "type": _NAMES[Opcode(int(code.kind[row]))],
-        "srcbuf": LETTERS[code.src_buffer[row]], "srcoff": int(code.src[row]),
-        "dstbuf": LETTERS[code.dst_buffer[row]], "dstoff": int(code.dst[row]),
-        "cnt": int(code.count[row]), "depid": threadblock, "deps": step, "hasdep": int(code.has_dep[row]),
-    }  # fmt: skip
+        "s": int(code.step[row]),
+        "type": _NAMES[Opcode(int(code.kind[row]))],
+        "srcbuf": LETTERS[code.src_buffer[row]],
+        "srcoff": int(code.src[row]),
+        "dstbuf": LETTERS[code.dst_buffer[row]],
+        "dstoff": int(code.dst[row]),
+        "cnt": int(code.count[row]),
+        "depid": threadblock,
+        "deps": step,
+        "hasdep": int(code.has_dep[row]),
+    }
 
 
 def _tag(name: str, attributes: Mapping[str, object], *, end: str) -> str:

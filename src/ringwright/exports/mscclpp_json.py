@@ -28,8 +28,14 @@ if TYPE_CHECKING:
 
 EXPORTS = {"mscclpp-json": "mscclpp_json"}
 READER, LOSS = "ringwright.sources.programs:read_program", ("cost", "root")  # a file says neither
-_COLLECTIVES = {"all-reduce": "allreduce", "all-gather": "allgather", "reduce-scatter": "reducescatter",
-                "broadcast": "broadcast", "reduce": "reduce", "all-to-all": "alltoall"}  # fmt: skip
+_COLLECTIVES = {
+    "all-reduce": "allreduce",
+    "all-gather": "allgather",
+    "reduce-scatter": "reducescatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "all-to-all": "alltoall",
+}
 _TYPE = "memory"
 _SCRATCH = 2
 Operation = dict[str, Any]

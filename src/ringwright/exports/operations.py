@@ -76,9 +76,16 @@ def operations(program: Program, *, reduce_rate: float = float("inf")) -> Operat
     before, after = _waits(number, rank, edges.before, edges.after)
     sums = part == CALC - 1
     return Operations(
-        rank, part + 1, np.where(sums, -1, np.where(part == 0, dst[owner], src[owner])), np.where(sums, 0, size[owner]),
-        np.where(sums, time[owner], 0.0), np.where(sums, -1, tag[owner]), before, after, program.n_nodes,
-    )  # fmt: skip
+        rank,
+        part + 1,
+        np.where(sums, -1, np.where(part == 0, dst[owner], src[owner])),
+        np.where(sums, 0, size[owner]),
+        np.where(sums, time[owner], 0.0),
+        np.where(sums, -1, tag[owner]),
+        before,
+        after,
+        program.n_nodes,
+    )
 
 
 def _parts(far: np.ndarray, adds: np.ndarray, joins: int) -> tuple[np.ndarray, np.ndarray]:

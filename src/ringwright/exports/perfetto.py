@@ -24,10 +24,32 @@ if TYPE_CHECKING:
 EXPORTS = {"perfetto": "perfetto"}
 _SHOWN = ("collective", "p2p", "compute", "memory", "proxy", "step")
 _ARGUMENTS = (
-    "size_bytes", "sent_bytes", "received_bytes", "datatype", "reduce_op", "root", "peer", "communicator", "sequence", "nranks",
-    "algorithm", "protocol", "channels", "kernel", "kernel_class", "iteration", "phase", "layer", "state", "ground", "wait_us",
-    "transfer_us", "source", "file", "line",
-)  # fmt: skip
+    "size_bytes",
+    "sent_bytes",
+    "received_bytes",
+    "datatype",
+    "reduce_op",
+    "root",
+    "peer",
+    "communicator",
+    "sequence",
+    "nranks",
+    "algorithm",
+    "protocol",
+    "channels",
+    "kernel",
+    "kernel_class",
+    "iteration",
+    "phase",
+    "layer",
+    "state",
+    "ground",
+    "wait_us",
+    "transfer_us",
+    "source",
+    "file",
+    "line",
+)
 _CALLS = ("collective", "p2p")
 _TEXT_MOST = 200
 
@@ -42,9 +64,10 @@ def perfetto(trace: Trace, path: str | Path, *, force: bool = False) -> list[Pat
     events = _timed(trace)
     if not events.height:
         raise InputError(
-            "no event of this Trace has a time", where=str(trace.meta.get("source", "")),
+            "no event of this Trace has a time",
+            where=str(trace.meta.get("source", "")),
             remedy="profile with PyTorch's profiler, the NCCL profiler plug-in or NCCL Inspector; a log has no times",
-        )  # fmt: skip
+        )
     target = claim_file(path, force=force)
     encode = msgspec.json.Encoder().encode
     with draft(target) as beside, beside.open("wb") as out:
@@ -68,11 +91,14 @@ def _timed(trace: Trace) -> pl.DataFrame:
     least = pl.when(pl.col("sequence").is_not_null()).then(pl.col("duration_s").min().over(group))
     is_call = pl.col("kind") == "collective"
     track = (
-        pl.when(pl.col("kind") == "step").then(pl.lit("steps"))
-        .when(pl.col("stream").is_not_null()).then(pl.lit("stream ") + pl.col("stream"))
-        .when(pl.col("kind").is_in(_CALLS)).then(pl.lit("communicator ") + pl.col("communicator").fill_null(-1).cast(pl.String))
+        pl.when(pl.col("kind") == "step")
+        .then(pl.lit("steps"))
+        .when(pl.col("stream").is_not_null())
+        .then(pl.lit("stream ") + pl.col("stream"))
+        .when(pl.col("kind").is_in(_CALLS))
+        .then(pl.lit("communicator ") + pl.col("communicator").fill_null(-1).cast(pl.String))
         .otherwise(pl.concat_str(pl.lit("thread "), pl.col("thread").fill_null(0).cast(pl.String)))
-    )  # fmt: skip
+    )
     return events.with_columns(
         track.alias("track"),
         pl.col("start_s").fill_null(pl.col("enqueue_s")).alias("begin_s"),
@@ -109,9 +135,15 @@ def _names(events: pl.DataFrame, trace: Trace, tracks: dict[tuple[int, str], int
 def _slice(row: dict[str, Any], track: int, origin: float) -> dict[str, Any]:
     arguments = {name: row[name] for name in _ARGUMENTS if row[name] is not None}
     found = {
-        "ph": "X", "name": _name(row), "cat": row["kind"], "pid": row["rank"], "tid": track, "ts": _us(row["begin_s"] - origin),
-        "dur": _us(row["duration_s"] or 0.0), "args": arguments,
-    }  # fmt: skip
+        "ph": "X",
+        "name": _name(row),
+        "cat": row["kind"],
+        "pid": row["rank"],
+        "tid": track,
+        "ts": _us(row["begin_s"] - origin),
+        "dur": _us(row["duration_s"] or 0.0),
+        "args": arguments,
+    }
     return found if row["duration_s"] is not None else found | {"ph": "i", "s": "t"}
 
 
@@ -141,8 +173,12 @@ def _flows(events: pl.DataFrame, tracks: dict[tuple[int, str], int], origin: flo
                 "ts": _us(start),
             }
             yield common | {
-                "ph": "f", "bp": "e", "pid": target["rank"], "tid": tracks[target["rank"], target["track"]], "ts": _us(end),
-            }  # fmt: skip
+                "ph": "f",
+                "bp": "e",
+                "pid": target["rank"],
+                "tid": tracks[target["rank"], target["track"]],
+                "ts": _us(end),
+            }
 
 
 _Flow = tuple[dict[str, Any], list[dict[str, Any]]]

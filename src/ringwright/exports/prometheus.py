@@ -20,9 +20,17 @@ if TYPE_CHECKING:
 
 EXPORTS = {"prometheus": "prometheus"}
 _SPELLED = {
-    "all-reduce": "AllReduce", "all-gather": "AllGather", "reduce-scatter": "ReduceScatter", "broadcast": "Broadcast",
-    "all-to-all": "AlltoAll", "reduce": "Reduce", "gather": "Gather", "scatter": "Scatter", "send": "Send", "recv": "Recv",
-}  # fmt: skip
+    "all-reduce": "AllReduce",
+    "all-gather": "AllGather",
+    "reduce-scatter": "ReduceScatter",
+    "broadcast": "Broadcast",
+    "all-to-all": "AlltoAll",
+    "reduce": "Reduce",
+    "gather": "Gather",
+    "scatter": "Scatter",
+    "send": "Send",
+    "recv": "Recv",
+}
 METRICS = {
     "nccl_bus_bandwidth_gbs": ("gauge", "Mean bus bandwidth in GB/s"),
     "nccl_collective_exec_time_microseconds": ("gauge", "Mean time of a collective in microseconds"),
@@ -85,15 +93,23 @@ def _table(trace: Trace) -> pl.DataFrame:
     mean = (pl.col("duration_s") * pl.col("weight")).filter(timed).sum() / pl.col("weight").filter(timed).sum()
     fast = pl.col("bus").is_not_null()
     bus = (pl.col("bus") * pl.col("weight")).filter(fast).sum()
-    return calls.group_by(keys).agg(
-        (bus / pl.col("weight").filter(fast).sum()).alias("nccl_bus_bandwidth_gbs"),
-        (mean * 1e6).alias("nccl_collective_exec_time_microseconds"),
-        pl.col("weight").sum().cast(pl.Float64).alias("nccl_collectives_total"),
-        (pl.col("size_bytes").fill_null(0) * pl.col("weight")).sum().cast(pl.Float64).alias("nccl_collective_bytes_total"),
-    ).with_columns(
-        pl.col("communicator").replace_strict(names, default="", return_dtype=pl.String).alias("comm_name"),
-        pl.col("nccl_bus_bandwidth_gbs", "nccl_collective_exec_time_microseconds").fill_nan(None),
-    ).sort(keys, nulls_last=True)  # fmt: skip
+    return (
+        calls.group_by(keys)
+        .agg(
+            (bus / pl.col("weight").filter(fast).sum()).alias("nccl_bus_bandwidth_gbs"),
+            (mean * 1e6).alias("nccl_collective_exec_time_microseconds"),
+            pl.col("weight").sum().cast(pl.Float64).alias("nccl_collectives_total"),
+            (pl.col("size_bytes").fill_null(0) * pl.col("weight"))
+            .sum()
+            .cast(pl.Float64)
+            .alias("nccl_collective_bytes_total"),
+        )
+        .with_columns(
+            pl.col("communicator").replace_strict(names, default="", return_dtype=pl.String).alias("comm_name"),
+            pl.col("nccl_bus_bandwidth_gbs", "nccl_collective_exec_time_microseconds").fill_nan(None),
+        )
+        .sort(keys, nulls_last=True)
+    )
 
 
 def _bus_gbs() -> pl.Expr:
@@ -109,10 +125,13 @@ def _bus_gbs() -> pl.Expr:
 def _labels(row: dict[str, Any]) -> str:
     nodes = row["nnodes"]
     labels = {
-        "collective": _SPELLED.get(row["op"], str(row["op"])), "message_size": row["message_size"],
+        "collective": _SPELLED.get(row["op"], str(row["op"])),
+        "message_size": row["message_size"],
         "algo_proto": row["algo_proto"],
-        "nranks": row["nranks"], "n_nodes": nodes, "comm_name": row["comm_name"],
-    }  # fmt: skip
+        "nranks": row["nranks"],
+        "n_nodes": nodes,
+        "comm_name": row["comm_name"],
+    }
     return ",".join(f'{name}="{_escaped("" if value is None else str(value))}"' for name, value in labels.items())
 
 

@@ -137,8 +137,12 @@ class _Scheduler:
 
     def _numbered(self, by_block: dict[tuple[int, BlockKey], list[int]]) -> dict[tuple[int, BlockKey], int]:
         """Return the number of each thread block at its rank: those that others wait for come first."""
-        awaited = {(item.rank, self.items[need].block) for item in self.items for need in item.needs
-                   if self.items[need].block != item.block}  # fmt: skip
+        awaited = {
+            (item.rank, self.items[need].block)
+            for item in self.items
+            for need in item.needs
+            if self.items[need].block != item.block
+        }
         counts: dict[int, int] = {}
         order: dict[tuple[int, BlockKey], int] = {}
         for key in sorted(by_block, key=lambda key: (key not in awaited, key)):

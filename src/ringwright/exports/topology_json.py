@@ -70,9 +70,13 @@ def _extras(top: Topology) -> dict[str, Any]:
 
 def _capability(what: Capability) -> dict[str, Any]:
     found: dict[str, Any] = {
-        "ops": list(what.ops), "dtypes": list(what.dtypes), "fanin_max": what.fanin_max,
-        "memory_bytes": what.memory_bytes, "multicast": what.multicast, "latency_us": _microseconds(what.latency_s),
-    }  # fmt: skip
+        "ops": list(what.ops),
+        "dtypes": list(what.dtypes),
+        "fanin_max": what.fanin_max,
+        "memory_bytes": what.memory_bytes,
+        "multicast": what.multicast,
+        "latency_us": _microseconds(what.latency_s),
+    }
     return found | ({"reduce_gib_s": what.reduce_rate / GIB} if math.isfinite(what.reduce_rate) else {})
 
 

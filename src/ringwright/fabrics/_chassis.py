@@ -95,9 +95,16 @@ def _wide(nodes: np.ndarray, width: int) -> np.ndarray:
 
 
 def join(
-    name: str, chassis: Chassis, boxes: int, options: Mapping[str, Any], *, layout: str = "rails", host: str = "node",
-    gpus_per_host: int | None = None, provenance: str = "",
-) -> Topology:  # fmt: skip
+    name: str,
+    chassis: Chassis,
+    boxes: int,
+    options: Mapping[str, Any],
+    *,
+    layout: str = "rails",
+    host: str = "node",
+    gpus_per_host: int | None = None,
+    provenance: str = "",
+) -> Topology:
     """Return ``boxes`` boxes on a network; ``layout`` is what the product comes with.
 
     ``rails``: NIC k of every box below the same leaves, spines above. ``leaf-spine``: all NICs of a chassis below one leaf.
@@ -122,13 +129,17 @@ def join(
     paths = _paths(chassis, base, stride, net, changes_rail=layout == "rails" and chosen.pxn)
     plain = (("gpu", chassis.gpus), (host, boxes))
     return wires.topology(
-        f"{name}:{boxes}", n, kinds, names=_names(chassis, boxes, host, switches), paths=paths,
+        f"{name}:{boxes}",
+        n,
+        kinds,
+        names=_names(chassis, boxes, host, switches),
+        paths=paths,
         axes=(axes_of(net, plain) if net and layout == "rails" else plain) if boxes > 1 else plain[:1],
         hosts=np.arange(n) // (gpus_per_host or chassis.gpus),
         aggregators=_aggregators(chassis, boxes, base, stride, net, chosen),
         is_symmetric=chassis.is_symmetric and (net is None or (net.is_symmetric and layout != "leaf-spine")),
         provenance=provenance,
-    )  # fmt: skip
+    )
 
 
 def _numbers(chassis: Chassis, boxes: int) -> tuple[np.ndarray, np.ndarray]:
@@ -184,9 +195,17 @@ def _paths(
     gpus, nics = np.arange(chassis.gpus), chassis.gpus + np.arange(chassis.nics)
     nearest = np.array(chassis.nic_of)
     return ChassisPaths(
-        chassis.gpus, chassis.nics, base, stride, _table(search, gpus, gpus), _table(search, gpus, nics),
-        _table(search, nics, gpus), nearest, changes_rail, net,
-    )  # fmt: skip
+        chassis.gpus,
+        chassis.nics,
+        base,
+        stride,
+        _table(search, gpus, gpus),
+        _table(search, gpus, nics),
+        _table(search, nics, gpus),
+        nearest,
+        changes_rail,
+        net,
+    )
 
 
 def _table(search: ShortestPaths, src: np.ndarray, dst: np.ndarray) -> np.ndarray:

@@ -6,18 +6,38 @@ from ringwright.fabrics._chassis import Chassis, Link
 
 # NVLinks between each pair: six to a GPU (NVIDIA DGX-1 white paper, V100 system).
 NVLINKS = {
-    (0, 1): 2, (0, 2): 1, (0, 3): 1, (0, 4): 2, (1, 2): 1, (1, 3): 2, (1, 5): 1, (2, 3): 2, (2, 6): 2, (3, 7): 1,
-    (4, 5): 2, (4, 6): 1, (4, 7): 1, (5, 6): 1, (5, 7): 2, (6, 7): 2,
-}  # fmt: skip
+    (0, 1): 2,
+    (0, 2): 1,
+    (0, 3): 1,
+    (0, 4): 2,
+    (1, 2): 1,
+    (1, 3): 2,
+    (1, 5): 1,
+    (2, 3): 2,
+    (2, 6): 2,
+    (3, 7): 1,
+    (4, 5): 2,
+    (4, 6): 1,
+    (4, 7): 1,
+    (5, 6): 1,
+    (5, 7): 2,
+    (6, 7): 2,
+}
 GPUS = 8
 UPI_RATE = 19.2e9  # QPI at 9.6 GT/s, bytes/s each way
 UPI_S = 0.1e-6
 
 
 def cube(
-    nic_on: tuple[int, ...], *, nvlink_rate: float, nvlink_latency_s: float, pcie_rate: float, pcie_latency_s: float,
-    nic_rate: float, nic_latency_s: float,
-) -> Chassis:  # fmt: skip
+    nic_on: tuple[int, ...],
+    *,
+    nvlink_rate: float,
+    nvlink_latency_s: float,
+    pcie_rate: float,
+    pcie_latency_s: float,
+    nic_rate: float,
+    nic_latency_s: float,
+) -> Chassis:
     """Return the chassis: ``nic_on`` names the PCIe switch (0 to 3, two GPUs each) of every NIC; rates are of one link."""
     nics = len(nic_on)
     pcie, cpu = GPUS + nics, GPUS + nics + 4

@@ -10,9 +10,17 @@ MOST_GPUS = 1024  # of one NVLink domain; NVL576 is the largest announced
 
 
 def switched(
-    gpus: int, *, nvlink_rate: float, pcie_rate: float, nic_rate: float, nvlink_latency_s: float = NVLINK_S,
-    pcie_latency_s: float = PCIE_S, nic_latency_s: float, per_nic: int = 1, adds: bool = False,
-) -> Chassis:  # fmt: skip
+    gpus: int,
+    *,
+    nvlink_rate: float,
+    pcie_rate: float,
+    nic_rate: float,
+    nvlink_latency_s: float = NVLINK_S,
+    pcie_latency_s: float = PCIE_S,
+    nic_latency_s: float,
+    per_nic: int = 1,
+    adds: bool = False,
+) -> Chassis:
     """Return a chassis; rates are bytes/s each way of one GPU, one PCIe x16 and one NIC, times seconds a link.
 
     ``per_nic`` GPUs share a NIC behind a PCIe switch (``pcie0``, ...); ``adds``: the NVSwitch adds and multicasts.
@@ -31,6 +39,12 @@ def switched(
         links += [(gpu, nvswitch + 1 + gpu // per_nic, pcie_rate, pcie_latency_s, "pcie") for gpu in range(gpus)]
         links += [(gpus + nic, nvswitch + 1 + nic, pcie_rate, pcie_latency_s, "pcie") for nic in range(nics)]
     return Chassis(
-        gpus, tuple(gpu // per_nic for gpu in range(gpus)), tuple(rest), tuple(links), nic_rate, nic_latency_s,
-        {nvswitch: nvls(gpus)} if adds else {}, is_symmetric=per_nic == 1,
-    )  # fmt: skip
+        gpus,
+        tuple(gpu // per_nic for gpu in range(gpus)),
+        tuple(rest),
+        tuple(links),
+        nic_rate,
+        nic_latency_s,
+        {nvswitch: nvls(gpus)} if adds else {},
+        is_symmetric=per_nic == 1,
+    )

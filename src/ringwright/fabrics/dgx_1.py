@@ -11,10 +11,16 @@ from ringwright.topology import Topology
 
 
 def dgx_1(
-    boxes: int = 1, *, nvlink_rate: Rate = 25e9, nvlink_latency_s: Seconds = 2 * NVLINK_S,
-    pcie_rate: RateOrNoLink = PCIE_RATE[3], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 12.5e9,
-    nic_latency_s: Seconds = NIC_S, **options: Any,
-) -> Topology:  # fmt: skip
+    boxes: int = 1,
+    *,
+    nvlink_rate: Rate = 25e9,
+    nvlink_latency_s: Seconds = 2 * NVLINK_S,
+    pcie_rate: RateOrNoLink = PCIE_RATE[3],
+    pcie_latency_s: Seconds = PCIE_S,
+    nic_rate: Rate = 12.5e9,
+    nic_latency_s: Seconds = NIC_S,
+    **options: Any,
+) -> Topology:
     """Return boxes on one non-blocking switch (layout=switch).
 
     Rates in bytes/s each way: 25 GB/s an NVLink (pairs have one or two), PCIe Gen3 x16, EDR 100 Gb/s a NIC
@@ -22,9 +28,14 @@ def dgx_1(
     the network (layout, per_leaf, spines, oversubscription, routing, seed, sharp).
     """
     chassis = cube(
-        (0, 1, 2, 3), nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
-        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s,
-    )  # fmt: skip
+        (0, 1, 2, 3),
+        nvlink_rate=nvlink_rate,
+        nvlink_latency_s=nvlink_latency_s,
+        pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s,
+        nic_rate=nic_rate,
+        nic_latency_s=nic_latency_s,
+    )
     return join(
         "dgx-1",
         chassis,

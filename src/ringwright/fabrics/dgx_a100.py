@@ -11,18 +11,30 @@ from ringwright.topology import Topology
 
 
 def dgx_a100(
-    boxes: int = 1, *, nvlink_rate: Rate = 300e9, nvlink_latency_s: Seconds = NVLINK_S, pcie_rate: Rate = PCIE_RATE[4],
-    pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 25e9, nic_latency_s: Seconds = NIC_S, **options: Any,
-) -> Topology:  # fmt: skip
+    boxes: int = 1,
+    *,
+    nvlink_rate: Rate = 300e9,
+    nvlink_latency_s: Seconds = NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[4],
+    pcie_latency_s: Seconds = PCIE_S,
+    nic_rate: Rate = 25e9,
+    nic_latency_s: Seconds = NIC_S,
+    **options: Any,
+) -> Topology:
     """Return boxes on a rail-optimised network (layout=rails): NIC k of every box below the same leaves, 32 boxes each.
 
     Rates in bytes/s each way per GPU: NVLink3 12 x 25 GB/s, PCIe Gen4 x16, ConnectX-6 HDR 200 Gb/s (NVIDIA DGX A100 data
     sheet). Further knobs: those of the network (layout, per_leaf, spines, oversubscription, routing, seed, pxn, sharp).
     """
     chassis = switched(
-        8, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
-        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s,
-    )  # fmt: skip
+        8,
+        nvlink_rate=nvlink_rate,
+        nvlink_latency_s=nvlink_latency_s,
+        pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s,
+        nic_rate=nic_rate,
+        nic_latency_s=nic_latency_s,
+    )
     return join(
         "dgx-a100", chassis, boxes, options, provenance="NVIDIA DGX A100 data sheet; times of the TE-CCL inputs"
     )

@@ -16,10 +16,17 @@ if TYPE_CHECKING:
 
 
 def dragonfly(
-    groups: int, routers: int, ranks: int, *, rate: Rate = 25e9, latency_s: Seconds = 0.5e-6,
-    local_rate: Rate | None = None, global_rate: Rate | None = None, local_latency_s: Seconds = HOP_S,
+    groups: int,
+    routers: int,
+    ranks: int,
+    *,
+    rate: Rate = 25e9,
+    latency_s: Seconds = 0.5e-6,
+    local_rate: Rate | None = None,
+    global_rate: Rate | None = None,
+    local_latency_s: Seconds = HOP_S,
     global_latency_s: Seconds = 0.5e-6,
-) -> Topology:  # fmt: skip
+) -> Topology:
     """Return groups x routers (a group) x ranks (a router); bytes/s and seconds of ports, local and global links.
 
     The link between groups g and h hangs on router (h - g - 1) mod groups // ceil((groups - 1) / routers) of group g.
@@ -46,11 +53,16 @@ def dragonfly(
     kinds = np.full(n + total, SWITCH, np.uint8)
     kinds[:n] = RANK
     return wires.topology(
-        f"dragonfly:{groups}x{routers}x{ranks}", n, kinds, paths=paths, hosts=rank,
+        f"dragonfly:{groups}x{routers}x{ranks}",
+        n,
+        kinds,
+        paths=paths,
+        hosts=rank,
         names=Names(("rank{}", (n,)), ("group{}/router{}", (groups, routers))),
-        axes=(("rank", ranks), ("router", routers), ("group", groups)), is_symmetric=routers == 1,
+        axes=(("rank", ranks), ("router", routers), ("group", groups)),
+        is_symmetric=routers == 1,
         provenance="200 Gb/s ports (Slingshot data sheet); latencies assumed, unless given",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

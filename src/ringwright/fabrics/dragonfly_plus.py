@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 
 
 def dragonfly_plus(
-    groups: int, leaves: int, ranks: int, *, spines: Ports | None = None, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6,
-    global_rate: Rate | None = None, spine_latency_s: Seconds = HOP_S, global_latency_s: Seconds = 0.5e-6,
-) -> Topology:  # fmt: skip
+    groups: int,
+    leaves: int,
+    ranks: int,
+    *,
+    spines: Ports | None = None,
+    rate: Rate = 50e9,
+    latency_s: Seconds = 0.5e-6,
+    global_rate: Rate | None = None,
+    spine_latency_s: Seconds = HOP_S,
+    global_latency_s: Seconds = 0.5e-6,
+) -> Topology:
     """Return groups x leaves (a group) x ranks (a leaf); bytes/s and seconds of ports, uplinks and global links.
 
     A group has as many spines as a leaf has ranks unless given, one uplink of the port's rate from each leaf to each. The
@@ -44,11 +52,16 @@ def dragonfly_plus(
     kinds = np.full(n + total + groups * width, SWITCH, np.uint8)
     kinds[:n] = RANK
     return wires.topology(
-        f"dragonfly-plus:{groups}x{leaves}x{ranks}", n, kinds, paths=paths, hosts=rank,
+        f"dragonfly-plus:{groups}x{leaves}x{ranks}",
+        n,
+        kinds,
+        paths=paths,
+        hosts=rank,
         names=Names(("rank{}", (n,)), ("group{}/leaf{}", (groups, leaves)), ("group{}/spine{}", (groups, width))),
-        axes=(("rank", ranks), ("leaf", leaves), ("group", groups)), is_symmetric=ranks % width == 0 and groups == 1,
+        axes=(("rank", ranks), ("leaf", leaves), ("group", groups)),
+        is_symmetric=ranks % width == 0 and groups == 1,
         provenance="400 Gb/s ports (ConnectX-7 data sheet); latencies assumed, unless given",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,17 @@ if TYPE_CHECKING:
 
 
 def fat_tree(
-    n: int, *, radix: Annotated[int, Range(2, 1024)] | None = None, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6,
-    oversubscription: Ratio = 1.0, routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k", seed: Seed = 0,
-    spine_latency_s: Seconds = HOP_S, sharp: bool = False,
-) -> Topology:  # fmt: skip
+    n: int,
+    *,
+    radix: Annotated[int, Range(2, 1024)] | None = None,
+    rate: Rate = 50e9,
+    latency_s: Seconds = 0.5e-6,
+    oversubscription: Ratio = 1.0,
+    routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k",
+    seed: Seed = 0,
+    spine_latency_s: Seconds = HOP_S,
+    sharp: bool = False,
+) -> Topology:
     """Return n ranks; ``rate`` (bytes/s) and ``latency_s`` are those of a rank's port.
 
     ``radix`` k: ports of a switch, even; the smallest k with k^3/4 >= n unless given. A pod has k/2 edge switches with k/2
@@ -57,14 +64,19 @@ def fat_tree(
     kinds[:n] = RANK
     is_whole = n == pods * half * half
     return wires.topology(
-        f"fat-tree:{n}", n, kinds, paths=tree, hosts=ranks, is_symmetric=is_whole and routing == "d-mod-k",
+        f"fat-tree:{n}",
+        n,
+        kinds,
+        paths=tree,
+        hosts=ranks,
+        is_symmetric=is_whole and routing == "d-mod-k",
         names=Names(
             ("rank{}", (n,)), ("edge{}", (pods * half,)), ("aggregation{}", (pods * half,)), ("core{}", (half * half,))
         ),
         axes=(("rank", half), ("edge", half), ("pod", pods)) if is_whole else (("rank", n),),
         aggregators=dict.fromkeys(range(n, len(kinds)), SHARP) if sharp else {},
         provenance="400 Gb/s ports (ConnectX-7 data sheet), 0.5 us a port and 0.2 us between switches, unless given",
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

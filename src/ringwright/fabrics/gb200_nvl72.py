@@ -11,18 +11,31 @@ from ringwright.topology import Topology
 
 
 def gb200_nvl72(
-    boxes: int = 1, *, nvlink_rate: Rate = 900e9, nvlink_latency_s: Seconds = NVLINK_S, pcie_rate: Rate = PCIE_RATE[5],
-    pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 50e9, nic_latency_s: Seconds = NIC_S, **options: Any,
-) -> Topology:  # fmt: skip
+    boxes: int = 1,
+    *,
+    nvlink_rate: Rate = 900e9,
+    nvlink_latency_s: Seconds = NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[5],
+    pcie_latency_s: Seconds = PCIE_S,
+    nic_rate: Rate = 50e9,
+    nic_latency_s: Seconds = NIC_S,
+    **options: Any,
+) -> Topology:
     """Return racks on a rail-optimised network (layout=rails): NIC k of every rack below the same leaf, spines above.
 
     Rates in bytes/s each way per GPU: NVLink5 18 x 50 GB/s, PCIe Gen5 x16, ConnectX-7 NDR 400 Gb/s (NVIDIA GB200 NVL72
     data sheet). A host is a tray of 4 GPUs; names are rack0/gpu5. Further knobs: those of the network.
     """
     chassis = switched(
-        72, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
-        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, adds=True,
-    )  # fmt: skip
+        72,
+        nvlink_rate=nvlink_rate,
+        nvlink_latency_s=nvlink_latency_s,
+        pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s,
+        nic_rate=nic_rate,
+        nic_latency_s=nic_latency_s,
+        adds=True,
+    )
     return join(
         "gb200-nvl72",
         chassis,

@@ -15,11 +15,19 @@ LAYOUTS = ("leaf-spine", "switch")
 
 
 def leaf_spine(
-    n: int, *, rate: Rate = 50e9, latency_s: Seconds = 0.5e-6, layout: Annotated[str, Choices(LAYOUTS)] = "leaf-spine",
-    per_leaf: Ports | None = None, spines: Ports | None = None, oversubscription: Ratio = 1.0,
-    routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k", seed: Seed = 0, spine_latency_s: Seconds = HOP_S,
+    n: int,
+    *,
+    rate: Rate = 50e9,
+    latency_s: Seconds = 0.5e-6,
+    layout: Annotated[str, Choices(LAYOUTS)] = "leaf-spine",
+    per_leaf: Ports | None = None,
+    spines: Ports | None = None,
+    oversubscription: Ratio = 1.0,
+    routing: Annotated[str, Choices(ROUTINGS)] = "d-mod-k",
+    seed: Seed = 0,
+    spine_latency_s: Seconds = HOP_S,
     sharp: bool = False,
-) -> Topology:  # fmt: skip
+) -> Topology:
     """Return n ranks below leaves; ``rate`` (bytes/s) and ``latency_s`` are those of a rank's port.
 
     ``per_leaf``: 32, fewer for small n. ``spines`` (one uplink each): per_leaf / oversubscription. ``routing``: d-mod-k (the
@@ -33,15 +41,28 @@ def leaf_spine(
     if not 1 <= n <= MOST_NODES:
         raise UsageError(f"leaf-spine of {n} ranks does not exist", remedy="leaf-spine:512")
     chosen = network(
-        layout=layout, per_leaf=per_leaf, spines=spines, oversubscription=oversubscription, routing=routing, seed=seed,
-        spine_latency_s=spine_latency_s, sharp=sharp,
-    )  # fmt: skip
+        layout=layout,
+        per_leaf=per_leaf,
+        spines=spines,
+        oversubscription=oversubscription,
+        routing=routing,
+        seed=seed,
+        spine_latency_s=spine_latency_s,
+        sharp=sharp,
+    )
     below = clos(n, 1, layout, chosen, n)
     wires = Wires()
     below.wire(wires, np.arange(n), rate, latency_s, chosen)
     kinds, names, aggregators = switches_of(below, chosen, n)
     return wires.topology(
-        f"leaf-spine:{n}", n, kinds, names=names, aggregators=aggregators, paths=EndpointPaths(below),
-        axes=axes_of(below, (("rank", n),)), hosts=np.arange(n), is_symmetric=below.is_symmetric,
+        f"leaf-spine:{n}",
+        n,
+        kinds,
+        names=names,
+        aggregators=aggregators,
+        paths=EndpointPaths(below),
+        axes=axes_of(below, (("rank", n),)),
+        hosts=np.arange(n),
+        is_symmetric=below.is_symmetric,
         provenance="400 Gb/s ports (ConnectX-7 data sheet), 0.5 us a port and 0.2 us a leaf-spine hop, unless given",
-    )  # fmt: skip
+    )

@@ -13,9 +13,16 @@ GPUS = 8
 
 
 def mi300(
-    boxes: int = 1, *, xgmi_rate: Rate = 64e9, xgmi_latency_s: Seconds = 2 * NVLINK_S, pcie_rate: Rate = PCIE_RATE[5],
-    pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 50e9, nic_latency_s: Seconds = NIC_S, **options: Any,
-) -> Topology:  # fmt: skip
+    boxes: int = 1,
+    *,
+    xgmi_rate: Rate = 64e9,
+    xgmi_latency_s: Seconds = 2 * NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[5],
+    pcie_latency_s: Seconds = PCIE_S,
+    nic_rate: Rate = 50e9,
+    nic_latency_s: Seconds = NIC_S,
+    **options: Any,
+) -> Topology:
     """Return boxes on a rail-optimised network (layout=rails): NIC k of every box below the same leaves, 32 boxes each.
 
     Rates in bytes/s each way: 64 GB/s a link (AMD MI300X platform data sheet: seven links of 128 GB/s both ways), PCIe Gen5

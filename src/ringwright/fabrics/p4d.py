@@ -11,18 +11,31 @@ from ringwright.topology import Topology
 
 
 def p4d(
-    boxes: int = 1, *, nvlink_rate: Rate = 300e9, nvlink_latency_s: Seconds = NVLINK_S, pcie_rate: Rate = PCIE_RATE[4],
-    pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 12.5e9, nic_latency_s: Seconds = NIC_S, **options: Any,
-) -> Topology:  # fmt: skip
+    boxes: int = 1,
+    *,
+    nvlink_rate: Rate = 300e9,
+    nvlink_latency_s: Seconds = NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[4],
+    pcie_latency_s: Seconds = PCIE_S,
+    nic_rate: Rate = 12.5e9,
+    nic_latency_s: Seconds = NIC_S,
+    **options: Any,
+) -> Topology:
     """Return instances on one non-blocking switch (layout=switch), as an EC2 UltraCluster promises.
 
     Rates in bytes/s each way: NVLink3 12 x 25 GB/s a GPU, PCIe Gen4 x16, EFA 4 x 100 Gb/s an instance (AWS p4d page and
     the topology file of aws-ofi-nccl). Further knobs: those of the network (layout, per_leaf, spines, routing, ...).
     """
     chassis = switched(
-        8, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
-        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, per_nic=2,
-    )  # fmt: skip
+        8,
+        nvlink_rate=nvlink_rate,
+        nvlink_latency_s=nvlink_latency_s,
+        pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s,
+        nic_rate=nic_rate,
+        nic_latency_s=nic_latency_s,
+        per_nic=2,
+    )
     return join(
         "p4d", chassis, boxes, options, layout="switch", provenance="AWS p4d instance page; times of the TE-CCL inputs"
     )

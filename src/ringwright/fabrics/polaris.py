@@ -13,10 +13,16 @@ GPUS, NICS = 4, 2
 
 
 def polaris(
-    boxes: int = 1, *, nvlink_rate: Rate = 100e9, nvlink_latency_s: Seconds = 2 * NVLINK_S,
-    pcie_rate: Rate = PCIE_RATE[4], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 25e9,
-    nic_latency_s: Seconds = NIC_S, **options: Any,
-) -> Topology:  # fmt: skip
+    boxes: int = 1,
+    *,
+    nvlink_rate: Rate = 100e9,
+    nvlink_latency_s: Seconds = 2 * NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[4],
+    pcie_latency_s: Seconds = PCIE_S,
+    nic_rate: Rate = 25e9,
+    nic_latency_s: Seconds = NIC_S,
+    **options: Any,
+) -> Topology:
     """Return nodes on one non-blocking switch (layout=switch); the real network is a dragonfly of several hundred.
 
     Rates in bytes/s each way: four NVLink3 of 25 GB/s a pair, PCIe Gen4 x16, 200 Gb/s a NIC; GPUs and NICs hang on the

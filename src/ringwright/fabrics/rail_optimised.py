@@ -11,17 +11,31 @@ from ringwright.topology import Topology
 
 
 def rail_optimised(
-    boxes: int, *, gpus: Annotated[int, Range(1, 256)] = 8, nvlink_rate: Rate = 450e9, nvlink_latency_s: Seconds = NVLINK_S,
-    pcie_rate: Rate = PCIE_RATE[5], pcie_latency_s: Seconds = PCIE_S, nic_rate: Rate = 50e9,
-    nic_latency_s: Seconds = NIC_S, adds: bool = False, **options: Any,
-) -> Topology:  # fmt: skip
+    boxes: int,
+    *,
+    gpus: Annotated[int, Range(1, 256)] = 8,
+    nvlink_rate: Rate = 450e9,
+    nvlink_latency_s: Seconds = NVLINK_S,
+    pcie_rate: Rate = PCIE_RATE[5],
+    pcie_latency_s: Seconds = PCIE_S,
+    nic_rate: Rate = 50e9,
+    nic_latency_s: Seconds = NIC_S,
+    adds: bool = False,
+    **options: Any,
+) -> Topology:
     """Return boxes of ``gpus`` GPUs and as many NICs; ``adds``: the switch within a chassis adds and multicasts.
 
     Rates in bytes/s each way per GPU, times in seconds a link; the defaults are those of dgx-h100. Further knobs: those of
     the network (per_leaf=32 boxes, spines, oversubscription, routing, seed, pxn, sharp).
     """
     chassis = switched(
-        gpus, nvlink_rate=nvlink_rate, nvlink_latency_s=nvlink_latency_s, pcie_rate=pcie_rate,
-        pcie_latency_s=pcie_latency_s, nic_rate=nic_rate, nic_latency_s=nic_latency_s, adds=adds,
-    )  # fmt: skip
+        gpus,
+        nvlink_rate=nvlink_rate,
+        nvlink_latency_s=nvlink_latency_s,
+        pcie_rate=pcie_rate,
+        pcie_latency_s=pcie_latency_s,
+        nic_rate=nic_rate,
+        nic_latency_s=nic_latency_s,
+        adds=adds,
+    )
     return join("rail-optimised", chassis, boxes, options, provenance="rates of the DGX H100 data sheet unless given")

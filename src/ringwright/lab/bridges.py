@@ -97,9 +97,10 @@ class UserSwitch:
     def __init__(self, inside: Inside, switch: SwitchNamespace, addresses: dict[str, str], seed: int) -> None:
         self.name, self.links = switch.name, tuple(switch.links)
         plan = {
-            "ports": [port.name for port in switch.ports], "table": addresses,
+            "ports": [port.name for port in switch.ports],
+            "table": addresses,
             "links": {name: [port, direction, f"{seed} {name}"] for name, (port, direction) in switch.links.items()},
-        }  # fmt: skip
+        }
         command = [*inside.command, sys.executable, "-I", "-S", str(PROGRAMS / "switch.py"), json.dumps(plan)]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True

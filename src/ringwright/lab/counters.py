@@ -143,9 +143,13 @@ class Sampler:
             ports = self._injector.spec.ports
             rows = [sent[port.node][port.name] for port in ports]
             sample = CounterSample(
-                time.monotonic(), [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows],
-                rates=self._injector.rates, is_disturbed=self._injector.is_disturbed,
-            )  # fmt: skip
+                time.monotonic(),
+                [row[0] for row in rows],
+                [row[1] for row in rows],
+                [row[2] for row in rows],
+                rates=self._injector.rates,
+                is_disturbed=self._injector.is_disturbed,
+            )
             self._add_machine(sample)
             self._add_switches(sample)
             self.samples.append(sample)
@@ -177,13 +181,18 @@ class Sampler:
         self._capture.line(
             "counters.jsonl",
             {
-                "t_wall_s": time.time(), "t_mono_s": sample.mono_s,
-                "links": {spec.link_name(link): row for link, row in enumerate(rows)}, "switched": sample.switched,
-                "busy": round(sample.busy, 3), "pressure": round(sample.pressure, 3), "cores": round(sample.cores, 2),
+                "t_wall_s": time.time(),
+                "t_mono_s": sample.mono_s,
+                "links": {spec.link_name(link): row for link, row in enumerate(rows)},
+                "switched": sample.switched,
+                "busy": round(sample.busy, 3),
+                "pressure": round(sample.pressure, 3),
+                "cores": round(sample.cores, 2),
                 "waited": sample.waited and round(sample.waited, 3),
-                "busiest": [sample.busiest_name, round(sample.busiest, 2)], "overruns": sample.overruns,
+                "busiest": [sample.busiest_name, round(sample.busiest, 2)],
+                "overruns": sample.overruns,
             },
-        )  # fmt: skip
+        )
 
     def close(self) -> None:
         """Look for the last time and end."""

@@ -41,9 +41,14 @@ class LabNetwork:
     """
 
     def __init__(
-        self, built: spec.LabSpec, asked: dict[str, Any], inside: list[Inside], injector: FaultInjector, sampler: Sampler,
+        self,
+        built: spec.LabSpec,
+        asked: dict[str, Any],
+        inside: list[Inside],
+        injector: FaultInjector,
+        sampler: Sampler,
         capture: Capture,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.spec, self.asked, self.capture = built, asked, capture
         self.topology: Topology = built.topology
         self.script = injector.script
@@ -106,17 +111,31 @@ class LabNetwork:
         """Return what a rank's process should find in its environment; every rank is a host of its own."""
         name = self.places[rank].interface
         return {
-            "RANK": str(rank), "WORLD_SIZE": str(self.spec.n), "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
-            "MASTER_ADDR": spec.address(0), "MASTER_PORT": str(port),
-            "GLOO_SOCKET_IFNAME": name, "NCCL_SOCKET_IFNAME": name, "TP_SOCKET_IFNAME": name,
-        }  # fmt: skip
+            "RANK": str(rank),
+            "WORLD_SIZE": str(self.spec.n),
+            "LOCAL_RANK": "0",
+            "LOCAL_WORLD_SIZE": "1",
+            "MASTER_ADDR": spec.address(0),
+            "MASTER_PORT": str(port),
+            "GLOO_SOCKET_IFNAME": name,
+            "NCCL_SOCKET_IFNAME": name,
+            "TP_SOCKET_IFNAME": name,
+        }
 
 
 @contextmanager
 def network(
-    fabric: str | Topology, faults: Iterable[str] = (), *, seed: int = 0, tcp: str = "reno", control: bool = False,
-    out: Path | None = None, rootless: bool | None = None, horizon_s: float = HORIZON_S, force: bool = False,
-) -> Iterator[LabNetwork]:  # fmt: skip
+    fabric: str | Topology,
+    faults: Iterable[str] = (),
+    *,
+    seed: int = 0,
+    tcp: str = "reno",
+    control: bool = False,
+    out: Path | None = None,
+    rootless: bool | None = None,
+    horizon_s: float = HORIZON_S,
+    force: bool = False,
+) -> Iterator[LabNetwork]:
     """Build a tree or ring of namespaces and give it for the length of a block; nothing stays behind, also after kill -9.
 
     ``fabric``: as in simulations, ``switch:4,rate=100Mb/s``. ``faults``: lines of the script (``ringwright.fabrics.faults`` and
@@ -130,9 +149,13 @@ def network(
     _check_tcp(tcp)
     found = script.read(built, faults, horizon_s=horizon_s, seed=seed)
     asked = {
-        "fabric": built.topology.name, "faults": list(found.lines), "seed": seed, "tcp": tcp, "control": control,
+        "fabric": built.topology.name,
+        "faults": list(found.lines),
+        "seed": seed,
+        "tcp": tcp,
+        "control": control,
         "rootless": is_rootless() if rootless is None else rootless,
-    }  # fmt: skip
+    }
     leftovers.clean()
     with ExitStack() as stack:
         capture = Capture(out, force=force)

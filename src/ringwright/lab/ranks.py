@@ -56,9 +56,18 @@ class LabResult:
 
 
 def run(
-    fabric: str, command: Sequence[str], *, faults: Sequence[str] = (), seed: int = 0, tcp: str = "reno",
-    timeout_s: float = 60.0, ready: str = "", out: Path, rootless: bool | None = None, force: bool = False,
-) -> LabResult:  # fmt: skip
+    fabric: str,
+    command: Sequence[str],
+    *,
+    faults: Sequence[str] = (),
+    seed: int = 0,
+    tcp: str = "reno",
+    timeout_s: float = 60.0,
+    ready: str = "",
+    out: Path,
+    rootless: bool | None = None,
+    force: bool = False,
+) -> LabResult:
     """Build a network, run the command on every rank, and return how it went; the capture is in ``out``.
 
     ``ready``: a text; the script's clock starts when every rank has printed it, or else when all have been started.
@@ -93,9 +102,16 @@ def _told(
     ]
     exits = [{"rank": each.rank, "code": each.code, "took_s": each.took_s, "is_late": each.is_late} for each in ended]
     return document(
-        net, command=list(command), timeout_s=timeout_s, out=str(net.capture.folder), verdict=limit.verdict,
-        limit=limit.document(), totals=totals, switched=sample.switched, exits=exits,
-    )  # fmt: skip
+        net,
+        command=list(command),
+        timeout_s=timeout_s,
+        out=str(net.capture.folder),
+        verdict=limit.verdict,
+        limit=limit.document(),
+        totals=totals,
+        switched=sample.switched,
+        exits=exits,
+    )
 
 
 def _ranks(net: LabNetwork, command: Sequence[str], timeout_s: float, ready: str, out: Path) -> tuple[RankExit, ...]:
@@ -126,9 +142,13 @@ def _ranks(net: LabNetwork, command: Sequence[str], timeout_s: float, ready: str
 
 def _start(net: LabNetwork, rank: int, command: Sequence[str], files: Sequence[IO[bytes]]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [*net.places[rank].command, *command], stdin=subprocess.DEVNULL, stdout=files[0], stderr=files[1],
-        env={**os.environ, **net.environment(rank)}, start_new_session=True,
-    )  # fmt: skip
+        [*net.places[rank].command, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=files[0],
+        stderr=files[1],
+        env={**os.environ, **net.environment(rank)},
+        start_new_session=True,
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -139,9 +159,13 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _look(
-    net: LabNetwork, running: dict[int, subprocess.Popen[bytes]], ended: dict[int, RankExit], began_s: float,
-    timeout_s: float, out: Path,
-) -> None:  # fmt: skip
+    net: LabNetwork,
+    running: dict[int, subprocess.Popen[bytes]],
+    ended: dict[int, RankExit],
+    began_s: float,
+    timeout_s: float,
+    out: Path,
+) -> None:
     """Note the ranks that have ended; end those that are late."""
     took_s = time.monotonic() - began_s
     for rank, process in running.items():

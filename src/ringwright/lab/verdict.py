@@ -73,9 +73,17 @@ def judge(samples: Sequence[CounterSample]) -> Limit:
     what, why = _decide(samples, looks, wire, cpu, overruns)
     figures = f"{looks} looks, {wire:.0%} at the wire, {cpu:.0%} at the CPU, cores {busy:.0%} busy"
     return Limit(
-        what, f"{why} ({figures})", looks, wire, cpu, busy, pressure,
-        worst.busiest if worst else 0.0, worst.busiest_name if worst else "", overruns,
-    )  # fmt: skip
+        what,
+        f"{why} ({figures})",
+        looks,
+        wire,
+        cpu,
+        busy,
+        pressure,
+        worst.busiest if worst else 0.0,
+        worst.busiest_name if worst else "",
+        overruns,
+    )
 
 
 def _fill(before: CounterSample, now: CounterSample) -> float:

@@ -48,10 +48,16 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
 def _cells(row: dict[str, Any]) -> list[str]:
     predicted, sent = row["predicted_us"], row["sent_bytes"]
     return [
-        f"{row['size_bytes']}", f"{row['count']}", row["dtype"], us(row["time_us"]), f"{row['algbw_gbs']:.3g}",
-        f"{row['busbw_gbs']:.3g}", f"{row['wrong']}", "-" if predicted is None else us(predicted),
+        f"{row['size_bytes']}",
+        f"{row['count']}",
+        row["dtype"],
+        us(row["time_us"]),
+        f"{row['algbw_gbs']:.3g}",
+        f"{row['busbw_gbs']:.3g}",
+        f"{row['wrong']}",
+        "-" if predicted is None else us(predicted),
         *([] if sent is None else [f"{sent}"]),
-    ]  # fmt: skip
+    ]
 
 
 def us(time_us: float) -> str:

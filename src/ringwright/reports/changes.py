@@ -86,9 +86,15 @@ def _timed(row: dict[str, Any]) -> list[Any]:
         None if row[f"{side}_busbw_gbs"] is None else f"{row[f'{side}_busbw_gbs']:.3g}" for side in ("before", "after")
     ]
     return [
-        format_size(row["size_bytes"]), row["op"], microseconds(row["before_us"]), microseconds(row["after_us"]),
-        f"{row['ratio']:.2f}x", percent(row["noise"]), *rates, "changed" if row["changed"] else "",
-    ]  # fmt: skip
+        format_size(row["size_bytes"]),
+        row["op"],
+        microseconds(row["before_us"]),
+        microseconds(row["after_us"]),
+        f"{row['ratio']:.2f}x",
+        percent(row["noise"]),
+        *rates,
+        "changed" if row["changed"] else "",
+    ]
 
 
 def _disturbance(out: Console, found: dict[str, Any]) -> None:

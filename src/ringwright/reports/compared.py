@@ -57,9 +57,13 @@ def _ground(found: Comparison) -> str:
 def _cells(row: ComparedRow) -> list[str]:
     span = f"{us(row.p10_us)}-{us(row.p90_us)}"
     return [
-        format_size(row.size_bytes), us(row.measured_us), span, us(row.simulated_us), f"{100 * row.error:+.1f} %",
+        format_size(row.size_bytes),
+        us(row.measured_us),
+        span,
+        us(row.simulated_us),
+        f"{100 * row.error:+.1f} %",
         "fitted" if row.used else "",
-    ]  # fmt: skip
+    ]
 
 
 def _largest(found: Comparison) -> list[ComparedRow]:
@@ -165,13 +169,18 @@ def _table(rows: list[ComparedRow]) -> dict[str, Any]:
     columns = ["Backend", "Algorithm", "Size", "Measured us", "p10 us", "p90 us", "Simulated us", "Error %", "Used for"]
     cells = [
         [
-            tables.text(row.backend), tables.text(row.algorithm), tables.size(row.size_bytes),
-            tables.number(row.measured_us, us), tables.number(row.p10_us, us), tables.number(row.p90_us, us),
-            tables.number(row.simulated_us, us), tables.number(100 * row.error, lambda value: f"{value:+.1f}"),
+            tables.text(row.backend),
+            tables.text(row.algorithm),
+            tables.size(row.size_bytes),
+            tables.number(row.measured_us, us),
+            tables.number(row.p10_us, us),
+            tables.number(row.p90_us, us),
+            tables.number(row.simulated_us, us),
+            tables.number(100 * row.error, lambda value: f"{value:+.1f}"),
             tables.text("calibration" if row.used else "prediction"),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("errors", "Every collective", columns, cells)
 
 
@@ -187,17 +196,24 @@ def _bands(row: ComparedRow, measured: Trace, simulated: Trace) -> dict[str, Any
     ]
     ticks = [(LEFT + part * (WIDTH - LEFT) / 4, f"{end_s * part / 4 * 1e3:.3g} ms") for part in range(5)]
     return {
-        "title": f"{row.backend}, {row.algorithm} of {format_size(row.size_bytes)}", "panels": panels, "ticks": ticks,
-        "ranks": [(at * ROW + ROW - 4, f"rank {rank}") for rank, at in place.items()], "width": WIDTH,
-        "height": len(ranks) * ROW + 24, "left": LEFT,
-    }  # fmt: skip
+        "title": f"{row.backend}, {row.algorithm} of {format_size(row.size_bytes)}",
+        "panels": panels,
+        "ticks": ticks,
+        "ranks": [(at * ROW + ROW - 4, f"rank {rank}") for rank, at in place.items()],
+        "width": WIDTH,
+        "height": len(ranks) * ROW + 24,
+        "left": LEFT,
+    }
 
 
 def _bar(message: dict[str, Any], place: dict[int, int], end_s: float) -> dict[str, Any]:
     scale = (WIDTH - LEFT) / end_s
     start, end = message["start_s"], message["end_s"]
     return {
-        "x": round(LEFT + start * scale, 2), "width": round(max((end - start) * scale, 0.5), 2),
-        "y": place[message["rank"]] * ROW + 2, "height": ROW - 4, "colour": message["step"] % 8,
+        "x": round(LEFT + start * scale, 2),
+        "width": round(max((end - start) * scale, 0.5), 2),
+        "y": place[message["rank"]] * ROW + 2,
+        "height": ROW - 4,
+        "colour": message["step"] % 8,
         "title": f"step {message['step']}: {message['size_bytes']} B, {us(start * 1e6)} to {us(end * 1e6)} us",
-    }  # fmt: skip
+    }

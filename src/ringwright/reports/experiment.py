@@ -21,35 +21,44 @@ def page(document: Mapping[str, Any], command: str) -> str:
     passed = sum(row["pass"] for row in rows)
     agree = sum(check["agrees"] for check in document["agreement"])
     return render(
-        document, command, title="Collective communication of ML workloads, measured again",
+        document,
+        command,
+        title="Collective communication of ML workloads, measured again",
         ground=(
             f"{document['form']} form; real model code with random weights, on gloo ranks of this machine, in network "
             "namespaces, and at full size without tensors; the paper's own figures could not be read: each row says where "
             "its claim is from"
         ),
         figures=[
-            ("Rows", f"{passed} of {len(rows)} pass"), ("Cells", format_count(len(document["cells"]))),
+            ("Rows", f"{passed} of {len(rows)} pass"),
+            ("Cells", format_count(len(document["cells"]))),
             ("Formulas", f"{agree} of {len(document['agreement'])} equal"),
             ("Disturbed runs", str(sum(effect["seeds"] for effect in effects))),
         ],
         rows=_rows(rows),
-    )  # fmt: skip
+    )
 
 
 def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
     """Return the page of anything that has ``patterns``, ``provisions``, ``agreement``, perhaps ``effects`` and ``versions``."""
     effects = document.get("effects", [])
     content = {
-        "rows": None, "most_tracks": MOST_TRACKS, "most_courses": MOST_COURSES,
+        "rows": None,
+        "most_tracks": MOST_TRACKS,
+        "most_courses": MOST_COURSES,
         "not_run": list(document.get("not_run", {}).items()),
         "resumed": sentence(document["resumed"]) if document.get("resumed") else "",
         "sizes": plots.request_sizes(_tracks(document["patterns"])),
-        "patterns": _patterns(document["patterns"]), "courses": _courses(document["patterns"]),
-        "effects": _effects(effects) if effects else None, "ratios": plots.intervals([_ratio(row) for row in effects]),
-        "steps": _steps(effects), "provisions": _provisions(document["provisions"]),
-        "agreement": _agreement(document["agreement"]), "command": command,
+        "patterns": _patterns(document["patterns"]),
+        "courses": _courses(document["patterns"]),
+        "effects": _effects(effects) if effects else None,
+        "ratios": plots.intervals([_ratio(row) for row in effects]),
+        "steps": _steps(effects),
+        "provisions": _provisions(document["provisions"]),
+        "agreement": _agreement(document["agreement"]),
+        "command": command,
         "versions": ", ".join(f"{name} {number}" for name, number in document.get("versions", {}).items()),
-    }  # fmt: skip
+    }
     return html.render("experiment.html.j2", **content | more)
 
 
@@ -86,10 +95,12 @@ def _rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     cells = [
         [
             *(tables.text(_plain(row[name])) for name in ("figure", "kind", "claimed", "got", "tolerance")),
-            tables.text("yes" if row["pass"] else "NO"), tables.text(row["source"]), tables.text(row["note"]),
+            tables.text("yes" if row["pass"] else "NO"),
+            tables.text(row["source"]),
+            tables.text(row["note"]),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("claims", "Claims and answers", columns, cells)
 
 
@@ -112,13 +123,19 @@ def _patterns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ]
     cells = [
         [
-            tables.text(label(row)), tables.count(row["ranks"]), tables.count(row["calls"]), tables.size(row["bytes"]),
-            tables.count(row["distinct"]), tables.size(row["sizes"][-1]["size_bytes"]), tables.share(row["top_share"]),
-            tables.size(row["burst_bytes"]), tables.text(row["like"] if row["turn"] == "iteration" else ""),
+            tables.text(label(row)),
+            tables.count(row["ranks"]),
+            tables.count(row["calls"]),
+            tables.size(row["bytes"]),
+            tables.count(row["distinct"]),
+            tables.size(row["sizes"][-1]["size_bytes"]),
+            tables.share(row["top_share"]),
+            tables.size(row["burst_bytes"]),
+            tables.text(row["like"] if row["turn"] == "iteration" else ""),
             tables.text(", ".join(f"{each['calls']} {each['op']}" for each in row["operations"])),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("patterns", "One iteration, prompt or token of one rank", columns, cells, whole=WHOLE)
 
 
@@ -151,14 +168,18 @@ def _effects(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ]
     cells = [
         [
-            tables.text(row["model"]), tables.text(row["anomaly"]), tables.text(row["fault"]),
-            tables.number(row["step_ratio"], _two), tables.text(_range(row, "step_ratio")),
-            tables.number(row["collective_ratio"], _two), tables.text(_range(row, "collective_ratio")),
+            tables.text(row["model"]),
+            tables.text(row["anomaly"]),
+            tables.text(row["fault"]),
+            tables.number(row["step_ratio"], _two),
+            tables.text(_range(row, "step_ratio")),
+            tables.number(row["collective_ratio"], _two),
+            tables.text(_range(row, "collective_ratio")),
             *(tables.count(row[name]) for name in ("seeds", "right", "cannot_tell", "wrong")),
             tables.text(", ".join(_answer(*each) for each in zip(row["answers"], row["named"], strict=True))),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("disturbances", "Disturbances", columns, cells, whole=WHOLE)
 
 
@@ -196,12 +217,15 @@ def _provisions(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     columns = ["What", "On the wire", "Largest request", "Largest burst", "Gbit/s for 100 ms", "What follows"]
     cells = [
         [
-            tables.text(label(row)), tables.size(row["wire_bytes"]), tables.size(row["largest_bytes"]),
+            tables.text(label(row)),
+            tables.size(row["wire_bytes"]),
+            tables.size(row["largest_bytes"]),
             tables.size(row["burst_bytes"]),
-            tables.number(row["rate_for_100ms_gbit_s"], lambda value: f"{value:,.3g}"), tables.text(row["advice"]),
+            tables.number(row["rate_for_100ms_gbit_s"], lambda value: f"{value:,.3g}"),
+            tables.text(row["advice"]),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("provide", "A rank's wire", columns, cells, whole=WHOLE)
 
 
@@ -219,12 +243,18 @@ def _agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     ]
     cells = [
         [
-            tables.text(row["cell"]), tables.text(row["when"]), tables.count(row["ranks"]), tables.count(row["expected_calls"]),
-            tables.count(row["recorded_calls"]), tables.count(row["expected_bytes"]), tables.count(row["recorded_bytes"]),
-            tables.text("yes" if row["agrees"] else "NO"), tables.text(row["difference"]),
+            tables.text(row["cell"]),
+            tables.text(row["when"]),
+            tables.count(row["ranks"]),
+            tables.count(row["expected_calls"]),
+            tables.count(row["recorded_calls"]),
+            tables.count(row["expected_bytes"]),
+            tables.count(row["recorded_bytes"]),
+            tables.text("yes" if row["agrees"] else "NO"),
+            tables.text(row["difference"]),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("equal", "Every cell", columns, cells, whole=WHOLE)
 
 

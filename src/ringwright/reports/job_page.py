@@ -42,7 +42,7 @@ def page(result: dict[str, Any], command: str) -> str:
         assumptions=result["assumptions"],
         left_out=result["left_out"],
         command=command,
-    )  # fmt: skip
+    )
 
 
 def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -78,14 +78,16 @@ def _roles(rows: list[dict[str, Any]]) -> dict[str, Any]:
     columns = ["Policy", "Role", "Operations", "Bytes", "On the wire ms", "Exposed ms", "Queued ms, each"]
     cells = [
         [
-            tables.text(row["policy"]), tables.text(role), tables.number(each["operations"], _none),
+            tables.text(row["policy"]),
+            tables.text(role),
+            tables.number(each["operations"], _none),
             tables.size(round(each["bytes"])),
             *(tables.number(each[f"{name}_us"] / 1e3, _ms) for name in ("busy", "exposed")),
             tables.number(each["queued_us"] / max(each["operations"], 1) / 1e3, _ms),
         ]
         for row in rows
         for role, each in row["by_role"].items()
-    ]  # fmt: skip
+    ]
     return tables.table("roles", "Role by role, per rank and step", columns, cells)
 
 
@@ -93,12 +95,16 @@ def _causes(rows: list[dict[str, Any]]) -> dict[str, Any]:
     columns = ["Policy", "Cause", "Exposed ms", "Operations", "Costliest", "What helps"]
     cells = [
         [
-            tables.text(row["policy"]), tables.text(each["cause"]), tables.number(each["exposed_us"] / 1e3, _ms),
-            tables.number(each["count"], _none), tables.text(each["costliest"]), tables.text(each["advice"]),
+            tables.text(row["policy"]),
+            tables.text(each["cause"]),
+            tables.number(each["exposed_us"] / 1e3, _ms),
+            tables.number(each["count"], _none),
+            tables.text(each["costliest"]),
+            tables.text(each["advice"]),
         ]
         for row in rows
         for each in row["why"]
-    ]  # fmt: skip
+    ]
     return tables.table("causes", "Cause by cause", columns, cells)
 
 
@@ -110,13 +116,21 @@ def _shares(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         parts = [("compute", row["compute_us"], 1), ("update", row["update_us"], 10)]
         parts += [(f"{role} exposed", each["exposed_us"], ROLES.get(role, 9)) for role, each in row["by_role"].items()]
         parts.append(("idle", row["idle_us"], 11))
-        made.append({
-            "policy": row["policy"], "step": f"{row['step_us'] / 1e3:,.1f} ms",
-            "parts": [
-                {"title": f"{name} {value / 1e3:,.2f} ms", "percent": round(value / longest * 100, 3), "colour": colour}
-                for name, value, colour in parts if value / longest > 0.0005
-            ],
-        })  # fmt: skip
+        made.append(
+            {
+                "policy": row["policy"],
+                "step": f"{row['step_us'] / 1e3:,.1f} ms",
+                "parts": [
+                    {
+                        "title": f"{name} {value / 1e3:,.2f} ms",
+                        "percent": round(value / longest * 100, 3),
+                        "colour": colour,
+                    }
+                    for name, value, colour in parts
+                    if value / longest > 0.0005
+                ],
+            }
+        )
     return made
 
 
@@ -137,10 +151,19 @@ def _timeline(row: dict[str, Any], longest: float) -> dict[str, Any]:
             ]
     shown = f"{picture['shown']} of {picture['cells']} kinds of ranks" if picture["shown"] < picture["cells"] else ""
     return {
-        "policy": row["policy"], "step": f"{row['step_us'] / 1e3:,.1f} ms", "rectangles": rectangles, "names": names,
-        "note": shown, "width": WIDTH, "height": len(picture["lanes"]) * TRACK + 24, "left": LEFT, "bar": BAR,
-        "marks": [(round(LEFT + (WIDTH - LEFT) * part / 4, 1), f"{longest * part / 4 * 1e3:,.4g} ms") for part in range(5)],
-    }  # fmt: skip
+        "policy": row["policy"],
+        "step": f"{row['step_us'] / 1e3:,.1f} ms",
+        "rectangles": rectangles,
+        "names": names,
+        "note": shown,
+        "width": WIDTH,
+        "height": len(picture["lanes"]) * TRACK + 24,
+        "left": LEFT,
+        "bar": BAR,
+        "marks": [
+            (round(LEFT + (WIDTH - LEFT) * part / 4, 1), f"{longest * part / 4 * 1e3:,.4g} ms") for part in range(5)
+        ],
+    }
 
 
 def _occurs(rows: list[dict[str, Any]], name: str) -> bool:

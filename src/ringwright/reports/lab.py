@@ -94,10 +94,13 @@ def _links(out: Console, result: dict[str, Any]) -> None:
         switched = result["switched"].get(link["name"], {})
         rows.append(
             [
-                link["name"], format_size(link["bytes"]), link["packets"], link["dropped"],
+                link["name"],
+                format_size(link["bytes"]),
+                link["packets"],
+                link["dropped"],
                 *(switched.get(name) for name in ("lost", "reordered", "marked")),
             ]
-        )  # fmt: skip
+        )
     columns = ["link", "bytes", "frames", "queue full", "lost", "reordered", "marked"]
     layout.table(out, columns, rows, left=("link",))
 

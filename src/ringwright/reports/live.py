@@ -31,12 +31,14 @@ def screen(file: TextIO, *, plain: bool = False) -> Iterator[Callable[[Snapshot]
 def _rows(snapshot: Snapshot) -> list[tuple[str, str, str, str, str]]:
     return [
         (
-            layout.printable(each["op"]), format_count(each["count"]), format_size(each["bytes"]),
+            layout.printable(each["op"]),
+            format_count(each["count"]),
+            format_size(each["bytes"]),
             f"+{format_count(each['new'])}",
             "-" if each["per_s"] is None else f"{each['per_s']:,.1f}",
         )
         for each in snapshot.operations
-    ]  # fmt: skip
+    ]
 
 
 def _drawn(snapshot: Snapshot) -> Group:

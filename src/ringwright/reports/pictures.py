@@ -44,8 +44,11 @@ def curves(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         "lines": [bound, *lines],
         "x": [(across(at), format_size(at)) for at in across.powers(2, 6)],
         "y": [(upwards(at), f"{at:,.0f} us" if at >= 1 else f"{at:g} us") for at in upwards.powers(10, 6)],
-        "width": WIDTH, "height": HEIGHT, "left": LEFT, "bottom": HEIGHT - BOTTOM,
-    }  # fmt: skip
+        "width": WIDTH,
+        "height": HEIGHT,
+        "left": LEFT,
+        "bottom": HEIGHT - BOTTOM,
+    }
 
 
 class _Axis:
@@ -90,9 +93,14 @@ def steps(program: Program) -> dict[str, Any] | None:
         for node in range(nodes)
     ]
     return {
-        "lines": lines, "labels": labels, "names": names, "width": WIDTH, "height": round(row * nodes, 1),
-        "shown": shown, "steps": program.n_steps,
-    }  # fmt: skip
+        "lines": lines,
+        "labels": labels,
+        "names": names,
+        "width": WIDTH,
+        "height": round(row * nodes, 1),
+        "shown": shown,
+        "steps": program.n_steps,
+    }
 
 
 def load(resources: Sequence[tuple[str, float, float]]) -> list[dict[str, Any]]:

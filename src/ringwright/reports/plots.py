@@ -51,20 +51,27 @@ def request_sizes(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
         total = sum((each["size_bytes"] or 0) * each["calls"] for each in row["sizes"]) or 1
         dots = [
             {
-                "x": across(each["size_bytes"]), "r": round(2.5 + 8 * math.sqrt(each["size_bytes"] * each["calls"] / total), 1),
+                "x": across(each["size_bytes"]),
+                "r": round(2.5 + 8 * math.sqrt(each["size_bytes"] * each["calls"] / total), 1),
                 "colour": colour(each["op"]),
                 "title": f"{each['calls']} x {each['op']} of {format_size(each['size_bytes'])} ({each['size_bytes']:,} B)",
             }
-            for each in row["sizes"] if each["size_bytes"]
-        ]  # fmt: skip
+            for each in row["sizes"]
+            if each["size_bytes"]
+        ]
         tracks.append({"y": round((number + 0.5) * TRACK, 1), "label": row["label"], "dots": dots})
     every = max(1, math.ceil(span / 9))
     ticks = [(across(2.0**power), format_size(2.0**power)) for power in range(low, high + 1, every)]
     used = {each["op"]: colour(each["op"]) for row in rows for each in row["sizes"] if each["size_bytes"]}
     return {
-        "tracks": tracks, "ticks": ticks, "width": WIDTH, "height": len(tracks) * TRACK + AXIS, "bottom": len(tracks) * TRACK,
-        "left": left, "legend": sorted(used.items(), key=lambda item: item[1]),
-    }  # fmt: skip
+        "tracks": tracks,
+        "ticks": ticks,
+        "width": WIDTH,
+        "height": len(tracks) * TRACK + AXIS,
+        "bottom": len(tracks) * TRACK,
+        "left": left,
+        "legend": sorted(used.items(), key=lambda item: item[1]),
+    }
 
 
 def step_lines(usual_s: Sequence[float], steps_s: Sequence[float], height: int = 90) -> dict[str, Any] | None:
@@ -80,8 +87,12 @@ def step_lines(usual_s: Sequence[float], steps_s: Sequence[float], height: int =
         )
 
     return {
-        "usual": line(usual_s), "steps": line(steps_s), "height": height, "top": f"{top * 1e3:,.0f} ms", "width": 490,
-    }  # fmt: skip
+        "usual": line(usual_s),
+        "steps": line(steps_s),
+        "height": height,
+        "top": f"{top * 1e3:,.0f} ms",
+        "width": 490,
+    }
 
 
 def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -98,16 +109,26 @@ def intervals(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
 
     tracks = [
         {
-            "y": round((number + 0.5) * TRACK, 1), "label": row["label"], "x": across(row["mean"]), "text": row["text"],
-            "from": across(row["low"] or row["mean"]), "to": across(row["high"] or row["mean"]),
+            "y": round((number + 0.5) * TRACK, 1),
+            "label": row["label"],
+            "x": across(row["mean"]),
+            "text": row["text"],
+            "from": across(row["low"] or row["mean"]),
+            "to": across(row["high"] or row["mean"]),
         }
-        for number, row in enumerate(rows) if row["mean"]
-    ]  # fmt: skip
+        for number, row in enumerate(rows)
+        if row["mean"]
+    ]
     ticks = [(across(value), f"{value:g}x") for value in (0.5, 1, 1.5, 2, 3, 4, 5, 7, 10, 20) if low <= value <= high]
     return {
-        "tracks": tracks, "ticks": ticks, "one": across(1.0), "width": WIDTH, "height": len(rows) * TRACK + AXIS,
-        "bottom": len(rows) * TRACK, "left": left,
-    }  # fmt: skip
+        "tracks": tracks,
+        "ticks": ticks,
+        "one": across(1.0),
+        "width": WIDTH,
+        "height": len(rows) * TRACK + AXIS,
+        "bottom": len(rows) * TRACK,
+        "left": left,
+    }
 
 
 def course(points: Sequence[tuple[float, int, str]], height: int = 90) -> dict[str, Any] | None:
@@ -118,9 +139,10 @@ def course(points: Sequence[tuple[float, int, str]], height: int = 90) -> dict[s
     end, top = drawn[-1][0], math.log2(max(size for _, size, _ in drawn)) + 1
     lines = [
         {
-            "x": round(10 + at / end * 470, 1), "colour": colour(op),
+            "x": round(10 + at / end * 470, 1),
+            "colour": colour(op),
             "y": round(height - math.log2(size + 1) / top * (height - 6), 1),
         }
         for at, size, op in drawn[:2000]
-    ]  # fmt: skip
+    ]
     return {"lines": lines, "height": height, "width": 490, "end": f"{end * 1e3:,.0f} ms"}

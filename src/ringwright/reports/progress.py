@@ -26,9 +26,13 @@ def bar(what: str) -> Iterator[Advance | None]:
     )
 
     columns = (
-        TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn(),
+        TextColumn(what),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[name]}"),
-    )  # fmt: skip
+    )
     with Progress(*columns, console=Console(stderr=True), transient=True) as shown:
         task = shown.add_task(what, total=None, name="")
         yield lambda done, of, name: shown.update(task, completed=done, total=of, name=name)

@@ -30,11 +30,13 @@ def picture(view: Summary, palette: dict[str, int]) -> dict[str, Any] | None:
     cut = "" if data["shown"] >= data["of"] else f"{data['of'] - data['shown']:,} further events are left out"
     left = "" if len(ranks) >= data["ranks"] else f"{data['ranks'] - len(ranks)} further ranks are left out"
     return {
-        "refused": "", "note": "; ".join(part for part in (data["clock"], cut, left) if part), "shapes": shapes,
+        "refused": "",
+        "note": "; ".join(part for part in (data["clock"], cut, left) if part),
+        "shapes": shapes,
         "height": round(len(ranks) * (tall + GAP), 1),
         "rows": [{"rank": rank, "y": round(top[rank] + tall / 2, 1)} for rank in ranks],
         "ticks": _ticks(data["end_us"]),
-    }  # fmt: skip
+    }
 
 
 def _ticks(end_us: float) -> list[str]:
@@ -66,5 +68,10 @@ def _rectangle(begin: float, end: float, top: float, scale: float, colour: str, 
     x = min(begin * scale, WIDTH)
     width = max(min(end * scale, WIDTH) - x, 0.4)
     return {
-        "x": round(x, 2), "width": round(width, 2), "y": round(top, 1), "height": TRACK - 1, "colour": colour, "title": title,
-    }  # fmt: skip
+        "x": round(x, 2),
+        "width": round(width, 2),
+        "y": round(top, 1),
+        "height": TRACK - 1,
+        "colour": colour,
+        "title": title,
+    }

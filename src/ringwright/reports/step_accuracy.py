@@ -22,17 +22,31 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     )
     head = ["table", "device", "half", "rows", "median", "bias", "worst"]
     cells = [
-        [each["table"], each["device"], each["half"], str(each["rows"]), layout.percent(each["median_abs_error"]),
-         f"{each['median_error']:+.1%}", layout.percent(each["worst_abs_error"])]
+        [
+            each["table"],
+            each["device"],
+            each["half"],
+            str(each["rows"]),
+            layout.percent(each["median_abs_error"]),
+            f"{each['median_error']:+.1%}",
+            layout.percent(each["worst_abs_error"]),
+        ]
         for each in result["groups"]
-    ]  # fmt: skip
+    ]
     layout.table(out, head, cells, left=("table", "device", "half"))
     layout.heading(out, "Error of each row", "times in ms")
     table = [
-        [each["row"], each["device"], str(each["gpus"]), each["half"], f"{each['measured_s'] * 1e3:,.1f}",
-         f"{each['predicted_s'] * 1e3:,.1f}", f"{each['error']:+.1%}"]
+        [
+            each["row"],
+            each["device"],
+            str(each["gpus"]),
+            each["half"],
+            f"{each['measured_s'] * 1e3:,.1f}",
+            f"{each['predicted_s'] * 1e3:,.1f}",
+            f"{each['error']:+.1%}",
+        ]
         for each in rows
-    ]  # fmt: skip
+    ]
     layout.table(
         out, ["row", "device", "GPUs", "half", "measured", "predicted", "error"], table, left=("row", "device", "half")
     )

@@ -45,16 +45,19 @@ def recorded_cells(row: dict[str, Any]) -> list[str]:
     """Return what is recorded of a system."""
     return [
         *(word(row[name]) for name in ("built", "simulated", "real", "equal_bits")),
-        *(NOTHING if row["kind"] is None else shown(row[name]) for name in ("claim", "got")), row["kind"] or NOTHING,
-    ]  # fmt: skip
+        *(NOTHING if row["kind"] is None else shown(row[name]) for name in ("claim", "got")),
+        row["kind"] or NOTHING,
+    ]
 
 
 def job_cells(row: dict[str, Any]) -> list[str]:
     """Return what a system does for the job."""
     return [
-        time(row["step_us"]), NOTHING if row.get("speedup") is None else f"{row['speedup']:.3f}x", time(row["exposed_us"]),
+        time(row["step_us"]),
+        NOTHING if row.get("speedup") is None else f"{row['speedup']:.3f}x",
+        time(row["exposed_us"]),
         NOTHING if row["wire_bytes"] is None else format_size(round(row["wire_bytes"])),
-    ]  # fmt: skip
+    ]
 
 
 def time(microseconds: float | None) -> str:

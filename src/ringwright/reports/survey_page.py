@@ -27,7 +27,10 @@ def page(result: dict[str, Any], command: str) -> str:
         shown=_shown(rows),
         classes=[
             {
-                "name": each["class"], "family": each["family"], "built": each["built"], "systems": each["systems"],
+                "name": each["class"],
+                "family": each["family"],
+                "built": each["built"],
+                "systems": each["systems"],
                 "rows": [_about(row, of_job=of_job) for row in rows if row["class"] == each["class"]],
             }
             for each in result["tree"]
@@ -37,7 +40,7 @@ def page(result: dict[str, Any], command: str) -> str:
         assumptions=result.get("assumptions", []),
         left_out=result.get("left_out", []),
         command=command,
-    )  # fmt: skip
+    )
 
 
 def _ground(result: dict[str, Any]) -> str:
@@ -52,10 +55,11 @@ def _figures(result: dict[str, Any]) -> list[tuple[str, str]]:
         return found
     baseline, best = result["baseline"], result["best"]
     return [
-        *found, ("Baseline's step", f"{survey.time(baseline['step_us'])} ms"),
+        *found,
+        ("Baseline's step", f"{survey.time(baseline['step_us'])} ms"),
         ("Best pair", f"{best['algorithm']} + {best['policy']}"),
         ("Its step", f"{survey.time(best['step_us'])} ms"),
-    ]  # fmt: skip
+    ]
 
 
 def _job(rows: list[dict[str, Any]]) -> dict[str, Any]:
@@ -70,12 +74,16 @@ def _job(rows: list[dict[str, Any]]) -> dict[str, Any]:
     ]
     cells = [
         [
-            tables.text(row["slug"]), tables.text(row["class"]), tables.number(row["step_us"], survey.time),
-            tables.number(row.get("speedup"), _gain), tables.number(row["exposed_us"], survey.time),
-            tables.number(row["wire_bytes"], _size), tables.text("; ".join(survey.outcome(row))),
+            tables.text(row["slug"]),
+            tables.text(row["class"]),
+            tables.number(row["step_us"], survey.time),
+            tables.number(row.get("speedup"), _gain),
+            tables.number(row["exposed_us"], survey.time),
+            tables.number(row["wire_bytes"], _size),
+            tables.text("; ".join(survey.outcome(row))),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("job", "System by system, in the baseline's place", columns, cells, MOST)
 
 
@@ -83,11 +91,14 @@ def _shown(rows: list[dict[str, Any]]) -> dict[str, Any]:
     columns = ["System", "Class", "Year", *(name.capitalize() for name in survey.HERE), "Claim of"]
     cells = [
         [
-            tables.text(row["slug"]), tables.text(row["class"]), tables.number(row["year"]),
-            *(tables.text(cell) for cell in survey.recorded_cells(row)), tables.text(row["claim_of"]),
+            tables.text(row["slug"]),
+            tables.text(row["class"]),
+            tables.number(row["year"]),
+            *(tables.text(cell) for cell in survey.recorded_cells(row)),
+            tables.text(row["claim_of"]),
         ]
         for row in rows
-    ]  # fmt: skip
+    ]
     return tables.table("shown", "Recorded", columns, cells, MOST)
 
 

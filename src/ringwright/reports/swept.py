@@ -15,14 +15,17 @@ def page(result: Mapping[str, Any], command: str) -> str:
     """Return the page of a ``ringwright.sweep/1`` object."""
     done = sum(cell["outcome"] == "done" for cell in result["cells"])
     return experiment.render(
-        result, command, title="A sweep of recorded runs",
+        result,
+        command,
+        title="A sweep of recorded runs",
         ground=f"{done} of {len(result['cells'])} cells done; one table of all: {result['table']}",
         figures=[
-            ("Cells", format_count(len(result["cells"]))), ("Rows", format_count(result["rows"])),
+            ("Cells", format_count(len(result["cells"]))),
+            ("Rows", format_count(result["rows"])),
             ("Formulas", f"{result['agreeing']} of {result['checked']} equal"),
             ("Largest request", experiment.largest(result["patterns"])),
         ],
-    )  # fmt: skip
+    )
 
 
 def write(result: Mapping[str, Any], file: TextIO, *, width: int | None = None) -> None:

@@ -28,28 +28,48 @@ def us(value: float | None) -> str:
 def all_tables(view: Summary) -> dict[str, dict[str, Any]]:
     """Return the page's tables of timed recordings by name; those without rows are drawn by nobody."""
     waits = [
-        [number(r["rank"]), number(r["wait_us"], us), number(r["transfer_us"], us), count(r["calls"]),
-         count(r["last_count"]), number(r["caused_us"], us)]
+        [
+            number(r["rank"]),
+            number(r["wait_us"], us),
+            number(r["transfer_us"], us),
+            count(r["calls"]),
+            count(r["last_count"]),
+            number(r["caused_us"], us),
+        ]
         for r in view["waits"]
-    ]  # fmt: skip
+    ]
     kernels = [
         [text(r["name"]), text(r["class"]), count(r["count"]), number(r["sum_us"], us), number(r["union_us"], us)]
         for r in view["kernels"]
     ]
     bandwidth = [
-        [text(r["op"]), size(r["size_bytes"]), number(r["time_us"], us), number(r["algbw_gbs"], _gbs),
-         number(r["busbw_gbs"], _gbs), number(r.get("nranks")), text(r.get("table"))]
+        [
+            text(r["op"]),
+            size(r["size_bytes"]),
+            number(r["time_us"], us),
+            number(r["algbw_gbs"], _gbs),
+            number(r["busbw_gbs"], _gbs),
+            number(r.get("nranks")),
+            text(r.get("table")),
+        ]
         for r in view["bandwidth"]
-    ]  # fmt: skip
+    ]
     culprits = [
         [text(r["kind"]), text(_ranks(r["ranks"])), number(r["confidence"], lambda v: f"{v:.2f}"), text(_because(r))]
         for r in _others(view)
     ]
     overlap = [
-        [number(r["rank"]), number(r["comm_us"], us), number(r["exposed_us"], us), share(r["exposed_us"] / r["comm_us"]),
-         number(r["compute_us"], us), number(r["idle_us"], us)]
-        for r in view["overlap"].get("ranks", []) if r["comm_us"]
-    ]  # fmt: skip
+        [
+            number(r["rank"]),
+            number(r["comm_us"], us),
+            number(r["exposed_us"], us),
+            share(r["exposed_us"] / r["comm_us"]),
+            number(r["compute_us"], us),
+            number(r["idle_us"], us),
+        ]
+        for r in view["overlap"].get("ranks", [])
+        if r["comm_us"]
+    ]
     made = [
         table(
             "waits",
@@ -83,12 +103,13 @@ def write(out: Console, view: Summary) -> None:
         layout.heading(out, "waiting", "duration above the group's shortest; who comes last waits least")
         shown = sorted(rows, key=lambda r: -r["caused_us"])[:TOP]
         layout.table(
-            out, ("rank", "waited", "transfer", "calls", "was last", "caused"),
+            out,
+            ("rank", "waited", "transfer", "calls", "was last", "caused"),
             [
                 (r["rank"], us(r["wait_us"]), us(r["transfer_us"]), r["calls"], r["last_count"], us(r["caused_us"]))
                 for r in shown
             ],
-        )  # fmt: skip
+        )
         layout.cut(out, TOP, len(rows), "ranks")
     _kernels(out, view)
     _bandwidth(out, view)
@@ -112,10 +133,11 @@ def _kernels(out: Console, view: Summary) -> None:
         return
     layout.heading(out, "kernels", "summed and as a union: streams overlap")
     layout.table(
-        out, ("name", "class", "count", "summed", "union"),
+        out,
+        ("name", "class", "count", "summed", "union"),
         [(_short(r["name"]), r["class"], r["count"], us(r["sum_us"]), us(r["union_us"])) for r in rows[:TOP]],
         left=("name", "class"),
-    )  # fmt: skip
+    )
     layout.cut(out, TOP, len(rows), "kernels")
 
 
@@ -126,12 +148,13 @@ def _bandwidth(out: Console, view: Summary) -> None:
     layout.heading(out, "bandwidth", "GB/s, 10^9; sizes as nccl-tests counts them")
     largest = sorted(rows, key=lambda r: -(r["size_bytes"] or 0))[:TOP]
     layout.table(
-        out, ("op", "size", "time", "algbw", "busbw"),
+        out,
+        ("op", "size", "time", "algbw", "busbw"),
         [
             (r["op"], format_size(r["size_bytes"] or 0), us(r["time_us"]), _gbs(r["algbw_gbs"]), _bus(r))
             for r in largest
         ],
-    )  # fmt: skip
+    )
     layout.cut(out, TOP, len(rows), "sizes")
 
 

@@ -261,10 +261,15 @@ def page(view: Summary) -> dict[str, Any] | None:
 def _tables(topology: dict[str, Any]) -> list[dict[str, Any]]:
     shown = topology.get("shown")
     nics = [
-        [tables.text(row["host"]), tables.text(row["nic"]), tables.text(row["name"]), tables.text(ranks(row["ranks"])),
-         tables.count(row["connections"])]
+        [
+            tables.text(row["host"]),
+            tables.text(row["nic"]),
+            tables.text(row["name"]),
+            tables.text(ranks(row["ranks"])),
+            tables.count(row["connections"]),
+        ]
         for row in topology["nics"]
-    ]  # fmt: skip
+    ]
     transports = [
         [tables.text(row["transport"]), tables.count(row["links"]), tables.count(row["connections"])]
         for row in topology["transports"]
@@ -281,17 +286,20 @@ def _of_shown(topology: dict[str, Any], shown: dict[str, Any]) -> list[dict[str,
     near = [[tables.number(int(row[0])), *map(tables.text, row[1:])] for row in neighbour_rows(shown)]
     paths = [
         [tables.text(kind), tables.text(channels), {**tables.text(""), "text": layout.printable(text)}]
-        for kind, texts in (("ring", ring_texts(topology)), ("tree", tree_texts(topology))) for channels, text in texts
-    ]  # fmt: skip
+        for kind, texts in (("ring", ring_texts(topology)), ("tree", tree_texts(topology)))
+        for channels, text in texts
+    ]
     return [
         tables.table("topology-loads", "Bytes on the busiest link and NIC", list(LOAD_HEADS), loads),
         tables.table("paths", "Rings and trees by channel", ["kind", "channels", "path"], paths),
         tables.table(
-            "neighbours", "Who is whose neighbour",
-            ["rank", "host", "GPU", "ring from", "ring to", "tree parents", "tree children", "NICs"], near,
+            "neighbours",
+            "Who is whose neighbour",
+            ["rank", "host", "GPU", "ring from", "ring to", "tree parents", "tree children", "NICs"],
+            near,
         ),
         tables.table("links", "Links", ["from", "to", "hosts", "channels", "transport", "NICs", *_KEYS], _links(shown)),
-    ]  # fmt: skip
+    ]
 
 
 _KEYS = ("all-reduce ring", "all-gather ring", "all-reduce tree")
@@ -307,9 +315,14 @@ def _links(shown: dict[str, Any]) -> list[list[dict[str, Any]]]:
         )
         ends = [" ".join(link[name]) for name in ("nic_sends", "nic_receives")]
         nics = f"{ends[0] or '?'} > {ends[1] or '?'}" if any(ends) else ""
-        rows.append([
-            *(tables.number(int(name_of(shown, link[end]))) for end in ("src", "dst")), tables.text(hosts),
-            tables.text(numbers(link["channels"])), tables.text(", ".join(link["transports"])), tables.text(nics),
-            *(tables.size(link["bytes"].get(key)) for key in _KEYS),
-        ])  # fmt: skip
+        rows.append(
+            [
+                *(tables.number(int(name_of(shown, link[end]))) for end in ("src", "dst")),
+                tables.text(hosts),
+                tables.text(numbers(link["channels"])),
+                tables.text(", ".join(link["transports"])),
+                tables.text(nics),
+                *(tables.size(link["bytes"].get(key)) for key in _KEYS),
+            ]
+        )
     return rows

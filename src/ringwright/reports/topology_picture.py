@@ -93,15 +93,26 @@ def _ring(
     frames, places, height = _laid_out(boxes, square)
     lines = [_line(stops, number, places, frames, nics, height) for number in range(len(stops))]
     squares = [
-        {"x": round(at.x - at.half, 1), "width": square,
-         "y": round(at.y - SQUARE / 2, 1), "cx": round(at.x, 1), "cy": round(at.y + 4, 1),
-         "text": _label(stop, shown), "title": _title(stop, shown), "small": len(_label(stop, shown)) * 8 > square}
+        {
+            "x": round(at.x - at.half, 1),
+            "width": square,
+            "y": round(at.y - SQUARE / 2, 1),
+            "cx": round(at.x, 1),
+            "cy": round(at.y + 4, 1),
+            "text": _label(stop, shown),
+            "title": _title(stop, shown),
+            "small": len(_label(stop, shown)) * 8 > square,
+        }
         for stop, at in zip(stops, places, strict=True)
-    ]  # fmt: skip
+    ]
     return {
-        "channels": channels, "width": WIDTH, "height": round(height, 1), "boxes": frames, "squares": squares,
+        "channels": channels,
+        "width": WIDTH,
+        "height": round(height, 1),
+        "boxes": frames,
+        "squares": squares,
         "lines": [line for line in lines if line],
-    }  # fmt: skip
+    }
 
 
 def _stops(order: tuple[int, ...], hosts: list[str], *, folded: bool) -> list[list[int]]:
@@ -193,9 +204,13 @@ def _line(
     else:
         path, middle = _home(here, there, frames, height), (here.x + 8, height - 10)
     return {
-        "path": path, "kind": "in" if inside else "net", "text": "" if inside else nics.get((src, dst), ""),
-        "x": round(middle[0], 1), "y": round(middle[1], 1), "anchor": "start" if path.count("L") > 2 else "middle",
-    }  # fmt: skip
+        "path": path,
+        "kind": "in" if inside else "net",
+        "text": "" if inside else nics.get((src, dst), ""),
+        "x": round(middle[0], 1),
+        "y": round(middle[1], 1),
+        "anchor": "start" if path.count("L") > 2 else "middle",
+    }
 
 
 def _is_clear(here: Square, there: Square, places: list[Square], rows: tuple[int, int]) -> bool:
@@ -279,16 +294,26 @@ def _tree(
     for above in nodes:
         for number in above["below"]:
             below, y = nodes[number], above["y"] + above["tall"]
-            arrows.append({
-                "x1": round(above["x"], 1), "y1": y, "x2": round(below["x"], 1), "y2": below["y"],
-                "kind": "in" if above["host"] == below["host"] else "net", "text": below["joins"],
-                "tx": round((above["x"] + 2 * below["x"]) / 3, 1), "ty": round((y + 2 * below["y"]) / 3 - 1, 1),
-            })  # fmt: skip
+            arrows.append(
+                {
+                    "x1": round(above["x"], 1),
+                    "y1": y,
+                    "x2": round(below["x"], 1),
+                    "y2": below["y"],
+                    "kind": "in" if above["host"] == below["host"] else "net",
+                    "text": below["joins"],
+                    "tx": round((above["x"] + 2 * below["x"]) / 3, 1),
+                    "ty": round((y + 2 * below["y"]) / 3 - 1, 1),
+                }
+            )
     return {
-        "channels": channels, "root": _global(root, shown), "width": round(max(nodes[0]["room"] + 16, 120), 1),
+        "channels": channels,
+        "root": _global(root, shown),
+        "width": round(max(nodes[0]["room"] + 16, 120), 1),
         "height": round(max(node["y"] + node["tall"] for node in nodes) + 8, 1),
-        "boxes": [_box(node, shown) for node in nodes], "lines": arrows,
-    }  # fmt: skip
+        "boxes": [_box(node, shown) for node in nodes],
+        "lines": arrows,
+    }
 
 
 def _spread(nodes: list[dict[str, Any]]) -> None:
@@ -314,11 +339,15 @@ def _box(node: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
     if len(rows) > 2:
         rows = [[*names[: MOST_IN_ROW - 2], "..."], ["...", *names[-MOST_IN_ROW + 2 :]]]
     return {
-        "x": round(node["x"] - node["wide"] / 2, 1), "y": node["y"], "width": node["wide"], "height": node["tall"],
-        "cx": round(node["x"], 1), "host": shortened(node["host"], node["wide"]),
+        "x": round(node["x"] - node["wide"] / 2, 1),
+        "y": node["y"],
+        "width": node["wide"],
+        "height": node["tall"],
+        "cx": round(node["x"], 1),
+        "host": shortened(node["host"], node["wide"]),
         "title": f"{node['host']}: ranks {' '.join(names)}",
         "ranks": [{"text": " ".join(row), "y": node["y"] + 32 + 16 * at} for at, row in enumerate(rows)],
-    }  # fmt: skip
+    }
 
 
 def _runs(root: int, children: dict[int, list[int]], hosts: list[str]) -> list[dict[str, Any]]:

@@ -20,9 +20,15 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     layout.heading(out, "Collectives", f"what one rank of stage {result['stage']} issues in an iteration")
     if result["collectives"]:
         rows = [
-            [row["role"], row["op"], f"{row['count']:,}", format_size(row["bytes"]), format_size(row["count"] * row["bytes"])]
+            [
+                row["role"],
+                row["op"],
+                f"{row['count']:,}",
+                format_size(row["bytes"]),
+                format_size(row["count"] * row["bytes"]),
+            ]
             for row in result["collectives"]
-        ]  # fmt: skip
+        ]
         layout.table(out, ["role", "op", "count", "size", "in all"], rows, left=("role", "op"))
     else:
         layout.line(out, "none")

@@ -23,10 +23,12 @@ def first_consumers(workload: Workload) -> dict[str, int]:
             if workload.task[producer].kind == "U":
                 following.setdefault(producer, []).extend(name for name, _ in payload.consumers)
     return {
-        payload.name: min((place[name] for name in _users(workload, payload, following) if name in place), default=len(place))
+        payload.name: min(
+            (place[name] for name in _users(workload, payload, following) if name in place), default=len(place)
+        )
         for payload in workload.payloads
         if payload.per == "step"
-    }  # fmt: skip
+    }
 
 
 def _places(workload: Workload) -> dict[str, int]:

@@ -27,9 +27,16 @@ UNPACKED_RATIO = 100  # of an archive on disk; recordings become 10 to 50 times 
 _PIECE_BYTES = 1 << 20
 # NotImplementedError: a zip of a later kind; RuntimeError: one with a password.
 _DAMAGE = (
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, NotImplementedError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    EOFError,
+    OSError,
+    ValueError,
+    NotImplementedError,
     RuntimeError,
-)  # fmt: skip
+)
 
 
 def is_archive(path: Path) -> bool:

@@ -13,12 +13,28 @@ _NOISE = re.compile(
     r"^(?:c10d::|nccl:|gloo:|ucc:|mpi:|xccl:|hccl:|rccl:)|[\s_\-]|coalesced|intotensor|tensor$|base$|single$|oop$"
 )
 _OPS = {
-    "allreduce": "all-reduce", "allreducesparse": "all-reduce", "allgather": "all-gather", "allgatherv": "all-gather",
-    "reducescatter": "reduce-scatter", "reducescatterv": "reduce-scatter", "alltoall": "all-to-all",
-    "alltoallv": "all-to-all", "broadcast": "broadcast", "bcast": "broadcast", "reduce": "reduce", "gather": "gather",
-    "scatter": "scatter", "barrier": "barrier", "monitoredbarrier": "barrier", "send": "send", "isend": "send",
-    "recv": "recv", "irecv": "recv", "recvanysource": "recv", "sendrecv": "send-recv",
-}  # fmt: skip
+    "allreduce": "all-reduce",
+    "allreducesparse": "all-reduce",
+    "allgather": "all-gather",
+    "allgatherv": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "reducescatterv": "reduce-scatter",
+    "alltoall": "all-to-all",
+    "alltoallv": "all-to-all",
+    "broadcast": "broadcast",
+    "bcast": "broadcast",
+    "reduce": "reduce",
+    "gather": "gather",
+    "scatter": "scatter",
+    "barrier": "barrier",
+    "monitoredbarrier": "barrier",
+    "send": "send",
+    "isend": "send",
+    "recv": "recv",
+    "irecv": "recv",
+    "recvanysource": "recv",
+    "sendrecv": "send-recv",
+}
 NO_CALLS = {
     "wait",
     "init",

@@ -6,16 +6,52 @@ import re
 
 # name -> bytes of an element
 BYTES = {
-    "int8": 1, "uint8": 1, "int16": 2, "int32": 4, "uint32": 4, "int64": 8, "uint64": 8, "float16": 2, "float32": 4,
-    "float64": 8, "bfloat16": 2, "float8e4m3": 1, "float8e5m2": 1, "bool": 1, "complex64": 8, "complex128": 16,
-}  # fmt: skip
+    "int8": 1,
+    "uint8": 1,
+    "int16": 2,
+    "int32": 4,
+    "uint32": 4,
+    "int64": 8,
+    "uint64": 8,
+    "float16": 2,
+    "float32": 4,
+    "float64": 8,
+    "bfloat16": 2,
+    "float8e4m3": 1,
+    "float8e5m2": 1,
+    "bool": 1,
+    "complex64": 8,
+    "complex128": 16,
+}
 _SPELLINGS = {
-    "char": "int8", "signedchar": "int8", "byte": "uint8", "unsignedchar": "uint8", "short": "int16", "int": "int32",
-    "long": "int64", "longint": "int64", "longlong": "int64", "half": "float16", "float": "float32", "double": "float64",
-    "fp8e4m3": "float8e4m3", "f8e4m3": "float8e4m3", "fp8e5m2": "float8e5m2", "f8e5m2": "float8e5m2", "bf16": "bfloat16",
-    "float8e4m3fn": "float8e4m3", "fp16": "float16", "fp32": "float32", "fp64": "float64", "u8": "uint8", "i8": "int8",
-    "complexfloat": "complex64", "complexdouble": "complex128", "unsignedint": "uint32", "unsignedlong": "uint64",
-}  # fmt: skip
+    "char": "int8",
+    "signedchar": "int8",
+    "byte": "uint8",
+    "unsignedchar": "uint8",
+    "short": "int16",
+    "int": "int32",
+    "long": "int64",
+    "longint": "int64",
+    "longlong": "int64",
+    "half": "float16",
+    "float": "float32",
+    "double": "float64",
+    "fp8e4m3": "float8e4m3",
+    "f8e4m3": "float8e4m3",
+    "fp8e5m2": "float8e5m2",
+    "f8e5m2": "float8e5m2",
+    "bf16": "bfloat16",
+    "float8e4m3fn": "float8e4m3",
+    "fp16": "float16",
+    "fp32": "float32",
+    "fp64": "float64",
+    "u8": "uint8",
+    "i8": "int8",
+    "complexfloat": "complex64",
+    "complexdouble": "complex128",
+    "unsignedint": "uint32",
+    "unsignedlong": "uint64",
+}
 _NOISE = re.compile(r"^(?:torch\.|c10::|tensor\(|genericlist\[|nccl)+|[\s_)\]]+|c10::")
 
 

@@ -158,9 +158,16 @@ class Gathered:
         self.releases: list[str] = []
 
     def communicator(
-        self, comm_id: str, *, name: str = "", size: int | None = None, members: Sequence[int] = (), ground: str = "read",
-        confidence: float = 1.0, **more: Any,
-    ) -> int:  # fmt: skip
+        self,
+        comm_id: str,
+        *,
+        name: str = "",
+        size: int | None = None,
+        members: Sequence[int] = (),
+        ground: str = "read",
+        confidence: float = 1.0,
+        **more: Any,
+    ) -> int:
         """Return the number of a communicator, made at its first mention; later mentions fill what was unknown."""
         key = text(comm_id)
         found = self.comms.get(key)
@@ -283,9 +290,14 @@ class Gathered:
             columns = {key: [record.get(key) for record in records] for key in kinds}
             frames[name] = fitted(columns, kinds)
         base: dict[str, Any] = {
-            "source": self.source, "inputs": self.inputs, "losses": self.losses, "world": None,
-            "nccl_versions": self.releases, "library": None, "origin_ns": None,
-        }  # fmt: skip
+            "source": self.source,
+            "inputs": self.inputs,
+            "losses": self.losses,
+            "world": None,
+            "nccl_versions": self.releases,
+            "library": None,
+            "origin_ns": None,
+        }
         if meta.pop("from_zero", False):
             frames["events"], base["origin_ns"] = self.zero(frames["events"])
         return Trace.of(frames, base | meta)

@@ -268,11 +268,15 @@ class _Job:
             "communicators": rows("communicators", self._communicators(global_rank)),
             "topology": rows("topology", [{"kind": "device", **row, "ground": "read"} for row in listed]),
             "claims": rows("claims", self._claims(world, global_rank, len(gone))),
-            "ledger": rows("ledger", [
-                {"file": f, "outcome": o, "reason": r, "lines": n, "example_line": at, "example": text}
-                for (f, o, r), (n, at, text) in self.ledger.items()
-            ] + gone),
-        }  # fmt: skip
+            "ledger": rows(
+                "ledger",
+                [
+                    {"file": f, "outcome": o, "reason": r, "lines": n, "example_line": at, "example": text}
+                    for (f, o, r), (n, at, text) in self.ledger.items()
+                ]
+                + gone,
+            ),
+        }
         meta = {
             "source": SOURCE,
             "inputs": inputs,
@@ -325,8 +329,13 @@ class _Job:
     def _claims(self, world: int | None, ranks: dict[tuple[str, int], int | None], gaps: int) -> list[dict[str, Any]]:
         def claim(field: str, value: str, ground: str, note: str, confidence: float = 1.0) -> dict[str, Any]:
             return {
-                "field": field, "value": value, "source": SOURCE, "ground": ground, "confidence": confidence, "note": note
-            }  # fmt: skip
+                "field": field,
+                "value": value,
+                "source": SOURCE,
+                "ground": ground,
+                "confidence": confidence,
+                "note": note,
+            }
 
         note = f"messages below {LEAST_BYTES:,} B are not recorded by default (NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES)"
         found = [claim("coverage", f">= {LEAST_BYTES} B", "assumed", note, 0.8)]

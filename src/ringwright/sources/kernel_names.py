@@ -9,9 +9,16 @@ _NCCL = re.compile(
     r"\b(?P<lib>nccl|rccl)(?:Dev|Symk?Dev|Symk)?Kernel_?(?P<op>[A-Za-z]+)?(?:_(?P<rest>\w+))?", re.IGNORECASE
 )
 _OPS = {
-    "allreduce": "all-reduce", "allgather": "all-gather", "reducescatter": "reduce-scatter", "broadcast": "broadcast",
-    "reduce": "reduce", "sendrecv": "send-recv", "alltoall": "all-to-all", "gather": "gather", "scatter": "scatter",
-}  # fmt: skip
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "reducescatter": "reduce-scatter",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+    "sendrecv": "send-recv",
+    "alltoall": "all-to-all",
+    "gather": "gather",
+    "scatter": "scatter",
+}
 _ALGORITHMS = ("RING", "TREE", "COLLNET_DIRECT", "COLLNET_CHAIN", "COLLNET", "NVLS_TREE", "NVLS", "PAT")
 _PROTOCOLS = ("LL128", "LL", "SIMPLE")
 _LIKE = re.compile(

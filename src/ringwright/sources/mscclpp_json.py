@@ -167,9 +167,17 @@ def _program(
     size = call_size(whole, size_bytes, min(plan.min_message_size, 1 << 40) if op else 0)
     placed = arrange(op, fine, chunks * slices, in_place=plan.inplace, size_bytes=size, dtype=dtype)
     schedule = Schedule(
-        Blocks.of(blocks), Code.of(rows) if rows else Code.of([]), placed.bases, fine, 1, initial=tuple(marks.initial),
-        groups=tuple(groups), further=tuple(further), dialect=DIALECT, attributes={"plan": raw},
-    )  # fmt: skip
+        Blocks.of(blocks),
+        Code.of(rows) if rows else Code.of([]),
+        placed.bases,
+        fine,
+        1,
+        initial=tuple(marks.initial),
+        groups=tuple(groups),
+        further=tuple(further),
+        dialect=DIALECT,
+        attributes={"plan": raw},
+    )
     knobs = {"coll": plan.collective, "in_place": plan.inplace, "slices": slices}
     return declared(plan.name or Path(findings.path).stem, placed, schedule, protocol=plan.protocol, knobs=knobs)
 

@@ -13,9 +13,23 @@ from dataclasses import dataclass
 WORDS = frozenset({"type", "redop"})
 MOST_COLUMNS = 64
 _KNOWN = {
-    "size", "count", "type", "redop", "root", "time", "algbw", "busbw", "error", "#wrong", "cputime", "timestamp", "i_min",
-    "i_max", "i_p99", "i_cv%",
-}  # fmt: skip
+    "size",
+    "count",
+    "type",
+    "redop",
+    "root",
+    "time",
+    "algbw",
+    "busbw",
+    "error",
+    "#wrong",
+    "cputime",
+    "timestamp",
+    "i_min",
+    "i_max",
+    "i_p99",
+    "i_cv%",
+}
 _OTHER_NAMES = {"wrong": "#wrong", "cputime": "time"}
 _NUMBER = re.compile(r"[+-]?\d+(?:\.\d*)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(r"\S+")

@@ -114,9 +114,15 @@ def _logged(match: re.Match[str]) -> Graph | None:
     if int(pattern) not in PATTERNS or int(channels) > CHANNELS_MAX or not {inside, between} <= set(PATHS):
         return None
     return Graph(
-        int(pattern), int(channels), speed_intra, speed_inter, inside, between,
-        same_channels=same == "1", cross_nic=int(cross),
-    )  # fmt: skip
+        int(pattern),
+        int(channels),
+        speed_intra,
+        speed_inter,
+        inside,
+        between,
+        same_channels=same == "1",
+        cross_nic=int(cross),
+    )
 
 
 @dataclass

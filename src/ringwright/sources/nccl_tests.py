@@ -179,10 +179,15 @@ def _measured(under: dict[str, list[str]], number: int) -> SizeRow | None:
     if len(size) > LONGEST_NUMBER or not first or not 0 < first < float("inf"):
         return None
     return SizeRow(
-        int(size), first * 1e-6, times[1] * 1e-6 if times[1] else None,
+        int(size),
+        first * 1e-6,
+        times[1] * 1e-6 if times[1] else None,
         int(count) if count.isdecimal() and len(count) <= LONGEST_NUMBER else None,
-        _number(sides[0].busbw_gbs), _number(sides[1].busbw_gbs), number, sides,
-    )  # fmt: skip
+        _number(sides[0].busbw_gbs),
+        _number(sides[1].busbw_gbs),
+        number,
+        sides,
+    )
 
 
 def _two(texts: list[str]) -> list[str]:
@@ -204,9 +209,21 @@ def _closed(state: _Open, name: str) -> Iterator[NcclTestsTable]:
     guess = state.heading or op_in(name)
     facts = {"average_busbw_gbs": state.average} if state.average else {}
     for place_, (setting, rows) in enumerate(state.rows.items() or [(("", "", ""), [])]):
-        yield lawful(NcclTestsTable(
-            state.op or guess, tuple(rows), name, ranks, len(set(state.hosts.values())), state.gpu, state.release,
-            setting[0], facts if len(state.rows) == 1 else {}, dict(state.hosts), line=state.line,
-            setting=" ".join(setting) if len(state.rows) > 1 else "", is_op_told=bool(state.op),
-            refused=tuple(state.refused) if place_ == 0 else (),
-        ))  # fmt: skip
+        yield lawful(
+            NcclTestsTable(
+                state.op or guess,
+                tuple(rows),
+                name,
+                ranks,
+                len(set(state.hosts.values())),
+                state.gpu,
+                state.release,
+                setting[0],
+                facts if len(state.rows) == 1 else {},
+                dict(state.hosts),
+                line=state.line,
+                setting=" ".join(setting) if len(state.rows) > 1 else "",
+                is_op_told=bool(state.op),
+                refused=tuple(state.refused) if place_ == 0 else (),
+            )
+        )

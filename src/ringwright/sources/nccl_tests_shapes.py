@@ -56,9 +56,12 @@ def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
             inplace = row.get("time_inplace_us")
             side = Side(row["time_us"], row.get("algbw_gbps") or "", row.get("busbw_gbps") or "")
             value = SizeRow(
-                int(row["bytes"]), float(row["time_us"]) * 1e-6, float(inplace) * 1e-6 if inplace else None, line=number,
+                int(row["bytes"]),
+                float(row["time_us"]) * 1e-6,
+                float(inplace) * 1e-6 if inplace else None,
+                line=number,
                 sides=(side,),
-            )  # fmt: skip
+            )
         except ValueError as error:
             raise InputError(f"{error}", where=f"{path}:{number}", remedy="bytes and time_us are numbers") from error
         found.setdefault(row["case"], []).append(value)

@@ -83,7 +83,20 @@ class _File:
         where, _, what = name.rpartition(".")
         op = f"tcp.{what}" if where == "tcp" else what
         self.found.events.add(
-            kind="metric", op=op, text=where, value=float(more), start_s=at_s, rank=whole_number(self.head.get("rank")),
-            host=self.head.get("host"), pid=self.head.get("pid"), clock=f"host:{self.head.get('host')}", source=KIND,
-            file=self.name, line=line, ground="read", confidence=1.0, multiplicity=1, records=1,
-        )  # fmt: skip
+            kind="metric",
+            op=op,
+            text=where,
+            value=float(more),
+            start_s=at_s,
+            rank=whole_number(self.head.get("rank")),
+            host=self.head.get("host"),
+            pid=self.head.get("pid"),
+            clock=f"host:{self.head.get('host')}",
+            source=KIND,
+            file=self.name,
+            line=line,
+            ground="read",
+            confidence=1.0,
+            multiplicity=1,
+            records=1,
+        )

@@ -140,9 +140,17 @@ def _emit(found: Gathered, file: _File, world: int | None, origin: int) -> None:
     counters: Counter[int] = Counter()
     for place, entry in file.entries:
         common: dict[str, Any] = {
-            "rank": file.rank, "records": 1, "source": KIND, "file": file.name, "line": place, "ground": "read",
-            "confidence": 1.0, "layer": _marks(entry), "task": str(place), **_times(entry, file.rank, origin),
-        }  # fmt: skip
+            "rank": file.rank,
+            "records": 1,
+            "source": KIND,
+            "file": file.name,
+            "line": place,
+            "ground": "read",
+            "confidence": 1.0,
+            "layer": _marks(entry),
+            "task": str(place),
+            **_times(entry, file.rank, origin),
+        }
         if "compute" in entry and "comms" not in entry:
             count = whole_number(entry.get("count"), _ELEMENTS)
             found.events.add(
@@ -179,7 +187,7 @@ def _times(entry: Entry, rank: int, origin: int) -> dict[str, Any]:
         "enqueue_s": (start - origin) * 1e-9 if start else None,
         "duration_s": lasted * 1e-6 if lasted is not None else None,
         "clock": f"host:rank{rank}" if start else None,
-    }  # fmt: skip
+    }
 
 
 def _marks(entry: Entry) -> str | None:
@@ -209,13 +217,21 @@ def _call(entry: Entry, op: str, facts: dict[str, Any], rank: int) -> dict[str, 
     is_pointwise = op in POINTWISE
     other = _peer(entry, op) if is_pointwise else None
     return {
-        "kind": "p2p" if is_pointwise else "collective", "op": op, "communicator": facts["communicator"],
-        "nranks": facts["size"], "comm_rank": members.index(rank) if rank in members else None,
-        "size_bytes": held.size, "sent_bytes": held.sent, "received_bytes": held.received, "count": counts[0],
-        "datatype": kind, "element_bytes": width, "op_count": whole_number(entry.get("req")),
+        "kind": "p2p" if is_pointwise else "collective",
+        "op": op,
+        "communicator": facts["communicator"],
+        "nranks": facts["size"],
+        "comm_rank": members.index(rank) if rank in members else None,
+        "size_bytes": held.size,
+        "sent_bytes": held.sent,
+        "received_bytes": held.received,
+        "count": counts[0],
+        "datatype": kind,
+        "element_bytes": width,
+        "op_count": whole_number(entry.get("req")),
         "root": whole_number(entry.get("root"), _RANK) if op in ROOTED else None,
         "peer": members.index(other) if other in members else other,
-    }  # fmt: skip
+    }
 
 
 def _count(entry: Entry, side: str) -> int | None:

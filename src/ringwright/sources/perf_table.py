@@ -45,9 +45,15 @@ _PICO_OPS = (
 _ALLOCATED = re.compile(r"\{\s*(\d{1,7})\s*:\s*(\S+)\s*-\s*(\d{1,4})\s*\}")
 _NAMED_RELEASE = re.compile(r"nccl[_-]?(\d+\.\d+(?:\.\d+)?)", re.IGNORECASE)
 _NCCL_ALGORITHMS = {
-    "ring": "ring", "tree": "tree", "collnet": "collnet_direct", "collnetdirect": "collnet_direct", "pat": "pat",
-    "collnetchain": "collnet_chain", "nvls": "nvls", "nvlstree": "nvls_tree",
-}  # fmt: skip
+    "ring": "ring",
+    "tree": "tree",
+    "collnet": "collnet_direct",
+    "collnetdirect": "collnet_direct",
+    "pat": "pat",
+    "collnetchain": "collnet_chain",
+    "nvls": "nvls",
+    "nvlstree": "nvls_tree",
+}
 
 
 @dataclass(slots=True)
@@ -134,10 +140,17 @@ def _pico(state: _Read, member: Member, match: re.Match[str]) -> None:
     is_nccl = algorithm.startswith("nccl_")
     table = f"{re.split(r'[/!:]', folder)[-1]} {algorithm}"
     state.folders[len(state.lines)] = folder
-    state.lines.append(_Line(
-        op or "unknown", int(match[1]), statistics.median(steady) * 1e-9, table, iterations=len(steady), file=member.name,
-        algorithm=_NCCL_ALGORITHMS.get(algorithm.removeprefix("nccl_"), algorithm) if is_nccl else algorithm,
-    ))  # fmt: skip
+    state.lines.append(
+        _Line(
+            op or "unknown",
+            int(match[1]),
+            statistics.median(steady) * 1e-9,
+            table,
+            iterations=len(steady),
+            file=member.name,
+            algorithm=_NCCL_ALGORITHMS.get(algorithm.removeprefix("nccl_"), algorithm) if is_nccl else algorithm,
+        )
+    )
 
 
 def _allocation(state: _Read, member: Member) -> None:
@@ -256,10 +269,24 @@ def _emit(found: Gathered, line: _Line) -> None:
         name = f"{line.ranks} ranks" + (f" on {line.nodes} nodes" if line.nodes else "")
         number = found.communicator(name, name=name, size=line.ranks, nnodes=line.nodes)
     row: dict[str, Any] = {
-        "kind": "measurement", "op": line.op, "communicator": number, "nranks": line.ranks, "nnodes": line.nodes,
-        "size_bytes": line.size_bytes, "datatype": line.dtype, "element_bytes": BYTES[line.dtype] if line.dtype else None,
-        "algorithm": line.algorithm, "duration_s": line.time_s, "task": "out-of-place", "text": line.table,
-        "records": line.iterations, "multiplicity": 1, "source": KIND, "file": line.file, "line": line.place,
-        "ground": "read", "confidence": 1.0,
-    }  # fmt: skip
+        "kind": "measurement",
+        "op": line.op,
+        "communicator": number,
+        "nranks": line.ranks,
+        "nnodes": line.nodes,
+        "size_bytes": line.size_bytes,
+        "datatype": line.dtype,
+        "element_bytes": BYTES[line.dtype] if line.dtype else None,
+        "algorithm": line.algorithm,
+        "duration_s": line.time_s,
+        "task": "out-of-place",
+        "text": line.table,
+        "records": line.iterations,
+        "multiplicity": 1,
+        "source": KIND,
+        "file": line.file,
+        "line": line.place,
+        "ground": "read",
+        "confidence": 1.0,
+    }
     found.events.add(**row)

@@ -17,10 +17,24 @@ if TYPE_CHECKING:
 SCHEMA = "ringwright.verify/1"
 # The numbers of the rules in the description of the formats.
 CODES = {
-    "xml": "V1", "json": "V1", "attribute": "V2", "gpus": "V3", "chunks": "V4", "limits": "V5", "peer": "V6", "match": "V7",
-    "index": "V8", "dependency": "V9", "deadlock": "V10", "undefined": "V11", "result": "V12", "double": "V12",
-    "conflict": "V13", "race": "V13", "window": "V14",
-}  # fmt: skip
+    "xml": "V1",
+    "json": "V1",
+    "attribute": "V2",
+    "gpus": "V3",
+    "chunks": "V4",
+    "limits": "V5",
+    "peer": "V6",
+    "match": "V7",
+    "index": "V8",
+    "dependency": "V9",
+    "deadlock": "V10",
+    "undefined": "V11",
+    "result": "V12",
+    "double": "V12",
+    "conflict": "V13",
+    "race": "V13",
+    "window": "V14",
+}
 _PARSERS = {"msccl-xml": parse_msccl_xml, "mscclpp-json": parse_mscclpp_json}
 
 

@@ -204,21 +204,45 @@ _mesh = _object(Mesh, _same(axes=_listed(_row(_word, _count))), ())
 _class = _object(RankClass, _same(name=_word, at=_by_name(_count)), ("name",))
 _task = _object(
     Task,
-    _same(name=_word, of=_word, kind=_word, layer=_count, slot=_row(_word, _count), per=_word, stream=_word, tag=_word,
-          demands=_listed(_row(_word, _number))) | {"time_s": ("seconds", _number)},
+    _same(
+        name=_word,
+        of=_word,
+        kind=_word,
+        layer=_count,
+        slot=_row(_word, _count),
+        per=_word,
+        stream=_word,
+        tag=_word,
+        demands=_listed(_row(_word, _number)),
+    )
+    | {"time_s": ("seconds", _number)},
     ("name", "of", "kind"),
-)  # fmt: skip
+)
 _edge = _object(Edge, _same(src=_word, dst=_word, distance=_count), ("src", "dst"))
 _payload = _object(
     Payload,
     _same(
-        name=_word, of=_word, op=_word, size_bytes=_count, axes=_words, role=_word, producers=_words,
-        consumers=_listed(_row(_word, _count)), per=_word, layer=_count, dtype=_word, elements=_count, merges=_word,
-        peer=_word, joint=_words, factors=_optional(_row(_count, _count)), root=_count,
+        name=_word,
+        of=_word,
+        op=_word,
+        size_bytes=_count,
+        axes=_words,
+        role=_word,
+        producers=_words,
+        consumers=_listed(_row(_word, _count)),
+        per=_word,
+        layer=_count,
+        dtype=_word,
+        elements=_count,
+        merges=_word,
+        peer=_word,
+        joint=_words,
+        factors=_optional(_row(_count, _count)),
+        root=_count,
         samples=_count,
     ),
     ("name", "of", "op", "size_bytes", "axes", "role", "producers", "consumers"),
-)  # fmt: skip
+)
 _resource = _object(Resource, _same(name=_word, discipline=_word, capacity=_number), ("name",))
 _rewrite = _object(Rewrite, _same(kind=_word, roles=_words, settings=_by_name(_setting)), ("kind",))
 
@@ -231,25 +255,43 @@ _gate = _object(Gate, _same(closed=_count, by=_class_or_tag, state=_word), ("clo
 _queue = _object(
     Queue,
     _same(
-        keys=_by_name(_count), windows=_by_name(_row(_number, _word)), traffic=_by_name(_count), gates=_listed(_gate),
-        blocking=_truth, issue_s=_number, random=_optional(_count),
+        keys=_by_name(_count),
+        windows=_by_name(_row(_number, _word)),
+        traffic=_by_name(_count),
+        gates=_listed(_gate),
+        blocking=_truth,
+        issue_s=_number,
+        random=_optional(_count),
     ),
     (),
-)  # fmt: skip
+)
 _policy = _object(
     Policy,
     _same(
-        split=_optional(_word), rewrites=_optional(_listed(_rewrite)), order=_optional(_order),
-        queue=_optional(_queue), boundary=_optional(_word), agreement=_optional(_word), by=_by_name(_word),
+        split=_optional(_word),
+        rewrites=_optional(_listed(_rewrite)),
+        order=_optional(_order),
+        queue=_optional(_queue),
+        boundary=_optional(_word),
+        agreement=_optional(_word),
+        by=_by_name(_word),
     ),
     (),
-)  # fmt: skip
+)
 _workload = _object(
     Workload,
     _same(
-        name=_word, mesh=_mesh, classes=_listed(_class), tasks=_listed(_task), edges=_listed(_edge),
-        payloads=_listed(_payload), resources=_listed(_resource), micro_batches=_count, order=_order, policy=_policy,
+        name=_word,
+        mesh=_mesh,
+        classes=_listed(_class),
+        tasks=_listed(_task),
+        edges=_listed(_edge),
+        payloads=_listed(_payload),
+        resources=_listed(_resource),
+        micro_batches=_count,
+        order=_order,
+        policy=_policy,
         assumptions=_words,
     ),
     ("name", "mesh", "classes", "tasks"),
-)  # fmt: skip
+)

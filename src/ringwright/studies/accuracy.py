@@ -107,9 +107,13 @@ def _case(table: NcclTestsTable) -> AccuracyCase | None:
     fabric = entry.fabric.format(n=table.nodes, g=gpus, r=table.nodes * int(gpus or 0))
     rows = [row for row in table.rows if row.size_bytes > 0]
     measured = MeasuredTimes(
-        table.op, fabric, release, tuple(row.size_bytes for row in rows), tuple(row.steady_s for row in rows),
+        table.op,
+        fabric,
+        release,
+        tuple(row.size_bytes for row in rows),
+        tuple(row.steady_s for row in rows),
         entry.forced,
-    )  # fmt: skip
+    )
     settings = table.facts.get("settings", "")
     group = f"{entry.system}|{release}|{settings}|{table.op}" if entry.system else ""
     raw = tuple(row.time_s for row in rows)
@@ -166,9 +170,16 @@ def _judged(case: AccuracyCase, calibration: Calibration, trained_on: int, every
     large, small = (case.judge(calibration, case.places(large=size, every=every)) for size in (True, False))
     measured = case.measured
     return AccuracyRow(
-        case.name, case.transport, measured.fabric, measured.release, calibration.error, large, small, trained_on,
+        case.name,
+        case.transport,
+        measured.fabric,
+        measured.release,
+        calibration.error,
+        large,
+        small,
+        trained_on,
         case.assumed,
-    )  # fmt: skip
+    )
 
 
 def summary(lines: Iterable[HasError], target: float) -> dict[str, dict[str, float]]:

@@ -42,9 +42,13 @@ def bounds(
 
 
 def bound(
-    what: Collective | str, on: spelled.Machine, *, size: int | str | None = None, in_network: bool = True,
+    what: Collective | str,
+    on: spelled.Machine,
+    *,
+    size: int | str | None = None,
+    in_network: bool = True,
     alpha: str = "pipelined",
-) -> floors.Bound:  # fmt: skip
+) -> floors.Bound:
     """Return the time below which no program can do a collective on a machine, and what of the machine says so.
 
     Parameters

@@ -106,9 +106,12 @@ def _measured(table: NcclTestsTable, fabric: str, release: str | None, collectiv
         raise UsageError("the table does not say NCCL's release", where=table.name, remedy="--release 2.18")
     rows = [row for row in table.rows if row.size_bytes > 0]
     return MeasuredTimes(
-        op, fabric.replace("{n}", str(max(table.nodes, 1))), chosen, tuple(row.size_bytes for row in rows),
+        op,
+        fabric.replace("{n}", str(max(table.nodes, 1))),
+        chosen,
+        tuple(row.size_bytes for row in rows),
         tuple(row.steady_s for row in rows),
-    )  # fmt: skip
+    )
 
 
 def document(found: Calibration) -> dict[str, Any]:

@@ -80,12 +80,17 @@ class Comparison:
     def document(self) -> dict[str, Any]:
         """Return the object of schema ``ringwright.compare/1``."""
         return {
-            "schema": SCHEMA, "lab": self.question.lab, "ranks": self.question.ranks, "tcp": self.question.tcp,
-            "faults": list(self.question.faults), "outside_simulation": list(self.outside), "verdict": self.verdict,
+            "schema": SCHEMA,
+            "lab": self.question.lab,
+            "ranks": self.question.ranks,
+            "tcp": self.question.tcp,
+            "faults": list(self.question.faults),
+            "outside_simulation": list(self.outside),
+            "verdict": self.verdict,
             "fitted": {name: dataclasses.asdict(each) for name, each in self.fitted.items()},
             "rows": [{**dataclasses.asdict(row), "error": row.error} for row in self.rows],
             "geomean_error": self.geomean_error,
-        }  # fmt: skip
+        }
 
 
 class _Run:
@@ -151,9 +156,10 @@ def compare(folder: Path) -> Comparison:
     question = capture.question(document)
     if not question.lab:
         raise InputError(
-            "this benchmark ran on a machine whose links nobody knows", where=str(folder),
+            "this benchmark ran on a machine whose links nobody knows",
+            where=str(folder),
             remedy="ringwright bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 4M --out DIR",
-        )  # fmt: skip
+        )
     plain = fabric(question.lab)
     outside = beyond(plain, question.faults, question.seed)
     machine = faulted(question, plain)
@@ -216,9 +222,16 @@ def _row(question: BenchSpec, run: _Run, fitted: Fitted, *, used: bool) -> Compa
 
     low, high = np.quantile(run.times_s, [0.1, 0.9]) * 1e6
     return ComparedRow(
-        question.op, run.backend, run.name, run.size_bytes, run.measured_s * 1e6, float(low), float(high),
-        run.simulated_s(fitted) * 1e6, used,
-    )  # fmt: skip
+        question.op,
+        run.backend,
+        run.name,
+        run.size_bytes,
+        run.measured_s * 1e6,
+        float(low),
+        float(high),
+        run.simulated_s(fitted) * 1e6,
+        used,
+    )
 
 
 def probed_s(document: Mapping[str, Any], run: _Run) -> float:
@@ -265,9 +278,16 @@ def traces(folder: Path, comparison: Comparison, row: ComparedRow) -> tuple[Trac
 
     question = comparison.question
     run = _Run(
-        question, faulted(question, fabric(question.lab or "")),
-        {"backend": row.backend, "algorithm": row.algorithm, "size_bytes": row.size_bytes, "start_s": [0.0], "time_s": [1.0]},
-    )  # fmt: skip
+        question,
+        faulted(question, fabric(question.lab or "")),
+        {
+            "backend": row.backend,
+            "algorithm": row.algorithm,
+            "size_bytes": row.size_bytes,
+            "start_s": [0.0],
+            "time_s": [1.0],
+        },
+    )
     machine = run.machine(comparison.fitted[row.backend])
     simulated = trace(run.program, machine, simulate(run.program, machine, fold_symmetry=False))
     return capture.recorded(folder, row.backend, row.algorithm, row.size_bytes), simulated

@@ -39,37 +39,57 @@ def _settings(given: Mapping[str, str]) -> list[Check]:
     parts = {part.strip().upper() for part in given.get("NCCL_DEBUG_SUBSYS", "").split(",") if part.strip()}
     found = [
         _present(
-            "NCCL log", debug in ("INFO", "TRACE"), f"NCCL_DEBUG={debug or 'unset'}", "one line per set-up step and call",
-            "nothing is printed below INFO", "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,COLL",
+            "NCCL log",
+            debug in ("INFO", "TRACE"),
+            f"NCCL_DEBUG={debug or 'unset'}",
+            "one line per set-up step and call",
+            "nothing is printed below INFO",
+            "export NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,COLL",
         ),
         _present(
-            "calls in the log", bool({"COLL", "ALL"} & parts), f"NCCL_DEBUG_SUBSYS={','.join(sorted(parts)) or 'unset'}",
-            "every collective prints a line", "operations are not printed, only set-up",
+            "calls in the log",
+            bool({"COLL", "ALL"} & parts),
+            f"NCCL_DEBUG_SUBSYS={','.join(sorted(parts)) or 'unset'}",
+            "every collective prints a line",
+            "operations are not printed, only set-up",
             "export NCCL_DEBUG_SUBSYS=INIT,GRAPH,ENV,TUNING,COLL",
         ),
         _present(
-            "one log per process", "%" in given.get("NCCL_DEBUG_FILE", ""), given.get("NCCL_DEBUG_FILE", "unset"),
-            "lines of processes cannot cut into each other", "ranks write into one stream and cut each other's lines",
+            "one log per process",
+            "%" in given.get("NCCL_DEBUG_FILE", ""),
+            given.get("NCCL_DEBUG_FILE", "unset"),
+            "lines of processes cannot cut into each other",
+            "ranks write into one stream and cut each other's lines",
             "export NCCL_DEBUG_FILE=nccl.%h.%p.log",
         ),
         _present(
-            "profiler plug-in", "NCCL_PROFILER_PLUGIN" in given, given.get("NCCL_PROFILER_PLUGIN", "unset"),
-            "times of kernels and of the network, NCCL 2.23 and newer", "the log carries no times",
+            "profiler plug-in",
+            "NCCL_PROFILER_PLUGIN" in given,
+            given.get("NCCL_PROFILER_PLUGIN", "unset"),
+            "times of kernels and of the network, NCCL 2.23 and newer",
+            "the log carries no times",
             'ringwright plugin build && eval "$(ringwright plugin env)"',
         ),
         _inspector(given),
         _present(
-            "Flight Recorder", int(_number(given, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")) > 0,
-            f"TORCH_FR_BUFFER_SIZE={given.get('TORCH_FR_BUFFER_SIZE', 'unset')}", "a hang leaves a dump per rank",
+            "Flight Recorder",
+            int(_number(given, "TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")) > 0,
+            f"TORCH_FR_BUFFER_SIZE={given.get('TORCH_FR_BUFFER_SIZE', 'unset')}",
+            "a hang leaves a dump per rank",
             "a hang leaves nothing to read",
             "ringwright run --flight -- COMMAND, or export TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1",
         ),
-    ]  # fmt: skip
+    ]
     if given.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
-        found.append(Check(
-            "overlap", "note", "CUDA_DEVICE_MAX_CONNECTIONS=1", "kernels of all streams start in the order of their launch",
-            "unset it unless tensor parallelism with sequence parallelism needs that order",
-        ))  # fmt: skip
+        found.append(
+            Check(
+                "overlap",
+                "note",
+                "CUDA_DEVICE_MAX_CONNECTIONS=1",
+                "kernels of all streams start in the order of their launch",
+                "unset it unless tensor parallelism with sequence parallelism needs that order",
+            )
+        )
     return found
 
 
@@ -93,9 +113,12 @@ def _inspector(given: Mapping[str, str]) -> Check:
     if "inspector" in given.get("NCCL_PROFILER_PLUGIN", "") and len(there) < len(names):
         absent = ", ".join(name for name in names if name not in there)
         return Check(
-            "Inspector", "missing", f"{absent} unset", "the plug-in is loaded and writes nothing",
+            "Inspector",
+            "missing",
+            f"{absent} unset",
+            "the plug-in is loaded and writes nothing",
             "export NCCL_INSPECTOR_ENABLE=1 NCCL_INSPECTOR_DUMP_DIR=inspector",
-        )  # fmt: skip
+        )
     return Check(
         "Inspector", "note", "on" if there else "off", "messages below 8 KiB are not recorded unless asked for"
     )
@@ -108,19 +131,28 @@ def _machine() -> list[Check]:
     compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
     return [
         _present(
-            "compiled loops", native.engine is not None, "built" if native.engine is not None else "absent",
-            "large inputs are read at full speed", "answers are the same, large inputs take longer",
+            "compiled loops",
+            native.engine is not None,
+            "built" if native.engine is not None else "absent",
+            "large inputs are read at full speed",
+            "answers are the same, large inputs take longer",
             "install a C++17 compiler, then pip install --force-reinstall --no-binary ringwright ringwright",
         ),
         _present(
-            "C compiler", bool(compiler), compiler or "none found", "the profiler plug-in can be built here",
-            "the profiler plug-in cannot be built here", "apt-get install gcc",
+            "C compiler",
+            bool(compiler),
+            compiler or "none found",
+            "the profiler plug-in can be built here",
+            "the profiler plug-in cannot be built here",
+            "apt-get install gcc",
         ),
         Check(
-            "PyTorch", "good" if torch else "note", "installed" if torch else "absent",
+            "PyTorch",
+            "good" if torch else "note",
+            "installed" if torch else "absent",
             "its profiler and Flight Recorder can be used here" if torch else "not needed to read recordings",
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _recording(trace: Trace) -> list[Check]:
@@ -128,18 +160,23 @@ def _recording(trace: Trace) -> list[Check]:
     import polars as pl
 
     kinds = trace.meta.get("source", "") or "capture"
-    events = trace.scan("events").select(
-        calls=pl.col("kind").is_in(["collective", "p2p"]).sum(),
-        timed=(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("duration_s").is_not_null()).sum(),
-        sized=(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("size_bytes").is_not_null()).sum(),
-        grouped=(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("communicator").is_not_null()).sum(),
-        kernels=pl.col("kernel").is_not_null().sum(),
-        compute=(pl.col("kind") == "compute").sum(),
-        ranks=pl.col("rank").drop_nulls().n_unique(),
-        unknown=(pl.col("kernel_class") == "unknown-communication").sum(),
-        measured=(pl.col("kind") == "measurement").sum(),
-        layered=pl.any_horizontal(pl.col("layer", "phase").is_not_null()).sum(),
-    ).collect().row(0, named=True)  # fmt: skip
+    events = (
+        trace.scan("events")
+        .select(
+            calls=pl.col("kind").is_in(["collective", "p2p"]).sum(),
+            timed=(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("duration_s").is_not_null()).sum(),
+            sized=(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("size_bytes").is_not_null()).sum(),
+            grouped=(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("communicator").is_not_null()).sum(),
+            kernels=pl.col("kernel").is_not_null().sum(),
+            compute=(pl.col("kind") == "compute").sum(),
+            ranks=pl.col("rank").drop_nulls().n_unique(),
+            unknown=(pl.col("kernel_class") == "unknown-communication").sum(),
+            measured=(pl.col("kind") == "measurement").sum(),
+            layered=pl.any_horizontal(pl.col("layer", "phase").is_not_null()).sum(),
+        )
+        .collect()
+        .row(0, named=True)
+    )
     checks = [Check("kind", "good", str(kinds), "what was recognised"), _calls(str(kinds), events)]
     if not events["calls"]:
         return [*checks, Check("measurements", "good", f"{events['measured']:,}", "rows of a benchmark")][
@@ -147,29 +184,56 @@ def _recording(trace: Trace) -> list[Check]:
         ]
     checks += [
         _share(
-            "times", events["timed"], events["calls"], "how long each call took, waiting for others included",
+            "times",
+            events["timed"],
+            events["calls"],
+            "how long each call took, waiting for others included",
             "when and how long: a log or execution trace has no times",
             'ringwright plugin build && eval "$(ringwright plugin env)", or a profiler of PyTorch',
         ),
-        _share("sizes", events["sized"], events["calls"], "bytes per call", "bytes: these calls carry no size",
-               "record_shapes=True, or PyTorch 2.3 and newer, which writes sizes beside kernels"),
-        _share("groups", events["grouped"], events["calls"], "who took part", "which group a call was in",
-               "PyTorch 2.3 and newer writes the process group beside kernels"),
+        _share(
+            "sizes",
+            events["sized"],
+            events["calls"],
+            "bytes per call",
+            "bytes: these calls carry no size",
+            "record_shapes=True, or PyTorch 2.3 and newer, which writes sizes beside kernels",
+        ),
+        _share(
+            "groups",
+            events["grouped"],
+            events["calls"],
+            "who took part",
+            "which group a call was in",
+            "PyTorch 2.3 and newer writes the process group beside kernels",
+        ),
         _present(
-            "overlap", events["compute"] > 0 and events["timed"] > 0, f"{events['compute']:,} compute kernels",
-            "how much communication was hidden", "what ran beside communication: no compute kernel was recorded",
+            "overlap",
+            events["compute"] > 0 and events["timed"] > 0,
+            f"{events['compute']:,} compute kernels",
+            "how much communication was hidden",
+            "what ran beside communication: no compute kernel was recorded",
             "torch.profiler.profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])",
         ),
         _present(
-            "other ranks", events["ranks"] > 1, f"{events['ranks']} ranks", "who arrived last",
-            "who waited for whom: one rank alone cannot tell", "record every rank, one file each, and name their folder",
+            "other ranks",
+            events["ranks"] > 1,
+            f"{events['ranks']} ranks",
+            "who arrived last",
+            "who waited for whom: one rank alone cannot tell",
+            "record every rank, one file each, and name their folder",
         ),
-    ]  # fmt: skip
+    ]
     if events["unknown"]:
-        checks.append(Check(
-            "unknown kernels", "note", f"{events['unknown']:,}", "they look like communication and are in no catalogue",
-            "name them in a catalogue of your own: RINGWRIGHT_KERNELS=kernels.toml",
-        ))  # fmt: skip
+        checks.append(
+            Check(
+                "unknown kernels",
+                "note",
+                f"{events['unknown']:,}",
+                "they look like communication and are in no catalogue",
+                "name them in a catalogue of your own: RINGWRIGHT_KERNELS=kernels.toml",
+            )
+        )
     return checks
 
 
@@ -183,7 +247,7 @@ def _calls(kinds: str, events: dict[str, int]) -> Check:
         "nccl-log": ("no COLL line: the subsystem was not asked for", "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,COLL"),
         "kineto": ("no communication kernel or annotation", "profile with activities=[CPU, CUDA], and after warm-up"),
         "flight-recorder": ("the buffer is empty", "TORCH_FR_BUFFER_SIZE=2000"),
-    }  # fmt: skip
+    }
     means, remedy = next(
         (value for key, value in reasons.items() if key in kinds), ("no call was found", "ringwright read PATH")
     )

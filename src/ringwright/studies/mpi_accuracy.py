@@ -37,7 +37,10 @@ BLOCKS = {
         r"default-segmented_ring": ("segmented_ring", ""),
         r"rabenseifner|RECDOUB-B_CONT": ("rabenseifner", ""),
         r"recursive_doubling|default-recursive_doubling|RECDOUB-L": ("recursive_doubling", ""),
-        r"bine_lat|BINE-L": ("recursive_doubling", "Bine's latency form: as many and as large messages, to other partners"),
+        r"bine_lat|BINE-L": (
+            "recursive_doubling",
+            "Bine's latency form: as many and as large messages, to other partners",
+        ),
         r"bine_bdw_remap|bine_bdw_static|BINE-B_CONT": ("bine", ""),
         r"default-basic_linear": ("linear", ""),
         r"default-nonoverlapping": ("nonoverlapping", ""),
@@ -63,7 +66,7 @@ BLOCKS = {
         r"modified_bruck|default-modified-bruck|BRUCK-LOG": ("bruck", ""),
         r"bine|BINE-LOG": ("bruck", "Bine's form: as many and as large messages, to other partners"),
     },
-}  # fmt: skip
+}
 FABRICS = {"mare_nostrum": "fat-tree:{p}", "fugaku": "torus:{nodes}"}
 MOST_RANKS = 64
 _INTERFACE = re.compile(r"(?P<name>.*?)(?:-(?P<how>UTOFU|MPI)-0-(?P<nics>\d+)|_ompi|_over)?$")
@@ -125,9 +128,18 @@ def _point(row: dict[str, str]) -> Point | None:
         return None
     transport = "utofu" if match["how"] == "UTOFU" else "mpi"
     return Point(
-        row["system"], row["nodes"], row["collective"], row["algorithm"], transport, size, float(row["median_us"]) * 1e-6,
-        block, cost.messages, cost.path_bytes / nics, cost.reduced_bytes,
-    )  # fmt: skip
+        row["system"],
+        row["nodes"],
+        row["collective"],
+        row["algorithm"],
+        transport,
+        size,
+        float(row["median_us"]) * 1e-6,
+        block,
+        cost.messages,
+        cost.path_bytes / nics,
+        cost.reduced_bytes,
+    )
 
 
 def ranks(nodes: str) -> int:
@@ -293,6 +305,12 @@ def _ranked(key: tuple[str, str, str], sizes: dict[int, list[tuple[Point, float]
         lost.append(chosen / min(measured))
     algorithms = {point.algorithm for pairs in sizes.values() for point, _ in pairs}
     return Ranked(
-        *key, len(algorithms), len(sizes), float(np.mean(taus)) if taus else None, float(np.exp(np.mean(logs)) - 1),
-        float(np.exp(np.mean(large)) - 1) if large else None, float(np.mean(right)), float(np.mean(lost)) - 1,
-    )  # fmt: skip
+        *key,
+        len(algorithms),
+        len(sizes),
+        float(np.mean(taus)) if taus else None,
+        float(np.exp(np.mean(logs)) - 1),
+        float(np.exp(np.mean(large)) - 1) if large else None,
+        float(np.mean(right)),
+        float(np.mean(lost)) - 1,
+    )

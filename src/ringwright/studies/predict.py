@@ -20,28 +20,54 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 Operation = Literal[
-    "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter", "all-to-all", "barrier",
-    "send-recv", "scan", "exscan",
-]  # fmt: skip
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all-to-all",
+    "barrier",
+    "send-recv",
+    "scan",
+    "exscan",
+]
 Policy = str | Callable[..., Workload]
 
 
 @overload
 def simulate(
-    what: Program | Collective | Operation, on: spelled.Machine, *, algorithm: str | Callable[..., Program] | None = None,
-    size: int | str | None = None, faults: Iterable[str] = (), seed: int = 0, engine: str = "auto",
+    what: Program | Collective | Operation,
+    on: spelled.Machine,
+    *,
+    algorithm: str | Callable[..., Program] | None = None,
+    size: int | str | None = None,
+    faults: Iterable[str] = (),
+    seed: int = 0,
+    engine: str = "auto",
     alpha: str = "pipelined",
-) -> Run: ...  # fmt: skip
+) -> Run: ...
 @overload
 def simulate(
-    what: Workload | Trace | Path, on: spelled.Machine | None = None, *, algorithm: str | None = None,
-    policy: Policy = "none", faults: Iterable[str] = (), seed: int = 0,
-) -> PolicyResult: ...  # fmt: skip
+    what: Workload | Trace | Path,
+    on: spelled.Machine | None = None,
+    *,
+    algorithm: str | None = None,
+    policy: Policy = "none",
+    faults: Iterable[str] = (),
+    seed: int = 0,
+) -> PolicyResult: ...
 @overload
 def simulate(
-    what: str, on: spelled.Machine | None = None, *, algorithm: str | None = None, policy: Policy = "none",
-    faults: Iterable[str] = (), seed: int = 0,
-) -> Run | PolicyResult: ...  # fmt: skip
+    what: str,
+    on: spelled.Machine | None = None,
+    *,
+    algorithm: str | None = None,
+    policy: Policy = "none",
+    faults: Iterable[str] = (),
+    seed: int = 0,
+) -> Run | PolicyResult: ...
 def simulate(
     what: Program | Collective | Workload | Trace | str | Path,
     on: spelled.Machine | None = None,

@@ -42,24 +42,44 @@ class Recording:
     def _repr_html_(self) -> str:
         sources = "; ".join(f"{name}: {said}" for name, said in self.sources.items())
         facts = {
-            "command": " ".join(self.command), "exit code": str(self.ended.code), "took": f"{self.ended.took_s:.3g} s",
-            "folder": str(self.folder), "sources": sources, "notes": "; ".join(self.notes),
-        }  # fmt: skip
+            "command": " ".join(self.command),
+            "exit code": str(self.ended.code),
+            "took": f"{self.ended.took_s:.3g} s",
+            "folder": str(self.folder),
+            "sources": sources,
+            "notes": "; ".join(self.notes),
+        }
         return card("Recording", facts)
 
     def document(self) -> dict[str, Any]:
         """Return the object of schema ``ringwright.run/1``."""
         return {
-            "schema": SCHEMA, "out": str(self.folder), "command": list(self.command), "exit_code": self.ended.code,
-            "signal": self.ended.signal, "is_late": self.ended.is_late, "took_s": round(self.ended.took_s, 3),
-            "sources": self.sources, "kept": list(self.kept), "notes": list(self.notes), "summary": self.summary,
-        }  # fmt: skip
+            "schema": SCHEMA,
+            "out": str(self.folder),
+            "command": list(self.command),
+            "exit_code": self.ended.code,
+            "signal": self.ended.signal,
+            "is_late": self.ended.is_late,
+            "took_s": round(self.ended.took_s, 3),
+            "sources": self.sources,
+            "kept": list(self.kept),
+            "notes": list(self.notes),
+            "summary": self.summary,
+        }
 
 
 def record(
-    command: Sequence[str], folder: Path, options: Options, *, job: str = "", timeout_s: float | None = None,
-    stall_s: float | None = None, force: bool = False, summarised: bool = True, tell: Callable[[str], None] = print,
-) -> Recording:  # fmt: skip
+    command: Sequence[str],
+    folder: Path,
+    options: Options,
+    *,
+    job: str = "",
+    timeout_s: float | None = None,
+    stall_s: float | None = None,
+    force: bool = False,
+    summarised: bool = True,
+    tell: Callable[[str], None] = print,
+) -> Recording:
     """Run a command and record it into ``folder``. ``tell`` is given words for the user while the job runs.
 
     The recording is complete up to whatever ended the job. Raises UsageError before the job is started, never after.

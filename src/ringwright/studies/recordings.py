@@ -22,10 +22,13 @@ def document(paths: list[str], read: Callable[[list[str]], Trace]) -> dict[str, 
     others = [path for path in paths if not is_capture(Path(path))]
     for source, kinds in detected([path for path in others if path != "-"]):
         named = [known_kinds()[kind] for kind in kinds]
-        files.append({
-            "file": source.name, "kind": "+".join(kind.name for kind in named) or "unknown",
-            "what": " with a ".join(kind.what for kind in named) or "no recording that is known",
-        })  # fmt: skip
+        files.append(
+            {
+                "file": source.name,
+                "kind": "+".join(kind.name for kind in named) or "unknown",
+                "what": " with a ".join(kind.what for kind in named) or "no recording that is known",
+            }
+        )
     return {"schema": SCHEMA, "files": files, "read": about(read(paths))}
 
 

@@ -175,10 +175,25 @@ def measure(
         )
     algbw = collective.size_bytes / time_s / 1e9 if time_s else 0.0
     row = SimulatedRow(
-        name, run.engine, collective.p, collective.size_bytes, time_s * 1e6, algbw, algbw * collective.bus_factor,
-        without * 1e6, None if within is None else within * 1e6, run.events, program.cost.messages,
-        _choice(program), run.bottleneck, run.utilisation, run.waited, run.folded, run.path(), *_worst(question, program, time_s),
-    )  # fmt: skip
+        name,
+        run.engine,
+        collective.p,
+        collective.size_bytes,
+        time_s * 1e6,
+        algbw,
+        algbw * collective.bus_factor,
+        without * 1e6,
+        None if within is None else within * 1e6,
+        run.events,
+        program.cost.messages,
+        _choice(program),
+        run.bottleneck,
+        run.utilisation,
+        run.waited,
+        run.folded,
+        run.path(),
+        *_worst(question, program, time_s),
+    )
     return row, run.left_out
 
 

@@ -23,20 +23,24 @@ def one_clock(trace: Trace) -> Trace:
     found = align(trace)
     if found.refused:
         raise InfeasibleError(
-            f"the ranks cannot be put on one timeline: {found.refused}", where=", ".join(trace.meta.get("inputs", [])[:3]),
+            f"the ranks cannot be put on one timeline: {found.refused}",
+            where=", ".join(trace.meta.get("inputs", [])[:3]),
             remedy="name the recording of a single rank, or record more steps with all ranks",
-        )  # fmt: skip
+        )
     if len(found.clocks) < 2:
         return trace
     note = f"{len(found.clocks)} ranks on one clock, each within {found.uncertainty_s * 1e6:,.1f} us"
     claims = [
         {
-            "field": f"clock of rank {clock.rank}", "value": f"{clock.offset_s:.9f} s", "source": "collective ends",
-            "ground": "inferred", "confidence": 0.9,
+            "field": f"clock of rank {clock.rank}",
+            "value": f"{clock.offset_s:.9f} s",
+            "source": "collective ends",
+            "ground": "inferred",
+            "confidence": 0.9,
             "note": f"within {clock.uncertainty_s * 1e6:.1f} us, from {clock.common} collectives; drift {clock.drift:.2g}",
         }
         for clock in found.clocks.values()
-    ]  # fmt: skip
+    ]
     tables = {
         **trace.tables,
         "events": found.moved(trace.table("events")).lazy(),

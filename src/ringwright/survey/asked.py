@@ -98,10 +98,14 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
 
     options = f"--model {name} --gpus {gpus} --parallel {parallel}{_options(question)} {machine}"
     return Asked(
-        name, topology, DEFAULT_POLICY, jobs, lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
+        name,
+        topology,
+        DEFAULT_POLICY,
+        jobs,
+        lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
         lambda algorithm, policy: f"ringwright simulate {options} --algorithm {algorithm} --policy {policy}",
         told=(*told, *made.assumptions),
-    )  # fmt: skip
+    )
 
 
 def of_recording(path: str, found: Replay, topology: Topology, machine: str) -> Asked:
@@ -119,11 +123,20 @@ def of_recording(path: str, found: Replay, topology: Topology, machine: str) -> 
 
     measured = beside["baseline"]
     return Asked(
-        Path(path).name, topology, study.NONE, jobs, fabric_costs, _command(path, machine), recorded=True,
+        Path(path).name,
+        topology,
+        study.NONE,
+        jobs,
+        fabric_costs,
+        _command(path, machine),
+        recorded=True,
         measured_us=measured["measured_us"] if measured else None,
-        told=(*own.assumptions, f"bytes on the wire: collectives by {LIBRARY} on {topology.name} where nothing else is said"),
+        told=(
+            *own.assumptions,
+            f"bytes on the wire: collectives by {LIBRARY} on {topology.name} where nothing else is said",
+        ),
         warnings=tuple(beside["warnings"]),
-    )  # fmt: skip
+    )
 
 
 def of_file(path: str, topology: Topology, machine: str) -> Asked:
@@ -138,9 +151,14 @@ def of_file(path: str, topology: Topology, machine: str) -> Asked:
         return replace(made, costs=costs, found=costs.told)
 
     return Asked(
-        Path(path).name, topology, study.NONE, jobs, lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
-        _command(path, machine), told=made.assumptions,
-    )  # fmt: skip
+        Path(path).name,
+        topology,
+        study.NONE,
+        jobs,
+        lambda job, _: job.costs,  # type: ignore[arg-type, return-value]
+        _command(path, machine),
+        told=made.assumptions,
+    )
 
 
 def of_path(path: str, machine_of: Callable[[int], NamedMachine], read: Callable[[str], Trace]) -> Asked:
@@ -173,9 +191,10 @@ def known(name: str) -> None:
     except UsageError as error:
         near = "" if (error.remedy or "").startswith("one of") else f"{error.remedy}; "
         raise UsageError(
-            f"'{name}' is no model known here, and no recording of that name is there", where=str(Path.cwd()),
+            f"'{name}' is no model known here, and no recording of that name is there",
+            where=str(Path.cwd()),
             remedy=f"{near}ringwright survey llama3-70b --fabric dgx-h100:8",
-        ) from None  # fmt: skip
+        ) from None
 
 
 def _form(name: str, topology: Topology, question: SurveySpec) -> tuple[int | None, str, tuple[str, ...]]:

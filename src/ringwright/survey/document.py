@@ -41,11 +41,13 @@ def tree(listed: list[Entry]) -> list[dict[str, Any]]:
     """Return the classes in their order: family, class, systems, and how many of them are built."""
     return [
         {
-            "family": family, "class": kind, "systems": sum(each.kind == kind for each in listed),
+            "family": family,
+            "class": kind,
+            "systems": sum(each.kind == kind for each in listed),
             "built": sum(each.kind == kind and each.built for each in listed),
         }
         for kind, (family, _) in TREE.items()
-    ]  # fmt: skip
+    ]
 
 
 def _row(entry: Entry, checks: dict[str, Any] | None, runs: Runs | None, where: Scene | None) -> dict[str, Any]:
@@ -54,14 +56,25 @@ def _row(entry: Entry, checks: dict[str, Any] | None, runs: Runs | None, where: 
     now = outcome is not None and outcome.step_us is not None
     passed = bool(checks and checks.get("passed", 0) and not checks.get("failed", 0))
     return {
-        "slug": entry.slug, "family": entry.family, "class": entry.kind, "title": entry.title, "year": entry.year,
+        "slug": entry.slug,
+        "family": entry.family,
+        "class": entry.kind,
+        "title": entry.title,
+        "year": entry.year,
         "origin": entry.system.origin if entry.system else None,
-        "mechanism": entry.mechanism, "needs": list(entry.needs), "collectives": list(entry.collectives),
-        "declines": entry.declines, "built": entry.built, "simulated": passed or now,
+        "mechanism": entry.mechanism,
+        "needs": list(entry.needs),
+        "collectives": list(entry.collectives),
+        "declines": entry.declines,
+        "built": entry.built,
+        "simulated": passed or now,
         "real": bool(real),
-        "equal_bits": _equal(entry, passed, outcome), "conformance": checks, "real_runs": real,
-        **records.claim(entry.slug), **of_job,
-    }  # fmt: skip
+        "equal_bits": _equal(entry, passed, outcome),
+        "conformance": checks,
+        "real_runs": real,
+        **records.claim(entry.slug),
+        **of_job,
+    }
 
 
 def _equal(entry: Entry, passed: bool, outcome: StepOutcome | None) -> bool | None:
@@ -86,9 +99,12 @@ def _measured(entry: Entry, runs: Runs, where: Scene) -> tuple[StepOutcome | Non
     pair = _pair(entry, runs.asked)
     outcome = runs.outcome(*pair)
     return outcome, {
-        **NO_JOB, **figures(outcome), "declined": outcome.declined or None, "left_to_library": list(outcome.left),
+        **NO_JOB,
+        **figures(outcome),
+        "declined": outcome.declined or None,
+        "left_to_library": list(outcome.left),
         "command": runs.asked.command(*pair),
-    }  # fmt: skip
+    }
 
 
 def _pair(entry: Entry, asked: Asked) -> tuple[str, str]:
@@ -108,11 +124,19 @@ def _job(asked: Asked, runs: Runs, rows: list[dict[str, Any]], *, exhaustive: bo
     for row in answered:
         row["speedup"] = baseline.step_us / row["step_us"] if baseline.step_us else None
     return {
-        "job": asked.name, "workload": scene(asked).name, "fabric": asked.topology.name,
-        "mesh": dict(scene(asked).mesh.axes), "measured_us": asked.measured_us,
+        "job": asked.name,
+        "workload": scene(asked).name,
+        "fabric": asked.topology.name,
+        "mesh": dict(scene(asked).mesh.axes),
+        "measured_us": asked.measured_us,
         "baseline": {
-            "algorithm": algorithm, "policy": policy, **figures(baseline), "command": asked.command(algorithm, policy),
+            "algorithm": algorithm,
+            "policy": policy,
+            **figures(baseline),
+            "command": asked.command(algorithm, policy),
         },
-        "best": pair, "assumptions": list(asked.told), "warnings": list(asked.warnings),
+        "best": pair,
+        "assumptions": list(asked.told),
+        "warnings": list(asked.warnings),
         "left_out": list(runs.jobs[algorithm].left_out),
-    }  # fmt: skip
+    }

@@ -83,11 +83,17 @@ def not_built() -> list[Entry]:
     listed = json.loads((files("ringwright") / "survey" / UNBUILT).read_text())["systems"]
     return [
         Entry(
-            each["slug"], each["class"], each["title"], each["year"], each["mechanism"], tuple(each["needs"]),
-            tuple(each["collectives"]), equal_bits=each["equal_bits"],
+            each["slug"],
+            each["class"],
+            each["title"],
+            each["year"],
+            each["mechanism"],
+            tuple(each["needs"]),
+            tuple(each["collectives"]),
+            equal_bits=each["equal_bits"],
         )
         for each in listed
-    ]  # fmt: skip
+    ]
 
 
 def _profiler() -> System:
@@ -100,9 +106,16 @@ def _entry(system: System, kind: str) -> Entry:
     told = system.headings
     title, mechanism = _first_line(system)
     return Entry(
-        system.slug, kind, title, _year(told.get("Source", "")), mechanism or _first_sentence(told.get("Idea", "")),
-        system.needs, system.ops, told.get("Declines", ""), system=system,
-    )  # fmt: skip
+        system.slug,
+        kind,
+        title,
+        _year(told.get("Source", "")),
+        mechanism or _first_sentence(told.get("Idea", "")),
+        system.needs,
+        system.ops,
+        told.get("Declines", ""),
+        system=system,
+    )
 
 
 def _first_line(system: System) -> tuple[str, str]:

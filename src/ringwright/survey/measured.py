@@ -68,9 +68,13 @@ class Runs:
             return StepOutcome(None, None, None, declined=error.what)
         sent = self.asked.fabric_costs(job, algorithm).sent_bytes
         return StepOutcome(
-            answer.account.step_s * 1e6, answer.account.exposed_s * 1e6, wire_bytes(answer.workload, answer.run, sent),
-            left=tuple(job.found()), decided=answer.decided, equal_bits=untouched(answer.run.laid.operations),
-        )  # fmt: skip
+            answer.account.step_s * 1e6,
+            answer.account.exposed_s * 1e6,
+            wire_bytes(answer.workload, answer.run, sent),
+            left=tuple(job.found()),
+            decided=answer.decided,
+            equal_bits=untouched(answer.run.laid.operations),
+        )
 
     def step_us(self, pair: Pair) -> float:
         """Return a pair's step, infinite where it declines."""
@@ -114,10 +118,14 @@ def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exha
         found = min((_exchanged(runs, start, choices, order) for order in ((0, 1), (1, 0))), key=runs.step_us)
     tried = sum(1 for algorithm, policy in runs.outcomes if algorithm in choices[0] and policy in choices[1])
     return {
-        **dict(zip(FAMILIES, found, strict=True)), **figures(runs.outcome(*found)), "tried": tried,
-        "pairs": len(choices[0]) * len(choices[1]), "exhaustive": exhaustive,
-        "equal_bits": runs.outcome(*found).equal_bits, "command": runs.asked.command(*found),
-    }  # fmt: skip
+        **dict(zip(FAMILIES, found, strict=True)),
+        **figures(runs.outcome(*found)),
+        "tried": tried,
+        "pairs": len(choices[0]) * len(choices[1]),
+        "exhaustive": exhaustive,
+        "equal_bits": runs.outcome(*found).equal_bits,
+        "command": runs.asked.command(*found),
+    }
 
 
 def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], order: Iterable[int]) -> Pair:

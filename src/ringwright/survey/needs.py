@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
 OPS = "collective.op"
 MADE_OF = {  # what is no collective by itself
-    "push-pull": ("reduce-scatter", "all-gather"), "factors": ("all-gather",), "send-recv": (), "shift": (),
-}  # fmt: skip
+    "push-pull": ("reduce-scatter", "all-gather"),
+    "factors": ("all-gather",),
+    "send-recv": (),
+    "shift": (),
+}
 ROOMS = ("collective", "workload", "topology", "transport", "memory", "trace")
 
 

@@ -24,9 +24,13 @@ def claim(slug: str) -> dict[str, Any]:
     row = min(paper["rows"], key=lambda each: ORDER.index(each["kind"]))
     kinds = ", ".join(f"{each['kind']} {each['pass']} of {each['rows']}" for each in paper["kinds"])
     return {
-        "claim": row["claimed"], "got": row["got"], "kind": row["kind"], "claim_of": row["figure"],
-        "inside": row["pass"], "reproduced": kinds,
-    }  # fmt: skip
+        "claim": row["claimed"],
+        "got": row["got"],
+        "kind": row["kind"],
+        "claim_of": row["figure"],
+        "inside": row["pass"],
+        "reproduced": kinds,
+    }
 
 
 def real_runs(slug: str) -> list[dict[str, Any]]:

@@ -26,9 +26,24 @@ from ringwright.trace import Trace
 SCHEMA = "ringwright.blind/2"
 DESIGNED = ("killed", "stopped", "wrong-size", "skipped", "sleep", "slow-card", "flapping-card", "late")
 HELD_OUT = (
-    "exit", "error", "lock", "gil", "wrong-order", "wrong-dtype", "wrong-op", "hog", "slow-out", "slow-in", "lossy-card",
-    "delayed-card", "late-every-third-step", "later-and-later", "late-at-times", "late-in-one-group", "pauses",
-)  # fmt: skip
+    "exit",
+    "error",
+    "lock",
+    "gil",
+    "wrong-order",
+    "wrong-dtype",
+    "wrong-op",
+    "hog",
+    "slow-out",
+    "slow-in",
+    "lossy-card",
+    "delayed-card",
+    "late-every-third-step",
+    "later-and-later",
+    "late-at-times",
+    "late-in-one-group",
+    "pauses",
+)
 
 
 BANDS = (1.15, 1.5, 2.0, 3.01)  # of severity: times as long a step
@@ -229,10 +244,15 @@ def _score(part: list[Verdict]) -> dict[str, float | int | None]:
     count = Counter(answer.outcome for answer in part)
     named, hit = count["right"] + count["wrong"], count["right"] + count["told"]
     return {
-        "cases": len(part), "right": count["right"], "told": count["told"], "wrong": count["wrong"], "silent": count["silent"],
-        "precision": count["right"] / named if named else None, "recall": hit / len(part) if part else None,
+        "cases": len(part),
+        "right": count["right"],
+        "told": count["told"],
+        "wrong": count["wrong"],
+        "silent": count["silent"],
+        "precision": count["right"] / named if named else None,
+        "recall": hit / len(part) if part else None,
         "cannot_tell": (count["silent"] + count["told"]) / len(part) if part else None,
-    }  # fmt: skip
+    }
 
 
 def _confusion(answers: list[Verdict]) -> Iterator[dict[str, Any]]:

@@ -115,11 +115,25 @@ def _probes(top: Topology, rng: np.random.Generator) -> list[dict[str, Any]]:
         for repeat in range(REPEATS):
             times = lasted * np.exp(rng.normal(0, NOISE, len(lasted)))
             found += [
-                {"kind": "p2p", "op": "send", "rank": int(src), "comm_rank": int(src), "peer": int(dst), "communicator": 0,
-                 "size_bytes": SIZE_BYTES, "start_s": clock, "duration_s": float(time), "iteration": repeat, "clock": "host:0",
-                 "multiplicity": 1, "records": 1, "nranks": p, "source": "simulator"}
+                {
+                    "kind": "p2p",
+                    "op": "send",
+                    "rank": int(src),
+                    "comm_rank": int(src),
+                    "peer": int(dst),
+                    "communicator": 0,
+                    "size_bytes": SIZE_BYTES,
+                    "start_s": clock,
+                    "duration_s": float(time),
+                    "iteration": repeat,
+                    "clock": "host:0",
+                    "multiplicity": 1,
+                    "records": 1,
+                    "nranks": p,
+                    "source": "simulator",
+                }
                 for src, dst, time in zip(run.flat.src, run.flat.dst, times, strict=True)
-            ]  # fmt: skip
+            ]
             clock += float(times.max()) + 1e-4
     return found
 
@@ -138,12 +152,27 @@ def _late(mechanism: str, rng: np.random.Generator) -> tuple[Trace, FabricTruth]
             arrival[guilty] += _delay(mechanism, step, call, delay, rng)
         end = arrival.max() + transfer * np.exp(rng.normal(0, NOISE))
         events += [
-            {"kind": "collective", "op": "all-reduce", "rank": rank, "comm_rank": rank, "communicator": 0, "sequence": number,
-             "size_bytes": 1 << 22, "start_s": float(arrival[rank]), "duration_s": float(end - arrival[rank]), "iteration": step,
-             "clock": "host:0", "multiplicity": 1, "records": 1, "nranks": p, "source": "simulator",
-             "file": "simulated", "line": number}
+            {
+                "kind": "collective",
+                "op": "all-reduce",
+                "rank": rank,
+                "comm_rank": rank,
+                "communicator": 0,
+                "sequence": number,
+                "size_bytes": 1 << 22,
+                "start_s": float(arrival[rank]),
+                "duration_s": float(end - arrival[rank]),
+                "iteration": step,
+                "clock": "host:0",
+                "multiplicity": 1,
+                "records": 1,
+                "nranks": p,
+                "source": "simulator",
+                "file": "simulated",
+                "line": number,
+            }
             for rank in range(p)
-        ]  # fmt: skip
+        ]
         clock = float(end) + 1e-3
     top = fabric(f"switch:{p}")
     return _trace(top, events), FabricTruth("rank", mechanism, (guilty,)) if mechanism else FabricTruth("none", "none")
@@ -171,10 +200,15 @@ def _delay(mechanism: str, step: int, call: int, delay: float, rng: np.random.Ge
 def _trace(top: Topology, events: list[dict[str, Any]]) -> Trace:
     """Return the events with the devices of the fabric."""
     devices = [
-        {"kind": "device", "rank": rank, "host": None if top.hosts is None else f"host{top.hosts[rank]}", "ground": "read",
-         "nic": _nic_of(top, rank)}
+        {
+            "kind": "device",
+            "rank": rank,
+            "host": None if top.hosts is None else f"host{top.hosts[rank]}",
+            "ground": "read",
+            "nic": _nic_of(top, rank),
+        }
         for rank in range(top.n_ranks)
-    ]  # fmt: skip
+    ]
     comm = {
         "communicator": 0,
         "comm_id": "world",

@@ -32,8 +32,18 @@ STALL_S = 3.0  # without a step of any rank the job stands still
 DUMP_S = 3.0
 MOST_S = 90.0
 HANGING = (
-    "killed", "stopped", "gil", "exit", "error", "lock", "skipped", "wrong-size", "wrong-order", "wrong-dtype", "wrong-op",
-)  # fmt: skip
+    "killed",
+    "stopped",
+    "gil",
+    "exit",
+    "error",
+    "lock",
+    "skipped",
+    "wrong-size",
+    "wrong-order",
+    "wrong-dtype",
+    "wrong-op",
+)
 SLOW = ("sleep", "hog", "straggler-late", "loader", "pauses-of-one", "moving")
 COMPUTE_S = 0.02  # of a step of the job, where its ranks are profiled: what they are slower than
 MECHANISMS = ("none", *HANGING, *SLOW)

@@ -44,10 +44,36 @@ def _on(op: str, size: str, algorithm: str) -> tuple[str, ...]:
     return ("simulate", op, "-b", size, "--algorithm", algorithm, "--fabric")
 
 
-_TRAINED = ("simulate", "--model", "mixtral", "--gpus", "16", "--parallel", "ep8,dp16", "--seq", "512", "--fabric",
-            "dgx-h100:2", "--policy")  # fmt: skip
-_SERVED = ("simulate", "--model", "mixtral", "--gpus", "8", "--parallel", "ep8", "--seq", "512", "--mode", "prefill",
-           "--fabric", "dgx-h100:1", "--policy")  # fmt: skip
+_TRAINED = (
+    "simulate",
+    "--model",
+    "mixtral",
+    "--gpus",
+    "16",
+    "--parallel",
+    "ep8,dp16",
+    "--seq",
+    "512",
+    "--fabric",
+    "dgx-h100:2",
+    "--policy",
+)
+_SERVED = (
+    "simulate",
+    "--model",
+    "mixtral",
+    "--gpus",
+    "8",
+    "--parallel",
+    "ep8",
+    "--seq",
+    "512",
+    "--mode",
+    "prefill",
+    "--fabric",
+    "dgx-h100:1",
+    "--policy",
+)
 _VGG = ("simulate", "--model", "vgg16", "--gpus", "8", "--fabric", "switch:8,rate=10Gb/s", "--policy")
 _FAULTY = _collective("all-reduce", "16M", "--fault", "nic node1/nic0 rate 20%", fabric="dgx-h100:2")
 _RAILS = "rail-optimised:4,pxn=false"  # messages change the rail in the spines
@@ -56,17 +82,39 @@ WITNESSES = (
     # Of libraries: what a forced algorithm is given.
     Witness("mpich2:paper", _collective("all-reduce", "1K"), "mpich2", "mpich2:paper=true"),
     Witness("mpich2:builtin", _collective("all-reduce", "1M"), "mpich2", "mpich2:builtin=false"),
-    Witness("mpich2:radix", _collective("all-reduce", "1K"), "mpich2:algorithm=recursive_multiplying",
-            "mpich2:algorithm=recursive_multiplying:radix=4"),
-    Witness("mpich2:fanout", _collective("all-reduce", "1M"), "mpich2:algorithm=tree", "mpich2:algorithm=tree:fanout=4"),
-    Witness("mpich2:segment_bytes", _collective("all-reduce", "1M"), "mpich2:algorithm=tree",
-            "mpich2:algorithm=tree:segment_bytes=64K"),
-    Witness("open-mpi:segment_bytes", _collective("broadcast", "1M"), "open-mpi:algorithm=pipeline",
-            "open-mpi:algorithm=pipeline:segment_bytes=64K"),
-    Witness("open-mpi:fanout", _collective("broadcast", "1M"), "open-mpi:algorithm=chain",
-            "open-mpi:algorithm=chain:fanout=2"),
-    Witness("mvapich:block_bytes", _collective("all-reduce", "16M", fabric="dgx-h100:2"), "mvapich:buffers=gpu",
-            "mvapich:buffers=gpu:block_bytes=1M"),
+    Witness(
+        "mpich2:radix",
+        _collective("all-reduce", "1K"),
+        "mpich2:algorithm=recursive_multiplying",
+        "mpich2:algorithm=recursive_multiplying:radix=4",
+    ),
+    Witness(
+        "mpich2:fanout", _collective("all-reduce", "1M"), "mpich2:algorithm=tree", "mpich2:algorithm=tree:fanout=4"
+    ),
+    Witness(
+        "mpich2:segment_bytes",
+        _collective("all-reduce", "1M"),
+        "mpich2:algorithm=tree",
+        "mpich2:algorithm=tree:segment_bytes=64K",
+    ),
+    Witness(
+        "open-mpi:segment_bytes",
+        _collective("broadcast", "1M"),
+        "open-mpi:algorithm=pipeline",
+        "open-mpi:algorithm=pipeline:segment_bytes=64K",
+    ),
+    Witness(
+        "open-mpi:fanout",
+        _collective("broadcast", "1M"),
+        "open-mpi:algorithm=chain",
+        "open-mpi:algorithm=chain:fanout=2",
+    ),
+    Witness(
+        "mvapich:block_bytes",
+        _collective("all-reduce", "16M", fabric="dgx-h100:2"),
+        "mvapich:buffers=gpu",
+        "mvapich:buffers=gpu:block_bytes=1M",
+    ),
     Witness("plink:window", _FAULTY, "plink:adapt=watch", "plink:adapt=watch:window=9"),
     Witness("plink:threshold", _FAULTY, "plink:adapt=watch", "plink:adapt=watch:threshold=100"),
     # Of schedulers: one server's dense traffic is what factors cost less than.
@@ -79,16 +127,32 @@ WITNESSES = (
     Witness("lina:accuracy", _SERVED, "lina:skew=5:plan=estimate", "lina:skew=5:plan=estimate:accuracy=1"),
     Witness("lina:seed", _SERVED, "lina:skew=5:plan=estimate", "lina:skew=5:plan=estimate:seed=3"),
     # Of fabrics: with one spine a group's leaves share the way out that four had.
-    Witness("dragonfly-plus,spines", _on("all-to-all", "4M", "pairwise"), "dragonfly-plus:1x4x4",
-            "dragonfly-plus:1x4x4,spines=1"),
-    Witness("dragonfly-plus,spine_latency_s", _on("all-to-all", "1M", "pairwise"), "dragonfly-plus:2x2x2",
-            "dragonfly-plus:2x2x2,spine_latency_s=5us"),
-    Witness("fat-tree,seed", _on("all-to-all", "1M", "pairwise"), "fat-tree:16,routing=ecmp",
-            "fat-tree:16,routing=ecmp,seed=3"),
+    Witness(
+        "dragonfly-plus,spines",
+        _on("all-to-all", "4M", "pairwise"),
+        "dragonfly-plus:1x4x4",
+        "dragonfly-plus:1x4x4,spines=1",
+    ),
+    Witness(
+        "dragonfly-plus,spine_latency_s",
+        _on("all-to-all", "1M", "pairwise"),
+        "dragonfly-plus:2x2x2",
+        "dragonfly-plus:2x2x2,spine_latency_s=5us",
+    ),
+    Witness(
+        "fat-tree,seed",
+        _on("all-to-all", "1M", "pairwise"),
+        "fat-tree:16,routing=ecmp",
+        "fat-tree:16,routing=ecmp,seed=3",
+    ),
     Witness("rail-optimised,routing", _on("all-to-all", "4M", "pairwise"), _RAILS, f"{_RAILS},routing=ecmp"),
-    Witness("rail-optimised,seed", _on("all-to-all", "4M", "pairwise"), f"{_RAILS},routing=ecmp",
-            f"{_RAILS},routing=ecmp,seed=4"),
+    Witness(
+        "rail-optimised,seed",
+        _on("all-to-all", "4M", "pairwise"),
+        f"{_RAILS},routing=ecmp",
+        f"{_RAILS},routing=ecmp,seed=4",
+    ),
     Witness("switch,sharp", _on("all-reduce", "1M", "ring,collnet-chain"), "switch:16", "switch:16,sharp=true"),
-)  # fmt: skip
+)
 
 WITNESS = {each.knob: each for each in WITNESSES}

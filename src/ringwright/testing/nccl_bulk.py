@@ -116,10 +116,14 @@ def _plan(job: NcclJob, placement: JobPlacement) -> _Plan:
     names = ("opCount", "sendbuff", "recvbuff", "count")
     places = {name: np.array([where[name] for _, where in texts], dtype=np.int64) for name in names}
     return _Plan(
-        calls, templates, places,
-        np.array([call[2] for call in calls], dtype=np.int64), np.array([call[4] for call in calls]),
-        np.array(rank_of, dtype=np.int64), np.array(call_of, dtype=np.int64),
-    )  # fmt: skip
+        calls,
+        templates,
+        places,
+        np.array([call[2] for call in calls], dtype=np.int64),
+        np.array([call[4] for call in calls]),
+        np.array(rank_of, dtype=np.int64),
+        np.array(call_of, dtype=np.int64),
+    )
 
 
 def _template(

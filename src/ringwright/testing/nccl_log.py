@@ -107,9 +107,16 @@ class _Writer:
     """Turns items into lines; holds the clock, the launch counters and the buffers in use."""
 
     def __init__(
-        self, job: NcclJob, words: Dialect, placement: JobPlacement, truth: LogTruth, subsystems: tuple[str, ...],
-        calls: bool, symmetric: bool, channels: int,
-    ) -> None:  # fmt: skip
+        self,
+        job: NcclJob,
+        words: Dialect,
+        placement: JobPlacement,
+        truth: LogTruth,
+        subsystems: tuple[str, ...],
+        calls: bool,
+        symmetric: bool,
+        channels: int,
+    ) -> None:
         self.job, self.words, self.placement, self.truth = job, words, placement, truth
         self.subsystems, self.calls, self.symmetric, self.channels = set(subsystems), calls, symmetric, channels
         self.clock_s = 0.0
@@ -209,10 +216,19 @@ class _Writer:
         alone = op in {"send", "recv"}
         send, receive = self._buffer(member), self._buffer(member)
         coll = CollText(
-            PRINTED_NAME[op], self.op_counts[call.communicator, rank], 0 if alone else send,
-            send if op == "all-reduce" else receive, count, datatype, peer, who.pointer, comm.size, process.stream,
-            global_rank=member, task=0 if group == 1 else printed[op],
-        )  # fmt: skip
+            PRINTED_NAME[op],
+            self.op_counts[call.communicator, rank],
+            0 if alone else send,
+            send if op == "all-reduce" else receive,
+            count,
+            datatype,
+            peer,
+            who.pointer,
+            comm.size,
+            process.stream,
+            global_rank=member,
+            task=0 if group == 1 else printed[op],
+        )
         moment_s = self.clock_s + self.skew_s[member] + self.draw.random() * 1e-6
         printed[op] += 1
         tid = process.issue_tid if self.draw.random() < 0.5 and call.datatype == 7 else process.pid

@@ -51,9 +51,16 @@ def place(job: NcclJob, host_prefix: str = "node") -> JobPlacement:
         pid = first_pid[host] + device
         bus_id = _BUS_IDS[device % 8] + 0x100000 * (device // 8)
         process = RankProcess(
-            rank, f"{host_prefix}{host + 1:03d}", f"10.4.{host // 250}.{host % 250 + 2}", pid, pid + 311 + device,
-            pid + 640 + 2 * device, device, bus_id, _heap(draw),
-        )  # fmt: skip
+            rank,
+            f"{host_prefix}{host + 1:03d}",
+            f"10.4.{host // 250}.{host % 250 + 2}",
+            pid,
+            pid + 311 + device,
+            pid + 640 + 2 * device,
+            device,
+            bus_id,
+            _heap(draw),
+        )
         processes.append(process)
     placement = JobPlacement(processes, [], [job.nodes_of(comm) for comm in job.communicators])
     for index, comm in enumerate(job.communicators):

@@ -107,10 +107,17 @@ def _own(trace: Trace) -> pl.DataFrame | None:
     """Return seconds of their own per rank (columns) and turn: an iteration, or a call where no iterations are told."""
     import polars as pl
 
-    mine = trace.scan("events").filter(
-        (pl.col("kind") == "collective") & pl.col("start_s").is_not_null() & pl.col("duration_s").is_not_null()
-        & pl.col("rank").is_not_null() & pl.col("sequence").is_not_null()
-    ).collect()  # fmt: skip
+    mine = (
+        trace.scan("events")
+        .filter(
+            (pl.col("kind") == "collective")
+            & pl.col("start_s").is_not_null()
+            & pl.col("duration_s").is_not_null()
+            & pl.col("rank").is_not_null()
+            & pl.col("sequence").is_not_null()
+        )
+        .collect()
+    )
     if mine["rank"].n_unique() < 2:
         return None
     ends = pl.col("start_s") + pl.col("duration_s")
@@ -118,9 +125,13 @@ def _own(trace: Trace) -> pl.DataFrame | None:
         (pl.col("start_s") - ends.shift(1)).over("rank").clip(0).alias("own_s"), ends.alias("end_s")
     )
     by = "iteration" if mine["iteration"].n_unique() > _FEWEST else "sequence"
-    turns = mine.filter(pl.col("own_s").is_not_null()).group_by("rank", by).agg(
-        pl.col("own_s").sum(), (pl.col("end_s").max() - (pl.col("start_s") - pl.col("own_s")).min()).alias("took_s")
-    )  # fmt: skip
+    turns = (
+        mine.filter(pl.col("own_s").is_not_null())
+        .group_by("rank", by)
+        .agg(
+            pl.col("own_s").sum(), (pl.col("end_s").max() - (pl.col("start_s") - pl.col("own_s")).min()).alias("took_s")
+        )
+    )
     step_s = float(turns["took_s"].median() or 0.0) * (1 if by == "iteration" else turns[by].n_unique())  # type: ignore[arg-type]
     wide = turns.sort(by).pivot(on="rank", index=by, values="own_s").drop_nulls().slice(1)
     return wide.with_columns(pl.struct(pl.col(by), pl.lit(step_s).alias("step_s")).alias("turn")).drop(by)
@@ -133,9 +144,12 @@ def main() -> int:
         print("no recording with timed calls on several ranks", file=sys.stderr)  # noqa: T201 - its answer
         return 1
     jobs = [
-        {"late": np.rint(late * _PER_MILLE).astype(int).tolist(), "shared": np.rint(shared * _PER_MILLE).astype(int).tolist()}
+        {
+            "late": np.rint(late * _PER_MILLE).astype(int).tolist(),
+            "shared": np.rint(shared * _PER_MILLE).astype(int).tolist(),
+        }
         for late, shared in zip(found.late, found.shared, strict=True)
-    ]  # fmt: skip
+    ]
     origin = "gloo ranks recorded on a busy machine of two cores"
     print(json.dumps({"origin": origin, "unit": "thousandths of a step", "jobs": jobs}, separators=(",", ":")))  # noqa: T201
     return 0

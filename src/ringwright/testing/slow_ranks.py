@@ -175,9 +175,15 @@ def _wandering(extra: Floats, more: float, begin: int, rng: Random) -> set[int]:
 
 
 MECHANISMS: dict[str, Callable[[Floats, float, int, Random], set[int]]] = {
-    "straggler": _straggler, "straggler-late": _straggler, "straggler-ends": _ends, "loader": _loader,
-    "pauses-of-one": _pauses, "pauses-of-all": _all_pause, "moving": _moving, "wandering": _wandering,
-}  # fmt: skip
+    "straggler": _straggler,
+    "straggler-late": _straggler,
+    "straggler-ends": _ends,
+    "loader": _loader,
+    "pauses-of-one": _pauses,
+    "pauses-of-all": _all_pause,
+    "moving": _moving,
+    "wandering": _wandering,
+}
 BEGINS = ("straggler", "straggler-late", "straggler-ends")  # the step of their begin is asked for
 ROUND = (
     "moving",
@@ -248,16 +254,23 @@ def _trace(sizes: _Job, ran: _Ran, rng: Random) -> Trace:
     seen = _Ran(begins, ends, *steps)
     members = sorted({tuple(ranks) for place in range(sizes.calls) for ranks in _groups(sizes, place)})
     comms = [
-        {"communicator": number, "comm_id": f"group {number}", "size": len(ranks), "members": [*ranks], "ground": "read"}
+        {
+            "communicator": number,
+            "comm_id": f"group {number}",
+            "size": len(ranks),
+            "members": [*ranks],
+            "ground": "read",
+        }
         for number, ranks in enumerate(members)
-    ]  # fmt: skip
+    ]
     devices = [
         {"kind": "device", "rank": rank, "host": f"host{rank // _PER_HOST}", "ground": "read"} for rank in range(p)
     ]
     frames = {
         "events": _events(sizes, seen, members, with_steps=rng.random() < 0.7),
-        "communicators": rows("communicators", comms), "topology": rows("topology", devices),
-    }  # fmt: skip
+        "communicators": rows("communicators", comms),
+        "topology": rows("topology", devices),
+    }
     return Trace.of(frames, {"source": "simulator", "world": p, "inputs": ["job"]})
 
 
@@ -274,21 +287,36 @@ def _events(sizes: _Job, ran: _Ran, members: list[tuple[int, ...]], *, with_step
     before = np.array([[sum(of[r, k] == of[r, at] for k in range(at)) for at in range(calls)] for r in range(p)])
     per_step = np.array([[int((of[r] == of[r, at]).sum()) for at in range(calls)] for r in range(p)])
     ops = np.array(["all-reduce", "reduce-scatter", "all-gather"])
-    frame = pl.DataFrame({
-        "kind": "collective", "op": ops[place % 3] if sizes.place == "world" else "all-reduce",
-        "rank": rank, "communicator": number, "sequence": step * per_step[rank, place] + before[rank, place],
-        "size_bytes": (place + 1) << 20, "start_s": ran.begins.ravel(), "duration_s": (ran.ends - ran.begins).ravel(),
-        "iteration": step, "line": np.arange(len(rank)),
-    }).with_columns(
-        pl.format("rank{}.jsonl", "rank").alias("file"), pl.format("host:{}", pl.col("rank") // _PER_HOST).alias("clock"),
-        pl.lit(1).alias("multiplicity"), pl.lit(1).alias("records"),
-    )  # fmt: skip
+    frame = pl.DataFrame(
+        {
+            "kind": "collective",
+            "op": ops[place % 3] if sizes.place == "world" else "all-reduce",
+            "rank": rank,
+            "communicator": number,
+            "sequence": step * per_step[rank, place] + before[rank, place],
+            "size_bytes": (place + 1) << 20,
+            "start_s": ran.begins.ravel(),
+            "duration_s": (ran.ends - ran.begins).ravel(),
+            "iteration": step,
+            "line": np.arange(len(rank)),
+        }
+    ).with_columns(
+        pl.format("rank{}.jsonl", "rank").alias("file"),
+        pl.format("host:{}", pl.col("rank") // _PER_HOST).alias("clock"),
+        pl.lit(1).alias("multiplicity"),
+        pl.lit(1).alias("records"),
+    )
     if not with_steps:
         return frame
     each, turns = (grid.ravel() for grid in np.meshgrid(range(p), range(steps), indexing="ij"))
     clock = pl.format("host:{}", pl.col("rank") // _PER_HOST).alias("clock")
-    told = pl.DataFrame({
-        "kind": "step", "rank": each, "iteration": turns, "start_s": ran.step_begins.ravel(),
-        "duration_s": (ran.step_ends - ran.step_begins).ravel(),
-    }).with_columns(clock, pl.lit(1).alias("multiplicity"))  # fmt: skip
+    told = pl.DataFrame(
+        {
+            "kind": "step",
+            "rank": each,
+            "iteration": turns,
+            "start_s": ran.step_begins.ravel(),
+            "duration_s": (ran.step_ends - ran.step_begins).ravel(),
+        }
+    ).with_columns(clock, pl.lit(1).alias("multiplicity"))
     return pl.concat([frame, told], how="diagonal_relaxed")

@@ -62,8 +62,11 @@ def topologies(ranks: int, families: Sequence[str] = PLAIN_FABRICS) -> SearchStr
     latency = st.sampled_from([0.0, 1e-7, 1e-6, 2e-5])
     found: SearchStrategy[Topology] = st.builds(
         lambda family, more, rate, latency: fabric(f"{family}:{ranks + more}", rate=rate, latency_s=latency),
-        st.sampled_from(list(families)), st.integers(0, 2), rate, latency,
-    )  # fmt: skip
+        st.sampled_from(list(families)),
+        st.integers(0, 2),
+        rate,
+        latency,
+    )
     return found
 
 

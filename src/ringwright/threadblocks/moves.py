@@ -57,9 +57,16 @@ class Moves:
     def _block(self, begin: int, end: int) -> Block:
         part = slice(begin, end)
         return Block(
-            Op(int(self.op[begin])), (end - begin,), self.src[part], self.dst[part], self.chunk[part], self.to[part],
-            int(self.span[begin]), int(self.channel[begin]), multicast=self.op[begin] == Op.EMIT,
-        )  # fmt: skip
+            Op(int(self.op[begin])),
+            (end - begin,),
+            self.src[part],
+            self.dst[part],
+            self.chunk[part],
+            self.to[part],
+            int(self.span[begin]),
+            int(self.channel[begin]),
+            multicast=self.op[begin] == Op.EMIT,
+        )
 
 
 def find_moves(schedule: ThreadBlockTables, order: InstructionOrder) -> Moves:
@@ -74,9 +81,20 @@ def find_moves(schedule: ThreadBlockTables, order: InstructionOrder) -> Moves:
     by = np.lexsort((instruction, channel, span, op, step))
     slots = max(behind, int(np.max(np.maximum(chunk, to) + span, initial=0)))
     return Moves(
-        step[by], op[by], src[by], dst[by], chunk[by], to[by], span[by], channel[by], instruction[by], half[by],
-        len(used), slots, wave,
-    )  # fmt: skip
+        step[by],
+        op[by],
+        src[by],
+        dst[by],
+        chunk[by],
+        to[by],
+        span[by],
+        channel[by],
+        instruction[by],
+        half[by],
+        len(used),
+        slots,
+        wave,
+    )
 
 
 def _fifo_slots(schedule: ThreadBlockTables, order: InstructionOrder) -> tuple[np.ndarray, np.ndarray, int]:

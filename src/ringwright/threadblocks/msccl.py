@@ -8,9 +8,16 @@ from __future__ import annotations
 from ringwright.threadblocks.table import Opcode
 
 TYPES = {
-    "s": Opcode.S, "r": Opcode.R, "rcs": Opcode.RCS, "rrc": Opcode.RRC, "rrs": Opcode.RRS, "rrcs": Opcode.RRCS, "cpy": Opcode.CPY,
-    "re": Opcode.RE, "nop": Opcode.NOP,
-}  # fmt: skip
+    "s": Opcode.S,
+    "r": Opcode.R,
+    "rcs": Opcode.RCS,
+    "rrc": Opcode.RRC,
+    "rrs": Opcode.RRS,
+    "rrcs": Opcode.RRCS,
+    "cpy": Opcode.CPY,
+    "re": Opcode.RE,
+    "nop": Opcode.NOP,
+}
 # Messages under way on a connection: a FIFO has 8 steps; Simple takes 4 a chunk, of which two fit.
 DEPTH = {"Simple": 2, "LL": 8, "LL128": 8}
 MOST_THREADBLOCKS = 216

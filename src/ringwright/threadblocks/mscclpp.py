@@ -8,8 +8,15 @@ from __future__ import annotations
 DIALECT = "mscclpp-json"
 CHANNELS = ("memory", "port")
 PROTOCOLS = ("Simple", "LL")
-COLLECTIVES = {"reducescatter": "reduce-scatter", "reduce_scatter": "reduce-scatter", "allreduce": "all-reduce",
-               "allgather": "all-gather", "alltoall": "all-to-all", "broadcast": "broadcast", "reduce": "reduce"}  # fmt: skip
+COLLECTIVES = {
+    "reducescatter": "reduce-scatter",
+    "reduce_scatter": "reduce-scatter",
+    "allreduce": "all-reduce",
+    "allgather": "all-gather",
+    "alltoall": "all-to-all",
+    "broadcast": "broadcast",
+    "reduce": "reduce",
+}
 # What an operation does: reads what, writes what. Reductions start with their first source.
 COPIES = ("copy", "cpkt", "upkt")
 PUTS = ("put", "pws", "pwsf", "ppkt", "rppkt")

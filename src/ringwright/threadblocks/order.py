@@ -83,9 +83,17 @@ def find_order(schedule: ThreadBlockTables) -> InstructionOrder:
     marks, counted, more = _marks(schedule)
     packets, odd = _packets(schedule)
     return InstructionOrder(
-        (follows - 1, follows), dep, sends, receives, connection, number, marks, packets, tuple(counted),
+        (follows - 1, follows),
+        dep,
+        sends,
+        receives,
+        connection,
+        number,
+        marks,
+        packets,
+        tuple(counted),
         (*faults, *more, *odd),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------------------------------------- two-sided messages

@@ -38,8 +38,15 @@ def declared(
     adding = np.isin(moves.op, [int(op) for op in ADDING])
     np.add.at(reduced, moves.dst[adding], sizes[adding])
     return Program(
-        name, arrangement.collective, layout, moves.steps, moves.n_steps,
+        name,
+        arrangement.collective,
+        layout,
+        moves.steps,
+        moves.n_steps,
         Cost((Term(messages, path),), sent, float(reduced.max(initial=0))),
         aggregators=(schedule.p,) if schedule.groups else (),
-        schedule=schedule, protocol=protocol, channels=int(schedule.blocks.channel.max(initial=0)) + 1, knobs=dict(knobs or {}),
-    )  # fmt: skip
+        schedule=schedule,
+        protocol=protocol,
+        channels=int(schedule.blocks.channel.max(initial=0)) + 1,
+        knobs=dict(knobs or {}),
+    )

@@ -38,8 +38,15 @@ RULES = {
     "sequence": "the ranks of a group issue the same operations in the same order",
 }
 _CHECKS: tuple[Callable[[Workload], Iterator[Finding]], ...] = (
-    names, mesh, classes, tasks, resources, edges, payloads, policy,
-)  # fmt: skip
+    names,
+    mesh,
+    classes,
+    tasks,
+    resources,
+    edges,
+    payloads,
+    policy,
+)
 _LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (cycles, tokens, orders)  # need names that exist
 
 

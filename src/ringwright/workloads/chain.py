@@ -23,9 +23,14 @@ class ChainLayer:
 
 
 def chain(
-    name: str, layers: Sequence[ChainLayer], ranks: int = 2, *, op: str = "all-reduce", micro_batches: int = 1,
+    name: str,
+    layers: Sequence[ChainLayer],
+    ranks: int = 2,
+    *,
+    op: str = "all-reduce",
+    micro_batches: int = 1,
     assumptions: tuple[str, ...] = (),
-) -> Workload:  # fmt: skip
+) -> Workload:
     """Return one training step of ``layers`` (first to last) on ``ranks`` data-parallel ranks; UsageError without layers.
 
     Each layer with parameters is one payload, made by its backward task, taken by its update, which the layer's next
@@ -49,12 +54,28 @@ def chain(
             edges.append(Edge(f"U.{label}", f"F.{label}", 1))
             payloads.append(
                 Payload(
-                    label, "all", op, each.size_bytes, ("dp",), "dp", (f"B.{label}",), ((f"U.{label}", 0),), layer=at,
-                    elements=each.elements or each.size_bytes // 4, merges="gradients", factors=each.factors,
+                    label,
+                    "all",
+                    op,
+                    each.size_bytes,
+                    ("dp",),
+                    "dp",
+                    (f"B.{label}",),
+                    ((f"U.{label}", 0),),
+                    layer=at,
+                    elements=each.elements or each.size_bytes // 4,
+                    merges="gradients",
+                    factors=each.factors,
                 )
-            )  # fmt: skip
+            )
     return Workload(
-        name, Mesh((("dp", ranks),)), (RankClass("all"),), tuple(tasks), tuple(edges), tuple(payloads),
-        (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared")), micro_batches,
+        name,
+        Mesh((("dp", ranks),)),
+        (RankClass("all"),),
+        tuple(tasks),
+        tuple(edges),
+        tuple(payloads),
+        (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared")),
+        micro_batches,
         assumptions=assumptions,
-    )  # fmt: skip
+    )

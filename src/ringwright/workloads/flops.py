@@ -203,8 +203,11 @@ def _matrix(layer: Layer, load: Load, rows: int, kind: str, *, held: bool = True
     tp = load.parallel.tp
     if layer.cut == "vocabulary" or layer.name == "head":
         outputs = padded_vocabulary(outputs, tp)
-    gemm = Gemm(rows, outputs // tp if layer.cut in ("columns", "vocabulary") else outputs,
-                inputs // tp if layer.cut == "rows" else inputs)  # fmt: skip
+    gemm = Gemm(
+        rows,
+        outputs // tp if layer.cut in ("columns", "vocabulary") else outputs,
+        inputs // tp if layer.cut == "rows" else inputs,
+    )
     biases = sum(math.prod(shape) for shape in layer.shapes[1:]) // (tp if layer.cut == "columns" else 1)
     moved = load.width_bytes * (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n)
     return LayerWork(layer.name, kind, (gemm,), 0, moved, (gemm.n * gemm.k + biases) * held, layer.cut)

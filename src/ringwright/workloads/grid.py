@@ -32,10 +32,13 @@ def grid(parallel: Parallel) -> tuple[Mesh, dict[str, tuple[str, ...]]]:
         return tuple(names[span] for span in reversed(spans) if span[0] >= low and span[1] <= high)
 
     roles = {
-        "tp": between(1, parallel.tp), "cp": between(parallel.tp, inner), "dp": between(parallel.tp, replicas),
-        "ep": between(1, parallel.ep), "edp": between(parallel.ep if parallel.ep > 1 else parallel.tp, replicas),
+        "tp": between(1, parallel.tp),
+        "cp": between(parallel.tp, inner),
+        "dp": between(parallel.tp, replicas),
+        "ep": between(1, parallel.ep),
+        "edp": between(parallel.ep if parallel.ep > 1 else parallel.tp, replicas),
         "pp": ("pp",) if parallel.pp > 1 else (),
-    }  # fmt: skip
+    }
     return Mesh(tuple(axes) or (("dp", 1),)), roles
 
 

@@ -53,12 +53,16 @@ class _Builder:
         }
         places = [{"pp": at} if self.parallel.pp > 1 else {} for at in range(len(stages))]
         return Workload(
-            name, self.mesh, tuple(RankClass(each.name, place) for each, place in zip(stages, places, strict=True)),
+            name,
+            self.mesh,
+            tuple(RankClass(each.name, place) for each, place in zip(stages, places, strict=True)),
             tuple(task for stage in stages for task in stage.tasks),
             tuple(edge for stage in stages for edge in stage.edges),
             tuple(payload for stage in stages for payload in stage.payloads.values()),
-            self._resources(), self.step.micro_batches, orders,
-        )  # fmt: skip
+            self._resources(),
+            self.step.micro_batches,
+            orders,
+        )
 
     def _resources(self) -> tuple[Resource, ...]:
         """Return the device's compute and, where it is known, what its memory holds (bytes)."""
@@ -181,9 +185,17 @@ class _Builder:
             (f"{stage.name}.U.{block}", 0) for stage, block in ((first, self.blocks[0].name), (last, "logits"))
         )
         first.payloads["embedding"] = Payload(
-            "embedding", first.name, "all-reduce", self.step.gradient_bytes * elements, ("pp",), "embedding", makers, updates,
-            joint=(last.name,), elements=elements,
-        )  # fmt: skip
+            "embedding",
+            first.name,
+            "all-reduce",
+            self.step.gradient_bytes * elements,
+            ("pp",),
+            "embedding",
+            makers,
+            updates,
+            joint=(last.name,),
+            elements=elements,
+        )
 
 
 def _first(stage: RankClassBuilder, chunk: int) -> str:

@@ -23,9 +23,16 @@ FORWARD_SHARE = 1 / 3  # the backward pass has two products for each one of forw
 
 
 def layerwise(
-    card: ModelCard, iteration_s: float, ranks: int = 2, *, op: str = "all-reduce", each: str = "layer",
-    forward_share: float = FORWARD_SHARE, width_bytes: int = 4, branches: bool = False,
-) -> Workload:  # fmt: skip
+    card: ModelCard,
+    iteration_s: float,
+    ranks: int = 2,
+    *,
+    op: str = "all-reduce",
+    each: str = "layer",
+    forward_share: float = FORWARD_SHARE,
+    width_bytes: int = 4,
+    branches: bool = False,
+) -> Workload:
     """Return a step of ``iteration_s`` seconds of compute whose layers take time in proportion to their operations.
 
     ``each``: a "layer" is one payload (its weights and biases together), or each "tensor" is one, ready in the order in which
@@ -34,8 +41,10 @@ def layerwise(
     model's blocks, not in the order listed; backward keeps its order. UsageError for a time or share that cannot be.
     """
     if each not in EACH or not 0 < forward_share < 1 or iteration_s < 0:
-        raise UsageError(f"no step of {iteration_s:g} s, {forward_share:g} of it forward, {each} by {each}",
-                         remedy="a time, a share between 0 and 1, and layer or tensor")  # fmt: skip
+        raise UsageError(
+            f"no step of {iteration_s:g} s, {forward_share:g} of it forward, {each} by {each}",
+            remedy="a time, a share between 0 and 1, and layer or tensor",
+        )
     works = list(_works(card))
     total = sum(work.flops for _, work, _ in works)
     links: list[ChainLayer] = []
@@ -54,9 +63,14 @@ def layerwise(
 
 
 def measured(
-    name: str, gaps_s: Sequence[float], sizes_bytes: Sequence[int], forward_s: float, ranks: int = 2, *,
+    name: str,
+    gaps_s: Sequence[float],
+    sizes_bytes: Sequence[int],
+    forward_s: float,
+    ranks: int = 2,
+    *,
     op: str = "all-reduce",
-) -> Workload:  # fmt: skip
+) -> Workload:
     """Return a step with gradients that become ready ``gaps_s`` after each other, the last layer's first.
 
     Forward is shared out as backward is. UsageError where the two lists differ in length.

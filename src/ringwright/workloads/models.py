@@ -100,9 +100,10 @@ def _check(size: str, dims: dict[str, int], changed: dict[str, int], depths: tup
     made = {**dims, **changed}
     if "heads" in made and "head" not in made and "nope" not in made and made["hidden"] % made["heads"]:
         raise UsageError(
-            f"{made['heads']} heads cannot share {made['hidden']} places evenly", where=size,
+            f"{made['heads']} heads cannot share {made['hidden']} places evenly",
+            where=size,
             remedy=f"heads that divide {made['hidden']}",
-        )  # fmt: skip
+        )
 
 
 def _plain(name: str) -> str:

@@ -28,9 +28,14 @@ class MoeLayer:
 
 
 def moe_chain(
-    name: str, layers: Sequence[MoeLayer], experts: int, *, replicas: int = 1, micro_batches: int = 1,
+    name: str,
+    layers: Sequence[MoeLayer],
+    experts: int,
+    *,
+    replicas: int = 1,
+    micro_batches: int = 1,
     assumptions: tuple[str, ...] = (),
-) -> Workload:  # fmt: skip
+) -> Workload:
     """Return one training step on ``replicas`` groups of ``experts`` ranks (axes dp and ep); UsageError without layers.
 
     Dense gradients are summed over all ranks, those of experts over the replicas. Tasks of experts are tagged so, and
@@ -60,10 +65,16 @@ def moe_chain(
             edges.append(Edge(f"U.layer{at}", f"F.dense{at}", 1))
             payloads += _gradients(at, layer)
     return Workload(
-        name, Mesh((("dp", replicas), ("ep", experts))), (RankClass("all"),), tuple(tasks), tuple(edges), tuple(payloads),
-        (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared")), micro_batches,
+        name,
+        Mesh((("dp", replicas), ("ep", experts))),
+        (RankClass("all"),),
+        tuple(tasks),
+        tuple(edges),
+        tuple(payloads),
+        (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared")),
+        micro_batches,
         assumptions=assumptions,
-    )  # fmt: skip
+    )
 
 
 def _forward(at: int, layer: MoeLayer) -> list[Task]:
@@ -87,27 +98,53 @@ def _exchanges(phase: str, parts: tuple[str, str, str], at: int, layer: MoeLayer
     """Return the two all-to-alls between three parts of a layer."""
     return [
         Payload(
-            f"{phase}.{before}{at}-{after}", "all", "all-to-all", layer.all_to_all_bytes, ("ep",), "ep",
-            (f"{phase}.{before}{at}",), ((f"{phase}.{after}{at}", 0),), per="micro-batch", layer=at,
+            f"{phase}.{before}{at}-{after}",
+            "all",
+            "all-to-all",
+            layer.all_to_all_bytes,
+            ("ep",),
+            "ep",
+            (f"{phase}.{before}{at}",),
+            ((f"{phase}.{after}{at}", 0),),
+            per="micro-batch",
+            layer=at,
         )
         for before, after in pairwise(parts)
-    ]  # fmt: skip
+    ]
 
 
 def _gradients(at: int, layer: MoeLayer) -> list[Payload]:
     update = ((f"U.layer{at}", 0),)
     found = [
         Payload(
-            f"dense{at}.{part}", "all", "all-reduce", size, ("dp", "ep"), "dp", (f"B.dense{at}",), update, layer=at,
-            elements=size // 4, merges="gradients",
+            f"dense{at}.{part}",
+            "all",
+            "all-reduce",
+            size,
+            ("dp", "ep"),
+            "dp",
+            (f"B.dense{at}",),
+            update,
+            layer=at,
+            elements=size // 4,
+            merges="gradients",
         )
         for part, size in enumerate(layer.dense_bytes)
-    ]  # fmt: skip
+    ]
     if layer.expert_bytes:
         found.append(
             Payload(
-                f"experts{at}", "all", "all-reduce", layer.expert_bytes, ("dp",), "edp", (f"B.experts{at}",), update,
-                layer=at, elements=layer.expert_bytes // 4, merges="gradients",
+                f"experts{at}",
+                "all",
+                "all-reduce",
+                layer.expert_bytes,
+                ("dp",),
+                "edp",
+                (f"B.experts{at}",),
+                update,
+                layer=at,
+                elements=layer.expert_bytes // 4,
+                merges="gradients",
             )
-        )  # fmt: skip
+        )
     return found

@@ -101,9 +101,10 @@ def parse(text: str, gpus: int | None = None) -> Parallel:
                 f"{gpus} GPUs are no multiple of {what} = {inner}", where=text, remedy=f"--gpus {_next(gpus, inner)}"
             )
         raise UsageError(
-            f"{what} x dp{made.dp} is {made.world} ranks, not {gpus}", where=text,
+            f"{what} x dp{made.dp} is {made.world} ranks, not {gpus}",
+            where=text,
             remedy=f"dp{gpus // inner}, or --gpus {made.world}",
-        )  # fmt: skip
+        )
     return made
 
 

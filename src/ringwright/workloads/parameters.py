@@ -30,11 +30,18 @@ def held(items: Sequence[Item], makers: Mapping[str, str], step: StepSpec) -> li
     """Return the parameters of a chunk's segments."""
     shared = step.parallel.ep > 1
     return [
-        Held(item.block, layer, elements, "edp" if expert and shared else "dp", makers[item.name], item.factors.get(layer))
+        Held(
+            item.block,
+            layer,
+            elements,
+            "edp" if expert and shared else "dp",
+            makers[item.name],
+            item.factors.get(layer),
+        )
         for item in items
         if isinstance(item, Segment)
         for layer, elements, expert in item.parameters
-    ]  # fmt: skip
+    ]
 
 
 def summed(stage: RankClassBuilder, found: Sequence[Held], step: StepSpec) -> None:
@@ -44,17 +51,32 @@ def summed(stage: RankClassBuilder, found: Sequence[Held], step: StepSpec) -> No
         update, label = f"{stage.name}.U.{each.block}", f"{each.block}.{each.layer}"
         size = step.gradient_bytes * each.elements
         stage.send(
-            label, each.role, ("reduce-scatter" if zero else "all-reduce", size), [each.maker], [(update, 0)],
-            per="micro-batch" if zero == 3 else "step", layer=stage.layer(each.block), elements=each.elements,
-            merges="" if zero == 3 else FUSED, factors=each.factors, samples=_samples(each, step),
+            label,
+            each.role,
+            ("reduce-scatter" if zero else "all-reduce", size),
+            [each.maker],
+            [(update, 0)],
+            per="micro-batch" if zero == 3 else "step",
+            layer=stage.layer(each.block),
+            elements=each.elements,
+            merges="" if zero == 3 else FUSED,
+            factors=each.factors,
+            samples=_samples(each, step),
             dtype="float32" if step.gradient_bytes == 4 else stage.dtype,
-        )  # fmt: skip
+        )
         if zero == 1:
             first = first_of(stage, each.block)
             stage.send(
-                f"{label}.again", each.role, ("all-gather", step.width_bytes * each.elements), [update], [(first, 1)],
-                per="step", layer=stage.layer(each.block), elements=each.elements, merges="parameters",
-            )  # fmt: skip
+                f"{label}.again",
+                each.role,
+                ("all-gather", step.width_bytes * each.elements),
+                [update],
+                [(first, 1)],
+                per="step",
+                layer=stage.layer(each.block),
+                elements=each.elements,
+                merges="parameters",
+            )
 
 
 def _samples(each: Held, step: StepSpec) -> int:
@@ -158,6 +180,11 @@ def _ahead(
         producers = [listed[place - 1]] if place else [stage.last[chunk]] if slot == "B" else [begin(stage)]
         for role, elements in sizes.items():
             stage.send(
-                f"{label}.{name}.{role}", role, ("all-gather", step.width_bytes * elements), producers, [(user, 0)],
-                layer=stage.layer(name), elements=elements,
-            )  # fmt: skip
+                f"{label}.{name}.{role}",
+                role,
+                ("all-gather", step.width_bytes * elements),
+                producers,
+                [(user, 0)],
+                layer=stage.layer(name),
+                elements=elements,
+            )

@@ -89,9 +89,12 @@ def replayed(trace: Trace, *, step: int | None = None, assumptions: Sequence[str
     ground = _ground(trace, picked)
     plans = _plans(trace, picked, where, ground)
     built = build(
-        f"{trace.meta.get('source') or 'recording'}, {picked.label}", plans, where, timed=ground != GROUNDS[2],
+        f"{trace.meta.get('source') or 'recording'}, {picked.label}",
+        plans,
+        where,
+        timed=ground != GROUNDS[2],
         explicit=ground == GROUNDS[0],
-    )  # fmt: skip
+    )
     built = with_notes(built, (*assumptions, *_notes(picked, where, plans, ground)))
     measured = [plan.measured_s for plan in plans.values() if plan.measured_s]
     # Without the begin of the next step, ranks that began early have waited for the last one: it has waited for none.
@@ -109,9 +112,10 @@ def baseline(trace: Trace, *, step: int | None = None) -> tuple[float, float]:
     found = replayed(trace, step=step)
     if found.costs is None or found.measured_s is None:
         raise InputError(
-            "the recording has no times of its steps to compare with", where=found.step,
+            "the recording has no times of its steps to compare with",
+            where=found.step,
             remedy="record with a profiler, or on a backend whose calls have an end",
-        )  # fmt: skip
+        )
     return found.measured_s, simulate(found.workload, found.costs).step_s
 
 

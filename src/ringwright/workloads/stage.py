@@ -43,9 +43,14 @@ class RankClassBuilder:
         self.edges.append(Edge(src, dst, distance))
 
     def send(
-        self, label: str, role: str, what: tuple[str, int], producers: Sequence[str], consumers: Sequence[tuple[str, int]],
+        self,
+        label: str,
+        role: str,
+        what: tuple[str, int],
+        producers: Sequence[str],
+        consumers: Sequence[tuple[str, int]],
         **more: object,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a payload, or, where the role has no axis or there are no bytes, the edges that it would have been."""
         op, size = what
         if not self.roles.get(role) or not size:
@@ -53,9 +58,17 @@ class RankClassBuilder:
             return
         name = f"{self.name}.{label}"
         made = Payload(
-            name, self.name, op, size, self.roles[role], role, tuple(producers), tuple(consumers), per="micro-batch",
+            name,
+            self.name,
+            op,
+            size,
+            self.roles[role],
+            role,
+            tuple(producers),
+            tuple(consumers),
+            per="micro-batch",
             dtype=self.dtype,
-        )  # fmt: skip
+        )
         self.payloads[name] = replace(made, **more)  # type: ignore[arg-type]
 
     def consumed(self, label: str, task: str) -> None:

@@ -60,9 +60,12 @@ def refuse(card: ModelCard, step: StepSpec) -> None:
         if value not in legal:
             raise UsageError(f"'{value}' does not exist", remedy=f"one of: {', '.join(legal)}")
     check(
-        card, step.parallel, sequence=step.sequence, micro_batches=step.micro_batches,
+        card,
+        step.parallel,
+        sequence=step.sequence,
+        micro_batches=step.micro_batches,
         micro_batch_size=step.micro_batch_size,
-    )  # fmt: skip
+    )
     if not step.trains and (card.is_image or card.family in ("bert", "transformer")):
         raise UsageError(f"{card.size} has no mode '{step.mode}': it does not decode", remedy="--mode training")
     if step.mode == "decode" and step.parallel.cp > 1:

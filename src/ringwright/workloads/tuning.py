@@ -10,8 +10,12 @@ from ringwright.workloads.parts import Anatomy, Layer, ModelBlock
 
 # The attention's matrices that get two thin ones beside them: queries and values, or what holds them.
 BESIDE = {
-    "llama": ("q", "v"), "mixtral": ("q", "v"), "bert": ("q", "v"), "gpt2": ("qkv",), "deepseek-v3": ("q_up", "kv_up")
-}  # fmt: skip
+    "llama": ("q", "v"),
+    "mixtral": ("q", "v"),
+    "bert": ("q", "v"),
+    "gpt2": ("qkv",),
+    "deepseek-v3": ("q_up", "kv_up"),
+}
 HEAD = {"gpt2": ("norm",), "bert": ("transform", "norm")}  # for the matrix itself is the embedding's
 
 

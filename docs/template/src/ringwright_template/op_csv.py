@@ -54,9 +54,20 @@ def _row(found: Gathered, world: int, turns: Counter[tuple[int, str]], line: str
     found.device(rank)  # so that the rank counts as seen
     found.of(world)["ranks"].add(rank)
     found.events.add(
-        kind="collective", op=words[1], rank=rank, communicator=world, sequence=turns[rank, words[1]], size_bytes=size_bytes,
-        start_s=start_us / 1e6, duration_s=time_us / 1e6, clock="wall", multiplicity=1, records=1,
-        source="op-csv", ground="read", confidence=1.0,
-    )  # fmt: skip
+        kind="collective",
+        op=words[1],
+        rank=rank,
+        communicator=world,
+        sequence=turns[rank, words[1]],
+        size_bytes=size_bytes,
+        start_s=start_us / 1e6,
+        duration_s=time_us / 1e6,
+        clock="wall",
+        multiplicity=1,
+        records=1,
+        source="op-csv",
+        ground="read",
+        confidence=1.0,
+    )
     turns[rank, words[1]] += 1
     return True

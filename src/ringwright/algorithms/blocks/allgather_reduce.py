@@ -37,9 +37,13 @@ def allgather_reduce(collective: Collective, topology: Topology | None = None) -
     held = (np.array([0, 1]), np.array([0, 0]))
     layout = Layout(1, collective.block_bytes, 1, 2, np.zeros(2, np.int64), (held,) * p)
     return Program(
-        "allgather_reduce", collective, layout, lambda: _steps(p), 1,
+        "allgather_reduce",
+        collective,
+        layout,
+        lambda: _steps(p),
+        1,
         Cost((Term(1, n * (p - 1)),), n * p * (p - 1), n * (p - 1)),
-    )  # fmt: skip
+    )
 
 
 def _steps(p: int) -> Iterator[Step]:

@@ -56,10 +56,18 @@ def _butterfly(collective: Collective, butterfly: Butterfly) -> Program:
 
     path = float(layout.chunk_bytes.max(initial=0)) * (p - 1)
     return Program(
-        "bine", collective, layout, steps, rounds * halves,
-        Cost((Term(rounds * halves, path * halves),), float(collective.size_bytes) * (p - 1) * halves,
-             path if collective.reduces else 0.0, is_even=is_even(collective, p if op == "all-reduce" else 1)),
-    )  # fmt: skip
+        "bine",
+        collective,
+        layout,
+        steps,
+        rounds * halves,
+        Cost(
+            (Term(rounds * halves, path * halves),),
+            float(collective.size_bytes) * (p - 1) * halves,
+            path if collective.reduces else 0.0,
+            is_even=is_even(collective, p if op == "all-reduce" else 1),
+        ),
+    )
 
 
 def _tree(collective: Collective, butterfly: Butterfly) -> Program:

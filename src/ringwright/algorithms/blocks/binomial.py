@@ -51,9 +51,13 @@ def _blocks_program(collective: Collective) -> Program:
     # In a gather a last subtree that is smaller than the others sends early: the figures are those of equal subtrees.
     alike = is_even(collective, 1) and (collective.op == "scatter" or p & (p - 1) == 0)
     return Program(
-        "binomial", collective, cut(collective), lambda: _hand_overs(collective, rounds), rounds,
+        "binomial",
+        collective,
+        cut(collective),
+        lambda: _hand_overs(collective, rounds),
+        rounds,
         Cost((Term(rounds, share * (p - 1)),), _carried(collective), is_even=alike),
-    )  # fmt: skip
+    )
 
 
 def _carried(collective: Collective) -> float:

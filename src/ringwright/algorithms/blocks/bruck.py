@@ -57,9 +57,14 @@ def bruck(collective: Collective, topology: Topology | None = None, *, radix: Ra
     )
     layout = _names_layout(collective) if collective.op == "barrier" else cut(collective)
     return Program(
-        "bruck", collective, layout, lambda: make(collective, radix), len(list(rounds(p, radix))),
-        cost(collective, radix), knobs={"radix": radix},
-    )  # fmt: skip
+        "bruck",
+        collective,
+        layout,
+        lambda: make(collective, radix),
+        len(list(rounds(p, radix))),
+        cost(collective, radix),
+        knobs={"radix": radix},
+    )
 
 
 def rounds(p: int, radix: int) -> Iterator[tuple[int, list[int]]]:

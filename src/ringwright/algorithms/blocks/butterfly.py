@@ -40,9 +40,13 @@ def butterfly(collective: Collective, topology: Topology | None = None) -> Progr
     fold = RankDigits(collective.p)
     order, edges = _order(fold)
     return Program(
-        "butterfly", collective, _layout(collective, order), lambda: _steps(fold, order, edges),
-        fold.digits + (0 if fold.is_whole else 2), halving_cost(collective, fold),
-    )  # fmt: skip
+        "butterfly",
+        collective,
+        _layout(collective, order),
+        lambda: _steps(fold, order, edges),
+        fold.digits + (0 if fold.is_whole else 2),
+        halving_cost(collective, fold),
+    )
 
 
 def _order(fold: RankDigits) -> tuple[np.ndarray, np.ndarray]:

@@ -54,10 +54,14 @@ def in_rounds(
     rounds = -(-peers // width)
     waits = rounds > 1 and not collective.reduces  # a reduction waits anyway: all add to one block
     return Program(
-        name, collective, _places(collective, width) if waits else cut(collective),
-        lambda: _steps(collective, towards, width, waits), rounds + waits, _cost(collective, rounds),
+        name,
+        collective,
+        _places(collective, width) if waits else cut(collective),
+        lambda: _steps(collective, towards, width, waits),
+        rounds + waits,
+        _cost(collective, rounds),
         knobs={"window": window, **knobs},
-    )  # fmt: skip
+    )
 
 
 def _places(collective: Collective, width: int) -> Layout:

@@ -65,7 +65,12 @@ def over_trees(
     path = n_steps * share / pieces * (len(trees) if collective.p > 2 else len(trees) / 2)
     sent = 2.0 * (collective.p - 1) * collective.size_bytes
     return Program(
-        name, collective, cut(collective, pieces * len(trees)), steps, n_steps,
+        name,
+        collective,
+        cut(collective, pieces * len(trees)),
+        steps,
+        n_steps,
         Cost((Term(n_steps, path),), sent, share * 2, is_even=is_even(collective, pieces * len(trees))),
-        channels=len(trees), knobs={"segments": pieces},
-    )  # fmt: skip
+        channels=len(trees),
+        knobs={"segments": pieces},
+    )

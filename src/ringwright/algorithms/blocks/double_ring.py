@@ -32,9 +32,13 @@ def double_ring(collective: Collective, topology: Topology | None = None) -> Pro
     if p == 1:
         return nothing("double_ring", collective)
     return Program(
-        "double_ring", collective, cut(collective), lambda: _steps(p), 2 * p,
+        "double_ring",
+        collective,
+        cut(collective),
+        lambda: _steps(p),
+        2 * p,
         Cost((Term(2 * p, 2 * p * n),), 2 * p * n, (p - 1) * n),
-    )  # fmt: skip
+    )
 
 
 def _steps(p: int) -> Iterator[Step]:

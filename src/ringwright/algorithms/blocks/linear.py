@@ -53,11 +53,13 @@ def linear(collective: Collective, topology: Topology | None = None) -> Program:
     own = float(collective.block_bytes[collective.root]) if collective.n_blocks == p else 0.0
     sent = sum(n * (p - 1) if phase in ("add", "spread") else n - own for phase in phases)
     return Program(
-        "linear", collective, cut(collective), lambda: _steps(collective), len(phases),
-        Cost(
-            (Term(len(phases), sent),), sent, n * (p - 1) if "add" in phases else 0.0, is_even=is_even(collective, 1)
-        ),
-    )  # fmt: skip
+        "linear",
+        collective,
+        cut(collective),
+        lambda: _steps(collective),
+        len(phases),
+        Cost((Term(len(phases), sent),), sent, n * (p - 1) if "add" in phases else 0.0, is_even=is_even(collective, 1)),
+    )
 
 
 def _steps(collective: Collective) -> Iterator[Step]:

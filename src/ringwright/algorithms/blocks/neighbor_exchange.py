@@ -36,9 +36,13 @@ def neighbor_exchange(collective: Collective, topology: Topology | None = None) 
     if p % 2:
         raise UsageError(f"neighbor_exchange on {p} ranks", remedy="take an even number of ranks, or ring")
     return Program(
-        "neighbor_exchange", collective, cut(collective), lambda: _steps(p), p // 2,
+        "neighbor_exchange",
+        collective,
+        cut(collective),
+        lambda: _steps(p),
+        p // 2,
         Cost((Term(p // 2, n * (p - 1) / p),), n * (p - 1), is_even=is_even(collective, 1)),
-    )  # fmt: skip
+    )
 
 
 def _steps(p: int) -> Iterator[Step]:

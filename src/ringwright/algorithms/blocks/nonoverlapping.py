@@ -53,13 +53,19 @@ def nonoverlapping(
             yield from lift(program.steps(), 1, weight, ())
 
     return Program(
-        "nonoverlapping", collective, layout, steps, first.n_steps + second.n_steps,
+        "nonoverlapping",
+        collective,
+        layout,
+        steps,
+        first.n_steps + second.n_steps,
         Cost(
-            (*first.cost.terms, *second.cost.terms), first.cost.sent_bytes + second.cost.sent_bytes,
-            first.cost.reduced_bytes, is_even=first.cost.is_even and second.cost.is_even,
+            (*first.cost.terms, *second.cost.terms),
+            first.cost.sent_bytes + second.cost.sent_bytes,
+            first.cost.reduced_bytes,
+            is_even=first.cost.is_even and second.cost.is_even,
         ),
         knobs={"inner": first.name, "outer": second.name},
-    )  # fmt: skip
+    )
 
 
 def _common(collective: Collective, first: Program, second: Program) -> tuple[Layout, tuple[int, int]]:

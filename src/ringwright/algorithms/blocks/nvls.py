@@ -53,10 +53,15 @@ def nvls(collective: Collective, topology: Topology | None = None, *, segments: 
     sent = size * (2 * p + 2 if both else p + 1)
     path = float(layout.chunk_bytes.max(initial=0)) * pieces * (p + 1)
     return Program(
-        "nvls", collective, layout, lambda: _steps(collective, pieces), 2 * (pieces + both),
-        Cost((Term(2 if both else 1, path),), sent, is_even=is_even(collective, parts)), aggregators=(domains[0][0],),
+        "nvls",
+        collective,
+        layout,
+        lambda: _steps(collective, pieces),
+        2 * (pieces + both),
+        Cost((Term(2 if both else 1, path),), sent, is_even=is_even(collective, parts)),
+        aggregators=(domains[0][0],),
         knobs={"segments": pieces},
-    )  # fmt: skip
+    )
 
 
 def elements_of(collective: Collective, parts: int) -> int:

@@ -87,11 +87,15 @@ class _Plan:
         path = (Term(2, size * (heads + 1) / heads, "nvlink"), Term(between, 2 * size / heads, "nic"))
         sent = size * (2 * heads + 2) * domains + 2 * (domains - 1) * size
         return Program(
-            "nvls-tree", self.collective, cut(self.collective, self.chunks, copies=2), self._steps,
-            self.pieces + 3 + 2 * self.top, Cost(path, sent, size / heads, is_even=is_even(self.collective, self.chunks)),
+            "nvls-tree",
+            self.collective,
+            cut(self.collective, self.chunks, copies=2),
+            self._steps,
+            self.pieces + 3 + 2 * self.top,
+            Cost(path, sent, size / heads, is_even=is_even(self.collective, self.chunks)),
             aggregators=tuple(self.switches),
             knobs={"segments": self.pieces},
-        )  # fmt: skip
+        )
 
     @property
     def top(self) -> int:
@@ -101,10 +105,17 @@ class _Plan:
     def _steps(self) -> Iterator[Step]:
         """Segment s enters the switches in step s, the trees in step s + 2, and is spread when both trees have it."""
         trees = [
-            later(embed(tree.steps(self.pieces, channel=i), [places[head] for places in self.members],
-                        np.arange(self.pieces) + head * self.per_head + i * self.pieces), 2)
-            for head in range(self.heads) for i, tree in enumerate(self.trees)
-        ]  # fmt: skip
+            later(
+                embed(
+                    tree.steps(self.pieces, channel=i),
+                    [places[head] for places in self.members],
+                    np.arange(self.pieces) + head * self.per_head + i * self.pieces,
+                ),
+                2,
+            )
+            for head in range(self.heads)
+            for i, tree in enumerate(self.trees)
+        ]
         back = 2 + 2 * self.top
         yield from beside(
             self._stream(self._all, Op.CONTRIBUTE, "reduce"),

@@ -45,9 +45,14 @@ def rabenseifner(collective: Collective, topology: Topology | None = None, *, ra
         return nothing("rabenseifner", collective, radix=radix)
     fold = RankDigits(collective.p, radix)
     return Program(
-        "rabenseifner", collective, cut(collective, fold.size), lambda: _steps(collective, fold),
-        2 * fold.digits + _further(collective, fold), _cost(collective, fold), knobs={"radix": radix},
-    )  # fmt: skip
+        "rabenseifner",
+        collective,
+        cut(collective, fold.size),
+        lambda: _steps(collective, fold),
+        2 * fold.digits + _further(collective, fold),
+        _cost(collective, fold),
+        knobs={"radix": radix},
+    )
 
 
 def _further(collective: Collective, fold: RankDigits) -> int:

@@ -43,9 +43,13 @@ def recursive_doubling(collective: Collective, topology: Topology | None = None)
     )
     rounds = fold.digits + (0 if fold.is_whole else 2)
     return Program(
-        "recursive_doubling", collective, cut(collective), lambda: make(collective, fold), rounds,
+        "recursive_doubling",
+        collective,
+        cut(collective),
+        lambda: make(collective, fold),
+        rounds,
         cost(collective, fold),
-    )  # fmt: skip
+    )
 
 
 # ------------------------------------------------------------------------------------------------ all-reduce, barrier

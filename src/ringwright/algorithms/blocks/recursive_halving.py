@@ -35,9 +35,13 @@ def recursive_halving(collective: Collective, topology: Topology | None = None) 
         return nothing("recursive_halving", collective)
     fold = RankDigits(collective.p)
     return Program(
-        "recursive_halving", collective, cut(collective), lambda: _steps(fold),
-        fold.digits + (0 if fold.is_whole else 2), halving_cost(collective, fold),
-    )  # fmt: skip
+        "recursive_halving",
+        collective,
+        cut(collective),
+        lambda: _steps(fold),
+        fold.digits + (0 if fold.is_whole else 2),
+        halving_cost(collective, fold),
+    )
 
 
 def halving_cost(collective: Collective, fold: RankDigits) -> Cost:

@@ -44,13 +44,18 @@ def recursive_multiplying(collective: Collective, topology: Topology | None = No
     if folded:
         terms.append(Term(2, 2 * fold.deepest * n))
     return Program(
-        "recursive_multiplying", collective, cut(collective), lambda: _steps(collective, fold), fold.digits + 2 * (folded > 0),
+        "recursive_multiplying",
+        collective,
+        cut(collective),
+        lambda: _steps(collective, fold),
+        fold.digits + 2 * (folded > 0),
         Cost(
-            tuple(terms), n * (fold.size * fold.digits * (radix - 1) + 2 * folded),
+            tuple(terms),
+            n * (fold.size * fold.digits * (radix - 1) + 2 * folded),
             n * (fold.digits * (radix - 1) + fold.deepest),
         ),
         knobs={"radix": radix},
-    )  # fmt: skip
+    )
 
 
 def _steps(collective: Collective, fold: RankDigits) -> Iterator[Step]:

@@ -41,9 +41,15 @@ def ring(collective: Collective, topology: Topology | None = None, *, channels: 
     sent = float(collective.size_bytes) * rounds
     reduced = largest * (p - 1) if collective.reduces else 0.0
     return Program(
-        "ring", collective, cut(collective, parts), lambda: _steps(collective, channels), rounds,
-        Cost((Term(rounds, rounds * largest),), sent, reduced), channels=channels, knobs={"channels": channels},
-    )  # fmt: skip
+        "ring",
+        collective,
+        cut(collective, parts),
+        lambda: _steps(collective, channels),
+        rounds,
+        Cost((Term(rounds, rounds * largest),), sent, reduced),
+        channels=channels,
+        knobs={"channels": channels},
+    )
 
 
 def _steps(collective: Collective, channels: int) -> Iterator[Step]:

@@ -51,13 +51,18 @@ def scatter_allgather(
     share = n * (core - 1) / core
     terms = [Term(levels + rounds, 2 * share), *([Term(1, n)] if late else [])]
     return Program(
-        "scatter_allgather", collective, layout, lambda: _steps(collective, core, gather), levels + rounds + (late > 0),
+        "scatter_allgather",
+        collective,
+        layout,
+        lambda: _steps(collective, core, gather),
+        levels + rounds + (late > 0),
         Cost(
-            tuple(terms), scattered + n * (core - 1) + n * late,
+            tuple(terms),
+            scattered + n * (core - 1) + n * late,
             is_even=collective.size_bytes % (core * collective.unit_bytes) == 0,
         ),
         knobs={"gather": gather},
-    )  # fmt: skip
+    )
 
 
 def _sizes(chunk_bytes: np.ndarray, parts: int) -> list[int]:

@@ -39,13 +39,19 @@ def segmented_ring(
     segments = segments_of(collective, segment_bytes, p)
     rounds = (p - 1) * (segments + 1)
     return Program(
-        "segmented_ring", collective, cut(collective, p * segments), lambda: _steps(p, segments), rounds,
+        "segmented_ring",
+        collective,
+        cut(collective, p * segments),
+        lambda: _steps(p, segments),
+        rounds,
         Cost(
-            (Term(rounds, 2 * (p - 1) / p * n),), 2 * (p - 1) * n, (p - 1) / p * n,
+            (Term(rounds, 2 * (p - 1) / p * n),),
+            2 * (p - 1) * n,
+            (p - 1) / p * n,
             is_even=collective.size_bytes % (p * segments * collective.unit_bytes) == 0,
         ),
         knobs={"segments": segments},
-    )  # fmt: skip
+    )
 
 
 def _steps(p: int, segments: int) -> Iterator[Step]:

@@ -35,9 +35,13 @@ def sparbit(collective: Collective, topology: Topology | None = None) -> Program
         return nothing("sparbit", collective)
     rounds = (p - 1).bit_length()
     return Program(
-        "sparbit", collective, cut(collective), lambda: _steps(p), rounds,
+        "sparbit",
+        collective,
+        cut(collective),
+        lambda: _steps(p),
+        rounds,
         Cost((Term(rounds, n * (p - 1) / p),), n * (p - 1), is_even=is_even(collective, 1)),
-    )  # fmt: skip
+    )
 
 
 def _steps(p: int) -> Iterator[Step]:

@@ -54,13 +54,18 @@ def split_binary_tree(
         yield _swap(collective, segments)
 
     return Program(
-        "split_binary_tree", collective, layout, steps, rounds + 1,
+        "split_binary_tree",
+        collective,
+        layout,
+        steps,
+        rounds + 1,
         Cost(
-            (Term(rounds, rounds * turn), Term(1, max(halves))), n * (p - 1),
+            (Term(rounds, rounds * turn), Term(1, max(halves))),
+            n * (p - 1),
             is_even=collective.size_bytes % (2 * segments * collective.unit_bytes) == 0,
         ),
         knobs={"segments": segments},
-    )  # fmt: skip
+    )
 
 
 def _swap(collective: Collective, segments: int) -> Step:

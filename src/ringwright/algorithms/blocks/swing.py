@@ -147,11 +147,20 @@ def _bandwidth(collective: Collective, sizes: Sequence[int], ports: int) -> Prog
 
     path = float(layout.chunk_bytes.max(initial=0)) * parts * (p - 1)
     return Program(
-        "swing", collective, layout, steps, rounds * halves,
-        Cost((Term(rounds * halves, path * halves),), float(collective.size_bytes) * (p - 1) * halves,
-             path if collective.reduces else 0.0, is_even=is_even(collective, ports * (p if op == "all-reduce" else 1))),
-        channels=ports, knobs={"variant": "bandwidth", "ports": ports, "dims": tuple(sizes)},
-    )  # fmt: skip
+        "swing",
+        collective,
+        layout,
+        steps,
+        rounds * halves,
+        Cost(
+            (Term(rounds * halves, path * halves),),
+            float(collective.size_bytes) * (p - 1) * halves,
+            path if collective.reduces else 0.0,
+            is_even=is_even(collective, ports * (p if op == "all-reduce" else 1)),
+        ),
+        channels=ports,
+        knobs={"variant": "bandwidth", "ports": ports, "dims": tuple(sizes)},
+    )
 
 
 def _latency(collective: Collective, butterfly: Butterfly, ports: int) -> Program:
@@ -164,6 +173,11 @@ def _latency(collective: Collective, butterfly: Butterfly, ports: int) -> Progra
 
     size = float(collective.size_bytes)
     return Program(
-        "swing", collective, cut(collective), steps, rounds,
-        Cost((Term(rounds, size * rounds),), size * p * rounds, size * rounds), knobs={"variant": "latency", "ports": ports},
-    )  # fmt: skip
+        "swing",
+        collective,
+        cut(collective),
+        steps,
+        rounds,
+        Cost((Term(rounds, size * rounds),), size * p * rounds, size * rounds),
+        knobs={"variant": "latency", "ports": ports},
+    )

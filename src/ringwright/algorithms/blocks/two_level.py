@@ -112,21 +112,28 @@ class _Levels:
         terms = [Term(passes * self.segments, passes * most * n / self.leaders, "level0")] if passes else []
         terms += [
             dataclasses.replace(
-                term, messages=term.messages * self.segments, size_bytes=term.size_bytes * self.segments * busy,
+                term,
+                messages=term.messages * self.segments,
+                size_bytes=term.size_bytes * self.segments * busy,
                 level="level1",
             )
             for term in self.outer.cost.terms
-        ]  # fmt: skip
+        ]
         inside = n * sum(len(node) - 1 for node in self.nodes) * (up + down)
         between = sum(program.cost.sent_bytes for program in self.programs)
         reduced = (most * n / self.leaders if up else 0.0) + self.outer.cost.reduced_bytes * self.segments * busy
         even = collective.size_bytes % (self.parts * collective.unit_bytes) == 0 and self.outer.cost.is_even
         return Program(
-            "two_level", collective, self._layout(), self.steps,
+            "two_level",
+            collective,
+            self._layout(),
+            self.steps,
             self.segments * (passes + self.outer.n_steps),
-            Cost(tuple(terms), inside + between, reduced, is_even=even), self.aggregators, self.outer.streams,
+            Cost(tuple(terms), inside + between, reduced, is_even=even),
+            self.aggregators,
+            self.outer.streams,
             knobs={"leaders": self.leaders, "segments": self.segments, "outer": self.outer.name},
-        )  # fmt: skip
+        )
 
     def _layout(self) -> Layout:
         """Return the parts' chunks, and behind them the scratch slots of each part."""

@@ -96,9 +96,13 @@ def chain(collective: Collective, topology: Topology | None = None, *, segments:
     n_steps = tree.n_steps(segments, up=up, down=not up)
     path = float(cut(collective, segments).chunk_bytes.max(initial=0)) * n_steps
     return Program(
-        "chain", collective, cut(collective, segments), lambda: tree.steps(segments, up=up, down=not up), n_steps,
+        "chain",
+        collective,
+        cut(collective, segments),
+        lambda: tree.steps(segments, up=up, down=not up),
+        n_steps,
         Cost((Term(n_steps, path),), float(collective.size_bytes) * hops, path if up else 0.0),
-    )  # fmt: skip
+    )
 
 
 class _Hierarchy:
@@ -129,17 +133,23 @@ class _Hierarchy:
         path = [*longest, *([across] if across else [])]
         even = collective.size_bytes % (self.rows * self.columns * collective.unit_bytes) == 0
         cost = Cost(
-            tuple(terms), sum(each.cost.sent_bytes for each in phases),
+            tuple(terms),
+            sum(each.cost.sent_bytes for each in phases),
             sum(each.cost.reduced_bytes for each in path),
             is_even=even and len({len(group) for group in self.groups}) == 1,
-        )  # fmt: skip
+        )
         knobs: dict[str, object] = {"choice": "hierarchical", "groups": len(self.groups)}
         if is_regular(self.groups):
             knobs["factors"] = (len(self.groups[0]), len(self.groups))
         return Program(
-            "imagenet-4-minutes", collective, cut(collective, self.rows * self.columns), self._steps,
-            sum(each.n_steps for each in path), cost, knobs=knobs,
-        )  # fmt: skip
+            "imagenet-4-minutes",
+            collective,
+            cut(collective, self.rows * self.columns),
+            self._steps,
+            sum(each.n_steps for each in path),
+            cost,
+            knobs=knobs,
+        )
 
     def _steps(self) -> Iterator[Step]:
         yield from self._inside(self.up, "reduce to master")

@@ -50,9 +50,13 @@ def ring_allreduce(
     even = loops == 1 or is_even(collective, plain.layout.parts)
     terms = tuple(dataclasses.replace(term, messages=term.messages * loops) for term in plain.cost.terms)
     made = dataclasses.replace(
-        plain, name="ring-allreduce", knobs=knobs, channels=channels, n_steps=plain.n_steps * loops,
+        plain,
+        name="ring-allreduce",
+        knobs=knobs,
+        channels=channels,
+        n_steps=plain.n_steps * loops,
         cost=dataclasses.replace(plain.cost, terms=terms, is_even=even),
-    )  # fmt: skip
+    )
     if loops > 1:
         made = dataclasses.replace(made, make_steps=lambda: _one_after_another(plain, channels, loops))
     if places == list(range(collective.p)):

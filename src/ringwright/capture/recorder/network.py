@@ -21,9 +21,18 @@ LOOK_S = 1.0
 _TCP = {"snmp": ("OutSegs", "RetransSegs"), "netstat": ("TCPTimeouts", "TCPLossProbes", "TCPSynRetrans")}
 _DEV = {"rx_bytes": 0, "rx_errors": 2, "rx_dropped": 3, "tx_bytes": 8, "tx_errors": 10, "tx_dropped": 11}
 _PORT = (
-    "port_rcv_data", "port_xmit_data", "port_xmit_wait", "symbol_error", "link_downed", "link_error_recovery",
-    "port_rcv_errors", "local_ack_timeout_err", "out_of_sequence", "packet_seq_err", "np_cnp_sent",
-)  # fmt: skip
+    "port_rcv_data",
+    "port_xmit_data",
+    "port_xmit_wait",
+    "symbol_error",
+    "link_downed",
+    "link_error_recovery",
+    "port_rcv_errors",
+    "local_ack_timeout_err",
+    "out_of_sequence",
+    "packet_seq_err",
+    "np_cnp_sent",
+)
 
 
 def start(job: Any, rank: int) -> None:

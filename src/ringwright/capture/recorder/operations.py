@@ -46,15 +46,20 @@ SHAPES = {
 }
 # Functional forms return what they get, and name the group by its name: (op, place of the group, of the reduction, of the root).
 FUNCTIONAL = {
-    "all_reduce": ("all-reduce", 2, 1, None), "all_reduce_": ("all-reduce", 2, 1, None),
-    "all_reduce_coalesced": ("all-reduce", 2, 1, None), "all_reduce_coalesced_": ("all-reduce", 2, 1, None),
-    "all_gather_into_tensor": ("all-gather", 2, None, None), "all_gather_into_tensor_out": ("all-gather", 2, None, None),
+    "all_reduce": ("all-reduce", 2, 1, None),
+    "all_reduce_": ("all-reduce", 2, 1, None),
+    "all_reduce_coalesced": ("all-reduce", 2, 1, None),
+    "all_reduce_coalesced_": ("all-reduce", 2, 1, None),
+    "all_gather_into_tensor": ("all-gather", 2, None, None),
+    "all_gather_into_tensor_out": ("all-gather", 2, None, None),
     "all_gather_into_tensor_coalesced": ("all-gather", 2, None, None),
-    "reduce_scatter_tensor": ("reduce-scatter", 3, 1, None), "reduce_scatter_tensor_out": ("reduce-scatter", 3, 1, None),
+    "reduce_scatter_tensor": ("reduce-scatter", 3, 1, None),
+    "reduce_scatter_tensor_out": ("reduce-scatter", 3, 1, None),
     "reduce_scatter_tensor_coalesced": ("reduce-scatter", 3, 1, None),
     "all_to_all_single": ("all-to-all", 3, None, None),
-    "broadcast": ("broadcast", 2, None, 1), "broadcast_": ("broadcast", 2, None, 1),
-}  # fmt: skip
+    "broadcast": ("broadcast", 2, None, 1),
+    "broadcast_": ("broadcast", 2, None, 1),
+}
 
 _TYPES: dict[Any, tuple[str, int]] = {}
 

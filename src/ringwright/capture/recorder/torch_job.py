@@ -194,9 +194,17 @@ class TorchRecorder:
             return None
 
     def write(
-        self, op: str, group: Any, inside: Any, outside: Any, root: int | None, peer: int | None, reduction: str = "",
-        is_host: bool = True, is_async: bool | None = None,
-    ) -> tuple[int, bool]:  # fmt: skip
+        self,
+        op: str,
+        group: Any,
+        inside: Any,
+        outside: Any,
+        root: int | None,
+        peer: int | None,
+        reduction: str = "",
+        is_host: bool = True,
+        is_async: bool | None = None,
+    ) -> tuple[int, bool]:
         """Write a call's first line; ``inside`` and ``outside`` are (elements, bytes, type) or None. Returns as ``begin``."""
         known = self.groups.known(group, is_host)
         context = self.context.number()
@@ -205,9 +213,22 @@ class TorchRecorder:
         count, sent, kind = inside or ((outside[0], None, outside[2]) if outside else (0, 0, ""))
         received = outside[1] if outside else (0 if op == "barrier" else None)
         values = (
-            number, time.monotonic_ns(), known.number, op, kind, count, _json(sent), _json(received), _json(root), _json(peer),
-            reduction, context, "null" if is_async is None else int(is_async), threading.get_native_id(), turn,
-        )  # fmt: skip
+            number,
+            time.monotonic_ns(),
+            known.number,
+            op,
+            kind,
+            count,
+            _json(sent),
+            _json(received),
+            _json(root),
+            _json(peer),
+            reduction,
+            context,
+            "null" if is_async is None else int(is_async),
+            threading.get_native_id(),
+            turn,
+        )
         self.writer.text('["b",%d,%d,%d,"%s","%s",%d,%s,%s,%s,%s,"%s",%d,%s,%d,%s]' % values)
         return number, known.is_measured
 

@@ -87,7 +87,8 @@ def _parsed(data: bytes, where: str) -> Fit:
     strange = set(found.figures) - {each.name for each in fields(Gpu)} | set(found.fitted) - set(found.figures)
     if strange or any(value < 0 for value in found.figures.values()):
         raise InputError(
-            f"'{min(strange, default='a negative number')}' is no figure of a device", where=where,
+            f"'{min(strange, default='a negative number')}' is no figure of a device",
+            where=where,
             remedy="efficiency, memory_efficiency, issue_s, flash, attention",
-        )  # fmt: skip
+        )
     return found

@@ -93,16 +93,28 @@ NODE_TYPES = {
         NodeType("dgx-a100", 8, 80, 12, 8, 25.0, 24.0, nvswitch=True, cpu_vendor="amd"),
         NodeType("dgx-h100", 8, 90, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
         NodeType("p4d", 8, 80, 12, 4, 12.5, 24.0, nvswitch=True),
-        NodeType("gb200", 4, 100, 18, 4, 50.0, 48.0, nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm"),
         NodeType(
-            "gb200-nvl72", 4, 100, 18, 4, 50.0, 48.0,
-            nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm", domain=18,
+            "gb200", 4, 100, 18, 4, 50.0, 48.0, nvswitch=True, type_inter="P2C", cpu_vendor="other", cpu_arch="arm"
+        ),
+        NodeType(
+            "gb200-nvl72",
+            4,
+            100,
+            18,
+            4,
+            50.0,
+            48.0,
+            nvswitch=True,
+            type_inter="P2C",
+            cpu_vendor="other",
+            cpu_arch="arm",
+            domain=18,
         ),
         NodeType("dgx-b200", 8, 100, 18, 8, 50.0, 48.0, nvswitch=True, type_inter="PXN"),
         NodeType("polaris", 4, 80, 12, 2, 25.0, 24.0, pair_links=4, type_inter="PHB", cpu_vendor="amd"),
         NodeType("pcie", 4, 80, 0, 1, 12.5, 12.0, type_inter="PHB"),
     )
-}  # fmt: skip
+}
 
 
 def named_system(name: str, nodes: int = 1, *, collnet: bool = False, cpu_vendor: str | None = None) -> NcclSystem:

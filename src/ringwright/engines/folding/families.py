@@ -92,10 +92,20 @@ def collect(program: Program) -> list[BlockFamily]:
                 _add_listed(families, block, number, place, size)
                 continue
             key = (
-                block.op, block.shape, block.span, block.channel, block.multicast, src.digits, src.base, dst.digits, dst.base,
-                tuple([(a, m, w) for a, _, m, w in chunk.digits]), tuple([(a, m, w) for a, _, m, w in to.digits]),
-                chunk.base // size, to.base // size,
-            )  # fmt: skip
+                block.op,
+                block.shape,
+                block.span,
+                block.channel,
+                block.multicast,
+                src.digits,
+                src.base,
+                dst.digits,
+                dst.base,
+                tuple([(a, m, w) for a, _, m, w in chunk.digits]),
+                tuple([(a, m, w) for a, _, m, w in to.digits]),
+                chunk.base // size,
+                to.base // size,
+            )
             family = families.get(key)
             if family is None:
                 family = families[key] = _family(block, size, number)
@@ -126,8 +136,16 @@ def _add_listed(families: dict[object, BlockFamily], block: Block, number: int, 
     found = _family(block, size, number)
     chunk, to = found.chunk, found.to
     key = (
-        block.op, block.shape, block.span, block.channel, block.multicast, found.src, found.dst, chunk.parts, to.parts,
+        block.op,
+        block.shape,
+        block.span,
+        block.channel,
+        block.multicast,
+        found.src,
+        found.dst,
+        chunk.parts,
+        to.parts,
         found.homes,
-    )  # fmt: skip
+    )
     family = families.setdefault(key, found)
     family.rows.extend((number, place, chunk.base, *chunk.offsets, to.base, *to.offsets))

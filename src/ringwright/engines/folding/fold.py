@@ -117,10 +117,15 @@ def _machine(orbits: Orbits) -> Machine:
     ]
     delays = [(number[resource], time, latency) for resource, time, latency in whole.delays if resource in number]
     return replace(
-        whole, ps_per_byte=whole.ps_per_byte[first], latency=whole.latency[first], whole=whole.whole[first],
-        holds=whole.holds[first], sends=whole.sends[first],
-        changes=tuple(sorted(changes)), delays=tuple(sorted(delays)),
-    )  # fmt: skip
+        whole,
+        ps_per_byte=whole.ps_per_byte[first],
+        latency=whole.latency[first],
+        whole=whole.whole[first],
+        holds=whole.holds[first],
+        sends=whole.sends[first],
+        changes=tuple(sorted(changes)),
+        delays=tuple(sorted(delays)),
+    )
 
 
 class _Rows:
@@ -192,10 +197,15 @@ def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.
         gather([spread(np.array(each.span), each) for each in rows])[order], owner, reads, writes
     )
     pieces = Pieces(
-        owners, step[first].astype(np.int32), ends[0], ends[1],
+        owners,
+        step[first].astype(np.int32),
+        ends[0],
+        ends[1],
         np.bincount(owner, weights=size, minlength=message).astype(np.int64),
-        np.bincount(owner, weights=adds, minlength=message) > 0, reads, writes,
-    )  # fmt: skip
+        np.bincount(owner, weights=adds, minlength=message) > 0,
+        reads,
+        writes,
+    )
     return pieces, ends[0], ends[1]
 
 

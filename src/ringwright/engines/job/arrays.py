@@ -48,17 +48,25 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
         tag=np.tile(column["tag"].astype(np.int32), steps),
         tiles=np.tile(column["tiles"].astype(np.int32), steps),
         sms=np.tile(column["sms"].astype(np.float64), steps),
-        after_start=after_start, after=after,
-        load_start=load_start, load=loads[0], share=loads[1],
-        domain_start=domain_start, domain=domain[0],
-        token_start=token_start, token=tokens[0], amount=tokens[1],
+        after_start=after_start,
+        after=after,
+        load_start=load_start,
+        load=loads[0],
+        share=loads[1],
+        domain_start=domain_start,
+        domain=domain[0],
+        token_start=token_start,
+        token=tokens[0],
+        amount=tokens[1],
         queues=_queues(step, policy, strict),
         capacity=np.array([capacity.get(name, 0.0) for _, name in step.pools], np.float64),
         gates=_gates(policy, tasks.tags),
-        n_domains=len(tasks.groups.rank_classes), n_resources=len(step.resources),
-        n_traffic=_n_traffic(policy), n_tags=len(tasks.tags),
+        n_domains=len(tasks.groups.rank_classes),
+        n_resources=len(step.resources),
+        n_traffic=_n_traffic(policy),
+        n_tags=len(tasks.tags),
         interference=interference,
-    )  # fmt: skip
+    )
 
 
 def _queues(step: StepBuilder, policy: Queue, strict: np.ndarray) -> Queues:

@@ -169,11 +169,27 @@ class Sending:
         work[-1], size[-1], latency[-1] = round(small.wire_s * PS), rest, round(small.latency_s * PS)
         key = self._turns.get(operation.name, 0) if operation.key is None else operation.key
         first = step.add(
-            Instances(0, pieces, "operation", operation.name, members, "C", operation.role, large.leg, batch, whole, rest,
-                operation.payloads[0].layer),
-            work=work, latency=latency, queue=queue, key=key, sms=large.sms,
+            Instances(
+                0,
+                pieces,
+                "operation",
+                operation.name,
+                members,
+                "C",
+                operation.role,
+                large.leg,
+                batch,
+                whole,
+                rest,
+                operation.payloads[0].layer,
+            ),
+            work=work,
+            latency=latency,
+            queue=queue,
+            key=key,
+            sms=large.sms,
             size=np.ones(pieces) if unit == "operations" else size,
-        )  # fmt: skip
+        )
         step.loads.append((first, pieces, self._loads(step, operation, members, large)))
 
     def _loads(

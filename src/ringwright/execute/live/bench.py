@@ -183,11 +183,15 @@ def compare(jobs: Mapping[str, LiveJob], places: Sequence[Place] = (), *, rounds
     step_s = {name: median(each for turn in turns for each in turn[name].times_s) for name in jobs}
     return [
         LiveRow(
-            name, step_s[name], step_s[first] / step_s[name], predicted[name], predicted[first] / predicted[name],
+            name,
+            step_s[name],
+            step_s[first] / step_s[name],
+            predicted[name],
+            predicted[first] / predicted[name],
             "+".join(sorted({turn[name].parameters_hash for turn in turns})),
         )
         for name in jobs
-    ]  # fmt: skip
+    ]
 
 
 def _rank(folder: Path, rank: int) -> None:

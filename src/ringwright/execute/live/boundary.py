@@ -41,9 +41,7 @@ class Later:
     def mark(self, round_: int, gradients: Mapping[str, Any], used_here: set[str]) -> None:
         """Take in a step, with the optimiser's settings of now."""
         self.flush()
-        self.pending = Pending(
-            round_, dict(gradients), self._updates.settings(), set(self._parameters) - used_here
-        )  # fmt: skip
+        self.pending = Pending(round_, dict(gradients), self._updates.settings(), set(self._parameters) - used_here)
 
     def apply(self, names: Iterable[str], layer: str) -> None:
         """Wait for parameters of the marked step, and update them."""

@@ -22,7 +22,7 @@ from ringwright.execute.live.control_channel import (
     SETTLED,
     ControlConnection,
     ControlMessage,
-)  # fmt: skip
+)
 from ringwright.execute.live.coordinator import Coordinator
 from ringwright.execute.live.plan import LEADER, LivePlan, agreement
 

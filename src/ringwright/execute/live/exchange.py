@@ -45,9 +45,15 @@ class GradientExchange:
         self.buffers: list[Any] = []
         self.control = Control(rank, wires, self, timeout_s=timeout_s, check_every=check_every)
         self.traffic = PieceTraffic(
-            torch, group, self.world, link, average=average, issued=self.control.issued, done=self._came,
+            torch,
+            group,
+            self.world,
+            link,
+            average=average,
+            issued=self.control.issued,
+            done=self._came,
             failed=self._broke,
-        )  # fmt: skip
+        )
 
     def adopt(self, plan: LivePlan, step: int, dtypes: Mapping[str, Any]) -> None:
         """Follow a plan from ``step`` on; every rank calls it while nothing is under way."""

@@ -64,22 +64,44 @@ def schedule(
     found = team(model, group, timeout_s)
     emulated = EmulatedLink(link, tuple(range(found.world))) if link is not None else None
     exchange = GradientExchange(
-        torch, found.group, found.rank, found.wires, link=emulated, average=average, timeout_s=timeout_s,
+        torch,
+        found.group,
+        found.rank,
+        found.wires,
+        link=emulated,
+        average=average,
+        timeout_s=timeout_s,
         check_every=check_every,
-    )  # fmt: skip
+    )
     return Live(
-        model, optimizer, policy, found, exchange, accumulate=accumulate, costs=costs or link, knobs=knobs or {},
+        model,
+        optimizer,
+        policy,
+        found,
+        exchange,
+        accumulate=accumulate,
+        costs=costs or link,
+        knobs=knobs or {},
         warmup=warmup,
-    )  # fmt: skip
+    )
 
 
 class Live:
     """A schedule at work; ``close()`` it, or use it as a context manager."""
 
     def __init__(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, policy: Policy | Callable[..., Workload],
-        found: Team, exchange: GradientExchange, *, accumulate: int, costs: Costs | None, knobs: Mapping[str, Any], warmup: int,
-    ) -> None:  # fmt: skip
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        policy: Policy | Callable[..., Workload],
+        found: Team,
+        exchange: GradientExchange,
+        *,
+        accumulate: int,
+        costs: Costs | None,
+        knobs: Mapping[str, Any],
+        warmup: int,
+    ) -> None:
         self.model, self.optimizer = model, optimizer
         self.rank, self.world = found.rank, found.world
         self._policy, self._costs, self._knobs, self._warm_left = policy, costs, knobs, warmup

@@ -133,11 +133,18 @@ class LivePlan:
         policy = self.workload.policy
         text = repr(
             (
-                [(op.name, op.size_bytes, op.piece_bytes, op.key, [p.name for p in op.payloads]) for op in self.operations],
-                self.order, policy.boundary, policy.agreement, sorted(self.queue.windows.items()), self.queue.blocking,
+                [
+                    (op.name, op.size_bytes, op.piece_bytes, op.key, [p.name for p in op.payloads])
+                    for op in self.operations
+                ],
+                self.order,
+                policy.boundary,
+                policy.agreement,
+                sorted(self.queue.windows.items()),
+                self.queue.blocking,
                 self.queue.random,
             )
-        )  # fmt: skip
+        )
         return hashlib.blake2b(text.encode(), digest_size=8).digest()
 
 
@@ -173,10 +180,13 @@ def refuse(workload: Workload) -> None:
     """Raise UsageError for parts of a policy that PyTorch gives no means for."""
     policy = workload.policy
     reasons = {
-        f"split '{policy.split}'": (policy.split not in (None, "layer"), "autograd makes both halves of a layer at once"),
+        f"split '{policy.split}'": (
+            policy.split not in (None, "layer"),
+            "autograd makes both halves of a layer at once",
+        ),
         "order": (bool(policy.order), "the program of the model fixes the order of compute"),
         f"boundary '{policy.boundary}'": (policy.boundary not in BOUNDARIES, "there are barrier, layer and reads"),
-    }  # fmt: skip
+    }
     for rewrite in policy.rewrites or ():
         touched = any(payload.role in rewrite.roles for payload in workload.payloads)
         touched = touched and rewrite.settings.get("names") != []  # nothing to substitute

@@ -98,9 +98,15 @@ def _medians(measured: Sequence[StepSpans], kind: str) -> dict[str, float]:
 
 
 def workload(
-    name: str, found: Sequence[ProfiledLayer], backward: Sequence[str], parameters: Mapping[str, Parameter], ranks: int,
-    *, gap_s: float = 0.0, assumptions: tuple[str, ...] = (),
-) -> Workload:  # fmt: skip
+    name: str,
+    found: Sequence[ProfiledLayer],
+    backward: Sequence[str],
+    parameters: Mapping[str, Parameter],
+    ranks: int,
+    *,
+    gap_s: float = 0.0,
+    assumptions: tuple[str, ...] = (),
+) -> Workload:
     """Return one data-parallel step: a task per layer forward, backward and update, a payload per parameter."""
     at = {each.name: place for place, each in enumerate(found)}
     tasks = [Task("F.input", "all", "F", gap_s, 0, ("F", 0))] if gap_s else []
@@ -114,17 +120,32 @@ def workload(
         _payload(parameters[each], found[at[layer]]) for layer in backward for each in found[at[layer]].parameters
     ]
     return Workload(
-        name, Mesh((("dp", ranks),)), (RankClass("all"),), tuple(tasks), tuple(edges), tuple(payloads),
-        (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared")), assumptions=assumptions,
-    )  # fmt: skip
+        name,
+        Mesh((("dp", ranks),)),
+        (RankClass("all"),),
+        tuple(tasks),
+        tuple(edges),
+        tuple(payloads),
+        (Resource("compute"), Resource("link.tx", "shared"), Resource("link.rx", "shared")),
+        assumptions=assumptions,
+    )
 
 
 def _payload(parameter: Parameter, layer: ProfiledLayer) -> Payload:
     return Payload(
-        parameter.name, "all", "all-reduce", parameter.elements * parameter.element_bytes, ("dp",), "dp",
-        (f"B.{layer.name}",), ((f"U.{layer.name}", 0),), dtype=parameter.dtype, elements=parameter.elements,
-        merges=f"gradients/{parameter.dtype}", factors=parameter.factors,
-    )  # fmt: skip
+        parameter.name,
+        "all",
+        "all-reduce",
+        parameter.elements * parameter.element_bytes,
+        ("dp",),
+        "dp",
+        (f"B.{layer.name}",),
+        ((f"U.{layer.name}", 0),),
+        dtype=parameter.dtype,
+        elements=parameter.elements,
+        merges=f"gradients/{parameter.dtype}",
+        factors=parameter.factors,
+    )
 
 
 @dataclass(frozen=True)
@@ -163,9 +184,13 @@ def costs(sent: Sequence[SentPiece]) -> LinkTable:
 
 
 def trace(
-    rank: int, world: int, measured: Sequence[StepSpans], sent: Sequence[SentPiece], announced_s: Mapping[tuple[int, str], float],
+    rank: int,
+    world: int,
+    measured: Sequence[StepSpans],
+    sent: Sequence[SentPiece],
+    announced_s: Mapping[tuple[int, str], float],
     summary: str,
-) -> Trace:  # fmt: skip
+) -> Trace:
     """Return a rank's steps as a Trace: compute by layer, waits of the model as sync, one collective per piece.
 
     ``announced_s``: (step, operation) -> when its data were ready, which a collective was enqueued at. Times count from
@@ -177,20 +202,32 @@ def trace(
         for phase in ("forward", "backward", "update", "waited"):
             rows += [
                 {
-                    "kind": "sync" if phase == "waited" else "compute", "phase": phase, "layer": layer, "op": phase,
-                    "iteration": each.step, "start_s": begin_s - zero_s, "duration_s": end_s - begin_s,
+                    "kind": "sync" if phase == "waited" else "compute",
+                    "phase": phase,
+                    "layer": layer,
+                    "op": phase,
+                    "iteration": each.step,
+                    "start_s": begin_s - zero_s,
+                    "duration_s": end_s - begin_s,
                 }
                 for layer, begin_s, end_s in getattr(each, phase)
-            ]  # fmt: skip
+            ]
     rows += [
         {
-            "kind": "collective", "op": "all-reduce", "task": f"{piece.operation}#{piece.piece}", "role": "dp",
-            "iteration": piece.step, "size_bytes": piece.size_bytes, "start_s": piece.start_s - zero_s,
+            "kind": "collective",
+            "op": "all-reduce",
+            "task": f"{piece.operation}#{piece.piece}",
+            "role": "dp",
+            "iteration": piece.step,
+            "size_bytes": piece.size_bytes,
+            "start_s": piece.start_s - zero_s,
             "enqueue_s": announced_s.get((piece.step, piece.operation), piece.released_s) - zero_s,
-            "duration_s": piece.end_s - piece.start_s, "sequence": at, "communicator": 0,
+            "duration_s": piece.end_s - piece.start_s,
+            "sequence": at,
+            "communicator": 0,
         }
         for at, piece in enumerate(sent)
-    ]  # fmt: skip
+    ]
     group = communicator(range(world), comm_id="live", name="gloo", role="dp")
     return WRITER.trace(world, summary, events=_events(rows, rank, world), communicators=communicators([group]))
 
@@ -198,8 +235,20 @@ def trace(
 def _events(rows: list[dict[str, Any]], rank: int, world: int) -> pl.DataFrame:
     import polars as pl
 
-    kinds = {"kind": pl.String, "phase": pl.String, "layer": pl.String, "op": pl.String, "task": pl.String, "role": pl.String,
-             "iteration": pl.Int64, "size_bytes": pl.Int64, "start_s": pl.Float64, "enqueue_s": pl.Float64,
-             "duration_s": pl.Float64, "sequence": pl.Int64, "communicator": pl.Int32}  # fmt: skip
+    kinds = {
+        "kind": pl.String,
+        "phase": pl.String,
+        "layer": pl.String,
+        "op": pl.String,
+        "task": pl.String,
+        "role": pl.String,
+        "iteration": pl.Int64,
+        "size_bytes": pl.Int64,
+        "start_s": pl.Float64,
+        "enqueue_s": pl.Float64,
+        "duration_s": pl.Float64,
+        "sequence": pl.Int64,
+        "communicator": pl.Int32,
+    }
     columns = {name: [row.get(name) for row in rows] for name in kinds}
     return WRITER.events(pl.DataFrame(columns, schema=kinds), rank=rank, comm_rank=rank, nranks=world)

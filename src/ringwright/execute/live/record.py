@@ -27,9 +27,14 @@ class Record:
         measured = self._clock.steady()
         found, backward = profile.layers(self.named, measured, self._team.described)
         return profile.workload(
-            self._name, found, backward, self._team.described, self._team.world, gap_s=profile.gap_s(measured),
+            self._name,
+            found,
+            backward,
+            self._team.described,
+            self._team.world,
+            gap_s=profile.gap_s(measured),
             assumptions=(f"times measured on rank {self._team.rank}, median of {len(measured)} steps",),
-        )  # fmt: skip
+        )
 
     def costs(self) -> profile.LinkTable:
         """Return what pieces of each size took."""
@@ -40,10 +45,12 @@ class Record:
         measured = self._clock.steady()
         found, backward = profile.layers(self.named, measured, self._team.described)
         return {
-            "layers": [asdict(each) for each in found], "backward": backward, "gap_s": profile.gap_s(measured),
+            "layers": [asdict(each) for each in found],
+            "backward": backward,
+            "gap_s": profile.gap_s(measured),
             "parameters": [asdict(each) for each in self._team.described.values()],
             "link": asdict(self.costs()),
-        }  # fmt: skip
+        }
 
     def trace(self) -> Trace:
         """Return the last steps as a Trace."""

@@ -24,9 +24,15 @@ class Coarse:
     """One pool of ``elements`` numbers; ``shares`` are those of the first steps, the last one that of all others."""
 
     def __init__(
-        self, elements: int, ranks: int, add_up: Sum, *, shares: Sequence[float], chunk_elements: int = 32 * 1024,
+        self,
+        elements: int,
+        ranks: int,
+        add_up: Sum,
+        *,
+        shares: Sequence[float],
+        chunk_elements: int = 32 * 1024,
         momentum: float = 0.0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not shares or any(not 0 < share <= 1 for share in shares) or chunk_elements < 1:
             raise UsageError("shares lie above 0 and up to 1, chunks hold a number or more", where=f"shares {shares}")
         self._ranks, self._add_up, self._shares, self._momentum = ranks, add_up, list(shares), momentum

@@ -80,10 +80,17 @@ class PieceTraffic:
     """Two threads: one hands pieces to the process group, the other waits for them, in the order of the first."""
 
     def __init__(
-        self, torch: Any, group: Any, world: int, link: EmulatedLink | None, *, average: bool,
-        issued: Callable[[int, int, int], None], done: Callable[[int, int, int], None],
+        self,
+        torch: Any,
+        group: Any,
+        world: int,
+        link: EmulatedLink | None,
+        *,
+        average: bool,
+        issued: Callable[[int, int, int], None],
+        done: Callable[[int, int, int], None],
         failed: Callable[[BaseException], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._torch, self._group, self._world, self._link, self._average = torch, group, world, link, average
         self._issued, self._done, self._failed = issued, done, failed
         self._plan: LivePlan

@@ -8,8 +8,20 @@ from typing import Any
 from ringwright.errors import UsageError
 
 SEPARABLE = (
-    "ASGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon", "NAdam", "RAdam", "RMSprop", "Rprop", "SGD",
-)  # fmt: skip
+    "ASGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "Adamax",
+    "Muon",
+    "NAdam",
+    "RAdam",
+    "RMSprop",
+    "Rprop",
+    "SGD",
+)
 
 
 class Updates:
@@ -24,9 +36,13 @@ class Updates:
         groups = self._optimizer.param_groups
         self._group = {id(each): at for at, group in enumerate(groups) for each in group["params"]}
         return [
-            {name: value.clone() if hasattr(value, "clone") else value for name, value in group.items() if name != "params"}
+            {
+                name: value.clone() if hasattr(value, "clone") else value
+                for name, value in group.items()
+                if name != "params"
+            }
             for group in groups
-        ]  # fmt: skip
+        ]
 
     def apply(self, parameters: Sequence[Any], settings: Sequence[dict[str, Any]]) -> None:
         """Update ``parameters``, whose gradients are in place, sharing the optimiser's state."""

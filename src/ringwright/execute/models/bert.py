@@ -15,10 +15,16 @@ def build(dims: dict[str, int]) -> nn.Module:
     from transformers import BertConfig, BertForMaskedLM
 
     config = BertConfig(
-        num_hidden_layers=dims["layers"], hidden_size=dims["hidden"], intermediate_size=dims["intermediate"],
-        num_attention_heads=dims["heads"], vocab_size=dims["vocabulary"], max_position_embeddings=dims["positions"],
-        type_vocab_size=dims["types"], hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-    )  # fmt: skip
+        num_hidden_layers=dims["layers"],
+        hidden_size=dims["hidden"],
+        intermediate_size=dims["intermediate"],
+        num_attention_heads=dims["heads"],
+        vocab_size=dims["vocabulary"],
+        max_position_embeddings=dims["positions"],
+        type_vocab_size=dims["types"],
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     return quiet(lambda: BertForMaskedLM(config))
 
 

@@ -15,10 +15,19 @@ def build(dims: dict[str, int]) -> nn.Module:
     from transformers import DeepseekV3Config, DeepseekV3ForCausalLM
 
     config = DeepseekV3Config(
-        **decoder(dims), num_key_value_heads=dims["heads"], moe_intermediate_size=dims["expert_intermediate"],
-        n_routed_experts=dims["experts"], n_shared_experts=dims["shared"], num_experts_per_tok=dims["active"],
-        n_group=dims["groups"], topk_group=dims["active_groups"], first_k_dense_replace=dims["dense_layers"],
-        q_lora_rank=dims["q_rank"], kv_lora_rank=dims["kv_rank"], qk_nope_head_dim=dims["nope"],
-        qk_rope_head_dim=dims["rope"], v_head_dim=dims["value"],
-    )  # fmt: skip
+        **decoder(dims),
+        num_key_value_heads=dims["heads"],
+        moe_intermediate_size=dims["expert_intermediate"],
+        n_routed_experts=dims["experts"],
+        n_shared_experts=dims["shared"],
+        num_experts_per_tok=dims["active"],
+        n_group=dims["groups"],
+        topk_group=dims["active_groups"],
+        first_k_dense_replace=dims["dense_layers"],
+        q_lora_rank=dims["q_rank"],
+        kv_lora_rank=dims["kv_rank"],
+        qk_nope_head_dim=dims["nope"],
+        qk_rope_head_dim=dims["rope"],
+        v_head_dim=dims["value"],
+    )
     return quiet(lambda: DeepseekV3ForCausalLM(config))

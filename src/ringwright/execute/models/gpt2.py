@@ -14,10 +14,17 @@ def build(dims: dict[str, int]) -> nn.Module:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     config = GPT2Config(
-        n_layer=dims["layers"], n_embd=dims["hidden"], n_head=dims["heads"], vocab_size=dims["vocabulary"],
-        n_positions=dims["positions"], resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None,
+        n_layer=dims["layers"],
+        n_embd=dims["hidden"],
+        n_head=dims["heads"],
+        vocab_size=dims["vocabulary"],
+        n_positions=dims["positions"],
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        bos_token_id=None,
         eos_token_id=None,
-    )  # fmt: skip
+    )
     return quiet(lambda: GPT2LMHeadModel(config))
 
 

@@ -14,11 +14,17 @@ __all__ = ["blocks", "build", "head", "logits", "loss", "tokens"]
 def decoder(dims: dict[str, int]) -> dict[str, Any]:
     """Return what the configurations of all such decoders say alike."""
     return {
-        "num_hidden_layers": dims["layers"], "hidden_size": dims["hidden"], "intermediate_size": dims["intermediate"],
-        "num_attention_heads": dims["heads"], "vocab_size": dims["vocabulary"], "bos_token_id": None,
-        "max_position_embeddings": dims["positions"], "tie_word_embeddings": False, "eos_token_id": None,
+        "num_hidden_layers": dims["layers"],
+        "hidden_size": dims["hidden"],
+        "intermediate_size": dims["intermediate"],
+        "num_attention_heads": dims["heads"],
+        "vocab_size": dims["vocabulary"],
+        "bos_token_id": None,
+        "max_position_embeddings": dims["positions"],
+        "tie_word_embeddings": False,
+        "eos_token_id": None,
         "pad_token_id": None,
-    }  # fmt: skip
+    }
 
 
 def build(dims: dict[str, int]) -> nn.Module:

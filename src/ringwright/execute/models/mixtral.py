@@ -15,7 +15,11 @@ def build(dims: dict[str, int]) -> nn.Module:
     from transformers import MixtralConfig, MixtralForCausalLM
 
     config = MixtralConfig(
-        **decoder(dims), num_key_value_heads=dims["kv_heads"], head_dim=dims["head"],
-        num_local_experts=dims["experts"], num_experts_per_tok=dims["active"], sliding_window=None,
-    )  # fmt: skip
+        **decoder(dims),
+        num_key_value_heads=dims["kv_heads"],
+        head_dim=dims["head"],
+        num_local_experts=dims["experts"],
+        num_experts_per_tok=dims["active"],
+        sliding_window=None,
+    )
     return quiet(lambda: MixtralForCausalLM(config))

@@ -20,10 +20,15 @@ from ringwright.execute.models import job
 
 LOOK_S = 0.005
 _USED = (
-    "torch._dynamo", "torch.distributed.device_mesh", "torch.distributed.fsdp", "torch.distributed.tensor.parallel",
-    "torch.distributed.pipelining", "torch._subclasses.fake_tensor", "torch.testing._internal.distributed.fake_pg",
+    "torch._dynamo",
+    "torch.distributed.device_mesh",
+    "torch.distributed.fsdp",
+    "torch.distributed.tensor.parallel",
+    "torch.distributed.pipelining",
+    "torch._subclasses.fake_tensor",
+    "torch.testing._internal.distributed.fake_pg",
     *(f"transformers.models.{name}.modeling_{name}" for name in ("gpt2", "llama", "bert", "mixtral", "deepseek_v3")),
-)  # fmt: skip
+)
 MOST_S = 600.0
 
 

@@ -12,8 +12,14 @@ from ringwright.errors import UsageError
 from ringwright.execute.models.spec import ExperimentSpec
 
 ROLES = {
-    "none": (), "ddp": ("dp",), "fsdp": ("dp",), "tp": ("tp",), "tp+fsdp": ("dp", "tp"), "ep": ("ep",), "pp": ("pp",)
-}  # fmt: skip
+    "none": (),
+    "ddp": ("dp",),
+    "fsdp": ("dp",),
+    "tp": ("tp",),
+    "tp+fsdp": ("dp", "tp"),
+    "ep": ("ep",),
+    "pp": ("pp",),
+}
 
 
 def join(spec: ExperimentSpec) -> tuple[int, int]:

@@ -74,9 +74,14 @@ def train(stage: StageModule, family: ModelFamily, spec: ExperimentSpec, mesh: D
     states = torch.zeros(*rows, hidden, dtype=dtype, requires_grad=True)
     logits = torch.zeros(*rows, spec.dims["vocabulary"], dtype=dtype, requires_grad=True)
     made = (PipelineStage if spec.fake is None else _FakeStage)(
-        stage, at, stages, torch.device("cpu"), input_args=states if at else tokens,
-        output_args=logits if at == stages - 1 else states, group=mesh.get_group("pp"),
-    )  # fmt: skip
+        stage,
+        at,
+        stages,
+        torch.device("cpu"),
+        input_args=states if at else tokens,
+        output_args=logits if at == stages - 1 else states,
+        group=mesh.get_group("pp"),
+    )
     schedule = Schedule1F1B(made, spec.micro_batches, loss_fn=family.loss)
     optimiser = torch.optim.SGD([each for each in stage.parameters() if each.requires_grad], RATE, foreach=False)
     done = Done()

@@ -96,9 +96,11 @@ def plan(spec: ExperimentSpec, at: int) -> dict[str, ParallelStyle]:
         square = {f"attention.self.{name}": columns() for name in ("query", "key", "value")}
         return {**square, "attention.output.dense": rows(), "intermediate.dense": columns(), "output.dense": rows()}
     latent = {
-        "self_attn.q_b_proj": columns(), "self_attn.kv_b_proj": columns(), "self_attn.o_proj": rows(),
+        "self_attn.q_b_proj": columns(),
+        "self_attn.kv_b_proj": columns(),
+        "self_attn.o_proj": rows(),
         "self_attn.kv_a_proj_with_mqa": SharedKey(spec.dims["rope"]),
-    }  # fmt: skip
+    }
     if at < spec.dims["dense_layers"]:
         return {**latent, **gated()}
     return {**latent, "mlp.experts": Experts(), **gated("mlp.shared_experts")}

@@ -17,8 +17,10 @@ TENSORS = (3, 6, 3)  # units, layers 0, 1, 2; forward and backward of each take 
 ALONE_S = 256 / 785  # a step of one machine of 8 GPUs, 32 images each, at the images/s of the repository's plot
 OVERHEAD_S = 1e-4  # of an operation over the wire: assumed
 PUBLISHED = {  # images/s by GPUs: (MXNet's own, ByteScheduler), read from the repository's plots
-    16: (671, 1508), 32: (1413, 2826), 64: (2731, 5404),
-}  # fmt: skip
+    16: (671, 1508),
+    32: (1413, 2826),
+    64: (2731, 5404),
+}
 
 
 def example(op: str) -> Workload:
@@ -97,8 +99,10 @@ def sweep_turns(axis: str, at_once: int = 0) -> int:
 LINE = 100e9 / 8  # the testbed's 100 Gb/s, used in full: nothing is fitted here
 GPUS, PER_MACHINE = 64, 8
 ONE_MACHINE_S = {  # 32 images or 512 tokens a GPU, 8 GPUs, at the images/s or tokens/s of one machine in the repository's plots
-    "vgg16": 256 / 785, "resnet50": 256 / 1654, "transformer": 4096 / 16400,
-}  # fmt: skip
+    "vgg16": 256 / 785,
+    "resnet50": 256 / 1654,
+    "transformer": 4096 / 16400,
+}
 ADVISED = {
     "push-pull": (4.0, 16.0),
     "all-reduce": (32.0, 64.0),

@@ -27,9 +27,11 @@ BATCH = 128  # images a GPU: assumed
 STEP_S = BATCH / (IMAGES * EPOCHS / (MINUTES * 60) / SPEEDUP)
 HOP_S = 5e-6  # latency of a step of the ring: assumed
 ALEXNET = {
-    "fp32 per tensor": {"theta_mb": 0, "element_bytes": 4}, "fp16 per tensor": {"theta_mb": 0, "element_bytes": 2},
-    "fp16 lazy": {"element_bytes": 2}, "fp16 lazy sparse": {"element_bytes": 2, "share": 0.1},
-}  # fmt: skip
+    "fp32 per tensor": {"theta_mb": 0, "element_bytes": 4},
+    "fp16 per tensor": {"theta_mb": 0, "element_bytes": 2},
+    "fp16 lazy": {"element_bytes": 2},
+    "fp16 lazy sparse": {"element_bytes": 2, "share": 0.1},
+}
 
 
 @cache

@@ -72,12 +72,15 @@ def one_layer() -> Workload:
         "one layer",
         [
             MoeLayer(
-                other_s * (1 - COMBINE_WORK), experts_s, other_s * COMBINE_WORK, round(EXCHANGE_MS / 1e3 * wire),
+                other_s * (1 - COMBINE_WORK),
+                experts_s,
+                other_s * COMBINE_WORK,
+                round(EXCHANGE_MS / 1e3 * wire),
                 backward=BACKWARD,
             )
         ],
         RANKS,
-    )  # fmt: skip
+    )
     size = round((LEFT_MS / 1e3 + other_s * COMBINE_WORK * BACKWARD) * NODE_RATE * RANKS / (2 * (RANKS - 1)))
     above = Task("B.above", "all", "B", 0.0, 1, ("B", 0))
     first = next(at for at, task in enumerate(made.tasks) if task.name == "B.combine0")

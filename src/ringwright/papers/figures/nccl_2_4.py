@@ -14,8 +14,11 @@ PROTOCOLS = ("ll", "ll128", "simple")
 # A log of 2 nodes of 8 H100 in NVIDIA/nccl issue 1519, which prints the graphs and the latency table made of them.
 LOGGED = NcclSystem(
     Graphs(Graph(RING, 2, 10.0, 10.0, "NVL", "PHB"), Graph(TREE, 2, 10.0, 10.0, "NVL", "PHB")),
-    nodes=2, ranks=16, capability=90, nvswitch=True,
-)  # fmt: skip
+    nodes=2,
+    ranks=16,
+    capability=90,
+    nvswitch=True,
+)
 LOGGED_RELEASE = "2.20.5"
 
 
@@ -27,8 +30,12 @@ def summit(gpus: int) -> NcclSystem:
             Graph(RING, CHANNELS, CHANNEL_GBS, CHANNEL_GBS, **inside),  # type: ignore[arg-type]
             Graph(TREE, CHANNELS, CHANNEL_GBS, CHANNEL_GBS, **inside),  # type: ignore[arg-type]
         ),
-        nodes=gpus // PER_NODE, ranks=gpus, capability=70, cpu_vendor="other", cpu_arch="power",
-    )  # fmt: skip
+        nodes=gpus // PER_NODE,
+        ranks=gpus,
+        capability=70,
+        cpu_vendor="other",
+        cpu_arch="power",
+    )
 
 
 def all_reduce_us(gpus: int, size_bytes: int, algorithm: str) -> float:

@@ -57,14 +57,20 @@ def fifo_wins() -> int:
 
 # ------------------------------------------------------------------------------------------------------------ scenario B
 ITERATION_S = {  # of one GPU with 32 images; measured on a V100 where netai2020 has it, else assumed
-    "resnet50": BATCH_S["resnet50"], "vgg16": BATCH_S["vgg16"], "inception-v3": 0.15, "transformer": 0.15,
-}  # fmt: skip
+    "resnet50": BATCH_S["resnet50"],
+    "vgg16": BATCH_S["vgg16"],
+    "inception-v3": 0.15,
+    "transformer": 0.15,
+}
 RANKS = 16
 ALPHAS_MS, RATES_GBPS = (0.05, 0.3, 1.0), (10, 25, 40, 100)
 MADE: dict[str, Callable[..., Workload]] = {
-    "wfbp": partial(pytorch_ddp, bucket_cap_mb=0), "buckets": pytorch_ddp, "bytescheduler": bytescheduler, "pace": pace,
+    "wfbp": partial(pytorch_ddp, bucket_cap_mb=0),
+    "buckets": pytorch_ddp,
+    "bytescheduler": bytescheduler,
+    "pace": pace,
     "order": partial(pace, fusion="none"),
-}  # fmt: skip
+}
 
 
 @cache

@@ -16,9 +16,11 @@ from ringwright.workloads.models import model
 
 # Fig. 6, read from the bars: forward, backward, communication and update without overlap, as shares of their sum.
 PARTS = {
-    ("resnet50", "nccl"): (0.15, 0.395, 0.445, 0.01), ("resnet50", "gloo"): (0.12, 0.275, 0.595, 0.01),
-    ("bert-large", "nccl"): (0.09, 0.415, 0.485, 0.01), ("bert-large", "gloo"): (0.055, 0.25, 0.685, 0.01),
-}  # fmt: skip
+    ("resnet50", "nccl"): (0.15, 0.395, 0.445, 0.01),
+    ("resnet50", "gloo"): (0.12, 0.275, 0.595, 0.01),
+    ("bert-large", "nccl"): (0.09, 0.415, 0.485, 0.01),
+    ("bert-large", "gloo"): (0.055, 0.25, 0.685, 0.01),
+}
 OVERLAPPED = {"nccl": 0.62, "gloo": 0.73}  # Fig. 6, ResNet-50: the step with overlap, against that sum
 # Figs. 7 and 8, ResNet-50, read from the plots: seconds with each gradient alone, and of 25 MiB buckets on 32 GPUs.
 ALONE_S = {("nccl", 16): 0.165, ("gloo", 16): 0.242, ("nccl", 32): 0.190, ("gloo", 32): 0.345}

@@ -27,10 +27,14 @@ def paper(described: dict[str, Any], path: Path) -> dict[str, Any]:
     measures = [_measure(row, path, described["slug"]) for row in described["rows"]]
     rows = [_row(row, measure, described) for row, measure in zip(described["rows"], measures, strict=True)]
     return {
-        "slug": described["slug"], "figure": described["figure"], "source": described["source"],
-        "note": described.get("note", ""), "kinds": tally(rows), "rows": rows,
+        "slug": described["slug"],
+        "figure": described["figure"],
+        "source": described["source"],
+        "note": described.get("note", ""),
+        "kinds": tally(rows),
+        "rows": rows,
         "inside": all(row["pass"] for row in rows),
-    }  # fmt: skip
+    }
 
 
 def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
@@ -68,11 +72,15 @@ def _is_claim(claimed: Any, tolerance: Any) -> bool:
 def _row(row: dict[str, Any], measure: Any, described: dict[str, Any]) -> dict[str, Any]:
     got = measure(**row.get("with", {}))
     return {
-        "figure": row["figure"], "kind": row["kind"], "claimed": row["claimed"],
-        "got": got if math.isfinite(got) else None, "tolerance": row["tolerance"],
-        "pass": holds(got, row["claimed"], row["tolerance"]), "source": row.get("source", described["source"]),
+        "figure": row["figure"],
+        "kind": row["kind"],
+        "claimed": row["claimed"],
+        "got": got if math.isfinite(got) else None,
+        "tolerance": row["tolerance"],
+        "pass": holds(got, row["claimed"], row["tolerance"]),
+        "source": row.get("source", described["source"]),
         "note": row.get("note", ""),
-    }  # fmt: skip
+    }
 
 
 def holds(got: float, claimed: Any, tolerance: Any) -> bool:

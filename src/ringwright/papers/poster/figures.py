@@ -30,9 +30,15 @@ def row(
     No row is a prediction: the study's own numbers could not be read.
     """
     return {
-        "figure": figure, "kind": kind, "claimed": claimed, "got": got, "tolerance": tolerance, "pass": bool(good),
-        "source": source, "note": note,
-    }  # fmt: skip
+        "figure": figure,
+        "kind": kind,
+        "claimed": claimed,
+        "got": got,
+        "tolerance": tolerance,
+        "pass": bool(good),
+        "source": source,
+        "note": note,
+    }
 
 
 def exact(figure: str, claimed: int, got: int | None, source: str) -> dict[str, Any]:
@@ -52,9 +58,15 @@ def served(prompt: dict[str, Any] | None, token: dict[str, Any] | None) -> list[
         exact("bytes of all-reduces, one decoded token", ALL_REDUCES * REQUEST, _total(of, "all-reduce"), CODE),
         exact("bytes of each all-reduce, prompt of 1,024 tokens", 1024 * REQUEST, _only(first, "all-reduce"), CODE),
         exact("bytes of the logits' all-gather, per rank", LOGITS, _per_rank(of, "all-gather", 16), CODE),
-        row("all-reduce dominates DeepSeek-V3's inference: its share of bytes", "most", share, "above 0.5",
-            SUMMARY + "; the original is a low-trust blog", good=(share or 0.0) > 0.5),
-    ]  # fmt: skip
+        row(
+            "all-reduce dominates DeepSeek-V3's inference: its share of bytes",
+            "most",
+            share,
+            "above 0.5",
+            SUMMARY + "; the original is a low-trust blog",
+            good=(share or 0.0) > 0.5,
+        ),
+    ]
 
 
 def _calls(pattern: dict[str, Any] | None) -> list[tuple[str, int, int]]:
@@ -151,15 +163,39 @@ def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
         lows = [effect["step_ratio_low"] for effect in mine]
         got = f"{right} right, {wrong} wrong, {runs - right - wrong} cannot tell"
         if name == NONE:
-            found.append(row("undisturbed: no false alarm", "none", got, "no verdict but none or cannot tell",
-                             "requirement of this package", good=not wrong))  # fmt: skip
+            found.append(
+                row(
+                    "undisturbed: no false alarm",
+                    "none",
+                    got,
+                    "no verdict but none or cannot tell",
+                    "requirement of this package",
+                    good=not wrong,
+                )
+            )
             continue
         ratios = ", ".join(f"{effect['model']} {effect['step_ratio'] or math.nan:.2f}" for effect in mine)
-        found.append(row(f"{name} ({ANOMALIES[name]}): told by the recording", "named, or cannot tell", got, "none wrong",
-                         "requirement of this package", good=not wrong))  # fmt: skip
+        found.append(
+            row(
+                f"{name} ({ANOMALIES[name]}): told by the recording",
+                "named, or cannot tell",
+                got,
+                "none wrong",
+                "requirement of this package",
+                good=not wrong,
+            )
+        )
         judged = [low for low in lows if low is not None]
         whole = len(judged) == len(lows)
-        found.append(row(f"{name}: seen in collective behaviour (step over undisturbed step: {ratios})", "slower",
-                         round(min(judged), 3) if judged else None, "95 % interval over seeds above 1 for every model", PAPER,
-                         good=whole and min(judged) > 1.0, note="" if whole else ONE_SEED))  # fmt: skip
+        found.append(
+            row(
+                f"{name}: seen in collective behaviour (step over undisturbed step: {ratios})",
+                "slower",
+                round(min(judged), 3) if judged else None,
+                "95 % interval over seeds above 1 for every model",
+                PAPER,
+                good=whole and min(judged) > 1.0,
+                note="" if whole else ONE_SEED,
+            )
+        )
     return found

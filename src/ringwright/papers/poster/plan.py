@@ -17,11 +17,18 @@ FORMS = ("ddp:dp=2", "fsdp:dp=2", "tp:tp=2", "ep:ep=2,capacity=64", "tp+fsdp:tp=
 WIDE = ("ddp:dp=4", "fsdp:dp=4", "tp:tp=4", "ep:ep=4,capacity=64")
 MODES = ("training", "lora", "head", "inference")
 SHORT = (
-    ("llama", "ddp:dp=2", "training"), ("gpt2", "ddp:dp=2", "training"), ("bert", "ddp:dp=2", "training"),
-    ("vgg", "ddp:dp=2", "training"), ("resnet", "ddp:dp=2", "training"), ("llama", "fsdp:dp=2", "training"),
-    ("llama", "tp:tp=2", "training"), ("llama", "tp:tp=2", "inference"), ("deepseek-v3", "tp:tp=2", "inference"),
-    ("mixtral", "ep:ep=2,capacity=64", "training"), ("llama", "ddp:dp=2", "head"),
-)  # fmt: skip
+    ("llama", "ddp:dp=2", "training"),
+    ("gpt2", "ddp:dp=2", "training"),
+    ("bert", "ddp:dp=2", "training"),
+    ("vgg", "ddp:dp=2", "training"),
+    ("resnet", "ddp:dp=2", "training"),
+    ("llama", "fsdp:dp=2", "training"),
+    ("llama", "tp:tp=2", "training"),
+    ("llama", "tp:tp=2", "inference"),
+    ("deepseek-v3", "tp:tp=2", "inference"),
+    ("mixtral", "ep:ep=2,capacity=64", "training"),
+    ("llama", "ddp:dp=2", "head"),
+)
 FABRIC = "switch:4,rate=100Mb/s"
 ANOMALIES = {
     "bandwidth": "link rank3 rate 20%",
@@ -61,9 +68,16 @@ def agreement(*, short: bool) -> Grid:
 def served() -> tuple[GridPoint, ...]:
     """Return DeepSeek-V3 at its full size on 16 ranks: a prompt of 1,024 tokens, and tokens after it, of one sequence."""
     point = GridPoint(
-        "deepseek-v3", "deepseek-v3", parallel="tp:tp=16", mode="inference", batch=1, sequence=1024, dtype="bfloat16",
-        steps=2, world=16,
-    )  # fmt: skip
+        "deepseek-v3",
+        "deepseek-v3",
+        parallel="tp:tp=16",
+        mode="inference",
+        batch=1,
+        sequence=1024,
+        dtype="bfloat16",
+        steps=2,
+        world=16,
+    )
     return (point,)
 
 
@@ -83,7 +97,7 @@ def shapes(*, short: bool) -> Grid:
         GridPoint("resnet", dims="width=24", parallel="ddp:dp=2", bucket_cap_mb=0.5, steps=3),
         GridPoint("llama", dims="layers=6", parallel="fsdp:dp=2", steps=3),
         GridPoint("mixtral", dims="layers=4", parallel="tp:tp=2", steps=3),
-    ]  # fmt: skip
+    ]
     if not short:
         points += [
             GridPoint("llama", "llama3-8b", parallel="tp+fsdp:tp=8,dp=8", world=64, **fake),
@@ -97,7 +111,7 @@ def shapes(*, short: bool) -> Grid:
             GridPoint("deepseek-v3", dims="layers=6", parallel="fsdp:dp=2", steps=3),
             GridPoint("vgg", dims="width=12,linear=768", parallel="fsdp:dp=4", steps=3),
             GridPoint("resnet", dims="width=32", parallel="fsdp:dp=4", steps=3),
-        ]  # fmt: skip
+        ]
     return legal(points)
 
 
@@ -105,10 +119,19 @@ def scale(*, short: bool) -> Grid:
     """Return Llama-70B, tensor parallel in eights inside fully sharded, from 128 ranks on."""
     worlds = (128,) if short else (128, 1024, 8192, 65536)
     return legal(
-        GridPoint("llama", "llama3-70b", parallel=f"tp+fsdp:tp=8,dp={world // 8}", world=world, batch=1, sequence=4096,
-             dtype="bfloat16", steps=1, warm=0)
+        GridPoint(
+            "llama",
+            "llama3-70b",
+            parallel=f"tp+fsdp:tp=8,dp={world // 8}",
+            world=world,
+            batch=1,
+            sequence=4096,
+            dtype="bfloat16",
+            steps=1,
+            warm=0,
+        )
         for world in worlds
-    )  # fmt: skip
+    )
 
 
 def disturbed(*, short: bool) -> Grid:

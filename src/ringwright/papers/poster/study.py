@@ -59,14 +59,21 @@ def experiment(
     ]
     seen = [row for each in found.values() for row in each["patterns"]]
     document = {
-        "schema": SCHEMA, "slug": SLUG, "form": "short" if short else "full", "kinds": tally(rows), "rows": rows,
+        "schema": SCHEMA,
+        "slug": SLUG,
+        "form": "short" if short else "full",
+        "kinds": tally(rows),
+        "rows": rows,
         "out": str(out),
-        "versions": versions(), "not_run": not_run, "resumed": resumed.told(kept, points),
-        "patterns": seen, "provisions": provisions(seen),
+        "versions": versions(),
+        "not_run": not_run,
+        "resumed": resumed.told(kept, points),
+        "patterns": seen,
+        "provisions": provisions(seen),
         "effects": found.get("disturbed", {}).get("effects", []),
         "agreement": [check for each in found.values() for check in each["checks"]],
         "cells": [point for each in found.values() for point in each["cells"]],
-    }  # fmt: skip
+    }
     drafts.write(out / RESULT, json.dumps(document, indent=1, default=str) + "\n")
     return document
 

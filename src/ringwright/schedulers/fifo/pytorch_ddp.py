@@ -35,6 +35,4 @@ def pytorch_ddp(
     """Return the workload with its gradients in buckets, first come first served, and a barrier at the end of the step."""
     wanted = list(caps_mb) if caps_mb is not None else [min(first_bucket_mb, bucket_cap_mb), bucket_cap_mb]
     fuse = Rewrite("fuse", GRADIENTS, {"caps_bytes": [round(cap * MIB) for cap in wanted]})
-    return workload.with_policy(
-        "pytorch-ddp", rewrites=(fuse,), queue=Queue(), boundary="barrier", agreement="index"
-    )  # fmt: skip
+    return workload.with_policy("pytorch-ddp", rewrites=(fuse,), queue=Queue(), boundary="barrier", agreement="index")

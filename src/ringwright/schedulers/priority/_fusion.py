@@ -74,8 +74,10 @@ def merge(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> list[
 
 def _group(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> tuple[float, float, float]:
     return (
-        max(t.ready_s for t in tensors), seconds(sum(t.size_bytes for t in tensors)), max(t.tail_s for t in tensors)
-    )  # fmt: skip
+        max(t.ready_s for t in tensors),
+        seconds(sum(t.size_bytes for t in tensors)),
+        max(t.tail_s for t in tensors),
+    )
 
 
 def _value(tensors: Sequence[Tensor], cuts: Sequence[int], seconds: Callable[[float], float]) -> float:

@@ -42,9 +42,11 @@ def bytescheduler(
         "bytescheduler",
         rewrites=(Rewrite("partition", GRADIENTS, {"size_bytes": partition}),),
         queue=Queue(
-            keys=by_layer(workload), windows=dict.fromkeys(GRADIENTS, (float(credit), "bytes")), blocking=not scan,
+            keys=by_layer(workload),
+            windows=dict.fromkeys(GRADIENTS, (float(credit), "bytes")),
+            blocking=not scan,
             issue_s=overhead_us * 1e-6,
         ),
         boundary="layer",
         agreement="leader",
-    )  # fmt: skip
+    )

@@ -152,11 +152,25 @@ def _emit(found: Gathered, table: NcclTestsTable, file: str) -> None:
     for place, row in enumerate(table.rows):
         at = row.line or place
         common = {
-            "kind": "measurement", "op": op, "communicator": number, "nranks": ranks or None, "nnodes": table.nodes or None,
-            "size_bytes": row.size_bytes, "count": row.count, "datatype": kind, "element_bytes": BYTES[kind] if kind else None,
-            "text": table.name, "records": 1, "multiplicity": 1, "source": KIND, "file": file, "line": at,
-            "kernel": table.facts.get("kernel"), "ground": "read", "confidence": 1.0,
-        }  # fmt: skip
+            "kind": "measurement",
+            "op": op,
+            "communicator": number,
+            "nranks": ranks or None,
+            "nnodes": table.nodes or None,
+            "size_bytes": row.size_bytes,
+            "count": row.count,
+            "datatype": kind,
+            "element_bytes": BYTES[kind] if kind else None,
+            "text": table.name,
+            "records": 1,
+            "multiplicity": 1,
+            "source": KIND,
+            "file": file,
+            "line": at,
+            "kernel": table.facts.get("kernel"),
+            "ground": "read",
+            "confidence": 1.0,
+        }
         _sides(found, row, common)
     found.note(file, "understood", "rows", len(table.rows))
     _claims(found, table, file, ranks, ground)

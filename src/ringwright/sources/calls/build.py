@@ -45,10 +45,15 @@ def frame_of(found: Gathered, process: CallsFile, life: int, origin_ns: int) -> 
 def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
     """Return the rows that are no calls: steps, errors, and how the process ended."""
     found: list[dict[str, Any]] = [
-        {"kind": "step", "op": "step", "iteration": step.iteration, "start_s": (step.begin_ns + shift_ns) / 1e9,
-         "duration_s": max(0, step.end_ns - step.begin_ns) / 1e9}
+        {
+            "kind": "step",
+            "op": "step",
+            "iteration": step.iteration,
+            "start_s": (step.begin_ns + shift_ns) / 1e9,
+            "duration_s": max(0, step.end_ns - step.begin_ns) / 1e9,
+        }
         for step in process.steps
-    ]  # fmt: skip
+    ]
     found += [
         {"kind": "error", "op": "exception", "start_s": (at_ns + shift_ns) / 1e9, "text": text, "line": line}
         for _, at_ns, text, line in process.errors
@@ -96,13 +101,32 @@ def _calls(found: Gathered, process: CallsFile, life: int, shift_ns: int) -> pl.
     begin, end = pl.col("at_ns") + shift_ns, pl.col("end_ns") - pl.col("at_ns")
     is_over = pl.col("end_ns").is_not_null() & (end >= 0)
     return sized.select(
-        "kind", "op", "communicator", "comm_rank", "nranks", "sequence", "count", "thread", "element_bytes", "size_bytes",
-        "sent_bytes", "received_bytes", "phase", "layer", "tokens", "iteration", "state", "line",
-        pl.col("number").alias("op_count"), pl.col("datatype").replace("", None),
+        "kind",
+        "op",
+        "communicator",
+        "comm_rank",
+        "nranks",
+        "sequence",
+        "count",
+        "thread",
+        "element_bytes",
+        "size_bytes",
+        "sent_bytes",
+        "received_bytes",
+        "phase",
+        "layer",
+        "tokens",
+        "iteration",
+        "state",
+        "line",
+        pl.col("number").alias("op_count"),
+        pl.col("datatype").replace("", None),
         pl.col("reduction").replace("", None).alias("reduce_op"),
-        pl.col("root", "peer").cast(pl.Int32, strict=False), (begin / 1e9).alias("enqueue_s"),
-        pl.when(is_over).then(begin / 1e9).alias("start_s"), pl.when(is_over).then(end / 1e9).alias("duration_s"),
-    )  # fmt: skip
+        pl.col("root", "peer").cast(pl.Int32, strict=False),
+        (begin / 1e9).alias("enqueue_s"),
+        pl.when(is_over).then(begin / 1e9).alias("start_s"),
+        pl.when(is_over).then(end / 1e9).alias("duration_s"),
+    )
 
 
 def _turned(calls: pl.DataFrame) -> pl.DataFrame:
@@ -153,9 +177,13 @@ def _communicator(found: Gathered, process: CallsFile, life: int, group: Recorde
     comm_id = f"{group.name}@{listed or '?'}" + (f"#{life}" if life else "")
     role = _role(group)
     number = found.communicator(
-        comm_id, name=f"{group.name} {group.description}".strip(), size=min(group.size, _I32), members=group.members,
-        role=role, role_evidence=f"its description is {group.description}" if role else None,
-    )  # fmt: skip
+        comm_id,
+        name=f"{group.name} {group.description}".strip(),
+        size=min(group.size, _I32),
+        members=group.members,
+        role=role,
+        role_evidence=f"its description is {group.description}" if role else None,
+    )
     for row in (found.comms.get(comm_id),):
         if row is not None:
             row["ranks"].add(process.rank)
@@ -182,9 +210,10 @@ def _with_ends(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
     state = pl.when(over).then(pl.lit("completed")).otherwise(pl.lit("started"))
     return joined.with_columns(
         pl.when("is_measured").then(state).alias("state"),
-        pl.coalesce("sent", "received").alias("buffer"), pl.coalesce("got", "received").alias("received"),
+        pl.coalesce("sent", "received").alias("buffer"),
+        pl.coalesce("got", "received").alias("received"),
         pl.coalesce("sender", "peer").alias("peer"),
-    )  # fmt: skip
+    )
 
 
 def _with_context(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
@@ -195,10 +224,12 @@ def _with_context(process: CallsFile, calls: pl.DataFrame) -> pl.DataFrame:
     known = pl.DataFrame([(number, *what) for number, what in process.contexts.items()], schema=kinds, orient="row")
     joined = calls.join(known, on="context", how="left", maintain_order="left")
     is_told = pl.col("phase").is_not_null() & (pl.col("phase") != "setup")
-    steps = pl.DataFrame({
-        "line": pl.Series([0, *(step.line for step in process.steps)], dtype=pl.Int64),
-        "iteration": pl.Series([0, *(step.iteration + 1 for step in process.steps)], dtype=pl.Int64),
-    }).set_sorted("line")  # fmt: skip
+    steps = pl.DataFrame(
+        {
+            "line": pl.Series([0, *(step.line for step in process.steps)], dtype=pl.Int64),
+            "iteration": pl.Series([0, *(step.iteration + 1 for step in process.steps)], dtype=pl.Int64),
+        }
+    ).set_sorted("line")
     counted = joined.sort("line").join_asof(steps, on="line", strategy="backward")
     return counted.with_columns(
         pl.col("phase", "layer").replace("", None), pl.when(is_told).then(pl.col("iteration")).alias("iteration")

@@ -29,19 +29,39 @@ from ringwright.sources.chakra_et.wire import string as words
 LONGEST_INPUTS = 1 << 16  # of printed inputs: the members of a large group are there
 METADATA, LOAD, STORE, COMP, SEND, RECV, COLL = 1, 2, 3, 4, 5, 6, 7
 OPS = (
-    "all-reduce", "reduce", "all-gather", "gather", "scatter", "broadcast", "all-to-all", "reduce-scatter",
-    "reduce-scatter", "barrier",
-)  # fmt: skip
+    "all-reduce",
+    "reduce",
+    "all-gather",
+    "gather",
+    "scatter",
+    "broadcast",
+    "all-to-all",
+    "reduce-scatter",
+    "reduce-scatter",
+    "barrier",
+)
 _GRAPH_TYPES = {0: 0, 1: LOAD, 2: STORE, 3: COMP, 4: SEND, 5: RECV, 6: COLL}
 _GRAPH_OPS = {1: 0, 2: 6, 3: 2, 4: 7}  # the collective types of 2022 in today's numbers
 _GRAPH_FIELDS = {
-    5: "tensor_loc", 6: "tensor_size", 12: "num_ops", 15: "pg_name", 16: "comm_src", 17: "comm_dst", 18: "comm_size",
-    19: "comm_tag", 20: "comm_priority",
-}  # fmt: skip
+    5: "tensor_loc",
+    6: "tensor_size",
+    12: "num_ops",
+    15: "pg_name",
+    16: "comm_src",
+    17: "comm_dst",
+    18: "comm_size",
+    19: "comm_tag",
+    20: "comm_priority",
+}
 _JSON_TYPES = {
-    "METADATA_NODE": METADATA, "MEM_LOAD_NODE": LOAD, "MEM_STORE_NODE": STORE, "COMP_NODE": COMP,
-    "COMM_SEND_NODE": SEND, "COMM_RECV_NODE": RECV, "COMM_COLL_NODE": COLL,
-}  # fmt: skip
+    "METADATA_NODE": METADATA,
+    "MEM_LOAD_NODE": LOAD,
+    "MEM_STORE_NODE": STORE,
+    "COMP_NODE": COMP,
+    "COMM_SEND_NODE": SEND,
+    "COMM_RECV_NODE": RECV,
+    "COMM_COLL_NODE": COLL,
+}
 _REAL, _SINT, _STRING, _BYTES, _BOOL = {3, 5}, {15, 17}, 29, 31, 27
 
 
@@ -226,8 +246,19 @@ def from_json(entry: Any) -> Node | None:
     times = [lower.get(key) for key in ("runtime", "durationmicros", "duration")]
     node.duration_us = next((found for time in times if (found := _time(time))), 0.0)
     node.start_us = _time(lower.get("starttimemicros", lower.get("starttime")))
-    for name in ("is_cpu_op", "comm_type", "comm_size", "comm_src", "comm_dst", "comm_tag", "pg_name", "involved_dim",
-                 "tensor_size", "num_ops", "stream"):  # fmt: skip
+    for name in (
+        "is_cpu_op",
+        "comm_type",
+        "comm_size",
+        "comm_src",
+        "comm_dst",
+        "comm_tag",
+        "pg_name",
+        "involved_dim",
+        "tensor_size",
+        "num_ops",
+        "stream",
+    ):
         value = lower.get(name.replace("_", ""))
         if value is not None:
             node.attributes[name] = value

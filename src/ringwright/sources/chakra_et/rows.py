@@ -27,11 +27,23 @@ def emit_kernel(job: ChakraJob, file: File, node: Node, place: int) -> int:
     """Write a kernel or a copy and return its row."""
     is_memory = node.type in (LOAD, STORE)
     return job.found.events.add(
-        kind="memory" if is_memory else "compute", op={LOAD: "load", STORE: "store"}.get(node.type), rank=file.rank,
-        kernel=node.name, kernel_class="memory" if is_memory else "compute", stream=_stream(node), phase=_phase(node),
-        size_bytes=node.number("tensor_size"), multiplicity=1, records=1, source=KIND, file=file.name, line=place,
-        ground="read", confidence=1.0, **_times(node, file.rank),
-    )  # fmt: skip
+        kind="memory" if is_memory else "compute",
+        op={LOAD: "load", STORE: "store"}.get(node.type),
+        rank=file.rank,
+        kernel=node.name,
+        kernel_class="memory" if is_memory else "compute",
+        stream=_stream(node),
+        phase=_phase(node),
+        size_bytes=node.number("tensor_size"),
+        multiplicity=1,
+        records=1,
+        source=KIND,
+        file=file.name,
+        line=place,
+        ground="read",
+        confidence=1.0,
+        **_times(node, file.rank),
+    )
 
 
 def _times(node: Node, rank: int) -> dict[str, Any]:
@@ -39,9 +51,10 @@ def _times(node: Node, rank: int) -> dict[str, Any]:
     exact = node.number("duration_ps")
     lasted = node.duration_us * 1e-6 if node.duration_us else None
     return {
-        "start_s": start, "duration_s": exact * 1e-12 if exact is not None and exact >= 0 else lasted,
+        "start_s": start,
+        "duration_s": exact * 1e-12 if exact is not None and exact >= 0 else lasted,
         "clock": f"gpu:{rank}" if start is not None else None,
-    }  # fmt: skip
+    }
 
 
 def _phase(node: Node) -> str | None:
@@ -70,11 +83,20 @@ def emit_calls(job: ChakraJob, world: int | None) -> None:
             counters[key] = counters.get(key, 0) + 1
         members = facts["members"] or []
         common = {
-            "communicator": number, "sequence": sequence, "rank": call.rank, "nranks": facts["size"],
-            "comm_rank": members.index(call.rank) if call.rank in members else None, "multiplicity": 1, "records": 1,
-            "task": str(call.node.id), "stream": _stream(call.node), "kernel": call.node.name, "source": KIND,
-            "file": call.file, "line": call.place,
-        }  # fmt: skip
+            "communicator": number,
+            "sequence": sequence,
+            "rank": call.rank,
+            "nranks": facts["size"],
+            "comm_rank": members.index(call.rank) if call.rank in members else None,
+            "multiplicity": 1,
+            "records": 1,
+            "task": str(call.node.id),
+            "stream": _stream(call.node),
+            "kernel": call.node.name,
+            "source": KIND,
+            "file": call.file,
+            "line": call.place,
+        }
         fields = _collective(call.node, facts["size"]) if is_collective else _p2p(call, members)
         rows.append(job.found.events.add(**common, **fields, **_times(call.node, call.rank)))
     for file in job.files:
@@ -115,12 +137,21 @@ def _collective(node: Node, p: int | None) -> dict[str, Any]:
     if op == "reduce-scatter":
         received = said // p if said is not None and p else None
     return {
-        "kind": "collective", "op": op, "size_bytes": size, "sent_bytes": sent, "received_bytes": received,
-        "count": count, "element_bytes": width, "datatype": datatype(node.types.strip("[]'\" ")), "ground": ground,
-        "root": node.number("root_rank"), "algorithm": ran.algorithm,
-        "protocol": ran.protocol, "kernel_class": ran.kernel_class if ran.op else None,
+        "kind": "collective",
+        "op": op,
+        "size_bytes": size,
+        "sent_bytes": sent,
+        "received_bytes": received,
+        "count": count,
+        "element_bytes": width,
+        "datatype": datatype(node.types.strip("[]'\" ")),
+        "ground": ground,
+        "root": node.number("root_rank"),
+        "algorithm": ran.algorithm,
+        "protocol": ran.protocol,
+        "kernel_class": ran.kernel_class if ran.op else None,
         "confidence": 1.0 if ground == "read" else 0.7,
-    }  # fmt: skip
+    }
 
 
 def _p2p(call: PendingCall, members: list[int]) -> dict[str, Any]:
@@ -131,18 +162,28 @@ def _p2p(call: PendingCall, members: list[int]) -> dict[str, Any]:
     peer = members.index(other) if other in members else other
     is_send = node.type == SEND
     return {
-        "kind": "p2p", "op": "send" if is_send else "recv", "peer": peer, "size_bytes": size,
-        "sent_bytes": size if is_send else None, "received_bytes": None if is_send else size, "ground": "read",
-        "text": f"tag {node.number('comm_tag')}" if node.number("comm_tag") is not None else None, "confidence": 1.0,
-    }  # fmt: skip
+        "kind": "p2p",
+        "op": "send" if is_send else "recv",
+        "peer": peer,
+        "size_bytes": size,
+        "sent_bytes": size if is_send else None,
+        "received_bytes": None if is_send else size,
+        "ground": "read",
+        "text": f"tag {node.number('comm_tag')}" if node.number("comm_tag") is not None else None,
+        "confidence": 1.0,
+    }
 
 
 def _say_sizes(job: ChakraJob) -> None:
     if any(call.node.op in ("all-gather", "gather") for call in job.calls):
         job.found.claim(
-            "comm_size of all-gather", "what one rank hands in", KIND, ground="assumed", confidence=0.8,
+            "comm_size of all-gather",
+            "what one rank hands in",
+            KIND,
+            ground="assumed",
+            confidence=0.8,
             note="the size column is comm_size x ranks; it is empty where the size of the group is not known",
-        )  # fmt: skip
+        )
 
 
 def emit_edges(job: ChakraJob) -> None:

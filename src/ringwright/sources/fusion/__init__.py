@@ -22,9 +22,17 @@ if TYPE_CHECKING:
 
 # Whose word counts first, fact by fact, where two are equally well grounded.
 ORDER = (
-    "calls", "nccl-profiler", "kineto", "nsys", "inspector", "flight-recorder", "nccl-log", "chakra-et", "pytorch-et",
+    "calls",
+    "nccl-profiler",
+    "kineto",
+    "nsys",
+    "inspector",
+    "flight-recorder",
+    "nccl-log",
+    "chakra-et",
+    "pytorch-et",
     "param-comms",
-)  # fmt: skip
+)
 _ADDED = ("topology", "links", "ledger")
 
 

@@ -121,6 +121,10 @@ def _refused(communicator: int, source: str, first: str, share: float) -> Row:
 
 def _row(communicator: int, value: str, source: str, ground: str, confidence: float, note: str) -> Row:
     return {
-        "field": f"communicator {communicator} sequence", "value": value, "source": source, "ground": ground,
-        "confidence": confidence, "note": note,
-    }  # fmt: skip
+        "field": f"communicator {communicator} sequence",
+        "value": value,
+        "source": source,
+        "ground": ground,
+        "confidence": confidence,
+        "note": note,
+    }

@@ -64,10 +64,16 @@ def _contradictions(calls: pl.DataFrame, claims: list[Row]) -> None:
         for row in differ.head(_EXAMPLES).iter_rows(named=True):
             told = ", ".join(f"{source}: {value}" for source, value in zip(row["source"], row[name], strict=True))
             where = f"rank {row['rank']}, communicator {row['communicator']}, sequence {row['turn']}"
-            claims.append({
-                "field": name, "value": told, "source": "+".join(dict.fromkeys(row["source"])), "ground": "contradiction",
-                "confidence": 0.5, "note": f"{where}; {differ.height} calls differ so, the first named is kept",
-            })  # fmt: skip
+            claims.append(
+                {
+                    "field": name,
+                    "value": told,
+                    "source": "+".join(dict.fromkeys(row["source"])),
+                    "ground": "contradiction",
+                    "confidence": 0.5,
+                    "note": f"{where}; {differ.height} calls differ so, the first named is kept",
+                }
+            )
 
 
 def _origins(calls: pl.DataFrame, claims: list[Row]) -> None:
@@ -78,7 +84,13 @@ def _origins(calls: pl.DataFrame, claims: list[Row]) -> None:
     counts = calls.group_by("source").agg(pl.len().alias("calls"), pl.col(facts).is_not_null().any()).sort("source")
     for row in counts.iter_rows(named=True):
         given = [name for name in facts if row[name]]
-        claims.append({
-            "field": "fusion", "value": f"{row['calls']} calls", "source": row["source"], "ground": "read",
-            "confidence": 1.0, "note": "gives " + ", ".join(given),
-        })  # fmt: skip
+        claims.append(
+            {
+                "field": "fusion",
+                "value": f"{row['calls']} calls",
+                "source": row["source"],
+                "ground": "read",
+                "confidence": 1.0,
+                "note": "gives " + ", ".join(given),
+            }
+        )

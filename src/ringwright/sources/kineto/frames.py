@@ -106,11 +106,40 @@ def _moment(op: KinetoOperation) -> float:
 
 
 _COLUMNS = (
-    "kind", "op", "records", "communicator", "comm_rank", "nranks", "sequence", "pid", "thread", "device", "count",
-    "datatype", "element_bytes", "size_bytes", "sent_bytes", "received_bytes", "reduce_op", "peer", "algorithm",
-    "protocol", "channels", "stream", "graph_captured", "graph_replay", "kernel", "kernel_class", "state", "enqueue_s", "start_s",
-    "duration_s", "line", "ground", "confidence",
-)  # fmt: skip
+    "kind",
+    "op",
+    "records",
+    "communicator",
+    "comm_rank",
+    "nranks",
+    "sequence",
+    "pid",
+    "thread",
+    "device",
+    "count",
+    "datatype",
+    "element_bytes",
+    "size_bytes",
+    "sent_bytes",
+    "received_bytes",
+    "reduce_op",
+    "peer",
+    "algorithm",
+    "protocol",
+    "channels",
+    "stream",
+    "graph_captured",
+    "graph_replay",
+    "kernel",
+    "kernel_class",
+    "state",
+    "enqueue_s",
+    "start_s",
+    "duration_s",
+    "line",
+    "ground",
+    "confidence",
+)
 
 
 def _schema(names: list[str]) -> dict[str, Any]:
@@ -235,25 +264,45 @@ def host_rows(found: RankFile, calendar: Calendar, zero: int) -> pl.DataFrame:
     import polars as pl
 
     rows = [
-        {"kind": "step", "start_s": (start - zero) * 1e-6, "duration_s": dur * 1e-6, "text": text, "line": line,
-         "iteration": number}
+        {
+            "kind": "step",
+            "start_s": (start - zero) * 1e-6,
+            "duration_s": dur * 1e-6,
+            "text": text,
+            "line": line,
+            "iteration": number,
+        }
         for start, dur, number, text, line in calendar.steps
-    ]  # fmt: skip
+    ]
     numbers = calendar.iterations(np.array([row[0] for row in calendar.phases], float))
     rows += [
-        {"kind": "phase", "start_s": (start - zero) * 1e-6, "duration_s": dur * 1e-6, "text": text, "line": line,
-         "phase": text, "iteration": number}
+        {
+            "kind": "phase",
+            "start_s": (start - zero) * 1e-6,
+            "duration_s": dur * 1e-6,
+            "text": text,
+            "line": line,
+            "phase": text,
+            "iteration": number,
+        }
         for (start, dur, _, text, line), number in zip(calendar.phases, numbers, strict=True)
-    ]  # fmt: skip
+    ]
     table = found.syncs
     for start, dur, name, line, thread in zip(table.ts, table.dur, table.name, table.line, table.thread, strict=True):
         text = found.names[name]
         op = next((op for word, op in _SYNCS if word in text), "device")
         tid = found.threads[thread][1]
         rows.append(
-            {"kind": "sync", "op": op, "start_s": (start - zero) * 1e-6, "duration_s": dur * 1e-6, "text": text,
-             "line": line, "thread": tid if type(tid) is int and abs(tid) < 1 << 62 else None}
-        )  # fmt: skip
+            {
+                "kind": "sync",
+                "op": op,
+                "start_s": (start - zero) * 1e-6,
+                "duration_s": dur * 1e-6,
+                "text": text,
+                "line": line,
+                "thread": tid if type(tid) is int and abs(tid) < 1 << 62 else None,
+            }
+        )
     names = ["kind", "op", "start_s", "duration_s", "text", "line", "iteration", "phase", "thread"]
     columns = {name: [row.get(name) for row in rows] for name in names}
     return pl.DataFrame(columns, schema=_schema(names)).with_columns(pl.lit("read").alias("ground"))

@@ -25,12 +25,25 @@ from ringwright.sources.source import Source
 
 KERNEL, COPY, CALL, HOST, NOTE = range(5)
 CATEGORIES = {
-    "kernel": KERNEL, "Kernel": KERNEL,
-    "gpu_memcpy": COPY, "Memcpy": COPY, "gpu_memset": COPY, "Memset": COPY,
-    "cuda_runtime": CALL, "Runtime": CALL, "cuda_driver": CALL, "hip_runtime": CALL, "hip_driver": CALL,
-    "xpu_runtime": CALL, "privateuse1_runtime": CALL, "mtia_runtime": CALL,
-    "cpu_op": HOST, "Operator": HOST, "operator": HOST, "user_annotation": NOTE,
-}  # fmt: skip
+    "kernel": KERNEL,
+    "Kernel": KERNEL,
+    "gpu_memcpy": COPY,
+    "Memcpy": COPY,
+    "gpu_memset": COPY,
+    "Memset": COPY,
+    "cuda_runtime": CALL,
+    "Runtime": CALL,
+    "cuda_driver": CALL,
+    "hip_runtime": CALL,
+    "hip_driver": CALL,
+    "xpu_runtime": CALL,
+    "privateuse1_runtime": CALL,
+    "mtia_runtime": CALL,
+    "cpu_op": HOST,
+    "Operator": HOST,
+    "operator": HOST,
+    "user_annotation": NOTE,
+}
 LAUNCH, SYNC, PASS = range(3)
 ROWS_PER_FILE = 8_000_000  # of each kind; what lies beyond is counted as lost
 NAMES = 1 << 17

@@ -102,10 +102,21 @@ STRUCTURED = re.compile(
 _OPERATION = re.compile(r"\w{1,40}: opCount [0-9a-fA-F]{1,16}(?: |$)")
 _RANKS = "[nranks="
 _NEXT = {
-    "": ("opCount",), "opCount": ("sendbuff",), "sendbuff": ("recvbuff",), "recvbuff": ("acc", "count", "size"),
-    "acc": ("count", "size"), "count": ("datatype",), "size": ("datatype",), "datatype": ("op",), "op": ("root",),
-    "root": ("comm",), "comm": (_RANKS,), _RANKS: ("stream",), "stream": ("task",), "task": ("globalrank",),
-}  # fmt: skip
+    "": ("opCount",),
+    "opCount": ("sendbuff",),
+    "sendbuff": ("recvbuff",),
+    "recvbuff": ("acc", "count", "size"),
+    "acc": ("count", "size"),
+    "count": ("datatype",),
+    "size": ("datatype",),
+    "datatype": ("op",),
+    "op": ("root",),
+    "root": ("comm",),
+    "comm": (_RANKS,),
+    _RANKS: ("stream",),
+    "stream": ("task",),
+    "task": ("globalrank",),
+}
 _VALUE = re.compile(r"(?:0x[0-9a-fA-F]*|[0-9a-fA-F]*|-\d*|\(n?i?l?\)?)")
 _WHOLE_VALUE = re.compile(r"0x[0-9a-fA-F]+|[0-9]+|\(nil\)")
 _GROUP = re.compile(r"\[nranks=\d+\]")

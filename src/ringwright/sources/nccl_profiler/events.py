@@ -68,21 +68,44 @@ def _operations(files: list[ProfilerFile], members: pl.DataFrame) -> pl.DataFram
     keep = ["file", "id", "context", "rank", "parent", "ns", "func", "datatype", "count"]
     i64, no_text = pl.lit(None, pl.Int64), pl.lit(None, pl.String)
     coll = frame(files, records.COLL).select(
-        *keep, "seq", "algo", "proto", pl.col("root").cast(pl.Int32), pl.col("channels").cast(pl.Int32),
-        pl.col("op").alias("reduction"), pl.lit(None, pl.Int32).alias("peer"), pl.lit("collective").alias("kind"),
-        pl.col("func").alias("counter"), no_text.alias("text"),
-    )  # fmt: skip
+        *keep,
+        "seq",
+        "algo",
+        "proto",
+        pl.col("root").cast(pl.Int32),
+        pl.col("channels").cast(pl.Int32),
+        pl.col("op").alias("reduction"),
+        pl.lit(None, pl.Int32).alias("peer"),
+        pl.lit("collective").alias("kind"),
+        pl.col("func").alias("counter"),
+        no_text.alias("text"),
+    )
     p2p = frame(files, records.P2P).select(
-        *keep, i64.alias("seq"), no_text.alias("algo"), no_text.alias("proto"), pl.lit(None, pl.Int32).alias("root"),
-        pl.col("channels").cast(pl.Int32), pl.lit(-1, pl.Int32).alias("reduction"), "peer", pl.lit("p2p").alias("kind"),
-        no_text.alias("counter"), no_text.alias("text"),
-    )  # fmt: skip
+        *keep,
+        i64.alias("seq"),
+        no_text.alias("algo"),
+        no_text.alias("proto"),
+        pl.lit(None, pl.Int32).alias("root"),
+        pl.col("channels").cast(pl.Int32),
+        pl.lit(-1, pl.Int32).alias("reduction"),
+        "peer",
+        pl.lit("p2p").alias("kind"),
+        no_text.alias("counter"),
+        no_text.alias("text"),
+    )
     ce = frame(files, records.CE).select(
-        *keep, "seq", pl.lit("copy-engine").alias("algo"), pl.col("sync").alias("proto"), "root",
-        pl.lit(None, pl.Int32).alias("channels"), pl.lit(-1, pl.Int32).alias("reduction"),
-        pl.lit(None, pl.Int32).alias("peer"), pl.lit("collective").alias("kind"), pl.lit("copy engine").alias("counter"),
+        *keep,
+        "seq",
+        pl.lit("copy-engine").alias("algo"),
+        pl.col("sync").alias("proto"),
+        "root",
+        pl.lit(None, pl.Int32).alias("channels"),
+        pl.lit(-1, pl.Int32).alias("reduction"),
+        pl.lit(None, pl.Int32).alias("peer"),
+        pl.lit("collective").alias("kind"),
+        pl.lit("copy engine").alias("counter"),
         pl.concat_str(pl.lit('{"batches": '), "batches", pl.lit("}")).alias("text"),
-    )  # fmt: skip
+    )
     calls = pl.concat(
         [
             frame(files, kind).select(

@@ -20,10 +20,19 @@ _CALL = re.compile(
     r"^(?:nccl|rccl)(AllReduce|AllGather|ReduceScatter|Broadcast|Bcast|Reduce|Send|Recv|AllToAll|AlltoAll|Gather|Scatter)\b"
 )
 _OPS = {
-    "AllReduce": "all-reduce", "AllGather": "all-gather", "ReduceScatter": "reduce-scatter", "Broadcast": "broadcast",
-    "Bcast": "broadcast", "Reduce": "reduce", "Send": "send", "Recv": "recv", "AllToAll": "all-to-all",
-    "AlltoAll": "all-to-all", "Gather": "gather", "Scatter": "scatter",
-}  # fmt: skip
+    "AllReduce": "all-reduce",
+    "AllGather": "all-gather",
+    "ReduceScatter": "reduce-scatter",
+    "Broadcast": "broadcast",
+    "Bcast": "broadcast",
+    "Reduce": "reduce",
+    "Send": "send",
+    "Recv": "recv",
+    "AllToAll": "all-to-all",
+    "AlltoAll": "all-to-all",
+    "Gather": "gather",
+    "Scatter": "scatter",
+}
 _STEP = re.compile(r"(?:profiler)?step\s*[#=:]?\s*(\d+)|^iter(?:ation)?\s*[#_=:]?\s*(\d+)", re.IGNORECASE)
 
 
@@ -51,9 +60,18 @@ class NvtxRange:
 def ranges(database: Database, strings: dict[int, str]) -> Iterator[NvtxRange]:
     """Yield the finished ranges in order of their start; those of NCCL have an operation."""
     wanted = (
-        "start", "end", "eventType", "text", "textId", "globalTid", "domainId", "uint64Value", "int64Value", "jsonText",
+        "start",
+        "end",
+        "eventType",
+        "text",
+        "textId",
+        "globalTid",
+        "domainId",
+        "uint64Value",
+        "int64Value",
+        "jsonText",
         "jsonTextId",
-    )  # fmt: skip
+    )
     for count, row in enumerate(database.rows("NVTX_EVENTS", wanted, order="start")):
         start, end, kind, text, text_id, thread = row[:6]
         if count >= MOST_RANGES or kind not in (PUSH_POP, START_END, None):

@@ -23,9 +23,18 @@ KIND = "nsys"
 _PID = 0xFFFFFF
 _REMEDY = "nsys export --type sqlite -o report.sqlite report.nsys-rep"
 _KERNEL = (
-    "start", "end", "deviceId", "streamId", "globalPid", "correlationId", "demangledName", "shortName", "mangledName",
-    "graphNodeId", "graphId",
-)  # fmt: skip
+    "start",
+    "end",
+    "deviceId",
+    "streamId",
+    "globalPid",
+    "correlationId",
+    "demangledName",
+    "shortName",
+    "mangledName",
+    "graphNodeId",
+    "graphId",
+)
 _PARTS = ("all-gather", "gather")  # NCCL's message size of these is one rank's part
 
 
@@ -180,9 +189,12 @@ def _kernels(found: Gathered, file: _File, database: Database, launches: dict[tu
             file.kernels[pid].append(_Kernel(start, end, str(row[3]), name, kind, enqueue, is_graph))
             continue
         found.events.add(
-            kind="compute", kernel=name, kernel_class=kind.kernel_class, **_common(file, pid, row[2], row[3]),
+            kind="compute",
+            kernel=name,
+            kernel_class=kind.kernel_class,
+            **_common(file, pid, row[2], row[3]),
             **_times(file, pid, start, end, enqueue),
-        )  # fmt: skip
+        )
 
 
 def _name(file: _File, ids: tuple[Any, ...]) -> str:
@@ -196,18 +208,27 @@ def _name(file: _File, ids: tuple[Any, ...]) -> str:
 
 def _common(file: _File, pid: int, device: Any, stream: Any) -> dict[str, Any]:
     return {
-        "rank": file.rank_of.get(pid), "pid": pid, "device": whole_number(device), "stream": str(stream), "records": 1,
-        "multiplicity": 1, "source": KIND, "file": file.name, "ground": "read", "confidence": 1.0,
-    }  # fmt: skip
+        "rank": file.rank_of.get(pid),
+        "pid": pid,
+        "device": whole_number(device),
+        "stream": str(stream),
+        "records": 1,
+        "multiplicity": 1,
+        "source": KIND,
+        "file": file.name,
+        "ground": "read",
+        "confidence": 1.0,
+    }
 
 
 def _times(file: _File, pid: int, start: int, end: int, enqueue: int | None) -> dict[str, Any]:
     rank = file.rank_of.get(pid)
     return {
-        "start_s": (start + file.shift_ns) * 1e-9, "duration_s": (end - start) * 1e-9,
+        "start_s": (start + file.shift_ns) * 1e-9,
+        "duration_s": (end - start) * 1e-9,
         "enqueue_s": (enqueue + file.shift_ns) * 1e-9 if enqueue is not None else None,
         "clock": f"gpu:{rank if rank is not None else pid}",
-    }  # fmt: skip
+    }
 
 
 def _copies(found: Gathered, file: _File, database: Database) -> None:
@@ -220,9 +241,13 @@ def _copies(found: Gathered, file: _File, database: Database) -> None:
             file.rows += 1
             pid = _pid(process)
             found.events.add(
-                kind="memory", op=op, kernel_class="memory", size_bytes=whole_number(size),
-                **_common(file, pid, device, stream), **_times(file, pid, first, last, None),
-            )  # fmt: skip
+                kind="memory",
+                op=op,
+                kernel_class="memory",
+                size_bytes=whole_number(size),
+                **_common(file, pid, device, stream),
+                **_times(file, pid, first, last, None),
+            )
 
 
 def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[NvtxRange]]:
@@ -236,10 +261,20 @@ def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[
         elif item.step is not None:
             file.rows += 1
             found.events.add(
-                kind="step", rank=file.rank_of.get(pid), iteration=item.step, text=item.text, records=1, multiplicity=1,
-                start_s=(item.start + file.shift_ns) * 1e-9, duration_s=(item.end - item.start) * 1e-9, source=KIND,
-                clock=f"host:rank{file.rank_of.get(pid)}", file=file.name, ground="read", confidence=1.0,
-            )  # fmt: skip
+                kind="step",
+                rank=file.rank_of.get(pid),
+                iteration=item.step,
+                text=item.text,
+                records=1,
+                multiplicity=1,
+                start_s=(item.start + file.shift_ns) * 1e-9,
+                duration_s=(item.end - item.start) * 1e-9,
+                source=KIND,
+                clock=f"host:rank{file.rank_of.get(pid)}",
+                file=file.name,
+                ground="read",
+                confidence=1.0,
+            )
     return calls
 
 

@@ -246,9 +246,13 @@ def _communicator(found: Gathered, file: _File, call: CommsNode, world: int | No
     note = "named by an address that differs by rank; the n-th group of one rank is taken for the n-th of another"
     found.claim(f"group {place}", "matched by order", KIND, ground="assumed", confidence=0.6, note=note)
     return found.communicator(
-        f"group {place}", name=f"process group {place}, members inferred", size=size or (world if everyone else None),
-        members=everyone, ground="inferred", confidence=0.6,
-    )  # fmt: skip
+        f"group {place}",
+        name=f"process group {place}, members inferred",
+        size=size or (world if everyone else None),
+        members=everyone,
+        ground="inferred",
+        confidence=0.6,
+    )
 
 
 def _run(call: CommsNode, size: int | None) -> range:
@@ -272,11 +276,28 @@ def _event(file: _File, call: CommsNode, facts: dict[str, Any], sequence: int | 
     held = sizes(op, call.inside, call.outside, facts["size"])
     is_pointwise = op in POINTWISE
     return {
-        "kind": "p2p" if is_pointwise else "collective", "op": op, "rank": file.rank,
-        "communicator": facts["communicator"], "sequence": sequence, "op_count": call.sequence, "nranks": facts["size"],
+        "kind": "p2p" if is_pointwise else "collective",
+        "op": op,
+        "rank": file.rank,
+        "communicator": facts["communicator"],
+        "sequence": sequence,
+        "op_count": call.sequence,
+        "nranks": facts["size"],
         "comm_rank": members.index(file.rank) if file.rank in members else None,
-        "size_bytes": held.size, "sent_bytes": held.sent, "received_bytes": held.received, "count": call.count,
-        "datatype": call.datatype, "element_bytes": call.width, "root": call.rank if op in ROOTED else None,
-        "peer": call.rank if is_pointwise else None, "text": call.spelled, "task": str(call.node), "records": 1,
-        "multiplicity": 1, "source": KIND, "file": file.name, "ground": "read", "confidence": 1.0,
-    }  # fmt: skip
+        "size_bytes": held.size,
+        "sent_bytes": held.sent,
+        "received_bytes": held.received,
+        "count": call.count,
+        "datatype": call.datatype,
+        "element_bytes": call.width,
+        "root": call.rank if op in ROOTED else None,
+        "peer": call.rank if is_pointwise else None,
+        "text": call.spelled,
+        "task": str(call.node),
+        "records": 1,
+        "multiplicity": 1,
+        "source": KIND,
+        "file": file.name,
+        "ground": "read",
+        "confidence": 1.0,
+    }

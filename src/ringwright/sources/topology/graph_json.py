@@ -61,14 +61,27 @@ class _Graph:
         ranks = int((kinds == 0).sum())
         src, dst = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
         return Topology(
-            str(self.found.get("name") or Path(self.name).stem), ranks, kinds, src, dst,
-            rows[:, 2] * GIB, rows[:, 3] / 1e6, number, classes, self._groups(len(rows)), self._axes(ranks),
-            self._column("hosts", ranks, np.int64), names or None, loss=self._column("loss", len(rows), np.float64),
-            message_s=self._messages(), reduce_rate=self._number("reduce_gib_s", math.inf) * GIB,
+            str(self.found.get("name") or Path(self.name).stem),
+            ranks,
+            kinds,
+            src,
+            dst,
+            rows[:, 2] * GIB,
+            rows[:, 3] / 1e6,
+            number,
+            classes,
+            self._groups(len(rows)),
+            self._axes(ranks),
+            self._column("hosts", ranks, np.int64),
+            names or None,
+            loss=self._column("loss", len(rows), np.float64),
+            message_s=self._messages(),
+            reduce_rate=self._number("reduce_gib_s", math.inf) * GIB,
             occupying=self._words("occupying", (), at_least=0),
-            aggregators=self._aggregators(len(kinds)), faults=self._faults(len(rows), ranks),
+            aggregators=self._aggregators(len(kinds)),
+            faults=self._faults(len(rows), ranks),
             provenance=str(self.found.get("provenance") or self.found.get("desc") or ""),
-        )  # fmt: skip
+        )
 
     def _kinds(self) -> Any:
         import numpy as np
@@ -205,9 +218,14 @@ def _all_numbers(values: list[Any]) -> bool:
 def _capability(row: dict[str, Any]) -> Capability:
     rate = row.get("reduce_gib_s")
     found = Capability(
-        tuple(map(str, row["ops"])), tuple(map(str, row["dtypes"])), int(row["fanin_max"]), int(row["memory_bytes"]),
-        math.inf if rate is None else float(rate) * GIB, bool(row["multicast"]), float(row["latency_us"]) / 1e6,
-    )  # fmt: skip
+        tuple(map(str, row["ops"])),
+        tuple(map(str, row["dtypes"])),
+        int(row["fanin_max"]),
+        int(row["memory_bytes"]),
+        math.inf if rate is None else float(rate) * GIB,
+        bool(row["multicast"]),
+        float(row["latency_us"]) / 1e6,
+    )
     if (
         found.fanin_max < 1
         or found.memory_bytes < 0

@@ -19,8 +19,19 @@ from ringwright.sources.topology.assembly import LATENCY_S, NIC, RANK, SWITCH, P
 from ringwright.topology import Topology
 
 # PCIe: 100 Mb/s per lane by the speed's text; GB/s = width * speed / 80.
-PCI_SPEEDS = {"2.5": 15, "5": 30, "5.0": 30, "8": 60, "8.0": 60, "16": 120, "16.0": 120, "32": 240, "32.0": 240,
-              "64": 480, "64.0": 480}  # fmt: skip
+PCI_SPEEDS = {
+    "2.5": 15,
+    "5": 30,
+    "5.0": 30,
+    "8": 60,
+    "8.0": 60,
+    "16": 120,
+    "16.0": 120,
+    "32": 240,
+    "32.0": 240,
+    "64": 480,
+    "64.0": 480,
+}
 UNKNOWN_SPEED, UNKNOWN_WIDTH = 60, 16
 NVLINK_GBS = ((60, 18.0), (70, 20.0), (80, 20.0), (86, 12.0), (90, 20.6), (100, 40.1))  # from this sm on
 XGMI_GBS = (("906", 24.0), ("908", 24.0), ("910", 36.0), ("90a", 36.0), ("94", 48.0), ("95", 48.0))  # by gcn

@@ -24,9 +24,15 @@ _BOND = re.compile(r"NV(\d{1,3})", re.ASCII)
 
 
 def read_nvidia_smi(
-    text: str, name: str, *, boxes: int = 1, nvlink_rate: float = 25e9, pcie_rate: float = 31.5e9, upi_rate: float = 20e9,
+    text: str,
+    name: str,
+    *,
+    boxes: int = 1,
+    nvlink_rate: float = 25e9,
+    pcie_rate: float = 31.5e9,
+    upi_rate: float = 20e9,
     nic_rate: float = 25e9,
-) -> Topology:  # fmt: skip
+) -> Topology:
     """Return the host, or several whose NICs meet at one switch.
 
     Bytes/s each way of one NVLink (25 GB/s from V100 to H100, 50 in B200), one PCIe x16 (Gen4), between sockets, and of a

@@ -78,7 +78,17 @@ def bench(
     if isinstance(sizes, str) or isinstance(algorithms, str) or isinstance(backends, str):
         raise UsageError("sizes, algorithms and backends are lists", remedy="sizes=['64K', '1M']")
     question = BenchSpec(
-        what, ranks, [spelled.bytes_of(size) for size in sizes], backends, algorithms, dtype, rounds=rounds, warmup=warmup,
-        lab=lab, faults=faults, timeout_s=timeout_s, record=out is not None,
-    )  # fmt: skip
+        what,
+        ranks,
+        [spelled.bytes_of(size) for size in sizes],
+        backends,
+        algorithms,
+        dtype,
+        rounds=rounds,
+        warmup=warmup,
+        lab=lab,
+        faults=faults,
+        timeout_s=timeout_s,
+        record=out is not None,
+    )
     return answered(question, out=None if out is None else Path(out))

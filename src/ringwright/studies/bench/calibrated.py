@@ -36,9 +36,18 @@ def calibration_of(result: Mapping[str, Any], path: Path) -> Calibration:
     errors = sorted(max(row["predicted_us"] / row["time_us"], row["time_us"] / row["predicted_us"]) - 1 for row in mine)
     link = LinkClassCosts(found.latency_s, found.message_s, found.shared_rate / p)
     made = Calibration(
-        path.stem, f"switch:{p}", "", link, link, f"ringwright bench, messages over {wire}, {p} ranks on this machine",
-        time.strftime("%Y-%m-%d"), wire, (result["collective"],), sizes, errors[len(errors) // 2],
+        path.stem,
+        f"switch:{p}",
+        "",
+        link,
+        link,
+        f"ringwright bench, messages over {wire}, {p} ranks on this machine",
+        time.strftime("%Y-%m-%d"),
+        wire,
+        (result["collective"],),
+        sizes,
+        errors[len(errors) // 2],
         errors[min(int(len(errors) * 0.9), len(errors) - 1)],
-    )  # fmt: skip
+    )
     save(made, path)
     return made

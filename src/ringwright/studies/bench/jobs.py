@@ -27,10 +27,16 @@ if TYPE_CHECKING:
 ROUND_S = 0.02  # what one round should take, so that a barrier before it does not count
 PROBE_ROUNDS = 9
 OWN = {  # what a library does where nothing forces it
-    ("gloo", "all-reduce"): "ring", ("gloo", "all-gather"): "ring", ("gloo", "reduce-scatter"): "all-reduce",
-    ("gloo", "broadcast"): "binomial", ("gloo", "reduce"): "ring", ("gloo", "all-to-all"): "direct",
-    ("gloo", "gather"): "linear", ("gloo", "scatter"): "linear", ("gloo", "barrier"): "bruck",
-}  # fmt: skip
+    ("gloo", "all-reduce"): "ring",
+    ("gloo", "all-gather"): "ring",
+    ("gloo", "reduce-scatter"): "all-reduce",
+    ("gloo", "broadcast"): "binomial",
+    ("gloo", "reduce"): "ring",
+    ("gloo", "all-to-all"): "direct",
+    ("gloo", "gather"): "linear",
+    ("gloo", "scatter"): "linear",
+    ("gloo", "barrier"): "bruck",
+}
 
 
 @dataclass
@@ -155,8 +161,16 @@ def measure(
     seats = list(places or here(nodes))
     if len(seats) < nodes:
         raise UsageError(f"{nodes} nodes (ranks and aggregators) on {len(seats)} places", remedy="a larger fabric")
-    job = RankJob(nodes, [seat.address for seat in seats], rounds, group.starter.backend, question.timeout_s,
-              interfaces=[seat.interface for seat in seats] if places else [], begins=len(meanings), call=group.call)  # fmt: skip
+    job = RankJob(
+        nodes,
+        [seat.address for seat in seats],
+        rounds,
+        group.starter.backend,
+        question.timeout_s,
+        interfaces=[seat.interface for seat in seats] if places else [],
+        begins=len(meanings),
+        call=group.call,
+    )
     with launch.job_folder(elsewhere=places is not None) as folder:
         launch.lay_out(folder, job, cut)
         starts = group.starter.starts(folder, nodes, places, group.settings)
@@ -176,10 +190,11 @@ def _padded(found: list[NodePlan], nodes: int) -> list[NodePlan]:
     import msgspec
 
     missing = [
-        msgspec.structs.replace(found[0], node=node, arena_bytes=0, order=[], sends=[], receives=[], local=[], given=[],
-                                wanted=[])
+        msgspec.structs.replace(
+            found[0], node=node, arena_bytes=0, order=[], sends=[], receives=[], local=[], given=[], wanted=[]
+        )
         for node in range(len(found), nodes)
-    ]  # fmt: skip
+    ]
     sizes = found[0].arenas + [0] * len(missing)
     return [msgspec.structs.replace(each, nodes=nodes, arenas=sizes) for each in (*found, *missing)]
 

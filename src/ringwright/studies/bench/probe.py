@@ -73,19 +73,27 @@ class ProbedMachine:
         groups = (dataclasses.replace(shared("this machine", self.shared_rate, range(0)), links=links),)
         name = found.classes[0]
         return dataclasses.replace(
-            found, rate=np.full(found.n_links, self.rate), latency_s=np.full(found.n_links, self.latency_s / 2),
-            groups=groups, message_s={name: self.message_s}, occupying=(name,), reduce_rate=self.reduce_rate,
+            found,
+            rate=np.full(found.n_links, self.rate),
+            latency_s=np.full(found.n_links, self.latency_s / 2),
+            groups=groups,
+            message_s={name: self.message_s},
+            occupying=(name,),
+            reduce_rate=self.reduce_rate,
             provenance="a probe of this machine in the same run",
-        )  # fmt: skip
+        )
 
     def on(self, topology: Topology) -> Topology:
         """Return a lab's fabric with its software: its rates are known, frames' headers taken off."""
         hops = max(1, _hops(topology))
         return dataclasses.replace(
-            topology, rate=topology.rate * GOODPUT, latency_s=topology.latency_s + self.latency_s / hops,
-            message_s=dict.fromkeys(topology.classes, self.message_s), occupying=topology.classes,
+            topology,
+            rate=topology.rate * GOODPUT,
+            latency_s=topology.latency_s + self.latency_s / hops,
+            message_s=dict.fromkeys(topology.classes, self.message_s),
+            occupying=topology.classes,
             provenance=f"rates of the lab times {GOODPUT:.3f} (frame headers), latency from a probe in the same run",
-        )  # fmt: skip
+        )
 
 
 def _hops(topology: Topology) -> int:

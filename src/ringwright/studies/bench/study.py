@@ -74,18 +74,28 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: Progress | 
         limit = net.limit(began_s) if net else None
     rows = _rows(question, samples, made, probes, topology if net else None)
     result: dict[str, Any] = {
-        "schema": SCHEMA, "collective": question.op, "ranks": question.ranks, "dtype": question.dtype,
-        "reduce_op": question.reduce_op, "root": question.root, "rounds": question.rounds, "lab": question.lab,
-        "tcp": question.tcp if question.lab else None, "faults": list(question.faults), "seed": question.seed,
-        "rows": rows, "ratios": _ratios(question, samples),
+        "schema": SCHEMA,
+        "collective": question.op,
+        "ranks": question.ranks,
+        "dtype": question.dtype,
+        "reduce_op": question.reduce_op,
+        "root": question.root,
+        "rounds": question.rounds,
+        "lab": question.lab,
+        "tcp": question.tcp if question.lab else None,
+        "faults": list(question.faults),
+        "seed": question.seed,
+        "rows": rows,
+        "ratios": _ratios(question, samples),
         "probe": [
             {"backend": starter, "wire": wire, "kind": kind, "size_bytes": size, "time_us": time_s * 1e6}
-            for (starter, wire), times_s in probes.items() if starter
+            for (starter, wire), times_s in probes.items()
+            if starter
             for (kind, size), time_s in times_s.items()
         ],
         "verdict": {"limit": limit.what, "why": limit.why} if limit else None,
         "notes": [*dict.fromkeys(notes), *_remarks(question, usable)],
-    }  # fmt: skip
+    }
     if out is not None:
         capture.save(out, result, question, samples, made, began_s)
     return result
@@ -154,14 +164,24 @@ def _row(question: BenchSpec, sample: jobs.BenchSample, times_s: np.ndarray) -> 
     low, high = np.quantile(times_s, [0.1, 0.9])
     wrong = sum(each.wrong for each in sample.found)
     return {
-        "backend": sample.entrant, "algorithm": sample.algorithm, "ranks": question.ranks,
-        "size_bytes": sample.size_bytes, "count": sample.size_bytes // collective.unit_bytes, "dtype": question.dtype,
-        "time_us": time_s * 1e6, "algbw_gbs": algbw, "busbw_gbs": algbw * collective.bus_factor, "wrong": wrong,
-        "min_us": float(times_s.min()) * 1e6, "p10_us": float(low) * 1e6, "p90_us": float(high) * 1e6,
+        "backend": sample.entrant,
+        "algorithm": sample.algorithm,
+        "ranks": question.ranks,
+        "size_bytes": sample.size_bytes,
+        "count": sample.size_bytes // collective.unit_bytes,
+        "dtype": question.dtype,
+        "time_us": time_s * 1e6,
+        "algbw_gbs": algbw,
+        "busbw_gbs": algbw * collective.bus_factor,
+        "wrong": wrong,
+        "min_us": float(times_s.min()) * 1e6,
+        "p10_us": float(low) * 1e6,
+        "p90_us": float(high) * 1e6,
         "wire": sample.wire,
-        "runs": len(times_s) * sample.inner, "beside": sample.beside or None,
+        "runs": len(times_s) * sample.inner,
+        "beside": sample.beside or None,
         "sent_bytes": sent // (len(times_s) * sample.inner * question.ranks) if (sent := _sent(sample)) >= 0 else None,
-    }  # fmt: skip
+    }
 
 
 def _sent(sample: jobs.BenchSample) -> int:

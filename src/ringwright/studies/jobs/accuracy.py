@@ -64,9 +64,17 @@ class Predictor:
 
     def _simulated(self, row: MeasuredStep) -> float:
         card = workload_study.WorkloadSpec(
-            row.model, row.gpus, row.parallel, row.micro_batches, row.micro_batch_size, row.sequence, row.dtype,
-            row.gradients, row.recompute, dims=row.dims,
-        )  # fmt: skip
+            row.model,
+            row.gpus,
+            row.parallel,
+            row.micro_batches,
+            row.micro_batch_size,
+            row.sequence,
+            row.dtype,
+            row.gradients,
+            row.recompute,
+            dims=row.dims,
+        )
         question = generated.GeneratedJobSpec(card, row.device, compute=self.figures, fit=row.fit or None)
         job = generated.made(question, self._topology(row))
         timed = self.timed.setdefault(f"{row.fabric} {row.calibration}", {})
@@ -132,18 +140,32 @@ def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) 
         "assumptions": list(ASSUMED),
         "median_abs_error": median(judged),
         "groups": [
-            {"table": table, "device": device, "half": half, "rows": len(mine), "median_abs_error": median(mine),
-             "median_error": statistics.median(each.error for each in mine),
-             "worst_abs_error": max(abs(each.error) for each in mine)}
+            {
+                "table": table,
+                "device": device,
+                "half": half,
+                "rows": len(mine),
+                "median_abs_error": median(mine),
+                "median_error": statistics.median(each.error for each in mine),
+                "worst_abs_error": max(abs(each.error) for each in mine),
+            }
             for (table, device, half), mine in groups(judged).items()
         ],
         "rows": [
-            {"table": each.row.table, "row": each.row.label, "device": each.row.device, "gpus": each.row.gpus,
-             "half": each.row.half, "measured_s": each.row.seconds, "predicted_s": each.predicted_s, "error": each.error}
+            {
+                "table": each.row.table,
+                "row": each.row.label,
+                "device": each.row.device,
+                "gpus": each.row.gpus,
+                "half": each.row.half,
+                "measured_s": each.row.seconds,
+                "predicted_s": each.predicted_s,
+                "error": each.error,
+            }
             for each in judged
         ],
         "refused": [{"table": each.row.table, "row": each.row.label, "why": each.why} for each in refused],
-    }  # fmt: skip
+    }
 
 
 def fitted(

@@ -36,9 +36,11 @@ def condensed(workload: Workload, costs: Costs) -> Workload:
                 costed[key] = _alone(workload, costs, each, classes[each.of])
             taking[slots[each.producers[0]]] += costed[key]
     return replace(
-        workload, tasks=_tasks(workload, slots, taking), edges=_edges(workload, slots),
+        workload,
+        tasks=_tasks(workload, slots, taking),
+        edges=_edges(workload, slots),
         payloads=_payloads(others, slots),
-    )  # fmt: skip
+    )
 
 
 def _alone(workload: Workload, costs: Costs, payload: Payload, of: RankClass) -> float:

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 REVERSED = "reversed "
 POLICIES = (
-    "pytorch-ddp:bucket_cap_mb=0", "p3", "bytescheduler:partition_mb=0.25:credit_mb=0.25", REVERSED + "p3",
-)  # fmt: skip
+    "pytorch-ddp:bucket_cap_mb=0",
+    "p3",
+    "bytescheduler:partition_mb=0.25:credit_mb=0.25",
+    REVERSED + "p3",
+)
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,16 @@ def cases(question: GainsSpec) -> Iterator[tuple[str, int, list[LiveRow]]]:
             for policy in question.policies:
                 function, knobs = named(policy.removeprefix(REVERSED))
                 jobs[policy] = LiveJob(
-                    model, function, ranks, question.link_rate / slower, 0, question.step_s * slower, question.elements,
-                    question.steps, knobs, reverse=policy.startswith(REVERSED), timeout_s=question.timeout_s,
-                )  # fmt: skip
+                    model,
+                    function,
+                    ranks,
+                    question.link_rate / slower,
+                    0,
+                    question.step_s * slower,
+                    question.elements,
+                    question.steps,
+                    knobs,
+                    reverse=policy.startswith(REVERSED),
+                    timeout_s=question.timeout_s,
+                )
             yield model, ranks, compare(jobs, rounds=question.rounds)

@@ -68,11 +68,16 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine; other sizes between"
     )
     return Job(
-        found, costs, faults.slowdowns(topology), faults.marked(topology, found.mesh.size),
+        found,
+        costs,
+        faults.slowdowns(topology),
+        faults.marked(topology, found.mesh.size),
         Interference(units=roofline.gpu.units),
         assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
-        fabric=topology.name, left_out=LEFT_OUT, found=costs.told,
-    )  # fmt: skip
+        fabric=topology.name,
+        left_out=LEFT_OUT,
+        found=costs.told,
+    )
 
 
 def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:

@@ -72,17 +72,27 @@ def rows(question: LabStepsSpec) -> Iterator[LabRow]:
 
     for case in question.cases:
         lines, slowdowns = CASES[case]
-        with tempfile.TemporaryDirectory() as folder, network(
-            question.fabric, lines, out=Path(folder) / "lab", horizon_s=3600.0, force=True
-        ) as net:  # fmt: skip
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            network(question.fabric, lines, out=Path(folder) / "lab", horizon_s=3600.0, force=True) as net,
+        ):
             net.start_faults()
             for model in question.models:
                 for policy in question.policies:
                     function, knobs = named(policy)
                     asked = LiveJob(
-                        model, function, len(net.places), 0, 0, question.step_s, question.elements, question.steps, knobs,
-                        slowdowns=slowdowns, timeout_s=question.timeout_s,
-                    )  # fmt: skip
+                        model,
+                        function,
+                        len(net.places),
+                        0,
+                        0,
+                        question.step_s,
+                        question.elements,
+                        question.steps,
+                        knobs,
+                        slowdowns=slowdowns,
+                        timeout_s=question.timeout_s,
+                    )
                     predicted = predict(model, question, lines, slowdowns, policy)
                     found = measure(asked, net.places)
                     yield LabRow(model, case, policy, predicted, found.step_s, tuple(found.times_s))

@@ -34,13 +34,26 @@ SYSTEMS = {
     "gb300": ("gb200-nvl72:{r},layout=switch", "", "blackwell-ultra-megatron"),
 }
 BRIDGE_MODELS = {
-    "LLAMA3_8B": "llama3-8b", "LLAMA3_70B": "llama3-70b", "LLAMA3.1_405B": "llama3-405b", "DeepSeekV3": "deepseek-v3",
-    "GPT OSS 120B": "gpt-oss-120b", "Qwen3_30B_a3B": "qwen3-30b-a3b", "Qwen3_235B_a22B": "qwen3-235b-a22b",
-}  # fmt: skip
+    "LLAMA3_8B": "llama3-8b",
+    "LLAMA3_70B": "llama3-70b",
+    "LLAMA3.1_405B": "llama3-405b",
+    "DeepSeekV3": "deepseek-v3",
+    "GPT OSS 120B": "gpt-oss-120b",
+    "Qwen3_30B_a3B": "qwen3-30b-a3b",
+    "Qwen3_235B_a22B": "qwen3-235b-a22b",
+}
 BRIDGE_NAMES = {
-    "#-GPUs": "gpus", "GBS": "global_batch", "MBS": "micro_batch", "Sequence Length": "sequence", "TP": "tensor_parallel",
-    "PP": "pipeline_parallel", "CP": "context_parallel", "VP": "virtual_pipeline", "EP": "expert_parallel", "FSDP": "fsdp",
-}  # fmt: skip
+    "#-GPUs": "gpus",
+    "GBS": "global_batch",
+    "MBS": "micro_batch",
+    "Sequence Length": "sequence",
+    "TP": "tensor_parallel",
+    "PP": "pipeline_parallel",
+    "CP": "context_parallel",
+    "VP": "virtual_pipeline",
+    "EP": "expert_parallel",
+    "FSDP": "fsdp",
+}
 ABSENT = ("", "n/a", "0", None)
 
 
@@ -111,9 +124,18 @@ def _bridge(row: Mapping[str, str]) -> dict[str, str]:
     seconds = int(found["global_batch"]) * int(found["sequence"]) / (float(tokens) * int(found["gpus"]))
     dtype = row["Precision"].lower()
     return {
-        **found, "model": BRIDGE_MODELS[row["model"]], "device": system, "dtype": dtype, "gradients": "float32", "set": "bridge",
-        "recompute": "none", "sequence_parallel": "1", "zero": "1", "iteration_s": repr(seconds), "release": row["nemo_release"],
-    }  # fmt: skip
+        **found,
+        "model": BRIDGE_MODELS[row["model"]],
+        "device": system,
+        "dtype": dtype,
+        "gradients": "float32",
+        "set": "bridge",
+        "recompute": "none",
+        "sequence_parallel": "1",
+        "zero": "1",
+        "iteration_s": repr(seconds),
+        "release": row["nemo_release"],
+    }
 
 
 @dataclass(frozen=True)
@@ -157,11 +179,25 @@ def _row(row: Mapping[str, str], part: str) -> MeasuredStep:
     nodes, racks = -(-gpus // 8), -(-gpus // 72)
     recompute = cells.text("recompute", "full").partition(" ")[0]
     return MeasuredStep(
-        cells.text("set", name or "table"), f"{name or _size(dims)} {parallel} {batch}/{size} {recompute}", part, _seconds(row),
-        "gpt3-175b" if gpt else name, dims, gpus, parallel, batch // (replicas * size), size, sequence,
-        cells.text("dtype", "float16"), cells.text("gradients", "float16"), recompute, device,
-        cells.text("fabric", fabric.format(n=nodes, r=racks)), cells.text("calibration", calibration), cells.text("fit", fit),
-    )  # fmt: skip
+        cells.text("set", name or "table"),
+        f"{name or _size(dims)} {parallel} {batch}/{size} {recompute}",
+        part,
+        _seconds(row),
+        "gpt3-175b" if gpt else name,
+        dims,
+        gpus,
+        parallel,
+        batch // (replicas * size),
+        size,
+        sequence,
+        cells.text("dtype", "float16"),
+        cells.text("gradients", "float16"),
+        recompute,
+        device,
+        cells.text("fabric", fabric.format(n=nodes, r=racks)),
+        cells.text("calibration", calibration),
+        cells.text("fit", fit),
+    )
 
 
 def _parallel(cells: _Cells) -> tuple[int, str, int]:

@@ -63,5 +63,5 @@ def job(
     """
     card = workload_study.WorkloadSpec(
         model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode
-    )  # fmt: skip
+    )
     return workload(GeneratedJobSpec(card, gpu, schedule=schedule))

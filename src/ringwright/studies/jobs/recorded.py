@@ -100,10 +100,15 @@ def job(found: Replay, change: Counterfactual) -> Job:
             f" / simulated with {LIBRARY} without"
         )
     return Job(
-        workload, costs, faults.slowdowns(fabric), faults.marked(fabric, workload.mesh.size),
-        assumptions=(*workload.assumptions, said, *faults.assumed(fabric)), fabric=fabric.name, left_out=LEFT_OUT,
+        workload,
+        costs,
+        faults.slowdowns(fabric),
+        faults.marked(fabric, workload.mesh.size),
+        assumptions=(*workload.assumptions, said, *faults.assumed(fabric)),
+        fabric=fabric.name,
+        left_out=LEFT_OUT,
         found=after.told,
-    )  # fmt: skip
+    )
 
 
 def _baseline(found: Replay) -> dict[str, float] | None:
@@ -112,6 +117,7 @@ def _baseline(found: Replay) -> dict[str, float] | None:
         return None
     own = simulate(found.workload, found.costs).step_s
     return {
-        "measured_us": found.measured_s * 1e6, "replayed_us": own * 1e6,
+        "measured_us": found.measured_s * 1e6,
+        "replayed_us": own * 1e6,
         "error": own / found.measured_s - 1 if found.measured_s else 0.0,
-    }  # fmt: skip
+    }

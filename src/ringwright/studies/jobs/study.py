@@ -65,9 +65,12 @@ class PolicyResult:
     def _repr_html_(self) -> str:
         spent = self.account
         parts = {
-            "step": spent.step_s, "compute": spent.compute_s, "update": spent.update_s,
-            "exposed communication": spent.exposed_s, "idle": spent.idle_s,
-        }  # fmt: skip
+            "step": spent.step_s,
+            "compute": spent.compute_s,
+            "update": spent.update_s,
+            "exposed communication": spent.exposed_s,
+            "idle": spent.idle_s,
+        }
         rows = [(name, f"{seconds * 1e3:,.6g}") for name, seconds in parts.items()]
         rows += [(f"exposed, {name}", f"{role.exposed_s * 1e3:,.6g}") for name, role in spent.roles.items()]
         on = f" on {self.fabric}" if self.fabric else ""
@@ -177,8 +180,11 @@ def row(found: PolicyResult) -> dict[str, Any]:
         "ceiling": spent.ceiling,
         "by_role": {
             name: {
-                "exposed_us": role.exposed_s * 1e6, "busy_us": role.busy_s * 1e6, "queued_us": role.queued_s * 1e6,
-                "operations": role.operations, "bytes": role.size_bytes,
+                "exposed_us": role.exposed_s * 1e6,
+                "busy_us": role.busy_s * 1e6,
+                "queued_us": role.queued_s * 1e6,
+                "operations": role.operations,
+                "bytes": role.size_bytes,
             }
             for name, role in spent.roles.items()
         },
@@ -190,4 +196,4 @@ def row(found: PolicyResult) -> dict[str, Any]:
         "steady": found.steady,
         "engine": found.run.engine,
         "engine_s": found.engine_s,
-    }  # fmt: skip
+    }

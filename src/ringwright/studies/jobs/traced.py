@@ -78,13 +78,19 @@ def _events(
     taking = list(dict.fromkeys(row.rank_classes))
     ranks = sum(rank_classes.counts[rank_class] for rank_class in taking)
     same: dict[str, Any] = {
-        "task": row.name, "rank": rank_classes.ranks[taking[0]] if ranks == 1 else None, "rank_class": rank_classes.of[taking[0]],
-        "multiplicity": ranks, "records": ranks, "iteration": step, "layer": str(row.layer),
-    }  # fmt: skip
+        "task": row.name,
+        "rank": rank_classes.ranks[taking[0]] if ranks == 1 else None,
+        "rank_class": rank_classes.of[taking[0]],
+        "multiplicity": ranks,
+        "records": ranks,
+        "iteration": step,
+        "layer": str(row.layer),
+    }
     columns: dict[str, Any] = {
-        "enqueue_s": times.ready[where] / PS, "start_s": times.moved[where] / PS,
+        "enqueue_s": times.ready[where] / PS,
+        "start_s": times.moved[where] / PS,
         "duration_s": (times.end[where] - times.moved[where]) / PS,
-    }  # fmt: skip
+    }
     if row.what == "task":
         same |= {"kind": "compute", "op": row.kind, "phase": PHASES.get(row.kind), "stream": "compute"}
         return [WRITER.events(columns, **same)]
@@ -96,9 +102,13 @@ def _events(
     same |= {"stream": f"{row.role}{f' {row.leg}' if row.leg else ''}"}
     columns |= {"size_bytes": sizes, "sequence": step * run.laid.per_step + row.first + np.arange(row.count)}
     one_by_one = all(count == 1 for count in rank_classes.counts) and operation.op != "send-recv"
-    each = [{"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking] if one_by_one else [
-        {"multiplicity": _groups(job, run, row, operation)}  # one event a group, however many ranks it has
-    ]  # fmt: skip
+    each = (
+        [{"rank": rank_classes.ranks[one], "multiplicity": 1, "records": 1} for one in taking]
+        if one_by_one
+        else [
+            {"multiplicity": _groups(job, run, row, operation)}  # one event a group, however many ranks it has
+        ]
+    )
     frame = pl.DataFrame(columns)
     return [WRITER.events(frame, **{**same, **one}) for one in each]
 
@@ -123,8 +133,11 @@ def _steps(run: JobRun, steps: Iterable[int]) -> pl.DataFrame:
     lasted = [marks[step] - begin for step, begin in zip(steps, begins, strict=True)]
     same = WRITER.events(
         {"iteration": list(steps), "start_s": begins, "duration_s": lasted},
-        kind="step", multiplicity=None, records=None, confidence=None,
-    )  # fmt: skip
+        kind="step",
+        multiplicity=None,
+        records=None,
+        confidence=None,
+    )
     rank_classes = run.laid.rank_classes
     if any(count > 1 for count in rank_classes.counts):
         return same

@@ -34,15 +34,19 @@ def tracks(run: JobRun) -> dict[str, Any]:
     shown = sorted({rank_class for rank_class, _ in found})[:MOST_CLASSES]
     made = [
         {
-            "of": rank_classes.of[rank_class], "rank": rank_classes.ranks[rank_class],
-            "ranks": rank_classes.counts[rank_class], "name": name,
+            "of": rank_classes.of[rank_class],
+            "rank": rank_classes.ranks[rank_class],
+            "ranks": rank_classes.counts[rank_class],
+            "name": name,
             "parts": [
                 {"kind": kind, **_spans(parts, begin, (end - begin) / 2000)} for kind, parts in sorted(kinds.items())
             ],
         }
-        for (rank_class, name), kinds in sorted(found.items(), key=lambda each: (each[0][0], each[0][1] != "compute", each[0][1]))
+        for (rank_class, name), kinds in sorted(
+            found.items(), key=lambda each: (each[0][0], each[0][1] != "compute", each[0][1])
+        )
         if rank_class in shown
-    ]  # fmt: skip
+    ]
     return {"span_s": (end - begin) / PS, "lanes": made, "cells": len(rank_classes), "shown": len(shown)}
 
 

@@ -56,8 +56,13 @@ class Tuned:
 
 
 def tune(
-    measure: Callable[[Knobs], float], space: Space, samples: int = 15, *, start: Mapping[str, float] | None = None, seed: int = 0
-) -> Tuned:  # fmt: skip
+    measure: Callable[[Knobs], float],
+    space: Space,
+    samples: int = 15,
+    *,
+    start: Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> Tuned:
     """Return the trials of ``samples`` calls of ``measure`` (knobs -> seconds above 0) within ``space`` (name -> least, most).
 
     ``start`` is tried first, then the middle and both ends of the diagonal, then what promises most. The same seed and the
@@ -136,9 +141,13 @@ class _Search:
                 "tuning needs bayesian-optimization", remedy="pip install 'ringwright[tune]'"
             ) from error
         self.optimizer = BayesianOptimization(
-            f=None, pbounds=dict.fromkeys(self.space, (0.0, 1.0)), verbose=0, random_state=self.seed, allow_duplicate_points=True,
+            f=None,
+            pbounds=dict.fromkeys(self.space, (0.0, 1.0)),
+            verbose=0,
+            random_state=self.seed,
+            allow_duplicate_points=True,
             acquisition_function=ExpectedImprovement(xi=EAGERNESS),
-        )  # fmt: skip
+        )
 
     def fixed(self, number: int, start: Mapping[str, float] | None) -> Knobs | None:
         """Return one of the first trials, None after them."""

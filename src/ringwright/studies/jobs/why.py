@@ -95,11 +95,15 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
     _capped(exposed, count, worst, forward_s * PS)
     return [
         {
-            "cause": cause, "exposed_us": exposed[cause] / 1e6, "count": count[cause], "costliest": worst[cause][1],
-            "costliest_us": worst[cause][0] / 1e6, "advice": ADVICE[cause],
+            "cause": cause,
+            "exposed_us": exposed[cause] / 1e6,
+            "count": count[cause],
+            "costliest": worst[cause][1],
+            "costliest_us": worst[cause][0] / 1e6,
+            "advice": ADVICE[cause],
         }
         for cause in sorted(exposed, key=lambda each: (-exposed[each], each))
-    ]  # fmt: skip
+    ]
 
 
 def _capped(

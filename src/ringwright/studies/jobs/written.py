@@ -68,6 +68,12 @@ def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
     )
     marked = faults.marked(topology, workload.mesh.size)
     return Job(
-        workload, costs, faults.slowdowns(topology), marked, assumptions=told, fabric=topology.name, left_out=LEFT_OUT,
+        workload,
+        costs,
+        faults.slowdowns(topology),
+        marked,
+        assumptions=told,
+        fabric=topology.name,
+        left_out=LEFT_OUT,
         found=costs.told,
-    )  # fmt: skip
+    )

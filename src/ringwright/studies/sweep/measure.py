@@ -18,13 +18,20 @@ if TYPE_CHECKING:
 Issued = Counter[tuple[str, str, int, int]]  # role, op, size_bytes, sent_bytes: how often
 # A pipeline's stages tell each other shapes before the first of them computes: set-up and first iteration are one there.
 WHENS = {
-    "training": ("setup", "first", "second", "later"), "staged": ("start", "second", "later"),
+    "training": ("setup", "first", "second", "later"),
+    "staged": ("start", "second", "later"),
     "inference": ("setup", "prefill", "decode"),
-}  # fmt: skip
+}
 # Iteration (or prompt and token) that each stands for; -1 is the set-up.
 TURNS = {
-    "setup": (-1,), "start": (-1, 0), "first": (0,), "second": (1,), "later": (2,), "prefill": (0,), "decode": (1,),
-}  # fmt: skip
+    "setup": (-1,),
+    "start": (-1, 0),
+    "first": (0,),
+    "second": (1,),
+    "later": (2,),
+    "prefill": (0,),
+    "decode": (1,),
+}
 _QUANTILES = {"p10": 0.1, "p50": 0.5, "p90": 0.9}
 
 
@@ -72,13 +79,19 @@ def agreement(point: GridPoint, frame: pl.DataFrame) -> list[dict[str, Any]]:
             continue
         both = [(rank, formula(rows[rank], point.mode, when), issued(frame, rank, when)) for rank in ranks]
         words = [f"rank {rank}: {_difference(said, seen)}" for rank, said, seen in both if said != seen]
-        found.append({
-            "cell": point.key, "when": when, "ranks": len(ranks), "agrees": not words, "difference": "; ".join(words[:2]),
-            "expected_calls": sum(said.total() for _, said, _ in both),
-            "recorded_calls": sum(seen.total() for *_, seen in both),
-            "expected_bytes": sum(_bytes(said) for _, said, _ in both),
-            "recorded_bytes": sum(_bytes(seen) for *_, seen in both),
-        })  # fmt: skip
+        found.append(
+            {
+                "cell": point.key,
+                "when": when,
+                "ranks": len(ranks),
+                "agrees": not words,
+                "difference": "; ".join(words[:2]),
+                "expected_calls": sum(said.total() for _, said, _ in both),
+                "recorded_calls": sum(seen.total() for *_, seen in both),
+                "expected_bytes": sum(_bytes(said) for _, said, _ in both),
+                "recorded_bytes": sum(_bytes(seen) for *_, seen in both),
+            }
+        )
     return found
 
 
@@ -103,16 +116,20 @@ def results(point: GridPoint, trace: Trace, frame: pl.DataFrame) -> list[dict[st
     both = ["phase", "role", "op", "size_bytes", "communicator", "sequence", "iteration"]
     joined = warm.filter(pl.col("kind") == "collective").group_by(both).agg(_slowest())
     single = warm.filter(pl.col("kind") == "p2p").select(
-        *both, pl.col("duration_s").alias("slowest_s"), pl.col("layer"), pl.lit(1).alias("ranks"),
+        *both,
+        pl.col("duration_s").alias("slowest_s"),
+        pl.col("layer"),
+        pl.lit(1).alias("ranks"),
         pl.col("duration_s").alias("fastest_s"),
-    )  # fmt: skip
+    )
     whole = pl.concat([joined.select(single.columns), single], how="vertical_relaxed")
     keys = ["phase", "role", "op", "size_bytes"]
     grouped = whole.group_by(keys, maintain_order=True).agg(
-        pl.len().alias("calls"), pl.col("layer").n_unique().alias("layers"),
+        pl.len().alias("calls"),
+        pl.col("layer").n_unique().alias("layers"),
         *(_us("slowest_s", name, quantile) for name, quantile in _QUANTILES.items()),
         pl.col("fastest_s").median().mul(1e6).alias("transfer_us_p50"),
-    )  # fmt: skip
+    )
     base = point.row()
     found = []
     for row in grouped.sort("phase", "op", "size_bytes", nulls_last=True).iter_rows(named=True):
@@ -128,9 +145,11 @@ def _slowest() -> list[pl.Expr]:
 
     took = pl.col("duration_s")
     return [
-        took.max().alias("slowest_s"), pl.col("layer").first(), pl.col("rank").n_unique().alias("ranks"),
+        took.max().alias("slowest_s"),
+        pl.col("layer").first(),
+        pl.col("rank").n_unique().alias("ranks"),
         took.min().alias("fastest_s"),
-    ]  # fmt: skip
+    ]
 
 
 def _us(column: str, name: str, quantile: float) -> pl.Expr:

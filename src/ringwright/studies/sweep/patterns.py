@@ -33,12 +33,21 @@ def _pattern(point: GridPoint, frame: pl.DataFrame, turn: str, number: int) -> d
     found = shape(mine.select("op", pl.col("size_bytes").fill_null(0)).iter_rows())
     wire = sum(_wire(*row) for row in mine.select("op", "size_bytes", "nranks").iter_rows())
     return {
-        **point.row(), "turn": turn, "calls": mine.height, "bytes": total, "wire_bytes": wire, "like": found.like,
-        "top_share": found.top_share, "repeated_share": found.repeated_share, "distinct": mine["size_bytes"].n_unique(),
-        "sizes": _sizes(mine), "operations": by_op.reverse().to_dicts(), "burst_bytes": _burst(mine),
+        **point.row(),
+        "turn": turn,
+        "calls": mine.height,
+        "bytes": total,
+        "wire_bytes": wire,
+        "like": found.like,
+        "top_share": found.top_share,
+        "repeated_share": found.repeated_share,
+        "distinct": mine["size_bytes"].n_unique(),
+        "sizes": _sizes(mine),
+        "operations": by_op.reverse().to_dicts(),
+        "burst_bytes": _burst(mine),
         "roles": mine.group_by("role").agg(pl.col("size_bytes").sum().alias("bytes")).sort("role").to_dicts(),
         "course": _course(mine),
-    }  # fmt: skip
+    }
 
 
 def _wire(op: str, size: int | None, p: int | None) -> float:
@@ -76,12 +85,16 @@ def provisions(patterns: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what each pattern needs: bytes on a rank's wire an iteration, the rate to move them in a tenth of a second."""
     return [
         {
-            **{name: row[name] for name in ("cell", "model", "size", "parallel", "mode", "turn", "wire_bytes", "burst_bytes")},
+            **{
+                name: row[name]
+                for name in ("cell", "model", "size", "parallel", "mode", "turn", "wire_bytes", "burst_bytes")
+            },
             "largest_bytes": row["sizes"][-1]["size_bytes"],
-            "rate_for_100ms_gbit_s": row["wire_bytes"] * 8 / 0.1 / 1e9, "advice": _advice(row),
+            "rate_for_100ms_gbit_s": row["wire_bytes"] * 8 / 0.1 / 1e9,
+            "advice": _advice(row),
         }
         for row in patterns
-    ]  # fmt: skip
+    ]
 
 
 def _advice(row: dict[str, Any]) -> str:

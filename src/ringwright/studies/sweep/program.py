@@ -16,10 +16,18 @@ WARM = "warm"  # what a rank prints when its warm-up is over
 def work(point: GridPoint) -> SweepWork:
     """Return the work of a grid point's ranks; UsageError for a model or a form that does not exist."""
     return SweepWork(
-        card(point.model, point.size, **point.changed), point.spread, point.mode, batch=point.batch, sequence=point.sequence,
-        micro_batches=point.micro_batches, steps=point.steps, dtype=point.dtype, seed=point.seed,
-        bucket_cap_mb=point.bucket_cap_mb, extra={"warm": point.warm},
-    )  # fmt: skip
+        card(point.model, point.size, **point.changed),
+        point.spread,
+        point.mode,
+        batch=point.batch,
+        sequence=point.sequence,
+        micro_batches=point.micro_batches,
+        steps=point.steps,
+        dtype=point.dtype,
+        seed=point.seed,
+        bucket_cap_mb=point.bucket_cap_mb,
+        extra={"warm": point.warm},
+    )
 
 
 def must_issue(point: GridPoint, rank: int = 0) -> list[ExpectedRow]:

@@ -39,9 +39,14 @@ Progress = Callable[[int, int, str], None]
 
 
 def sweep(
-    grid: Grid, out: Path, *, timeout_s: float = 300.0, retry: bool = False, fresh: bool = False,
+    grid: Grid,
+    out: Path,
+    *,
+    timeout_s: float = 300.0,
+    retry: bool = False,
+    fresh: bool = False,
     progress: Progress | None = None,
-) -> dict[str, int]:  # fmt: skip
+) -> dict[str, int]:
     """Run the grid points that are not there yet; return how many were run, kept from before, and failed.
 
     A grid point that fails keeps its recording and its reason, and the others go on; ``retry`` runs failed grid points again,
@@ -105,9 +110,15 @@ def run_point(
 
 def _here(point: GridPoint, folder: Path, variables: dict[str, str], ask: Ask, timeout_s: float) -> dict[str, Any]:
     world = 1 if point.world else point.ranks
-    answer = ask({
-        "spec": told(point), "world": world, "folder": str(folder), "environment": variables, "timeout_s": timeout_s,
-    })  # fmt: skip
+    answer = ask(
+        {
+            "spec": told(point),
+            "world": world,
+            "folder": str(folder),
+            "environment": variables,
+            "timeout_s": timeout_s,
+        }
+    )
     return {**_outcome(folder, answer["codes"], is_late=answer["is_late"]), "cpu_s": answer["cpu_s"]}
 
 
@@ -118,9 +129,15 @@ def _in_lab(point: GridPoint, folder: Path, variables: dict[str, str], _ask: Ask
     words = [f"{name}={value}" for name, value in variables.items()]
     program = [sys.executable, "-m", JOB, json.dumps({**told(point), "out": str(folder)})]
     lab = ranks.run(
-        point.fabric, ["env", *words, *program], faults=[line for line in point.fault.split(";") if line.strip()],
-        seed=point.seed, tcp=point.tcp, timeout_s=timeout_s, ready=WARM if point.warm else "", out=folder / "lab",
-    )  # fmt: skip
+        point.fabric,
+        ["env", *words, *program],
+        faults=[line for line in point.fault.split(";") if line.strip()],
+        seed=point.seed,
+        tcp=point.tcp,
+        timeout_s=timeout_s,
+        ready=WARM if point.warm else "",
+        out=folder / "lab",
+    )
     told_ = {"lab_verdict": lab.limit.verdict, "lab_why": lab.limit.why, "timeline": list(lab.timeline)}
     codes = [ended.code for ended in lab.ranks]
     return {**_outcome(folder / "lab", codes, is_late=any(ended.is_late for ended in lab.ranks)), **told_}
@@ -189,9 +206,13 @@ def _environment(folder: Path, options: Options) -> dict[str, str]:
     """Return what ranks find: the recorder, this package, one thread each, no network for models."""
     package = str(Path(__file__).resolve().parents[3])
     return {
-        **settings(folder, options, {"PYTHONPATH": package}).variables, "OMP_NUM_THREADS": "1",
-        "MKL_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "TORCH_CPP_LOG_LEVEL": "ERROR",
-    }  # fmt: skip
+        **settings(folder, options, {"PYTHONPATH": package}).variables,
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TORCH_CPP_LOG_LEVEL": "ERROR",
+    }
 
 
 def versions() -> dict[str, str]:

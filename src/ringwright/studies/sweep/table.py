@@ -59,9 +59,17 @@ def gather(out: Path) -> dict[str, Any]:
         table.write_parquet(path)
     agree = sum(check["agrees"] for check in checks)
     return {
-        "schema": SCHEMA, "out": str(out), "table": str(out / RESULTS), "rows": table.height, "cells": points,
-        "patterns": seen, "provisions": provisions(seen), "agreement": checks, "agreeing": agree, "checked": len(checks),
-    }  # fmt: skip
+        "schema": SCHEMA,
+        "out": str(out),
+        "table": str(out / RESULTS),
+        "rows": table.height,
+        "cells": points,
+        "patterns": seen,
+        "provisions": provisions(seen),
+        "agreement": checks,
+        "agreeing": agree,
+        "checked": len(checks),
+    }
 
 
 def recordings(folder: Path) -> list[Path]:

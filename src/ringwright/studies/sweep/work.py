@@ -45,9 +45,16 @@ class SweepWork:
     def rows(self, rank: int = 0) -> list[ExpectedRow]:
         """Return what rank ``rank`` must issue; UsageError for a grid point that is not legal."""
         return expected(
-            self.card, self.parallel, self.mode, batch=self.batch, sequence=self.sequence, rank=rank,
-            micro_batches=self.micro_batches, dtype=self.dtype, bucket_cap_mb=self.bucket_cap_mb,
-        )  # fmt: skip
+            self.card,
+            self.parallel,
+            self.mode,
+            batch=self.batch,
+            sequence=self.sequence,
+            rank=rank,
+            micro_batches=self.micro_batches,
+            dtype=self.dtype,
+            bucket_cap_mb=self.bucket_cap_mb,
+        )
 
     def job(self, *, fake_rank: int | None = None, **more: Any) -> dict[str, Any]:
         """Return the object that the rank program takes; with ``fake_rank`` that rank runs alone on the fake group.
@@ -57,10 +64,20 @@ class SweepWork:
         check(self.card, self.parallel, self.mode)
         self.rows()
         given = {
-            "model": self.card.family, "dims": dict(self.card.dims), "parallel": dict(self.parallel), "mode": self.mode,
-            "batch": self.batch, "sequence": self.sequence, "micro_batches": self.micro_batches, "steps": self.steps,
-            "dtype": self.dtype, "seed": self.seed, "bucket_cap_mb": self.bucket_cap_mb, **self.extra, **more,
-        }  # fmt: skip
+            "model": self.card.family,
+            "dims": dict(self.card.dims),
+            "parallel": dict(self.parallel),
+            "mode": self.mode,
+            "batch": self.batch,
+            "sequence": self.sequence,
+            "micro_batches": self.micro_batches,
+            "steps": self.steps,
+            "dtype": self.dtype,
+            "seed": self.seed,
+            "bucket_cap_mb": self.bucket_cap_mb,
+            **self.extra,
+            **more,
+        }
         if fake_rank is not None:
             given["fake"] = {"world": self.world, "rank": fake_rank}
         return given

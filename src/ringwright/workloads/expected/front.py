@@ -33,10 +33,18 @@ class Ask:
 
 
 def expected(
-    card: ModelCard, parallel: Mapping[str, int | str], mode: str = "training", *, batch: int, sequence: int,
-    micro_batches: int = 1, dtype: str = "float32", bucket_cap_mb: float | None = None, rank_of_update: int = 8,
+    card: ModelCard,
+    parallel: Mapping[str, int | str],
+    mode: str = "training",
+    *,
+    batch: int,
+    sequence: int,
+    micro_batches: int = 1,
+    dtype: str = "float32",
+    bucket_cap_mb: float | None = None,
+    rank_of_update: int = 8,
     rank: int = 0,
-) -> list[ExpectedRow]:  # fmt: skip
+) -> list[ExpectedRow]:
     """Return what one rank issues, before anything has run.
 
     ``parallel`` is {"form": ..., "dp": ranks, "tp": ...}; ``rank`` matters in a pipeline only. Raises UsageError where the

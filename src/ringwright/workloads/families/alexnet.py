@@ -10,8 +10,12 @@ from ringwright.workloads.parts import Anatomy, ModelBlock, linear, window
 SIZES = {"alexnet": {"image": 224, "classes": 1000, "linear": 4096, "window": 6}}
 # outputs, inputs, window, sides of the image before and after for an image of 224
 CONVOLUTIONS = (
-    (64, 3, 11, 224, 55), (192, 64, 5, 27, 27), (384, 192, 3, 13, 13), (256, 384, 3, 13, 13), (256, 256, 3, 13, 13)
-)  # fmt: skip
+    (64, 3, 11, 224, 55),
+    (192, 64, 5, 27, 27),
+    (384, 192, 3, 13, 13),
+    (256, 384, 3, 13, 13),
+    (256, 256, 3, 13, 13),
+)
 
 
 def anatomy(dims: dict[str, int]) -> Anatomy:

@@ -12,17 +12,33 @@ from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "tiny": {
-        "layers": 2, "hidden": 128, "heads": 4, "intermediate": 512, "vocabulary": 512, "positions": 128, "types": 2
+        "layers": 2,
+        "hidden": 128,
+        "heads": 4,
+        "intermediate": 512,
+        "vocabulary": 512,
+        "positions": 128,
+        "types": 2,
     },
     "bert-base": {
-        "layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072, "vocabulary": 30522, "positions": 512,
+        "layers": 12,
+        "hidden": 768,
+        "heads": 12,
+        "intermediate": 3072,
+        "vocabulary": 30522,
+        "positions": 512,
         "types": 2,
     },
     "bert-large": {
-        "layers": 24, "hidden": 1024, "heads": 16, "intermediate": 4096, "vocabulary": 30522, "positions": 512,
+        "layers": 24,
+        "hidden": 1024,
+        "heads": 16,
+        "intermediate": 4096,
+        "vocabulary": 30522,
+        "positions": 512,
         "types": 2,
     },
-}  # fmt: skip
+}
 ALIASES = {"bert": "bert-base"}
 IS_BUILT = True
 
@@ -35,21 +51,30 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         return linear(name, hidden, hidden, cut, bias=True)
 
     layers = (
-        square("q", "columns"), square("k", "columns"), square("v", "columns"), square("o", "rows"),
-        norm("norm1", hidden, bias=True), linear("up", middle, hidden, "columns", bias=True),
-        linear("down", hidden, middle, "rows", bias=True), norm("norm2", hidden, bias=True),
-    )  # fmt: skip
+        square("q", "columns"),
+        square("k", "columns"),
+        square("v", "columns"),
+        square("o", "rows"),
+        norm("norm1", hidden, bias=True),
+        linear("up", middle, hidden, "columns", bias=True),
+        linear("down", hidden, middle, "rows", bias=True),
+        norm("norm2", hidden, bias=True),
+    )
     pooled = bool(dims.get("pooler"))
     words = Layer("words", ((vocabulary, hidden),), "vocabulary", tied=not pooled)
     places, types = Layer("places", ((dims["positions"], hidden),)), Layer("types", ((dims["types"], hidden),))
     before = ModelBlock(
-        "embedding", (words, places, types, norm("norm", hidden, bias=True)), ("words", "types", "places", "norm"),
+        "embedding",
+        (words, places, types, norm("norm", hidden, bias=True)),
+        ("words", "types", "places", "norm"),
         unit="root",
-    )  # fmt: skip
+    )
     after = ModelBlock(
-        "head", (Layer("bias", ((vocabulary,),)), square("transform", ""), norm("norm", hidden, bias=True)),
-        ("transform", "norm", "bias"), unit="root",
-    )  # fmt: skip
+        "head",
+        (Layer("bias", ((vocabulary,),)), square("transform", ""), norm("norm", hidden, bias=True)),
+        ("transform", "norm", "bias"),
+        unit="root",
+    )
     if pooled:
         after = ModelBlock("pooler", (square("pooler", ""),), unit="root")
     blocks = [ModelBlock(f"layer{at}", layers) for at in range(dims["layers"])]

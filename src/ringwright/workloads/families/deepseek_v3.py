@@ -11,16 +11,46 @@ from ringwright.workloads.parts import Anatomy, Layer, ModelBlock, linear, norm
 
 SIZES = {
     "tiny": {
-        "layers": 3, "dense_layers": 1, "hidden": 128, "intermediate": 256, "expert_intermediate": 64, "heads": 4,
-        "q_rank": 48, "kv_rank": 32, "nope": 16, "rope": 8, "value": 16, "experts": 8, "shared": 1, "active": 2,
-        "groups": 4, "active_groups": 2, "vocabulary": 512, "positions": 256,
+        "layers": 3,
+        "dense_layers": 1,
+        "hidden": 128,
+        "intermediate": 256,
+        "expert_intermediate": 64,
+        "heads": 4,
+        "q_rank": 48,
+        "kv_rank": 32,
+        "nope": 16,
+        "rope": 8,
+        "value": 16,
+        "experts": 8,
+        "shared": 1,
+        "active": 2,
+        "groups": 4,
+        "active_groups": 2,
+        "vocabulary": 512,
+        "positions": 256,
     },
     "deepseek-v3": {
-        "layers": 61, "dense_layers": 3, "hidden": 7168, "intermediate": 18432, "expert_intermediate": 2048,
-        "heads": 128, "q_rank": 1536, "kv_rank": 512, "nope": 128, "rope": 64, "value": 128, "experts": 256,
-        "shared": 1, "active": 8, "groups": 8, "active_groups": 4, "vocabulary": 129280, "positions": 163840,
+        "layers": 61,
+        "dense_layers": 3,
+        "hidden": 7168,
+        "intermediate": 18432,
+        "expert_intermediate": 2048,
+        "heads": 128,
+        "q_rank": 1536,
+        "kv_rank": 512,
+        "nope": 128,
+        "rope": 64,
+        "value": 128,
+        "experts": 256,
+        "shared": 1,
+        "active": 8,
+        "groups": 8,
+        "active_groups": 4,
+        "vocabulary": 129280,
+        "positions": 163840,
     },
-}  # fmt: skip
+}
 ALIASES = {"deepseek": "deepseek-v3"}
 SEQUENCES = {"deepseek-v3": 4096}  # tokens, as they were trained
 IS_BUILT = True
@@ -48,9 +78,12 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     dense = (*attention(dims), *gated(hidden, dims["intermediate"]), *norms)
     shared = gated(hidden, dims["shared"] * dims["expert_intermediate"], "shared_")
     sparse = (
-        *attention(dims), *experts(number, hidden, dims["expert_intermediate"]), linear("router", number, hidden),
-        *shared, *norms,
-    )  # fmt: skip
+        *attention(dims),
+        *experts(number, hidden, dims["expert_intermediate"]),
+        linear("router", number, hidden),
+        *shared,
+        *norms,
+    )
     dense_use = (*ATTENTION_USE, "gate", "up", "down")
     sparse_use = (*ATTENTION_USE, "router", "experts_in", "experts_out", *(layer.name for layer in shared))
     before, after = ends(dims)

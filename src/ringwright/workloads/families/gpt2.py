@@ -36,10 +36,13 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
         return Layer(name, ((inputs, outputs), (outputs,)), cut, inputs_first=True)
 
     layers = (
-        norm("norm1", hidden, bias=True), matrix("qkv", hidden, 3 * hidden, "columns"),
-        matrix("o", hidden, hidden, "rows"), norm("norm2", hidden, bias=True),
-        matrix("up", hidden, 4 * hidden, "columns"), matrix("down", 4 * hidden, hidden, "rows"),
-    )  # fmt: skip
+        norm("norm1", hidden, bias=True),
+        matrix("qkv", hidden, 3 * hidden, "columns"),
+        matrix("o", hidden, hidden, "rows"),
+        norm("norm2", hidden, bias=True),
+        matrix("up", hidden, 4 * hidden, "columns"),
+        matrix("down", 4 * hidden, hidden, "rows"),
+    )
     words = Layer("words", ((dims["vocabulary"], hidden),), "vocabulary", tied=True)
     before = ModelBlock("embedding", (words, Layer("places", ((dims["positions"], hidden),))), unit="root")
     after = ModelBlock("head", (norm("norm", hidden, bias=True),), unit="root")

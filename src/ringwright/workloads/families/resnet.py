@@ -25,9 +25,11 @@ WIDENED = 4  # channels that leave a bottleneck, in those inside
 def basic(outputs: int, inputs: int, *, shortens: bool) -> tuple[Layer, ...]:
     """Return a basic block; where it changes the shape, its short cut is a convolution of window 1."""
     layers = [
-        window("first", outputs, inputs, 3), norm("first_norm", outputs, bias=True),
-        window("second", outputs, outputs, 3), norm("second_norm", outputs, bias=True),
-    ]  # fmt: skip
+        window("first", outputs, inputs, 3),
+        norm("first_norm", outputs, bias=True),
+        window("second", outputs, outputs, 3),
+        norm("second_norm", outputs, bias=True),
+    ]
     return (*layers, *_short(outputs, inputs)) if shortens else tuple(layers)
 
 
@@ -35,10 +37,13 @@ def bottleneck(width: int, inputs: int, *, shortens: bool) -> tuple[Layer, ...]:
     """Return a block that narrows to ``width`` channels, convolves, and widens again."""
     outputs = WIDENED * width
     layers = [
-        window("narrow", width, inputs, 1), norm("narrow_norm", width, bias=True),
-        window("middle", width, width, 3), norm("middle_norm", width, bias=True),
-        window("widen", outputs, width, 1), norm("widen_norm", outputs, bias=True),
-    ]  # fmt: skip
+        window("narrow", width, inputs, 1),
+        norm("narrow_norm", width, bias=True),
+        window("middle", width, width, 3),
+        norm("middle_norm", width, bias=True),
+        window("widen", outputs, width, 1),
+        norm("widen_norm", outputs, bias=True),
+    ]
     return (*layers, *_short(outputs, inputs)) if shortens else tuple(layers)
 
 

@@ -26,14 +26,17 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
     """Return the parameters for these dimensions."""
     hidden, middle = dims["hidden"], dims["intermediate"]
     inner = (
-        linear("up", middle, hidden, "columns", bias=True), linear("down", hidden, middle, "rows", bias=True),
-    )  # fmt: skip
+        linear("up", middle, hidden, "columns", bias=True),
+        linear("down", hidden, middle, "rows", bias=True),
+    )
     first, second, third = (norm(f"norm{at}", hidden, bias=True) for at in (1, 2, 3))
     encoder = (*attention(hidden), first, *inner, second)
     decoder = (*attention(hidden), first, *attention(hidden, "cross_"), second, *inner, third)
     words = Layer("words", ((dims["vocabulary"], hidden),), "vocabulary", tied=True)
-    return Anatomy((
-        ModelBlock("embedding", (words,), unit="root"),
-        *(ModelBlock(f"encoder{at}", encoder) for at in range(dims["layers"])),
-        *(ModelBlock(f"decoder{at}", decoder) for at in range(dims["layers"])),
-    ))  # fmt: skip
+    return Anatomy(
+        (
+            ModelBlock("embedding", (words,), unit="root"),
+            *(ModelBlock(f"encoder{at}", encoder) for at in range(dims["layers"])),
+            *(ModelBlock(f"decoder{at}", decoder) for at in range(dims["layers"])),
+        )
+    )

@@ -68,8 +68,9 @@ def classes(
             return made, stands, notes
     raise WorkloadError(
         f"{len(known)} of {size} ranks were recorded, and they do different things: what the others do is not known",
-        where=f"ranks {', '.join(map(str, known[:8]))}", remedy="record every rank, or all ranks of one data-parallel group",
-    )  # fmt: skip
+        where=f"ranks {', '.join(map(str, known[:8]))}",
+        remedy="record every rank, or all ranks of one data-parallel group",
+    )
 
 
 def signature(plan: RankStep, grid: RecordedMesh) -> tuple[Any, ...]:
@@ -110,7 +111,7 @@ def _tells_apart(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[
 
 def _placed(
     plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]
-) -> tuple[dict[str, RankClass], dict[str, int]]:  # fmt: skip
+) -> tuple[dict[str, RankClass], dict[str, int]]:
     place = _key(grid, axes)
     groups: dict[tuple[int, ...], list[int]] = {}
     for rank in sorted(plans):

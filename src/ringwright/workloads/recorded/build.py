@@ -50,9 +50,16 @@ def build(name: str, plans: Mapping[int, RankStep], grid: RecordedMesh, *, timed
     if builder.updated:
         notes += update.NOTES
     workload = Workload(
-        name, grid.mesh, tuple(made.values()), tuple(builder.tasks), tuple(builder.edges), payloads, RESOURCES,
-        policy=policy, assumptions=tuple(notes),
-    )  # fmt: skip
+        name,
+        grid.mesh,
+        tuple(made.values()),
+        tuple(builder.tasks),
+        tuple(builder.edges),
+        payloads,
+        RESOURCES,
+        policy=policy,
+        assumptions=tuple(notes),
+    )
     kept = [held for held in builder.payloads.values() if held.makers]
     communicators = {held.name: str(held.first.communicator) for held in kept}
     return Built(workload, {held.name: held.own_s() for held in kept}, communicators)
@@ -80,13 +87,23 @@ class _Held:
         """Return it; a root that is no rank of the group is taken as the first."""
         call, size = self.first, mesh.extent(self.axes)
         return Payload(
-            self.name, self.of, self.op, max(each.size_bytes for each in self.calls), self.axes, self.role,
-            tuple(dict.fromkeys(self.makers)), tuple(dict.fromkeys(self.users)), layer=self.layer, dtype=call.dtype,
-            per="step" if self.is_gradient else "micro-batch", elements=call.elements,
-            merges="gradients" if self.is_gradient else "", peer=self.peer,
+            self.name,
+            self.of,
+            self.op,
+            max(each.size_bytes for each in self.calls),
+            self.axes,
+            self.role,
+            tuple(dict.fromkeys(self.makers)),
+            tuple(dict.fromkeys(self.users)),
+            layer=self.layer,
+            dtype=call.dtype,
+            per="step" if self.is_gradient else "micro-batch",
+            elements=call.elements,
+            merges="gradients" if self.is_gradient else "",
+            peer=self.peer,
             joint=tuple(each for each in dict.fromkeys(self.joint) if each != self.of),
             root=call.root if 0 <= call.root < size else 0,
-        )  # fmt: skip
+        )
 
     def own_s(self) -> float | None:
         """Return how long it took where nobody was waited for any more."""
@@ -194,7 +211,7 @@ class _Builder:
 
     def _payload(
         self, of: str, rank: int, call: RecordedCall, turns: Counter[tuple[Any, ...]], *, is_gradient: bool
-    ) -> _Held:  # fmt: skip
+    ) -> _Held:
         axes, number = self.grid.axes[call.communicator], call.communicator
         role = _role(self.grid.roles[number], call.op, is_gradient=is_gradient)
         key: tuple[Any, ...]
@@ -250,10 +267,12 @@ class _Builder:
         for other, plan in self.plans.items():
             if other != rank:
                 found += [
-                    each.call for each in plan.sent
-                    if each.call.communicator == call.communicator and each.call.turn == call.turn
+                    each.call
+                    for each in plan.sent
+                    if each.call.communicator == call.communicator
+                    and each.call.turn == call.turn
                     and each.call.op == call.op
-                ]  # fmt: skip
+                ]
         return found
 
 

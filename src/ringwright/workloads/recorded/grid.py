@@ -64,9 +64,7 @@ def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMes
     return RecordedMesh(mesh, axes, members, roles, sizes, notes)
 
 
-def _world(
-    trace: Trace, sizes: Iterable[int], members: Iterable[list[int] | None], ranks: Sequence[int]
-) -> int:  # fmt: skip
+def _world(trace: Trace, sizes: Iterable[int], members: Iterable[list[int] | None], ranks: Sequence[int]) -> int:
     """Return the number of ranks: as the source says, and as many as the largest group needs to repeat."""
     said = trace.meta.get("world")
     known = [each for each in members if each]
@@ -97,9 +95,7 @@ def _shape(members: list[int] | None, size: int, world: int) -> list[tuple[int, 
     return found
 
 
-def _mesh(
-    shapes: dict[int, list[tuple[int, int]]], world: int, roles: dict[int, str]
-) -> tuple[Mesh, dict[str, int]]:  # fmt: skip
+def _mesh(shapes: dict[int, list[tuple[int, int]]], world: int, roles: dict[int, str]) -> tuple[Mesh, dict[str, int]]:
     """Return the mesh, and stride -> axis: cut wherever a group begins or ends."""
     cuts = sorted(
         {1, world, *(cut for shape in shapes.values() for stride, n in shape for cut in (stride, stride * n))}

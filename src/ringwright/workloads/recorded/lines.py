@@ -18,9 +18,28 @@ if TYPE_CHECKING:
     from ringwright.trace import Trace
 
 COLUMNS = (
-    "kind", "op", "rank", "communicator", "sequence", "iteration", "phase", "layer", "stream", "kernel", "peer", "root",
-    "size_bytes", "count", "element_bytes", "datatype", "enqueue_s", "start_s", "duration_s", "multiplicity", "line",
-)  # fmt: skip
+    "kind",
+    "op",
+    "rank",
+    "communicator",
+    "sequence",
+    "iteration",
+    "phase",
+    "layer",
+    "stream",
+    "kernel",
+    "peer",
+    "root",
+    "size_bytes",
+    "count",
+    "element_bytes",
+    "datatype",
+    "enqueue_s",
+    "start_s",
+    "duration_s",
+    "multiplicity",
+    "line",
+)
 STAND_INS = {"gather": "reduce", "scatter": "broadcast", "barrier": "all-reduce", "scan": "reduce", "exscan": "reduce"}
 UNRECORDED_RATE = 10e9  # bytes/s: what a call of unknown size is taken to have moved in its time
 MOST_EVENTS = 5_000_000
@@ -43,9 +62,10 @@ def chosen(trace: Trace, step: int | None = None) -> ChosenStep:
     frame = _events(trace)
     if frame.is_empty():
         raise InputError(
-            "no call of a collective by a known rank was recorded", where="events",
+            "no call of a collective by a known rank was recorded",
+            where="events",
             remedy="record with 'ringwright run', or a profiler with kernels",
-        )  # fmt: skip
+        )
     iteration, notes = _iteration(frame, step)
     picked = ChosenStep({}, f"step {iteration}" if iteration is not None else "the whole recording", notes)
     picked.groups = frozenset(trace.table("communicators")["communicator"].drop_nulls().to_list())
@@ -124,8 +144,9 @@ def _iteration(frame: pl.DataFrame, step: int | None) -> tuple[int | None, list[
         return None, []
     lasted = (
         frame.filter((pl.col("kind") == "step") & pl.col("iteration").is_in(whole) & pl.col("duration_s").is_not_null())
-        .group_by("iteration").agg(pl.col("duration_s").max())
-    )  # fmt: skip
+        .group_by("iteration")
+        .agg(pl.col("duration_s").max())
+    )
     times = dict(lasted.select("iteration", "duration_s").iter_rows())
     count = dict(counted.select("iteration", "calls").iter_rows())
     usual = statistics.mode(sorted(count[each] for each in whole))
@@ -175,10 +196,15 @@ def _take(line: Line, row: dict[str, Any], spans: Spans, picked: ChosenStep) -> 
         if row["duration_s"] is not None or row["start_s"] is None:  # an integer of microseconds may be 0
             line.works.append(
                 RecordedWork(
-                    row["start_s"] if row["start_s"] is not None else 0.0, row["duration_s"] or 0.0, row["enqueue_s"], phase,
-                    str(row["stream"] or ""), row["event"], str(row["kernel"] or row["op"] or ""),
+                    row["start_s"] if row["start_s"] is not None else 0.0,
+                    row["duration_s"] or 0.0,
+                    row["enqueue_s"],
+                    phase,
+                    str(row["stream"] or ""),
+                    row["event"],
+                    str(row["kernel"] or row["op"] or ""),
                 )
-            )  # fmt: skip
+            )
         return
     call = _call(row, phase, picked)
     if call is not None:
@@ -206,10 +232,21 @@ def _call(row: dict[str, Any], phase: str, picked: ChosenStep) -> RecordedCall |
         return None
     width = row["element_bytes"] or 0
     return RecordedCall(
-        row["event"], op, int(size), row["communicator"], row["enqueue_s"], row["start_s"], lasted, phase,
-        str(row["layer"] or ""), -1 if row["peer"] is None else row["peer"], row["root"] or 0,
-        str(row["datatype"] or "float32"), int(size // width) if width else int(size // 4), is_sized=is_sized,
-    )  # fmt: skip
+        row["event"],
+        op,
+        int(size),
+        row["communicator"],
+        row["enqueue_s"],
+        row["start_s"],
+        lasted,
+        phase,
+        str(row["layer"] or ""),
+        -1 if row["peer"] is None else row["peer"],
+        row["root"] or 0,
+        str(row["datatype"] or "float32"),
+        int(size // width) if width else int(size // 4),
+        is_sized=is_sized,
+    )
 
 
 def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> None:
@@ -219,8 +256,9 @@ def _ends(frame: pl.DataFrame, picked: ChosenStep, iteration: int | None) -> Non
     marks = {
         (rank, at): (start, lasted)
         for rank, at, start, lasted in frame.filter((pl.col("kind") == "step") & pl.col("start_s").is_not_null())
-        .select("rank", "iteration", "start_s", "duration_s").iter_rows()
-    }  # fmt: skip
+        .select("rank", "iteration", "start_s", "duration_s")
+        .iter_rows()
+    }
     kernels = frame.filter(pl.col("kind").is_in(["compute", "memory"]) & pl.col("start_s").is_not_null())
     following = kernels.filter(pl.col("iteration") == (iteration or 0) + 1).group_by("rank", "stream")
     first = {(rank, stream): at for rank, stream, at in following.agg(pl.col("start_s").min()).iter_rows()}

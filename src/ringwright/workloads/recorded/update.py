@@ -40,9 +40,7 @@ def updates(plan: RankStep) -> list[Update]:
 
 def _communicates(plan: RankStep) -> bool:
     tail = plan.tail or 0
-    return any(
-        one >= tail for each in plan.sent if not each.is_gradient for one in (*each.producers, *each.consumers)
-    )  # fmt: skip
+    return any(one >= tail for each in plan.sent if not each.is_gradient for one in (*each.producers, *each.consumers))
 
 
 def _shares(plan: RankStep, sums: list[int]) -> list[float]:

@@ -47,9 +47,18 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = (
-    "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter", "all-to-all", "barrier",
-    "scan", "exscan",
-)  # fmt: skip
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all-to-all",
+    "barrier",
+    "scan",
+    "exscan",
+)
 THROTTLE = 32  # messages that an all-to-all has on their way at once
 
 Maker = Callable[["_Sizes", "Collective"], Algorithm]

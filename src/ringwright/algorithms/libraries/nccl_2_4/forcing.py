@@ -87,9 +87,13 @@ def refusal(op: str, algorithm: str, protocol: str, system: NcclSystem, release:
 
 
 def _refused(
-    chosen: NcclChoice, system: NcclSystem, release: str, algorithm: str | None, protocol: str | None,
+    chosen: NcclChoice,
+    system: NcclSystem,
+    release: str,
+    algorithm: str | None,
+    protocol: str | None,
     allowed: list[tuple[str, str]],
-) -> UsageError:  # fmt: skip
+) -> UsageError:
     wanted = [pair for pair in _pairs() if algorithm in (None, pair[0]) and protocol in (None, pair[1])]
     reason = next(filter(None, (refusal(chosen.op, *pair, system, release) for pair in reversed(wanted))), "")
     asked = " with ".join(each for each in (algorithm, protocol) if each)

@@ -61,10 +61,15 @@ def rings(collective: Collective, hosts: list[list[int]], channels: int, nics: i
 
     knobs = {"loops": beat.loops, "slices": beat.slices} if parts > channels else {}
     return Program(
-        "ring", collective, cut(collective, cuts), steps, rounds * beat.loops * beat.slices,
+        "ring",
+        collective,
+        cut(collective, cuts),
+        steps,
+        rounds * beat.loops * beat.slices,
         Cost((Term(rounds * beat.loops, rounds * largest),), float(collective.size_bytes) * rounds, largest * (p - 1)),
-        channels=channels, knobs=knobs,
-    )  # fmt: skip
+        channels=channels,
+        knobs=knobs,
+    )
 
 
 def _regular(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
@@ -99,17 +104,29 @@ def chains(collective: Collective, hosts: list[list[int]], channels: int, nics: 
     n_steps = trees[0].n_steps(segments, up=up, down=not up)
 
     def steps() -> Iterator[Step]:
-        return beside(*(
-            tree.steps(segments, i * segments, up=up, down=not up, channel=i, label="chain") for i, tree in enumerate(trees)
-        ))  # fmt: skip
+        return beside(
+            *(
+                tree.steps(segments, i * segments, up=up, down=not up, channel=i, label="chain")
+                for i, tree in enumerate(trees)
+            )
+        )
 
     sent = float(collective.size_bytes) * (collective.p - 1)
     return Program(
-        "chain", collective, cut(collective, segments * channels), steps, n_steps,
-        Cost((Term(n_steps + channels - 1, n_steps * share / segments + share * (channels - 1)),), sent,
-             share * channels if up else 0.0, is_even=is_even(collective, segments * channels)),
-        channels=channels, knobs={"segments": segments},
-    )  # fmt: skip
+        "chain",
+        collective,
+        cut(collective, segments * channels),
+        steps,
+        n_steps,
+        Cost(
+            (Term(n_steps + channels - 1, n_steps * share / segments + share * (channels - 1)),),
+            sent,
+            share * channels if up else 0.0,
+            is_even=is_even(collective, segments * channels),
+        ),
+        channels=channels,
+        knobs={"segments": segments},
+    )
 
 
 def _chain(ring: list[int], root: int, up: bool) -> list[int]:

@@ -44,9 +44,13 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
     elif algorithm.startswith("collnet"):
         messages, base = dict.fromkeys(FIRST, inside), base + outside
     used = Software(
-        base, messages, beyond, copying, WIRE_FACTOR[protocol],
+        base,
+        messages,
+        beyond,
+        copying,
+        WIRE_FACTOR[protocol],
         sharing=max(1.0, min(nics, chosen.channels_used) / senders(chosen.channels_used, system)),
-    )  # fmt: skip
+    )
     return dataclasses.replace(program, software=used)
 
 

@@ -31,9 +31,18 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = (
-    "all-reduce", "reduce-scatter", "all-gather", "broadcast", "reduce", "gather", "scatter", "all-to-all", "barrier",
-    "scan", "exscan",
-)  # fmt: skip
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "all-to-all",
+    "barrier",
+    "scan",
+    "exscan",
+)
 
 _ONLY_LINEAR = {"algorithm": "linear", "ground": "the component leaves gather and scatter with counts to a linear one"}
 
@@ -58,10 +67,15 @@ def open_mpi(
     nodes = placement.members(collective, topology)
     spread = placement.distribution(nodes)
     decision = select(
-        op, collective.p, collective.size_bytes, commutative=collective.commutative,
+        op,
+        collective.p,
+        collective.size_bytes,
+        commutative=collective.commutative,
         disjoint=spread == "one-per-node" if disjoint is None else disjoint,
-        algorithm=algorithm, rules=rules, distribution=spread,
-    )  # fmt: skip
+        algorithm=algorithm,
+        rules=rules,
+        distribution=spread,
+    )
     decision = _taken(op, collective, decision)
     decision = dataclasses.replace(
         decision,

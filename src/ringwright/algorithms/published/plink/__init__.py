@@ -46,7 +46,7 @@ __all__ = [
     "plink",
     "probe",
     "rounds",
-]  # fmt: skip
+]
 
 
 def plink(

@@ -54,10 +54,14 @@ class ShardPlan:
         if is_regular(self.groups):
             knobs["factors"] = (m, k)
         return Program(
-            "plink", collective, cut(collective, pieces), self.steps, 2 * ((m > 1) + (k > 1)),
+            "plink",
+            collective,
+            cut(collective, pieces),
+            self.steps,
+            2 * ((m > 1) + (k > 1)),
             Cost(tuple(terms), 2 * n * (collective.p - 1), reduced, is_even=even),
             knobs=knobs,
-        )  # fmt: skip
+        )
 
     def steps(self) -> Iterator[Step]:
         """Yield reduction and results inside the groups, around those between the groups."""

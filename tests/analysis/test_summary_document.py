@@ -1,0 +1,51 @@
+"""The summary is the typed structure that it says it is: its keys, their order, and no sentence that its own tables contradict."""
+
+from __future__ import annotations
+
+from typing import get_type_hints
+
+import polars as pl
+
+from ringwright.analysis.document import Calls, Conclusions, Judgements, Origin, Summary, Times, Traffic
+from ringwright.analysis.summary import summarise
+from ringwright.trace import Trace
+
+
+def trace(**columns: object) -> Trace:
+    """Return eight all-reduces of four ranks, with the times that are given."""
+    rows = {
+        "kind": "collective",
+        "op": "all-reduce",
+        "communicator": 0,
+        "nranks": 4,
+        "multiplicity": 1,
+        "records": 1,
+        "size_bytes": 1 << 20,
+        "duration_s": 1e-3,
+        **columns,
+    }
+    frame = pl.DataFrame({"sequence": [at // 4 for at in range(8)], "rank": [at % 4 for at in range(8)]})
+    events = frame.with_columns(pl.lit(value).alias(name) for name, value in rows.items())
+    comms = pl.DataFrame({"communicator": [0], "size": [4], "members": [[0, 1, 2, 3]]})
+    return Trace.of({"events": events, "communicators": comms}, {"source": "inspector", "world": 4})
+
+
+def test_the_summary_has_the_keys_of_its_type_in_their_order() -> None:
+    keys = [key for part in (Origin, Calls, Times, Traffic, Judgements, Conclusions) for key in get_type_hints(part)]
+    assert list(summarise(trace())) == keys
+    assert set(keys) == set(get_type_hints(Summary))
+
+
+def test_durations_without_a_beginning_are_not_called_no_time() -> None:
+    summary = summarise(trace())
+    assert summary["bandwidth"]
+    assert summary["timeline"] is None
+    said = next(each for each in summary["limits"] if each.startswith("bursts"))
+    assert said.endswith("the records carry how long calls took, not when they began")
+    assert "no time" in next(each for each in summarise(trace(duration_s=None))["limits"] if each.startswith("bursts"))
+
+
+def test_calls_that_only_know_when_they_moved_have_a_time_course() -> None:
+    summary = summarise(trace(start_s=2.5))
+    assert summary["timeline"] is not None
+    assert not [each for each in summary["limits"] if each.startswith("bursts")]

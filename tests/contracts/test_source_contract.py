@@ -1,0 +1,163 @@
+"""Every reader of the house keeps the contract of sources; one that forgets something is told what."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+
+import profiler_recording
+
+from kineto_traces import Maker
+from nsys_export import write
+from ringwright.errors import InputError, UsageError
+from ringwright.sources.gathered import Gathered
+from ringwright.sources.kinds import kinds
+from ringwright.sources.sample import sample
+from ringwright.sources.source import Source
+from ringwright.testing.conformance import check_source, failures
+from ringwright.testing.flight_recorder import FlightJob
+from ringwright.trace import Trace
+from sources.test_calls import GROUP, HEAD, call, end, text
+from sources.test_inspector import lines, record
+from sources.test_reader_fuzz import KINDS as RECORDINGS
+
+pytestmark = pytest.mark.once
+MANIFEST = {"ringwright": "run/1", "host": "n1", "command": ["python", "train.py"], "ended_ns": 10**18, "exit_code": 0}
+NETWORK = HEAD | {"ringwright": "network/1", "source": "network"}
+PROMETHEUS = b"""# TYPE nccl_collective_exec_time_microseconds gauge
+nccl_collective_exec_time_microseconds{collective="AllReduce",rank="0",comm_id="0xa",n_ranks="2",message_size="1048576"} 100
+"""
+
+
+def kineto(folder: Path) -> dict[str, bytes]:
+    maker = Maker()
+    maker.step(1, 0.0, 100.0)
+    maker.collective(10.0, 20.0)
+    return {"rank0.json": maker.text()}
+
+
+MADE: dict[str, Callable[[Path], dict[str, bytes]]] = {
+    "nccl-log": lambda folder: {"job.log": gzip.decompress(sample().read_bytes())},
+    "nsys": lambda folder: {"a.sqlite": write(folder / "made.sqlite").read_bytes()},
+    "nccl-profiler": lambda folder: {"a.rwprof": profiler_recording.recording()},
+    "calls": lambda folder: {"calls.n1.0.jsonl": text(HEAD, GROUP, call(0), end(0), call(1), end(1))},
+    "inspector": lambda folder: {"a.log": lines(record(0), record(1)).encode()},
+    "network": lambda folder: {
+        "n.jsonl": text(NETWORK, [10**9, {"eth0.tx_bytes": 5}], [2 * 10**9, {"eth0.tx_bytes": 9}])
+    },
+    "run": lambda folder: {"run.json": json.dumps(MANIFEST).encode()},
+    "prometheus": lambda folder: {"a.prom": PROMETHEUS},
+    "kineto": kineto,
+    "flight-recorder": lambda folder: FlightJob(seed=1).files(),
+    **{kind: lambda folder, kind=kind: RECORDINGS[kind][1] for kind in RECORDINGS if kind != "chakra-json"},  # type: ignore[misc]
+}
+
+
+def put(folder: Path, files: dict[str, bytes]) -> list[Path]:
+    (folder / "in").mkdir()
+    for name, data in files.items():
+        (folder / "in" / name).write_bytes(data)
+    return [folder / "in" / name for name in files]
+
+
+def test_every_kind_has_a_recording_here() -> None:
+    assert {name for name, kind in kinds().items() if kind.plugin is None} == set(MADE)
+
+
+@pytest.mark.parametrize("kind", sorted(MADE))
+def test_every_reader_keeps_its_contract(kind: str, tmp_path: Path) -> None:
+    outcomes = check_source(kinds()[kind].read, put(tmp_path, MADE[kind](tmp_path)))
+    assert failures(outcomes) == []
+    assert len(outcomes[0].passed) == 13
+
+
+# ------------------------------------------------------------------------------------------- a reader of somebody else's
+def reader(**changed: Any) -> Callable[[list[Source]], Trace]:
+    """Return a reader of lines ``op rank bytes start duration``; ``changed`` columns of each row, or None to leave one out."""
+
+    def read(sources: list[Source]) -> Trace:
+        found = Gathered("lines")
+        for source in sources:
+            for number, line in enumerate(source.head(1 << 20).decode().splitlines()):
+                op, rank, size, start, duration = line.split()
+                row: dict[str, Any] = {
+                    "kind": "collective",
+                    "op": op,
+                    "rank": int(rank),
+                    "size_bytes": int(size),
+                    "line": number,
+                }
+                row |= {"start_s": float(start), "duration_s": float(duration), "clock": "wall", "file": source.name}
+                row["communicator"] = found.communicator("world", size=2)
+                found.events.add(**row | {key: value for key, value in changed.items() if not key.startswith("_")})
+                if not changed.get("_no_device"):
+                    found.device(int(rank), "n1")
+            found.note(source.name, "understood", "lines", found.events.total)
+        if not found.events.total and not changed.get("_silent"):
+            raise InputError("no line", where=sources[0].name)
+        if changed.get("_claim"):
+            found.claim("fact", 1, "x", ground=changed["_claim"])
+        return found.trace()
+
+    return read
+
+
+def told(tmp_path: Path, **changed: Any) -> dict[str, str]:
+    files = put(tmp_path, {"a.txt": b"all-reduce 0 1024 1.0 0.5\nall-reduce 1 1024 1.0 0.5\n"})
+    return check_source(reader(**changed), files)[0].failed
+
+
+def test_a_reader_that_says_little_gets_defaults(tmp_path: Path) -> None:
+    assert told(tmp_path) == {}
+    row = reader()([Source("a", lambda: (tmp_path / "in" / "a.txt").open("rb"))]).df.row(0, named=True)
+    assert (row["multiplicity"], row["records"], row["source"], row["ground"], row["confidence"]) == (
+        1,
+        1,
+        "lines",
+        "read",
+        1.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("changed", "check", "why"),
+    [
+        ({"op": "all_reduce"}, "operations", "'all_reduce' is no operation: write it as 'all-reduce'"),
+        ({"op": "ncclAllGather"}, "operations", "write it as 'all-gather'"),
+        ({"records": 0}, "counts", "has records below 1"),
+        ({"multiplicity": -3}, "counts", "has multiplicity below 1"),
+        ({"clock": None}, "clocks", "has times and no clock"),
+        ({"duration_s": -1.0}, "clocks", "lasts less than nothing"),
+        ({"_no_device": True}, "devices", "rank 0 has events and no device: call found.device(rank, host)"),
+        ({"communicator": 7}, "communicators", "communicator 7 is in the events"),
+        ({"size_bytes": -5}, "sizes", "has a size_bytes below 0"),
+        ({"kind": None}, "kinds", "has no kind"),
+        ({"_claim": "sworn"}, "grounds", "has the ground 'sworn'"),
+        ({"_silent": True}, "nothing", "an empty file gives an empty Trace and no word"),
+        ({"seq": 1}, "read", "events has no column 'seq' (try: perhaps sequence"),
+    ],
+)
+def test_a_reader_that_forgets_something_is_told(changed: dict[str, Any], check: str, why: str, tmp_path: Path) -> None:
+    assert why in told(tmp_path, **changed)[check]
+
+
+def test_an_unknown_column_names_the_near_one() -> None:
+    for name, near in (("seq", "sequence"), ("sizebytes", "size_bytes"), ("durations", "duration_s")):
+        with pytest.raises(UsageError, match=f"events has no column '{name}'") as error:
+            Gathered("x").events.add(**{name: None})
+        assert near in error.value.remedy
+
+
+def test_how_sure_one_is_stays_open_of_what_was_not_read() -> None:
+    found = Gathered("x")
+    found.events.add(kind="collective", ground="assumed")
+    found.events.add(kind="collective")
+    assert found.trace().df["confidence"].to_list() == [None, 1.0]

@@ -1,0 +1,46 @@
+"""The benchmarks run: a figure that nobody can take again is worth nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from patience import HANG_S
+from ringwright.native import engine
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(engine is None or shutil.which("g++") is None, reason="needs the compiled engine and a compiler")
+def test_engines_against_the_hand_written_loop() -> None:
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_engines.py"), "--quick", "--rounds", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "halving-doubling" in done.stdout
+
+
+@pytest.mark.slow
+def test_profiler_traces_against_a_bare_decode() -> None:
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_kineto.py"), "--events", "5000", "--rounds", "1"]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "ratio" in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(engine, "job"), reason="needs the compiled job loop")
+def test_job_loops_side_by_side() -> None:
+    sizes = ["--instances", "20000", "--twin", "4000", "--ready", "1000"]
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_jobs.py"), *sizes]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "patient" in done.stdout

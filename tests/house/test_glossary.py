@@ -1,0 +1,35 @@
+"""The glossary and the source agree: a word of the field's table that was a name is gone, or kept with its reason."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GONE = {
+    "Lanes",
+    "Desk",
+    "Keeper",
+    "Conductor",
+    "Brake",
+    "Slept",
+    "Paces",
+    "Cells",
+    "BoxPaths",
+    "Card",
+    "cards_per_host",
+}
+MODULES = {"lanes", "crew", "desk", "meeting", "keeper", "conductor", "brakes", "slept", "cards", "paces", "mpi_door"}
+KEPT = ("place", "arena", "adder", "boxes", "card", "cell", "found", "pace", "way")
+
+
+def test_replaced_names_do_not_come_back() -> None:
+    defined = re.compile(rf"^\s*(?:class|def) ({'|'.join(GONE)})\b", re.MULTILINE)
+    paths = list((ROOT / "src" / "ringwright").rglob("*.py"))
+    assert not [(path.name, name) for path in paths for name in defined.findall(path.read_text())]
+    assert not [path for path in paths if path.stem in MODULES or path.parent.name in MODULES]
+
+
+def test_a_word_that_stayed_has_its_reason() -> None:
+    stayed = (ROOT / "docs" / "glossary.md").read_text().partition("## Words that stayed")[2]
+    assert not [word for word in KEPT if not re.search(rf"^\| {word} \|", stayed, re.MULTILINE)]

@@ -1,0 +1,70 @@
+"""What ``scripts/house`` counts may only fall: one class name for one concept, one function name for one interface."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def house() -> Any:
+    loader = SourceFileLoader("house_script", str(ROOT / "scripts" / "house"))
+    spec = spec_from_loader(loader.name, loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    sys.modules[loader.name] = module
+    loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def package(house: Any) -> Any:
+    return house.House(ROOT / "src" / "ringwright")
+
+
+def test_a_class_name_stands_for_one_class(package: Any) -> None:
+    assert {name: [path.name for path in paths] for name, paths in package.homonyms().items()} == {}
+
+
+def test_a_function_name_of_many_modules_is_an_interface(package: Any) -> None:
+    assert package.common_functions() == {}
+
+
+def test_modules_import_each_other_in_no_circle(package: Any) -> None:
+    assert package.circles() == []
+
+
+def test_every_shared_name_is_still_shared(house: Any, package: Any) -> None:
+    """A reason that no file needs any more must go."""
+    text = package.texts
+    for name, (folder, reason) in house.SHARED_CLASSES.items():
+        assert reason
+        files = [path for path in text if package.package / folder in path.parents and f"\nclass {name}" in text[path]]
+        assert len(files) > 1, name
+    for name, folders in house.CONVENTIONS.items():
+        for folder, reason in folders.items():
+            assert reason
+            files = [
+                path for path in text if package.package / folder in path.parents and f"\ndef {name}(" in text[path]
+            ]
+            assert len(files) > 1, (name, folder)
+
+
+def test_a_second_class_of_a_name_and_a_tenth_function_are_seen(house: Any, tmp_path: Path) -> None:
+    package = tmp_path / "src" / "ringwright"
+    (package / "rewrites" / "kinds").mkdir(parents=True)
+    for number in range(10):
+        (package / "rewrites" / "kinds" / f"kind{number}.py").write_text("class Settings:\n    pass\n")
+        (package / f"module{number}.py").write_text("def read():\n    pass\n")
+    measured = house.House(package)
+    assert measured.homonyms() == {}
+    assert measured.common_functions() == {"read": 10}
+    (package / "other.py").write_text("class Settings:\n    pass\n")
+    assert set(house.House(package).homonyms()) == {"Settings"}

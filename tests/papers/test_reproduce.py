@@ -1,0 +1,150 @@
+"""Claims of papers: what is inside its band stays inside, what is outside is said to be outside."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from ringwright import registry
+from ringwright.cli import main
+from ringwright.errors import EXIT_GATE, EXIT_INPUT, EXIT_USAGE, InputError
+from ringwright.papers import reproduce
+from ringwright.papers.figures.fit import crossing, least, turns
+from ringwright.papers.figures.rows import holds
+
+pytestmark = pytest.mark.once
+
+LONG = {
+    "blueconnect",
+    "bytescheduler",
+    "gradientflow",
+    "imagenet-4-minutes",
+    "lina",
+    "mpich2",
+    "mvapich",
+    "open-mpi",
+    "p3",
+    "pace",
+    "plink",
+    "pytorch-ddp",
+    "ring-allreduce",
+    "tictac",
+    "torus-2d-allreduce",
+}
+RECORD = json.loads((files("ringwright") / "papers" / reproduce.RECORD).read_text())["papers"]
+PAPERS = sorted(path.stem for path in reproduce.find([]))  # without experiments, which take long
+
+
+@pytest.mark.parametrize("slug", [pytest.param(slug, marks=[pytest.mark.slow] * (slug in LONG)) for slug in PAPERS])
+def test_paper(slug: str) -> None:
+    (paper,) = reproduce.reproduce(reproduce.find([slug]))["papers"]
+    assert paper["slug"] == slug
+    (before,) = (each["rows"] for each in RECORD if each["slug"] == slug)
+    assert [(row["figure"], row["kind"], row["pass"]) for row in paper["rows"]] == [
+        (row["figure"], row["kind"], row["pass"]) for row in before
+    ], "ringwright reproduce --record src/ringwright/papers/reproduced.json, and scripts/readme"
+    for row, recorded in zip(paper["rows"], before, strict=True):
+        assert row["got"] == recorded["got"] or row["got"] == pytest.approx(recorded["got"], rel=1e-3), row["figure"]
+    assert len({row["figure"] for row in paper["rows"]}) == len(paper["rows"])
+
+
+def test_rows_that_fail_say_why_and_others_do_not() -> None:
+    for paper in RECORD:
+        failing = [row for row in paper["rows"] if not row["pass"]]
+        assert all(row["note"] for row in failing)
+        assert {row["figure"] for row in paper["rows"] if "NOT reached" in row["note"]} <= {
+            row["figure"] for row in failing
+        }
+        assert paper["inside"] == (not failing)
+
+
+def test_no_row_is_kept_that_cannot_fail() -> None:
+    assert {row["kind"] for paper in RECORD for row in paper["rows"]} <= {"prediction", "form", "exact", "fitted"}
+    assert "over_extremes" not in {
+        row["measure"] for path in reproduce.find([]) for row in reproduce.read(path)["rows"]
+    }
+
+
+def test_every_scheduler_has_its_figures() -> None:
+    assert {system.slug for system in registry.schedulers()} <= set(PAPERS)
+
+
+@pytest.mark.parametrize(
+    ("got", "claimed", "tolerance", "inside"),
+    [
+        (26.0, 26, "exact", True),
+        (26.001, 26, "exact", False),
+        (1.139, 1, 0.14, True),
+        (1.141, 1, 0.14, False),
+        (0.861, 1, 0.14, True),
+        (0.859, 1, 0.14, False),
+        (1.0, "some", [1, 2], True),
+        (2.1, "some", [1, 2], False),
+        (float("nan"), "some", [1, 2], False),
+        (float("nan"), 1, 0.5, False),
+        (0, 0, "exact", True),
+        (1, 0, "exact", False),
+    ],
+)
+def test_a_row_passes_inside_its_tolerance_alone(got: float, claimed: object, tolerance: object, inside: bool) -> None:
+    assert holds(got, claimed, tolerance) is inside
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ("figure = 'x'\nclaimed = 1\ntolerance = 'exact'\nkind = 'form'", "no 'measure'"),
+        ("figure = 'x'\nmeasure = 'peak'\nclaimed = 1\ntolerance = 'exact'", "no 'kind'"),
+        ("figure = 'x'\nmeasure = 'peak'\nclaimed = 1\ntolerance = 'exact'\nkind = 'proof'", "kind 'proof' is none of"),
+        (
+            "figure = 'x'\nmeasure = 'nothing'\nclaimed = 1\ntolerance = 'exact'\nkind = 'form'",
+            "nothing measures 'nothing'",
+        ),
+        ("figure = 'x'\nmeasure = 'peak'\nclaimed = 'more'\ntolerance = 0.1\nkind = 'form'", "needs a claimed number"),
+    ],
+)
+def test_a_row_that_cannot_be_run_is_named(row: str, said: str, tmp_path: Path) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(f"slug = 'p3'\nfigure = 'f'\nsource = 's'\n[setup]\nstudy = 'figures'\n[[rows]]\n{row}\n")
+    with pytest.raises(InputError, match=said):
+        reproduce.reproduce([path])
+
+
+def test_curves_are_judged_by_their_turns() -> None:
+    assert turns([5, 3, 1, 2, 4], 0.01) == 0
+    assert turns([5, 3, 4, 2, 4], 0.01) == 1
+    assert turns([5, 3, 3.02, 3, 4], 0.01) == 0, "a ripple"
+    assert turns([1, 2, 1, 2, 1], 0.01) == 2
+    assert least(lambda x: abs(x - 3.3), 1, 9) == pytest.approx(3.3, rel=1e-3)
+    assert crossing(lambda x: x * x, 2, 0, 5) == pytest.approx(2**0.5, rel=2e-3)
+    assert crossing(lambda x: -(x**3), -2, 0, 5) == pytest.approx(2 ** (1 / 3), rel=2e-3)
+    assert crossing(lambda x: x, 9, 0, 5) != crossing(lambda x: x, 9, 0, 5), "nan: it does not pass there"
+
+
+def test_every_published_system_has_its_paper() -> None:
+    published = {system.slug for system in registry.systems() if system.kind in ("published", "library")}
+    assert published <= set(PAPERS)
+
+
+def test_the_record_is_what_the_list_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["systems", "--family", "published", "--json"]) == 0
+    shown = {row["slug"]: row["reproduced"] for row in json.loads(capsys.readouterr().out)["systems"]}
+    assert shown["blueconnect"] == "prediction 0 of 2"
+    assert "form 2 of 2" in shown["accl"]
+
+
+def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["reproduce", "accl"]) == EXIT_GATE
+    said = capsys.readouterr().out
+    assert "form 2 of 2" in said
+    assert "prediction: 16 nodes of 8 GPUs against 2" in " ".join(said.split())
+    assert "prediction: a published number; nothing was fitted to it" in said
+    assert main(["reproduce", "netai2020"]) == 0
+    assert main(["reproduce", "nothing"]) == EXIT_USAGE
+    broken = tmp_path / "broken.toml"
+    broken.write_text("slug = 'x'\n[setup]\n[expected]\n")
+    assert main(["reproduce", str(broken)]) == EXIT_INPUT
+    assert "'figure'" in capsys.readouterr().err
