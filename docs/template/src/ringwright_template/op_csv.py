@@ -24,21 +24,21 @@ def looks_like(head: bytes, name: str) -> bool:
 
 def read_op_csv(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Read operations as CSV. What cannot be read is counted, not raised; InputError where nothing could be."""
-    found = Gathered("op-csv")
-    world = found.communicator("world")
+    gathered = Gathered("op-csv")
+    world = gathered.communicator("world")
     turns: Counter[tuple[int, str]] = Counter()
     for source in sources:
-        found.inputs.append(source.name)
+        gathered.inputs.append(source.name)
         with source.open() as stream:
             lines = stream.read().decode("utf-8", "replace").splitlines()
         for number, line in enumerate(lines[1:], 2):
             if _row(found, world, turns, line):
-                found.note(source.name, "understood", "operation")
+                gathered.note(source.name, "understood", "operation")
             else:
-                found.note(source.name, "refused", "not a line of this table", at=number, example=line)
-    if not found.events.total:
+                gathered.note(source.name, "refused", "not a line of this table", at=number, example=line)
+    if not gathered.events.total:
         raise InputError("no operation could be read", where=sources[0].name, remedy="a first line, then one a line")
-    return found.trace(from_zero=True)
+    return gathered.trace(from_zero=True)
 
 
 def _row(found: Gathered, world: int, turns: Counter[tuple[int, str]], line: str) -> bool:
@@ -51,9 +51,9 @@ def _row(found: Gathered, world: int, turns: Counter[tuple[int, str]], line: str
         start_us, time_us = float(words[3]), float(words[4])
     except ValueError:
         return False
-    found.device(rank)  # so that the rank counts as seen
-    found.of(world)["ranks"].add(rank)
-    found.events.add(
+    gathered.device(rank)  # so that the rank counts as seen
+    gathered.of(world)["ranks"].add(rank)
+    gathered.events.add(
         kind="collective",
         op=words[1],
         rank=rank,
