@@ -32,7 +32,7 @@ def read_op_csv(sources: list[Source], *, progress: Callable[[int], None] | None
         with source.open() as stream:
             lines = stream.read().decode("utf-8", "replace").splitlines()
         for number, line in enumerate(lines[1:], 2):
-            if _row(found, world, turns, line):
+            if _row(gathered, world, turns, line):
                 gathered.note(source.name, "understood", "operation")
             else:
                 gathered.note(source.name, "refused", "not a line of this table", at=number, example=line)
@@ -41,7 +41,7 @@ def read_op_csv(sources: list[Source], *, progress: Callable[[int], None] | None
     return gathered.trace(from_zero=True)
 
 
-def _row(found: Gathered, world: int, turns: Counter[tuple[int, str]], line: str) -> bool:
+def _row(gathered: Gathered, world: int, turns: Counter[tuple[int, str]], line: str) -> bool:
     """Add one line; False for one that is none."""
     words = line.split(",")
     if len(words) != 5 or words[1] not in OPS:
