@@ -223,6 +223,9 @@ def _try(place: Place, tests: list[str], expected_s: float) -> tuple[str, str]:
         end_pos=end,
     )
     options = ["-q", "-x", "-n", "0", "-p", "no:cacheprovider", "--no-header"]
+    limit_s = (
+        60 + 6 * expected_s
+    )  # of each command, which ends with all that it has started: a change may loop for ever
     commands = []
     for number, part in enumerate(
         (tests[:FIRST], tests[FIRST:])
@@ -230,8 +233,21 @@ def _try(place: Place, tests: list[str], expected_s: float) -> tuple[str, str]:
         if part:
             listed = STORE / f"tests-{os.getpid()}-{number}"
             listed.write_text("\n".join(part))
-            commands.append(shlex.join([sys.executable, "-m", "pytest", *options, f"@{listed}"]))
-    result = mutate_and_test([spec], shlex.join(["sh", "-c", " && ".join(commands)]), 60 + 6 * expected_s)
+            commands.append(
+                shlex.join(
+                    [
+                        "timeout",
+                        "--kill-after=5",
+                        str(int(limit_s)),
+                        sys.executable,
+                        "-m",
+                        "pytest",
+                        *options,
+                        f"@{listed}",
+                    ]
+                )
+            )
+    result = mutate_and_test([spec], shlex.join(["sh", "-c", " && ".join(commands)]), 2 * limit_s + 60)
     outcome = result.test_outcome.name.lower() if result.test_outcome else "no change"
     return outcome, result.diff or ""
 
