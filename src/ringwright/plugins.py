@@ -70,22 +70,22 @@ class Plugin:
             raise self.error(self.refused)
         _loaded.setdefault(self)
         try:
-            found: Any = import_module(self.module)
+            target: Any = import_module(self.module)
             for name in filter(None, self.attribute.split(".")):
-                found = getattr(found, name)
+                target = getattr(target, name)
         except (Exception, SystemExit) as error:
             raise self.error(f"{type(error).__name__}: {' '.join(str(error).split())}") from error
-        if isinstance(found, ModuleType):
-            return getattr(found, self.name.replace("-", "_"), found)
-        return found
+        if isinstance(target, ModuleType):
+            return getattr(target, self.name.replace("-", "_"), target)
+        return target
 
     def call(self) -> Any:
         """Return the object, which must be one that can be called; raises PluginError."""
-        found = self.load()
-        if not callable(found):
-            what = "a module" if isinstance(found, ModuleType) else f"of type {type(found).__name__}"
+        target = self.load()
+        if not callable(target):
+            what = "a module" if isinstance(target, ModuleType) else f"of type {type(target).__name__}"
             raise self.error(f"{self.value} is {what}, not a function")
-        return found
+        return target
 
     def knobs(self, meanings: Mapping[str, str] | None = None) -> dict[str, Knob]:
         """Return the knobs of what it names, from its signature; what each means is from ``Knobs:`` in its docstring.
@@ -131,9 +131,9 @@ class Plugin:
 
     def told(self, name: str, default: Any = ()) -> Any:
         """Return what is said of the object beside it: its attribute ``name``, else that of its module."""
-        found = self.load()
-        home = sys.modules.get(getattr(found, "__module__", self.module), sys.modules.get(self.module))
-        return getattr(found, name, getattr(home, name, getattr(sys.modules[self.module], name, default)))
+        target = self.load()
+        home = sys.modules.get(getattr(target, "__module__", self.module), sys.modules.get(self.module))
+        return getattr(target, name, getattr(home, name, getattr(sys.modules[self.module], name, default)))
 
     def written(self) -> tuple[int, tuple[str, ...]]:
         """Return the lines of its module and the docstrings of module and object, of those that have one.
@@ -166,14 +166,14 @@ def points(group: str, taken: Iterable[str] = ()) -> tuple[Plugin, ...]:
 def _installed(_path: tuple[str, ...]) -> dict[str, tuple[Plugin, ...]]:
     from importlib.metadata import distributions
 
-    found: dict[str, list[Plugin]] = {group: [] for group in GROUPS}
+    by_group: dict[str, list[Plugin]] = {group: [] for group in GROUPS}
     owners: set[str] = set()
     for each in distributions():
         if _names_us(each) and each.name not in owners:  # of two of one name Python imports the first
             owners.add(each.name)
             for plugin in _entries(each):
-                found[plugin.group].append(plugin)
-    return {group: _by_name(listed) for group, listed in found.items()}
+                by_group[plugin.group].append(plugin)
+    return {group: _by_name(listed) for group, listed in by_group.items()}
 
 
 def _names_us(distribution: Distribution) -> bool:

@@ -102,8 +102,8 @@ class System:
         """Import and return the callable: an algorithm makes a Program, a scheduler a Workload; PluginError for neither."""
         if self.plugin is not None:
             return _checked(self.plugin)
-        found: Callable[..., Any] = getattr(import_module(self.module), self.slug.replace("-", "_"))
-        return found
+        function: Callable[..., Any] = getattr(import_module(self.module), self.slug.replace("-", "_"))
+        return function
 
 
 def _checked(plugin: Plugin) -> Callable[..., Any]:
@@ -137,13 +137,13 @@ def schedulers() -> tuple[System, ...]:
 def refused() -> tuple[Plugin, ...]:
     """Return the plug-ins whose names cannot be used, each with its reason."""
     listed = (plugins.points(group, _slugs(group)) for group in ("algorithms", "schedulers"))
-    return tuple(each for found in listed for each in found if each.refused)
+    return tuple(each for group in listed for each in group if each.refused)
 
 
 @cache
 def _house(group: str) -> tuple[System, ...]:
     places = FOLDERS if group == "algorithms" else SCHEDULERS
-    return tuple(found for folder, place in places.items() for found in _list(folder, place))
+    return tuple(system for folder, place in places.items() for system in _list(folder, place))
 
 
 def _slugs(group: str) -> tuple[str, ...]:
@@ -242,14 +242,14 @@ def typed(spelling: str, among: Callable[[], tuple[System, ...]]) -> tuple[Syste
 
 def values(owner: str, known: Mapping[str, Knob], settings: Iterable[str], *, where: str) -> dict[str, Any]:
     """Return the value of each ``knob=value`` of ``owner``; UsageError for one that it does not have or cannot have."""
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for key, value in (_pair(setting, owner, known, where) for setting in settings):
         if key not in known or not known[key].can_be_typed:
             raise unknown(owner, key, {each.name: each for each in known.values() if each.can_be_typed}, where=where)
-        if key in found:
+        if key in chosen:
             raise UsageError(f"{key} is given twice", where=where, remedy=f"ringwright systems {owner}")
-        found[key] = parse(owner, known[key], value, where=where, named=_named)
-    return found
+        chosen[key] = parse(owner, known[key], value, where=where, named=_named)
+    return chosen
 
 
 def _pair(setting: str, owner: str, known: Mapping[str, Knob], where: str) -> tuple[str, str]:

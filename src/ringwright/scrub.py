@@ -82,9 +82,9 @@ def _hidden(found: re.Match[str]) -> str:
 
 def words(command: Sequence[str]) -> list[str]:
     """Return the words of a command with secrets hidden, also those that stand alone after their option."""
-    found: list[str] = []
+    scrubbed: list[str] = []
     is_next = False
     for word in command:
-        found.append(HIDDEN if is_next and not word.startswith("-") else scrub(word))
+        scrubbed.append(HIDDEN if is_next and not word.startswith("-") else scrub(word))
         is_next = bool(_OPTION.match(word)) and not _NO_SECRET.search(word)
-    return found
+    return scrubbed

@@ -16,11 +16,11 @@ def of(folder: Path) -> dict[str, list[int]]:
 
 
 def _sum(path: Path) -> int:
-    found = 0
+    checksum = 0
     with path.open("rb") as file:
         while piece := file.read(1 << 20):
-            found = zlib.crc32(piece, found)
-    return found
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
 
 
 def compared(folder: Path, told: Any) -> tuple[dict[str, str], set[str]]:

@@ -198,9 +198,9 @@ class Topology:
         keys, order = self._link_keys
         wanted = np.asarray(src, np.int64) * self.n_nodes + dst
         place = np.searchsorted(keys, wanted)
-        found = place < len(keys)
-        found[found] = keys[place[found]] == wanted[found]
-        return np.where(found, order[np.minimum(place, max(len(keys) - 1, 0))] if len(keys) else -1, UNREACHED)
+        known = place < len(keys)
+        known[known] = keys[place[known]] == wanted[known]
+        return np.where(known, order[np.minimum(place, max(len(keys) - 1, 0))] if len(keys) else -1, UNREACHED)
 
     def routes(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the links from each src to each dst as (starts of length n+1, links); equal ends give no link.
@@ -228,10 +228,10 @@ class Topology:
         between = (src < self.n_ranks) & (dst < self.n_ranks)
         if between.all():
             return self.paths(src, dst)
-        found = self._search.paths(src[~between], dst[~between])
-        ranks = self.paths(src[between], dst[between]) if between.any() else found[:0]
-        nodes = np.full((len(src), max(found.shape[1], ranks.shape[1])), UNREACHED, np.int64)
-        nodes[~between, : found.shape[1]] = found
+        paths = self._search.paths(src[~between], dst[~between])
+        ranks = self.paths(src[between], dst[between]) if between.any() else paths[:0]
+        nodes = np.full((len(src), max(paths.shape[1], ranks.shape[1])), UNREACHED, np.int64)
+        nodes[~between, : paths.shape[1]] = paths
         nodes[between, : ranks.shape[1]] = ranks
         return nodes
 

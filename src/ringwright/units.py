@@ -60,10 +60,10 @@ def parse_time(text: str) -> float:
 def _number(text: str) -> float | None:
     """Return the number, None for no number and for one that no float holds."""
     try:
-        found = float(text)
+        number = float(text)
     except ValueError:
         return None
-    return found if math.isfinite(found) else None
+    return number if math.isfinite(number) else None
 
 
 def format_size(size_bytes: float) -> str:

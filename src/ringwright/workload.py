@@ -58,11 +58,11 @@ class Mesh:
     @cached_property
     def strides(self) -> dict[str, int]:
         """How far apart in rank two neighbours along an axis are."""
-        found, stride = {}, 1
+        strides, stride = {}, 1
         for name, size in reversed(self.axes):
-            found[name] = stride
+            strides[name] = stride
             stride *= size
-        return found
+        return strides
 
     def place(self, rank: int) -> dict[str, int]:
         """Return the coordinates of a rank."""
@@ -80,11 +80,11 @@ class Mesh:
         """Return the ranks that differ from ``rank`` along ``axes`` only, ascending."""
         place = self.place(rank)
         first = rank - sum(place[name] * self.strides[name] for name in axes)
-        found = [first]
+        ranks = [first]
         for name, size in self.axes:
             if name in axes:
-                found = [each + at * self.strides[name] for each in found for at in range(size)]
-        return tuple(found)
+                ranks = [each + at * self.strides[name] for each in ranks for at in range(size)]
+        return tuple(ranks)
 
 
 @dataclass(frozen=True)
@@ -293,9 +293,9 @@ class Workload:
         by = {**kept, **dict.fromkeys(parts, slug)}  # the last one at the end
         return replace(self, policy=replace(self.policy, **parts, by=by))
 
-    def saying(self, slug: str, *found: str) -> Workload:
+    def saying(self, slug: str, *text: str) -> Workload:
         """Return it with what a scheduler found out or decided, for people, behind its assumptions."""
-        return replace(self, assumptions=(*self.assumptions, *(f"{slug}: {each}" for each in found)))
+        return replace(self, assumptions=(*self.assumptions, *(f"{slug}: {each}" for each in text)))
 
     def schedule(self, of: str) -> tuple[tuple[str, int, int], ...]:
         """Return the order of slots on the ranks of a class: (phase, virtual stage, micro-batch)."""
@@ -321,8 +321,8 @@ class Workload:
     def gradients(self, roles: tuple[str, ...] = ("dp", "edp")) -> list[Payload]:
         """Return the payloads of ``roles`` that are sent once a step, in the order of the tasks that make them."""
         at = {task.name: place for place, task in enumerate(self.tasks)}
-        found = [each for each in self.payloads if each.per == "step" and each.role in roles]
-        return sorted(found, key=lambda each: max((at[name] for name in each.producers), default=0))
+        payloads = [each for each in self.payloads if each.per == "step" and each.role in roles]
+        return sorted(payloads, key=lambda each: max((at[name] for name in each.producers), default=0))
 
     def _repr_html_(self) -> str:
         axes = " x ".join(f"{name} {size}" for name, size in self.mesh.axes)

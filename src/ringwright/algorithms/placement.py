@@ -25,10 +25,10 @@ def members(
         hosts = [int(topology.hosts[rank]) for rank in collective.group]
     if len(hosts) != collective.p:
         raise UsageError(f"{len(hosts)} hosts for {collective.p} ranks", remedy="name the host of every rank")
-    found: dict[int, list[int]] = {}
+    by_node: dict[int, list[int]] = {}
     for place, host in enumerate(hosts):
-        found.setdefault(host, []).append(place)
-    return list(found.values())
+        by_node.setdefault(host, []).append(place)
+    return list(by_node.values())
 
 
 def distribution(nodes: Sequence[Sequence[int]] | None) -> str:

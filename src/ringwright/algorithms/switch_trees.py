@@ -81,11 +81,11 @@ def switch_trees(
     Raises UsageError where no network switch aggregates, a member's route meets none, or one of them cannot do what the
     collective asks for.
     """
-    found = network_switches(topology)
-    if topology is None or not found:
+    switches = network_switches(topology)
+    if topology is None or not switches:
         raise UsageError(f"{system}: no switch of this network aggregates", remedy=REMEDY)
     trees = [
-        _tree(system, topology, found, [collective.group[place] for place in group], number)
+        _tree(system, topology, switches, [collective.group[place] for place in group], number)
         for number, group in enumerate(groups)
     ]
     for tree in trees:
@@ -109,13 +109,13 @@ def _leaves(system: str, topology: Topology, able: frozenset[int], ranks: list[i
         raise UsageError(f"{system} works between hosts, and all ranks are on one", remedy="--algorithm nvls")
     src = np.array(ranks)
     starts, links = topology.routes(src, np.roll(src, -1))
-    found = []
+    leaves = []
     for rank, begin, end in zip(ranks, starts[:-1], starts[1:], strict=True):
         met = next((int(node) for node in topology.dst[links[begin:end]] if int(node) in able), None)
         if met is None:
             raise UsageError(f"{system}: no aggregating switch on the way from {topology.label(rank)}", remedy=REMEDY)
-        found.append(met)
-    return found
+        leaves.append(met)
+    return leaves
 
 
 def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: int) -> dict[int, int]:

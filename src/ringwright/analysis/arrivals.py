@@ -55,20 +55,20 @@ def _by_steps(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[dict[s
     seen = lateness(trace, judged)
     if seen is None:
         return None
-    found = held_up(seen)
-    if found is NOBODY or not _is_waited(judged, seen, found):
+    stragglers = held_up(seen)
+    if stragglers is NOBODY or not _is_waited(judged, seen, stragglers):
         return "none", "no rank holds up others by more than ranks differ of themselves", []
-    one = said_of(seen, found, min(judged["confidence"].fill_null(1.0).to_list()))
-    one["evidence"] += _worst(judged, one["ranks"], [seen.labels[step] for step in found.steps])
+    one = said_of(seen, stragglers, min(judged["confidence"].fill_null(1.0).to_list()))
+    one["evidence"] += _worst(judged, one["ranks"], [seen.labels[step] for step in stragglers.steps])
     return ("straggler" if one["ranks"] else "cannot tell"), one["evidence"][0], [one]
 
 
-def _is_waited(judged: pl.DataFrame, seen: Lateness, found: HeldUp) -> bool:
+def _is_waited(judged: pl.DataFrame, seen: Lateness, stragglers: HeldUp) -> bool:
     """Whether others waited in the steps held up: a tenth of their time in collectives at least."""
     import polars as pl
 
     step = pl.col("iteration") if seen.unit == "step" else pl.col("sequence")
-    there = judged.filter(step.is_in([seen.labels[place] for place in found.steps]))
+    there = judged.filter(step.is_in([seen.labels[place] for place in stragglers.steps]))
     return float(there["wait"].sum()) >= WAIT_SHARE * float(there["us"].sum())
 
 

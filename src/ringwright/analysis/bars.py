@@ -27,12 +27,12 @@ def bars(trace: Trace) -> dict[str, Any] | None:
     if not timed.height:
         return None
     clocks = align(trace)
-    found: dict[str, Any] = {"clock": "", "refused": clocks.refused, "ranks": timed["rank"].n_unique(), "bars": []}
+    result: dict[str, Any] = {"clock": "", "refused": clocks.refused, "ranks": timed["rank"].n_unique(), "bars": []}
     if clocks.refused:
-        return found
+        return result
     moved = clocks.moved(timed)
     if clocks.uncertainty_s:
-        found["clock"] = f"ranks within {clocks.uncertainty_s * 1e6:,.1f} us of each other"
+        result["clock"] = f"ranks within {clocks.uncertainty_s * 1e6:,.1f} us of each other"
     start, end = _stretch(moved, trace if len(clocks.clocks) < 2 else None)
     inside = moved.filter((pl.col("start_s") < end) & (pl.col("start_s") + pl.col("duration_s") > start))
     ranks = sorted(inside["rank"].unique().to_list())[:MOST_RANKS]
@@ -50,7 +50,7 @@ def bars(trace: Trace) -> dict[str, Any] | None:
         }
         for row in chosen.iter_rows(named=True)
     ]
-    return found | {
+    return result | {
         "start_us": 0.0,
         "end_us": round((end - start) * 1e6, 3),
         "shown": len(rows),

@@ -88,25 +88,25 @@ def tables(trace: Trace) -> list[BenchmarkTimes]:
     """Return the tables of a Trace, in the order in which they were read."""
     claims = trace.table("claims").to_dicts()
     source = str(trace.meta.get("source", ""))
-    found: dict[tuple[Any, ...], BenchmarkTimes] = {}
+    groups: dict[tuple[Any, ...], BenchmarkTimes] = {}
     for entry in bandwidth(trace):
         if entry["law"]:
             continue
         key = tuple(entry[name] for name in ("kind", "table", "op", "nranks", "datatype", "algorithm"))
         if entry["kind"] == "job":
             key = (*key[:4], None, None)  # NCCL chooses per size: one curve of a job may hold several algorithms
-        table = found.get(key)
+        table = groups.get(key)
         if table is None:
             table = BenchmarkTimes(
                 entry["table"], entry["op"] or "unknown", entry["nranks"], entry["nnodes"], entry["kind"], source
             )
             table.variant = entry["algorithm"] or ""
             _describe(table, claims, trace)
-            found[key] = table
+            groups[key] = table
         side = table.inplace_s if entry["task"] == "in-place" else table.times_s
         time_s = entry["time_us"] * 1e-6
         side[entry["size_bytes"]] = min(time_s, side.get(entry["size_bytes"], time_s))
-    return list(found.values())
+    return list(groups.values())
 
 
 def _describe(table: BenchmarkTimes, claims: list[dict[str, Any]], trace: Trace) -> None:

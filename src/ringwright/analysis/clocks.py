@@ -123,15 +123,15 @@ def _solve(ends: pl.DataFrame, ranks: list[int], typical_s: float) -> Alignment:
             rank, float(offset[number]), float(drift[number]), since, _spread(left) / 2, int(mine.sum())
         )
     few = [clock.rank for clock in clocks.values() if clock.common < LEAST_COMMON]
-    found = Alignment(clocks)
+    alignment = Alignment(clocks)
     if few:
         return Alignment(clocks, f"rank {few[0]} shares fewer than {LEAST_COMMON} collectives with others")
-    if found.uncertainty_s > typical_s:
+    if alignment.uncertainty_s > typical_s:
         return Alignment(
             clocks,
-            f"clocks agree to {found.uncertainty_s * 1e6:,.0f} us only, a typical collective takes {typical_s * 1e6:,.0f} us",
+            f"clocks agree to {alignment.uncertainty_s * 1e6:,.0f} us only, a typical collective takes {typical_s * 1e6:,.0f} us",
         )
-    return found
+    return alignment
 
 
 def _numbered(ends: pl.DataFrame) -> pl.Expr:

@@ -29,28 +29,28 @@ def culprits(
 
     ``told`` is the verdict of a log's errors. Rules run only on what they need: ``states``, ``timed`` calls, ``metrics``.
     """
-    found = [told] if told else []
+    accused = [told] if told else []
     late: dict[str, Any] = {}
     missing: list[str] = []
     dead = died(trace)
     if dead:
-        found += dead  # and no hang: that others wait for it follows from it
+        accused += dead  # and no hang: that others wait for it follows from it
     elif states:
-        found += hang(trace)
+        accused += hang(trace)
     if metrics:
-        found += hang_gauge(trace)
+        accused += hang_gauge(trace)
     if timed:
         late = arrivals(trace)
-        found += late["culprits"]
-        found += _tried(lambda: fail_slow(trace), missing)
-    return sorted((_complete(one, trace.meta) for one in found), key=_strength), late, missing
+        accused += late["culprits"]
+        accused += _tried(lambda: fail_slow(trace), missing)
+    return sorted((_complete(one, trace.meta) for one in accused), key=_strength), late, missing
 
 
-def verdict(found: list[Culprit]) -> Culprit | None:
+def verdict(accused: list[Culprit]) -> Culprit | None:
     """Return the strongest culprit; one that names nobody says that it cannot tell."""
-    if not found:
+    if not accused:
         return None
-    best = dict(found[0])
+    best = dict(accused[0])
     if not best["ranks"] and not best["hosts"] and CANNOT_TELL not in str(best["evidence"]):
         best["evidence"] = [*best["evidence"], CANNOT_TELL]
     return best

@@ -73,10 +73,10 @@ def _deaths(trace: Trace) -> list[_Death]:
     mine = trace.scan("events").filter(
         (pl.col("kind") == "error") & (pl.col("op") == "died") & pl.col("rank").is_not_null()
     )
-    found = mine.select("rank", "host", "start_s", "text", "file", "line", "task", "code").collect().rows()
+    rows = mine.select("rank", "host", "start_s", "text", "file", "line", "task", "code").collect().rows()
     return [
         _Death(rank, host, start_s or 0.0, text or "", f"{file}:{line}", json.loads(task or "{}").get("how", ""), code)
-        for rank, host, start_s, text, file, line, task, code in found
+        for rank, host, start_s, text, file, line, task, code in rows
     ]
 
 
@@ -92,10 +92,10 @@ def _failed_calls(trace: Trace) -> dict[int, list[str]]:
     import polars as pl
 
     mine = trace.scan("events").filter((pl.col("kind") == "error") & (pl.col("op") == "exception"))
-    found: dict[int, list[str]] = defaultdict(list)
+    calls: dict[int, list[str]] = defaultdict(list)
     for rank, text in mine.filter(pl.col("rank").is_not_null()).select("rank", "text").collect().rows():
-        found[rank].append(text or "")
-    return dict(found)
+        calls[rank].append(text or "")
+    return dict(calls)
 
 
 def _is_victim(one: _Death, failed: dict[int, list[str]], ended_s: float) -> bool:
@@ -123,8 +123,8 @@ def _silent(trace: Trace, ends: dict[int, str], broken: set[int], failed: dict[i
         (left, "left before the others were done", 0.6),
     ):
         if ranks and len(ranks) * 2 <= len(ends):
-            found = [_Death(rank, None, 0.0, what, "", "", None) for rank in sorted(ranks)]
-            return [_culprit(trace, found, [], failed) | {"confidence": sure}]
+            deaths = [_Death(rank, None, 0.0, what, "", "", None) for rank in sorted(ranks)]
+            return [_culprit(trace, deaths, [], failed) | {"confidence": sure}]
     return []
 
 
@@ -141,8 +141,8 @@ def _culprit(trace: Trace, named: list[_Death], victims: list[_Death], failed: d
         what = next((text for rank in hit for text in failed.get(rank, [])), "ended by the launcher")
         evidence.append(f"{say_ranks(hit)} failed because of it: {what}")
     hosts = sorted({one.host for one in named if one.host})
-    found = {"ranks": ranks, "hosts": hosts, "kind": KIND, "confidence": 0.95, "evidence": evidence, "begin_step": step}
-    return found | ({"command": OUT_OF_MEMORY} if first.how == "signal" and first.code == SIGKILL else {})
+    row = {"ranks": ranks, "hosts": hosts, "kind": KIND, "confidence": 0.95, "evidence": evidence, "begin_step": step}
+    return row | ({"command": OUT_OF_MEMORY} if first.how == "signal" and first.code == SIGKILL else {})
 
 
 def _step(trace: Trace, rank: int) -> int | None:
@@ -150,8 +150,8 @@ def _step(trace: Trace, rank: int) -> int | None:
     import polars as pl
 
     events = trace.scan("events").filter((pl.col("rank") == rank) & pl.col("iteration").is_not_null())
-    found = (
+    last = (
         events.filter(pl.col("kind").is_in(["collective", "p2p", "step"])).select(pl.col("iteration").max()).collect()
     )
     has_steps = events.filter(pl.col("kind") == "step").head(1).collect().height
-    return int(found.item()) if has_steps and found.item() is not None else None
+    return int(last.item()) if has_steps and last.item() is not None else None

@@ -101,12 +101,12 @@ def _sum(items: Any) -> Tally:
 
 
 def _changes(kind: str, before: Tally, after: Tally) -> list[dict[str, Any]]:
-    found = []
+    changes = []
     for key in {**before, **after}:
         old, new = before.get(key, (0, 0)), after.get(key, (0, 0))
         if old == new:
             continue
-        found.append(
+        changes.append(
             {
                 "kind": kind,
                 "key": " ".join("-" if part is None else str(part) for part in key),
@@ -121,7 +121,7 @@ def _changes(kind: str, before: Tally, after: Tally) -> list[dict[str, Any]]:
                 "delta_bytes": new[1] - old[1],
             }
         )
-    return found
+    return changes
 
 
 def _host_pairs(before: Summary, after: Summary) -> tuple[list[dict[str, Any]], list[str]]:

@@ -15,10 +15,10 @@ def over(difference: dict[str, Any], bound: float, *, slower_only: bool = False)
     moved by more than ``bound`` in points. With ``slower_only`` what became faster counts for nothing. Two runs with nothing
     in common that could be compared do not pass.
     """
-    found = [_calls(difference, bound), _only_in_one(difference, bound)]
-    found += [_classes(difference, bound, slower_only), _sizes(difference, bound, slower_only)]
-    found += [_whole(row, bound, slower_only) for row in difference["times"]]
-    failed = [sentence for sentence in found if sentence]
+    changes = [_calls(difference, bound), _only_in_one(difference, bound)]
+    changes += [_classes(difference, bound, slower_only), _sizes(difference, bound, slower_only)]
+    changes += [_whole(row, bound, slower_only) for row in difference["times"]]
+    failed = [sentence for sentence in changes if sentence]
     if not failed and not _comparable(difference):
         return ["nothing is in both runs that could be compared"]
     return failed

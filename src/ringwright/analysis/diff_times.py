@@ -38,18 +38,18 @@ def bandwidth(before: Summary, after: Summary) -> tuple[list[dict[str, Any]], di
 def _joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per call: what was measured in place stands in the row of the same call out of place."""
     inside = {_call(row): row for row in rows if row["task"] == "in-place"}
-    found = []
+    joined = []
     for row in rows:
         partner = inside.pop(_call(row), None) if row["task"] == "out-of-place" else None
         if partner is not None:
-            found.append(
+            joined.append(
                 row
                 | {f"inplace_{name}": partner[name] for name in _BOTH}
                 | {"changed": row["changed"] or partner["changed"]}
             )
         elif row["task"] != "in-place":
-            found.append(row)
-    return [*found, *inside.values()]
+            joined.append(row)
+    return [*joined, *inside.values()]
 
 
 def _call(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -62,11 +62,11 @@ def ratios(row: dict[str, Any]) -> list[float]:
 
 
 def _grouped(entries: Entries) -> dict[tuple[Any, ...], Entries]:
-    found: dict[tuple[Any, ...], Entries] = {}
+    groups: dict[tuple[Any, ...], Entries] = {}
     for entry in entries:
         if (entry.get("time_us") or 0) > 0:
-            found.setdefault(tuple(entry.get(name) for name in _BASE), []).append(entry)
-    return found
+            groups.setdefault(tuple(entry.get(name) for name in _BASE), []).append(entry)
+    return groups
 
 
 def _labelled(old: Entries, new: Entries) -> list[tuple[Entries, Entries]]:
@@ -145,18 +145,18 @@ def _noise(entries: Entries, op: str, size: int, pairs: noise.Pairs) -> noise.No
 
 def classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return one entry per operation and power of two of the size: the geometric mean ratio of its rows, and its noise."""
-    found: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    by_class: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
     for row in rows:
         size = row["size_bytes"]
         low = 1 << (size.bit_length() - 1) if size > 0 else 0
-        found.setdefault((row["kind"], row["op"] or "", low), []).append(row)
-    return [_class(kind, op, low, members) for (kind, op, low), members in sorted(found.items())]
+        by_class.setdefault((row["kind"], row["op"] or "", low), []).append(row)
+    return [_class(kind, op, low, members) for (kind, op, low), members in sorted(by_class.items())]
 
 
 def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    found = [(math.log(ratio), row["noise"]) for row in rows for ratio in ratios(row)]
-    ratio = math.exp(math.fsum(away for away, _ in found) / len(found))
-    share = math.sqrt(math.fsum(each**2 for _, each in found)) / len(found)
+    logs = [(math.log(ratio), row["noise"]) for row in rows for ratio in ratios(row)]
+    ratio = math.exp(math.fsum(away for away, _ in logs) / len(logs))
+    share = math.sqrt(math.fsum(each**2 for _, each in logs)) / len(logs)
     return {
         "kind": kind,
         "op": op,
@@ -172,13 +172,13 @@ def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str
 # ------------------------------------------------------------------------------------------------- steps and shares
 def times(before: Summary, after: Summary) -> list[dict[str, Any]]:
     """Return what both runs tell of whole steps, of waiting and of exposed communication; a run without them adds nothing."""
-    found = [
+    rows = [
         _steps(before, after),
         _communication(before, after),
         _share("waiting", before, after),
         _share("exposed", before, after),
     ]
-    return [row for row in found if row is not None]
+    return [row for row in rows if row is not None]
 
 
 def _steps(before: Summary, after: Summary) -> dict[str, Any] | None:
@@ -233,9 +233,9 @@ def _communication(before: Summary, after: Summary) -> dict[str, Any] | None:
 
 
 def _communicated(summary: Summary) -> float | None:
-    found = summary.get("overlap") or {}
-    cells = len(found.get("ranks") or []) * len(summary.get("iterations") or [])
-    total = math.fsum(row.get("comm_us") or 0 for row in found.get("ranks") or [])
+    overlap = summary.get("overlap") or {}
+    cells = len(overlap.get("ranks") or []) * len(summary.get("iterations") or [])
+    total = math.fsum(row.get("comm_us") or 0 for row in overlap.get("ranks") or [])
     return total / cells if cells and total > 0 else None
 
 
@@ -271,6 +271,6 @@ def waiting(summary: Summary) -> tuple[float, float] | None:
 
 def exposed(summary: Summary) -> tuple[float, float] | None:
     """Return microseconds of communication not hidden behind compute, and their share of it; None where nothing tells."""
-    found = summary.get("overlap") or {}
-    total, bare = found.get("comm_us"), found.get("exposed_us")
+    overlap = summary.get("overlap") or {}
+    total, bare = overlap.get("comm_us"), overlap.get("exposed_us")
     return (bare, bare / total) if total and bare is not None else None

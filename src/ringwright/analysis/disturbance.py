@@ -146,8 +146,8 @@ def _quantiles(ratios: pl.Series) -> tuple[float, float, float] | None:
 
 
 def _median(values: pl.Series) -> float | None:
-    found = values.median()
-    return float(found) if isinstance(found, int | float) else None
+    middle = values.median()
+    return float(middle) if isinstance(middle, int | float) else None
 
 
 def _step_ratio(trace: Trace, baseline: Trace, since: int) -> float | None:
@@ -175,10 +175,10 @@ def _counters(trace: Trace) -> dict[str, dict[str, float]]:
 
     rows = trace.scan("events").filter((pl.col("kind") == "metric") & (pl.col("source") == "network"))
     sums = rows.group_by("host", "op").agg(pl.col("value").sum()).collect()
-    found: dict[str, dict[str, float]] = {}
+    counters: dict[str, dict[str, float]] = {}
     for host, op, value in sums.iter_rows():
-        found.setdefault(host or "?", {})[op] = value
-    return found
+        counters.setdefault(host or "?", {})[op] = value
+    return counters
 
 
 def _differences(
@@ -186,16 +186,16 @@ def _differences(
 ) -> dict[str, dict[str, float]]:
     """Return what each host counted beyond the baseline: carrier changes, lost segments, bytes that are not the job's."""
     bytes_here, bytes_there = _job_bytes(trace), _job_bytes(baseline)
-    found: dict[str, dict[str, float]] = {"carrier": {}, "lost": {}, "foreign": {}}
+    differences: dict[str, dict[str, float]] = {"carrier": {}, "lost": {}, "foreign": {}}
     for host, counts in mine.items():
         usual = theirs.get(host, {})
-        found["carrier"][host] = counts.get("carrier_changes", 0.0) - usual.get("carrier_changes", 0.0)
-        found["lost"][host] = _lost(counts) - _lost(usual)
+        differences["carrier"][host] = counts.get("carrier_changes", 0.0) - usual.get("carrier_changes", 0.0)
+        differences["lost"][host] = _lost(counts) - _lost(usual)
         for direction in ("tx_bytes", "rx_bytes"):
             if usual.get(direction) and bytes_here and bytes_there:
                 more = counts.get(direction, 0.0) / bytes_here / (usual[direction] / bytes_there) - 1
-                found["foreign"][host] = max(more, found["foreign"].get(host, 0.0))
-    return found
+                differences["foreign"][host] = max(more, differences["foreign"].get(host, 0.0))
+    return differences
 
 
 def _lost(counts: dict[str, float]) -> float:

@@ -39,24 +39,24 @@ def expected(
     """
     mine = [table for table in tables(trace) if table.source != "perf-table" and table.sizes]
     peers = [*mine, *(table for other in others for table in tables(other) if table.sizes)]
-    found: list[Finding] = []
+    findings: list[Finding] = []
     unsure: dict[str, list[str]] = {}
     for table in mine:
-        found += _against_peers(table, [peer for peer in peers if peer is not table])
+        findings += _against_peers(table, [peer for peer in peers if peer is not table])
         try:
-            found += _against_model(table, box, release)
+            findings += _against_model(table, box, release)
         except RingwrightError as error:
             unsure.setdefault(error.what, []).append(table.label)
     for reason, labels in unsure.items():
         detail = f"{reason}; so nothing is said about {_some(labels)}"
-        found.append(_finding("info", "cannot tell what NCCL's model expects", detail, labels[:8], ""))
-    return sorted(_with_command(trace, found), key=lambda item: _ORDER[item["severity"]])
+        findings.append(_finding("info", "cannot tell what NCCL's model expects", detail, labels[:8], ""))
+    return sorted(_with_command(trace, findings), key=lambda item: _ORDER[item["severity"]])
 
 
-def _with_command(trace: Trace, found: list[Finding]) -> list[Finding]:
+def _with_command(trace: Trace, findings: list[Finding]) -> list[Finding]:
     """Return the findings, those without a command of their own with the one that shows everything."""
     usual = remedies.report(trace.meta)
-    return [item | {"command": item["command"] or usual} for item in found]
+    return [item | {"command": item["command"] or usual} for item in findings]
 
 
 def _finding(severity: str, title: str, detail: str, evidence: list[str], command: str) -> Finding:
@@ -174,8 +174,10 @@ def _span(low: float, high: float) -> str:
 
 
 def _ways(choices: list[NcclChoice]) -> str:
-    found = dict.fromkeys(f"{choice.algorithm}/{choice.protocol}, {choice.channels} channels" for choice in choices)
-    return _some(list(found))
+    choices_said = dict.fromkeys(
+        f"{choice.algorithm}/{choice.protocol}, {choice.channels} channels" for choice in choices
+    )
+    return _some(list(choices_said))
 
 
 def _choices(table: BenchmarkTimes, size: int, system: NcclSystem, release: str | None) -> tuple[list[NcclChoice], str]:
@@ -200,7 +202,7 @@ def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) 
     what NCCL's model changes there, or why it cannot tell. A fall that the in-place run does not show is the cost of a
     first call (loading a kernel) and is marked so.
     """
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for table in tables(trace):
         sizes = table.sizes
         for low, high in itertools.pairwise(sizes):
@@ -208,8 +210,8 @@ def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) 
             if cliff is not None:
                 cliff["model"] = _change(table, low, high, box, release)
                 cliff["detail"] += f". {cliff['model']}"
-                found.append(cliff)
-    return sorted(_with_command(trace, found), key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
+                findings.append(cliff)
+    return sorted(_with_command(trace, findings), key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
 
 
 def _cliff(table: BenchmarkTimes, low: int, high: int) -> Finding | None:

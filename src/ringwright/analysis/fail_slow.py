@@ -98,33 +98,33 @@ def fail_slow(trace: Trace, *, least_factor: float = LEAST_FACTOR) -> list[Culpr
     Collectives: the series of :mod:`ringwright.analysis.series`. Sends and receives: the matrix of pairs, each cell
     against the median pair of its size.
     """
-    found = _slow_pairs(trace) + [
+    slowed = _slow_pairs(trace) + [
         culprit
         for each in series(trace)
         for culprit in _slowed(each, change_points(each.time_s, least_factor=least_factor))
     ]
-    return sorted(found, key=lambda culprit: -culprit["confidence"])
+    return sorted(slowed, key=lambda culprit: -culprit["confidence"])
 
 
-def _slowed(found: Series, changes: list[ChangePoint]) -> list[Culprit]:
-    slower = [change for change in changes if change.factor > 1 and _lasts(found, change)]
+def _slowed(series: Series, changes: list[ChangePoint]) -> list[Culprit]:
+    slower = [change for change in changes if change.factor > 1 and _lasts(series, change)]
     if not slower:
         return []
     worst = max(slower, key=lambda change: change.factor)
-    samples = len(found.time_s)
+    samples = len(series.time_s)
     levels = f"{worst.before * 1e6:.1f} us, then {worst.after * 1e6:.1f} us ({worst.factor:.2f}x)"
     evidence = [
-        f"{found.name}: {levels} from sample {worst.at} of {samples} on",
-        f"the series begins at {found.place}",
+        f"{series.name}: {levels} from sample {worst.at} of {samples} on",
+        f"the series begins at {series.place}",
         "cannot tell who: all members of a collective share its time",
     ]
     command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
     return [_culprit([], [], "fail-slow", 0.3, evidence, command)]
 
 
-def _lasts(found: Series, change: ChangePoint) -> bool:
+def _lasts(series: Series, change: ChangePoint) -> bool:
     """Whether steps lie on both sides: what changes inside one step, or between two, is no change for good."""
-    before, after = set(found.step[: change.at]), set(found.step[change.at :])
+    before, after = set(series.step[: change.at]), set(series.step[change.at :])
     return min(len(before), len(after)) >= LEAST_STEPS
 
 
@@ -183,7 +183,7 @@ def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFram
 
 def _slow_pairs(trace: Trace) -> list[Culprit]:
     matrix, hosts, nics = pair_slowdown(trace)
-    found = []
+    culprits = []
     size = range(len(matrix))
     near = np.array([[a in hosts and hosts.get(a) == hosts.get(b) for b in size] for a in size], bool).reshape(
         matrix.shape
@@ -196,7 +196,7 @@ def _slow_pairs(trace: Trace) -> list[Culprit]:
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
         command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"
-        found.append(
+        culprits.append(
             _culprit(
                 ranks,
                 [slow.name] if slow.kind.startswith("host") else [],
@@ -206,7 +206,7 @@ def _slow_pairs(trace: Trace) -> list[Culprit]:
                 command,
             )
         )
-    return found
+    return culprits
 
 
 def _culprit(

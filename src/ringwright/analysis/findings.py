@@ -17,7 +17,7 @@ _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 def findings(seen: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
     """Return what deserves attention in the facts, what they broke and what was lost."""
-    found: list[Finding] = []
+    all_findings: list[Finding] = []
     for rule in (
         _verdict,
         _missing_ranks,
@@ -30,8 +30,8 @@ def findings(seen: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
         _graphs,
         _roles,
     ):
-        found.extend(rule(seen, claims))
-    return sorted((_typed(item, seen) for item in found), key=lambda item: _ORDER[item["severity"]])
+        all_findings.extend(rule(seen, claims))
+    return sorted((_typed(item, seen) for item in all_findings), key=lambda item: _ORDER[item["severity"]])
 
 
 def _typed(item: Finding, summary: Judged) -> Finding:

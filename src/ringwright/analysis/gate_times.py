@@ -33,18 +33,18 @@ def number(key: str, value: Any, where: str) -> float:
 
 def whole(summary: Summary, limits: dict[str, Any]) -> list[Judged]:
     """Judge the job as a whole: its median step, its waiting, its exposed communication."""
-    found = []
+    judged = []
     if limits["max_step_us"] is not None:
         lasted = [row["time_s"] * 1e6 for row in summary.get("iterations") or [] if (row.get("time_s") or 0) > 0]
-        found.append(_most("step", "a median step", median(lasted) if lasted else None, limits["max_step_us"], _us))
+        judged.append(_most("step", "a median step", median(lasted) if lasted else None, limits["max_step_us"], _us))
     for key, measure, name in (
         ("max_wait_share", waiting, "waiting for late ranks"),
         ("max_exposed_share", exposed, "communication not hidden behind compute"),
     ):
         if limits[key] is not None:
             told = measure(summary)
-            found.append(_most(key[4:], name, None if told is None else told[1], limits[key], _percent))
-    return found
+            judged.append(_most(key[4:], name, None if told is None else told[1], limits[key], _percent))
+    return judged
 
 
 def of_class(summary: Summary, limit: dict[str, Any], name: str) -> list[Judged]:

@@ -63,20 +63,20 @@ def hang(trace: Trace) -> list[Culprit]:
     Empty for a trace without states, and for a job in which nobody waits for anybody.
     """
     state = progress(trace)
-    found = mismatches(trace)
+    culprits = mismatches(trace)
     if state.idle_s is not None and 0 <= state.idle_s < state.pace_s and not state.failed:
         pass  # calls are open, but the job was going on when it was ended, or looked at
     elif state.open:
         graph, ballot = waits(state), vote(state)
-        explained = any(culprit["ranks"] and culprit["confidence"] >= 0.9 for culprit in found)
-        found += _deadlocks(state, graph)
+        explained = any(culprit["ranks"] and culprit["confidence"] >= 0.9 for culprit in culprits)
+        culprits += _deadlocks(state, graph)
         if not explained:
-            found += _roots(state, graph, ballot)
-    elif not any(culprit["ranks"] for culprit in found):
-        found += _gone(state)
-    found.sort(key=lambda culprit: -culprit["confidence"])
+            culprits += _roots(state, graph, ballot)
+    elif not any(culprit["ranks"] for culprit in culprits):
+        culprits += _gone(state)
+    culprits.sort(key=lambda culprit: -culprit["confidence"])
     usual = remedies.report(trace.meta)
-    return [_with_next(culprit, usual) for culprit in found]
+    return [_with_next(culprit, usual) for culprit in culprits]
 
 
 def _gone(state: Progress) -> list[Culprit]:
@@ -165,34 +165,34 @@ def _reaching(graph: Waits, ranks: set[int]) -> set[int]:
     for rank, targets in graph.edges.items():
         for target in targets:
             back.setdefault(target, []).append(rank)
-    found: set[int] = set()
+    reached: set[int] = set()
     todo = list(ranks)
     while todo:
         for rank in back.get(todo.pop(), ()):
-            if rank not in found:
-                found.add(rank)
+            if rank not in reached:
+                reached.add(rank)
                 todo.append(rank)
-    return found - ranks
+    return reached - ranks
 
 
 def _examples(state: Progress, graph: Waits, ranks: set[int], most: int = 6) -> list[str]:
     """Return where the culprits stand, and some who wait for them, with file and record."""
-    found = []
+    examples = []
     for rank in sorted(ranks)[:most]:
         front = state.front(rank)
         if front is not None:
-            found.append(f"{front.place}: rank {rank} stands at {_says(state, front)}")
+            examples.append(f"{front.place}: rank {rank} stands at {_says(state, front)}")
         elif rank in state.files:
-            found.append(f"{state.files[rank]}: rank {rank} completed all that it issued")
+            examples.append(f"{state.files[rank]}: rank {rank} completed all that it issued")
     direct = [rank for rank, targets in sorted(graph.edges.items()) if targets & ranks]
-    for rank in direct[: max(2, most - len(found))]:
+    for rank in direct[: max(2, most - len(examples))]:
         call = state.front(rank)
         if call is not None:
             waited = say_ranks(sorted(graph.edges[rank] & ranks))
-            found.append(f"{call.place}: rank {rank} waits for {waited} in {_says(state, call)}")
+            examples.append(f"{call.place}: rank {rank} waits for {waited} in {_says(state, call)}")
     if len(direct) > 2:
-        found.append(f"{len(direct)} ranks wait for them directly, {len(_reaching(graph, ranks))} in all")
-    return found
+        examples.append(f"{len(direct)} ranks wait for them directly, {len(_reaching(graph, ranks))} in all")
+    return examples
 
 
 def _says(state: Progress, call: EventRow) -> str:
@@ -202,7 +202,7 @@ def _says(state: Progress, call: EventRow) -> str:
 
 def _deadlocks(state: Progress, graph: Waits) -> list[Culprit]:
     """Return a culprit per closed circle of waits: two ends of a pipeline, or collectives issued in different orders."""
-    found = []
+    culprits = []
     for ranks in graph.circles:
         by_front: dict[tuple[int, int], list[int]] = {}
         for rank in ranks:
@@ -214,14 +214,14 @@ def _deadlocks(state: Progress, graph: Waits) -> list[Culprit]:
         evidence += _examples(state, graph, set(ranks))
         odd = _odd(state, by_front)
         if pairs:
-            found.append(_culprit(set(ranks), DEADLOCK, 0.85, evidence))
+            culprits.append(_culprit(set(ranks), DEADLOCK, 0.85, evidence))
         elif odd:
             evidence.insert(1, f"{say_ranks(odd)} issued collectives of two groups in another order than the rest")
-            found.append(_culprit(set(odd), DEADLOCK, 0.7, evidence))
+            culprits.append(_culprit(set(odd), DEADLOCK, 0.7, evidence))
         else:
             evidence.insert(1, "cannot tell which of them is wrong")
-            found.append(_culprit(set(), DEADLOCK, 0.0, evidence))
-    return found
+            culprits.append(_culprit(set(), DEADLOCK, 0.0, evidence))
+    return culprits
 
 
 def _odd(state: Progress, by_front: dict[tuple[int, int], list[int]]) -> list[int]:

@@ -54,15 +54,15 @@ def mismatches(trace: Trace) -> list[Culprit]:
     suspects = odd.filter(different & (pl.col("ranks") > 1)).select(keys).sort(keys).collect()
     names = dict(trace.table("communicators").select("communicator", "name").rows())
     sizes = dict(trace.table("communicators").select("communicator", "size").rows())
-    found = []
+    culprits = []
     for (communicator,), frame in suspects.group_by("communicator", maintain_order=True):
         wanted = frame["sequence"].to_list()[:_MOST_SEQUENCES]
         rows = mine.filter((pl.col("communicator") == communicator) & (pl.col("sequence") >= wanted[0])).collect()
         group = _Group(rows.to_dicts(), str(names.get(communicator, communicator)), sizes.get(communicator))
         verdict = next((v for sequence in wanted if (v := group.judge(sequence)) is not None), None)
         if verdict is not None:
-            found.append(verdict)
-    return sorted(found, key=lambda culprit: -culprit["confidence"])
+            culprits.append(verdict)
+    return sorted(culprits, key=lambda culprit: -culprit["confidence"])
 
 
 class _Group:
@@ -153,19 +153,19 @@ class _Group:
         return all(row["state"] == "completed" for row in self.rows.get(sequence, {}).values())
 
     def _groups(self, sequence: int, asked: dict[int, Any]) -> list[str]:
-        asks, found = self.asks(sequence), []
+        asks, texts = self.asks(sequence), []
         for value, _ in Counter(asked.values()).most_common(4):
             ranks = sorted(rank for rank, other in asked.items() if other == value)
-            found.append(f"{say_ranks(ranks)}: {asks[ranks[0]].says()}")
-        return found
+            texts.append(f"{say_ranks(ranks)}: {asks[ranks[0]].says()}")
+        return texts
 
     def _lines(self, sequence: int, ranks: list[int]) -> list[str]:
-        found = []
+        texts = []
         for rank in ranks:
             row = self.rows[sequence][rank]
             where = f", called in {row['text']}" if row["text"] else ""
-            found.append(f"{row['file']}: record {row['line']}: rank {rank} {row['task'] or row['op']}{where}")
-        return found
+            texts.append(f"{row['file']}: record {row['line']}: rank {rank} {row['task'] or row['op']}{where}")
+        return texts
 
 
 def _is_uneven(op: str, asks: dict[int, _Ask]) -> bool:

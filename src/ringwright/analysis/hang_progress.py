@@ -90,30 +90,30 @@ def progress(trace: Trace) -> Progress:
     """Return the progress that a trace with states or status rows shows; empty for any other trace."""
     import polars as pl
 
-    found = Progress()
+    state = Progress()
     for row in trace.table("communicators").to_dicts():
         number = row["communicator"]
-        found.members[number] = tuple(rank for rank in row["members"] or () if rank >= 0)
-        found.names[number] = row["name"] or row["comm_id"] or str(number)
-        found.roles[number] = row["role"]
+        state.members[number] = tuple(rank for rank in row["members"] or () if rank >= 0)
+        state.names[number] = row["name"] or row["comm_id"] or str(number)
+        state.roles[number] = row["role"]
     events = trace.scan("events").filter(pl.col("rank").is_not_null() & pl.col("communicator").is_not_null())
     calls = events.filter(pl.col("kind").is_in(["collective", "p2p"]) & pl.col("state").is_not_null())
     status = (
         events.filter(pl.col("kind") == "status").select("op", "rank", "communicator", "sequence", "file").collect()
     )
     devices = trace.table("topology").filter(pl.col("kind") == "device")["rank"].drop_nulls().to_list()
-    _kinds(found, calls)
-    _counters(found, status.to_dicts(), calls)
-    _open(found, calls)
+    _kinds(state, calls)
+    _counters(state, status.to_dicts(), calls)
+    _open(state, calls)
     done = calls.filter((pl.col("kind") == "p2p") & (pl.col("state") == "completed"))
     halves = done.group_by("communicator", "rank", "peer", "op").len().drop_nulls().collect()
-    found.halves = {(a, b, c, d): count for a, b, c, d, count in halves.rows()}
+    state.halves = {(a, b, c, d): count for a, b, c, d, count in halves.rows()}
     firsts = calls.group_by("rank").agg(pl.col("line").min()).collect()
-    found.whole = {rank for rank, line in firsts.rows() if line == 0} | _numbered_from_zero(calls)
-    if found.open or found.enqueued:
-        found.present = {*devices, *found.open, *(rank for _, rank in found.enqueued)}
-    _ends(found, trace)
-    return found
+    state.whole = {rank for rank, line in firsts.rows() if line == 0} | _numbered_from_zero(calls)
+    if state.open or state.enqueued:
+        state.present = {*devices, *state.open, *(rank for _, rank in state.enqueued)}
+    _ends(state, trace)
+    return state
 
 
 def _numbered_from_zero(calls: Any) -> set[int]:
@@ -127,17 +127,17 @@ def _numbered_from_zero(calls: Any) -> set[int]:
     return {rank for rank, seen, last in ranks.collect().rows() if seen == last + 1}
 
 
-def _ends(found: Progress, trace: Trace) -> None:
+def _ends(state: Progress, trace: Trace) -> None:
     """How the ranks' recordings end, and how long nothing had been recorded when the job ended, or was looked at."""
     import polars as pl
 
     events = trace.scan("events")
     mine = events.filter((pl.col("kind") == "status") & (pl.col("op") == "ended") & pl.col("rank").is_not_null())
     for rank, text in mine.select("rank", "text").collect().rows():
-        found.fates[rank] = text
-    if not found.fates:
+        state.fates[rank] = text
+    if not state.fates:
         return
-    found.failed = events.filter((pl.col("kind") == "error") & (pl.col("op") == "exception")).collect().height > 0
+    state.failed = events.filter((pl.col("kind") == "error") & (pl.col("op") == "exception")).collect().height > 0
     end_s = pl.max_horizontal(pl.col("enqueue_s"), pl.col("start_s") + pl.col("duration_s").fill_null(0))
     is_death = (pl.col("kind") == "error") & (pl.col("op") == "died")
     death_s = events.filter(is_death).select(pl.col("start_s").min()).collect().item()
@@ -153,26 +153,26 @@ def _ends(found: Progress, trace: Trace) -> None:
     origin_ns = trace.meta.get("origin_ns")
     if moments and origin_ns is not None and last_s is not None:
         seen_s = (max(moments) - int(origin_ns)) / 1e9
-        found.idle_s = min(seen_s, seen_s if death_s is None else death_s) - last_s
-        found.pace_s = max(found.pace_s, 2 * (step_s or 0.0))
+        state.idle_s = min(seen_s, seen_s if death_s is None else death_s) - last_s
+        state.pace_s = max(state.pace_s, 2 * (step_s or 0.0))
 
 
-def _kinds(found: Progress, calls: Any) -> None:
+def _kinds(state: Progress, calls: Any) -> None:
     kinds: dict[int, set[str]] = defaultdict(set)
     for communicator, kind in calls.select("communicator", "kind").unique().collect().rows():
         kinds[communicator].add(kind)
-    found.pointwise = {number for number, seen in kinds.items() if "p2p" in seen}
-    found.mixed = {number for number, seen in kinds.items() if len(seen) > 1}
+    state.pointwise = {number for number, seen in kinds.items() if "p2p" in seen}
+    state.mixed = {number for number, seen in kinds.items() if len(seen) > 1}
 
 
-def _counters(found: Progress, status: list[dict[str, Any]], calls: Any) -> None:
+def _counters(state: Progress, status: list[dict[str, Any]], calls: Any) -> None:
     """Counters of a group that mixes collectives with sends count either, so there the collectives' own records decide."""
     import polars as pl
 
-    tables = {"last-enqueued": found.enqueued, "last-completed": found.completed}
+    tables = {"last-enqueued": state.enqueued, "last-completed": state.completed}
     for row in status:
-        found.files.setdefault(row["rank"], row["file"])
-        if row["op"] in tables and row["sequence"] is not None and row["communicator"] not in found.mixed:
+        state.files.setdefault(row["rank"], row["file"])
+        if row["op"] in tables and row["sequence"] is not None and row["communicator"] not in state.mixed:
             tables[row["op"]][row["communicator"], row["rank"]] = row["sequence"]
     own = calls.filter((pl.col("kind") == "collective") & pl.col("sequence").is_not_null())
     ends = own.group_by("communicator", "rank").agg(
@@ -181,24 +181,24 @@ def _counters(found: Progress, status: list[dict[str, Any]], calls: Any) -> None
     )
     for communicator, rank, last, done in ends.collect().rows():
         key = (communicator, rank)
-        if communicator in found.mixed or key not in found.enqueued:
-            found.enqueued[key] = last
-        found.enqueued[key] = max(found.enqueued[key], last)
+        if communicator in state.mixed or key not in state.enqueued:
+            state.enqueued[key] = last
+        state.enqueued[key] = max(state.enqueued[key], last)
         if done is not None:
-            found.completed[key] = max(found.completed.get(key, -1), done)
+            state.completed[key] = max(state.completed.get(key, -1), done)
 
 
-def _open(found: Progress, calls: Any) -> None:
+def _open(state: Progress, calls: Any) -> None:
     """An operation is open while neither its state nor its group's counter says that it completed."""
     import polars as pl
 
     rows = calls.filter((pl.col("state") != "completed") & pl.col("sequence").is_not_null()).select(_COLUMNS)
     for row in rows.collect().rows():
         call = EventRow(*row)
-        done = found.completed.get((call.communicator, call.rank))
+        done = state.completed.get((call.communicator, call.rank))
         if call.kind == "collective" and done is not None and call.sequence <= done:
             continue
-        found.open[call.rank].append(call)
-        found.files.setdefault(call.rank, call.file)
-    for listed in found.open.values():
+        state.open[call.rank].append(call)
+        state.files.setdefault(call.rank, call.file)
+    for listed in state.open.values():
         listed.sort(key=lambda call: (call.line is None, call.line or 0, call.sequence))

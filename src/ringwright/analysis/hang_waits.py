@@ -36,7 +36,7 @@ class Waits:
 
 def waits(state: Progress) -> Waits:
     """Return the graph of waits and where it ends."""
-    found = Waits()
+    wait_graph = Waits()
     waited: set[int] = set()
     for rank in sorted(state.open):
         front = state.front(rank)
@@ -44,13 +44,13 @@ def waits(state: Progress) -> Waits:
             continue
         targets = _of_pair(state, rank, front) if front.kind == "p2p" else _of_group(state, rank, front)
         if targets is None:
-            found.stuck.add(rank)
+            wait_graph.stuck.add(rank)
             targets = set()
-        found.edges[rank] = targets
+        wait_graph.edges[rank] = targets
         waited |= targets
-    _ends(state, found, waited)
-    _not_started(state, found)
-    return found
+    _ends(state, wait_graph, waited)
+    _not_started(state, wait_graph)
+    return wait_graph
 
 
 def _of_group(state: Progress, rank: int, front: EventRow) -> set[int] | None:
@@ -109,42 +109,44 @@ def _meet(one: EventRow, other: EventRow) -> bool:
     return same and other.peer == one.comm_rank
 
 
-def _ends(state: Progress, found: Waits, waited: set[int]) -> None:
+def _ends(state: Progress, wait_graph: Waits, waited: set[int]) -> None:
     """Find the ends of the graph: single ranks that wait for nobody, and circles without a way out."""
     import rustworkx
 
-    nodes = sorted(set(found.edges) | waited)
+    nodes = sorted(set(wait_graph.edges) | waited)
     index = {rank: place for place, rank in enumerate(nodes)}
     graph = rustworkx.PyDiGraph()
     graph.add_nodes_from(nodes)
-    graph.add_edges_from_no_data([(index[a], index[b]) for a, targets in found.edges.items() for b in sorted(targets)])
+    graph.add_edges_from_no_data(
+        [(index[a], index[b]) for a, targets in wait_graph.edges.items() for b in sorted(targets)]
+    )
     for part in rustworkx.strongly_connected_components(graph):
         ranks = sorted(nodes[place] for place in part)
-        leaves = any(target not in ranks for rank in ranks for target in found.edges.get(rank, ()))
+        leaves = any(target not in ranks for rank in ranks for target in wait_graph.edges.get(rank, ()))
         if leaves:
             continue
         if len(ranks) > 1:
-            found.circles.append(ranks)
-        elif ranks[0] in waited or ranks[0] in found.stuck:
-            found.roots[ranks[0]] = _kind(state, found, ranks[0])
-            found.reach[ranks[0]] = len(rustworkx.ancestors(graph, index[ranks[0]]))
-    found.circles.sort()
+            wait_graph.circles.append(ranks)
+        elif ranks[0] in waited or ranks[0] in wait_graph.stuck:
+            wait_graph.roots[ranks[0]] = _kind(state, wait_graph, ranks[0])
+            wait_graph.reach[ranks[0]] = len(rustworkx.ancestors(graph, index[ranks[0]]))
+    wait_graph.circles.sort()
 
 
-def _kind(state: Progress, found: Waits, rank: int) -> str:
+def _kind(state: Progress, wait_graph: Waits, rank: int) -> str:
     if rank not in state.present:
         return NO_DUMP
-    if rank in found.stuck:
+    if rank in wait_graph.stuck:
         return DEVICE
     return NOT_ENTERED if state.front(rank) is None else TOGETHER
 
 
-def _not_started(state: Progress, found: Waits) -> None:
+def _not_started(state: Progress, wait_graph: Waits) -> None:
     """All entered one operation: a minority whose device did not start it, where the others' did, holds it up."""
-    if any(kind != TOGETHER for kind in found.roots.values()) or found.circles:
+    if any(kind != TOGETHER for kind in wait_graph.roots.values()) or wait_graph.circles:
         return
     standing: dict[tuple[int, int], dict[int, str]] = defaultdict(dict)
-    for rank in found.edges:
+    for rank in wait_graph.edges:
         front = state.front(rank)
         if front is not None and front.kind == "collective":
             standing[front.communicator, front.sequence][rank] = front.state
@@ -152,12 +154,12 @@ def _not_started(state: Progress, found: Waits) -> None:
         idle = [rank for rank, said in states.items() if said == "scheduled"]
         if idle and len(idle) * 2 < len(states):
             for rank in states:
-                found.roots.pop(rank, None)
+                wait_graph.roots.pop(rank, None)
             for rank in idle:
-                found.roots[rank] = NOT_STARTED
-                found.reach[rank] = len(states) - len(idle)
+                wait_graph.roots[rank] = NOT_STARTED
+                wait_graph.reach[rank] = len(states) - len(idle)
                 for other in states.keys() - set(idle):
-                    found.edges[other] = found.edges[other] | {rank}
+                    wait_graph.edges[other] = wait_graph.edges[other] | {rank}
 
 
 @dataclass
@@ -180,7 +182,7 @@ def vote(state: Progress) -> Vote:
     Groups that carry sends and receives, and pipeline groups, are left out: their members differ in a healthy job. Only a
     minority of a group is accused. Both signals are needed: a host that is stopped shows in the first, a device in the second.
     """
-    found = Vote()
+    ballot = Vote()
     for number, members in state.members.items():
         if number in state.pointwise or "pp" in (state.roles.get(number) or "").split("-") or len(members) < 2:
             continue
@@ -195,8 +197,8 @@ def vote(state: Progress) -> Vote:
                 accused |= behind
                 most = Counter(last.values()).most_common(1)[0][0]
                 for rank in behind:
-                    found.reasons[rank].append(
+                    ballot.reasons[rank].append(
                         f"group {state.name(number)}: last {signal} {least} on {say_ranks(sorted(behind))}, {most} on most"
                     )
-        found.votes.update(accused)
-    return found
+        ballot.votes.update(accused)
+    return ballot

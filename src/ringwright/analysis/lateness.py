@@ -136,10 +136,10 @@ def _parts(frame: pl.DataFrame, ranks: list[int]) -> list[list[int]]:
         graph.add_edges_from_no_data([(place[members[0]], place[other]) for other in members[1:]])
     part_of = {row: number for number, part in enumerate(rustworkx.connected_components(graph)) for row in part}
     counts = frame.group_by("rank").agg(pl.len(), pl.col("size_bytes").sum())
-    found: dict[tuple[int, ...], list[int]] = {}
+    parts: dict[tuple[int, ...], list[int]] = {}
     for rank, calls, size in sorted(counts.rows()):
-        found.setdefault((part_of[place[rank]], calls, size), []).append(place[rank])
-    return list(found.values())
+        parts.setdefault((part_of[place[rank]], calls, size), []).append(place[rank])
+    return list(parts.values())
 
 
 def _behind(own: Floats, parts: list[list[int]]) -> Floats:
@@ -173,5 +173,5 @@ def _between(frame: pl.DataFrame) -> dict[int, float]:
         return dict(spent.group_by("step").agg(pl.col("us").median()).rows())
     begins = frame.group_by("rank", "step").agg(pl.col("start_s").min()).sort("rank", "step")
     lasted = begins.with_columns(((pl.col("start_s").shift(-1) - pl.col("start_s")).over("rank") * 1e6).alias("us"))
-    found: dict[int, Any] = dict(lasted.drop_nulls().group_by("step").agg(pl.col("us").median()).rows())
-    return found
+    medians: dict[int, Any] = dict(lasted.drop_nulls().group_by("step").agg(pl.col("us").median()).rows())
+    return medians

@@ -55,12 +55,12 @@ def metrics(trace: Trace, interval_s: float | None = None) -> list[dict[str, flo
         pl.col("multiplicity").fill_null(1).alias("weight"),
     )
     placed = _placed(calls, trace, interval_s)
-    found = []
+    rows = []
     for interval in placed.partition_by("interval", maintain_order=True):
         start = interval["at_s"].min()
         row = {"interval": float(interval["interval"][0]), "start_s": float(start) if start is not None else 0.0}  # type: ignore[arg-type]
-        found.append(row | _by_op(interval))
-    return found
+        rows.append(row | _by_op(interval))
+    return rows
 
 
 def _placed(calls: pl.DataFrame, trace: Trace, interval_s: float | None) -> pl.DataFrame:
@@ -90,9 +90,9 @@ def _by_op(calls: pl.DataFrame) -> dict[str, float]:
         (pl.col("duration_s").mean() * 1e6).alias("time_us"),
         (pl.col("wait_s").mean() * 1e6).alias("wait_us"),
     )
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for row in table.sort("op", nulls_last=True).iter_rows(named=True):
         for name in ("calls", "size_bytes", "time_us", "wait_us"):
             if row[name] is not None:
-                found[f"comm/{row['op'] or 'unknown'}/{name}"] = float(row[name])
-    return found
+                values[f"comm/{row['op'] or 'unknown'}/{name}"] = float(row[name])
+    return values

@@ -21,8 +21,8 @@ def logical(trace: Trace) -> pl.DataFrame:
     import polars as pl
 
     events = trace.scan("events")
-    found = pl.concat([_collectives(events), _pointwise(point_to_point(trace))])
-    return found.with_columns((pl.col("size_bytes").fill_null(0) * pl.col("operations")).alias("bytes")).sort(
+    frame = pl.concat([_collectives(events), _pointwise(point_to_point(trace))])
+    return frame.with_columns((pl.col("size_bytes").fill_null(0) * pl.col("operations")).alias("bytes")).sort(
         "op", "size_bytes", "communicator", nulls_last=True
     )
 
@@ -153,9 +153,9 @@ def size_classes(operations: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 continue
             size = line["size_bytes"]
             low = 1 << (size.bit_length() - 1) if size > 0 else 0
-            found = classes.setdefault((operation["op"], low), [0, 0])
-            found[0] += line["count"]
-            found[1] += line["count"] * size
+            entry = classes.setdefault((operation["op"], low), [0, 0])
+            entry[0] += line["count"]
+            entry[1] += line["count"] * size
     return [
         {"op": op, "log2_low_bytes": low, "log2_high_bytes": max(2 * low, 1), "count": count, "bytes": total}
         for (op, low), (count, total) in sorted(classes.items())

@@ -84,23 +84,23 @@ def audit(talk: pl.DataFrame, compute: pl.DataFrame, syncs: pl.DataFrame) -> lis
         mine = pl.col("rank").eq_missing(rank)
         for case in _cases(_arrange(rank, part, compute.filter(mine), syncs.filter(mine))):
             cases[case.reason].append(case)
-    total = sum(case.exposed_us for found in cases.values() for case in found)
-    rows = [_reason(reason, found, total) for reason, found in cases.items()]
+    total = sum(case.exposed_us for matching in cases.values() for case in matching)
+    rows = [_reason(reason, matching, total) for reason, matching in cases.items()]
     return sorted(rows, key=lambda row: (-row["exposed_us"], row["reason"]))
 
 
-def _reason(reason: str, found: list[_Case], total: float) -> dict[str, Any]:
-    exposed = sum(case.exposed_us for case in found)
-    worst = sorted(found, key=lambda case: -case.exposed_us)[:EVIDENCE]
-    weighted = sum(case.confidence * case.exposed_us for case in found) / exposed if exposed else 0.0
+def _reason(reason: str, matching: list[_Case], total: float) -> dict[str, Any]:
+    exposed = sum(case.exposed_us for case in matching)
+    worst = sorted(matching, key=lambda case: -case.exposed_us)[:EVIDENCE]
+    weighted = sum(case.confidence * case.exposed_us for case in matching) / exposed if exposed else 0.0
     first = worst[0].evidence
     return {
         "reason": reason,
-        "detail": f"{exposed:,.0f} us, {exposed / total if total else 0:.0%} of the exposed, in {len(found)} operations; "
+        "detail": f"{exposed:,.0f} us, {exposed / total if total else 0:.0%} of the exposed, in {len(matching)} operations; "
         f"the costliest: {first['text']}; {_ADVICE[reason]}",
         "exposed_us": round(exposed, 3),
         "share": round(exposed / total, 4) if total else 0.0,
-        "count": len(found),
+        "count": len(matching),
         "confidence": round(weighted, 2),
         "evidence": [case.evidence for case in worst],
         "advice": _ADVICE[reason],

@@ -26,18 +26,18 @@ def own_times(trace: Trace, *, since: int = 1) -> dict[int, float]:
 
     Empty without timed steps and calls.
     """
-    found: dict[int, list[float]] = {}
+    own: dict[int, list[float]] = {}
     for rank, _, step_s, busy_s in _iterations(trace, since):
-        found.setdefault(rank, []).append(step_s - busy_s)
-    return {rank: sorted(times)[len(times) // 2] for rank, times in sorted(found.items())}
+        own.setdefault(rank, []).append(step_s - busy_s)
+    return {rank: sorted(times)[len(times) // 2] for rank, times in sorted(own.items())}
 
 
 def busy_times(trace: Trace, *, since: int = 1) -> list[float]:
     """Return per iteration the seconds in which any call is under way, on the rank where that is longest."""
-    found: dict[int, float] = {}
+    busy: dict[int, float] = {}
     for _, iteration, _, busy_s in _iterations(trace, since):
-        found[iteration] = max(busy_s, found.get(iteration, 0.0))
-    return [found[iteration] for iteration in sorted(found)]
+        busy[iteration] = max(busy_s, busy.get(iteration, 0.0))
+    return [busy[iteration] for iteration in sorted(busy)]
 
 
 def _iterations(trace: Trace, since: int) -> Iterator[tuple[int, int, float, float]]:
@@ -69,9 +69,9 @@ def slowed(mine: dict[int, float], usual: dict[int, float], step_s: float | None
     if len(growth) < 2 or not step_s:
         return []
     middle = sorted(growth.values())[(len(growth) - 1) // 2]
-    found = [
+    slow = [
         rank
         for rank, times in growth.items()
         if times >= MORE * max(1.0, middle) and mine[rank] - usual[rank] >= SHARE * step_s
     ]
-    return found if len(found) * 2 <= len(growth) else []
+    return slow if len(slow) * 2 <= len(growth) else []

@@ -60,7 +60,7 @@ def matrix(trace: Trace, operations: pl.DataFrame, points: pl.DataFrame) -> Matr
 
     paths = _paths(trace)
     chosen = _chosen(trace)
-    found = Matrix()
+    result = Matrix()
     collective = operations.filter(pl.col("op").is_in(sorted(RING_OPS | DIRECT_OPS)))
     wanted = collective.select("communicator", "op", "size_bytes", "root", "operations").rows()
     loads: dict[tuple[int, str, int, str], float] = defaultdict(float)
@@ -70,49 +70,49 @@ def matrix(trace: Trace, operations: pl.DataFrame, points: pl.DataFrame) -> Matr
         algorithm = chosen.get((op, size), "")
         loads[number, op, root or 0, algorithm] += float(size) * count
     for (number, op, root, algorithm), amount in sorted(loads.items()):
-        _load(found, paths[number], op, root, algorithm, amount)
-    _points(found, points, paths)
-    return found
+        _load(result, paths[number], op, root, algorithm, amount)
+    _points(result, points, paths)
+    return result
 
 
-def _load(found: Matrix, paths: Paths, op: str, root: int, algorithm: str, amount: float) -> None:
+def _load(matrix: Matrix, paths: Paths, op: str, root: int, algorithm: str, amount: float) -> None:
     p = paths.size or 0  # 0: not known
     if p < 2 or p > MAX_ASSUMED_RANKS:
         return
     if op in DIRECT_OPS:
         edges = traffic.pairwise_edges(op, amount, p, root)
-        found.algorithms.add("direct")
+        matrix.algorithms.add("direct")
     elif algorithm == "tree" and paths.trees:
         edges = traffic.tree_edges(op, amount, paths.trees)
-        found.algorithms.add("tree")
+        matrix.algorithms.add("tree")
     else:
         edges = traffic.ring_edges(op, amount, paths.rings or [list(range(p))], root)
-        found.algorithms.add("ring" if algorithm == "ring" and paths.rings else "assumed: ring")
-        found.assumed = found.assumed or algorithm != "ring" or not paths.rings
+        matrix.algorithms.add("ring" if algorithm == "ring" and paths.rings else "assumed: ring")
+        matrix.assumed = matrix.assumed or algorithm != "ring" or not paths.rings
     total = traffic.sent_total(op, amount, p)
-    found.declared_bytes += total
+    matrix.declared_bytes += total
     low, high = (total, total) if algorithm or op in DIRECT_OPS else traffic.legal_range(op, amount, p)
-    found.low_bytes += low
-    found.high_bytes += high
-    _place(found, paths, edges)
+    matrix.low_bytes += low
+    matrix.high_bytes += high
+    _place(matrix, paths, edges)
 
 
-def _place(found: Matrix, paths: Paths, edges: traffic.Edges) -> None:
+def _place(matrix: Matrix, paths: Paths, edges: traffic.Edges) -> None:
     for (src, dst), amount in edges.items():
-        found.total_bytes += amount
+        matrix.total_bytes += amount
         known = len(paths.members)
         a, b = (paths.members[place] if place < known else -1 for place in (src, dst))
         if a < 0 or b < 0:
-            found.unplaced_bytes += amount
+            matrix.unplaced_bytes += amount
             continue
-        found.pairs[a, b] = found.pairs.get((a, b), 0.0) + amount
+        matrix.pairs[a, b] = matrix.pairs.get((a, b), 0.0) + amount
         for side, nics in paths.nics.get((src, dst), {}).items():
-            by_nic = found.nics.setdefault((a, b), {})
+            by_nic = matrix.nics.setdefault((a, b), {})
             for nic in nics:
                 by_nic[side, nic] = by_nic.get((side, nic), 0.0) + amount / len(nics)
 
 
-def _points(found: Matrix, points: pl.DataFrame, paths: dict[int, Paths]) -> None:
+def _points(matrix: Matrix, points: pl.DataFrame, paths: dict[int, Paths]) -> None:
     """Sends add to their pair; receives are the same bytes seen from the other end, used where no send was logged."""
     import polars as pl
 
@@ -128,11 +128,11 @@ def _points(found: Matrix, points: pl.DataFrame, paths: dict[int, Paths]) -> Non
         amount = max(sent, received)
         if src == dst or not 0 <= src < paths[number].size or not 0 <= dst < paths[number].size:
             continue
-        found.declared_bytes += amount
-        found.low_bytes += amount
-        found.high_bytes += amount
-        found.algorithms.add("point to point")
-        _place(found, paths[number], {(src, dst): amount})
+        matrix.declared_bytes += amount
+        matrix.low_bytes += amount
+        matrix.high_bytes += amount
+        matrix.algorithms.add("point to point")
+        _place(matrix, paths[number], {(src, dst): amount})
 
 
 def _paths(trace: Trace) -> dict[int, Paths]:
@@ -185,8 +185,8 @@ def ranks_of(trace: Trace) -> list[dict[str, Any]]:
     import polars as pl
 
     devices = trace.table("topology").filter(pl.col("kind") == "device")
-    found = devices.select("rank", "host", "pid", "device", "bus_id").sort("rank", "host", "device", nulls_last=True)
-    return found.to_dicts()
+    rows = devices.select("rank", "host", "pid", "device", "bus_id").sort("rank", "host", "device", nulls_last=True)
+    return rows.to_dicts()
 
 
 def host_pairs(pairs: dict[tuple[int, int], float], host_of: dict[int, str]) -> list[dict[str, Any]]:
@@ -196,14 +196,14 @@ def host_pairs(pairs: dict[tuple[int, int], float], host_of: dict[int, str]) -> 
         a, b = host_of.get(src), host_of.get(dst)
         if a and b and a != b:
             totals[a, b] += amount
-    found = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
-    return [{"src": a, "dst": b, "bytes": round(amount)} for (a, b), amount in found]
+    largest_first = sorted(totals.items(), key=lambda item: (-item[1], item[0]))
+    return [{"src": a, "dst": b, "bytes": round(amount)} for (a, b), amount in largest_first]
 
 
-def nic_loads(found: Matrix, host_of: dict[int, str]) -> list[dict[str, Any]]:
+def nic_loads(matrix: Matrix, host_of: dict[int, str]) -> list[dict[str, Any]]:
     """Return bytes sent and received per (host, NIC) where an edge between hosts names the NIC of that end."""
     totals: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
-    for (src, dst), by_nic in found.nics.items():
+    for (src, dst), by_nic in matrix.nics.items():
         a, b = host_of.get(src), host_of.get(dst)
         if not a or not b or a == b:
             continue

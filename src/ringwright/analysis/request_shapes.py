@@ -48,18 +48,18 @@ class RequestShape:
 
 def shape(requests: Iterable[tuple[str, int]]) -> RequestShape:
     """Return the shape of one iteration's requests, (operation, bytes) each; those without bytes do not count."""
-    found = sorted(size for op, size in requests if size > 0 and op in REDUCTIONS)
-    total = sum(found)
-    if not found:
+    sizes = sorted(size for op, size in requests if size > 0 and op in REDUCTIONS)
+    total = sum(sizes)
+    if not sizes:
         return RequestShape(UNKNOWN, 0.0, 0.0, 0, 0, 0)
-    counts = Counter(found)
-    top = found[-1] / total
+    counts = Counter(sizes)
+    top = sizes[-1] / total
     repeated = sum(size * count for size, count in counts.items() if count >= OFTEN) / total
     kind = UNKNOWN
     if top >= DOMINANT:
-        kind = DOMINATED if len(found) >= FEW else UNKNOWN
+        kind = DOMINATED if len(sizes) >= FEW else UNKNOWN
     elif repeated >= REPEATED:
         kind = REPEATED_SIZES
-    elif len(found) >= MANY:
+    elif len(sizes) >= MANY:
         kind = MIXED
-    return RequestShape(kind, top, repeated, len(found), len(counts), found[len(found) // 2])
+    return RequestShape(kind, top, repeated, len(sizes), len(counts), sizes[len(sizes) // 2])

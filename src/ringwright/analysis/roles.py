@@ -69,7 +69,7 @@ def _is_expert(comm: dict[str, Any], ops: dict[int, set[str]], world: int | None
 
 def _degree(role: str, roles: Roles, sizes: dict[int, int]) -> int | None:
     """Return the size of the communicators of a role, the largest where they differ."""
-    return max((sizes[number] for number, (found, _) in roles.of.items() if found == role), default=None)
+    return max((sizes[number] for number, (its_role, _) in roles.of.items() if its_role == role), default=None)
 
 
 def _complete(tp: int | None, pp: int | None, dp: int | None, world: int) -> tuple[int | None, int | None, int | None]:
@@ -98,12 +98,12 @@ def _families(communicators: list[dict[str, Any]]) -> dict[tuple[int, int], list
 
 def _tensor_degree(families: dict[tuple[int, int], list[int]], world: int | None) -> int | None:
     """Consecutive ranks in groups that tile the world."""
-    found = [
+    sizes = [
         size
         for (size, stride), members in families.items()
         if stride == 1 and world is not None and size < world and len(members) >= max(1, world // size)
     ]
-    return max(found, default=None)
+    return max(sizes, default=None)
 
 
 def _expert_like(talk: set[str]) -> bool:

@@ -49,7 +49,7 @@ def refusals(trace: Trace) -> Refusals:
     """Return which timed collectives are in no series, with the first example of each reason."""
     import polars as pl
 
-    found = Refusals()
+    refused = Refusals()
     frame = _samples(trace, every=True)
     reasons = {
         "size unknown": pl.col("size_bytes").is_null(),
@@ -62,8 +62,8 @@ def refusals(trace: Trace) -> Refusals:
         rows = frame.filter(chosen).sort("communicator", "sequence").head(1).to_dicts()
         if rows:
             where = f"{rows[0]['op']}, sequence {rows[0]['sequence']} of communicator {rows[0]['communicator']}"
-            found.refuse(LAW, f"{where}: {why}", frame.filter(chosen).height)
-    return found
+            refused.refuse(LAW, f"{where}: {why}", frame.filter(chosen).height)
+    return refused
 
 
 def _samples(trace: Trace, *, every: bool = False) -> pl.DataFrame:

@@ -67,24 +67,24 @@ def locate(slowdown: Floats, hosts: dict[int, str] | None = None, nics: dict[int
     if not slow or len(slow) * 2 > len(known):
         return []
     candidates = _candidates(slowdown.shape[0], known, hosts or {}, nics or {})
-    found: list[Slow] = []
+    explained: list[Slow] = []
     left = set(slow)
-    while left and len(found) < MOST_CULPRITS:
+    while left and len(explained) < MOST_CULPRITS:
         best = max(candidates, key=lambda item: _worth(item[3], left, slow), default=None)
         if best is None or _worth(best[3], left, slow)[0] <= 0:
             break
         kind, name, ranks, cells = best
         hit = cells & slow
-        found.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
+        explained.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
         left -= cells
     whole = _intermittent(candidates, left)
     if whole is not None:
         kind, name, ranks, cells = whole
-        found.append(Slow(kind, name, ranks, len(cells & left), len(cells), _median(slowdown, cells & left)))
+        explained.append(Slow(kind, name, ranks, len(cells & left), len(cells), _median(slowdown, cells & left)))
         left -= cells
-    for src, dst in sorted(left)[: MOST_CULPRITS - len(found)]:
-        found.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, float(slowdown[src, dst])))
-    return found
+    for src, dst in sorted(left)[: MOST_CULPRITS - len(explained)]:
+        explained.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, float(slowdown[src, dst])))
+    return explained
 
 
 def _slow(slowdown: Floats) -> tuple[set[Cell], set[Cell]]:
@@ -112,11 +112,11 @@ def _candidates(
     for src, dst in known:
         rows[src].add((src, dst))
         columns[dst].add((src, dst))
-    found: list[tuple[str, str, tuple[int, ...], set[Cell]]] = []
+    candidates: list[tuple[str, str, tuple[int, ...], set[Cell]]] = []
     for rank in range(size):
-        found.append(("sender", f"rank {rank}", (rank,), rows[rank]))
-        found.append(("receiver", f"rank {rank}", (rank,), columns[rank]))
-    found += [("rank", f"rank {rank}", (rank,), rows[rank] | columns[rank]) for rank in range(size)]
+        candidates.append(("sender", f"rank {rank}", (rank,), rows[rank]))
+        candidates.append(("receiver", f"rank {rank}", (rank,), columns[rank]))
+    candidates += [("rank", f"rank {rank}", (rank,), rows[rank] | columns[rank]) for rank in range(size)]
     for kind, names in (("nic", nics), ("host", hosts)):
         groups: dict[str, list[int]] = defaultdict(list)
         for rank, name in names.items():
@@ -128,8 +128,8 @@ def _candidates(
             out, into = ({cell for rank in ranks for cell in side[rank]} for side in (rows, columns))
             for what, cells in ((f"{kind}-sender", out), (f"{kind}-receiver", into), (kind, out | into)):
                 leaving = {(a, b) for a, b in cells if not (a in inside and b in inside)}
-                found.append((what, name, tuple(sorted(inside)), leaving))
-    return [item for item in found if len(item[3]) > 1]
+                candidates.append((what, name, tuple(sorted(inside)), leaving))
+    return [item for item in candidates if len(item[3]) > 1]
 
 
 def _worth(cells: set[Cell], left: set[Cell], slow: set[Cell]) -> tuple[int, float]:

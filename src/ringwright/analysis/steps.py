@@ -18,7 +18,7 @@ def steps_us(trace: Trace) -> dict[int, list[float]]:
 
     chosen = (pl.col("kind") == "step") & pl.col("rank").is_not_null() & pl.col("duration_s").is_not_null()
     frame = trace.scan("events").filter(chosen).select("rank", "start_s", "iteration", "duration_s").collect()
-    found: dict[int, list[float]] = {}
+    times: dict[int, list[float]] = {}
     for rank, _, _, duration in frame.sort("rank", "start_s", "iteration").rows():
-        found.setdefault(rank, []).append(round(duration * 1e6, 3))
-    return found
+        times.setdefault(rank, []).append(round(duration * 1e6, 3))
+    return times

@@ -82,7 +82,7 @@ def _noise(late: Floats) -> float:
 
 
 def _stretches(late: Floats, noise: float) -> tuple[Stretch, ...]:
-    found = []
+    stretches = []
     for row in range(len(late)):
         own = float(np.median(np.abs(np.diff(late[row])))) / (0.6745 * math.sqrt(2))
         least = max(LEAST, 2.5 * noise)
@@ -97,14 +97,14 @@ def _stretches(late: Floats, noise: float) -> tuple[Stretch, ...]:
         delay = float(np.median(part))
         is_sure = delay * math.sqrt(steps) >= SURE * max(noise, own)
         if delay >= least and is_sure and float((part > 0.5 * delay).mean()) >= 0.75:
-            found.append(Stretch(row, first, last, delay))
-    return _apart(late, found)
+            stretches.append(Stretch(row, first, last, delay))
+    return _apart(late, stretches)
 
 
-def _apart(late: Floats, found: list[Stretch]) -> tuple[Stretch, ...]:
+def _apart(late: Floats, stretches: list[Stretch]) -> tuple[Stretch, ...]:
     """Return the stretches in which the job waits for their rank: it is later than all that are not accused, in most steps."""
-    strongest = max((_cost(one) for one in found), default=0.0)
-    kept = sorted((one for one in found if _cost(one) >= NOT_LESS * strongest), key=lambda one: -_cost(one))
+    strongest = max((_cost(one) for one in stretches), default=0.0)
+    kept = sorted((one for one in stretches if _cost(one) >= NOT_LESS * strongest), key=lambda one: -_cost(one))
     accused: list[Stretch] = []
     for one in kept:
         others = np.delete(late, [one.row, *(each.row for each in accused)], axis=0)
@@ -122,14 +122,14 @@ def _cost(one: Stretch) -> float:
 
 def _densest(values: Floats) -> tuple[int, int]:
     """Return the stretch with the largest sum."""
-    best, total, begin, found = 0.0, 0.0, 0, (0, 0)
+    best, total, begin, densest = 0.0, 0.0, 0, (0, 0)
     for place, value in enumerate(values.tolist()):
         if total <= 0:
             total, begin = 0.0, place
         total += value
         if total > best:
-            best, found = total, (begin, place + 1)
-    return found
+            best, densest = total, (begin, place + 1)
+    return densest
 
 
 def _explained(late: Floats, stretches: tuple[Stretch, ...], noise: float) -> float:
@@ -158,7 +158,7 @@ def _at_times(late: Floats, noise: float) -> HeldUp | None:
     """
     least = max(SPIKE, SPIKE_NOISES[0] * noise)
     limits = {max(SPIKE, times * noise) for times in SPIKE_NOISES} | {max(least, _limit(late.max(axis=0))[0])}
-    return next((found for limit in sorted(limits) if (found := _above(late, limit)) is not None), None)
+    return next((stragglers for limit in sorted(limits) if (stragglers := _above(late, limit)) is not None), None)
 
 
 def _above(late: Floats, limit: float) -> HeldUp | None:

@@ -215,23 +215,23 @@ def _columns_with_values(trace: Trace) -> dict[str, bool]:
 
 
 def _traffic(given: _Prepared) -> Traffic:
-    found = pairs.matrix(given.trace, given.logical, given.points)
-    ordered = sorted(found.pairs.items(), key=lambda item: (-item[1], item[0]))
+    matrix = pairs.matrix(given.trace, given.logical, given.points)
+    ordered = sorted(matrix.pairs.items(), key=lambda item: (-item[1], item[0]))
     limit = TOP_PAIRS if (given.counted.expected or 0) > FULL_PAIRS else len(ordered)
     return {
         "size_classes": ops.size_classes(ops.by_operation(given.logical)),
         "pair_bytes": [{"src": a, "dst": b, "bytes": round(amount)} for (a, b), amount in ordered[:limit]],
         "truncated": len(ordered) > limit,
-        "host_pair_bytes": pairs.host_pairs(found.pairs, given.host_of),
-        "nic_bytes": pairs.nic_loads(found, given.host_of),
+        "host_pair_bytes": pairs.host_pairs(matrix.pairs, given.host_of),
+        "nic_bytes": pairs.nic_loads(matrix, given.host_of),
         "pair_ground": {
-            "algorithm": ", ".join(sorted(found.algorithms)) or "none",
-            "ground": "assumed" if found.assumed else "read",
-            "low_bytes": found.low_bytes,
-            "high_bytes": max(found.high_bytes, found.total_bytes),
-            "total_bytes": found.total_bytes,
-            "unplaced_bytes": found.unplaced_bytes,
-            "conserved": found.conserved,
+            "algorithm": ", ".join(sorted(matrix.algorithms)) or "none",
+            "ground": "assumed" if matrix.assumed else "read",
+            "low_bytes": matrix.low_bytes,
+            "high_bytes": max(matrix.high_bytes, matrix.total_bytes),
+            "total_bytes": matrix.total_bytes,
+            "unplaced_bytes": matrix.unplaced_bytes,
+            "conserved": matrix.conserved,
         },
         "topology": topology(given.trace),
     }
@@ -271,11 +271,11 @@ def _with_told(roles: Roles, comms: list[Row]) -> Roles:
 
 
 def _ops_of(logical: pl.DataFrame) -> dict[int, set[str]]:
-    found: dict[int, set[str]] = defaultdict(set)
+    ops: dict[int, set[str]] = defaultdict(set)
     for number, op in logical.select("communicator", "op").unique().rows():
         if number is not None:
-            found[number].add(op)
-    return found
+            ops[number].add(op)
+    return ops
 
 
 def _sizes(comms: list[Row]) -> list[SizeCount]:
@@ -292,8 +292,8 @@ def _ledger(trace: Trace) -> dict[str, int]:
     import polars as pl
 
     counts = dict(trace.scan("ledger").group_by("outcome").agg(pl.col("lines").sum()).collect().rows())
-    found = {name: int(counts.get(name, 0)) for name in ("understood", "repaired", "refused", "other")}
-    return {"lines": sum(found.values()), **found, "missing": int(counts.get("missing", 0))}
+    outcomes = {name: int(counts.get(name, 0)) for name in ("understood", "repaired", "refused", "other")}
+    return {"lines": sum(outcomes.values()), **outcomes, "missing": int(counts.get("missing", 0))}
 
 
 def _error(row: Row) -> Row:
@@ -317,15 +317,15 @@ def _communicator_list(comms: list[Row], roles: Roles, logical: pl.DataFrame) ->
 
     grouped = logical.group_by("communicator").agg(pl.col("operations").sum(), pl.col("bytes").sum())
     totals = {number: (count, amount) for number, count, amount in grouped.rows()}
-    found = []
+    rows = []
     for comm in comms:
         number = comm["communicator"]
         role, evidence = roles.of.get(number, (None, None))
         count, amount = totals.get(number, (0, 0))
         keep = ("communicator", "comm_id", "size", "members", "ranks_seen", "nnodes", "parent", "ground")
         row = {name: comm[name] for name in keep}
-        found.append(row | {"role": role, "role_evidence": evidence, "operations": count, "bytes": amount})
-    return found
+        rows.append(row | {"role": role, "role_evidence": evidence, "operations": count, "bytes": amount})
+    return rows
 
 
 def _ranks(devices: list[Row], trace: Trace) -> list[Row]:

@@ -70,9 +70,9 @@ def _bin_for(span: float) -> float:
 def _from_events(frame: pl.DataFrame) -> dict[str, Any]:
     calls = _once(frame)
     start, end = _float(calls["enqueue_s"].min()), _float(calls["enqueue_s"].max())
-    found = _series(calls.rename({"enqueue_s": "at"}), start, end, _bin_for(end - start))
+    result = _series(calls.rename({"enqueue_s": "at"}), start, end, _bin_for(end - start))
     gap_s = _gap(frame)
-    return found | {"bursts": _bursts(calls, gap_s), "largest_burst": _largest(frame, calls, gap_s), "clock": "log"}
+    return result | {"bursts": _bursts(calls, gap_s), "largest_burst": _largest(frame, calls, gap_s), "clock": "log"}
 
 
 def _float(value: Any) -> float:
@@ -171,5 +171,5 @@ def concurrency(trace: Trace) -> list[dict[str, Any]]:
         pl.struct("rank", "second").n_unique().alias("n")
     )
     ordered = grouped.sort("n", "communicator", "communicator_right", descending=[True, False, False])
-    found = ordered.head(100).collect().rows()
-    return [{"communicator_a": a, "communicator_b": b, "overlaps": n} for a, b, n in found]
+    rows = ordered.head(100).collect().rows()
+    return [{"communicator_a": a, "communicator_b": b, "overlaps": n} for a, b, n in rows]

@@ -169,11 +169,11 @@ def _transports(groups: list[CommunicatorWiring]) -> list[dict[str, Any]]:
     rows = [
         {
             "transport": name,
-            "links": len(found),
+            "links": len(kinds),
             "connections": len(channels[name]),
             "between_hosts": name.startswith("NET/"),
         }
-        for name, found in pairs.items()
+        for name, kinds in pairs.items()
     ]
     return sorted(rows, key=lambda row: (-row["connections"], row["transport"]))
 
@@ -250,19 +250,19 @@ def _member(group: CommunicatorWiring, rank: int) -> int | None:
 def _neighbours(group: CommunicatorWiring) -> list[dict[str, Any]]:
     """Return per rank whom it has before and after it in rings, above and below it in trees, and its NICs."""
     names = ("ring_from", "ring_to", "parents", "children", "nics")
-    found: list[dict[str, set[Any]]] = [{name: set() for name in names} for _ in range(group.size)]
+    neighbours: list[dict[str, set[Any]]] = [{name: set() for name in names} for _ in range(group.size)]
     rings = [pair for ring in group.rings.values() for pair in zip(ring, ring[1:] + ring[:1], strict=True)]
     for src, dst in (*rings, *(pair for edges in _parts(group).values() for pair in edges)):
-        found[src]["ring_to"].add(dst)
-        found[dst]["ring_from"].add(src)
+        neighbours[src]["ring_to"].add(dst)
+        neighbours[dst]["ring_from"].add(src)
     for edges in (*group.trees.values(), *group.part_trees.values()):
         for child, parent in edges:
-            found[child]["parents"].add(parent)
-            found[parent]["children"].add(child)
+            neighbours[child]["parents"].add(parent)
+            neighbours[parent]["children"].add(child)
     for (src, dst, side), by_channel in group.links.items():
-        mine = found[src if side == "send" else dst]["nics"]
+        mine = neighbours[src if side == "send" else dst]["nics"]
         mine.update(nic for _, nic in by_channel.values() if nic is not None)
-    return [{"rank": rank} | {name: sorted(near[name]) for name in names} for rank, near in enumerate(found)]
+    return [{"rank": rank} | {name: sorted(near[name]) for name in names} for rank, near in enumerate(neighbours)]
 
 
 def _rails(group: CommunicatorWiring) -> dict[str, Any] | None:

@@ -29,8 +29,8 @@ def loads(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -
         for kind, ops in (("ring", RING_OPS), ("tree", TREE_OPS))
         for op in ops
     }
-    carried = {key: found for key, found in carried.items() if found}
-    told = [_load(group, op, kind, found, hosts) for (op, kind), found in carried.items()]
+    carried = {key: link_bytes for key, link_bytes in carried.items() if link_bytes}
+    told = [_load(group, op, kind, link_bytes, hosts) for (op, kind), link_bytes in carried.items()]
     return {
         "size_bytes": size_bytes,
         "loads": [*told, *([_pairwise(group, hosts, size_bytes)] if told else [])],
@@ -42,13 +42,13 @@ def _by_channel(group: CommunicatorWiring, op: str, kind: str, size_bytes: int) 
     """Return bytes per channel and edge; a channel whose path is not known keeps its share to itself."""
     paths: dict[int, Any] = group.rings if kind == "ring" else group.trees
     share = size_bytes / max(len(paths), group.channels.get("coll", 0), 1)
-    found: Bytes = {}
+    link_bytes: Bytes = {}
     for channel, path in paths.items():
         edges = (
             traffic.ring_edges(op, share, [path]) if kind == "ring" else traffic.tree_edges(op, share, {channel: path})
         )
-        found.update({(channel, *edge): amount for edge, amount in edges.items()})
-    return found
+        link_bytes.update({(channel, *edge): amount for edge, amount in edges.items()})
+    return link_bytes
 
 
 def crosses(group: CommunicatorWiring, src: int, dst: int, hosts: list[str | None]) -> bool | None:
@@ -59,11 +59,11 @@ def crosses(group: CommunicatorWiring, src: int, dst: int, hosts: list[str | Non
     return any(transport.startswith("NET/") for transport in told) if told else None
 
 
-def _load(group: CommunicatorWiring, op: str, kind: str, found: Bytes, hosts: list[str | None]) -> dict[str, Any]:
+def _load(group: CommunicatorWiring, op: str, kind: str, link_bytes: Bytes, hosts: list[str | None]) -> dict[str, Any]:
     edges: dict[tuple[int, int], float] = defaultdict(float)
     nics: dict[tuple[str | None, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     named = between = 0.0
-    for (channel, src, dst), amount in found.items():
+    for (channel, src, dst), amount in link_bytes.items():
         edges[src, dst] += amount
         if crosses(group, src, dst, hosts):
             between += amount
@@ -74,7 +74,7 @@ def _load(group: CommunicatorWiring, op: str, kind: str, found: Bytes, hosts: li
                     named += amount / 2
     inside = [amount for edge, amount in edges.items() if crosses(group, *edge, hosts) is False]
     outside = [amount for edge, amount in edges.items() if crosses(group, *edge, hosts)]
-    known, expected = len({channel for channel, _, _ in found}), group.channels.get("coll", 0)
+    known, expected = len({channel for channel, _, _ in link_bytes}), group.channels.get("coll", 0)
     return {
         "op": op,
         "algorithm": kind,
@@ -119,8 +119,8 @@ def _links(
     """Return the links that rings or trees use: ends, channels, transport, NICs, and bytes by operation and algorithm."""
     by_link: dict[tuple[int, int], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     channels: dict[tuple[int, int], set[int]] = defaultdict(set)
-    for (op, kind), found in carried.items():
-        for (channel, src, dst), amount in found.items():
+    for (op, kind), link_bytes in carried.items():
+        for (channel, src, dst), amount in link_bytes.items():
             by_link[src, dst][f"{op} {kind}"] += amount
             channels[src, dst].add(channel)
     return [
@@ -145,7 +145,7 @@ def _path(group: CommunicatorWiring, src: int, dst: int, channels: set[int]) -> 
         for side in SIDES
     }
     return {
-        "transports": sorted({transport for found in ends.values() for transport, _ in found if transport}),
+        "transports": sorted({transport for side_ends in ends.values() for transport, _ in side_ends if transport}),
         "nic_sends": sorted({nic for _, nic in ends["send"] if nic is not None}),
         "nic_receives": sorted({nic for _, nic in ends["receive"] if nic is not None}),
     }

@@ -53,10 +53,10 @@ def _is_root(row: dict[str, Any]) -> bool:
 
 
 def verdict(
-    found: list[dict[str, Any]], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
+    errors: list[dict[str, Any]], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
 ) -> Verdict | None:
     """Return the strongest verdict of the errors, or None for a healthy job."""
-    for rule in (_network(found), _ras(ras, world), _hang(found, world, host_of), _fatal(found), _killed(found)):
+    for rule in (_network(errors), _ras(ras, world), _hang(errors, world, host_of), _fatal(errors), _killed(errors)):
         if rule is not None:
             return rule
     return None
@@ -89,8 +89,8 @@ def _place(row: dict[str, Any]) -> str:
     return f"{row['file']}:{row['line']}: {row['text'][:160]}"
 
 
-def _network(found: list[dict[str, Any]]) -> Verdict | None:
-    roots = [row for row in found if _is_root(row)]
+def _network(errors: list[dict[str, Any]]) -> Verdict | None:
+    roots = [row for row in errors if _is_root(row)]
     if not roots:
         return None
     first = roots[0]
@@ -136,18 +136,18 @@ def _ras(ras: dict[str, Any] | None, world: int | None) -> Verdict | None:
     return _verdict("ras-mismatch", ranks, [], 0.8 if ranks else 0.3, evidence)
 
 
-def _hang(found: list[dict[str, Any]], world: int | None, host_of: dict[int, str]) -> Verdict | None:
+def _hang(errors: list[dict[str, Any]], world: int | None, host_of: dict[int, str]) -> Verdict | None:
     waiting: dict[int, tuple[int, str, str]] = {}
     places: dict[int, str] = {}
-    for row in found:
+    for row in errors:
         if row["op"] == "watchdog" and row["rank"] is not None and row["rank"] not in waiting:
             data = row["data"]
             waiting[row["rank"]] = (int(data["seq"]), data["op"], f"{data['nin']}/{data['nout']}")
             places[row["rank"]] = _place(row)
-    progress = {row["rank"]: row["data"] for row in reversed(found) if row["op"] == "progress"}
+    progress = {row["rank"]: row["data"] for row in reversed(errors) if row["op"] == "progress"}
     if not waiting and not progress:
         return None
-    evidence = list(places.values()) or [_place(row) for row in found if row["op"] == "progress"][:8]
+    evidence = list(places.values()) or [_place(row) for row in errors if row["op"] == "progress"][:8]
     silent = sorted(set(range(world)) - set(waiting) - set(progress)) if world else []
     ranks, kind, confidence, why = _accuse(waiting, progress, silent, world)
     hosts = sorted({host_of[rank] for rank in ranks if rank in host_of})
@@ -192,26 +192,26 @@ def _minority(progress: dict[int, dict[str, Any]], counter: str) -> set[int]:
     for rank, data in progress.items():
         if data.get(counter) is not None:
             groups[data.get("pg", "")][rank] = data[counter]
-    found: set[int] = set()
+    minority: set[int] = set()
     for values in groups.values():
         lowest = {rank for rank, value in values.items() if value == min(values.values())}
         if len(lowest) * 2 < len(values):
-            found |= lowest
-    return found
+            minority |= lowest
+    return minority
 
 
-def _fatal(found: list[dict[str, Any]]) -> Verdict | None:
+def _fatal(errors: list[dict[str, Any]]) -> Verdict | None:
     """A warning followed by a chain of error codes ended the job on that process; the first such chain is the root."""
-    chained = {(row["host"], row["file"]) for row in found if row["op"] == "chain" and row["code"]}
-    first = next((row for row in found if row["op"] == "warning" and (row["host"], row["file"]) in chained), None)
+    chained = {(row["host"], row["file"]) for row in errors if row["op"] == "chain" and row["code"]}
+    first = next((row for row in errors if row["op"] == "warning" and (row["host"], row["file"]) in chained), None)
     if first is None:
         return None
     rank = [first["rank"]] if first["rank"] is not None else []
     return _verdict("error", rank, [first["host"]] if first["host"] else [], 0.5, [_place(first)])
 
 
-def _killed(found: list[dict[str, Any]]) -> Verdict | None:
-    dead = [row for row in found if row["op"] == "killed" and row["code"] != 15]
+def _killed(errors: list[dict[str, Any]]) -> Verdict | None:
+    dead = [row for row in errors if row["op"] == "killed" and row["code"] != 15]
     if not dead:
         return None
     first = dead[0]

@@ -95,13 +95,13 @@ def _take(folder: Path, job: str, *, force: bool) -> None:
 
 def manifests(folder: Path) -> list[dict[str, Any]]:
     """Return the manifests in a folder that can be read."""
-    found = []
+    documents = []
     for path in sorted(folder.glob("run.*.json")):
         with suppress(OSError, ValueError):
             document = json.loads(path.read_text())
             if isinstance(document, dict):
-                found.append(document)
-    return found
+                documents.append(document)
+    return documents
 
 
 class Manifest:

@@ -167,13 +167,13 @@ def _descendants(ancestor: int) -> set[int]:
             state, parent = path.read_text(errors="replace").rpartition(")")[2].split()[:2]
             if state not in "ZX":
                 children.setdefault(int(parent), []).append(int(path.parent.name))
-    found: set[int] = set()
+    descendants: set[int] = set()
     todo = [ancestor]
     while todo:
-        new = [pid for pid in children.get(todo.pop(), ()) if pid not in found]
-        found.update(new)
+        new = [pid for pid in children.get(todo.pop(), ()) if pid not in descendants]
+        descendants.update(new)
         todo += new
-    return found
+    return descendants
 
 
 class _Watch:

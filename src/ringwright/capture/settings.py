@@ -47,31 +47,33 @@ class CaptureEnvironment:
 
 def settings(folder: Path, options: Options, given: Mapping[str, str]) -> CaptureEnvironment:
     """Return what to set for a job that records into ``folder``; raise UsageError for options that cannot be had."""
-    found = CaptureEnvironment()
+    environment = CaptureEnvironment()
     where = folder.absolute()
-    found.variables["RINGWRIGHT_CAPTURE"] = str(where)
+    environment.variables["RINGWRIGHT_CAPTURE"] = str(where)
     if options.hook:
-        _hook(found, options, given)
+        _hook(environment, options, given)
     if options.nccl != "off":
-        _nccl(found, where, options.nccl, given)
+        _nccl(environment, where, options.nccl, given)
     if options.flight:
-        _flight(found, where, given)
-    _plugin(found, where, options.plugin, given)
-    return found
+        _flight(environment, where, given)
+    _plugin(environment, where, options.plugin, given)
+    return environment
 
 
-def through_mpi(command: Sequence[str], found: CaptureEnvironment, folder: Path, given: Mapping[str, str]) -> list[str]:
+def through_mpi(
+    command: Sequence[str], capture_environment: CaptureEnvironment, folder: Path, given: Mapping[str, str]
+) -> list[str]:
     """Return an MPI launcher's command with the shim, and every variable handed to ranks on all nodes.
 
     Where the shim cannot be built the job runs without it, and ``found.sources`` says why.
     """
     try:
         library = build()
-        found.variables |= environment(library, folder, given)
-        found.sources["mpi"] = str(library)
+        capture_environment.variables |= environment(library, folder, given)
+        capture_environment.sources["mpi"] = str(library)
     except UsageError as error:
-        found.sources["mpi"] = f"off: {error.what}"
-    return with_variables(command, found.variables)[0]
+        capture_environment.sources["mpi"] = f"off: {error.what}"
+    return with_variables(command, capture_environment.variables)[0]
 
 
 def profile_of(text: str) -> tuple[int, int]:
@@ -82,60 +84,60 @@ def profile_of(text: str) -> tuple[int, int]:
     return int(skip), int(count or "1")
 
 
-def _set(found: CaptureEnvironment, given: Mapping[str, str], **variables: str) -> None:
+def _set(environment: CaptureEnvironment, given: Mapping[str, str], **variables: str) -> None:
     for name, value in variables.items():
         if name in given:
-            found.kept.append(name)
+            environment.kept.append(name)
         else:
-            found.variables[name] = value
+            environment.variables[name] = value
 
 
-def _hook(found: CaptureEnvironment, options: Options, given: Mapping[str, str]) -> None:
+def _hook(environment: CaptureEnvironment, options: Options, given: Mapping[str, str]) -> None:
     rest = [entry for entry in given.get("PYTHONPATH", "").split(os.pathsep) if entry and entry != str(SITE)]
-    found.variables["PYTHONPATH"] = os.pathsep.join([str(SITE), *rest])
+    environment.variables["PYTHONPATH"] = os.pathsep.join([str(SITE), *rest])
     record = {"layers": options.layers, "flight": options.flight, "profile": options.profile}
-    found.variables["RINGWRIGHT_RECORD"] = json.dumps(record)
-    found.sources["calls"] = "PyTorch process groups: gloo with times, NCCL when enqueued"
+    environment.variables["RINGWRIGHT_RECORD"] = json.dumps(record)
+    environment.sources["calls"] = "PyTorch process groups: gloo with times, NCCL when enqueued"
     if options.profile:
         skip, count = options.profile
-        found.sources["profile"] = f"PyTorch profiler and execution trace of {count} iterations after {skip}"
+        environment.sources["profile"] = f"PyTorch profiler and execution trace of {count} iterations after {skip}"
 
 
-def _nccl(found: CaptureEnvironment, where: Path, parts: str, given: Mapping[str, str]) -> None:
+def _nccl(environment: CaptureEnvironment, where: Path, parts: str, given: Mapping[str, str]) -> None:
     if parts not in NCCL_PARTS:
         raise UsageError(f"nccl is '{parts}'", remedy=f"--nccl {', '.join([*NCCL_PARTS, 'off'])}")
     _set(
-        found,
+        environment,
         given,
         NCCL_DEBUG="INFO",
         NCCL_DEBUG_SUBSYS=NCCL_PARTS[parts],
         NCCL_DEBUG_FILE=str(where / "nccl.%h.%p.log"),
     )
-    found.sources["nccl-log"] = f"NCCL_DEBUG_SUBSYS {given.get('NCCL_DEBUG_SUBSYS', NCCL_PARTS[parts])}"
+    environment.sources["nccl-log"] = f"NCCL_DEBUG_SUBSYS {given.get('NCCL_DEBUG_SUBSYS', NCCL_PARTS[parts])}"
 
 
-def _flight(found: CaptureEnvironment, where: Path, given: Mapping[str, str]) -> None:
+def _flight(environment: CaptureEnvironment, where: Path, given: Mapping[str, str]) -> None:
     _set(
-        found,
+        environment,
         given,
         TORCH_FR_BUFFER_SIZE=str(RECORDS),
         TORCH_NCCL_TRACE_BUFFER_SIZE=str(RECORDS),
         TORCH_NCCL_DUMP_ON_TIMEOUT="1",
         TORCH_NCCL_DEBUG_INFO_TEMP_FILE=str(where / "fr_rank_"),
     )
-    found.sources["flight-recorder"] = f"the last {given.get('TORCH_FR_BUFFER_SIZE', RECORDS)} calls of each rank"
+    environment.sources["flight-recorder"] = f"the last {given.get('TORCH_FR_BUFFER_SIZE', RECORDS)} calls of each rank"
 
 
-def _plugin(found: CaptureEnvironment, where: Path, named: Path | None, given: Mapping[str, str]) -> None:
+def _plugin(environment: CaptureEnvironment, where: Path, named: Path | None, given: Mapping[str, str]) -> None:
     """Use the NCCL profiler plug-in where it was built: named, or in this folder."""
     if "NCCL_PROFILER_PLUGIN" in given:
-        found.kept.append("NCCL_PROFILER_PLUGIN")
+        environment.kept.append("NCCL_PROFILER_PLUGIN")
         return
     path = named or Path(FILE_NAME)
     if not path.is_file():
         if named is not None:
             raise UsageError(f"no plug-in at {named}", remedy=f"ringwright plugin build -o {named}")
-        found.sources["nccl-profiler"] = "off: the plug-in is not built (ringwright plugin build)"
+        environment.sources["nccl-profiler"] = "off: the plug-in is not built (ringwright plugin build)"
         return
-    found.variables |= plugin_environment(path, str(where / "nccl-profile-%h-%p.rwprof"))
-    found.sources["nccl-profiler"] = str(path.absolute())
+    environment.variables |= plugin_environment(path, str(where / "nccl-profile-%h-%p.rwprof"))
+    environment.sources["nccl-profiler"] = str(path.absolute())

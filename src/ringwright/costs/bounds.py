@@ -110,17 +110,17 @@ def bounds(
     size = collective.size_bytes
     if collective.p == 1:
         return [Bound(0.0, size, "distance", ground="one rank has all it needs")]
-    found = [_distance(collective, topology, wanted)]
+    lower = [_distance(collective, topology, wanted)]
     if alpha == "busy" and not in_network:
-        found.append(_rounds(collective, topology))
+        lower.append(_rounds(collective, topology))
     if size:
-        found += _bandwidth(wanted, topology, in_network=in_network, exact=exact)
+        lower += _bandwidth(wanted, topology, in_network=in_network, exact=exact)
         if collective.op == "all-to-all":
-            found += _volume(wanted, topology)
+            lower += _volume(wanted, topology)
         if wanted.added_bytes and not in_network and math.isfinite(topology.reduce_rate):
             time_s = wanted.added_bytes / (collective.p * topology.reduce_rate)
-            found.append(Bound(time_s, size, "adding", ground=f"ranks add {topology.reduce_rate / 1e9:.4g} GB/s"))
-    lost = next((each for each in found if not math.isfinite(each.time_s)), None)
+            lower.append(Bound(time_s, size, "adding", ground=f"ranks add {topology.reduce_rate / 1e9:.4g} GB/s"))
+    lost = next((each for each in lower if not math.isfinite(each.time_s)), None)
     if lost is not None:
         place = " to ".join(lost.certificate) if lost.kind == "distance" else ", ".join(lost.certificate[:6])
         raise InfeasibleError(
@@ -128,7 +128,7 @@ def bounds(
             where=f"{lost.crossing} {place}".strip(),
             remedy="ringwright bound all-reduce --topology FILE",
         )
-    return sorted(found, key=lambda each: -each.time_s)
+    return sorted(lower, key=lambda each: -each.time_s)
 
 
 def forest_s(collective: Collective, topology: Topology) -> float:
@@ -194,12 +194,12 @@ def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, exact: b
         for each in _tightest(wanted, partition, in_network=in_network):
             if each.kind not in best or best[each.kind].time_s < each.time_s:
                 best[each.kind] = each
-    found = sorted(best.values(), key=lambda each: -each.time_s)
+    lower = sorted(best.values(), key=lambda each: -each.time_s)
     if exact or (exact is None and wanted.is_small(topology)):
         cut = wanted.exact(topology)
         if cut is not None:
-            return [_exact(wanted.size_bytes, topology, *cut), *found]
-    return found
+            return [_exact(wanted.size_bytes, topology, *cut), *lower]
+    return lower
 
 
 def _exact(
@@ -263,7 +263,7 @@ def _volume(wanted: Demand, topology: Topology) -> list[Bound]:
     sources = wanted.ranks[:1] if is_same else wanted.ranks
     if len(sources) * topology.n_links > MOST_DISTANCES:
         return []
-    found = []
+    lower = []
     classes = [*enumerate(topology.classes)] if len(topology.classes) > 1 else []
     for number, name in ((-1, "any class"), *classes):
         lengths = (topology.link_class == number).astype(float) if number >= 0 else np.ones(topology.n_links)
@@ -272,5 +272,5 @@ def _volume(wanted: Demand, topology: Topology) -> list[Bound]:
         capacity = float((goodput(topology) * lengths).sum())
         if needed:
             ground = f"bytes times links of {name}, over what all of them carry"
-            found.append(Bound(needed / capacity, wanted.size_bytes, "volume", (), "", needed, capacity, ground))
-    return sorted(found, key=lambda each: -each.time_s)[:1]
+            lower.append(Bound(needed / capacity, wanted.size_bytes, "volume", (), "", needed, capacity, ground))
+    return sorted(lower, key=lambda each: -each.time_s)[:1]

@@ -188,14 +188,14 @@ def distances(topology: Topology, sources: np.ndarray, lengths: np.ndarray) -> n
     order = works[np.argsort(topology.dst[works], kind="stable")]
     src, cost = topology.src[order], lengths[order]
     ends, starts = np.unique(topology.dst[order], return_index=True)
-    found = np.full((len(sources), topology.n_nodes), np.inf)
-    found[np.arange(len(sources)), sources] = 0.0
+    distance = np.full((len(sources), topology.n_nodes), np.inf)
+    distance[np.arange(len(sources)), sources] = 0.0
     while len(order):
-        offered = np.minimum(found[:, ends], np.minimum.reduceat(found[:, src] + cost, starts, axis=1))
-        if (offered == found[:, ends]).all():
+        offered = np.minimum(distance[:, ends], np.minimum.reduceat(distance[:, src] + cost, starts, axis=1))
+        if (offered == distance[:, ends]).all():
             break
-        found[:, ends] = offered
-    return found
+        distance[:, ends] = offered
+    return distance
 
 
 def _from_one(topology: Topology, source: int, lengths: np.ndarray, works: np.ndarray) -> np.ndarray:
@@ -204,13 +204,13 @@ def _from_one(topology: Topology, source: int, lengths: np.ndarray, works: np.nd
 
     order = works[np.argsort(topology.src[works], kind="stable")]
     starts = np.searchsorted(topology.src[order], np.arange(topology.n_nodes + 1))
-    far, cost, found = topology.dst[order], lengths[order], np.full(topology.n_nodes, np.inf)
-    found[source], front = 0.0, np.array([source])
+    far, cost, distance = topology.dst[order], lengths[order], np.full(topology.n_nodes, np.inf)
+    distance[source], front = 0.0, np.array([source])
     while len(front):
         count = starts[front + 1] - starts[front]
         links = np.arange(count.sum()) + np.repeat(starts[front] - np.cumsum(count) + count, count)
-        offered, there = np.repeat(found[front], count) + cost[links], far[links]
-        nearer = offered < found[there]
-        np.minimum.at(found, there[nearer], offered[nearer])
+        offered, there = np.repeat(distance[front], count) + cost[links], far[links]
+        nearer = offered < distance[there]
+        np.minimum.at(distance, there[nearer], offered[nearer])
         front = np.unique(there[nearer])
-    return found
+    return distance

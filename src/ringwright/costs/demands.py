@@ -131,8 +131,8 @@ class Demand:
         """The ranks of which a cut must leave out one."""
         if self.op in ("gather", "scatter"):
             return [int(self.ranks[self.root])]
-        found: list[int] = self.ranks[:1].tolist() if self.is_alike else self.ranks.tolist()
-        return found
+        ranks: list[int] = self.ranks[:1].tolist() if self.is_alike else self.ranks.tolist()
+        return ranks
 
     def is_small(self, topology: Topology) -> bool:
         """Say whether the search over all cuts takes a fraction of a second."""
@@ -178,10 +178,10 @@ class Demand:
             if there in into:
                 into[there] += rate
         total, every = sum(weights.values()), frozenset(range(topology.n_nodes))
-        found = [Cut(_ratio(total - weights[sink], into[sink]), every - {sink}) for sink in self.sinks]
+        cuts = [Cut(_ratio(total - weights[sink], into[sink]), every - {sink}) for sink in self.sinks]
         free = [rank for rank in weights if self.sinks != [rank]]
-        found += [Cut(_ratio(weights[rank], out[rank]), frozenset((rank,))) for rank in free]
-        return max(found, key=lambda cut: cut.value)
+        cuts += [Cut(_ratio(weights[rank], out[rank]), frozenset((rank,))) for rank in free]
+        return max(cuts, key=lambda cut: cut.value)
 
     def _whole(self, topology: Topology, capacities: Capacities) -> Cut:
         root = int(self.ranks[self.root])
@@ -200,13 +200,13 @@ def _ratio(above: int, below: int) -> Fraction:
 
 
 def _capacities(topology: Topology, *, turned: bool) -> Capacities:
-    found: Capacities = {}
+    capacities: Capacities = {}
     ends = (topology.dst, topology.src) if turned else (topology.src, topology.dst)
     for here, there, rate in zip(ends[0].tolist(), ends[1].tolist(), goodput(topology).tolist(), strict=True):
         if rate > 0:
             whole = round(min(rate, 1e18))
-            found[here, there] = found.get((here, there), 0) + whole
-    return found
+            capacities[here, there] = capacities.get((here, there), 0) + whole
+    return capacities
 
 
 def demand(collective: Collective, topology: Topology) -> Demand:

@@ -170,7 +170,7 @@ def gpu(name: str, **changed: float) -> Gpu:
 
 def element_type(name: str) -> str:
     """Return the element type by its usual name (bf16, fp8 ...); UsageError for one that does not exist."""
-    found = DTYPES.get(name.lower(), name.lower())
-    if found not in WIDTHS:
+    dtype = DTYPES.get(name.lower(), name.lower())
+    if dtype not in WIDTHS:
         raise UsageError(f"'{name}' is no element type", remedy=f"one of: {', '.join([*WIDTHS, *DTYPES])}")
-    return found
+    return dtype

@@ -137,8 +137,8 @@ def tightest(
             short, source = _gather(network, supply, entry, best.value, before, sink)
             if not short:
                 break
-            found = network.reached(source) - {n_nodes}
-            best = Cut(Fraction(_weight(supply, found), _leaving(capacities, found) // unit), found)
+            beyond = network.reached(source) - {n_nodes}
+            best = Cut(Fraction(_weight(supply, beyond), _leaving(capacities, beyond) // unit), beyond)
             before = -1
         before = sink
     return Cut(best.value * scale / unit, best.nodes)

@@ -38,16 +38,16 @@ class MeasuredCosts:
     @classmethod
     def of(cls, samples: Iterable[MeasuredOperation]) -> MeasuredCosts:
         """Return the costs of some measured operations; UsageError where there is none."""
-        found = tuple(samples)
-        if not found:
+        kept = tuple(samples)
+        if not kept:
             raise UsageError("no operation was measured", remedy="name a fabric, or record with times")
         sums: dict[tuple[str, int, str], list[float]] = {}
-        for each in found:
+        for each in kept:
             sums.setdefault((each.op, each.size_bytes, each.role), []).append(each.time_s)
         exact = {key: sum(times) / len(times) for key, times in sums.items()}
-        ops = dict.fromkeys(each.op for each in found)
-        lines = {op: _line([each for each in found if each.op == op]) for op in ops}
-        return cls(found, exact, lines, {each.role: each.communicator for each in reversed(found)})
+        ops = dict.fromkeys(each.op for each in kept)
+        lines = {op: _line([each for each in kept if each.op == op]) for op in ops}
+        return cls(kept, exact, lines, {each.role: each.communicator for each in reversed(kept)})
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return one leg; UsageError for an operation of which none was measured."""

@@ -139,10 +139,10 @@ Tree: TypeAlias = tuple[Branch, ...]
 def decide(tree: Choice | Tree, facts: Facts) -> Choice | None:
     """Return the choice of a tree for these facts, or None where the tree is silent."""
     while not isinstance(tree, Choice):
-        found = next((branch for branch in tree if branch.test.holds(facts)), None)
-        if found is None:
+        first = next((branch for branch in tree if branch.test.holds(facts)), None)
+        if first is None:
             return None
-        tree = found.then
+        tree = first.then
     return tree
 
 

@@ -34,10 +34,10 @@ def ring_edges(op: str, size_bytes: float, rings: Sequence[Sequence[int]], root:
 def tree_edges(op: str, size_bytes: float, trees: Mapping[int, Iterable[tuple[int, int]]]) -> Edges:
     """Return bytes per directed edge of trees given as (child, parent) per channel; all-reduce goes up and down."""
     edges: Edges = {}
-    channels = {channel: list(found) for channel, found in trees.items() if found}
-    for found in channels.values():
+    channels = {channel: list(tree) for channel, tree in trees.items() if tree}
+    for tree in channels.values():
         share = size_bytes / len(channels)
-        for child, parent in found:
+        for child, parent in tree:
             if op in ("all-reduce", "reduce"):
                 edges[child, parent] = edges.get((child, parent), 0.0) + share
             if op in ("all-reduce", "broadcast"):

@@ -107,11 +107,11 @@ def _run_folded(folded: Folded, made: Machine, engine: str, *, native: bool) -> 
     import numpy as np
 
     flat = flows.delayed(folded.flat, folded.machine) if engine == "flows" else folded.flat
-    found = _loop(engine)(flat, folded.machine, native=native)
+    result = _loop(engine)(flat, folded.machine, native=native)
     small = loads(flat, folded.machine.n)
     carried = np.where(folded.classes >= 0, small[folded.classes], 0) if len(small) else np.zeros(made.n, np.int64)
     shown = replace(flat, hops=folded.first[flat.hops])  # under the names of the whole machine
-    return replace(found, parts=folded.parts, flat=shown).with_loads(made, carried)
+    return replace(result, parts=folded.parts, flat=shown).with_loads(made, carried)
 
 
 def _loop(engine: str) -> Callable[..., Run]:
@@ -122,8 +122,8 @@ def _run_whole(program: Program, made: Machine, engine: str, *, native: bool) ->
     flat, carrying = flatten(program, made), made.carrying(program)
     if engine == "flows":
         flat = flows.delayed(flat, carrying)
-    found = _loop(engine)(flat, carrying, native=native)
-    return replace(found, flat=flat).with_loads(made, loads(flat, made.n))
+    result = _loop(engine)(flat, carrying, native=native)
+    return replace(result, flat=flat).with_loads(made, loads(flat, made.n))
 
 
 def _large(program: Program, made: Machine, *, native: bool) -> Run:

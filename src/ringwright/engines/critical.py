@@ -72,13 +72,13 @@ def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps:
 
 def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: int) -> list[int]:
     """Return the messages that one waits for, seen through joins."""
-    found: list[int] = []
+    messages: list[int] = []
     stack = [message]
     while stack:
         here = stack.pop()
         for other in before[starts[here] : starts[here + 1]].tolist():
-            (found if other < n else stack).append(other)
-    return found
+            (messages if other < n else stack).append(other)
+    return messages
 
 
 def _account(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray, chain: list[int]) -> Path:

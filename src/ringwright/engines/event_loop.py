@@ -104,12 +104,12 @@ class _Loop:
 
 def _forks(flat: MessageGraph) -> dict[tuple[int, int], list[int]]:
     """Return which messages branch off behind which hop of which message."""
-    found: dict[tuple[int, int], list[int]] = {}
+    forks: dict[tuple[int, int], list[int]] = {}
     if flat.branches is not None:
         columns = (flat.branches.parent, flat.branches.hop, flat.branches.child)
         for parent, hop, child in zip(*(column.tolist() for column in columns), strict=True):
-            found.setdefault((parent, hop), []).append(child)
-    return found
+            forks.setdefault((parent, hop), []).append(child)
+    return forks
 
 
 class ServiceTimes:

@@ -279,8 +279,8 @@ def _priced(machine: Machine, costs: Mapping[str, float], hops: np.ndarray) -> n
     top = machine.topology
     cost = np.array([costs.get(name, 0.0) * PS for name in top.classes] + [0.0])
     of = np.where(hops < top.n_links, top.link_class[np.minimum(hops, top.n_links - 1)].astype(np.int64), -1)
-    found: np.ndarray = cost[of]
-    return found
+    prices: np.ndarray = cost[of]
+    return prices
 
 
 def _with_senders(

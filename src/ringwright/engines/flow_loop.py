@@ -210,7 +210,7 @@ class _Loop:
 
     def _connected(self, resource: int) -> list[int]:
         """Return the classes that share resources with that one, directly or through others."""
-        found: dict[int, None] = {}
+        connected: dict[int, None] = {}
         seen = {resource: None}
         front = [resource]
         while front:
@@ -218,9 +218,9 @@ class _Loop:
             self.touched.pop(here, None)
             for number in self.users[here]:
                 each = self.classes[number]
-                if number not in found and (each.is_new or each.rate >= self.floor):
-                    found[number] = None
+                if number not in connected and (each.is_new or each.rate >= self.floor):
+                    connected[number] = None
                     fresh = [resource for resource in each.route if resource not in seen]
                     seen.update(dict.fromkeys(fresh))
                     front += fresh
-        return list(found)
+        return list(connected)

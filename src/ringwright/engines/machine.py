@@ -124,28 +124,28 @@ def _senders(topology: Topology, first: int) -> tuple[np.ndarray, list[int], np.
     """Return the sender of each rank and NIC for each class of links, the ps of a message and the bytes/s of each."""
     import numpy as np
 
-    found = np.full((topology.n_nodes, len(topology.classes)), -1, np.int64)
+    sender_of = np.full((topology.n_nodes, len(topology.classes)), -1, np.int64)
     cost = [
         round(topology.message_s.get(name, 0.0) * PS) if name in topology.occupying else 0 for name in topology.classes
     ]
     busy = np.flatnonzero(cost)
     nodes = np.concatenate((np.arange(topology.n_ranks), np.flatnonzero(topology.kinds == NIC)))
-    found[np.ix_(nodes, busy)] = first + np.arange(len(nodes) * len(busy)).reshape(len(nodes), len(busy))
+    sender_of[np.ix_(nodes, busy)] = first + np.arange(len(nodes) * len(busy)).reshape(len(nodes), len(busy))
     rates = np.full(topology.n_nodes, np.inf)
     np.minimum.at(rates, topology.src, topology.rate)
     rates[: topology.n_ranks] = np.inf
-    return found, [cost[number] for number in busy.tolist()] * len(nodes), np.repeat(rates[nodes], len(busy))
+    return sender_of, [cost[number] for number in busy.tolist()] * len(nodes), np.repeat(rates[nodes], len(busy))
 
 
 def _reducers(topology: Topology) -> dict[int, tuple[float, float]]:
     """Return rate and latency of the nodes where adding takes time: ranks, then aggregating nodes."""
-    found = {}
+    rates = {}
     if math.isfinite(topology.reduce_rate):
-        found = dict.fromkeys(range(topology.n_ranks), (topology.reduce_rate, 0.0))
+        rates = dict.fromkeys(range(topology.n_ranks), (topology.reduce_rate, 0.0))
     for node, able in sorted(topology.aggregators.items()):
         if math.isfinite(able.reduce_rate) or able.latency_s:
-            found[node] = (able.reduce_rate, able.latency_s)
-    return found
+            rates[node] = (able.reduce_rate, able.latency_s)
+    return rates
 
 
 def _changes(

@@ -34,9 +34,9 @@ def run(program: Program, machine: Machine) -> Run:
     """Run a program step by step; raise DeclinedError where program order is not the order of arrival."""
     if program.schedule is not None:
         raise DeclinedError("its order is declared thread block by thread block, not step by step")
-    found = program.n_nodes * program.layout.slots
-    if found > MOST_PLACES:
-        raise DeclinedError(f"{found:,} slots are more than {MOST_PLACES:,}")
+    slots = program.n_nodes * program.layout.slots
+    if slots > MOST_PLACES:
+        raise DeclinedError(f"{slots:,} slots are more than {MOST_PLACES:,}")
     state = _State(program, machine)
     for number, step in enumerate(program.steps()):
         if step.count:

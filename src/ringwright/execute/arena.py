@@ -42,8 +42,8 @@ class Arena:
 
     def read(self, at: int, size: int) -> np.ndarray:
         """Return a copy of these bytes in ordinary memory. uint8 of shape (size,)."""
-        found: np.ndarray = self.raw[at : at + size].copy()
-        return found
+        copied: np.ndarray = self.raw[at : at + size].copy()
+        return copied
 
     def settle(self) -> None:
         """Return when all that was asked is done; here nothing is ever late."""
@@ -62,22 +62,22 @@ class Arena:
 
     def put_runs(self, runs: Sequence[Extent], source: Any, *, there: bool) -> list[Action]:
         """Return what puts every run where it belongs, from where it lies at the peer or else from scratch, run after run."""
-        found, begin = [], 0
+        actions, begin = [], 0
         for run in runs:
             at = run.there if there else begin
-            found.append(self.put(run.at, source[at : at + run.size], adds=run.adds))
+            actions.append(self.put(run.at, source[at : at + run.size], adds=run.adds))
             begin += run.size
-        return found
+        return actions
 
     def gather(self, runs: Sequence[Extent], scratch: Any, source: Any, *, there: bool) -> list[Action]:
         """Return what copies every run into scratch, run after run."""
-        found: list[Action] = []
+        actions: list[Action] = []
         begin = 0
         for run in runs:
             at = run.there if there else run.at
-            found.append(self.copy(scratch[begin : begin + run.size], source[at : at + run.size]))
+            actions.append(self.copy(scratch[begin : begin + run.size], source[at : at + run.size]))
             begin += run.size
-        return found
+        return actions
 
 
 def together(actions: Sequence[Action]) -> Action:

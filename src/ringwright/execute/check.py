@@ -37,14 +37,14 @@ class Difference:
         )
 
 
-def gathered(found: NodeResult, collective: Collective) -> dict[int, np.ndarray]:
+def gathered(result: NodeResult, collective: Collective) -> dict[int, np.ndarray]:
     """Return what a rank ended with, block by block, as stored; parts that nobody gave are left out.
 
     Each is of the dtype ``STORED[...]`` of its elements and of shape (elements,).
     """
     kind = np.dtype(STORED[element(collective)])
     blocks: dict[int, np.ndarray] = {}
-    for block, begin, part in found.results:
+    for block, begin, part in result.results:
         if block not in blocks:
             blocks[block] = np.zeros(data.block_bytes(collective, block), np.uint8)
         blocks[block][begin : begin + len(part)] = np.frombuffer(part, np.uint8)
@@ -68,13 +68,13 @@ def against_interpreter(program: Program, answers: Sequence[NodeResult], *, seed
 
 
 def _first(
-    found: Sequence[Mapping[int, np.ndarray]], wanted: Sequence[Mapping[int, np.ndarray]], kind: str
+    results: Sequence[Mapping[int, np.ndarray]], wanted: Sequence[Mapping[int, np.ndarray]], kind: str
 ) -> Difference | None:
     first: Difference | None = None
     wrong = 0
     for rank, blocks in enumerate(wanted):
         for block, values in blocks.items():
-            stored = found[rank].get(block)
+            stored = results[rank].get(block)
             mine = np.zeros(0) if stored is None else np.asarray(widen(stored, kind), np.float64)
             if mine.shape != values.shape:
                 return Difference(rank, block, 0, float("nan"), float("nan"), len(values))
@@ -114,12 +114,12 @@ def within_order(program: Program, answers: Sequence[NodeResult], *, seed: int =
             stored = blocks.get(block, np.zeros(0, STORED[kind]))
             if stored.shape != exact.shape:
                 return Difference(rank, block, 0, float("nan"), float("nan"), len(exact))
-            found = np.asarray(widen(stored, kind), np.float64)
-            far = np.flatnonzero(~(np.abs(found - exact) <= bound))
+            numbers = np.asarray(widen(stored, kind), np.float64)
+            far = np.flatnonzero(~(np.abs(numbers - exact) <= bound))
             wrong += len(far)
             if len(far) and first is None:
                 at = int(far[0])
-                first = (rank, block, at, float(found[at]), float(exact[at]))
+                first = (rank, block, at, float(numbers[at]), float(exact[at]))
     return None if first is None else Difference(*first, wrong)
 
 

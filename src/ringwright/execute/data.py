@@ -33,11 +33,11 @@ def values(collective: Collective, rank: int, block: int, size: int, seed: int, 
     mixed = np.arange(count, dtype=np.uint32) * _SPREAD
     mixed += np.uint32((rank * 7919 + block * 104729 + seed * 31 + 1) & 0xFFFFFFFF)
     mixed *= _ODD
-    found = (mixed >> np.uint32(13)) % np.uint32(_most(collective, dtype)) + np.uint32(1)
+    numbers = (mixed >> np.uint32(13)) % np.uint32(_most(collective, dtype)) + np.uint32(1)
     turns = -(-collective.p // _givers(collective, dtype))
     if turns > 1:
-        found[(np.arange(count) + rank) % turns != 0] = collective.reduce_op == "prod"
-    return narrow(found.astype(np.float32) if dtype in MANTISSA_BITS else found, dtype)
+        numbers[(np.arange(count) + rank) % turns != 0] = collective.reduce_op == "prod"
+    return narrow(numbers.astype(np.float32) if dtype in MANTISSA_BITS else numbers, dtype)
 
 
 def _most(collective: Collective, dtype: str) -> int:
@@ -102,9 +102,9 @@ def inputs(collective: Collective, seed: int, *, reals: bool = False) -> list[di
     ]
 
 
-def wrong(found: np.ndarray, wanted: np.ndarray) -> int:
+def wrong(data: np.ndarray, wanted: np.ndarray) -> int:
     """Return how many stored elements differ."""
-    return int((found != wanted).sum()) if found.shape == wanted.shape else max(len(found), len(wanted))
+    return int((data != wanted).sum()) if data.shape == wanted.shape else max(len(data), len(wanted))
 
 
 def order_bound(given: Sequence[np.ndarray], additions: int, dtype: str) -> np.ndarray:

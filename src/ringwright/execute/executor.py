@@ -38,10 +38,10 @@ class Executor:
                 runtime(self.library), n, rank_command(folder), environment, places, transport=transport, crowded=True
             )
             return [Start(tuple(argv), whole, ())]
-        found = plain(folder, places or here(n))
+        starts = plain(folder, places or here(n))
         return [
             Start(start.argv, {**environment, **_interface(place)}, start.ranks)
-            for start, place in zip(found, places or here(n), strict=True)
+            for start, place in zip(starts, places or here(n), strict=True)
         ]
 
     def missing(self) -> str:

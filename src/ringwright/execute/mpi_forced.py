@@ -48,15 +48,15 @@ def _tuned(listed: str) -> dict[str, Forcing]:
 
     ``*``: wrong in place.
     """
-    found = {}
+    forcings = {}
     for word in listed.split():
         slug, _, rest = word.rstrip("*").partition("=")
         rest, _, needs = rest.partition("!")
         number, _, since = rest.partition("@")
-        found[slug] = Forcing(
+        forcings[slug] = Forcing(
             number, int(since or 0), {"": "", "2": POWER_OF_TWO, "even": EVEN}[needs], not word.endswith("*")
         )
-    return found
+    return forcings
 
 
 OPEN_MPI = {
@@ -130,8 +130,8 @@ def offered(name: str, op: str, release: int = 5) -> tuple[str, ...]:
     """Return our names of the algorithms that a library can be forced to for an operation."""
     calls = _calls(op)
     table = _table(name)
-    found = [slug for call in calls for slug, forcing in table.get(call, {}).items() if forcing.since <= release]
-    return tuple(dict.fromkeys(found))
+    slugs = [slug for call in calls for slug, forcing in table.get(call, {}).items() if forcing.since <= release]
+    return tuple(dict.fromkeys(slugs))
 
 
 def forced(

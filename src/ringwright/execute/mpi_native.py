@@ -62,12 +62,12 @@ def datatype(dtype: str, *, reduces: bool) -> Any:
         raise UsageError(f"'{dtype}' is not a data type", remedy=f"one of: {', '.join(_DATATYPES)}")
     if not reduces and dtype in _MOVED_AS:
         return getattr(MPI, _MOVED_AS[dtype])
-    found = getattr(MPI, _DATATYPES[dtype] or "DATATYPE_NULL", MPI.DATATYPE_NULL)
-    if found == MPI.DATATYPE_NULL:
+    mpi_type = getattr(MPI, _DATATYPES[dtype] or "DATATYPE_NULL", MPI.DATATYPE_NULL)
+    if mpi_type == MPI.DATATYPE_NULL:
         library = MPI.Get_library_version().split(",")[0].splitlines()[0]
         remedy = "--dtype float32, or our own executor"
         raise DeclinedError(f"this MPI has no reduction on {dtype}", where=library, remedy=remedy)
-    return found
+    return mpi_type
 
 
 def native(

@@ -78,23 +78,23 @@ def runtime(name: str) -> Runtime:
         raise UsageError(f"no MPI library '{name}'", remedy=f"one of: {', '.join(NAMES)}")
     if importlib.util.find_spec("mpi4py") is None:
         raise MissingExtraError("real ranks over MPI need mpi4py", remedy=REMEDY)
-    found = _from_wheel(name) or _from_path(name)
-    if found is None:
+    chosen = _from_wheel(name) or _from_path(name)
+    if chosen is None:
         raise MissingExtraError(
             f"no {_KINDS[name].says if name == 'open-mpi' else 'MPICH'} is installed", remedy=REMEDY
         )
-    return found
+    return chosen
 
 
 def available() -> tuple[str, ...]:
     """Return the names of the libraries that can be started here."""
-    found = []
+    names = []
     for name in NAMES:
         try:
-            found.append(runtime(name).name)
+            names.append(runtime(name).name)
         except MissingExtraError:
             continue
-    return tuple(found)
+    return tuple(names)
 
 
 def _from_wheel(name: str) -> Runtime | None:
@@ -136,7 +136,7 @@ def _loads(library: str) -> bool:
 
 # ---------------------------------------------------------------------------------------------------------- to start ranks
 def command(
-    found: Runtime,
+    runtime: Runtime,
     n: int,
     argv: Sequence[str],
     environment: Mapping[str, str],
@@ -157,24 +157,24 @@ def command(
     if n < 1 or (places is not None and len(places) != n):
         raise UsageError(f"{n} ranks on {len(places or ())} places", remedy="one place a rank, and one rank at least")
     cores = len(os.sched_getaffinity(0))
-    if found.name == "mpich" and n > max(cores, 2) and not crowded:
+    if runtime.name == "mpich" and n > max(cores, 2) and not crowded:
         where = f"{n} ranks on {cores} cores"
         remedy = f"Open MPI, or {max(cores, 2)} ranks"
         raise DeclinedError("MPICH's ranks never give their core away while they wait", where=where, remedy=remedy)
-    start = _open_mpi if found.name == "open-mpi" else _mpich
-    line, settings = start(found, n, list(argv), places, transport)
-    return line, {**_ALLOCATOR, **settings, **_threads(found), **environment}
+    start = _open_mpi if runtime.name == "open-mpi" else _mpich
+    line, settings = start(runtime, n, list(argv), places, transport)
+    return line, {**_ALLOCATOR, **settings, **_threads(runtime), **environment}
 
 
-def _threads(found: Runtime) -> dict[str, str]:
+def _threads(runtime: Runtime) -> dict[str, str]:
     """One thread at a time calls MPI: without its locks a small collective takes half as long."""
-    return {"MPI4PY_LIBMPI": found.library, "MPI4PY_RC_THREAD_LEVEL": "serialized"}
+    return {"MPI4PY_LIBMPI": runtime.library, "MPI4PY_RC_THREAD_LEVEL": "serialized"}
 
 
 def _open_mpi(
-    found: Runtime, n: int, argv: list[str], places: Sequence[Place] | None, transport: str
+    runtime: Runtime, n: int, argv: list[str], places: Sequence[Place] | None, transport: str
 ) -> tuple[list[str], dict[str, str]]:
-    shared = "sm" if found.major >= 5 else "vader"
+    shared = "sm" if runtime.major >= 5 else "vader"
     by_tcp = transport == "tcp" or places is not None
     settings = _mca(
         pml="ob1",
@@ -185,12 +185,12 @@ def _open_mpi(
     )
     if by_tcp:
         settings |= _mca(btl_tcp_if_include="lo")
-    line = [found.launcher]
-    if found.prefix:
-        settings |= dict.fromkeys(("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"), found.prefix)
+    line = [runtime.launcher]
+    if runtime.prefix:
+        settings |= dict.fromkeys(("OPAL_PREFIX", "PMIX_PREFIX", "PRTE_PREFIX"), runtime.prefix)
         line += ["--personality", "ompi"]
     line += ["--allow-run-as-root", "--bind-to", "none"]
-    line += ["--map-by", ":OVERSUBSCRIBE"] if found.major >= 5 else ["--oversubscribe"]
+    line += ["--map-by", ":OVERSUBSCRIBE"] if runtime.major >= 5 else ["--oversubscribe"]
     proxy = [sys.executable, "-I", str(_PROXY)]
     if places is None:
         return [*line, "-np", str(n), *proxy, "--here", *argv], settings
@@ -205,12 +205,12 @@ def _mca(**variables: str) -> dict[str, str]:
 
 
 def _mpich(
-    found: Runtime, n: int, argv: list[str], places: Sequence[Place] | None, transport: str
+    runtime: Runtime, n: int, argv: list[str], places: Sequence[Place] | None, transport: str
 ) -> tuple[list[str], dict[str, str]]:
     settings: dict[str, str] = {}
     if transport == "tcp" or places is not None:
         settings = _over_tcp("lo")
-    line = [found.launcher, "-launcher", "fork", "-bind-to", "none"]
+    line = [runtime.launcher, "-launcher", "fork", "-bind-to", "none"]
     if places is None:
         return [*line, "-n", str(n), *argv], settings
     for place in places:

@@ -51,11 +51,11 @@ class Buffers:
 
     def results(self) -> list[tuple[int, int, np.ndarray]]:
         """Return (block, 0, bytes) of ``receive``. The bytes are uint8 of shape (bytes,)."""
-        found, begin = [], 0
+        results, begin = [], 0
         for block, count in zip(self.wanted, self.counts(self.wanted), strict=True):
-            found.append((block, 0, self.receive[begin : begin + count].view(np.uint8)))
+            results.append((block, 0, self.receive[begin : begin + count].view(np.uint8)))
             begin += count
-        return found
+        return results
 
 
 class Bystander:

@@ -131,29 +131,29 @@ class _Moves:
 
 def _messages(program: Program, step: Step, number: int) -> Iterator[_Moves]:
     """Group the moves of a step as ``engines.flat`` does: one message per source, target and channel."""
-    found: dict[tuple[int, int, int], _Moves] = {}
+    moves: dict[tuple[int, int, int], _Moves] = {}
     for block in step.blocks:
         adds, frees = block.op in ADDING, block.op is Op.EMIT
         for src, dst, chunk, to in zip(*(column.tolist() for column in block.arrays()), strict=True):
             key = (src, dst, -1 - block.channel if block.op is Op.COPY else block.channel)
-            message = found.get(key)
+            message = moves.get(key)
             if message is None:
-                message = found[key] = _Moves(src, dst, number, len(found))
+                message = moves[key] = _Moves(src, dst, number, len(moves))
             message.pieces += [(chunk + further, to + further, adds, frees, 0) for further in range(block.span)]
-    yield from found.values()
+    yield from moves.values()
 
 
 def _touched(program: Program, moves: list[list[_Moves]]) -> list[set[int]]:
     """Return the slots that each node ever uses."""
-    found: list[set[int]] = [set() for _ in range(program.n_nodes)]
+    touched: list[set[int]] = [set() for _ in range(program.n_nodes)]
     for rank in range(program.p):
         for after in (False, True):
-            found[rank] |= {slot for slot, _ in placed(program, rank, after=after)}
+            touched[rank] |= {slot for slot, _ in placed(program, rank, after=after)}
     for messages in moves:
         for message in messages:
-            found[message.src] |= message.reads
-            found[message.dst] |= message.writes
-    return found
+            touched[message.src] |= message.reads
+            touched[message.dst] |= message.writes
+    return touched
 
 
 def _given(program: Program, rank: int) -> dict[int, int]:
@@ -319,18 +319,18 @@ class _Node:
 
 def _runs(moves: _Moves, mine: _Arena, other: _Arena, *, at_source: bool, shared: set[int]) -> list[Extent]:
     """Join pieces that follow each other at both ends; both ends find the same runs."""
-    found: list[Extent] = []
+    extents: list[Extent] = []
     for chunk, to, adds, _, size in moves.pieces:
         here, there = (chunk, to) if at_source else (to, chunk)
         at, far, alone = mine.at[here], other.at[there], here not in shared
         if not size:
             continue
-        last = found[-1] if found else None
+        last = extents[-1] if extents else None
         if last and (last.at + last.size, last.there + last.size, last.adds) == (at, far, adds):
-            found[-1] = Extent(last.at, last.there, last.size + size, adds, last.alone and alone)
+            extents[-1] = Extent(last.at, last.there, last.size + size, adds, last.alone and alone)
         else:
-            found.append(Extent(at, far, size, adds, alone))
-    return found
+            extents.append(Extent(at, far, size, adds, alone))
+    return extents
 
 
 def _parts(program: Program, node: int, arena: _Arena, *, after: bool) -> list[BlockPart]:
@@ -340,9 +340,9 @@ def _parts(program: Program, node: int, arena: _Arena, *, after: bool) -> list[B
     layout, parts = program.layout, program.layout.parts
     chunk_bytes = layout.chunk_bytes[np.arange(layout.n_chunks) % len(layout.chunk_bytes)]
     ends = np.cumsum(chunk_bytes)
-    found: list[BlockPart] = []
+    block_parts: list[BlockPart] = []
     for slot, chunk in placed(program, node, after=after):
         block = chunk // parts
         begin = int(ends[chunk] - chunk_bytes[chunk] - (ends[block * parts] - chunk_bytes[block * parts]))
-        found.append(BlockPart(block, begin, arena.at[slot], int(chunk_bytes[chunk])))
-    return found
+        block_parts.append(BlockPart(block, begin, arena.at[slot], int(chunk_bytes[chunk])))
+    return block_parts

@@ -85,18 +85,18 @@ class Ours:
         ready, watch = self.ready, self._watch
         clock = time.perf_counter
         posted: dict[tuple[bool, int], float] = {}
-        found: list[Span] = []
+        spans: list[Span] = []
         ready.begin()
         for watch.at, (action, (what, which)) in enumerate(zip(ready.code, ready.plan.order, strict=True)):
             if what in (Do.RECV, Do.SEND):
                 posted[what == Do.SEND, which] = clock()
             action()
             if what in (Do.TAKE, Do.GRAB, Do.SENT):
-                found.append(Span(what == Do.SENT, which, posted[what == Do.SENT, which], clock()))
+                spans.append(Span(what == Do.SENT, which, posted[what == Do.SENT, which], clock()))
         watch.at = -1
         watch.turn += 1
         ready.finish()
-        return found
+        return spans
 
     def results(self) -> list[tuple[int, int, np.ndarray]]:
         """Return what the arena holds now. The bytes are uint8 of shape (bytes,)."""
@@ -141,31 +141,31 @@ class RankRunner:
             self._make(self._wait_for_go)
         runners: list[tuple[NodeResult, Runner]] = []
         for contender in case.contenders:
-            found = NodeResult(number, contender.label)
-            self.answers.append(found)
+            result = NodeResult(number, contender.label)
+            self.answers.append(result)
             self.watch.label = contender.label
-            runner = self._ready(number, contender, collective, found)
+            runner = self._ready(number, contender, collective, result)
             if runner is None:
                 continue
             runner.fill(case.seed, reals=case.reals)
             self.pass_gate()
             runner.run()
-            self._look(runner, case, collective, found)
+            self._look(runner, case, collective, result)
             self.pass_gate()
             if case.record and isinstance(runner, Ours):
-                found.started_s = time.perf_counter()
-                found.spans = runner.spans()
+                result.started_s = time.perf_counter()
+                result.spans = runner.spans()
                 self.pass_gate()
-            runners.append((found, runner))
+            runners.append((result, runner))
         self._time(case, runners)
 
-    def _ready(self, number: int, contender: Contender, collective: Collective, found: NodeResult) -> Runner | None:
+    def _ready(self, number: int, contender: Contender, collective: Collective, result: NodeResult) -> Runner | None:
         if not contender.wire:
             self.watch.plan = None
             mine = self.node < collective.p
             made: Runner | str = self.backend.native(collective) if mine else self.backend.bystander(collective)
             if isinstance(made, str):
-                found.declined = made
+                result.declined = made
                 return None
             return made
         plan = read_plan(self.folder, contender.plan, self.node)
@@ -203,10 +203,10 @@ class RankRunner:
         while not (self.folder / "go").exists():
             time.sleep(0.002)
 
-    def _look(self, runner: Runner, case: Contest, collective: Collective, found: NodeResult) -> None:
+    def _look(self, runner: Runner, case: Contest, collective: Collective, result: NodeResult) -> None:
         results = runner.results() if self.node < collective.p else []
         if case.keep:
-            found.results = [(block, begin, part.tobytes()) for block, begin, part in results]
+            result.results = [(block, begin, part.tobytes()) for block, begin, part in results]
         if case.reals or not case.look:
             return  # only who sees all contributions can say how far off is too far
         kind = element(collective)
@@ -218,32 +218,32 @@ class RankRunner:
             if collective.reduces and collective.reduce_op == "avg":
                 values = scale(values, kind, collective.p)
             wrong = data.wrong(values, wanted)
-            if wrong and found.first_wrong is None:
+            if wrong and result.first_wrong is None:
                 differs = np.flatnonzero(values != wanted) if values.shape == wanted.shape else [0]
-                found.first_wrong = (block, begin // size + int(differs[0]))
-            found.wrong += wrong
+                result.first_wrong = (block, begin // size + int(differs[0]))
+            result.wrong += wrong
 
     def _time(self, case: Contest, runners: list[tuple[NodeResult, Runner]]) -> None:
-        for found, runner in runners:
-            self.watch.label = found.label
+        for result, runner in runners:
+            self.watch.label = result.label
             if isinstance(runner, Ours):
                 self.watch.plan = runner.ready.plan
             for _ in range(case.warmup if case.rounds else 0):
                 runner.run()
         clock = time.perf_counter
         for _ in range(case.rounds):
-            for found, runner in runners:
-                self.watch.label = found.label
+            for result, runner in runners:
+                self.watch.label = result.label
                 self.watch.plan = runner.ready.plan if isinstance(runner, Ours) else None
                 sent_bytes = self._sent_bytes()
                 self.pass_gate()
                 start_s = clock()
                 for _ in range(case.inner):
                     runner.run()
-                found.times_s.append((start_s, clock()))
+                result.times_s.append((start_s, clock()))
                 if sent_bytes >= 0:
                     self.pass_gate()
-                    found.sent_bytes = max(found.sent_bytes, 0) + self._sent_bytes() - sent_bytes
+                    result.sent_bytes = max(result.sent_bytes, 0) + self._sent_bytes() - sent_bytes
                     # Where faults are made on purpose, this process may not live to answer.
                     write(self.folder / f"partial-{self.node}", self.answers)
         self.pass_gate()

@@ -19,7 +19,7 @@ WRITER = TraceWriter(source="executor", clock="monotonic")
 
 
 def trace(
-    program: Program, plans: Sequence[NodePlan], found: Sequence[NodeResult], *, executor: str, hosts: bool = False
+    program: Program, plans: Sequence[NodePlan], results: Sequence[NodeResult], *, executor: str, hosts: bool = False
 ) -> Trace:
     """Return one recorded run; times count from when the first rank began. ``hosts``: each rank is a host of its own.
 
@@ -28,31 +28,31 @@ def trace(
     """
     import polars as pl
 
-    zero_s = min(each.started_s for each in found[: program.p])
+    zero_s = min(each.started_s for each in results[: program.p])
     group = program.collective.group
-    messages = [_messages(program, plan, each, zero_s) for plan, each in zip(plans, found, strict=True)]
+    messages = [_messages(program, plan, each, zero_s) for plan, each in zip(plans, results, strict=True)]
     return WRITER.trace(
         program.p,
         f"{program.name} on real ranks, {executor}",
-        events=pl.concat([_collectives(program, found, zero_s), *messages]),
+        events=pl.concat([_collectives(program, results, zero_s), *messages]),
         communicators=communicators([communicator(group, comm_id="executed", name=executor)]),
         topology=devices(group, [f"host{rank}" if hosts else "host0" for rank in range(program.p)]),
     )
 
 
-def _collectives(program: Program, found: Sequence[NodeResult], zero_s: float) -> pl.DataFrame:
-    ran = found[: program.p]
+def _collectives(program: Program, results: Sequence[NodeResult], zero_s: float) -> pl.DataFrame:
+    ran = results[: program.p]
     starts = [each.started_s - zero_s for each in ran]
     ends = [max([span.end_s for span in each.spans] or [each.started_s]) - zero_s for each in ran]
     lasted = [end - start for start, end in zip(starts, ends, strict=True)]
     return WRITER.collectives(program, start_s=starts, enqueue_s=starts, duration_s=lasted)
 
 
-def _messages(program: Program, plan: NodePlan, found: NodeResult, zero_s: float) -> pl.DataFrame:
+def _messages(program: Program, plan: NodePlan, result: NodeResult, zero_s: float) -> pl.DataFrame:
     import polars as pl
 
     rows = []
-    for span in found.spans:
+    for span in result.spans:
         message = (plan.sends if span.sends else plan.receives)[span.which]
         adds = any(run.adds for run in message.runs)
         rows.append(

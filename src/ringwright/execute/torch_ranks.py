@@ -228,8 +228,8 @@ class TorchArena(Arena):
 
     def read(self, at: int, size: int) -> np.ndarray:
         """Return a copy in ordinary memory. uint8 of shape (size,)."""
-        found: np.ndarray = self.raw[at : at + size].cpu().numpy().copy()
-        return found
+        copied: np.ndarray = self.raw[at : at + size].cpu().numpy().copy()
+        return copied
 
     def settle(self) -> None:
         """Wait for the GPU."""

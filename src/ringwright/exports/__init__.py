@@ -46,10 +46,10 @@ class Export:
 
     def load(self) -> Callable[..., Any]:
         """Import and return the function."""
-        found: Callable[..., Any] = (
+        function: Callable[..., Any] = (
             getattr(import_module(self.module), self.function) if self.plugin is None else self.plugin.call()
         )
-        return found
+        return function
 
     def files(self, *given: Any) -> list[bytes] | dict[int, bytes]:
         """Return what it writes: one file, or several in a list or by rank; PluginError for a plug-in that gives no bytes."""
@@ -135,12 +135,12 @@ def problems() -> list[PluginError]:
 def in_folder(package: str) -> tuple[Export, ...]:
     """Return what the modules of a package say under EXPORTS, by reading them; nothing is imported."""
     folder = Path(str(import_module(package).__file__)).parent
-    found = []
+    exports = []
     for path in sorted(folder.glob("*.py")):
         source = path.read_text()
         if path.stem != "__init__" and "\nEXPORTS = " in source:
-            found += _said(ast.parse(source), f"{package}.{path.stem}")
-    return tuple(found)
+            exports += _said(ast.parse(source), f"{package}.{path.stem}")
+    return tuple(exports)
 
 
 def _said(tree: ast.Module, module: str) -> list[Export]:

@@ -47,12 +47,12 @@ def chakra_workload(workload: Workload, *, representatives: bool = False) -> dic
             where=workload.name,
             remedy="representatives=True: a file for each kind of ranks",
         )
-    found = rank_classes(workload, folded=representatives)
-    laid = lay_out(workload, LinkCosts(ANY_RATE), found, steps=1)
+    classes = rank_classes(workload, folded=representatives)
+    laid = lay_out(workload, LinkCosts(ANY_RATE), classes, steps=1)
     if laid.flat.n > MOST_NODES:
         raise UsageError(f"{laid.flat.n:,} nodes; at most {MOST_NODES:,}", where=workload.name, remedy="larger pieces")
     writer = _Writer(workload, laid)
-    return {found.ranks[rank_class]: writer.file(rank_class) for rank_class in range(len(found))}
+    return {classes.ranks[rank_class]: writer.file(rank_class) for rank_class in range(len(classes))}
 
 
 def of_each_kind(workload: Workload) -> dict[int, bytes]:
@@ -100,11 +100,11 @@ class _Writer:
                 for at in range(row.first, row.first + row.count):
                     if flat.queue[at] >= 0:
                         lines[int(flat.queue[at])].append(at)
-        found: dict[int, int] = {}
+        ahead: dict[int, int] = {}
         for line in lines.values():
             line.sort(key=lambda at: (int(flat.key[at]), at))
-            found |= dict(zip(line[1:], line, strict=False))
-        return found
+            ahead |= dict(zip(line[1:], line, strict=False))
+        return ahead
 
     def _node(
         self, rank_class: int, row: Instances, turn: int, waits: list[int], groups: dict[str, tuple[int, ...]]
@@ -168,9 +168,9 @@ class _Writer:
         group, payload = self.workload.mesh.group(operation.axes, rank), operation.payloads[0]
         if not payload.joint or operation.op == "send-recv":
             return group
-        found: RankClasses = self.laid.rank_classes
+        classes: RankClasses = self.laid.rank_classes
         allowed = {operation.of, *payload.joint}
-        return tuple(each for each in group if found.of[int(found.class_of[each])] in allowed)
+        return tuple(each for each in group if classes.of[int(classes.class_of[each])] in allowed)
 
     def _ends(self, rank_class: int, row: Instances, operation: Operation) -> tuple[int, int]:
         """Return the sending and the receiving rank, one of them the rank of this rank class."""

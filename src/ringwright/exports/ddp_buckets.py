@@ -32,19 +32,19 @@ def ddp_plan(workload: Workload, roles: tuple[str, ...] = ("dp",), of: str | Non
     if of is not None and of not in kinds:
         raise UsageError(f"no ranks '{of}' have gradients", where=workload.name, remedy=f"one of: {', '.join(kinds)}")
     of = of or next(iter(kinds), "")
-    found = [each for each in operations(workload) if each.role in roles and each.payloads[0].of == of]
-    if not found:
+    ops = [each for each in operations(workload) if each.role in roles and each.payloads[0].of == of]
+    if not ops:
         raise UsageError(
             f"{workload.name} sends no gradients of role {', '.join(roles)}",
             remedy="data parallelism of two ranks or more",
         )
-    other = next((each for each in found if each.payloads[0].op != "all-reduce"), None)
+    other = next((each for each in ops if each.payloads[0].op != "all-reduce"), None)
     if other is not None:
         raise UsageError(f"{other.name} is a {other.payloads[0].op}: buckets are reduced to every rank", remedy="zero0")
-    _in_order(found, [payload.name for payload in workload.gradients(roles) if payload.of == of])
+    _in_order(ops, [payload.name for payload in workload.gradients(roles) if payload.of == of])
     return {
-        "bucket_cap_mb_list": [each.size_bytes / MIB for each in found],
-        "buckets": [[payload.name for payload in each.payloads] for each in found],
+        "bucket_cap_mb_list": [each.size_bytes / MIB for each in ops],
+        "buckets": [[payload.name for payload in each.payloads] for each in ops],
         "policy": workload.policy.label,
     }
 
@@ -112,15 +112,15 @@ def _refuse(workload: Workload) -> None:
             )
 
 
-def _in_order(found: list[Operation], made: list[str]) -> None:
+def _in_order(ops: list[Operation], made: list[str]) -> None:
     """Raise UsageError unless the buckets one after another are the gradients in the order of backward."""
-    sent = [payload.name for each in found for payload in each.payloads]
+    sent = [payload.name for each in ops for payload in each.payloads]
     for want, have in zip(made, sent, strict=True):
         if want != have:
             raise UsageError(
                 f"{have} is sent where backward makes {want}: buckets take gradients in the order they are made",
                 remedy="groups of neighbours only",
             )
-    mixed = next((each for each in found if len({payload.dtype for payload in each.payloads}) > 1), None)
+    mixed = next((each for each in ops if len({payload.dtype for payload in each.payloads}) > 1), None)
     if mixed is not None:
         raise UsageError(f"{mixed.name} mixes number formats; a bucket holds one")

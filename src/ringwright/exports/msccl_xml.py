@@ -114,9 +114,9 @@ def check_limits(name: str, schedule: Schedule) -> None:
         used = peer >= 0
         per_channel = np.bincount(blocks.rank[used] * MOST_CHANNELS + blocks.channel[used] % MOST_CHANNELS, minlength=1)
         limits.append((f"{verb} thread blocks on a channel", per_channel.max(initial=0), MOST_PER_CHANNEL))
-    for what, found, most in limits:
-        if found > most:
-            raise ProgramError(f"{name} needs {found} {what}; a runtime holds {most}", remedy="fewer ranks or parts")
+    for what, count, most in limits:
+        if count > most:
+            raise ProgramError(f"{name} needs {count} {what}; a runtime holds {most}", remedy="fewer ranks or parts")
 
 
 def _lines(schedule: Schedule, attributes: Mapping[str, str]) -> Iterator[str]:

@@ -139,12 +139,12 @@ class _Writer:
             if kind in SENDS:
                 used[rank, int(blocks.send[block]), channel] = None
         self.peers: list[list[int]] = [[] for _ in range(self.schedule.p)]
-        found: dict[Connection, tuple[int, int]] = {}
+        channels: dict[Connection, tuple[int, int]] = {}
         for source, target, channel in sorted(used):
-            found[source, target, channel] = (len(self.peers[source]), len(self.peers[target]))
+            channels[source, target, channel] = (len(self.peers[source]), len(self.peers[target]))
             self.peers[source].append(target)
             self.peers[target].append(source)
-        return found
+        return channels
 
     def _semaphores(self) -> tuple[dict[int, list[int]], dict[int, list[int]], list[int]]:
         """Return, per instruction, the semaphores it releases and acquires, and how many each rank has: one a dependency."""

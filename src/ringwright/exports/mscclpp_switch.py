@@ -40,7 +40,7 @@ def switch_operations(program: Program, *, in_place: bool) -> list[SwitchOperati
     homes = find_homes(program, in_place=in_place)
     if any(each.first or each.last for each in homes):
         raise ProgramError(f"{program.name} would have to copy before or after the switch", remedy="export it in place")
-    found: list[SwitchOperation] = []
+    switch_ops: list[SwitchOperation] = []
     given: Taken = {}
     for number, step in enumerate(program.steps()):
         took: Taken = {}
@@ -52,9 +52,9 @@ def switch_operations(program: Program, *, in_place: bool) -> list[SwitchOperati
                 rank, slot, at_switch = (src, chunk, (dst, to)) if gives else (dst, to, (src, chunk))
                 (given if gives else took).setdefault(at_switch, {})[rank] = homes[rank].home(slot)
         for place, takers in took.items():
-            found.append(_operation(program, given.pop(place, {}), takers, number))
-    _check_order(program, found)
-    return found
+            switch_ops.append(_operation(program, given.pop(place, {}), takers, number))
+    _check_order(program, switch_ops)
+    return switch_ops
 
 
 def _operation(program: Program, givers: dict[int, Place], takers: dict[int, Place], step: int) -> SwitchOperation:

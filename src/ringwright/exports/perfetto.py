@@ -134,7 +134,7 @@ def _names(events: pl.DataFrame, trace: Trace, tracks: dict[tuple[int, str], int
 
 def _slice(row: dict[str, Any], track: int, origin: float) -> dict[str, Any]:
     arguments = {name: row[name] for name in _ARGUMENTS if row[name] is not None}
-    found = {
+    event = {
         "ph": "X",
         "name": _name(row),
         "cat": row["kind"],
@@ -144,7 +144,7 @@ def _slice(row: dict[str, Any], track: int, origin: float) -> dict[str, Any]:
         "dur": _us(row["duration_s"] or 0.0),
         "args": arguments,
     }
-    return found if row["duration_s"] is not None else found | {"ph": "i", "s": "t"}
+    return event if row["duration_s"] is not None else event | {"ph": "i", "s": "t"}
 
 
 def _name(row: dict[str, Any]) -> str:

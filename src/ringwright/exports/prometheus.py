@@ -46,14 +46,14 @@ def lines(trace: Trace) -> list[str]:
         raise InputError(
             "the Trace holds no collective", where=str(trace.meta.get("source", "")), remedy="ringwright doctor"
         )
-    found = []
+    texts = []
     for name, (kind, what) in METRICS.items():
-        found += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
+        texts += [f"# HELP {name} {what}", f"# TYPE {name} {kind}"]
         for row in table:
             value = row[name]
             if value is not None:
-                found.append(f"{name}{{{_labels(row)}}} {value:.10g}")
-    return found
+                texts.append(f"{name}{{{_labels(row)}}} {value:.10g}")
+    return texts
 
 
 def prometheus(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:

@@ -131,16 +131,16 @@ class Redactor:
                 glued[token] = (token[: -len(host)], host)
         return glued
 
-    def _piece(self, kind: str, found: str) -> str:
+    def _piece(self, kind: str, piece: str) -> str:
         if kind == "word":
-            return self._word(found)
+            return self._word(piece)
         if kind == "path":
-            return found if found.startswith(_PUBLIC_ROOTS) else self.replace("path", found)
+            return piece if piece.startswith(_PUBLIC_ROOTS) else self.replace("path", piece)
         if kind in ("four", "six"):
-            if found in self._hosts:
-                return self._word(found)
-            return self.replace("ip", found) if _is_address(found) else _WORD.sub(lambda m: self._word(m[0]), found)
-        return self.replace(kind, found)
+            if piece in self._hosts:
+                return self._word(piece)
+            return self.replace("ip", piece) if _is_address(piece) else _WORD.sub(lambda m: self._word(m[0]), piece)
+        return self.replace(kind, piece)
 
     def _word(self, token: str) -> str:
         bare = token.rstrip(".-")

@@ -105,15 +105,15 @@ class _Scheduler:
                 (sends if item.kind is Opcode.S else receives)[item.peer] = None
             channel_of.append(channel)
         chosen = {key: _pair_up(list(sends), list(receives), paired=paired) for key, (sends, receives) in peers.items()}
-        found: dict[tuple[int, BlockKey], list[int]] = {}
+        by_block: dict[tuple[int, BlockKey], list[int]] = {}
         for number, (item, channel) in enumerate(zip(self.items, channel_of, strict=True)):
             send, recv = -1, -1
             if item.peer >= 0:
                 to, come_from = chosen[item.rank, channel]
                 send, recv = to[item.peer] if item.kind is Opcode.S else come_from[item.peer]
             item.block = (send, recv, channel)
-            found.setdefault((item.rank, item.block), []).append(number)
-        return found
+            by_block.setdefault((item.rank, item.block), []).append(number)
+        return by_block
 
     def _channel_groups(self) -> int:
         """Return into how many channels one is split so that no rank has too many peers on it."""

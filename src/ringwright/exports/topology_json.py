@@ -22,19 +22,19 @@ GIB = 2.0**30
 def topology_json(topology: Topology) -> bytes:
     """Return the file's bytes, UTF-8, one link a line."""
     top = topology
-    found: dict[str, Any] = {"name": top.name, "n": top.n_ranks, "provenance": top.provenance}
+    document: dict[str, Any] = {"name": top.name, "n": top.n_ranks, "provenance": top.provenance}
     if top.n_nodes > top.n_ranks:
-        found["kinds"] = [KINDS[kind] for kind in top.kinds.tolist()]
+        document["kinds"] = [KINDS[kind] for kind in top.kinds.tolist()]
     if top.names is not None:
-        found["names"] = list(top.names)
+        document["names"] = list(top.names)
     if top.classes != ("link",):
-        found["classes"] = list(top.classes)
+        document["classes"] = list(top.classes)
     if top.axes:
-        found["axes"] = [list(axis) for axis in top.axes]
+        document["axes"] = [list(axis) for axis in top.axes]
     if top.hosts is not None:
-        found["hosts"] = top.hosts.tolist()
-    found |= _extras(top)
-    body = json.dumps(found, ensure_ascii=False, allow_nan=False)[:-1]
+        document["hosts"] = top.hosts.tolist()
+    document |= _extras(top)
+    body = json.dumps(document, ensure_ascii=False, allow_nan=False)[:-1]
     links = ",\n".join(json.dumps(link, allow_nan=False) for link in _links(top))
     return f'{body}, "edges": [\n{links}\n]}}\n'.encode()
 
@@ -48,28 +48,28 @@ def _links(top: Topology) -> list[list[float]]:
 
 
 def _extras(top: Topology) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    extras: dict[str, Any] = {}
     if top.loss is not None:
-        found["loss"] = top.loss.tolist()
+        extras["loss"] = top.loss.tolist()
     if top.groups:
-        found["groups"] = [
+        extras["groups"] = [
             {"name": group.name, "gib_s": group.rate / GIB, "links": group.links.tolist()} for group in top.groups
         ]
     if top.message_s:
-        found["message_us"] = {name: _microseconds(time_s) for name, time_s in top.message_s.items()}
+        extras["message_us"] = {name: _microseconds(time_s) for name, time_s in top.message_s.items()}
     if top.occupying:
-        found["occupying"] = list(top.occupying)
+        extras["occupying"] = list(top.occupying)
     if math.isfinite(top.reduce_rate):
-        found["reduce_gib_s"] = top.reduce_rate / GIB
+        extras["reduce_gib_s"] = top.reduce_rate / GIB
     if top.aggregators:
-        found["aggregators"] = {str(node): _capability(what) for node, what in top.aggregators.items()}
+        extras["aggregators"] = {str(node): _capability(what) for node, what in top.aggregators.items()}
     if top.faults:
-        found["faults"] = [dict(vars(fault)) for fault in top.faults]
-    return found
+        extras["faults"] = [dict(vars(fault)) for fault in top.faults]
+    return extras
 
 
 def _capability(what: Capability) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    entry: dict[str, Any] = {
         "ops": list(what.ops),
         "dtypes": list(what.dtypes),
         "fanin_max": what.fanin_max,
@@ -77,7 +77,7 @@ def _capability(what: Capability) -> dict[str, Any]:
         "multicast": what.multicast,
         "latency_us": _microseconds(what.latency_s),
     }
-    return found | ({"reduce_gib_s": what.reduce_rate / GIB} if math.isfinite(what.reduce_rate) else {})
+    return entry | ({"reduce_gib_s": what.reduce_rate / GIB} if math.isfinite(what.reduce_rate) else {})
 
 
 def _microseconds(time_s: float) -> float:

@@ -25,10 +25,10 @@ LINES = ("classes", "tasks", "edges", "payloads", "resources", "assumptions")
 
 def workload_json(workload: Workload) -> bytes:
     """Return the file's bytes, UTF-8; UsageError for a setting of a rewrite that is no plain value."""
-    found = _plain(workload, workload.name)
-    head: dict[str, Any] = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "name": found["name"]}
+    document = _plain(workload, workload.name)
+    head: dict[str, Any] = {"format": FORMAT, "schema_version": SCHEMA_VERSION, "name": document["name"]}
     listed = [f" {_text(key)}: {_text(value)}" for key, value in head.items()]
-    for key, value in found.items():
+    for key, value in document.items():
         if key in head:
             continue
         if key in LINES:

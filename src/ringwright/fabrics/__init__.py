@@ -61,8 +61,8 @@ def family(name: str) -> Callable[..., Topology]:
         hint = f"did you mean {' or '.join(near)}? " if near else ""
         raise UsageError(f"no fabric is named '{name}'", remedy=f"{hint}one of: {', '.join(known)}")
     slug = name.replace("-", "_")
-    found: Callable[..., Topology] = getattr(import_module(f"{__name__}.{slug}"), slug)
-    return found
+    function: Callable[..., Topology] = getattr(import_module(f"{__name__}.{slug}"), slug)
+    return function
 
 
 def knobs(name: str) -> dict[str, Knob]:
@@ -71,10 +71,10 @@ def knobs(name: str) -> dict[str, Knob]:
 
     build = family(name)
     plugin = plugin_of(name)
-    found = plugin.knobs(MEANINGS) if plugin else knobs_of(build, lambda knob: MEANINGS.get(knob, ""))
+    all_knobs = plugin.knobs(MEANINGS) if plugin else knobs_of(build, lambda knob: MEANINGS.get(knob, ""))
     if any(each.kind is each.VAR_KEYWORD for each in inspect.signature(build).parameters.values()):
-        found |= knobs_of_fields(Network, lambda knob: MEANINGS.get(knob, ""))
-    return found
+        all_knobs |= knobs_of_fields(Network, lambda knob: MEANINGS.get(knob, ""))
+    return all_knobs
 
 
 def problems() -> list[PluginError]:

@@ -176,12 +176,12 @@ def _names(chassis: Chassis, boxes: int, host: str, switches: tuple[int, int]) -
 def _aggregators(
     chassis: Chassis, boxes: int, base: np.ndarray, stride: np.ndarray, net: Clos | None, options: Any
 ) -> dict[int, Capability]:
-    found = {
+    capabilities = {
         int(base[local] + stride[local] * number): what
         for local, what in chassis.aggregators.items()
         for number in range(boxes)
     }
-    return found | (aggregating(net, options) if net else {})
+    return capabilities | (aggregating(net, options) if net else {})
 
 
 def _paths(
@@ -211,5 +211,5 @@ def _paths(
 def _table(search: ShortestPaths, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
     import numpy as np
 
-    found = search.paths(np.repeat(src, len(dst)), np.tile(dst, len(src)))
-    return found.reshape(len(src), len(dst), -1)
+    paths = search.paths(np.repeat(src, len(dst)), np.tile(dst, len(src)))
+    return paths.reshape(len(src), len(dst), -1)

@@ -43,14 +43,14 @@ class FaultEffect:
 
 def effects(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> list[FaultEffect]:
     """Return what the lines say, one effect per line, or per outage of a flapping link."""
-    found: list[FaultEffect] = []
+    all_effects: list[FaultEffect] = []
     for number, line in enumerate(lines):
         text = line.partition("#")[0].strip()
         if text:
             text = f"link * {text}" if text.split()[0] in OF_ALL else text
             draw = random.Random(f"{seed} {number} {text}")  # noqa: S311 (a lottery, not a secret)
-            found += _Line(topology, text, draw).effects(horizon_s)
-    return found
+            all_effects += _Line(topology, text, draw).effects(horizon_s)
+    return all_effects
 
 
 class _Line:
@@ -118,10 +118,10 @@ class _Line:
         return factor
 
     def _latency(self, text: str) -> float:
-        found = self._time(text)
-        if found > MOST_LATENCY_S:
+        latency_s = self._time(text)
+        if latency_s > MOST_LATENCY_S:
             raise self.wrong(f"a latency is at most {MOST_LATENCY_S} s", "link NAME latency 20us")
-        return found
+        return latency_s
 
     def _flapping(self, kind: str, name: str, horizon_s: float) -> list[FaultEffect]:
         down_s = self._time(self.word("how long"))
@@ -203,8 +203,8 @@ class _Line:
 
         at = np.zeros(self.topology.n_nodes, bool)
         at[nodes] = True
-        found: list[int] = np.flatnonzero(at[self.topology.src] | at[self.topology.dst]).tolist()
-        return found
+        links: list[int] = np.flatnonzero(at[self.topology.src] | at[self.topology.dst]).tolist()
+        return links
 
     def _between(self, here: list[int], there: list[int], *, both: bool) -> list[int]:
         import numpy as np
@@ -221,8 +221,8 @@ class _Line:
             raise self.wrong(
                 f"no link goes from {top.label(here[0])} to {top.label(there[0])}", f"it has links to: {some}"
             )
-        found: list[int] = np.flatnonzero(on).tolist()
-        return found
+        links: list[int] = np.flatnonzero(on).tolist()
+        return links
 
     def _some_cables(self, count: int) -> list[int]:
         top = self.topology
@@ -253,18 +253,18 @@ class _Line:
             if int(name) >= top.n_ranks:
                 raise self.wrong(f"{top.name} has no rank {name}", f"0 to {top.n_ranks - 1}")
             return [int(name)]
-        found = [node for node in self._named(name) if top.kinds[node] == wanted]
-        if not found:
+        nodes = [node for node in self._named(name) if top.kinds[node] == wanted]
+        if not nodes:
             raise self.wrong(f"'{name}' is no {kind}", f"link {name} ... takes any node")
-        return found
+        return nodes
 
     def _named(self, name: str) -> list[int]:
         top = self.topology
         if any(mark in name for mark in "*?["):
             is_match = re.compile(translate(name)).match
-            found = [node for node in range(top.n_nodes) if is_match(top.label(node))]
-            if found:
-                return found
+            nodes = [node for node in range(top.n_nodes) if is_match(top.label(node))]
+            if nodes:
+                return nodes
         else:
             try:
                 return [top.find(name)]

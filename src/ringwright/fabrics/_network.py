@@ -46,20 +46,20 @@ class Network:
 def network(**given: Any) -> Network:
     """Return the options, checked; raise UsageError where one makes no sense."""
     try:
-        found = Network(**given)
+        built = Network(**given)
     except TypeError as error:
         raise UsageError(str(error).replace("Network.__init__()", "the network")) from error
-    if found.layout not in (None, *LAYOUTS):
-        raise UsageError(f"'{found.layout}' is no layout of a network", remedy=f"one of: {', '.join(LAYOUTS)}")
-    if found.routing not in ROUTINGS:
-        raise UsageError(f"'{found.routing}' is no routing", remedy=f"one of: {', '.join(ROUTINGS)}")
-    if not found.oversubscription > 0:
-        raise UsageError(f"oversubscription {found.oversubscription:g} is not above 0")
+    if built.layout not in (None, *LAYOUTS):
+        raise UsageError(f"'{built.layout}' is no layout of a network", remedy=f"one of: {', '.join(LAYOUTS)}")
+    if built.routing not in ROUTINGS:
+        raise UsageError(f"'{built.routing}' is no routing", remedy=f"one of: {', '.join(ROUTINGS)}")
+    if not built.oversubscription > 0:
+        raise UsageError(f"oversubscription {built.oversubscription:g} is not above 0")
     for name in ("per_leaf", "spines"):
-        value = getattr(found, name)
+        value = getattr(built, name)
         if value is not None and (not isinstance(value, int) or value < 1):
             raise UsageError(f"{name} {value} is not 1 or more")
-    return found
+    return built
 
 
 def spread(src: np.ndarray, dst: np.ndarray, seed: int, routes: int) -> np.ndarray:
@@ -104,8 +104,8 @@ class Clos:
 
     def leaf(self, endpoint: np.ndarray) -> np.ndarray:
         """Return the leaf of each endpoint."""
-        found: np.ndarray = self.first + endpoint // self.rails // self.per_leaf * self.rails + endpoint % self.rails
-        return found
+        nodes: np.ndarray = self.first + endpoint // self.rails // self.per_leaf * self.rails + endpoint % self.rails
+        return nodes
 
     def between(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
         """Return (pairs, 3): leaf, spine, leaf; the latter two are -1 below one leaf."""

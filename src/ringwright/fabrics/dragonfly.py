@@ -80,8 +80,8 @@ class DragonflyPaths:
         int64 node numbers of shape (pairs,).
         """
         each = max(1, -(-(self.groups - 1) // self.routers))
-        found: np.ndarray = self.n + here * self.routers + (there - here - 1) % self.groups // each
-        return found
+        nodes: np.ndarray = self.n + here * self.routers + (there - here - 1) % self.groups // each
+        return nodes
 
     def __call__(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
         """Return the nodes on the route of each pair."""

@@ -76,8 +76,8 @@ class DragonflyPlusPaths:
 
     def spine(self, group: np.ndarray, number: np.ndarray) -> np.ndarray:
         """Return a spine of each group. int64 node numbers of the shape of ``group``."""
-        found: np.ndarray = self.n + self.groups * self.leaves + group * self.spines + number
-        return found
+        nodes: np.ndarray = self.n + self.groups * self.leaves + group * self.spines + number
+        return nodes
 
     def gateway(self, here: np.ndarray, there: np.ndarray) -> np.ndarray:
         """Return the spine of group ``here`` that holds the link to group ``there``.

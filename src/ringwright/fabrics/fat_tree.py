@@ -91,8 +91,8 @@ class FatTreePaths:
 
     def aggregation(self, pod: np.ndarray, number: np.ndarray) -> np.ndarray:
         """Return an aggregation switch of each pod. int64 node numbers of the shape of ``pod``."""
-        found: np.ndarray = self.n + (self.pods + pod) * self.half + number
-        return found
+        nodes: np.ndarray = self.n + (self.pods + pod) * self.half + number
+        return nodes
 
     def core(self, number: np.ndarray) -> np.ndarray:
         """Return a core switch; those of one aggregation number are neighbours.

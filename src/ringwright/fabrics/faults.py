@@ -48,11 +48,11 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
     """
     import numpy as np
 
-    found = effects(topology, lines, horizon_s=horizon_s, seed=seed)
-    beyond = next((each for each in found if each.field in LAB_FIELDS), None)
+    listed = effects(topology, lines, horizon_s=horizon_s, seed=seed)
+    beyond = next((each for each in listed if each.field in LAB_FIELDS), None)
     if beyond is not None:
         raise UsageError("this is outside the simulation's model", where=f"fault '{beyond.text}'", remedy=LAB)
-    always = [each for each in found if each.everywhere and not each.start_s and math.isinf(each.end_s)]
+    always = [each for each in listed if each.everywhere and not each.start_s and math.isinf(each.end_s)]
     changed = topology
     for each in always:
         if each.field == "rate_factor":
@@ -63,7 +63,7 @@ def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, s
         else:
             latency_s = changed.latency_s * (each.field != "latency_s") + each.value
             changed = dataclasses.replace(changed, latency_s=latency_s)
-    rows = timetable(changed, [each for each in found if each not in always])
+    rows = timetable(changed, [each for each in listed if each not in always])
     return dataclasses.replace(changed, faults=tuple(sorted((*topology.faults, *rows), key=_order)))
 
 
@@ -84,10 +84,10 @@ def _healthy(topology: Topology, target: int, field: str) -> float:
     return 0.0 if field in LAB_FIELDS else 1.0
 
 
-def timetable(topology: Topology, found: Sequence[FaultEffect]) -> list[Fault]:
+def timetable(topology: Topology, effects: Sequence[FaultEffect]) -> list[Fault]:
     """Return a row for each moment at which a field of a target changes, what overlaps combined."""
     at: dict[tuple[str, int, str], list[FaultEffect]] = {}
-    for effect in found:
+    for effect in effects:
         field = "latency_s" if effect.field == "added_latency_s" else effect.field
         for target in effect.targets:
             at.setdefault((effect.kind, target, field), []).append(effect)
@@ -133,7 +133,7 @@ def describe(topology: Topology, faults: Iterable[Fault]) -> list[str]:
     at: dict[tuple[str, int, str], list[Fault]] = {}
     for fault in sorted(faults, key=_order):
         at.setdefault((fault.kind, fault.target, fault.field), []).append(fault)
-    found: list[tuple[float, str]] = []
+    described: list[tuple[float, str]] = []
     for (kind, target, field), rows in at.items():
         healthy = _healthy(topology, target, field)
         for row, after in zip(rows, [*rows[1:], None], strict=True):
@@ -141,8 +141,8 @@ def describe(topology: Topology, faults: Iterable[Fault]) -> list[str]:
                 end = f" to {_time(after.time_s)}" if after else ""
                 how = _EFFECTS[field](row.value, healthy)
                 begin = f" from {_time(row.time_s)}" if row.time_s or end else ""
-                found.append((row.time_s, f"{kind} {_name(topology, kind, target)} {how}{begin}{end}"))
-    return [line for _, line in sorted(found)]
+                described.append((row.time_s, f"{kind} {_name(topology, kind, target)} {how}{begin}{end}"))
+    return [line for _, line in sorted(described)]
 
 
 def describe_row(topology: Topology, row: Fault) -> str:

@@ -20,7 +20,7 @@ def switch(
     Defaults: 50 GiB/s, 0.5 us a hop, as ASTRA-sim's Switch counts them.
     """
     dimension = Dimension("switch", n, rate, latency_s, "rank")
-    found = lattice(f"switch:{n}", [dimension], aggregator=SHARP if sharp else None, provenance=ORIGIN)
+    star = lattice(f"switch:{n}", [dimension], aggregator=SHARP if sharp else None, provenance=ORIGIN)
     if backplane is None:
-        return found
-    return dataclasses.replace(found, groups=(shared("switch backplane", backplane, range(n)),))
+        return star
+    return dataclasses.replace(star, groups=(shared("switch backplane", backplane, range(n)),))

@@ -56,8 +56,8 @@ def layout(spec: LabSpec, impaired: Iterable[int]) -> SwitchLayout:
             wire = wires.setdefault(min(link, back.link), _wire(spec, min(link, back.link)))
             wire.links[name] = ("p0" if link < back.link else "p1", "in")
     switches = {
-        node: SwitchNamespace(spec.topology.label(node), tuple(spec.ports_of(node)), found)
-        for node, found in links.items()
+        node: SwitchNamespace(spec.topology.label(node), tuple(spec.ports_of(node)), ports)
+        for node, ports in links.items()
     }
     return SwitchLayout(switches, wires)
 

@@ -46,12 +46,12 @@ class CounterSample:
 
 def devices(pid: int) -> dict[str, tuple[int, int, int]]:
     """Return bytes, packets and drops sent by each interface of the namespace of a process."""
-    found = {}
+    by_device = {}
     for line in Path(f"/proc/{pid}/net/dev").read_text().splitlines()[2:]:
         name, _, numbers = line.partition(":")
         values = numbers.split()
-        found[name.strip()] = (int(values[8]), int(values[9]), int(values[11]))
-    return found
+        by_device[name.strip()] = (int(values[8]), int(values[9]), int(values[11]))
+    return by_device
 
 
 def machine() -> tuple[float, float, float]:
@@ -76,14 +76,14 @@ class Used:
 
 def times(family: Path) -> dict[int, Used]:
     """Return what each process in a PID namespace has had so far, all its threads together."""
-    wanted, found = family.readlink(), {}
+    wanted, used = family.readlink(), {}
     for path in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             if (path / "ns/pid").readlink() == wanted:
                 name, _, rest = (path / "stat").read_text().partition("(")[2].rpartition(")")
                 values = rest.split()
-                found[int(path.name)] = Used(name, (int(values[11]) + int(values[12])) * TICK_S, _waited_s(path))
-    return found
+                used[int(path.name)] = Used(name, (int(values[11]) + int(values[12])) * TICK_S, _waited_s(path))
+    return used
 
 
 def _waited_s(process: Path) -> float | None:

@@ -110,7 +110,7 @@ class FaultInjector:
             for port, tool, line in self._orders(link):
                 if line not in lines.setdefault((port.node, tool), []):
                     lines[port.node, tool].append(line)
-        batches((self._inside[node], tool, found) for (node, tool), found in sorted(lines.items()))
+        batches((self._inside[node], tool, commands) for (node, tool), commands in sorted(lines.items()))
         return []
 
     def _orders(self, link: int) -> Iterable[tuple[Port, str, str]]:

@@ -90,9 +90,9 @@ class NamespaceDaemon:
 
     def _told(self, word: str, count: int) -> dict[int, int]:
         """Return the process number of each node that has said a word; raise InfeasibleError where one says what failed."""
-        found: dict[int, int] = {}
+        numbers: dict[int, int] = {}
         end_s = time.monotonic() + SETUP_S
-        while len(found) < count:
+        while len(numbers) < count:
             self._channel.settimeout(max(0.01, end_s - time.monotonic()))
             try:
                 data, ancillary, _, _ = self._channel.recvmsg(65536, socket.CMSG_SPACE(12))
@@ -103,8 +103,8 @@ class NamespaceDaemon:
                 raise refusal(message["error"], rootless=self._rootless)
             for _, kind, value in ancillary:
                 if kind == socket.SCM_CREDENTIALS and word in message:
-                    found[message[word]] = struct.unpack("3i", value[:12])[0]
-        return found
+                    numbers[message[word]] = struct.unpack("3i", value[:12])[0]
+        return numbers
 
     def dress(self) -> None:
         """Have every holder take the offloads off its interfaces, now that they are there."""

@@ -147,10 +147,10 @@ def network(
     check_tools()
     built = spec.read(fabric)
     _check_tcp(tcp)
-    found = script.read(built, faults, horizon_s=horizon_s, seed=seed)
+    fault_script = script.read(built, faults, horizon_s=horizon_s, seed=seed)
     asked = {
         "fabric": built.topology.name,
-        "faults": list(found.lines),
+        "faults": list(fault_script.lines),
         "seed": seed,
         "tcp": tcp,
         "control": control,
@@ -160,11 +160,11 @@ def network(
     with ExitStack() as stack:
         capture = Capture(out, force=force)
         stack.callback(capture.close)
-        yield _built(stack, built, found, asked, capture)
+        yield _built(stack, built, fault_script, asked, capture)
 
 
 def _built(
-    stack: ExitStack, built: spec.LabSpec, found: script.Script, asked: dict[str, Any], capture: Capture
+    stack: ExitStack, built: spec.LabSpec, fault_script: script.Script, asked: dict[str, Any], capture: Capture
 ) -> LabNetwork:
     began_s = time.monotonic()
     claim = leftovers.Claim({"fabric": asked["fabric"], "out": str(capture.folder or "")})
@@ -175,15 +175,15 @@ def _built(
     }
     if built.topology.loss is not None:
         base |= {link for link, loss in enumerate(built.topology.loss.tolist()) if loss}
-    layout = bridges.layout(built, found.impaired | base)
-    daemon = NamespaceDaemon(_nodes(built, layout, found, asked), claim.folder, rootless=asked["rootless"])
+    layout = bridges.layout(built, fault_script.impaired | base)
+    daemon = NamespaceDaemon(_nodes(built, layout, fault_script, asked), claim.folder, rootless=asked["rootless"])
     stack.callback(daemon.close)
     _lay(built, layout, daemon, asked)
     switches = []
     for inside, switch, node in _programs(built, layout, daemon.inside):
         switches.append(bridges.UserSwitch(inside, switch, bridges.table(built, switch, node), asked["seed"]))
         stack.callback(switches[-1].close)
-    injector = FaultInjector(built, found, daemon.inside, switches, capture)
+    injector = FaultInjector(built, fault_script, daemon.inside, switches, capture)
     injector.set_up(base)
     stack.callback(injector.close)
     sampler = Sampler(daemon.inside, injector, switches, capture)
@@ -215,10 +215,10 @@ def _hosts(built: spec.LabSpec, *, control: bool) -> str:
 
 
 def _nodes(
-    built: spec.LabSpec, layout: bridges.SwitchLayout, found: script.Script, asked: dict[str, Any]
+    built: spec.LabSpec, layout: bridges.SwitchLayout, fault_script: script.Script, asked: dict[str, Any]
 ) -> list[tuple[str, list[tuple[str, str]]]]:
     """Return name and settings of every namespace: the fabric's nodes, then wires, then the launcher."""
-    settings = shaping.sysctls(asked["tcp"], is_routed=built.is_routed, ecn=found.marks)
+    settings = shaping.sysctls(asked["tcp"], is_routed=built.is_routed, ecn=fault_script.marks)
     names = [built.topology.label(node) for node in range(built.topology.n_nodes)]
     names += [layout.wires[link].name for link in sorted(layout.wires)]
     names += ["launcher"] if asked["control"] else []

@@ -87,10 +87,10 @@ def read(spec: LabSpec, lines: Iterable[str], *, horizon_s: float, seed: int) ->
     flows = {number: _flow(spec, text, number) for number, text in enumerate(texts) if text.split()[:1] == ["flow"]}
     # A flow's line stays as an empty one: the lottery of the others goes by their number.
     rest = ["" if number in flows else text for number, text in enumerate(texts)]
-    found = rows(spec.topology, rest, horizon_s=horizon_s, seed=seed)
+    effects = rows(spec.topology, rest, horizon_s=horizon_s, seed=seed)
     outside = [texts[number] for number in flows]
     outside += [text for text in rest if text and _is_outside(spec, text)]
-    return Script(tuple(text for text in texts if text), tuple(found), tuple(flows.values()), tuple(outside))
+    return Script(tuple(text for text in texts if text), tuple(effects), tuple(flows.values()), tuple(outside))
 
 
 def _is_outside(spec: LabSpec, text: str) -> bool:

@@ -111,13 +111,13 @@ def launcher_lines(n: int) -> list[str]:
 
 def sysctls(tcp: str, *, is_routed: bool, ecn: bool) -> list[tuple[str, str]]:
     """Return the kernel's settings of a namespace, below /proc/sys/net, in the order they have to be written."""
-    found = [("ipv6/conf/default/disable_ipv6", "1"), ("ipv4/tcp_no_metrics_save", "1")]
+    settings = [("ipv6/conf/default/disable_ipv6", "1"), ("ipv4/tcp_no_metrics_save", "1")]
     if tcp != "cubic":  # cubic is not on the list a namespace may choose from; it goes by route
-        found.append(("ipv4/tcp_congestion_control", tcp))
+        settings.append(("ipv4/tcp_congestion_control", tcp))
     if ecn:
-        found.append(("ipv4/tcp_ecn", "1"))
+        settings.append(("ipv4/tcp_ecn", "1"))
     if is_routed:
-        found.append(("ipv4/ip_forward", "1"))
+        settings.append(("ipv4/ip_forward", "1"))
         for which in ("all", "default"):
-            found += [(f"ipv4/conf/{which}/rp_filter", "0"), (f"ipv4/conf/{which}/send_redirects", "0")]
-    return found
+            settings += [(f"ipv4/conf/{which}/rp_filter", "0"), (f"ipv4/conf/{which}/send_redirects", "0")]
+    return settings

@@ -196,8 +196,8 @@ class Switch:
             self._through(port.inward, frame, port, inward=True)
 
     def _forward(self, frame: bytes, source: SwitchPort) -> None:
-        found = self.table.get(frame[:6])
-        for port in [found] if found is not None else [each for each in self.ports.values() if each is not source]:
+        known = self.table.get(frame[:6])
+        for port in [known] if known is not None else [each for each in self.ports.values() if each is not source]:
             if port.outward is None:
                 port.send(frame)
             else:

@@ -36,15 +36,15 @@ def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "",
     adds = op == "all-reduce" and links.reduces
     inside = links.gpu_gbs * (_twice(ranks) if adds else 1.0)
     how = ", adding switches included" if adds else ""
-    found = Ceiling(inside, f"{links.gpu_gbs:g} GB/s a direction of {named}{how}")
+    limit = Ceiling(inside, f"{links.gpu_gbs:g} GB/s a direction of {named}{how}")
     if not ranks or not nodes or nodes < 2 or ranks % nodes or links.spans_nodes:
-        return found
+        return limit
     each = ranks // nodes
     slots = min(nics or each, each)
     out = slots * links.pcie_gbs
     between = out * _outward(op, ranks, nodes)
     what = f"PCIe of {slots} NIC{'s' * (slots > 1)}" if nics and nics < each else f"PCIe of {each} x {named}"
-    return found if between >= inside else Ceiling(between, f"{what} carries {out:g} GB/s out of each of {nodes} nodes")
+    return limit if between >= inside else Ceiling(between, f"{what} carries {out:g} GB/s out of each of {nodes} nodes")
 
 
 def above(busbw_gbs: float | None, limit: Ceiling | None) -> str:

@@ -63,10 +63,10 @@ class Refusals:
 
 def of_ledger(ledger: Iterable[Mapping[str, Any]]) -> Refusals:
     """Return the refusals by law that stand in the rows of a Trace's ledger."""
-    found = Refusals()
+    refused = Refusals()
     for row in ledger:
         told = row["reason"] or ""
         name, colon, detail = told.removeprefix(PREFIX).partition(": ")
         if row["outcome"] in ("refused", "missing") and told.startswith(PREFIX) and colon and name in LAWS:
-            found.refuse(name, row["example"] or detail, row["lines"] or 0)
-    return found
+            refused.refuse(name, row["example"] or detail, row["lines"] or 0)
+    return refused

@@ -46,11 +46,11 @@ def gap(numbers: Iterable[int], first: int | None = None) -> Gap | None:
 
 
 def _absent(held: list[int], start: int) -> list[int]:
-    found: list[int] = []
+    absent: list[int] = []
     expected = start
     for number in held:
-        found += range(expected, min(number, expected + _EXAMPLES - len(found)))
-        if len(found) >= _EXAMPLES:
+        absent += range(expected, min(number, expected + _EXAMPLES - len(absent)))
+        if len(absent) >= _EXAMPLES:
             break
         expected = number + 1
-    return found
+    return absent

@@ -143,8 +143,8 @@ def _share(op: str, ranks: int, rows: Sequence[Printed]) -> float:
         return 1.0
     # (p-1)/p of 2 ranks and more: another share is no convention
     sides = [(row.size_bytes, side) for row in rows for side in row.sides if _is_close(side.algbw_gbs)]
-    found = [float(s.algbw_gbs) * float(s.time_us) * 1e3 / size for size, s in sides if size and _is_close(s.time_us)]
-    share = statistics.median(found) if found else 1.0
+    shares = [float(s.algbw_gbs) * float(s.time_us) * 1e3 / size for size, s in sides if size and _is_close(s.time_us)]
+    share = statistics.median(shares) if shares else 1.0
     legal = [(p - 1) / p for p in ((ranks,) if ranks > 1 else range(2, _MOST_RANKS + 1))]
     nearest = min(legal, key=lambda value: abs(value - share))
     alike = sum(side.algbw_gbs == side.busbw_gbs for _, side in sides)
@@ -177,19 +177,19 @@ def _factor(
 ) -> tuple[float | None, str, str]:
     """Return the table's bus factor, and why its number of ranks or its operation is not believed."""
     sides = [side for row in rows for side in row.sides if _is_close(side.algbw_gbs) and _is_close(side.busbw_gbs)]
-    found = [float(side.busbw_gbs) / float(side.algbw_gbs) for side in sides]
-    seen = statistics.median(found) if found else None
+    factors = [float(side.busbw_gbs) / float(side.algbw_gbs) for side in sides]
+    seen = statistics.median(factors) if factors else None
     known = 1.0 if share < 1 else factor_of(op, ranks)
     if seen is None:
         return known, "", ""
-    agreeing = sum(abs(value - seen) < 0.01 for value in found)
+    agreeing = sum(abs(value - seen) < 0.01 for value in factors)
     if op and not _is_legal(op, seen) and share >= 1:
         if not is_op_told:
             return seen, "", f"busbw / algbw is {seen:.4g}, which {op} never has"
         return known if known is not None else _nearest(op, seen), "", ""
     if known is None:
         return seen, "", ""
-    if abs(seen - known) > 0.01 and agreeing >= AGREEING and not any(abs(value - known) < 0.01 for value in found):
+    if abs(seen - known) > 0.01 and agreeing >= AGREEING and not any(abs(value - known) < 0.01 for value in factors):
         return seen, f"busbw / algbw is {seen:.4g} in {agreeing} runs, {known:.4g} by {ranks} ranks of {op}", ""
     return known, "", ""
 

@@ -146,17 +146,17 @@ class Scanner:
                 counts[kind] += 1
             offset += len(line) + 1
         result: dict[str, Any] = _columns(rows, _COLUMNS)
-        result |= {kind: np.array(found, dtype=np.int64).reshape(-1, 3) for kind, found in spans.items()}
+        result |= {kind: np.array(places, dtype=np.int64).reshape(-1, 3) for kind, places in spans.items()}
         return ScanResult(**{**result, **counts})  # type: ignore[typeddict-item]
 
     def _take(self, lines: list[bytes], index: int, number: int, rows: list[tuple[Any, ...]]) -> tuple[str, int]:
         """Add the rows of one line; return what kind of line it is and, of a repaired one, where its rest stands."""
         line = lines[index]
-        found = twin_lines.parse_row(line)
-        if found is not None and (found.op in self._ops or len(self._ops) < MOST_OPS):
-            self._ops.setdefault(found.op, len(self._ops))
-            self._handles.setdefault((found.prefix, found.comm, found.nranks), len(self._handles))
-            rows.append(self._row(found, number))
+        row = twin_lines.parse_row(line)
+        if row is not None and (row.op in self._ops or len(self._ops) < MOST_OPS):
+            self._ops.setdefault(row.op, len(self._ops))
+            self._handles.setdefault((row.prefix, row.comm, row.nranks), len(self._handles))
+            rows.append(self._row(row, number))
             return "row", -1
         mended = self._mend(lines, index)
         if mended is not None:
@@ -168,14 +168,14 @@ class Scanner:
             return "blank", -1
         return "careful" if self._needles.search(line) else "other", -1
 
-    def _row(self, found: Clean, number: int) -> tuple[Any, ...]:
-        handle = self._handles[found.prefix, found.comm, found.nranks]
-        what = (found.op_count, found.elements, found.datatype, found.redop, found.root, found.global_rank)
-        when = (found.launch_rank, found.time_s, number)
-        return handle, self._ops[found.op], *what, *when, found.stream, found.inplace
+    def _row(self, row: Clean, number: int) -> tuple[Any, ...]:
+        handle = self._handles[row.prefix, row.comm, row.nranks]
+        what = (row.op_count, row.elements, row.datatype, row.redop, row.root, row.global_rank)
+        when = (row.launch_rank, row.time_s, number)
+        return handle, self._ops[row.op], *what, *when, row.stream, row.inplace
 
-    def _known(self, found: Clean) -> bool:
-        return found.op in self._ops and (found.prefix, found.comm, found.nranks) in self._handles
+    def _known(self, row: Clean) -> bool:
+        return row.op in self._ops and (row.prefix, row.comm, row.nranks) in self._handles
 
     def _mend(self, lines: list[bytes], index: int) -> tuple[Clean, Clean, int] | None:
         """Take apart a line that begins one clean line and ends with all of another's; find where the first goes on.
@@ -201,11 +201,11 @@ class Scanner:
         """Return where the whole line begins that ends this one; its host may have run into the cut text before it."""
         mark = line.rfind(b" NCCL INFO ")
         match = _BEFORE_NCCL.search(line[:mark]) if mark >= 0 else None
-        found = twin_lines.parse(line[match.end(1) - 1 :]) if match else None
-        if match is None or found is None:
+        parsed = twin_lines.parse(line[match.end(1) - 1 :]) if match else None
+        if match is None or parsed is None:
             return None
         for start in range(max(match.start(1), match.end(1) - 255), match.end(1)):
-            whole = found._replace(prefix=line[start:mark])
+            whole = parsed._replace(prefix=line[start:mark])
             if self._known(whole):
                 stamp = twin_lines.stamp_before(line[:start])
                 return (start, whole) if stamp is None else (stamp[0], whole._replace(time_s=stamp[1]))

@@ -89,14 +89,14 @@ def parse_row(line: bytes) -> Clean | None:
     """Return the fields of a clean line that may stand behind a launcher's prefixes."""
     if len(line) > LONGEST_LINE_BYTES:
         return None
-    found = parse(line)
-    if found is not None:
-        return found
+    row = parse(line)
+    if row is not None:
+        return row
     rank, stamp_s, rest = _peel(line)
-    found = parse(rest) if len(rest) < len(line) else None
-    if found is None:
+    row = parse(rest) if len(rest) < len(line) else None
+    if row is None:
         return None
-    return found._replace(launch_rank=rank, time_s=stamp_s if math.isnan(found.time_s) else found.time_s)
+    return row._replace(launch_rank=rank, time_s=stamp_s if math.isnan(row.time_s) else row.time_s)
 
 
 def stamp_before(text: bytes) -> tuple[int, float] | None:

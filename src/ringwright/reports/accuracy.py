@@ -11,25 +11,27 @@ if TYPE_CHECKING:
     from ringwright.studies.accuracy_engines import Against
 
 
-def write(found: dict[str, Any], out: TextIO) -> None:
+def write(document: dict[str, Any], out: TextIO) -> None:
     """Write both tables with their summaries, and what is not covered."""
-    print(f"engine: {found['engine']}; errors are geometric means of max(t_sim/t, t/t_sim) - 1, in percent", file=out)
+    print(
+        f"engine: {document['engine']}; errors are geometric means of max(t_sim/t, t/t_sim) - 1, in percent", file=out
+    )
     print("large: 64 KiB and more; small: below, for information. * NCCL's release is assumed", file=out)
     titles = {
         "sizes": "(a) fitted on every second size of the case, judged on the others",
         "nodes": "(b) fitted on the other node counts of the system, judged on all sizes",
     }
     for key, title in titles.items():
-        target = found[f"{key}_target"]
+        target = document[f"{key}_target"]
         print(f"\n{title}; target {target:.0%}", file=out)
         print(f"{'case':<42} {'transport':<9} {'fitted on':>9} {'fit':>6} {'large':>6} {'small':>6}", file=out)
-        for line in found[key]:
+        for line in document[key]:
             _line(line, target, out)
-        _summary(found[f"{key}_summary"], target, out)
-    if found["refused"]:
-        print(f"\nleft out, for a law refused them: {'; '.join(found['refused'])}", file=out)
-    if found["not_covered"]:
-        print(f"\nnot covered (no NCCL model for the machine): {', '.join(found['not_covered'])}", file=out)
+        _summary(document[f"{key}_summary"], target, out)
+    if document["refused"]:
+        print(f"\nleft out, for a law refused them: {'; '.join(document['refused'])}", file=out)
+    if document["not_covered"]:
+        print(f"\nnot covered (no NCCL model for the machine): {', '.join(document['not_covered'])}", file=out)
 
 
 def _line(line: dict[str, Any], target: float, out: TextIO) -> None:
@@ -39,8 +41,8 @@ def _line(line: dict[str, Any], target: float, out: TextIO) -> None:
     print(f"{name:<42} {line['transport']:<9} {line['trained_on']:>9} {columns}{missed}".rstrip(), file=out)
 
 
-def _summary(found: dict[str, dict[str, float]], target: float, out: TextIO) -> None:
-    for transport, about in found.items():
+def _summary(summary: dict[str, dict[str, float]], target: float, out: TextIO) -> None:
+    for transport, about in summary.items():
         print(
             f"{transport}: {about['cases']} cases, mean {about['mean']:.1%}, median {about['median']:.1%}, "
             f"{about['reached']} within {target:.0%}",
@@ -68,17 +70,17 @@ def write_engines(question: str, lines: Sequence[Against], target: float, out: T
     _summary(summary(lines, target), target, out)
 
 
-def write_mpi(found: dict[str, Any], out: TextIO) -> None:
+def write_mpi(document: dict[str, Any], out: TextIO) -> None:
     """Write the ranking of MPI algorithms."""
-    print(f"\nMPI algorithms; engine: {found['engine']}; sizes that were not fitted", file=out)
+    print(f"\nMPI algorithms; engine: {document['engine']}; sizes that were not fitted", file=out)
     prices = (
         f"{row['system']}/{row['transport']} {row['message_us']:.2f} us a message, {row['gbs']:.1f} GB/s"
-        for row in found["prices"]
+        for row in document["prices"]
     )
     print("; ".join(prices), file=out)
     columns = f"{'algorithms':>10} {'sizes':>5} {'tau':>6} {'error':>6} {'large':>6} {'best':>5} {'lost':>6}"
     print(f"{'system':<13} {'nodes':<6} {'collective':<15} {columns}", file=out)
-    for line in found["ranked"]:
+    for line in document["ranked"]:
         tau = f"{'-':>6}" if line["tau"] is None else f"{line['tau']:6.2f}"
         print(
             f"{line['system']:<13} {line['nodes']:<6} {line['collective']:<15} {line['algorithms']:>10} "
@@ -86,9 +88,9 @@ def write_mpi(found: dict[str, Any], out: TextIO) -> None:
             f"{line['best_right']:5.0%} {_percent(line['best_loss'])}",
             file=out,
         )
-    taus = [line["tau"] for line in found["ranked"] if line["tau"] is not None]
+    taus = [line["tau"] for line in document["ranked"] if line["tau"] is not None]
     if taus:
         print(f"mean tau {sum(taus) / len(taus):.2f}; best: how often the predicted algorithm is within 5 %", file=out)
     print("lost: how much slower the predicted algorithm was than the best, mean", file=out)
-    if found["without_program"]:
-        print(f"no program for: {', '.join(sorted(found['without_program']))}", file=out)
+    if document["without_program"]:
+        print(f"no program for: {', '.join(sorted(document['without_program']))}", file=out)

@@ -72,15 +72,15 @@ def _ratios(out: Console, ratios: list[dict[str, Any]]) -> None:
     rows = []
     key = lambda each: (each["backend"], each["native"], each["algorithm"])  # noqa: E731
     for (backend, native, algorithm), group in groupby(sorted(ratios, key=key), key=key):
-        found = list(group)
-        large = [each["ratio"] for each in found if each["size_bytes"] >= 64 << 10]
-        small = [each["ratio"] for each in found if each["size_bytes"] < 64 << 10]
-        rows.append([backend, native, algorithm, mean(large), mean(small), f"{len(found)}"])
+        group_ratios = list(group)
+        large = [each["ratio"] for each in group_ratios if each["size_bytes"] >= 64 << 10]
+        small = [each["ratio"] for each in group_ratios if each["size_bytes"] < 64 << 10]
+        rows.append([backend, native, algorithm, mean(large), mean(small), f"{len(group_ratios)}"])
     columns = ("ours", "theirs", "algorithm", "from 64 KiB on", "below", "sizes")
     layout.table(out, columns, rows, left=("ours", "theirs", "algorithm"))
 
 
 def mean(ratios: Iterable[float]) -> str:
     """Return the geometric mean."""
-    found = [*ratios]
-    return f"{math.exp(sum(map(math.log, found)) / len(found)):.2f}" if found else "-"
+    values = [*ratios]
+    return f"{math.exp(sum(map(math.log, values)) / len(values)):.2f}" if values else "-"

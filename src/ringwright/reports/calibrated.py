@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from ringwright.studies.calibrate import Size
 
 
-def write(found: Calibration, sizes: Sequence[Size], out: TextIO, written: Path | None = None) -> None:
+def write(calibration: Calibration, sizes: Sequence[Size], out: TextIO, written: Path | None = None) -> None:
     """Write the numbers, then the table."""
-    print(found.provenance, file=out)
+    print(calibration.provenance, file=out)
     print(
-        f"fabric {found.fabric}; 90 % of the sizes of 64 KiB and more are within {found.error_p90:.1%}; "
+        f"fabric {calibration.fabric}; 90 % of the sizes of 64 KiB and more are within {calibration.error_p90:.1%}; "
         "algorithm, protocol, channels and chunks come from the release, they are not fitted",
         file=out,
     )
     print(f"\n{'link':<8} {'hop us':>9} {'message us':>11} {'GB/s':>9}", file=out)
-    for name, link in (("inside", found.inside), ("outside", found.outside)):
+    for name, link in (("inside", calibration.inside), ("outside", calibration.outside)):
         if link is not None:
             print(
                 f"{name:<8} {link.latency_s * 1e6:9.2f} {link.message_s * 1e6:11.2f} {link.rate_bytes_per_s / 1e9:9.1f}",

@@ -97,10 +97,10 @@ def _timed(row: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _disturbance(out: Console, found: dict[str, Any]) -> None:
-    where = [f"rank {rank}" for rank in found["ranks"]] + [str(host) for host in found["hosts"]]
-    layout.heading(out, "what disturbed the later run", " · ".join([found["kind"], *where]))
-    for evidence in found["evidence"]:
+def _disturbance(out: Console, disturbance: dict[str, Any]) -> None:
+    where = [f"rank {rank}" for rank in disturbance["ranks"]] + [str(host) for host in disturbance["hosts"]]
+    layout.heading(out, "what disturbed the later run", " · ".join([disturbance["kind"], *where]))
+    for evidence in disturbance["evidence"]:
         layout.line(out, evidence)
 
 

@@ -49,7 +49,7 @@ def _slots(lows: list[int]) -> list[int]:
 
 def _classes(view: Summary) -> list[dict[str, Any]]:
     """Derive log2 classes from the exact sizes, for a summary that brings none."""
-    found = []
+    classes = []
     for operation in view["operations"]:
         for entry in operation.get("size_histogram") or []:
             if entry["size_bytes"] is None:
@@ -57,8 +57,8 @@ def _classes(view: Summary) -> list[dict[str, Any]]:
             size = int(entry["size_bytes"])
             low = 1 << (size.bit_length() - 1) if size > 0 else 0
             moved = size * entry["count"]
-            found.append({"op": operation["op"], "log2_low_bytes": low, "count": entry["count"], "bytes": moved})
-    return found
+            classes.append({"op": operation["op"], "log2_low_bytes": low, "count": entry["count"], "bytes": moved})
+    return classes
 
 
 def timeline(view: Summary, palette: dict[str, int]) -> dict[str, Any] | None:

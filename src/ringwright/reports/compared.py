@@ -21,34 +21,34 @@ MOST_BANDS = 4
 WIDTH, LEFT, ROW, MOST_RANKS = 900, 60, 16, 32
 
 
-def write(found: Comparison, folder: Path, file: TextIO, *, width: int | None = None) -> None:
+def write(comparison: Comparison, folder: Path, file: TextIO, *, width: int | None = None) -> None:
     """Write a comparison for a terminal."""
     out = layout.console(file, width=width)
-    layout.line(out, _ground(found), style="bold", indent=0)
-    for name, fitted in found.fitted.items():
+    layout.line(out, _ground(comparison), style="bold", indent=0)
+    for name, fitted in comparison.fitted.items():
         share = f"{100 * fitted.share:.1f} % of the fabric's rate"
         layout.line(out, f"{name}: {fitted.latency_s * 1e6:.0f} us a message beside the wire, {share}", indent=0)
-    if found.verdict:
-        layout.line(out, f"limit: {found.verdict['limit']} ({found.verdict['why']})", indent=0)
-    for (backend, algorithm), group in groupby(found.rows, key=lambda row: (row.backend, row.algorithm)):
+    if comparison.verdict:
+        layout.line(out, f"limit: {comparison.verdict['limit']} ({comparison.verdict['why']})", indent=0)
+    for (backend, algorithm), group in groupby(comparison.rows, key=lambda row: (row.backend, row.algorithm)):
         layout.heading(out, f"{backend}, {algorithm}", "fitted: used for the calibration")
         columns = ("size", "measured us", "p10-p90 us", "simulated us", "error", "")
         layout.table(out, columns, [_cells(row) for row in group], left=("",))
-    _steps(out, found, folder)
+    _steps(out, comparison, folder)
     layout.heading(out, "Error")
-    error = found.geomean_error
+    error = comparison.geomean_error
     said = (
         "every size was needed for the calibration"
         if error is None
         else f"{100 * error:.1f} % geometric mean over the predicted"
     )
     layout.line(out, said, style="bold")
-    if found.outside:
-        layout.line(out, f"outside the simulation: {'; '.join(found.outside)}", style="yellow")
+    if comparison.outside:
+        layout.line(out, f"outside the simulation: {'; '.join(comparison.outside)}", style="yellow")
 
 
-def _ground(found: Comparison) -> str:
-    question = found.question
+def _ground(comparison: Comparison) -> str:
+    question = comparison.question
     faults = f", faults: {'; '.join(question.faults)}" if question.faults else ""
     where = f"{question.ranks} ranks in a lab, {question.lab}, TCP {question.tcp}{faults}"
     return f"measured against simulated: {question.op}, {where}; calibrated on half of the sizes"
@@ -66,29 +66,29 @@ def _cells(row: ComparedRow) -> list[str]:
     ]
 
 
-def _largest(found: Comparison) -> list[ComparedRow]:
+def _largest(comparison: Comparison) -> list[ComparedRow]:
     """Return the largest size of each program."""
     best: dict[tuple[str, str], ComparedRow] = {}
-    for row in found.rows:
+    for row in comparison.rows:
         key = (row.backend, row.algorithm)
         if key not in best or row.size_bytes > best[key].size_bytes:
             best[key] = row
     return list(best.values())
 
 
-def _both(found: Comparison, folder: Path) -> list[tuple[ComparedRow, Trace, Trace]]:
+def _both(comparison: Comparison, folder: Path) -> list[tuple[ComparedRow, Trace, Trace]]:
     from ringwright.studies.compare import traces
 
     pairs = []
-    for row in _largest(found):
-        measured, simulated = traces(folder, found, row)
+    for row in _largest(comparison):
+        measured, simulated = traces(folder, comparison, row)
         if measured is not None:
             pairs.append((row, measured, simulated))
     return pairs
 
 
-def _steps(out: Console, found: Comparison, folder: Path) -> None:
-    for row, measured, simulated in _both(found, folder):
+def _steps(out: Console, comparison: Comparison, folder: Path) -> None:
+    for row, measured, simulated in _both(comparison, folder):
         ends = [_ends(measured), _ends(simulated)]
         steps = sorted(ends[0].keys() & ends[1].keys())
         if not steps:
@@ -110,10 +110,10 @@ def _off(measured_s: float, simulated_s: float) -> str:
 
 def _ends(trace: Trace) -> dict[int, float]:
     """Return when the last message of each step had arrived."""
-    found: dict[int, float] = {}
+    ends: dict[int, float] = {}
     for message in _messages(trace):
-        found[message["step"]] = max(found.get(message["step"], 0.0), message["end_s"])
-    return found
+        ends[message["step"]] = max(ends.get(message["step"], 0.0), message["end_s"])
+    return ends
 
 
 def _messages(trace: Trace) -> list[dict[str, Any]]:
@@ -140,27 +140,27 @@ def _messages(trace: Trace) -> list[dict[str, Any]]:
 
 
 # ------------------------------------------------------------------------------------------------------------- the page
-def page(found: Comparison, folder: Path, command: str) -> str:
+def page(comparison: Comparison, folder: Path, command: str) -> str:
     """Return the comparison as one HTML page."""
-    error = found.geomean_error
+    error = comparison.geomean_error
     return html.render(
         "compared.html.j2",
-        title=f"{found.question.op}: measured against simulated",
-        ground=_ground(found),
+        title=f"{comparison.question.op}: measured against simulated",
+        ground=_ground(comparison),
         figures=[
-            ("Ranks", str(found.question.ranks)),
-            ("Collectives", str(len(found.rows))),
-            ("Predicted", str(sum(not row.used for row in found.rows))),
+            ("Ranks", str(comparison.question.ranks)),
+            ("Collectives", str(len(comparison.rows))),
+            ("Predicted", str(sum(not row.used for row in comparison.rows))),
             ("Error, geometric mean", "-" if error is None else f"{100 * error:.1f} %"),
         ],
-        rows=_table(found.rows),
-        bands=[_bands(row, measured, simulated) for row, measured, simulated in _both(found, folder)[:MOST_BANDS]],
+        rows=_table(comparison.rows),
+        bands=[_bands(row, measured, simulated) for row, measured, simulated in _both(comparison, folder)[:MOST_BANDS]],
         fitted=[
             f"{name}: {each.latency_s * 1e6:.0f} us a message beside the wire, {100 * each.share:.1f} % of the fabric's rate"
-            for name, each in found.fitted.items()
+            for name, each in comparison.fitted.items()
         ],
-        verdict=f"{found.verdict['limit']}: {found.verdict['why']}" if found.verdict else "",
-        outside=list(found.outside),
+        verdict=f"{comparison.verdict['limit']}: {comparison.verdict['why']}" if comparison.verdict else "",
+        outside=list(comparison.outside),
         command=command,
     )
 

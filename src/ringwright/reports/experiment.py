@@ -64,12 +64,12 @@ def render(document: Mapping[str, Any], command: str, **more: Any) -> str:
 
 def _tracks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the patterns to draw, each once: without twins on the fake group, other seeds and faults."""
-    found: dict[tuple[str, str], dict[str, Any]] = {}
+    tracks: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(rows, key=lambda row: bool(row["world"])):
-        found.setdefault(
+        tracks.setdefault(
             (label(row), row["dims"]), {**row, "label": label(row) + (f" ({row['dims']})" if row["dims"] else "")}
         )
-    return _in_turn(sorted(found.values(), key=lambda row: (row["size"] != "tiny", row["label"])), MOST_TRACKS)
+    return _in_turn(sorted(tracks.values(), key=lambda row: (row["size"] != "tiny", row["label"])), MOST_TRACKS)
 
 
 def _in_turn(rows: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
@@ -141,14 +141,14 @@ def _patterns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 def _courses(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the courses to draw, each label once."""
-    found: dict[str, dict[str, Any]] = {}
+    courses: dict[str, dict[str, Any]] = {}
     for row in rows:
         plot = plots.course(row["course"]) if row["burst_bytes"] is not None else None
         if plot:
-            found.setdefault(
+            courses.setdefault(
                 label(row), {"label": label(row), "plot": plot, "model": row["model"], "mode": row["mode"]}
             )
-    return _in_turn(list(found.values()), MOST_COURSES)
+    return _in_turn(list(courses.values()), MOST_COURSES)
 
 
 def _effects(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -94,13 +94,13 @@ def blocks(columns: Sequence[Column], room: int) -> list[list[tuple[Column, int]
     if whole is not None:
         return [whole]
     key = _key(columns, room)
-    found, block = [], list(key)
+    full, block = [], list(key)
     for column in columns[len(key) :]:
         if len(block) > len(key) and _widths([*block, column], room) is None:
-            found.append(block)
+            full.append(block)
             block = list(key)
         block.append(column)
-    return [_widths(each, room) or [(one, one.least) for one in each] for each in [*found, block]]
+    return [_widths(each, room) or [(one, one.least) for one in each] for each in [*full, block]]
 
 
 def _key(columns: Sequence[Column], room: int) -> Sequence[Column]:
@@ -142,11 +142,11 @@ def _row(cells: Sequence[tuple[str, int, bool]]) -> list[str]:
     folded = [
         (wrap(text, wide) if is_text or width(text) > wide else [text], wide, is_text) for text, wide, is_text in cells
     ]
-    found = []
+    row_lines = []
     for at in range(max(len(lines) for lines, _, _ in folded)):
         parts = [_set(lines[at] if at < len(lines) else "", wide, left=left) for lines, wide, left in folded]
-        found.append((" " * GAP).join(parts).rstrip())
-    return found
+        row_lines.append((" " * GAP).join(parts).rstrip())
+    return row_lines
 
 
 def _set(text: str, wide: int, *, left: bool) -> str:

@@ -153,8 +153,8 @@ def _finding(finding: dict[str, Any], verdict: dict[str, Any] | None) -> dict[st
 
 
 def _roles(view: Summary) -> str:
-    found = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
-    return cuts.short(found or "none inferred")
+    roles = ", ".join(f"{name} {size}" for name, size in view["roles"].items() if size is not None)
+    return cuts.short(roles or "none inferred")
 
 
 def _provision(view: Summary) -> list[tuple[str, str]]:

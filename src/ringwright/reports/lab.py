@@ -105,14 +105,16 @@ def _links(out: Console, result: dict[str, Any]) -> None:
     layout.table(out, columns, rows, left=("link",))
 
 
-def labs(found: Sequence[dict[str, Any]], file: TextIO) -> None:
+def labs(listed: Sequence[dict[str, Any]], file: TextIO) -> None:
     """Write the labs of this user that live or were left; nothing at all where there are none."""
-    if not found:
+    if not listed:
         return
     out = layout.console(file)
-    alive = sum(1 for lab in found if lab["is_alive"])
-    layout.line(out, f"{alive} labs alive, {len(found) - alive} left by killed ones", style="bold", indent=0)
-    rows = [["alive" if lab["is_alive"] else "left", lab.get("pid"), lab.get("fabric"), lab["folder"]] for lab in found]
+    alive = sum(1 for lab in listed if lab["is_alive"])
+    layout.line(out, f"{alive} labs alive, {len(listed) - alive} left by killed ones", style="bold", indent=0)
+    rows = [
+        ["alive" if lab["is_alive"] else "left", lab.get("pid"), lab.get("fabric"), lab["folder"]] for lab in listed
+    ]
     layout.table(out, ["state", "pid", "fabric", "folder"], rows, left=("state", "fabric", "folder"))
-    if len(found) > alive:
+    if len(listed) > alive:
         layout.line(out, "the next lab removes what was left", style="dim")

@@ -76,9 +76,9 @@ def _letters(out: Console, names: list[str]) -> dict[str, str]:
 def _grid(out: Console, rows: list[dict[str, Any]], letters: dict[str, str], field: str, *, bound: bool) -> None:
     table = []
     for size, group in groupby(sorted(rows, key=lambda row: int(row["size_bytes"])), key=lambda row: row["size_bytes"]):
-        found = {row["algorithm"]: row for row in group}
-        winner = min(found.values(), key=lambda row: float(row[field]))
-        cells = [_cell(found.get(name), field, winner) for name in letters]
+        by_algorithm = {row["algorithm"]: row for row in group}
+        winner = min(by_algorithm.values(), key=lambda row: float(row[field]))
+        cells = [_cell(by_algorithm.get(name), field, winner) for name in letters]
         line = [format_size(size), *cells]
         table.append([*line, time(winner["bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
     columns = ["size", *letters.values(), *(["bound", "busbw GB/s*"] if bound else [])]
@@ -98,11 +98,11 @@ def answered(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def declined(result: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
     """Return who declined and why, with the sizes."""
-    found: dict[tuple[str, str], list[int]] = {}
+    sizes_of: dict[tuple[str, str], list[int]] = {}
     for row in result["rows"]:
         if row.get("declined") is not None:
-            found.setdefault((row["algorithm"], row["declined"]), []).append(row["size_bytes"])
-    return [(name, why, sizes) for (name, why), sizes in found.items()]
+            sizes_of.setdefault((row["algorithm"], row["declined"]), []).append(row["size_bytes"])
+    return [(name, why, sizes) for (name, why), sizes in sizes_of.items()]
 
 
 def _declines(out: Console, result: dict[str, Any]) -> None:
@@ -121,11 +121,11 @@ def _limits(out: Console, rows: list[dict[str, Any]], names: list[str]) -> None:
     for name in names:
         mine = [row for row in rows if row["algorithm"] == name]
         layout.line(out, f"{name}:")
-        for found in (mine[0], mine[-1]) if len(mine) > 1 else mine:
-            how = found["choice"] or f"{found['messages']:.0f} messages in a row"
-            busy = f"{found['bottleneck'] or 'no link'} busy {100 * found['utilisation']:.0f} %"
-            waiting = f", waiting {100 * found['waited']:.0f} %" if found["waited"] >= 0.005 else ""
-            layout.line(out, f"{format_size(found['size_bytes'])}: {how}; {busy}{waiting}", indent=4)
+        for end_row in (mine[0], mine[-1]) if len(mine) > 1 else mine:
+            how = end_row["choice"] or f"{end_row['messages']:.0f} messages in a row"
+            busy = f"{end_row['bottleneck'] or 'no link'} busy {100 * end_row['utilisation']:.0f} %"
+            waiting = f", waiting {100 * end_row['waited']:.0f} %" if end_row["waited"] >= 0.005 else ""
+            layout.line(out, f"{format_size(end_row['size_bytes'])}: {how}; {busy}{waiting}", indent=4)
         layout.line(out, f"why: {mine[-1]['why']}", indent=4)
 
 

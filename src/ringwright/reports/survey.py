@@ -115,9 +115,9 @@ def _job(out: Any, result: dict[str, Any]) -> None:
         layout.line(out, f"warning: {warning}", style="yellow", indent=0)
 
 
-def pair(found: dict[str, Any]) -> str:
+def pair(best: dict[str, Any]) -> str:
     """Return an algorithm and a policy as one phrase."""
-    return f"{found['algorithm']} with policy {found['policy']}"
+    return f"{best['algorithm']} with policy {best['policy']}"
 
 
 def searched(best: dict[str, Any]) -> str:
@@ -126,11 +126,11 @@ def searched(best: dict[str, Any]) -> str:
     return f"{best['tried']:,} of {best['pairs']:,} pairs simulated; {how}"
 
 
-def _figures(found: dict[str, Any]) -> str:
-    if found["step_us"] is None:
+def _figures(figures: dict[str, Any]) -> str:
+    if figures["step_us"] is None:
         return "no step"
-    wire = "" if found["wire_bytes"] is None else f", {format_size(round(found['wire_bytes']))} on the wire"
-    return f"step {time(found['step_us'])} ms, exposed {time(found['exposed_us'])} ms{wire}"
+    wire = "" if figures["wire_bytes"] is None else f", {format_size(round(figures['wire_bytes']))} on the wire"
+    return f"step {time(figures['step_us'])} ms, exposed {time(figures['exposed_us'])} ms{wire}"
 
 
 def _ground(out: Any, result: dict[str, Any]) -> None:

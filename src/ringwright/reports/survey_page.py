@@ -50,12 +50,12 @@ def _ground(result: dict[str, Any]) -> str:
 
 def _figures(result: dict[str, Any]) -> list[tuple[str, str]]:
     rows = result["rows"]
-    found = [("Systems", str(len(rows))), ("Built", str(sum(row["built"] for row in rows)))]
+    figures = [("Systems", str(len(rows))), ("Built", str(sum(row["built"] for row in rows)))]
     if result["job"] is None:
-        return found
+        return figures
     baseline, best = result["baseline"], result["best"]
     return [
-        *found,
+        *figures,
         ("Baseline's step", f"{survey.time(baseline['step_us'])} ms"),
         ("Best pair", f"{best['algorithm']} + {best['policy']}"),
         ("Its step", f"{survey.time(best['step_us'])} ms"),

@@ -174,8 +174,8 @@ def _communicators(view: Summary) -> list[dict[str, Any]]:
 
 
 def _time(view: Summary) -> list[dict[str, Any]]:
-    found = (view["timeline"] or {}).get("bursts") or []
-    ordered = sorted(found, key=lambda b: -(b.get("bytes") or 0))
+    bursts = (view["timeline"] or {}).get("bursts") or []
+    ordered = sorted(bursts, key=lambda b: -(b.get("bytes") or 0))
     zero_s = cuts.time_origin_s(view["timeline"])
     rows = [
         [

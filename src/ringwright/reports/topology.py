@@ -57,13 +57,13 @@ def name_of(shown: dict[str, Any], rank: int) -> str:
 def ring_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
     """Return channels and path of each different ring: ``host a: 0 1 2 3 > host b: 4 5 6 7 > back to 0``."""
     shown = topology["shown"]
-    found: dict[tuple[tuple[int, ...], str], list[int]] = {}
+    channels_of: dict[tuple[tuple[int, ...], str], list[int]] = {}
     for ring in mine(topology, "rings"):
-        found.setdefault((tuple(ring["ranks"]), ring["ground"]), []).append(ring["channel"])
+        channels_of.setdefault((tuple(ring["ranks"]), ring["ground"]), []).append(ring["channel"])
     for part in shown["part_rings"]:
-        found.setdefault((tuple(part["ranks"]), "part"), []).append(part["channel"])
+        channels_of.setdefault((tuple(part["ranks"]), "part"), []).append(part["channel"])
     told = []
-    for (order, ground), channels in found.items():
+    for (order, ground), channels in channels_of.items():
         home = f" > back to {name_of(shown, order[0])}"
         end = {"read": home, "part": " > ... (the rest was not read)"}.get(
             ground, f"{home}; inferred from connection lines"
@@ -94,12 +94,12 @@ def _ends(ranks: list[str]) -> list[str]:
 def tree_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
     """Return channels and shape of each different tree."""
     shown = topology["shown"]
-    found: dict[tuple[str, int | None, int], list[int]] = {}
+    channels_of: dict[tuple[str, int | None, int], list[int]] = {}
     for tree in mine(topology, "trees"):
-        found.setdefault((str(tree["edges"]), tree["root"], tree["depth"]), []).append(tree["channel"])
+        channels_of.setdefault((str(tree["edges"]), tree["root"], tree["depth"]), []).append(tree["channel"])
     return [
         (numbers(channels), f"root {name_of(shown, root) if root is not None else '?'}, {depth} levels below it")
-        for (_, root, depth), channels in found.items()
+        for (_, root, depth), channels in channels_of.items()
     ]
 
 
@@ -180,7 +180,7 @@ def load_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
             f", {known} of {channels} channels known" if known < channels else ""
         )
         links = (load["link_inside_bytes"], load["link_between_bytes"])
-        rows.append((name, *links, *(max(found, default=None) for found in nics), load["between_hosts_bytes"]))
+        rows.append((name, *links, *(max(nic_bytes, default=None) for nic_bytes in nics), load["between_hosts_bytes"]))
     return rows
 
 
@@ -236,9 +236,9 @@ def used(topology: dict[str, Any]) -> list[dict[str, Any]]:
     return busy or topology["nics"]
 
 
-def ranks(found: list[int]) -> str:
+def ranks(values: list[int]) -> str:
     """Return ranks that use something, as text."""
-    return numbers(found) or "none"
+    return numbers(values) or "none"
 
 
 def page(view: Summary) -> dict[str, Any] | None:

@@ -69,12 +69,12 @@ def _too_many(size: int, hosts: list[str]) -> str:
 
 def _nic_of(shown: dict[str, Any]) -> dict[tuple[int, int], str]:
     """Return what is written beside a link between hosts: ``NIC 2 > 3``, sender's and receiver's."""
-    found = {}
+    nics = {}
     for link in shown["links"]:
         ends = ["/".join(link[name]) for name in ("nic_sends", "nic_receives")]
         if link["between_hosts"] and any(ends):
-            found[link["src"], link["dst"]] = f"{ends[0] or '?'}>{ends[1] or '?'}"
-    return found
+            nics[link["src"], link["dst"]] = f"{ends[0] or '?'}>{ends[1] or '?'}"
+    return nics
 
 
 def _ring(

@@ -15,12 +15,13 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     verdict = "legal" if result["valid"] else "not legal"
     what = f"{result['collective']} over {result['ranks']} ranks" if result["collective"] else "unreadable"
     layout.line(out, f"{verdict}: {result.get('file', '')} ({what})", style="bold", indent=0)
-    for title, found in (("Broken rules", result["errors"]), ("Warnings", result.get("warnings", []))):
-        if not found:
+    for title, violations in (("Broken rules", result["errors"]), ("Warnings", result.get("warnings", []))):
+        if not violations:
             continue
         layout.heading(out, title)
         rows = [
-            [row["rule"], *(_number(row[name]) for name in ("rank", "step", "chunk")), row["message"]] for row in found
+            [row["rule"], *(_number(row[name]) for name in ("rank", "step", "chunk")), row["message"]]
+            for row in violations
         ]
         layout.table(out, ["rule", "rank", "step", "chunk", "what"], rows[:MOST_ROWS], left=("rule", "what"))
         if len(rows) > MOST_ROWS:

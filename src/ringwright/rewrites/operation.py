@@ -42,12 +42,12 @@ class Operation:
         if self.pieces == 1 or len(self.payloads) == 1 or self.size_bytes != sum(p.size_bytes for p in self.payloads):
             return list(self.payloads)
         begin, end = piece * self.piece_bytes, (piece + 1) * self.piece_bytes
-        found, offset = [], 0
+        carried, offset = [], 0
         for payload in self.payloads:
             if offset < end and offset + payload.size_bytes > begin:
-                found.append(payload)
+                carried.append(payload)
             offset += payload.size_bytes
-        return found
+        return carried
 
 
 def alone(payload: Payload) -> Operation:

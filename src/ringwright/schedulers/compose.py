@@ -26,5 +26,5 @@ def compose(outer: Scheduler, inner: Scheduler) -> Scheduler:
 
 def consistent(policy: Policy) -> None:
     """Raise UsageError where two parts of a policy contradict each other, naming who set each."""
-    for found in contradictions(policy):
-        raise UsageError(found.message, remedy=found.remedy)
+    for contradiction in contradictions(policy):
+        raise UsageError(contradiction.message, remedy=contradiction.remedy)

@@ -61,7 +61,7 @@ def released(workload: Workload) -> dict[str, float]:
 
     Tasks of a class run one after another in their order, as if nothing else kept them.
     """
-    found: dict[str, float] = {}
+    moments: dict[str, float] = {}
     for each in workload.classes:
         now, ends = 0.0, {}
         for name, batch in workload.line(each.name):
@@ -70,8 +70,8 @@ def released(workload: Workload) -> dict[str, float]:
                 ends[name] = now
         for payload in workload.payloads:
             if payload.of == each.name and payload.per == "step":
-                found[payload.name] = max((ends.get(name, now) for name in payload.producers), default=0.0)
-    return found
+                moments[payload.name] = max((ends.get(name, now) for name in payload.producers), default=0.0)
+    return moments
 
 
 def tails(workload: Workload) -> dict[str, float]:
@@ -82,7 +82,7 @@ def tails(workload: Workload) -> dict[str, float]:
     for task in workload.tasks:
         if task.kind == "F" and task.name in place:
             work[task.of].append((place[task.name], task.seconds))
-    found = {}
+    tails_s = {}
     for name, at in first.items():
-        found[name] = sum(seconds for where, seconds in work[workload.payload[name].of] if where >= at)
-    return found
+        tails_s[name] = sum(seconds for where, seconds in work[workload.payload[name].of] if where >= at)
+    return tails_s

@@ -98,11 +98,11 @@ def _read_files(names: list[str], events: str, progress: Callable[[int], None] |
         if others := _plug_in_problems():
             raise type(error)("; ".join([error.what, *others]), where=error.where, remedy=error.remedy) from error
         raise
-    for kind, found in sorted(also.items()):
+    for kind, of_kind in sorted(also.items()):
         try:
-            traces.append(_read_kind(kind, found, events, progress))
+            traces.append(_read_kind(kind, of_kind, events, progress))
         except InputError as error:
-            passed.append(f"{found[0].name}: as {kind}: {error.what}")
+            passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
     damaged = [f"{source.name}: {reason}" for source in strange for reason, _ in source.losses]
     losses = [*traces[0].meta.get("losses", []), *damaged]
     traces[0] = replace(traces[0], meta={**traces[0].meta, "passed_over": passed, "losses": losses})
@@ -115,12 +115,12 @@ def _understood(
     """Read each kind; one that gives nothing is passed over, unless no kind gives anything."""
     traces: list[Trace] = []
     errors: list[InputError | PluginError] = []
-    for kind, found in sorted(first.items()):
+    for kind, of_kind in sorted(first.items()):
         try:
-            traces.append(_read_kind(kind, found, events, progress))
+            traces.append(_read_kind(kind, of_kind, events, progress))
         except (InputError, PluginError) as error:
             errors.append(error)
-            passed.append(f"{found[0].name}: as {kind}: {error.what}")
+            passed.append(f"{of_kind[0].name}: as {kind}: {error.what}")
     if not traces:
         raise errors[0]
     return traces
@@ -133,13 +133,13 @@ def _plug_in_problems() -> list[str]:
     return [error.what for error in problems()]
 
 
-def _read_kind(kind: str, found: list[Source], events: str, progress: Callable[[int], None] | None) -> Trace:
+def _read_kind(kind: str, sources: list[Source], events: str, progress: Callable[[int], None] | None) -> Trace:
     from ringwright.sources.kinds import kinds
 
     known = kinds()[kind]
     if kind != "nccl-log":
-        return known.read(found, progress=progress)
+        return known.read(sources, progress=progress)
     from ringwright.sources.nccl_log.fold import ROWS_IN_MEMORY
 
     limit = 0 if events == "folded" else ROWS_IN_MEMORY
-    return known.read(found, keep_rows=limit, every_row=events == "all", progress=progress)
+    return known.read(sources, keep_rows=limit, every_row=events == "all", progress=progress)

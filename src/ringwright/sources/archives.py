@@ -48,28 +48,28 @@ def unpack(path: Path) -> list[Source]:
     """Return the files of an archive as sources; raise InputError where nothing in it can be read."""
     held = TemporaryFolder()
     allowed, bound = _allowed(path, held.path)
-    found: list[Source] = []
+    sources: list[Source] = []
     losses: list[tuple[str, int]] = []
     total = 0
     members = _zip(path) if path.suffix.lower() == ".zip" else _tar(path)
     try:
         for name, stream in members:
-            target = held.path / f"{len(found):06d}{Path(name).suffix}"
+            target = held.path / f"{len(sources):06d}{Path(name).suffix}"
             size, whole = _copy(stream, target, allowed - total)
             total += size
-            found.append(_source(f"{path}!{name}", target, held))
-            if not whole or len(found) >= MOST_FILES:
+            sources.append(_source(f"{path}!{name}", target, held))
+            if not whole or len(sources) >= MOST_FILES:
                 losses.append((f"archive expands beyond {bound}, rest not read", total))
                 break
     except OutputError:
         raise
     except _DAMAGE as error:
         losses.append((f"archive damaged, rest not read: {error}", total))
-    if not found:
+    if not sources:
         what = losses[0][0] if losses else "the archive holds no file"
         raise InputError(what, where=str(path), remedy="unpack it by hand and name the files")
-    found[-1].losses.extend(losses)
-    return sorted(found, key=lambda source: source.name)
+    sources[-1].losses.extend(losses)
+    return sorted(sources, key=lambda source: source.name)
 
 
 def _allowed(path: Path, scratch: Path) -> tuple[int, str]:

@@ -66,7 +66,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _pairs(path: Path, lines: list[str], before: int) -> list[tuple[float, float]]:
-    found = []
+    pairs = []
     for at, line in enumerate(lines):
         first, comma, second = line.partition(",")
         try:
@@ -76,5 +76,5 @@ def _pairs(path: Path, lines: list[str], before: int) -> list[tuple[float, float
         if not all(map(math.isfinite, pair)):
             said = "is not two numbers with a comma between them" if comma else "has no comma"
             raise InputError(f"'{line[:40]}' {said}", where=f"{path}:{before + at + 1}")
-        found.append(pair)
-    return found
+        pairs.append(pair)
+    return pairs

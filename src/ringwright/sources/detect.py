@@ -50,11 +50,11 @@ def _is_tar(head: bytes) -> bool:
 
 def _surest(head: bytes, name: str, *, least: int = NO + 1, most: int = MAGIC) -> str | None:
     """Return the kind that is surest of a head, the first of equals, among answers from ``least`` to ``most``."""
-    found, sure = None, least - 1
+    surest, sure = None, least - 1
     for kind in kinds().values():
         if kind.surest > sure and sure < (answer := kind.sure(head, name)) <= most:
-            found, sure = kind.name, answer
-    return found
+            surest, sure = kind.name, answer
+    return surest
 
 
 def _tar(head: bytes) -> str | None:

@@ -135,8 +135,8 @@ def whole_number(value: Any, most: int = _I64) -> int | None:
 
 def text(value: Any) -> str:
     """Return printable text of bounded length; what cannot be encoded is replaced."""
-    found = value if isinstance(value, str) else str(value)
-    return found[:MOST_TEXT].encode("utf-8", "replace").decode("utf-8")
+    spelled = value if isinstance(value, str) else str(value)
+    return spelled[:MOST_TEXT].encode("utf-8", "replace").decode("utf-8")
 
 
 class Gathered:
@@ -170,21 +170,21 @@ class Gathered:
     ) -> int:
         """Return the number of a communicator, made at its first mention; later mentions fill what was unknown."""
         key = text(comm_id)
-        found = self.comms.get(key)
-        if found is None:
-            found = {"communicator": len(self.comms), "comm_id": key, "name": text(name), "size": None, "members": None}
-            found |= {"ground": ground, "confidence": confidence, "ranks": set()}
-            self.comms[key] = found
-        found["name"] = found["name"] or text(name)
-        if size is not None and found["size"] is None:
-            found["size"] = whole_number(size, _I32)
-        if members and not found["members"]:
-            found["members"] = fitting(list(members), "list_i32")
-            found["size"] = found["size"] if found["size"] is not None else len(members)
+        row = self.comms.get(key)
+        if row is None:
+            row = {"communicator": len(self.comms), "comm_id": key, "name": text(name), "size": None, "members": None}
+            row |= {"ground": ground, "confidence": confidence, "ranks": set()}
+            self.comms[key] = row
+        row["name"] = row["name"] or text(name)
+        if size is not None and row["size"] is None:
+            row["size"] = whole_number(size, _I32)
+        if members and not row["members"]:
+            row["members"] = fitting(list(members), "list_i32")
+            row["size"] = row["size"] if row["size"] is not None else len(members)
         for key_, value in more.items():
             if value is not None:
-                found.setdefault(key_, value)
-        return int(found["communicator"])
+                row.setdefault(key_, value)
+        return int(row["communicator"])
 
     def of(self, number: int) -> dict[str, Any]:
         """Return what is known of a communicator by its number."""

@@ -292,17 +292,17 @@ class _Job:
     def _world(self) -> tuple[int | None, dict[tuple[str, int], int | None]]:
         """The rank in the largest communicator is the global rank, if that holds every process once."""
         size = max((comm["size"] for comm in self.comms.values()), default=0)
-        found: dict[tuple[str, int], int | None] = {}
+        ranks: dict[tuple[str, int], int | None] = {}
         for process, places in self.processes.items():
             largest = [comm for comm in places if self.comms[comm]["size"] == size]
-            found[process] = places[largest[0]] if largest else None
-        known = [rank for rank in found.values() if rank is not None]
-        if len(known) != len(found) or len(set(known)) != len(known):
-            return None, dict.fromkeys(found)
-        return size or None, found
+            ranks[process] = places[largest[0]] if largest else None
+        known = [rank for rank in ranks.values() if rank is not None]
+        if len(known) != len(ranks) or len(set(known)) != len(known):
+            return None, dict.fromkeys(ranks)
+        return size or None, ranks
 
     def _communicators(self, ranks: dict[tuple[str, int], int | None]) -> list[dict[str, Any]]:
-        found = []
+        rows = []
         for comm, known in self.comms.items():
             members = [-1] * min(known["size"], 1 << 20)
             seen = 0
@@ -311,7 +311,7 @@ class _Job:
                     seen += 1
                     rank = ranks[process]
                     members[places[comm]] = -1 if rank is None else rank
-            found.append(
+            rows.append(
                 {
                     "communicator": known["number"],
                     "comm_id": comm,
@@ -324,7 +324,7 @@ class _Job:
                     "confidence": 1.0,
                 }
             )
-        return found
+        return rows
 
     def _claims(self, world: int | None, ranks: dict[tuple[str, int], int | None], gaps: int) -> list[dict[str, Any]]:
         def claim(field: str, value: str, ground: str, note: str, confidence: float = 1.0) -> dict[str, Any]:
@@ -338,29 +338,31 @@ class _Job:
             }
 
         note = f"messages below {LEAST_BYTES:,} B are not recorded by default (NCCL_INSPECTOR_DUMP_MIN_SIZE_BYTES)"
-        found = [claim("coverage", f">= {LEAST_BYTES} B", "assumed", note, 0.8)]
+        claims = [claim("coverage", f">= {LEAST_BYTES} B", "assumed", note, 0.8)]
         said = ", ".join(f"{name} {count:,}" for name, count in self.timing.most_common(8))
-        found.append(claim("timing source", said, "read", "kernel_gpu is the device's time, the others are the host's"))
-        found.append(claim("format", ", ".join(sorted(self.versions)), "read", "inspector_output_format_version"))
+        claims.append(
+            claim("timing source", said, "read", "kernel_gpu is the device's time, the others are the host's")
+        )
+        claims.append(claim("format", ", ".join(sorted(self.versions)), "read", "inspector_output_format_version"))
         if world is not None:
             note = "the rank in the largest communicator is taken as the global rank"
-            found.append(claim("rank", f"{len(ranks)} of {world} processes", "inferred", note, 0.7))
+            claims.append(claim("rank", f"{len(ranks)} of {world} processes", "inferred", note, 0.7))
         lost = {kind: sum(n for (_, _, k), n in self.dropped.items() if k == kind) for kind in ("coll", "p2p", "proxy")}
         if any(lost.values()):
             text = ", ".join(f"{kind} {count:,}" for kind, count in lost.items() if count)
-            found.append(
+            claims.append(
                 claim("dropped records", text, "read", "overwritten before they were written: counts are lower bounds")
             )
         if gaps:
             note = "coll_sn has gaps: records were lost, or their messages are below the threshold; counts are lower bounds"
-            found.append(claim("missing records", f"{gaps:,} gaps", "inferred", note, 0.9))
+            claims.append(claim("missing records", f"{gaps:,} gaps", "inferred", note, 0.9))
         if self.unknown:
             text = ", ".join(key for key, _ in self.unknown.most_common(20))
-            found.append(claim("unknown keys", text, "read", "kept in the text of the events"))
+            claims.append(claim("unknown keys", text, "read", "kept in the text of the events"))
         if self.off:
             note = "printed algorithm bandwidth is not size over time: sizes may follow another convention"
-            found.append(claim("contradiction", f"{self.off:,} records", "read", note))
-        return found
+            claims.append(claim("contradiction", f"{self.off:,} records", "read", note))
+        return claims
 
 
 def _moved(op: str, size: int, nranks: int) -> dict[str, int | None]:

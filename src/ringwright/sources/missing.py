@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def entry(file: str, what: str, found: Gap) -> dict[str, Any]:
+def entry(file: str, what: str, gap: Gap) -> dict[str, Any]:
     """Return the ledger's line of one gap; ``what`` names whose numbers they are."""
     return {
         "file": file,
         "outcome": "missing",
         "reason": reason("records"),
-        "lines": found.missing,
-        "example": f"{what}: {found}",
+        "lines": gap.missing,
+        "example": f"{what}: {gap}",
     }
 
 
@@ -32,7 +32,7 @@ def of_collectives(events: pl.DataFrame, names: dict[int, str]) -> list[dict[str
     import polars as pl
 
     mine = events.filter((pl.col("kind") == "collective") & pl.col("sequence").is_not_null())
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     first = _firsts(mine)
     suspects = _suspects(mine)
     for part in suspects.partition_by("communicator", "comm_rank", maintain_order=True):
@@ -41,18 +41,18 @@ def of_collectives(events: pl.DataFrame, names: dict[int, str]) -> list[dict[str
             str(op): rows["sequence"].to_list() for (op,), rows in part.partition_by("op", as_dict=True).items()
         }
         whose = f"communicator {names.get(number, number)}, rank {rank}"
-        found += [entry(file or "", f"{whose}, {op}", each) for op, each in _gaps(numbers, first[number]).items()]
-    return found
+        entries += [entry(file or "", f"{whose}, {op}", each) for op, each in _gaps(numbers, first[number]).items()]
+    return entries
 
 
 def _firsts(mine: pl.DataFrame) -> dict[int, dict[str, int]]:
     """Return where the numbers of each operation of each communicator begin."""
     import polars as pl
 
-    found: dict[int, dict[str, int]] = defaultdict(dict)
+    firsts: dict[int, dict[str, int]] = defaultdict(dict)
     for number, op, first in mine.group_by("communicator", "op").agg(pl.col("sequence").min()).rows():
-        found[number][str(op)] = first
-    return found
+        firsts[number][str(op)] = first
+    return firsts
 
 
 def _suspects(mine: pl.DataFrame) -> pl.DataFrame:

@@ -36,10 +36,10 @@ def parse_mpich_json(text: str, where: str = "selection") -> Tree:
         _fail("nested too deeply", where)
     except _TwiceError as error:
         _fail(f"the key '{error}' stands twice in one object; its first rules would be lost", where)
-    found = _outcome(document, where, 0)
-    if isinstance(found, Choice):
-        return (Branch(parse_test("collective=any"), found),)
-    return found
+    tree = _outcome(document, where, 0)
+    if isinstance(tree, Choice):
+        return (Branch(parse_test("collective=any"), tree),)
+    return tree
 
 
 class _TwiceError(ValueError):
@@ -47,12 +47,12 @@ class _TwiceError(ValueError):
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    members: dict[str, Any] = {}
     for key, value in pairs:
-        if key in found:
+        if key in members:
             raise _TwiceError(key[:80])
-        found[key] = value
-    return found
+        members[key] = value
+    return members
 
 
 def _outcome(node: Any, where: str, depth: int) -> Choice | Tree:

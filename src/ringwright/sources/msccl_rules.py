@@ -65,15 +65,15 @@ def check_threadblock(
     gpu: Element, rank: int, p: int, channels: int, findings: FileFindings
 ) -> dict[int, tuple[Element, int, int, int]]:
     """Return the thread blocks of a rank by number: element, peers and channel (V2, V5)."""
-    found: dict[int, tuple[Element, int, int, int]] = {}
+    steps: dict[int, tuple[Element, int, int, int]] = {}
     if len(gpu.children) > MOST_THREADBLOCKS:
         text = f"{len(gpu.children)} thread blocks, at the most {MOST_THREADBLOCKS}"
         findings.add("limits", text, gpu.line, rank=rank)
     for element in gpu.children:
         threadblock = number(element, "id", findings, least=0, rank=rank)
         send, recv, channel = (number(element, name, findings, rank=rank) for name in ("send", "recv", "chan"))
-        if threadblock in found or threadblock >= len(gpu.children):
-            what = "occurs twice" if threadblock in found else f"of {len(gpu.children)}: numbers have gaps"
+        if threadblock in steps or threadblock >= len(gpu.children):
+            what = "occurs twice" if threadblock in steps else f"of {len(gpu.children)}: numbers have gaps"
             findings.add("limits", f"thread block {threadblock} {what}", element.line, rank=rank)
         for name, peer in (("send", send), ("recv", recv)):
             if peer == rank or peer >= p:
@@ -85,17 +85,17 @@ def check_threadblock(
         if len(element.children) > MOST_STEPS:
             text = f"thread block {threadblock}: {len(element.children)} steps, at the most {MOST_STEPS}"
             findings.add("limits", text, element.line, rank=rank)
-        found.setdefault(threadblock, (element, send, recv, channel))
-    _check_directions(gpu, rank, found, findings)
-    return dict(sorted(found.items()))
+        steps.setdefault(threadblock, (element, send, recv, channel))
+    _check_directions(gpu, rank, steps, findings)
+    return dict(sorted(steps.items()))
 
 
 def _check_directions(
-    gpu: Element, rank: int, found: dict[int, tuple[Element, int, int, int]], findings: FileFindings
+    gpu: Element, rank: int, steps: dict[int, tuple[Element, int, int, int]], findings: FileFindings
 ) -> None:
     for name, column in (("sending", 1), ("receiving", 2)):
         used: dict[int, int] = {}
-        for row in found.values():
+        for row in steps.values():
             used[row[3]] = used.get(row[3], 0) + (int(row[column]) >= 0)  # type: ignore[arg-type]
         for channel, count in used.items():
             if count > MOST_PER_CHANNEL:

@@ -189,16 +189,16 @@ def call_size(chunks: int, wanted: int | None, least: int, unit: int = 4) -> int
 def check_windows(paths: list[str | Path]) -> list[str]:
     """Return the pairs of files that claim the same sizes of the same collective, in words (both readings of maxBytes)."""
     windows: list[tuple[str, Mapping[str, str]]] = []
-    found: list[str] = []
+    claims: list[str] = []
     for path in paths:
         root = read_elements(path, FileFindings(path), tags=("algo", "gpu", "tb", "step"))
         if root is None or root.tag != "algo":
             raise ProgramError("is not an MSCCL program", where=str(path))
         for other, theirs in windows:
             if _overlap(root.attributes, theirs):
-                found.append(f"{Path(path).name} and {other} both claim sizes of {root.attributes.get('coll')}")
+                claims.append(f"{Path(path).name} and {other} both claim sizes of {root.attributes.get('coll')}")
         windows.append((Path(path).name, root.attributes))
-    return found
+    return claims
 
 
 def _overlap(ours: Mapping[str, str], theirs: Mapping[str, str]) -> bool:

@@ -137,9 +137,9 @@ def _check_chunks(plan: ExecutionPlan, rank: int, findings: FileFindings) -> Non
     if op in ("all-gather", "reduce-scatter", "all-to-all") and whole % p:
         findings.add("chunks", f"{whole} chunks over {p} ranks", rank=rank)
     into, out = (whole // p if op == "all-gather" else whole), (whole // p if op == "reduce-scatter" else whole)
-    for name, found, wanted in (("input", gpu.input_chunks, into), ("output", gpu.output_chunks, out)):
-        if found not in (0, wanted):
-            findings.add("chunks", f"{name}_chunks is {found}, not {wanted}", rank=rank)
+    for name, chunks, wanted in (("input", gpu.input_chunks, into), ("output", gpu.output_chunks, out)):
+        if chunks not in (0, wanted):
+            findings.add("chunks", f"{name}_chunks is {chunks}, not {wanted}", rank=rank)
 
 
 # ------------------------------------------------------------------------------------------------------- the program

@@ -48,10 +48,10 @@ def header(line: str) -> list[HeaderWord]:
     if "count" not in line.lower():
         return []
     text = line.lower().replace("#", " ", 1) if line.lstrip().startswith("#") else line.lower()
-    found = [HeaderWord(_OTHER_NAMES.get(m[0], m[0]), m.end()) for m in _WORD.finditer(text)]
-    names = [column.name for column in found]
+    words = [HeaderWord(_OTHER_NAMES.get(m[0], m[0]), m.end()) for m in _WORD.finditer(text)]
+    names = [column.name for column in words]
     is_header = names[:2] == ["size", "count"] and "time" in names and set(names) <= _KNOWN
-    return found if is_header and len(found) <= MOST_COLUMNS else []
+    return words if is_header and len(words) <= MOST_COLUMNS else []
 
 
 def place(line: str, columns: list[HeaderWord]) -> list[str] | None:

@@ -80,7 +80,7 @@ def graphs_from_log(lines: Iterable[str]) -> list[Graphs]:
     which graph a tree pattern belongs to: tree first, then CollNet. Lines of other ranks may stand in between.
     """
     ranks: dict[str, dict[str, Graph]] = {}
-    found: list[dict[str, Graph]] = []
+    printed: list[dict[str, Graph]] = []
     for line in lines:
         match = _PATTERN.search(line[:LINE_MAX])
         graph = _logged(match) if match else None
@@ -89,10 +89,10 @@ def graphs_from_log(lines: Iterable[str]) -> list[Graphs]:
         who = line[: match.start()]
         if graph.pattern == RING:
             ranks[who] = {"ring": graph}
-            found.append(ranks[who])
+            printed.append(ranks[who])
         elif who in ranks:
             ranks[who].setdefault(_log_name(graph.pattern, ranks[who]), graph)
-    return [Graphs(**({"tree": ABSENT} | graphs)) for graphs in found]
+    return [Graphs(**({"tree": ABSENT} | graphs)) for graphs in printed]
 
 
 def _log_name(pattern: int, known: dict[str, Graph]) -> str:

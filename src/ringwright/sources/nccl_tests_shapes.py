@@ -18,7 +18,7 @@ from ringwright.sources.nccl_tests_table import OPS, NcclTestsTable, SizeRow, la
 
 def json_lines(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
     """Yield a table per (operation, ranks, kernel) of JSON lines with ``size`` in bytes and ``time`` in us."""
-    found: dict[tuple[str, int, int, str], list[SizeRow]] = {}
+    tables: dict[tuple[str, int, int, str], list[SizeRow]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -32,8 +32,8 @@ def json_lines(lines: Iterable[str], name: str) -> Iterator[NcclTestsTable]:
             raise InputError(
                 f"a line is no measurement: {error}", where=where, remedy="lines need name, size, time"
             ) from error
-        found.setdefault(key, []).append(SizeRow(size, time_s, line=number))
-    for (spelled, ranks, per_node, kernel), rows in found.items():
+        tables.setdefault(key, []).append(SizeRow(size, time_s, line=number))
+    for (spelled, ranks, per_node, kernel), rows in tables.items():
         facts = {"kernel": kernel} if kernel else {}
         nodes = ranks // per_node if per_node else 0
         yield lawful(NcclTestsTable(op_in(spelled), tuple(rows), name, ranks, nodes, facts=facts))
@@ -50,7 +50,7 @@ def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
             remedy="give nccl-tests output, or a file like nccl_times.csv with its nccl_cases.csv",
         )
     cases = _cases(path.with_name(path.name.replace("times", "cases")))
-    found: dict[str, list[SizeRow]] = {}
+    tables: dict[str, list[SizeRow]] = {}
     for number, row in enumerate(rows, 2):
         try:
             inplace = row.get("time_inplace_us")
@@ -64,8 +64,8 @@ def csv_tables(path: Path) -> Iterator[NcclTestsTable]:
             )
         except ValueError as error:
             raise InputError(f"{error}", where=f"{path}:{number}", remedy="bytes and time_us are numbers") from error
-        found.setdefault(row["case"], []).append(value)
-    for case, measured in found.items():
+        tables.setdefault(row["case"], []).append(value)
+    for case, measured in tables.items():
         facts = cases.get(case, {})
         op = OPS.get(facts.get("collective", ""), "") or op_in(case)
         ranks, nodes = (int(facts.get(key) or 0) for key in ("ranks", "nodes"))

@@ -23,20 +23,20 @@ _MOST_COUNTERS = 4096
 
 def read_network_counters(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's counter files; InputError where none holds a line of the format."""
-    found = Gathered(KIND)
+    gathered = Gathered(KIND)
     for source in sources:
-        _File(found, source.name).read(source, progress)
-        found.damage(source.name, source.losses)
-    if not found.inputs:
+        _File(gathered, source.name).read(source, progress)
+        gathered.damage(source.name, source.losses)
+    if not gathered.inputs:
         raise InputError("no network counters", where=", ".join(source.name for source in sources[:3]))
-    return found.trace(from_zero=True)
+    return gathered.trace(from_zero=True)
 
 
 class _File:
     """One host's counters on their way to rows."""
 
-    def __init__(self, found: Gathered, name: str) -> None:
-        self.found, self.name = found, name
+    def __init__(self, gathered: Gathered, name: str) -> None:
+        self.found, self.name = gathered, name
         self.head: dict[str, Any] = {}
         self.last: dict[str, int] = {}
 

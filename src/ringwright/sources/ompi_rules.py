@@ -69,26 +69,26 @@ class _Classic:
         return RuleTable(rules)
 
     def groups(self) -> tuple[RanksRule, ...]:
-        found: list[tuple[int, tuple[SizeRule, ...]]] = []
+        groups: list[tuple[int, tuple[SizeRule, ...]]] = []
         for _ in range(self.count("the number of communicator sizes")):
             ranks = self.next("a communicator size")
-            if found and ranks <= found[-1][0]:
-                self.fail(f"communicator size {ranks} does not follow {found[-1][0]} in ascending order")
-            found.append((ranks, self.sizes()))
-        ends = [ranks - 1 for ranks, _ in found[1:]]
-        return tuple(RanksRule(low, high, rules) for (low, rules), high in zip(found, [*ends, None], strict=False))
+            if groups and ranks <= groups[-1][0]:
+                self.fail(f"communicator size {ranks} does not follow {groups[-1][0]} in ascending order")
+            groups.append((ranks, self.sizes()))
+        ends = [ranks - 1 for ranks, _ in groups[1:]]
+        return tuple(RanksRule(low, high, rules) for (low, rules), high in zip(groups, [*ends, None], strict=False))
 
     def sizes(self) -> tuple[SizeRule, ...]:
-        found: list[list[int]] = []
+        rows: list[list[int]] = []
         for _ in range(self.count("the number of rules")):
             row = [self.next(what) for what in ("bytes", "an algorithm", "a fan-out", "a segment size")]
-            if not found and row[0] != 0:
+            if not rows and row[0] != 0:
                 self.fail(f"the first rule must start at 0 bytes, not {row[0]}")
-            if found and row[0] <= found[-1][0]:
-                self.fail(f"{row[0]} bytes do not follow {found[-1][0]} in ascending order")
-            found.append([*row, self.requests()])
-        ends = [row[0] - 1 for row in found[1:]]
-        return tuple(SizeRule(row[0], high, *row[1:]) for row, high in zip(found, [*ends, None], strict=False))
+            if rows and row[0] <= rows[-1][0]:
+                self.fail(f"{row[0]} bytes do not follow {rows[-1][0]} in ascending order")
+            rows.append([*row, self.requests()])
+        ends = [row[0] - 1 for row in rows[1:]]
+        return tuple(SizeRule(row[0], high, *row[1:]) for row, high in zip(rows, [*ends, None], strict=False))
 
     def requests(self) -> int:
         """Return the fifth number of a version 2 rule, which must stand on the line of the others."""
@@ -140,11 +140,11 @@ class _Document:
         if unknown:
             raise self.error(f"no collective is called '{unknown[0]}'", ": collectives")
         usual = self.distribution(document, "any", "")
-        return RuleTable({OUR_NAMES[name]: self.groups(found, usual, name) for name, found in collectives.items()})
+        return RuleTable({OUR_NAMES[name]: self.groups(groups, usual, name) for name, groups in collectives.items()})
 
-    def groups(self, found: Any, usual: str, name: str) -> tuple[RanksRule, ...]:
+    def groups(self, value: Any, usual: str, name: str) -> tuple[RanksRule, ...]:
         groups = []
-        for place, entry in enumerate(self.items(found, name)):
+        for place, entry in enumerate(self.items(value, name)):
             at = f"{name}[{place}]"
             low = self.integer(entry, "comm_size_min", 0, at) or 0
             high = self.integer(entry, "comm_size_max", None, at)
@@ -163,10 +163,10 @@ class _Document:
         low = self.integer(entry, "msg_size_min", 0, at) or 0
         return SizeRule(low, self.integer(entry, "msg_size_max", None, at), algorithm, *knobs)
 
-    def items(self, found: Any, at: str) -> list[dict[str, Any]]:
-        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+    def items(self, value: Any, at: str) -> list[dict[str, Any]]:
+        if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
             raise self.error("should be a list of objects", f": {at}")
-        return found
+        return value
 
     def integer(self, entry: Any, name: str, default: int | None, at: str) -> int | None:
         """Return a number, ``default`` where it is absent, None for ``inf``."""

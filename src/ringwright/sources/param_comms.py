@@ -39,40 +39,40 @@ class _File:
 
 def read_param_comms(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's communication traces; InputError where none could be read."""
-    found = Gathered(KIND)
+    gathered = Gathered(KIND)
     files: list[_File] = []
     reasons: list[str] = []
     for source in sources:
         before = len(source.losses)
         for member in members(source, progress):
-            entries = _entries(found, member, reasons)
+            entries = _entries(gathered, member, reasons)
             if entries:
                 files.append(_File(member.name, entries))
-                found.inputs.append(member.name)
-        found.damage(source.name, source.losses[before:])
+                gathered.inputs.append(member.name)
+        gathered.damage(source.name, source.losses[before:])
     if not files:
         raise InputError(
             f"no communication trace of PARAM: {reasons[0] if reasons else 'no entry with comms or compute'}",
             where=", ".join(source.name for source in sources[:3]),
             remedy='give JSON lists with entries such as {"comms": "all_reduce", "in_msg_size": 1024, "dtype": "float", ...}',
         )
-    _rank_files(found, files)
+    _rank_files(gathered, files)
     world = _world(files)
     starts = [
         start for file in files for _, entry in file.entries if (start := whole_number(entry.get("startTime_ns")))
     ]
     origin = min(starts, default=0)
     for file in files:
-        _groups(found, file)
+        _groups(gathered, file)
     for file in files:
-        _emit(found, file, world, origin)
-    found.claim(
+        _emit(gathered, file, world, origin)
+    gathered.claim(
         "in_msg_size", "elements", KIND, note="PARAM counts elements, not bytes; bytes = elements x size of dtype"
     )
-    return found.trace(world=world, origin_ns=origin if origin > _EPOCH_NS else None)
+    return gathered.trace(world=world, origin_ns=origin if origin > _EPOCH_NS else None)
 
 
-def _entries(found: Gathered, member: Member, reasons: list[str]) -> list[tuple[int, Entry]]:
+def _entries(gathered: Gathered, member: Member, reasons: list[str]) -> list[tuple[int, Entry]]:
     """Return the entries of a file that are calls or compute."""
     import msgspec
 
@@ -84,8 +84,8 @@ def _entries(found: Gathered, member: Member, reasons: list[str]) -> list[tuple[
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         document = whole_objects(data)
         reason = f"the JSON is damaged, {len(document)} entries kept: {str(error)[:120]}"
-        found.note(member.name, "refused", reason)
-        found.lose(f"{member.name}: {reason}")
+        gathered.note(member.name, "refused", reason)
+        gathered.lose(f"{member.name}: {reason}")
     if isinstance(document, dict):
         document = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
     entries = list(enumerate(document)) if isinstance(document, list) else []
@@ -94,14 +94,14 @@ def _entries(found: Gathered, member: Member, reasons: list[str]) -> list[tuple[
         for place, entry in entries
         if isinstance(entry, dict) and ("comms" in entry or "compute" in entry)
     ]
-    found.note(member.name, "understood", "entries", len(kept))
-    found.note(member.name, "refused", "an entry that is neither comms nor compute", len(entries) - len(kept))
+    gathered.note(member.name, "understood", "entries", len(kept))
+    gathered.note(member.name, "refused", "an entry that is neither comms nor compute", len(entries) - len(kept))
     if not kept:
         reasons.append(f"{member.title} has no entry with comms or compute")
     return kept
 
 
-def _rank_files(found: Gathered, files: list[_File]) -> None:
+def _rank_files(gathered: Gathered, files: list[_File]) -> None:
     """Give each file a rank: its entries' own, else its name's, else its place."""
     taken: set[int] = set()
     for file in files:
@@ -110,9 +110,9 @@ def _rank_files(found: Gathered, files: list[_File]) -> None:
         file.rank = options[0] if options else next(rank for rank in range(len(taken) + 1) if rank not in taken)
         if not options:
             note = "neither its entries nor its name say a rank of its own"
-            found.claim("rank", file.rank, file.name, ground="assumed", confidence=0.5, note=note)
+            gathered.claim("rank", file.rank, file.name, ground="assumed", confidence=0.5, note=note)
         taken.add(file.rank)
-        found.device(file.rank)
+        gathered.device(file.rank)
     files.sort(key=lambda file: file.rank)
 
 
@@ -125,18 +125,18 @@ def _world(files: list[_File]) -> int | None:
 
 def _ranks(entry: Entry) -> list[int]:
     held = entry.get("global_ranks")
-    found = [whole_number(rank, _RANK) for rank in held] if isinstance(held, list) else []
-    return [rank for rank in found if rank is not None] if None not in found else []
+    ranks = [whole_number(rank, _RANK) for rank in held] if isinstance(held, list) else []
+    return [rank for rank in ranks if rank is not None] if None not in ranks else []
 
 
-def _groups(found: Gathered, file: _File) -> None:
+def _groups(gathered: Gathered, file: _File) -> None:
     for _, entry in file.entries:
         if entry.get("pg_id") is not None and _ranks(entry):
             ranks = _ranks(entry)
-            found.communicator(str(entry["pg_id"]), name=f"process group {entry['pg_id']}", members=ranks)
+            gathered.communicator(str(entry["pg_id"]), name=f"process group {entry['pg_id']}", members=ranks)
 
 
-def _emit(found: Gathered, file: _File, world: int | None, origin: int) -> None:
+def _emit(gathered: Gathered, file: _File, world: int | None, origin: int) -> None:
     counters: Counter[int] = Counter()
     for place, entry in file.entries:
         common: dict[str, Any] = {
@@ -153,7 +153,7 @@ def _emit(found: Gathered, file: _File, world: int | None, origin: int) -> None:
         }
         if "compute" in entry and "comms" not in entry:
             count = whole_number(entry.get("count"), _ELEMENTS)
-            found.events.add(
+            gathered.events.add(
                 kind="compute",
                 kernel=str(entry["compute"]),
                 kernel_class="compute",
@@ -164,15 +164,15 @@ def _emit(found: Gathered, file: _File, world: int | None, origin: int) -> None:
         spelled = str(entry.get("comms", ""))
         op = operation(spelled)
         if op is None:
-            found.note(file.name, "other", "wait and init, no collectives")
+            gathered.note(file.name, "other", "wait and init, no collectives")
             continue
-        number = _communicator(found, entry, world)
-        facts = found.of(number)
+        number = _communicator(gathered, entry, world)
+        facts = gathered.of(number)
         facts["ranks"].add(file.rank)
         sequence = None
         if op not in POINTWISE:
             sequence, counters[number] = counters[number], counters[number] + 1
-        found.events.add(
+        gathered.events.add(
             sequence=sequence, multiplicity=1, text=spelled, **_call(entry, op, facts, file.rank), **common
         )
 
@@ -196,14 +196,16 @@ def _marks(entry: Entry) -> str | None:
     return "/".join(marks) or None
 
 
-def _communicator(found: Gathered, entry: Entry, world: int | None) -> int:
+def _communicator(gathered: Gathered, entry: Entry, world: int | None) -> int:
     name = entry.get("pg_id")
     size = whole_number(entry.get("world_size"), _RANK)
     if name is not None:
         everyone = range(world) if world and size == world else ()
-        return found.communicator(str(name), name=f"process group {name}", size=size or None, members=everyone)
+        return gathered.communicator(str(name), name=f"process group {name}", size=size or None, members=everyone)
     members = range(world) if world else ()
-    return found.communicator("world", name="all ranks", size=world, members=members, ground="inferred", confidence=0.8)
+    return gathered.communicator(
+        "world", name="all ranks", size=world, members=members, ground="inferred", confidence=0.8
+    )
 
 
 def _call(entry: Entry, op: str, facts: dict[str, Any], rank: int) -> dict[str, Any]:
@@ -238,9 +240,9 @@ def _count(entry: Entry, side: str) -> int | None:
     """Return the elements of one side; the split list of an all-to-all-v is more exact than the total."""
     split = entry.get(f"{side}_split")
     parts = [whole_number(part, _ELEMENTS) for part in split] if isinstance(split, list) else []
-    found = [part for part in parts if part is not None]
-    if found and len(found) == len(parts):
-        return min(sum(found), _ELEMENTS)
+    counts = [part for part in parts if part is not None]
+    if counts and len(counts) == len(parts):
+        return min(sum(counts), _ELEMENTS)
     count = whole_number(entry.get(f"{side}_msg_size"), _ELEMENTS)
     return count if count is not None and count >= 0 else None
 

@@ -197,10 +197,10 @@ def _table(state: _Read, member: Member) -> None:
 
 def _number(text: str | None) -> float | None:
     try:
-        found = float(text or "")
+        value = float(text or "")
     except ValueError:
         return None
-    return found if 0 < found < 1e18 else None
+    return value if 0 < value < 1e18 else None
 
 
 def _expected(row: dict[str, str], member: Member) -> _Line | None:
@@ -237,16 +237,16 @@ def _summary(row: dict[str, str], member: Member) -> _Line | None:
     )
 
 
-def _say(found: Gathered, member: Member, versions: set[str], gpus: set[str]) -> None:
+def _say(gathered: Gathered, member: Member, versions: set[str], gpus: set[str]) -> None:
     for gpu in sorted(gpus):
-        found.claim("gpu", gpu, member.title)
+        gathered.claim("gpu", gpu, member.title)
     for version in sorted(versions):
-        found.release(version)
-        found.claim("release", version, member.title)
+        gathered.release(version)
+        gathered.claim("release", version, member.title)
     named = _NAMED_RELEASE.search(member.title)
     if named and versions and named[1] not in versions:
         note = f"the name says {named[1]}, the column 'version' {', '.join(sorted(versions))}"
-        found.claim(
+        gathered.claim(
             "release",
             named[1],
             f"name of {member.title}",
@@ -254,20 +254,20 @@ def _say(found: Gathered, member: Member, versions: set[str], gpus: set[str]) ->
             confidence=0.5,
             note=f"contradiction: {note}",
         )
-        found.lose(f"{member.title}: {note}; which release was measured is not sure")
+        gathered.lose(f"{member.title}: {note}; which release was measured is not sure")
     if gpus:
         note = "half and int8 rows give one bandwidth only when message_size counts elements"
-        found.claim("message_size", "elements", member.title, ground="inferred", confidence=0.95, note=note)
-        found.claim(
+        gathered.claim("message_size", "elements", member.title, ground="inferred", confidence=0.95, note=note)
+        gathered.claim(
             "nodes", 1, member.title, ground="assumed", confidence=0.9, note="up to 8 GPUs are taken as one node"
         )
 
 
-def _emit(found: Gathered, line: _Line) -> None:
+def _emit(gathered: Gathered, line: _Line) -> None:
     number = None
     if line.ranks:
         name = f"{line.ranks} ranks" + (f" on {line.nodes} nodes" if line.nodes else "")
-        number = found.communicator(name, name=name, size=line.ranks, nnodes=line.nodes)
+        number = gathered.communicator(name, name=name, size=line.ranks, nnodes=line.nodes)
     row: dict[str, Any] = {
         "kind": "measurement",
         "op": line.op,
@@ -289,4 +289,4 @@ def _emit(found: Gathered, line: _Line) -> None:
         "ground": "read",
         "confidence": 1.0,
     }
-    found.events.add(**row)
+    gathered.events.add(**row)

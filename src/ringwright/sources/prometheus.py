@@ -45,10 +45,10 @@ def read_prometheus(sources: list[Source], *, progress: Callable[[int], None] | 
     ledger: list[dict[str, Any]] = []
     losses: list[str] = []
     for source in sources:
-        found, refused, comments, example = _samples(source, MOST_SAMPLES - len(samples), progress)
-        samples += found
+        taken, refused, comments, example = _samples(source, MOST_SAMPLES - len(samples), progress)
+        samples += taken
         counts = (
-            ("understood", "sample", len(found)),
+            ("understood", "sample", len(taken)),
             ("other", "comment", comments),
             ("refused", "no sample", refused),
         )
@@ -89,7 +89,7 @@ def _samples(
     """Return samples, the counts of refused lines and of comments, and the first refused line."""
     from ringwright.sources.inputs import chunks
 
-    found: list[Sample] = []
+    samples: list[Sample] = []
     refused = comments = number = 0
     example: str | None = None
     for chunk in chunks(source):
@@ -105,12 +105,12 @@ def _samples(
             if sample is None:
                 refused += 1
                 example = example or text[:200].decode("utf-8", "replace")
-            elif len(found) >= most:
+            elif len(samples) >= most:
                 source.losses.append((f"more than {MOST_SAMPLES:,} samples, rest not read", 0))
-                return found, refused, comments, example
+                return samples, refused, comments, example
             else:
-                found.append(sample)
-    return found, refused, comments, example
+                samples.append(sample)
+    return samples, refused, comments, example
 
 
 def _sample(text: bytes, file: str, line: int) -> Sample | None:
@@ -168,19 +168,19 @@ def _metric(sample: Sample) -> dict[str, Any]:
 
 def _measurements(samples: list[Sample]) -> list[dict[str, Any]]:
     """Return one row per operation, bucket and process: the bandwidth and the time of the same labels belong together."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for sample in samples:
         name, labels, value, _, _ = sample
         what = _INSPECTOR.get(name) or ("time_us" if name.endswith(_XPU_TIME) else None)
         op = OPS.get(labels.get("collective") or labels.get("p2p_operation") or labels.get("operation", ""))
         if what is None or op is None or not 0 <= value < 1e15:
             continue
-        row = found.setdefault((sample[3], name.split("_")[0], *sorted(labels.items())), _measurement(sample, op))
+        row = rows.setdefault((sample[3], name.split("_")[0], *sorted(labels.items())), _measurement(sample, op))
         if what == "time_us":
             row["duration_s"] = value / 1e6
         else:
             row["value"] = value
-    return list(found.values())
+    return list(rows.values())
 
 
 def _measurement(sample: Sample, op: str) -> dict[str, Any]:
@@ -212,13 +212,13 @@ def bucket_bytes(text: str) -> int | None:
 
 
 def _devices(samples: list[Sample]) -> list[dict[str, Any]]:
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for _, labels, _, _, _ in samples:
         key = (_rank(labels), _host(labels), _device(labels))
         if key[0] is not None or key[2] is not None:
-            found[key] = {"kind": "device", "rank": key[0], "host": key[1], "device": key[2], "ground": "read"}
+            rows[key] = {"kind": "device", "rank": key[0], "host": key[1], "device": key[2], "ground": "read"}
     return [
-        found[key] for key in sorted(found, key=lambda key: tuple((part is None, str(part).zfill(8)) for part in key))
+        rows[key] for key in sorted(rows, key=lambda key: tuple((part is None, str(part).zfill(8)) for part in key))
     ]
 
 
@@ -226,10 +226,10 @@ def _claims(samples: list[Sample]) -> list[dict[str, Any]]:
     def claim(field: str, value: str, note: str) -> dict[str, Any]:
         return {"field": field, "value": value, "source": SOURCE, "ground": "read", "confidence": 1.0, "note": note}
 
-    found = [claim("coverage", "gauges", "a sample is the state when it was scraped; operations are not counted")]
+    claims = [claim("coverage", "gauges", "a sample is the state when it was scraped; operations are not counted")]
     if any(name in _INSPECTOR for name, *_ in samples):
-        found.append(claim("size", "lower bound of a bucket", "the Inspector's gauges carry ranges of sizes"))
+        claims.append(claim("size", "lower bound of a bucket", "the Inspector's gauges carry ranges of sizes"))
     lost = sum(value for name, _, value, _, _ in samples if name.endswith("_dropped_total") and 0 < value < 1e15)
     if lost:
-        found.append(claim("dropped records", f"{lost:.0f}", "counters of the Inspector: its gauges leave these out"))
-    return found
+        claims.append(claim("dropped records", f"{lost:.0f}", "counters of the Inspector: its gauges leave these out"))
+    return claims

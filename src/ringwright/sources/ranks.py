@@ -22,8 +22,8 @@ def rank_in_name(name: str) -> int | None:
 
 def distinct(names: Sequence[str]) -> list[int] | None:
     """Return a rank per name where every name gives one and no two agree, else None."""
-    found = [rank_in_name(name) for name in names]
-    ranks = [rank for rank in found if rank is not None]
+    numbers = [rank_in_name(name) for name in names]
+    ranks = [rank for rank in numbers if rank is not None]
     return ranks if len(ranks) == len(names) == len(set(ranks)) else None
 
 

@@ -22,48 +22,50 @@ def read_run_manifest(sources: list[Source], *, progress: Callable[[int], None] 
     """Return a Trace of claims: command, sources, exit; InputError where no manifest can be read."""
     import msgspec
 
-    found = Gathered(KIND)
+    gathered = Gathered(KIND)
     for source in sources:
         if progress is not None:
             progress(0)
         try:
             document = msgspec.json.decode(source.head(MOST_BYTES).decode("utf-8", "replace"))
         except (msgspec.DecodeError, RecursionError) as error:
-            found.note(source.name, "refused", f"no manifest: {error}")
-            found.lose(f"{source.name}: the manifest cannot be read")
+            gathered.note(source.name, "refused", f"no manifest: {error}")
+            gathered.lose(f"{source.name}: the manifest cannot be read")
             continue
         if isinstance(document, dict):
-            found.inputs.append(source.name)
-            _tell(found, source.name, document)
-    if not found.inputs:
+            gathered.inputs.append(source.name)
+            _tell(gathered, source.name, document)
+    if not gathered.inputs:
         raise InputError("no manifest can be read", where=", ".join(source.name for source in sources[:3]))
-    return found.trace(from_zero=False)
+    return gathered.trace(from_zero=False)
 
 
-def _tell(found: Gathered, name: str, document: dict[str, Any]) -> None:
+def _tell(gathered: Gathered, name: str, document: dict[str, Any]) -> None:
     host = document.get("host", "?")
     for field in ("command", "job", "ringwright_version", "kept"):
         value = document.get(field)
         if value:
             words = " ".join(map(str, value)) if isinstance(value, list) else value
-            found.claim(f"run {field}", words, name, note=f"launcher on {host}")
+            gathered.claim(f"run {field}", words, name, note=f"launcher on {host}")
     sources = document.get("sources")
     for source, what in sources.items() if isinstance(sources, dict) else ():
-        found.claim(f"recorded {source}", what, name, note=f"launcher on {host}")
+        gathered.claim(f"recorded {source}", what, name, note=f"launcher on {host}")
     ended_ns = document.get("ended_ns")
     if isinstance(ended_ns, int) and not isinstance(ended_ns, bool):
-        found.claim(JOB_ENDED, ended_ns, name, note=f"nanoseconds since 1970, launcher on {host}")
+        gathered.claim(JOB_ENDED, ended_ns, name, note=f"nanoseconds since 1970, launcher on {host}")
     else:
-        found.claim(JOB_SEEN, time.time_ns(), name, note="nanoseconds since 1970 when this was read: no end is noted")
+        gathered.claim(
+            JOB_SEEN, time.time_ns(), name, note="nanoseconds since 1970 when this was read: no end is noted"
+        )
     code = document.get("exit_code")
     if isinstance(code, int):
         by = document.get("signal")
         words = f"{code} (signal {by})" if by else "5 (out of time)" if document.get("is_late") else str(code)
-        found.claim("exit code", words, name, note=f"launcher on {host}")
+        gathered.claim("exit code", words, name, note=f"launcher on {host}")
         if code:
-            found.lose(f"the job ended with exit code {words}: what it did not come to is not here")
+            gathered.lose(f"the job ended with exit code {words}: what it did not come to is not here")
     else:
-        found.claim(
+        gathered.claim(
             "exit code", "unknown", name, ground="assumed", note="the launcher was killed, or the job still runs"
         )
-        found.lose("the launcher left no end: it was killed, or the job still runs")
+        gathered.lose("the launcher left no end: it was killed, or the job still runs")

@@ -12,9 +12,9 @@ def whole_objects(data: bytes, at: int = 0) -> list[dict[str, Any]]:
     """Return the objects of a list from byte ``at`` (its first ``[`` when 0) up to where the text ends or is no JSON."""
     words = data[at:].decode("utf-8", "replace")
     place = 0 if at else words.find("[") + 1
-    found: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     decoder = json.JSONDecoder()
-    while len(found) < MOST_OBJECTS:
+    while len(entries) < MOST_OBJECTS:
         while place < len(words) and words[place] in " \r\n\t,":
             place += 1
         if place >= len(words) or words[place] != "{":
@@ -23,5 +23,5 @@ def whole_objects(data: bytes, at: int = 0) -> list[dict[str, Any]]:
             entry, place = decoder.raw_decode(words, place)
         except (ValueError, RecursionError):
             break
-        found.append(entry)
-    return found
+        entries.append(entry)
+    return entries

@@ -48,20 +48,20 @@ def read_workload(path: str | Path) -> Workload:
 def read_workload_json(data: bytes, name: str) -> Workload:
     """Return the workload; ``name`` is the file's, for messages."""
     try:
-        found = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
+        document = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}:{error.colno}"
         raise InputError(f"{name} is not JSON: {error.msg}", where=place, remedy=REMEDY) from error
     except (RecursionError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"{name} is not JSON: {str(error)[:100]}", where=name, remedy=REMEDY) from error
-    if not isinstance(found, dict) or found.get("format") != FORMAT:
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f"{name} is no workload", where=name, remedy=f'"format": "{FORMAT}"; {REMEDY}')
-    version = found.get("schema_version")
+    version = document.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         what = f"a workload of schema {str(version)[:20]}, this release reads {SCHEMA_VERSION}"
         raise SchemaError(what, where=name, remedy="pip install --upgrade ringwright")
     try:
-        made: Workload = _workload({k: v for k, v in found.items() if k not in ("format", "schema_version")}, "")
+        made: Workload = _workload({k: v for k, v in document.items() if k not in ("format", "schema_version")}, "")
     except _Strange as error:
         raise InputError(f"{name}: {error.what}", where=f"{name} {error.where.strip()}", remedy=REMEDY) from None
     return made
@@ -76,12 +76,12 @@ class _Strange(Exception):  # noqa: N818 - never leaves this file
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    members = dict(pairs)
+    if len(members) < len(pairs):
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise ValueError(f"'{twice[:40]}' is there twice in one object")
-    return found
+    return members
 
 
 def _no_number(word: str) -> float:

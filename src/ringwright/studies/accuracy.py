@@ -88,11 +88,11 @@ def cases(path: str | Path) -> tuple[list[AccuracyCase], list[str]]:
     """Return the cases of ``nccl_times.csv`` that the model covers, and the names of the others."""
     made, left = [], []
     for table in read_tables(path):
-        found = _case(table)
-        if found is None:
+        judged = _case(table)
+        if judged is None:
             left.append(table.name)
         else:
-            made.append(found)
+            made.append(judged)
     if not made:
         raise InputError("no case here is known", where=str(path), remedy="ringwright calibrate TABLE --fabric ...")
     return made, left
@@ -132,10 +132,10 @@ def transport(fabric: str, settings: str) -> str:
     return "tcp" if "TCP" in settings else "rdma"
 
 
-def by_sizes(found: Iterable[AccuracyCase]) -> list[AccuracyRow]:
+def by_sizes(rows: Iterable[AccuracyCase]) -> list[AccuracyRow]:
     """Return (a): fitted on sizes 0, 2, 4, ..., judged on sizes 1, 3, 5, ..."""
     lines = []
-    for case in found:
+    for case in rows:
         count = len(case.measured.sizes_bytes)
         calibration = fit([case.measured.at(range(0, count, 2))], name=case.name)
         others = slice(1, None, 2)
@@ -143,11 +143,11 @@ def by_sizes(found: Iterable[AccuracyCase]) -> list[AccuracyRow]:
     return lines
 
 
-def by_nodes(found: Sequence[AccuracyCase]) -> list[AccuracyRow]:
+def by_nodes(rows: Sequence[AccuracyCase]) -> list[AccuracyRow]:
     """Return (b): fitted on the other node counts; a system whose others never leave the node says nothing of it."""
     lines = []
-    for case in found:
-        others = other_node_counts(case, found)
+    for case in rows:
+        others = other_node_counts(case, rows)
         if not others:
             continue
         calibration = fit([other.measured for other in others], name=case.name)
@@ -155,11 +155,11 @@ def by_nodes(found: Sequence[AccuracyCase]) -> list[AccuracyRow]:
     return lines
 
 
-def other_node_counts(case: AccuracyCase, found: Iterable[AccuracyCase]) -> list[AccuracyCase]:
+def other_node_counts(case: AccuracyCase, measured: Iterable[AccuracyCase]) -> list[AccuracyCase]:
     """Return the cases from which this one can be predicted; none, where no other one leaves the node and this one does."""
     others = [
         other
-        for other in found
+        for other in measured
         if other.group and other.group == case.group and other.measured.fabric != case.measured.fabric
     ]
     stay = case.transport != "nvlink" and all(other.transport == "nvlink" for other in others)
@@ -186,10 +186,10 @@ def summary(lines: Iterable[HasError], target: float) -> dict[str, dict[str, flo
     """Return per transport: cases, mean and median error, how many reach the target."""
     import numpy as np
 
-    found: dict[str, list[float]] = {}
+    factors: dict[str, list[float]] = {}
     for line in lines:
         if line.error is not None:
-            found.setdefault(line.transport, []).append(line.error)
+            factors.setdefault(line.transport, []).append(line.error)
     return {
         transport: {
             "cases": len(errors),
@@ -197,14 +197,14 @@ def summary(lines: Iterable[HasError], target: float) -> dict[str, dict[str, flo
             "median": float(np.median(errors)),
             "reached": sum(error <= target for error in errors),
         }
-        for transport, errors in sorted(found.items())
+        for transport, errors in sorted(factors.items())
     }
 
 
 def study(path: str | Path) -> dict[str, Any]:
     """Return the object of schema ``ringwright.accuracy/1``."""
-    found, left = cases(path)
-    sizes, nodes = by_sizes(found), by_nodes(found)
+    judged, left = cases(path)
+    sizes, nodes = by_sizes(judged), by_nodes(judged)
     return {
         "schema": SCHEMA,
         "engine": "closed form (costs.nccl.timing)",

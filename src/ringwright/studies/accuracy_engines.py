@@ -39,10 +39,10 @@ class Against:
     closed_form: float
 
 
-def by_sizes(found: Iterable[AccuracyCase], engine: str = "events") -> list[Against]:
+def by_sizes(rows: Iterable[AccuracyCase], engine: str = "events") -> list[Against]:
     """Return a line per case of up to 64 ranks; fitted on every second size, as in (a)."""
     lines = []
-    for case in found:
+    for case in rows:
         if _runs(case):
             measured = case.measured
             calibration = fit([measured.at(range(0, len(measured.sizes_bytes), 2))], name=case.name)
@@ -50,11 +50,11 @@ def by_sizes(found: Iterable[AccuracyCase], engine: str = "events") -> list[Agai
     return [line for line in lines if line is not None]
 
 
-def by_nodes(found: Sequence[AccuracyCase], engine: str = "events") -> list[Against]:
+def by_nodes(rows: Sequence[AccuracyCase], engine: str = "events") -> list[Against]:
     """Return a line per case of up to 64 ranks; fitted on the system's other node counts, as in (b)."""
     lines = []
-    for case in found:
-        others = other_node_counts(case, found)
+    for case in rows:
+        others = other_node_counts(case, rows)
         if others and _runs(case):
             calibration = fit([other.measured for other in others], name=case.name)
             lines.append(_against(case, calibration, case.places(large=True), engine))

@@ -20,10 +20,10 @@ def bounds(
     """Return the object of schema ``ringwright.bound/1``; the headline is the bound without in-network reduction."""
     size_bytes = carried(op, [size_bytes])[0]
     collective = Collective(op, range(topology.n_ranks) if group is None else group, size_bytes, root=root)
-    found = {"at the ranks": floors.bound(collective, topology)}
+    by_place = {"at the ranks": floors.bound(collective, topology)}
     if topology.aggregators:
-        found["in the network"] = floors.bound(collective, topology, in_network=True)
-    plain = found["at the ranks"]
+        by_place["in the network"] = floors.bound(collective, topology, in_network=True)
+    plain = by_place["at the ranks"]
     return {
         "schema": "ringwright.bound/1",
         "collective": op,
@@ -36,7 +36,7 @@ def bounds(
         "certificate": list(plain.certificate),
         "bounds": [
             {"reduction": where, "kind": each.kind, "time_us": each.time_s * 1e6, "algbw_gbs": each.algbw / 1e9}
-            for where, each in found.items()
+            for where, each in by_place.items()
         ],
     }
 
@@ -85,5 +85,5 @@ def bound(
     """
     topology = spelled.machine(on)
     within = in_network and bool(topology.aggregators)
-    found = floors.bound(spelled.collective(what, topology, size), topology, in_network=within, alpha=alpha)
-    return replace(found, ground=f"{found.ground}, switches may add") if within else found
+    bounds = floors.bound(spelled.collective(what, topology, size), topology, in_network=within, alpha=alpha)
+    return replace(bounds, ground=f"{bounds.ground}, switches may add") if within else bounds

@@ -78,13 +78,13 @@ def calibrate(
     tables = read_tables([*paths])
     measured = [_measured(table, fabric, release, collective) for table in tables]
     described = (source or ", ".join(dict.fromkeys(table.name for table in tables))) + _refused(tables)
-    found = fit(measured, name=name, source=described, date=date)
+    calibration = fit(measured, name=name, source=described, date=date)
     sizes = [
         Size(table.name, part.op, size, time, float(simulated))
         for table, part in zip(tables, measured, strict=True)
-        for size, time, simulated in zip(part.sizes_bytes, part.times_s, times_s(found, part), strict=True)
+        for size, time, simulated in zip(part.sizes_bytes, part.times_s, times_s(calibration, part), strict=True)
     ]
-    return found, sizes
+    return calibration, sizes
 
 
 def refused_rows(tables: Sequence[NcclTestsTable]) -> list[str]:
@@ -114,9 +114,9 @@ def _measured(table: NcclTestsTable, fabric: str, release: str | None, collectiv
     )
 
 
-def document(found: Calibration) -> dict[str, Any]:
+def document(calibration: Calibration) -> dict[str, Any]:
     """Return the object of schema ``ringwright.calibration/1``."""
     import msgspec
 
-    fields: dict[str, Any] = msgspec.to_builtins(found)
+    fields: dict[str, Any] = msgspec.to_builtins(calibration)
     return {"schema": SCHEMA, **fields}

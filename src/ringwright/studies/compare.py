@@ -113,8 +113,8 @@ class _Run:
 
     def machine(self, fitted: Fitted) -> Topology:
         """Return the fabric as a backend sees it."""
-        found = probe.ProbedMachine(fitted.latency_s, 0.0, 0.0, 0.0, math.inf).on(self._fabric)
-        return dataclasses.replace(found, rate=self._fabric.rate * fitted.share)
+        topology = probe.ProbedMachine(fitted.latency_s, 0.0, 0.0, 0.0, math.inf).on(self._fabric)
+        return dataclasses.replace(topology, rate=self._fabric.rate * fitted.share)
 
     def simulated_s(self, fitted: Fitted, most_rounds: int = MOST_ROUNDS) -> float:
         """Return the median over the rounds, each from its own moment on."""
@@ -163,7 +163,7 @@ def compare(folder: Path) -> Comparison:
     plain = fabric(question.lab)
     outside = beyond(plain, question.faults, question.seed)
     machine = faulted(question, plain)
-    runs = [found for run in document["runs"] if (found := _ready(question, machine, run)) is not None]
+    runs = [ready for run in document["runs"] if (ready := _ready(question, machine, run)) is not None]
     if not runs:
         raise InputError(
             "nothing in this capture can be simulated", where=str(folder), remedy="ringwright bench --help"
@@ -188,14 +188,14 @@ def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:
     """Return what of a fault script the simulation has no model of, each with the reason."""
     from ringwright.lab import script, spec
 
-    found = script.read(spec.read(fabric), faults, horizon_s=HORIZON_S, seed=seed)
-    outside = list(found.outside)
-    fields = {row.field for row in found.rows}
+    effects = script.read(spec.read(fabric), faults, horizon_s=HORIZON_S, seed=seed)
+    outside = list(effects.outside)
+    fields = {row.field for row in effects.rows}
     if "loss" in fields or (fabric.loss is not None and fabric.loss.any()):
         outside.append(
             "loss: TCP's smaller window and its timeouts; simulated is the time of sending lost frames again"
         )
-    if any(row.field == "rate_factor" and not row.value for row in found.rows):
+    if any(row.field == "rate_factor" and not row.value for row in effects.rows):
         outside.append("dead and flapping links: TCP's timeouts after the link is back; simulated is the outage alone")
     return outside
 
@@ -203,9 +203,9 @@ def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:
 def _ready(question: BenchSpec, machine: Topology, run: Mapping[str, Any]) -> _Run | None:
     from ringwright.errors import UsageError
 
-    found = _Run(question, machine, run)
+    ready = _Run(question, machine, run)
     try:
-        return found if len(found.times_s) and found.program.n_steps else None
+        return ready if len(ready.times_s) and ready.program.n_steps else None
     except UsageError:
         return None  # a library's own way, for which there is no program
 
@@ -250,8 +250,8 @@ def fit(runs: Sequence[_Run], probed_s: float = USUAL_S) -> Fitted:
     """
 
     def off(latency_s: float, share: float) -> float:
-        found = Fitted(latency_s, share)
-        logs = [abs(math.log(max(run.simulated_s(found, FEW_ROUNDS), 1e-9) / run.measured_s)) for run in runs]
+        fitted = Fitted(latency_s, share)
+        logs = [abs(math.log(max(run.simulated_s(fitted, FEW_ROUNDS), 1e-9) / run.measured_s)) for run in runs]
         pull = LATENCY_PULL * abs(math.log(latency_s / probed_s)) + SHARE_PULL * abs(math.log(share / probe.GOODPUT))
         return sum(logs) / len(logs) + pull
 
@@ -262,9 +262,9 @@ def fit(runs: Sequence[_Run], probed_s: float = USUAL_S) -> Fitted:
         moved = False
         for factors in ((step, 1.0), (1 / step, 1.0), (1.0, step**0.1), (1.0, step**-0.1)):
             tried = (min(max(best[0] * factors[0], 1e-6), 0.1), min(best[1] * factors[1], 1.0))
-            found = off(*tried)
-            if found < error * (1 - 1e-6):
-                best, error, moved = tried, found, True
+            score = off(*tried)
+            if score < error * (1 - 1e-6):
+                best, error, moved = tried, score, True
         if not moved:
             step **= 0.5
     return Fitted(*best)

@@ -37,7 +37,7 @@ def _settings(given: Mapping[str, str]) -> list[Check]:
     """Look at the variables that decide whether anything is written."""
     debug = given.get("NCCL_DEBUG", "").upper()
     parts = {part.strip().upper() for part in given.get("NCCL_DEBUG_SUBSYS", "").split(",") if part.strip()}
-    found = [
+    checks = [
         _present(
             "NCCL log",
             debug in ("INFO", "TRACE"),
@@ -81,7 +81,7 @@ def _settings(given: Mapping[str, str]) -> list[Check]:
         ),
     ]
     if given.get("CUDA_DEVICE_MAX_CONNECTIONS") == "1":
-        found.append(
+        checks.append(
             Check(
                 "overlap",
                 "note",
@@ -90,11 +90,11 @@ def _settings(given: Mapping[str, str]) -> list[Check]:
                 "unset it unless tensor parallelism with sequence parallelism needs that order",
             )
         )
-    return found
+    return checks
 
 
-def _present(about: str, there: bool, found: str, means: str, lack: str, remedy: str) -> Check:
-    return Check(about, "good", found, means) if there else Check(about, "missing", found, lack, remedy)
+def _present(about: str, there: bool, shown: str, means: str, lack: str, remedy: str) -> Check:
+    return Check(about, "good", shown, means) if there else Check(about, "missing", shown, lack, remedy)
 
 
 def _number(given: Mapping[str, str], *names: str) -> float:
@@ -255,5 +255,5 @@ def _calls(kinds: str, events: dict[str, int]) -> Check:
 
 
 def _share(about: str, there: int, of: int, means: str, lack: str, remedy: str) -> Check:
-    found = f"{there:,} of {of:,} calls"
-    return Check(about, "good", found, means) if there == of else Check(about, "missing", found, lack, remedy)
+    share = f"{there:,} of {of:,} calls"
+    return Check(about, "good", share, means) if there == of else Check(about, "missing", share, lack, remedy)

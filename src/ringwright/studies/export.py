@@ -34,15 +34,15 @@ def export(
     root: int = 0,
 ) -> list[bytes]:
     """Return the files of an export, one, or one per rank; raise UsageError for a kind that is not known."""
-    found = exports.find(kind, *TAKES, also=exports.in_folder(rules.__name__))
+    target = exports.find(kind, *TAKES, also=exports.in_folder(rules.__name__))
     question = SimulationSpec(op, topology, group=group, root=root)
-    if found.takes == "topology":
-        return [*found.files(topology)]
-    if found.takes == "question":
-        return [*found.files(question, spelling)]
+    if target.takes == "topology":
+        return [*target.files(topology)]
+    if target.takes == "question":
+        return [*target.files(question, spelling)]
     _, make, knobs = algorithm(spelling)
     program = make(question.collective(size_bytes), topology, **knobs)
-    return [*found.files(program if found.takes == "program" else program.collective)]
+    return [*target.files(program if target.takes == "program" else program.collective)]
 
 
 def write(files: list[bytes], output: Path, *, force: bool = False) -> list[Path]:

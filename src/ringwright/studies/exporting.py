@@ -55,8 +55,8 @@ def export(
     """
     output = Path(output)
     if isinstance(what, Program):
-        found = find(to, "program", "collective")
-        return files.write([*found.files(what if found.takes == "program" else what.collective)], output, force=force)
+        target = find(to, "program", "collective")
+        return files.write([*target.files(what if target.takes == "program" else what.collective)], output, force=force)
     if isinstance(what, Topology):
         return files.write([*find(to, "topology").files(what)], output, force=force)
     if isinstance(what, Workload):

@@ -60,22 +60,22 @@ def follow(
         sizes = _sizes(paths)
         begin = clock()
         if sizes != seen:
-            found = _snapshot(paths, before, begin - last_s)
-            before = {operation["op"]: operation["count"] for operation in found.operations}
+            snapshot = _snapshot(paths, before, begin - last_s)
+            before = {operation["op"]: operation["count"] for operation in snapshot.operations}
             seen, last_s = sizes, begin
-            yield found
+            yield snapshot
         sleep(max(interval_s, REST * (clock() - begin)))
 
 
 def _sizes(paths: Sequence[str]) -> dict[str, int]:
     """Return the size of every file below some paths."""
-    found = {}
+    sizes = {}
     for name in paths:
         path = Path(name)
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file():
-                found[str(file)] = file.stat().st_size
-    return found
+                sizes[str(file)] = file.stat().st_size
+    return sizes
 
 
 def _snapshot(paths: Sequence[str], before: dict[str, int], passed_s: float) -> Snapshot:

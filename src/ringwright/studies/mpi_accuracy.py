@@ -100,7 +100,7 @@ def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
         rows = list(csv.DictReader(stream))
     if not rows or not {"system", "nodes", "collective", "algorithm", "bytes", "median_us"} <= set(rows[0]):
         raise InputError("no columns system, nodes, collective, algorithm, bytes, median_us", where=str(path))
-    found: list[Point] = []
+    kept: list[Point] = []
     without: dict[str, int] = {}
     for row in rows:
         point = _point(row)
@@ -108,8 +108,8 @@ def points(path: str | Path) -> tuple[list[Point], dict[str, int]]:
             name = f"{row['collective']} {row['algorithm']}"
             without[name] = without.get(name, 0) + 1
         else:
-            found.append(point)
-    return found, without
+            kept.append(point)
+    return kept, without
 
 
 def _point(row: dict[str, str]) -> Point | None:
@@ -158,12 +158,12 @@ def program(block: str, op: str, p: int, size_bytes: int) -> Program:
     return made
 
 
-def prices(found: Sequence[Point]) -> np.ndarray:
+def prices(points: Sequence[Point]) -> np.ndarray:
     """Return seconds per message, byte and added byte, fitted by the mean of |log| ratios. float64 of shape (3,)."""
     import numpy as np
 
-    columns = np.array([(point.messages, point.path_bytes, point.added_bytes) for point in found])
-    logs = np.log(np.array([point.time_s for point in found]))[:, None]
+    columns = np.array([(point.messages, point.path_bytes, point.added_bytes) for point in points])
+    logs = np.log(np.array([point.time_s for point in points]))[:, None]
 
     def loss(candidates: np.ndarray) -> np.ndarray:
         off = np.abs(np.log(columns @ np.exp(candidates).T + 1e-12) - logs)
@@ -209,10 +209,10 @@ def study(path: str | Path, engine: str = "closed-form") -> dict[str, Any]:
     """
     from dataclasses import asdict
 
-    found, without = points(path)
-    fitted, judged = _halves(found)
+    measured, without = points(path)
+    fitted, judged = _halves(measured)
     machines: dict[tuple[str, str], np.ndarray] = {}
-    for key in sorted({(point.system, point.transport) for point in found}):
+    for key in sorted({(point.system, point.transport) for point in measured}):
         machines[key] = prices([point for point in fitted if (point.system, point.transport) == key])
     if engine == "events":
         judged = [point for point in judged if _is_small(point)]
@@ -264,14 +264,14 @@ def _simulated(block: str, op: str, p: int, size: int, machine: str, per_message
     return simulate(program(block, op, p, size), priced, "events").time_s
 
 
-def _halves(found: Sequence[Point]) -> tuple[list[Point], list[Point]]:
+def _halves(points: Sequence[Point]) -> tuple[list[Point], list[Point]]:
     """Return the points of every second size, and the others."""
     order: dict[tuple[str, str, str], list[int]] = {}
-    for point in found:
+    for point in points:
         order.setdefault((point.system, point.nodes, point.op), []).append(point.size_bytes)
     places = {key: sorted(set(sizes)) for key, sizes in order.items()}
     halves: tuple[list[Point], list[Point]] = ([], [])
-    for point in found:
+    for point in points:
         halves[places[point.system, point.nodes, point.op].index(point.size_bytes) % 2].append(point)
     return halves
 

@@ -77,13 +77,13 @@ def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
         raise UsageError(f"sizes from {begin} to {end} B", remedy="-b 1K -e 1G")
     if step <= 0 and factor <= 1:
         raise UsageError(f"sizes cannot grow by a factor of {factor:g}", remedy="-f 2")
-    found = [begin]
-    while len(found) < MOST_SIZES:
-        following = found[-1] + step if step > 0 else max(round(found[-1] * factor), found[-1] + 1)
+    steps = [begin]
+    while len(steps) < MOST_SIZES:
+        following = steps[-1] + step if step > 0 else max(round(steps[-1] * factor), steps[-1] + 1)
         if following > end:
             break
-        found.append(following)
-    return found
+        steps.append(following)
+    return steps
 
 
 def sweep(
@@ -213,14 +213,14 @@ class Floors:
         from ringwright.costs.bounds import bound
 
         topology, alpha = self._question.topology, self._question.alpha
-        found = bound(collective, topology, in_network=in_network, alpha=alpha, exact=False).time_s
+        time_s = bound(collective, topology, in_network=in_network, alpha=alpha, exact=False).time_s
         if collective.size_bytes % (collective.p * collective.unit_bytes):
-            return found  # uneven blocks: what crosses a cut is not in proportion
+            return time_s  # uneven blocks: what crosses a cut is not in proportion
         if in_network not in self._rates:
             even = self._question.collective(REFERENCE_BYTES * collective.p)
             best = bound(even, topology, in_network=in_network, alpha=alpha)
             self._rates[in_network] = 0.0 if best.kind in ("distance", "rounds") else best.time_s / even.size_bytes
-        return max(found, self._rates[in_network] * collective.size_bytes)
+        return max(time_s, self._rates[in_network] * collective.size_bytes)
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,13 @@ USUAL_BYTES = 64 << 20
 
 def machine(on: Machine, faults: Iterable[str] = (), *, seed: int = 0) -> Topology:
     """Return the Topology that is meant: itself, ``dgx-h100:16``, or a file that describes one; with these faults on it."""
-    found = on if isinstance(on, Topology) else _named(on)
+    topology = on if isinstance(on, Topology) else _named(on)
     lines = [faults] if isinstance(faults, str) else [*faults]
     if not lines:
-        return found
+        return topology
     from ringwright.fabrics.faults import apply
 
-    return apply(found, lines, seed=seed)
+    return apply(topology, lines, seed=seed)
 
 
 def _named(on: str | Path) -> Topology:
@@ -99,8 +99,8 @@ class Scheduler:
 
     def _repr_html_(self) -> str:
         slugs = [part.partition(":")[0].partition("@")[0] for part in self.spelling.split("+")]
-        found = [registry.find(slug, registry.schedulers) for slug in slugs]
-        return card(f"Scheduler: {self.spelling}", {each.slug: each.headings.get("Idea", "") for each in found})
+        systems = [registry.find(slug, registry.schedulers) for slug in slugs]
+        return card(f"Scheduler: {self.spelling}", {each.slug: each.headings.get("Idea", "") for each in systems})
 
 
 def costs_on(workload: Workload, costs: Costs | Machine, algorithm: str = "") -> Costs:

@@ -20,16 +20,16 @@ def one_clock(trace: Trace) -> Trace:
     """
     import polars as pl
 
-    found = align(trace)
-    if found.refused:
+    alignment = align(trace)
+    if alignment.refused:
         raise InfeasibleError(
-            f"the ranks cannot be put on one timeline: {found.refused}",
+            f"the ranks cannot be put on one timeline: {alignment.refused}",
             where=", ".join(trace.meta.get("inputs", [])[:3]),
             remedy="name the recording of a single rank, or record more steps with all ranks",
         )
-    if len(found.clocks) < 2:
+    if len(alignment.clocks) < 2:
         return trace
-    note = f"{len(found.clocks)} ranks on one clock, each within {found.uncertainty_s * 1e6:,.1f} us"
+    note = f"{len(alignment.clocks)} ranks on one clock, each within {alignment.uncertainty_s * 1e6:,.1f} us"
     claims = [
         {
             "field": f"clock of rank {clock.rank}",
@@ -39,11 +39,11 @@ def one_clock(trace: Trace) -> Trace:
             "confidence": 0.9,
             "note": f"within {clock.uncertainty_s * 1e6:.1f} us, from {clock.common} collectives; drift {clock.drift:.2g}",
         }
-        for clock in found.clocks.values()
+        for clock in alignment.clocks.values()
     ]
     tables = {
         **trace.tables,
-        "events": found.moved(trace.table("events")).lazy(),
+        "events": alignment.moved(trace.table("events")).lazy(),
         "claims": pl.concat([trace.table("claims"), rows("claims", claims)]).lazy(),
     }
     return replace(trace, tables=tables, meta={**trace.meta, "clock_note": note})

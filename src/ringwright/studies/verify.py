@@ -37,10 +37,10 @@ class Verified:
         return line(f"Verified({self.name}: not legal, {broken}{doubts}, first {self.errors[0]})")
 
     def _repr_html_(self) -> str:
-        found = (*self.errors, *self.warnings)
-        if not found:
+        violations = (*self.errors, *self.warnings)
+        if not violations:
             return card(f"{self.name}: legal", {})
-        rows = ((each.severity, each.rule, each.rank, each.step, each.chunk, each.message) for each in found)
+        rows = ((each.severity, each.rule, each.rank, each.step, each.chunk, each.message) for each in violations)
         state = "legal, with warnings" if self.valid else "not legal"
         return table(f"{self.name}: {state}", ("severity", "rule", "rank", "step", "chunk", "what"), rows)
 
@@ -79,9 +79,9 @@ def verify(what: Program | str | Path) -> Verified:
     Verified(ring: legal)
     """
     if isinstance(what, Program):
-        found = check(what, most=MOST, warnings=True)
-        errors = tuple(each for each in found if each.severity == "error")
-        return Verified(what.name, errors, tuple(each for each in found if each.severity != "error"))
+        violations = check(what, most=MOST, warnings=True)
+        errors = tuple(each for each in violations if each.severity == "error")
+        return Verified(what.name, errors, tuple(each for each in violations if each.severity != "error"))
     told = verify_file(what)
     kinds = {"error": told["errors"], "warning": told["warnings"]}
     errors, warnings = (tuple(_violation(row, kind) for row in rows) for kind, rows in kinds.items())

@@ -108,18 +108,18 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
     )
 
 
-def of_recording(path: str, found: Replay, topology: Topology, machine: str) -> Asked:
+def of_recording(path: str, replay: Replay, topology: Topology, machine: str) -> Asked:
     """Return a recorded step; its operations keep their measured times but for what an algorithm changes."""
-    own = recorded.job(found, recorded.Counterfactual(healthy=topology, faulty=topology))
-    beside = recorded.ground(found)
+    own = recorded.job(replay, recorded.Counterfactual(healthy=topology, faulty=topology))
+    beside = recorded.ground(replay)
     seen: dict[str, FabricCosts] = {}
 
     def jobs(algorithm: str) -> Job:
         changed = "" if algorithm == LIBRARY else algorithm
-        return recorded.job(found, recorded.Counterfactual(changed, topology, topology))
+        return recorded.job(replay, recorded.Counterfactual(changed, topology, topology))
 
     def fabric_costs(_job: Job, algorithm: str) -> FabricCosts:
-        return seen.setdefault(algorithm, _on(topology, found.workload, algorithm))
+        return seen.setdefault(algorithm, _on(topology, replay.workload, algorithm))
 
     measured = beside["baseline"]
     return Asked(
@@ -169,9 +169,9 @@ def of_path(path: str, machine_of: Callable[[int], NamedMachine], read: Callable
     if written.is_workload(Path(path)):
         machine = machine_of(written.read(Path(path)).mesh.size)
         return of_file(path, machine.topology, machine.options).saying(machine.told)
-    found = replayed(read(path))
-    machine = machine_of(found.workload.mesh.size)
-    return of_recording(path, found, machine.topology, machine.options).saying(machine.told)
+    replay = replayed(read(path))
+    machine = machine_of(replay.workload.mesh.size)
+    return of_recording(path, replay, machine.topology, machine.options).saying(machine.told)
 
 
 def usual_fabric(gpus: int | None, parallel: str | None) -> str:

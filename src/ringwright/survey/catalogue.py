@@ -136,5 +136,5 @@ def _run(chosen: list[registry.System], seed: int) -> dict[str, dict[str, Any]]:
     from ringwright.contracts import campaign
     from ringwright.contracts.outcome import tally
 
-    found = tally(map(campaign.check, campaign.some_cases(chosen, seed)), [system.slug for system in chosen])
-    return {slug: {**row, "recorded": False} for slug, row in found.items()}
+    results = tally(map(campaign.check, campaign.some_cases(chosen, seed)), [system.slug for system in chosen])
+    return {slug: {**row, "recorded": False} for slug, row in results.items()}

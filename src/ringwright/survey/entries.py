@@ -68,13 +68,13 @@ def entries() -> list[Entry]:
     """Return all systems, in the order of the tree."""
     unbuilt = {each.slug: each for each in not_built()}
     rooms = {room: kind for kind, (_, rooms) in TREE.items() for room in rooms}
-    found: dict[str, Entry] = {}
+    by_slug: dict[str, Entry] = {}
     for system in (*registry.systems(), *registry.schedulers(), _profiler()):
         waiting = unbuilt.get(system.slug)
         kind = rooms.get(system.kind) or (waiting.kind if waiting else None)
         if kind is not None and system.problem is None:
-            found[system.slug] = _entry(system, kind)
-    every = [*found.values(), *(each for each in unbuilt.values() if each.slug not in found)]
+            by_slug[system.slug] = _entry(system, kind)
+    every = [*by_slug.values(), *(each for each in unbuilt.values() if each.slug not in by_slug)]
     return sorted(every, key=lambda entry: list(TREE).index(entry.kind))
 
 

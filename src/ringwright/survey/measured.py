@@ -78,8 +78,8 @@ class Runs:
 
     def step_us(self, pair: Pair) -> float:
         """Return a pair's step, infinite where it declines."""
-        found = self.outcome(*pair).step_us
-        return float("inf") if found is None else found
+        us = self.outcome(*pair).step_us
+        return float("inf") if us is None else us
 
 
 def untouched(operations: Iterable[Operation]) -> bool:

@@ -26,10 +26,10 @@ MOST_STATE = 1 << 27
 
 def require(program: Program) -> Program:
     """Return the program; raise ProgramError naming the first broken rule."""
-    found = check(program)
-    if found:
-        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
-        first = found[0]
+    violations = check(program)
+    if violations:
+        more = f" and {len(violations) - 1} more" if len(violations) > 1 else ""
+        first = violations[0]
         where = ", ".join(f"{name} {number}" for name, number in first.place() if number >= 0)
         raise ProgramError(f"{program.name} is not legal: {first.rule}: {first.message}{more}", where=where)
     return program
@@ -51,21 +51,21 @@ def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[V
     if isinstance(program.schedule, Schedule):
         order = check_order(program.schedule, most)
         doubts = [each for each in order if each.severity != "error"] if warnings else []
-        found = [each for each in order if each.severity == "error"]
-        if not found:
-            found = [located(program.schedule, each) for each in _follow(program, most)]
+        violations = [each for each in order if each.severity == "error"]
+        if not violations:
+            violations = [located(program.schedule, each) for each in _follow(program, most)]
     else:
-        found = _follow(program, most)
-    return [*found, *doubts][:most]
+        violations = _follow(program, most)
+    return [*violations, *doubts][:most]
 
 
 def _follow(program: Program, most: int) -> list[Violation]:
-    found = Follower(program, most).follow()
-    if program.collective.reduces and (found or not program.collective.commutative):
-        written = {(each.rule, each.rank, each.chunk): each.step for each in found}
+    violations = Follower(program, most).follow()
+    if program.collective.reduces and (violations or not program.collective.commutative):
+        written = {(each.rule, each.rank, each.chunk): each.step for each in violations}
         traced = [_dated(each, written) for each in trace(program, most)]
-        found = [each for each in found if each.rule != "result"] + traced if traced else found
-    return found
+        violations = [each for each in violations if each.rule != "result"] + traced if traced else violations
+    return violations
 
 
 def _dated(violation: Violation, written: dict[tuple[str, int, int], int]) -> Violation:

@@ -26,19 +26,21 @@ MOST_CLOCKS = 1 << 26  # entries in memory at a time
 
 def check_order(schedule: Schedule, most: int = 20) -> list[Violation]:
     """Return what is wrong or doubtful about the order itself: matching first, then deadlock, then races."""
-    found = [_violation(schedule, rule, text, row, severity) for rule, text, row, severity in schedule.order.faults]
-    if any(each.severity == "error" for each in found):
-        return found[:most]
+    violations = [
+        _violation(schedule, rule, text, row, severity) for rule, text, row, severity in schedule.order.faults
+    ]
+    if any(each.severity == "error" for each in violations):
+        return violations[:most]
     wave = waves(schedule, schedule.order, schedule.depth)
-    found += [_violation(schedule, "deadlock", text, row) for row, text in _stuck(schedule, wave, schedule.depth)]
+    violations += [_violation(schedule, "deadlock", text, row) for row, text in _stuck(schedule, wave, schedule.depth)]
     if (wave == STUCK).any():
-        return found[:most]
+        return violations[:most]
     if schedule.depth > 1:
         narrow = waves(schedule, schedule.order, 1)
         for row, why in _stuck(schedule, narrow, 1)[:1]:
             text = f"needs more than one message under way on a connection: {why}"
-            found.append(_violation(schedule, "deadlock", text, row, "warning"))
-    return [*found, *races(schedule, wave, most)][:most]
+            violations.append(_violation(schedule, "deadlock", text, row, "warning"))
+    return [*violations, *races(schedule, wave, most)][:most]
 
 
 def _violation(schedule: Schedule, rule: str, text: str, row: int, severity: str = "error") -> Violation:
@@ -62,7 +64,7 @@ def _stuck(schedule: Schedule, wave: np.ndarray, depth: int) -> list[tuple[int, 
         (order.packets, "waits for the packets of {}"),
         (room, f"waits for room for message {depth + 1}, which {{}} would make"),
     )
-    found = []
+    stuck = []
     for head in heads[:MOST_HEADS].tolist():
         text = "waits for a signal that never comes"
         for (before, after), words in why:
@@ -70,8 +72,8 @@ def _stuck(schedule: Schedule, wave: np.ndarray, depth: int) -> list[tuple[int, 
             if len(culprits):
                 text = words.format(schedule.where(int(culprits[0])))
                 break
-        found.append((head, text))
-    return found
+        stuck.append((head, text))
+    return stuck
 
 
 # ---------------------------------------------------------------------------------------------------------------- races
@@ -81,11 +83,11 @@ def races(schedule: Schedule, wave: np.ndarray, most: int = 20) -> list[Violatio
     differ = schedule.code.block[before] != schedule.code.block[after]
     before, after = before[differ], after[differ]
     one_sided = bool((schedule.code.kind > Opcode.RE).any())
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for row, other in _unordered(schedule, wave, before, after)[:most]:
         text = f"no order between this and {schedule.where(other)}, which touch the same chunk"
-        found.append(_violation(schedule, "race", text, row, "warning" if one_sided else "error"))
-    return found
+        violations.append(_violation(schedule, "race", text, row, "warning" if one_sided else "error"))
+    return violations
 
 
 def _accesses(schedule: Schedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -140,7 +142,7 @@ def _unordered(schedule: Schedule, wave: np.ndarray, before: np.ndarray, after: 
     """Return the pairs (later, earlier) between which there is no chain, by a clock per thread block."""
     watched = np.unique(schedule.code.block[before])
     per_round = max(int(MOST_CLOCKS // max(len(schedule.code), 1)), 1)
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     for begin in range(0, len(watched), per_round):
         chosen = watched[begin : begin + per_round]
         column = np.full(len(schedule.blocks), -1)
@@ -149,8 +151,8 @@ def _unordered(schedule: Schedule, wave: np.ndarray, before: np.ndarray, after: 
         mine = np.flatnonzero(column[schedule.code.block[before]] >= 0)
         seen = clocks[after[mine], column[schedule.code.block[before[mine]]]]
         late = mine[seen < before[mine]]
-        found += zip(after[late].tolist(), before[late].tolist(), strict=True)
-    return sorted(found)
+        pairs += zip(after[late].tolist(), before[late].tolist(), strict=True)
+    return sorted(pairs)
 
 
 def _clocks(schedule: Schedule, wave: np.ndarray, column: np.ndarray, width: int) -> np.ndarray:

@@ -24,12 +24,12 @@ def trace(program: Program, most: int) -> list[Violation]:
     for rank in range(program.p):
         slots, chunks = placed(program, rank, after=False)
         held |= {(rank, int(slot)): Counter({(rank, int(chunk)): 1}) for slot, chunk in zip(slots, chunks, strict=True)}
-    found: list[Violation] = []
+    violations: list[Violation] = []
     for number, step in enumerate(program.steps()):
-        found += _trace_step(program, held, step, number)
-        if len(found) >= most:
-            return found
-    return found + list(_missing(program, held))
+        violations += _trace_step(program, held, step, number)
+        if len(violations) >= most:
+            return violations
+    return violations + list(_missing(program, held))
 
 
 def _trace_step(
@@ -69,7 +69,7 @@ def _missing(program: Program, held: dict[tuple[int, int], Counter[tuple[int, in
             wanted = program.collective.contributors(rank)
             lacking = [other for other in wanted if not have[other, chunk]]
             strange = sorted({other for other, _ in have} - set(wanted)) if program.collective.reduces else []
-            foreign = sorted({found for _, found in have} - {chunk})
+            foreign = sorted({contribution for _, contribution in have} - {chunk})
             if lacking:
                 message = f"chunk {chunk} lacks the contribution of rank {', '.join(map(str, lacking[:5]))}"
                 yield Violation("result", message, rank, -1, chunk)

@@ -103,14 +103,14 @@ def _streams(workload: Workload, of: str) -> dict[str, list[Instance]]:
     line += [(task.name, 0) for task in mine if task.per == "step" and task.kind != UPDATE]
     updates = [(task.name, 0) for task in mine if task.per == "step" and task.kind == UPDATE]
     barrier = (workload.policy.boundary or "barrier") == "barrier"
-    found: dict[str, list[Instance]] = defaultdict(list)
+    streams: dict[str, list[Instance]] = defaultdict(list)
     for step in (0, 1):
         for name, at in line:
-            found[workload.task[name].stream].append((name, at, step))
+            streams[workload.task[name].stream].append((name, at, step))
         if barrier and step == 0:
             for name, at in updates:
-                found[workload.task[name].stream].append((name, at, step))
-    return found
+                streams[workload.task[name].stream].append((name, at, step))
+    return streams
 
 
 def tokens(workload: Workload) -> Iterator[Finding]:
@@ -153,9 +153,9 @@ def _walk(workload: Workload, of: str, name: str, capacity: float) -> Iterator[F
 
 def sequences(group: str, issued: Mapping[int, Sequence[str]]) -> list[Finding]:
     """Return where ranks of a group issue other operations than the first of them: rank, position, both operations."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     if not issued:
-        return found
+        return findings
     first = min(issued)
     for rank in sorted(issued):
         mine, other = issued[rank], issued[first]
@@ -166,8 +166,8 @@ def sequences(group: str, issued: Mapping[int, Sequence[str]]) -> list[Finding]:
         one, two = (each[at] if at < len(each) else "nothing" for each in (mine, other))
         what = f"rank {rank} issues {one} as operation {at} of {group}, rank {first} issues {two}"
         remedy = "the ranks of a group must issue the same operations in the same order; choose another step"
-        found.append(Finding("sequence", what, f"rank {rank}, operation {at}", remedy))
-    return found
+        findings.append(Finding("sequence", what, f"rank {rank}, operation {at}", remedy))
+    return findings
 
 
 def _ring(nodes: Sequence[Node], after: Mapping[Node, set[Node]]) -> list[Node]:

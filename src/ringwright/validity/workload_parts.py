@@ -24,14 +24,14 @@ TILES = "tiles"  # a demand that counts the tiles of a kernel and takes nothing
 
 def names(workload: Workload) -> Iterator[Finding]:
     """Yield what has no name, or one that something else has."""
-    for what, found in (
+    for what, listed in (
         ("task", [task.name for task in workload.tasks]),
         ("payload", [payload.name for payload in workload.payloads]),
         ("class", [each.name for each in workload.classes]),
         ("resource", [each.name for each in workload.resources]),
         ("axis", [name for name, _ in workload.mesh.axes]),
     ):
-        for name, count in Counter(found).items():
+        for name, count in Counter(listed).items():
             if not name:
                 yield Finding("name", f"a {what} without a name", what, f"give every {what} a name")
             elif count > 1:
@@ -58,16 +58,16 @@ def class_of_ranks(workload: Workload) -> tuple[np.ndarray, tuple[int, int, int]
     int64 of shape (ranks,).
     """
     grid = workload.mesh
-    ranks, found, twice = np.arange(grid.size), np.full(grid.size, -1), None
+    ranks, class_of, twice = np.arange(grid.size), np.full(grid.size, -1), None
     for number, each in enumerate(workload.classes):
         inside = np.ones(grid.size, bool)
         for axis, place in each.at.items():
             inside &= ranks // grid.strides[axis] % grid.sizes[axis] == place
-        both = np.flatnonzero(inside & (found >= 0))
+        both = np.flatnonzero(inside & (class_of >= 0))
         if len(both) and twice is None:
-            twice = int(both[0]), int(found[both[0]]), number
-        found[inside] = number
-    return found, twice
+            twice = int(both[0]), int(class_of[both[0]]), number
+        class_of[inside] = number
+    return class_of, twice
 
 
 def _is_placed(workload: Workload) -> bool:
@@ -93,12 +93,12 @@ def classes(workload: Workload) -> Iterator[Finding]:
                 yield Finding("class", what, f"class {each.name}", f"0 to {sizes[axis] - 1}")
     if not _is_placed(workload):
         return
-    found, twice = class_of_ranks(workload)
+    class_of, twice = class_of_ranks(workload)
     if twice is not None:
         rank, one, other = twice
         what = f"rank {rank} is of class {workload.classes[one].name} and of {workload.classes[other].name}"
         yield Finding("class", what, f"rank {rank}", "classes that do not overlap")
-    without = np.flatnonzero(found < 0)
+    without = np.flatnonzero(class_of < 0)
     if len(without):
         yield Finding("class", f"rank {int(without[0])} is of no class", f"rank {int(without[0])}", "a class for it")
 
@@ -215,8 +215,8 @@ class _Taking:
         key = each.of, each.axes
         if key not in self.held:
             self.held[key] = self._groups(each)
-        found: set[str] = self.held[key]
-        return found
+        taken: set[str] = self.held[key]
+        return taken
 
     def _groups(self, each: Payload) -> set[str]:
         everyone = {one.name for one in self.workload.classes}

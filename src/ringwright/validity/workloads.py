@@ -52,35 +52,35 @@ _LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (cycles, tokens, o
 
 def check(workload: Workload, most: int = 20, *, warnings: bool = True) -> list[Finding]:
     """Return the broken rules of a workload, errors first, ``most`` of them at the most; none means legal."""
-    found: list[Finding] = []
+    findings: list[Finding] = []
     for part in _CHECKS:
-        found += _some(part(workload), most)
+        findings += _some(part(workload), most)
     for part in _LATER:
-        if any(each.severity == "error" for each in found):
+        if any(each.severity == "error" for each in findings):
             break
-        found += _some(part(workload), most)
-    errors = [each for each in found if each.severity == "error"]
-    doubts = [each for each in found if each.severity != "error"] if warnings else []
+        findings += _some(part(workload), most)
+    errors = [each for each in findings if each.severity == "error"]
+    doubts = [each for each in findings if each.severity != "error"] if warnings else []
     return [*errors, *doubts][:most]
 
 
 def require(workload: Workload) -> Workload:
     """Return the workload; raise WorkloadError naming the first broken rule, where, and what to do."""
-    found = check(workload, warnings=False)
-    if found:
-        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-        first = found[0]
+    findings = check(workload, warnings=False)
+    if findings:
+        more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
+        first = findings[0]
         raise WorkloadError(
             f"{workload.name} is not legal: {first.rule}: {first.message}{more}", where=first.where, remedy=first.remedy
         )
     return workload
 
 
-def _some(found: Iterator[Finding], most: int) -> list[Finding]:
+def _some(findings: Iterator[Finding], most: int) -> list[Finding]:
     """Return the first ``most`` errors and as many warnings."""
     kept: list[Finding] = []
     errors = 0
-    for each in found:
+    for each in findings:
         errors += each.severity == "error"
         if len(kept) < 2 * most:
             kept.append(each)

@@ -53,12 +53,12 @@ def collectives(card: ModelCard, step: StepSpec) -> list[ExpectedRow]:
 
 def totals(rows: list[ExpectedRow]) -> list[dict[str, int | str]]:
     """Return the rows as objects {role, op, count, bytes}, phases added up, largest traffic first in each role."""
-    found: dict[tuple[str, str, int], int] = {}
+    sums: dict[tuple[str, str, int], int] = {}
     for row in rows:
         key = (row.role, row.op, row.size_bytes)
-        found[key] = found.get(key, 0) + row.count
-    order = sorted(found, key=lambda key: (ROLES.index(key[0]), -key[2] * found[key], key[1]))
-    return [{"role": role, "op": op, "count": found[role, op, size], "bytes": size} for role, op, size in order]
+        sums[key] = sums.get(key, 0) + row.count
+    order = sorted(sums, key=lambda key: (ROLES.index(key[0]), -key[2] * sums[key], key[1]))
+    return [{"role": role, "op": op, "count": sums[role, op, size], "bytes": size} for role, op, size in order]
 
 
 # ------------------------------------------------------------------------------------------------ per block, micro-batch

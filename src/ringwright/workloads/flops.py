@@ -109,12 +109,12 @@ def forward(
     load = Load(sequences, sequence, parallel, mode, width_bytes)
     anatomy = card.anatomy()
     sides = iter(card.sides() if card.is_image else ())
-    found = {block.name: tuple(_block(card, at, block, load, sides)) for at, block in enumerate(anatomy.blocks)}
+    works = {block.name: tuple(_block(card, at, block, load, sides)) for at, block in enumerate(anatomy.blocks)}
     tied = [layer for layer in anatomy.layers() if layer.tied]
     if tied:
         rows = load.tokens if mode == "training" else load.sequences
-        found["logits"] = (_matrix(tied[0], load, rows, "logits", held=False),)
-    return found
+        works["logits"] = (_matrix(tied[0], load, rows, "logits", held=False),)
+    return works
 
 
 def flops_per_token(card: ModelCard, sequence: int | None = None, *, mtp: int | None = None) -> float:

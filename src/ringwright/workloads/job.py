@@ -116,11 +116,11 @@ class _Builder:
             return []
         makers: dict[str, str] = {}
         backward(stage, chunk, groups, self.step.recompute == "full", makers)
-        found = parameters.held(items, makers, self.step)
-        parameters.summed(stage, found, self.step)
+        held = parameters.held(items, makers, self.step)
+        parameters.summed(stage, held, self.step)
         if self.parallel.zero == 3:
             parameters.gathered(stage, chunk, groups, self.step)
-        return found
+        return held
 
     def _closed(self, chunk: int, groups: list[tuple[str, bool, list[Item]]]) -> None:
         """Let a chunk begin and end with a segment, where messages from and to other stages can be fastened."""

@@ -31,14 +31,14 @@ class ModelCard:
 
     def sides(self) -> list[tuple[int, int]]:
         """Return the sides (pixels) of the image before and after each convolution, in the order of registration."""
-        found: list[tuple[int, int]] = self._module().sides(self.dims)
-        return found
+        pairs: list[tuple[int, int]] = self._module().sides(self.dims)
+        return pairs
 
     def branches(self) -> set[str]:
         """Return the layers ("block.layer") that begin a branch of their block beside its first; none where it has none."""
         named = getattr(self._module(), "branches", None)
-        found: set[str] = named(self.dims) if named else set()
-        return found
+        names: set[str] = named(self.dims) if named else set()
+        return names
 
     @property
     def is_image(self) -> bool:

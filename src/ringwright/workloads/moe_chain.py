@@ -115,7 +115,7 @@ def _exchanges(phase: str, parts: tuple[str, str, str], at: int, layer: MoeLayer
 
 def _gradients(at: int, layer: MoeLayer) -> list[Payload]:
     update = ((f"U.layer{at}", 0),)
-    found = [
+    payloads = [
         Payload(
             f"dense{at}.{part}",
             "all",
@@ -132,7 +132,7 @@ def _gradients(at: int, layer: MoeLayer) -> list[Payload]:
         for part, size in enumerate(layer.dense_bytes)
     ]
     if layer.expert_bytes:
-        found.append(
+        payloads.append(
             Payload(
                 f"experts{at}",
                 "all",
@@ -147,4 +147,4 @@ def _gradients(at: int, layer: MoeLayer) -> list[Payload]:
                 merges="gradients",
             )
         )
-    return found
+    return payloads

@@ -44,10 +44,10 @@ def held(items: Sequence[Item], makers: Mapping[str, str], step: StepSpec) -> li
     ]
 
 
-def summed(stage: RankClassBuilder, found: Sequence[Held], step: StepSpec) -> None:
+def summed(stage: RankClassBuilder, held: Sequence[Held], step: StepSpec) -> None:
     """Add a payload for each layer's gradient; with zero1 the parameters travel too, after their update."""
     zero = step.parallel.zero
-    for each in found:
+    for each in held:
         update, label = f"{stage.name}.U.{each.block}", f"{each.block}.{each.layer}"
         size = step.gradient_bytes * each.elements
         stage.send(
@@ -92,10 +92,10 @@ def first_of(stage: RankClassBuilder, block: str) -> str:
     return next(task.name for task in stage.tasks if task.kind == "F" and task.layer == layer)
 
 
-def updated(stage: RankClassBuilder, found: Sequence[Held], step: StepSpec, roofline: Roofline, mesh: Mesh) -> None:
+def updated(stage: RankClassBuilder, held: Sequence[Held], step: StepSpec, roofline: Roofline, mesh: Mesh) -> None:
     """Add one update a block, which its next forward pass waits for; a rank updates its share where states are shared out."""
     elements: dict[str, float] = {}
-    for each in found:
+    for each in held:
         ranks = mesh.extent(stage.roles[each.role]) if step.parallel.zero else 1
         elements[each.block] = elements.get(each.block, 0.0) + each.elements / ranks
     for block, number in elements.items():
@@ -157,12 +157,12 @@ def begin(stage: RankClassBuilder) -> str:
 
 
 def _sizes(items: Sequence[Item], step: StepSpec) -> dict[str, int]:
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for item in items:
         for _, elements, expert in item.parameters if isinstance(item, Segment) else ():
             role = "edp" if expert and step.parallel.ep > 1 else "dp"
-            found[role] = found.get(role, 0) + elements
-    return found
+            sizes[role] = sizes.get(role, 0) + elements
+    return sizes
 
 
 def _ahead(

@@ -21,10 +21,10 @@ def order(schedule: str, stages: int, stage: int, micro_batches: int, chunks: in
         return tuple(forward)
     backward = [("B", chunks - 1 - chunk, batch) for _, chunk, batch in forward]
     ahead = total if schedule == "gpipe" else min(total, _warm_up(stages, stage, chunks))
-    found = forward[:ahead]
+    turns = forward[:ahead]
     for at in range(total - ahead):
-        found += [forward[ahead + at], backward[at]]
-    return tuple(found + backward[total - ahead :])
+        turns += [forward[ahead + at], backward[at]]
+    return tuple(turns + backward[total - ahead :])
 
 
 def _warm_up(stages: int, stage: int, chunks: int) -> int:

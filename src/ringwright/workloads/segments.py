@@ -68,13 +68,13 @@ class Cutter:
 
     def items(self, block: ModelBlock, works: tuple[LayerWork, ...]) -> list[Item]:
         """Return a block's segments and exchanges in order of use."""
-        found: list[Item] = []
+        items: list[Item] = []
         for at, (kind, group) in enumerate(self._grouped(block, works)):
             if isinstance(group, Exchange):
-                found.append(replace(group, name=f"{block.name}.{group.name}.{at}"))
+                items.append(replace(group, name=f"{block.name}.{group.name}.{at}"))
             else:
-                found += self._segments(block, f"{block.name}.{kind}.{at}", kind, group)
-        return found
+                items += self._segments(block, f"{block.name}.{kind}.{at}", kind, group)
+        return items
 
     def _grouped(
         self, block: ModelBlock, works: tuple[LayerWork, ...]

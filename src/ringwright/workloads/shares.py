@@ -28,14 +28,14 @@ def held(card: ModelCard, parallel: Parallel, stage: int) -> list[ModelBlock]:
     blocks = card.anatomy().blocks
     inner = [at for at, block in enumerate(blocks) if block.unit == "block"]
     wanted = [inner[at] for span in chunks(card, parallel)[stage] for at in span]
-    found = [blocks[at] for at in wanted]
+    kept = [blocks[at] for at in wanted]
     if stage == 0:
-        found = [*blocks[: inner[0]], *found]
+        kept = [*blocks[: inner[0]], *kept]
     if stage == parallel.pp - 1:
-        found += blocks[inner[-1] + 1 :]
+        kept += blocks[inner[-1] + 1 :]
         if parallel.pp > 1 and (tied := tied_matrix(card)):
-            found.append(ModelBlock("logits", (tied,), unit="root"))
-    return found
+            kept.append(ModelBlock("logits", (tied,), unit="root"))
+    return kept
 
 
 def tied_matrix(card: ModelCard) -> Layer | None:

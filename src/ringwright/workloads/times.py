@@ -62,7 +62,7 @@ class Roofline:
             moving = self.gpu.moving(work.moved_bytes) + (self.gpu.launch_s if work.moved_bytes else 0.0)
             weights = moving if work.kind == "lookup" else 0.0
             return Seconds(moving, 0.0 if work.kind == "lookup" else 2 * moving, weights)
-        found = Seconds()
+        seconds = Seconds()
         # The logits stay in 16 bits where products do not: their errors would meet the loss at once.
         dtype = self._wide if work.kind == "logits" else self.dtype
         for gemm in work.gemms:
@@ -73,18 +73,18 @@ class Roofline:
             forward, inputs, weights = (
                 self._gemm(each, dtype) for each in (gemm, gemm.for_inputs(), gemm.for_weights())
             )
-            found += Seconds(
+            seconds += Seconds(
                 forward + after + self._casting(dtype, gemm.m * gemm.k * gemm.times),
                 inputs + after + self._casting(dtype, gemm.m * gemm.n * gemm.times),
                 weights + summed,
             )
             if work.kind == "experts" and work.cut == "rows":  # what leaves them is as wide as what came
                 sorting = self.gpu.moving(ROUTED * self.width_bytes * gemm.m * gemm.n * gemm.times)
-                found += Seconds(sorting, sorting)
+                seconds += Seconds(sorting, sorting)
             if work.kind == "logits" and load.mode == "training":
                 elements = gemm.m * gemm.n
-                found += Seconds(self.gpu.moving(LOSS_FORWARD * elements), self.gpu.moving(LOSS_BACKWARD * elements))
-        return found
+                seconds += Seconds(self.gpu.moving(LOSS_FORWARD * elements), self.gpu.moving(LOSS_BACKWARD * elements))
+        return seconds
 
     def issuing(self, work: LayerWork, load: Load) -> Seconds:
         """Return what the host needs to issue a layer's kernels: products with what follows them, passes over memory."""

@@ -128,11 +128,11 @@ def _exchange_cost(collective: Collective, radix: int) -> Cost:
 
 
 def _nonzero_digits(number: int, radix: int) -> int:
-    found = 0
+    count = 0
     while number:
         number, digit = divmod(number, radix)
-        found += digit > 0
-    return found
+        count += digit > 0
+    return count
 
 
 # ------------------------------------------------------------------------------------------------------------ barrier

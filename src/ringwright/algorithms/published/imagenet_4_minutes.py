@@ -175,9 +175,9 @@ def prices(
     """Return (seconds a message, seconds a byte) inside a group and across, read from the topology's routes."""
     inside = next(((g[0], g[1]) for g in groups if len(g) > 1), None)
     across = (groups[0][0], groups[1][0]) if len(groups) > 1 else None
-    found = {INSIDE: _price(topology, collective, inside), ACROSS: _price(topology, collective, across)}
-    slower = max(found.values(), key=lambda price: price[1])
-    return {**found, "": found[ACROSS] if across else slower}
+    by_level = {INSIDE: _price(topology, collective, inside), ACROSS: _price(topology, collective, across)}
+    slower = max(by_level.values(), key=lambda price: price[1])
+    return {**by_level, "": by_level[ACROSS] if across else slower}
 
 
 def _price(topology: Topology | None, collective: Collective, pair: tuple[int, int] | None) -> tuple[float, float]:

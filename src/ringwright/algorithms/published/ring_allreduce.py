@@ -101,14 +101,14 @@ def ring_order(collective: Collective, topology: Topology | None, order: str = "
 def _walk(topology: Topology, root: int) -> list[int]:
     """Return the nodes in the order of a depth-first walk of a spanning tree, smaller numbers first."""
     below = _spanning_tree(topology)
-    seen, found, waiting = {root}, [], [root]
+    seen, nodes, waiting = {root}, [], [root]
     while waiting:
         node = waiting.pop()
-        found.append(node)
+        nodes.append(node)
         fresh = [other for other in sorted(below[node], reverse=True) if other not in seen]
         seen.update(fresh)
         waiting += fresh
-    return found
+    return nodes
 
 
 def _spanning_tree(topology: Topology) -> list[list[int]]:

@@ -73,9 +73,9 @@ def with_variables(
     """
     if not command:
         raise UsageError("there is no command to run", remedy="ringwright run -- mpirun -n 4 ./program")
-    found = family or family_of(command[0])
+    kind = family or family_of(command[0])
     given = [
-        argument.format(name=name, value=value) for name, value in variables.items() for argument in found.arguments
+        argument.format(name=name, value=value) for name, value in variables.items() for argument in kind.arguments
     ]
     return [command[0], *given, *command[1:]], dict(variables)
 

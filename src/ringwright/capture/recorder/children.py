@@ -68,13 +68,13 @@ def ended(folder: str, pid: int, code: int) -> None:
 
 
 def _latest(folder: str, name: str) -> str | None:
-    found = None
+    latest = None
     for life in range(1, _MOST_LIVES):
         path = os.path.join(folder, "%s%s.jsonl" % (name, "-%d" % life if life > 1 else ""))  # noqa: PTH118
         if not os.path.exists(path):  # noqa: PTH110
             break
-        found = path
-    return found
+        latest = path
+    return latest
 
 
 def _is_whole(path: str) -> bool:

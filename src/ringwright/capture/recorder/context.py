@@ -49,11 +49,11 @@ class Context:
     def number(self) -> int:
         """Return the number of the context now, after telling the file about it."""
         key = (self.phase, self._layer(), self.tokens)
-        found = self._numbers.get(key)
-        if found is None:
-            found = self._numbers[key] = len(self._numbers)
-            self._writer.line(["c", found, None, *key])
-        return found
+        assigned = self._numbers.get(key)
+        if assigned is None:
+            assigned = self._numbers[key] = len(self._numbers)
+            self._writer.line(["c", assigned, None, *key])
+        return assigned
 
     def _layer(self) -> str:
         stack = self._stacks.get(get_ident())

@@ -34,8 +34,8 @@ class GroupNumbers:
     def known(self, group: Any, is_host: bool) -> NumberedGroup:
         """Return a process group, after telling the file about it; ``is_host``: the call's buffers are in host memory."""
         name = group.group_name
-        found = self._known.get((name, is_host))
-        return found if found is not None else self._describe(group, name, is_host)
+        numbered = self._known.get((name, is_host))
+        return numbered if numbered is not None else self._describe(group, name, is_host)
 
     def forget(self, name: str | None) -> None:
         """A group, or all of them, is destroyed: names may now mean other groups."""
@@ -58,13 +58,13 @@ class GroupNumbers:
         if other is not None and backend == backend_of(c10d, group, not is_host):
             self._known[name, is_host] = other
             return other
-        found = NumberedGroup(self._next, backend in _MEASURED, self._turns.setdefault(name, itertools.count()))
+        numbered = NumberedGroup(self._next, backend in _MEASURED, self._turns.setdefault(name, itertools.count()))
         self._next += 1
         lives = self._epoch + self._gone.get(name, 0)
-        told = ["g", found.number, "%s#%d" % (name, lives) if lives else name, group.group_desc, backend]
+        told = ["g", numbered.number, "%s#%d" % (name, lives) if lives else name, group.group_desc, backend]
         self._writer.line([*told, group.size(), group.rank(), packed(ranks) if ranks else None])
-        self._known[name, is_host] = found
-        return found
+        self._known[name, is_host] = numbered
+        return numbered
 
 
 def backend_of(c10d: Any, group: Any, is_host: bool) -> str:

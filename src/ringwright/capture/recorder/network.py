@@ -51,10 +51,10 @@ def start(job: Any, rank: int) -> None:
 def _watch(file: int, pid: int) -> None:
     wake, last = threading.Event(), None
     while os.getpid() == pid:
-        found = look()
-        if found != last:
-            last = found
-            if not _line(file, [time.monotonic_ns(), found]):
+        counters = look()
+        if counters != last:
+            last = counters
+            if not _line(file, [time.monotonic_ns(), counters]):
                 return
         wake.wait(LOOK_S)
 
@@ -75,26 +75,26 @@ def _line(file: int, value: Any) -> bool:
 
 def look() -> dict[str, int]:
     """Return the counters now, by name: ``tcp.RetransSegs``, ``eth0.rx_bytes``, ``mlx5_0/1.symbol_error``."""
-    found: dict[str, int] = {}
+    counters: dict[str, int] = {}
     for look_at in (_tcp, _interfaces, _ports):
         try:
-            look_at(found)
+            look_at(counters)
         except (OSError, ValueError, IndexError):
             continue  # another kernel, or nothing of that kind here
-    return found
+    return counters
 
 
-def _tcp(found: dict[str, int]) -> None:
+def _tcp(counters: dict[str, int]) -> None:
     for name, wanted in _TCP.items():
         with open("/proc/self/net/" + name) as file:  # noqa: PTH123
             lines = file.read().splitlines()
         for names, values in zip(lines[::2], lines[1::2]):  # noqa: B905 - Python 3.8 has no strict
             if names.startswith("Tcp"):
                 table = dict(zip(names.split()[1:], values.split()[1:]))  # noqa: B905
-                found.update({"tcp." + each: int(table[each]) for each in wanted if each in table})
+                counters.update({"tcp." + each: int(table[each]) for each in wanted if each in table})
 
 
-def _interfaces(found: dict[str, int]) -> None:
+def _interfaces(counters: dict[str, int]) -> None:
     with open("/proc/self/net/dev") as file:  # noqa: PTH123
         lines = file.read().splitlines()[2:]
     for line in lines:
@@ -102,13 +102,13 @@ def _interfaces(found: dict[str, int]) -> None:
         name, values = name.strip(), rest.split()
         if name == "lo" and len(lines) > 1:
             continue
-        found.update({"%s.%s" % (name, what): int(values[place]) for what, place in _DEV.items()})
+        counters.update({"%s.%s" % (name, what): int(values[place]) for what, place in _DEV.items()})
         changes = _number("/sys/class/net/%s/carrier_changes" % name)
         if changes is not None:
-            found[name + ".carrier_changes"] = changes
+            counters[name + ".carrier_changes"] = changes
 
 
-def _ports(found: dict[str, int]) -> None:
+def _ports(counters: dict[str, int]) -> None:
     root = "/sys/class/infiniband"
     for nic in sorted(os.listdir(root)):  # noqa: PTH208
         for port in sorted(os.listdir("%s/%s/ports" % (root, nic))):  # noqa: PTH208
@@ -116,7 +116,7 @@ def _ports(found: dict[str, int]) -> None:
                 for kind in ("counters", "hw_counters"):
                     value = _number("%s/%s/ports/%s/%s/%s" % (root, nic, port, kind, what))
                     if value is not None:
-                        found["%s/%s.%s" % (nic, port, what)] = value
+                        counters["%s/%s.%s" % (nic, port, what)] = value
 
 
 def _number(path: str) -> int | None:

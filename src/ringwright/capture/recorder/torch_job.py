@@ -146,17 +146,17 @@ class TorchRecorder:
 
         @functools.wraps(original)
         def wait(work: Any, *args: Any, **kwargs: Any) -> Any:
-            found = opened.pop(id(work), None) if opened else None
-            if found is None or found[1]() is not work:
+            call = opened.pop(id(work), None) if opened else None
+            if call is None or call[1]() is not work:
                 return original(work, *args, **kwargs)
             self._latest.pop(threading.get_ident(), None)
             try:
                 result = original(work, *args, **kwargs)
             except Exception as error:  # not what ends a process from outside: an interrupt says nothing of the call
-                self.raised(found[0], error)
+                self.raised(call[0], error)
                 raise
-            if found[2] is None or self._results.pop(found[2], None) is not None:
-                end(found[0])
+            if call[2] is None or self._results.pop(call[2], None) is not None:
+                end(call[0])
             return result
 
         self._work_type.wait = wait

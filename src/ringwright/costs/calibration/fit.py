@@ -60,8 +60,8 @@ class _Design:
 
     def predicted_s(self, machines: np.ndarray) -> np.ndarray:
         """Return seconds (n, candidates)."""
-        found: np.ndarray = self.serial @ machines.T + (self.parallel @ machines.T).max(axis=1)
-        return found
+        seconds: np.ndarray = self.serial @ machines.T + (self.parallel @ machines.T).max(axis=1)
+        return seconds
 
 
 def times_s(calibration: Calibration, measured: MeasuredTimes) -> np.ndarray:
@@ -93,10 +93,10 @@ def fit(measured: Sequence[MeasuredTimes], *, name: str = "", source: str = "", 
     kind, _ = placed(measured[0].fabric)
     design = _design(measured)
     nodes = max(placed(part.fabric)[1].nodes for part in measured)
-    found = _search(design, np.log(np.array(_expected(kind))), np.log(np.array(_most(kind))))
-    ratios = np.abs(np.log(design.predicted_s(_machines(found[None]))[:, 0] / design.times_s))
+    best = _search(design, np.log(np.array(_expected(kind))), np.log(np.array(_most(kind))))
+    ratios = np.abs(np.log(design.predicted_s(_machines(best[None]))[:, 0] / design.times_s))
     judged = ratios[design.weights == 1] if (design.weights == 1).any() else ratios
-    numbers = [float(f"{number:.4g}") for number in np.exp(found)]
+    numbers = [float(f"{number:.4g}") for number in np.exp(best)]
     gpus = placed(measured[0].fabric)[1].ranks // placed(measured[0].fabric)[1].nodes
     sizes = sorted({size for part in measured for size in part.sizes_bytes})
     return Calibration(
@@ -133,9 +133,9 @@ def _design(measured: Sequence[MeasuredTimes]) -> _Design:
     for part in measured:
         kind, system = placed(part.fabric)
         for size, time_s in zip(part.sizes_bytes, part.times_s, strict=True):
-            found = stages(part.op, size, kind, system, part.release, part.forced)
-            serial.append(found.serial)
-            parallel.append(found.parallel)
+            stage_terms = stages(part.op, size, kind, system, part.release, part.forced)
+            serial.append(stage_terms.serial)
+            parallel.append(stage_terms.parallel)
             seconds.append(time_s)
             weights.append(1.0 if size >= LARGE_BYTES else _SMALL_WEIGHT)
     most = max(map(len, parallel))

@@ -88,12 +88,12 @@ def _parsed(data: bytes, where: str) -> Calibration:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or document.get("schema") != SCHEMA:
             raise InputError(f"the schema is not {SCHEMA}", where=where, remedy="ringwright calibrate --help")
-        found = msgspec.convert({key: value for key, value in document.items() if key != "schema"}, Calibration)
+        calibration = msgspec.convert({key: value for key, value in document.items() if key != "schema"}, Calibration)
     except msgspec.MsgspecError as error:
         raise InputError(
             f"this is no calibration: {error}", where=where, remedy="ringwright calibrate --help"
         ) from error
-    for link in (found.inside, found.outside):
+    for link in (calibration.inside, calibration.outside):
         if link is not None and (min(link.latency_s, link.message_s) < 0 or not 0 < link.rate_bytes_per_s < 1e18):
             raise InputError(f"{link} is not a link", where=where, remedy="times are not negative, rates are above 0")
-    return found
+    return calibration

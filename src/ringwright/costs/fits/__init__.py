@@ -81,14 +81,14 @@ def _parsed(data: bytes, where: str) -> Fit:
         document = msgspec.json.decode(data)
         if not isinstance(document, dict) or document.pop("schema", None) != SCHEMA:
             raise InputError(f"the schema is not {SCHEMA}", where=where, remedy=f"one of: {', '.join(names())}")
-        found = msgspec.convert(document, Fit)
+        fit = msgspec.convert(document, Fit)
     except msgspec.MsgspecError as error:
         raise InputError(f"this is no fit: {error}", where=where, remedy=f"one of: {', '.join(names())}") from error
-    strange = set(found.figures) - {each.name for each in fields(Gpu)} | set(found.fitted) - set(found.figures)
-    if strange or any(value < 0 for value in found.figures.values()):
+    strange = set(fit.figures) - {each.name for each in fields(Gpu)} | set(fit.fitted) - set(fit.figures)
+    if strange or any(value < 0 for value in fit.figures.values()):
         raise InputError(
             f"'{min(strange, default='a negative number')}' is no figure of a device",
             where=where,
             remedy="efficiency, memory_efficiency, issue_s, flash, attention",
         )
-    return found
+    return fit

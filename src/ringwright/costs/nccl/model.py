@@ -76,13 +76,13 @@ def predict_us(
             remedy=f"use one of {', '.join(OPS)} and a size from 0",
         )
     held = constants(release)
-    found = tables(system, release)
+    tuning = tables(system, release)
     key = (op, algorithm, protocol)
-    speed = found.bandwidth_gbs.get(key, 0.0)
+    speed = tuning.bandwidth_gbs.get(key, 0.0)
     if not speed or passed_over(held, system, op, algorithm):
         return None
     speed *= _correction(held, system, op, algorithm, protocol, size_bytes)
-    latency = found.latency_us[key] * _plateau(held, system, op, algorithm, protocol, size_bytes)
+    latency = tuning.latency_us[key] * _plateau(held, system, op, algorithm, protocol, size_bytes)
     group = held.rules.pipeline_group
     count = pipelined if algorithm == "ring" else -(-pipelined // group) if group else 1
     time_us = latency * (count if group else 1) + size_bytes / (1000 * speed)

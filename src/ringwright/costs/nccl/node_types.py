@@ -245,7 +245,7 @@ def _faster_inside(graph: Graph, kind: NodeType, nodes: int) -> Graph:
     if nodes < 2:
         return graph
     inside = graph.bw_intra_gbs
-    for speed in reversed([found for found in speeds(kind, nodes) if found > inside]):
+    for speed in reversed([speed_gbs for speed_gbs in speeds(kind, nodes) if speed_gbs > inside]):
         full = graph.channels * speed > kind.gpu_gbs or speed > kind.path_gbs
         if inside >= 2 * graph.bw_inter_gbs or (full and kind.gpus > 1):
             break
@@ -262,7 +262,7 @@ def _nvls(kind: NodeType, nodes: int) -> Graph:
         return ABSENT
     heads = min(HEADS_MAX, kind.gpus)
     speed = outside = _heads_speed(kind, nodes, heads)
-    for faster in reversed([found for found in speeds(kind, nodes) if found > speed]):
+    for faster in reversed([speed_gbs for speed_gbs in speeds(kind, nodes) if speed_gbs > speed]):
         short = nodes > 1 and faster > min(kind.nic_gbs * kind.nics / heads, kind.pcie_gbs)
         if outside >= 2 * speed or short:
             break

@@ -43,12 +43,12 @@ def costs(
     op: str, size_bytes: int, system: NcclSystem, release: str, *, pipelined: int = 1, fp8: bool = False
 ) -> dict[tuple[str, str], float]:
     """Return microseconds per (algorithm, protocol) that may be used, in NCCL's order."""
-    found = {}
+    times = {}
     for pair in ((algorithm, protocol) for algorithm in ALGORITHMS for protocol in PROTOCOLS):
         time_us = predict_us(op, *pair, size_bytes, system, release, pipelined=pipelined, fp8=fp8)
         if time_us is not None:
-            found[pair] = time_us
-    return found
+            times[pair] = time_us
+    return times
 
 
 def choose(
@@ -60,15 +60,15 @@ def choose(
     combination is left.
     """
     held = constants(release)
-    found = costs(op, size_bytes, system, release, pipelined=pipelined, fp8=fp8)
+    times = costs(op, size_bytes, system, release, pipelined=pipelined, fp8=fp8)
     if system.ranks == 1:
-        found = {("ring", "simple"): 0.0}
-    if not found:
+        times = {("ring", "simple"): 0.0}
+    if not times:
         raise InfeasibleError(
             f"NCCL {held.release} has no algorithm for {op} on this system",
             remedy="check the graphs: each needs channels and a speed above 0",
         )
-    (algorithm, protocol), time_us = min(found.items(), key=lambda item: item[1])
+    (algorithm, protocol), time_us = min(times.items(), key=lambda item: item[1])
     channels, threads = occupancy(held, system, algorithm, protocol, size_bytes)
     used = channels_used(held, system, op, protocol, size_bytes, channels)
     return NcclChoice(

@@ -61,7 +61,7 @@ class BlockFamily:
 
 def turning(family: BlockFamily) -> dict[int, tuple[int, int]]:
     """Return which axes of a block run over a digit (weight, size) of the source rank and of the target alike."""
-    found = {}
+    turns = {}
     for axis, count in enumerate(family.block.shape):
         ends = [[index.parts[number] for number in index.on(axis)] for index in (family.src, family.dst)]
         if count == 1 or any(len(parts) != 1 for parts in ends):
@@ -69,8 +69,8 @@ def turning(family: BlockFamily) -> dict[int, tuple[int, int]]:
         here, there = ends[0][0], ends[1][0]
         one_by_one = here.slope % here.modulus == 1 and there.slope % there.modulus == 1
         if one_by_one and here.modulus == there.modulus == count and here.weight == there.weight > 0:
-            found[axis] = (here.weight, count)
-    return found
+            turns[axis] = (here.weight, count)
+    return turns
 
 
 def collect(program: Program) -> list[BlockFamily]:
@@ -133,19 +133,19 @@ def _add_listed(families: dict[object, BlockFamily], block: Block, number: int, 
     """Add a block with listed fields, whose patterns have to be recognised first."""
     if len(block.shape) > 1:
         raise DeclinedError(f"step {number} lists its moves one by one")
-    found = _family(block, size, number)
-    chunk, to = found.chunk, found.to
+    added = _family(block, size, number)
+    chunk, to = added.chunk, added.to
     key = (
         block.op,
         block.shape,
         block.span,
         block.channel,
         block.multicast,
-        found.src,
-        found.dst,
+        added.src,
+        added.dst,
         chunk.parts,
         to.parts,
-        found.homes,
+        added.homes,
     )
-    family = families.setdefault(key, found)
+    family = families.setdefault(key, added)
     family.rows.extend((number, place, chunk.base, *chunk.offsets, to.base, *to.offsets))

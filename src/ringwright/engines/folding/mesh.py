@@ -94,14 +94,14 @@ class SymmetryGroup:
 
 def mesh(axes: list[Axis], families: Sequence[BlockFamily]) -> SymmetryGroup:
     """Return the group with what it does to slots; raise DeclinedError where blocks contradict each other."""
-    found: dict[tuple[int, int, int], SlotDigit] = {}
+    digit_of: dict[tuple[int, int, int], SlotDigit] = {}
     for family in families:
         view = View(axes, family)
         for index, home in zip((family.chunk, family.to), family.homes, strict=True):
             for digit in view.slot_digits(index, home).values():
-                if found.setdefault((home, digit.weight, digit.size), digit) != digit:
+                if digit_of.setdefault((home, digit.weight, digit.size), digit) != digit:
                     raise DeclinedError("chunks turn with the ranks in two ways")
-    digits = [found[key] for key in sorted(found)]
+    digits = [digit_of[key] for key in sorted(digit_of)]
     for low, high in pairwise(digits):
         if high.home == low.home and high.weight % (low.weight * low.size):
             raise DeclinedError("chunks of different phases overlap")
@@ -119,7 +119,7 @@ class View:
 
     def slot_digits(self, index: IndexPattern, home: int) -> dict[int, SlotDigit]:
         """Return the digits of the slots that turn, by their number in the pattern."""
-        found = {}
+        digits = {}
         for number, part in enumerate(index.parts):
             axis = self.group_axis.get(part.axis)
             if axis is None or not part.runs:
@@ -129,8 +129,8 @@ class View:
                 continue
             if turn * self.axes[axis].order % part.modulus or part.weight < 0:
                 raise DeclinedError("chunks do not turn as often as ranks")
-            found[number] = SlotDigit(home, part.weight, part.modulus, axis, turn)
-        return found
+            digits[number] = SlotDigit(home, part.weight, part.modulus, axis, turn)
+        return digits
 
     def representatives(self) -> np.ndarray:
         """Return the range's indices of one move per orbit, a row each, in program order.

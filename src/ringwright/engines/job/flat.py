@@ -82,8 +82,8 @@ class FlatJob:
 
     def domains(self, instance: int) -> list[int]:
         """Return the rank classes that take part in an instance."""
-        found: list[int] = self.domain[self.domain_start[instance] : self.domain_start[instance + 1]].tolist()
-        return found
+        domains: list[int] = self.domain[self.domain_start[instance] : self.domain_start[instance + 1]].tolist()
+        return domains
 
 
 @dataclass(frozen=True)

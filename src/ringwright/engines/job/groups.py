@@ -14,10 +14,10 @@ from ringwright.workload import Payload, Task, Workload
 class OperationGroups:
     """The rank classes of a workload, asked by operation."""
 
-    def __init__(self, workload: Workload, found: RankClasses) -> None:
-        self.workload, self.rank_classes = workload, found
+    def __init__(self, workload: Workload, rank_classes: RankClasses) -> None:
+        self.workload, self.rank_classes = workload, rank_classes
         self.of_class: dict[str, list[int]] = defaultdict(list)
-        for rank_class, of in enumerate(found.of):
+        for rank_class, of in enumerate(rank_classes.of):
             self.of_class[of].append(rank_class)
 
     def groups(self, operation: Operation) -> Iterator[tuple[int, ...]]:
@@ -36,11 +36,11 @@ class OperationGroups:
         if operation.op == "send-recv":
             return (rank_class, int(self.rank_classes.class_of[self._peer_rank(payload, rank)]))
         group = mesh.group(operation.axes, rank)
-        found = dict.fromkeys(int(self.rank_classes.class_of[each]) for each in group)
+        classes = dict.fromkeys(int(self.rank_classes.class_of[each]) for each in group)
         if payload.joint:
             allowed = {operation.of, *payload.joint}
-            return tuple(each for each in found if self.rank_classes.of[each] in allowed)
-        return tuple(found)
+            return tuple(each for each in classes if self.rank_classes.of[each] in allowed)
+        return tuple(classes)
 
     def _peer_rank(self, payload: Payload, rank: int) -> int:
         peer = next((each for each in self.workload.classes if each.name == payload.peer), None)

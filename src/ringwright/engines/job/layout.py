@@ -35,10 +35,10 @@ class Laid:
 
 
 def lay_out(
-    workload: Workload, costs: Costs, found: RankClasses, steps: int, interference: Interference | None = None
+    workload: Workload, costs: Costs, rank_classes: RankClasses, steps: int, interference: Interference | None = None
 ) -> Laid:
     """Return the job laid out; raise UsageError for what cannot be, InfeasibleError for what no memory holds."""
-    step, groups, found_operations = StepBuilder(), OperationGroups(workload, found), operations(workload)
+    step, groups, found_operations = StepBuilder(), OperationGroups(workload, rank_classes), operations(workload)
     tasks = Tasks(workload, groups)
     tasks.lay(step)
     Sending(workload, costs, groups, tasks, found_operations).lay(step)
@@ -49,4 +49,4 @@ def lay_out(
             remedy="larger pieces, or a policy that does not slice",
         )
     flat = flatten(step, steps, tasks, interference or Interference())
-    return Laid(flat, step.rows, step.n, steps, found, found_operations)
+    return Laid(flat, step.rows, step.n, steps, rank_classes, found_operations)

@@ -102,12 +102,12 @@ class Loop:
                 self.limits.arrive(instance, queue, entry[:2])
 
     def _released(self, instance: int) -> list[int]:
-        flat, found = self.flat, []
+        flat, released = self.flat, []
         for after in flat.after[flat.after_start[instance] : flat.after_start[instance + 1]].tolist():
             self.waits[after] -= 1
             if self.waits[after] == 0:
-                found.append(after)
-        return found
+                released.append(after)
+        return released
 
     def _end(self, instance: int, now: int) -> None:
         self.end_at[instance] = now
@@ -204,17 +204,17 @@ class Loop:
 
 def _orders(flat: FlatJob) -> list[list[int]]:
     """Return the instances of each strict queue in the order of their keys."""
-    found: list[list[int]] = [[] for _ in flat.queues.window]
+    orders: list[list[int]] = [[] for _ in flat.queues.window]
     for instance in np.lexsort((np.arange(flat.n), flat.key)).tolist():
         queue = int(flat.queue[instance])
         if queue != NO_QUEUE and flat.queues.strict[queue]:
-            found[queue].append(instance)
-    return found
+            orders[queue].append(instance)
+    return orders
 
 
 def _smallest(flat: FlatJob) -> list[float]:
     """Return the size of the smallest instance of each queue."""
-    found = np.full(len(flat.queues.window), np.inf)
+    smallest = np.full(len(flat.queues.window), np.inf)
     queued = flat.queue >= 0
-    np.minimum.at(found, flat.queue[queued], flat.size[queued])
-    return [float(size) for size in found]
+    np.minimum.at(smallest, flat.queue[queued], flat.size[queued])
+    return [float(size) for size in smallest]

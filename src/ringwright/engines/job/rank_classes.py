@@ -66,20 +66,20 @@ def rank_classes(
 
 def _classes(workload: Workload) -> np.ndarray:
     mesh = workload.mesh
-    ranks, found = np.arange(mesh.size), np.full(mesh.size, -1)
+    ranks, class_of = np.arange(mesh.size), np.full(mesh.size, -1)
     for at, each in enumerate(workload.classes):
         inside = np.ones(mesh.size, bool)
         for axis, place in each.at.items():
             if axis not in mesh.sizes:
                 raise UsageError(f"class {each.name} is placed on an axis '{axis}' that the mesh has not")
             inside &= ranks // mesh.strides[axis] % mesh.sizes[axis] == place
-        if (found[inside] >= 0).any():
-            rank = int(np.flatnonzero(inside & (found >= 0))[0])
-            raise UsageError(f"rank {rank} is of class {workload.classes[found[rank]].name} and of {each.name}")
-        found[inside] = at
-    if (found < 0).any():
-        raise UsageError(f"rank {int(np.flatnonzero(found < 0)[0])} is of no class", remedy="a class for every rank")
-    return found
+        if (class_of[inside] >= 0).any():
+            rank = int(np.flatnonzero(inside & (class_of >= 0))[0])
+            raise UsageError(f"rank {rank} is of class {workload.classes[class_of[rank]].name} and of {each.name}")
+        class_of[inside] = at
+    if (class_of < 0).any():
+        raise UsageError(f"rank {int(np.flatnonzero(class_of < 0)[0])} is of no class", remedy="a class for every rank")
+    return class_of
 
 
 def _refined(label: np.ndarray, sizes: dict[str, int]) -> np.ndarray:

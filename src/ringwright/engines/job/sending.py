@@ -195,15 +195,15 @@ class Sending:
     def _loads(
         self, step: StepBuilder, operation: Operation, members: tuple[int, ...], stage: Stage
     ) -> tuple[tuple[int, float], ...]:
-        found = []
+        loads = []
         for rank_class in dict.fromkeys(members):
             for name, share in stage.loads:
                 if operation.op == "send-recv" and members[0] != members[1]:
                     sends = rank_class == members[0]
                     if (sends and name.endswith(".rx")) or (not sends and name.endswith(".tx")):
                         continue
-                found.append((step.resource(rank_class, name), share))
-        return tuple(found)
+                loads.append((step.resource(rank_class, name), share))
+        return tuple(loads)
 
     def _queue(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], leg: str) -> int:
         return step.queues.setdefault(("operations", operation.role, members, leg), len(step.queues))

@@ -93,12 +93,12 @@ def _places(workload: Workload, of: str, listed: list[Task]) -> dict[tuple[str, 
     order = [(task.name, 0) for task in listed if task.per == "step" and task.kind == UPDATES]
     order += workload.line(of)
     order += [(task.name, 0) for task in listed if task.per == "step" and task.kind != UPDATES]
-    found = {each: at for at, each in enumerate(order)}
-    missing = [task.name for task in listed if task.per == "micro-batch" and (task.name, 0) not in found]
+    positions = {each: at for at, each in enumerate(order)}
+    missing = [task.name for task in listed if task.per == "micro-batch" and (task.name, 0) not in positions]
     if missing:
         raise UsageError(
             f"the order of class {of} never runs {missing[0]}",
             where=workload.name,
             remedy="every slot, every micro-batch",
         )
-    return found
+    return positions

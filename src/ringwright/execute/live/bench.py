@@ -177,8 +177,8 @@ def compare(jobs: Mapping[str, LiveJob], places: Sequence[Place] = (), *, rounds
     from ringwright.engines.job.run import simulate
 
     turns = [{name: measure(job, places) for name, job in jobs.items()} for _ in range(rounds)]
-    first, found = next(iter(jobs)), turns[0]
-    workload, link = found[first].workload(), found[first].costs()
+    first, first_turn = next(iter(jobs)), turns[0]
+    workload, link = first_turn[first].workload(), first_turn[first].costs()
     predicted = {name: simulate(scheduler(job)(workload, link), link).step_s for name, job in jobs.items()}
     step_s = {name: median(each for turn in turns for each in turn[name].times_s) for name in jobs}
     return [

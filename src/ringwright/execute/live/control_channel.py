@@ -57,16 +57,16 @@ class ControlConnection:
         return None if body is None else ControlMessage(kind, a, b, c, flag, body)
 
     def _exactly(self, size: int) -> bytes | None:
-        found = bytearray()
-        while len(found) < size:
+        received = bytearray()
+        while len(received) < size:
             try:
-                part = self._end.recv(size - len(found))
+                part = self._end.recv(size - len(received))
             except OSError:
                 return None
             if not part:
                 return None
-            found += part
-        return bytes(found)
+            received += part
+        return bytes(received)
 
     def close(self) -> None:
         """Close both directions, so that a reader wakes up."""
@@ -77,15 +77,15 @@ class ControlConnection:
 
 def addresses() -> list[str]:
     """Return the addresses of this machine: each interface's, then what its name stands for."""
-    found = []
+    spelled = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         for _, name in socket.if_nameindex():
             with contextlib.suppress(OSError):
                 answer = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
-                found.append(socket.inet_ntoa(answer[20:24]))
+                spelled.append(socket.inet_ntoa(answer[20:24]))
     with contextlib.suppress(OSError):
-        found.append(socket.gethostbyname(socket.gethostname()))
-    return list(dict.fromkeys([*found, "127.0.0.1"]))
+        spelled.append(socket.gethostbyname(socket.gethostname()))
+    return list(dict.fromkeys([*spelled, "127.0.0.1"]))
 
 
 def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float) -> dict[int, ControlConnection]:
@@ -106,15 +106,15 @@ def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float
     listener = socket.create_server(("", 0), backlog=world)
     secret = greeting.secret()
     share((listener.getsockname()[1], secret, addresses(), socket.gethostname()))
-    found: dict[int, ControlConnection] = {}
+    connections: dict[int, ControlConnection] = {}
     until_s = time.monotonic() + timeout_s
     with listener:
-        while len(found) < world - 1:
+        while len(connections) < world - 1:
             listener.settimeout(max(until_s - time.monotonic(), 0.01))
             try:
                 end, _ = listener.accept()
             except TimeoutError:
-                missing = sorted(set(range(1, world)) - set(found))
+                missing = sorted(set(range(1, world)) - set(connections))
                 raise RanksFailedError(
                     f"rank 0 waited {timeout_s:g} s for rank {', '.join(map(str, missing))} to join the schedule",
                     remedy="every rank calls schedule(), and can reach rank 0 by TCP",
@@ -122,8 +122,8 @@ def connect(rank: int, world: int, share: Callable[[Any], Any], timeout_s: float
             who = greeting.greeted(end, secret)
             if who is not None:
                 _quick(end)
-                found[who] = ControlConnection(end)
-    return found
+                connections[who] = ControlConnection(end)
+    return connections
 
 
 def _joined(rank: int, port: int, secret: bytes, known: list[str]) -> socket.socket:

@@ -73,22 +73,22 @@ class Coordinator:
     def hashed(self, rank: int, number: int, digest: bytes) -> None:
         """Compare what each rank had issued by its ``number``-th piece."""
         self._hashes[number][rank] = digest
-        found = self._hashes[number]
-        if len(found) == self._world:
+        hashes = self._hashes[number]
+        if len(hashes) == self._world:
             del self._hashes[number]
-            self._same(found, f"by piece {number}, the ranks have issued different operations")
+            self._same(hashes, f"by piece {number}, the ranks have issued different operations")
 
     def ordered(self, rank: int, step: int, digest: bytes) -> None:
         """Compare the orders in which ranks are about to issue a step; let them begin where all are equal."""
         self._orders[step][rank] = digest
-        found = self._orders[step]
-        if len(found) == self._world:
+        orders = self._orders[step]
+        if len(orders) == self._world:
             del self._orders[step]
-            if self._same(found, f"the ranks would issue the operations of step {step} in different orders"):
+            if self._same(orders, f"the ranks would issue the operations of step {step} in different orders"):
                 self._tell(ControlMessage(BEGIN, step))
 
-    def _same(self, found: dict[int, bytes], what: str) -> bool:
-        odd = [rank for rank in sorted(found) if found[rank] != found[0]]
+    def _same(self, hashes: dict[int, bytes], what: str) -> bool:
+        odd = [rank for rank in sorted(hashes) if hashes[rank] != hashes[0]]
         if odd:
             last = ", ".join(f"rank {rank} last announced {self._said(rank)}" for rank in [0, *odd])
             ranks = ", ".join(map(str, odd))
@@ -140,9 +140,9 @@ class Coordinator:
         return sorted(set(range(self._world)) - self._have.get((step, unit), set()))
 
     def _name(self, unit: int) -> str:
-        found = self._plan.units[unit]
-        piece = f", piece {found.piece}" if found.piece >= 0 else ""
-        return f"operation '{self._plan.operations[found.operation].name}'{piece}"
+        sent = self._plan.units[unit]
+        piece = f", piece {sent.piece}" if sent.piece >= 0 else ""
+        return f"operation '{self._plan.operations[sent.operation].name}'{piece}"
 
     def _said(self, rank: int) -> str:
         if rank not in self._last:

@@ -67,10 +67,10 @@ class Factors:
                 layer.bias.grad = u.sum(0).div_(self._ranks)
 
     def _gathered(self, mine: Any) -> Any:
-        found = [torch.empty_like(mine) for _ in range(self._ranks)]
-        dist.all_gather(found, mine, group=self._group)
+        parts = [torch.empty_like(mine) for _ in range(self._ranks)]
+        dist.all_gather(parts, mine, group=self._group)
         self.sent_bytes += mine.numel() * mine.element_size() * (self._ranks - 1)
-        return torch.cat(found)
+        return torch.cat(parts)
 
     def close(self) -> None:
         """Take the hooks away."""

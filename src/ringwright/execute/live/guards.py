@@ -48,8 +48,8 @@ def release(live: Guarded) -> None:
 
 def original(name: str) -> Callable[..., Any]:
     """Return the function of ``torch.nn.utils`` itself."""
-    found: Callable[..., Any] = _originals.get((torch.nn.utils, name)) or getattr(torch.nn.utils, name)
-    return found
+    function: Callable[..., Any] = _originals.get((torch.nn.utils, name)) or getattr(torch.nn.utils, name)
+    return function
 
 
 def _replace(home: Any, name: str, wrap: Callable[[str, Callable[..., Any]], Callable[..., Any]]) -> None:

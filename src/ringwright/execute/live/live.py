@@ -61,13 +61,13 @@ def schedule(
     if accumulate < 1 or warmup < 1:
         raise UsageError("accumulate and warmup are at least 1", where=f"accumulate {accumulate}, warmup {warmup}")
     link = LinkCosts(link_rate) if link_rate is not None else link
-    found = team(model, group, timeout_s)
-    emulated = EmulatedLink(link, tuple(range(found.world))) if link is not None else None
+    joined = team(model, group, timeout_s)
+    emulated = EmulatedLink(link, tuple(range(joined.world))) if link is not None else None
     exchange = GradientExchange(
         torch,
-        found.group,
-        found.rank,
-        found.wires,
+        joined.group,
+        joined.rank,
+        joined.wires,
         link=emulated,
         average=average,
         timeout_s=timeout_s,
@@ -77,7 +77,7 @@ def schedule(
         model,
         optimizer,
         policy,
-        found,
+        joined,
         exchange,
         accumulate=accumulate,
         costs=costs or link,
@@ -94,7 +94,7 @@ class Live:
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
         policy: Policy | Callable[..., Workload],
-        found: Team,
+        team: Team,
         exchange: GradientExchange,
         *,
         accumulate: int,
@@ -103,10 +103,10 @@ class Live:
         warmup: int,
     ) -> None:
         self.model, self.optimizer = model, optimizer
-        self.rank, self.world = found.rank, found.world
+        self.rank, self.world = team.rank, team.world
         self._policy, self._costs, self._knobs, self._warm_left = policy, costs, knobs, warmup
-        self._team, self._exchange, self._accumulate = found, exchange, accumulate
-        self._parameters: dict[str, Any] = found.parameters
+        self._team, self._exchange, self._accumulate = team, exchange, accumulate
+        self._parameters: dict[str, Any] = team.parameters
         self._names = {id(each): name for name, each in self._parameters.items()}
         self._phase, self._round, self._micro = IDLE, 0, 0
         self._silent = 0  # depth of no_sync()
@@ -116,7 +116,7 @@ class Live:
         self._forwards = 0
         self._closed = False
         self._clock = StepTimer()
-        self._record = Record(type(model).__name__, found, self._clock, exchange)
+        self._record = Record(type(model).__name__, team, self._clock, exchange)
         self._uses = Uses(model, self._names)
         self._later = Later(exchange, self._parameters, optimizer, self._clock)
         self._hooks = Hooks(model, optimizer)
@@ -130,8 +130,8 @@ class Live:
     def _first_workload(self) -> Workload:
         """Return the model as it is registered, each gradient sent as it comes, a barrier at the end."""
         named = {name: [name] for name in self._parameters}
-        found, backward = profile.layers(named, [], self._team.described)
-        made = profile.workload("warm-up", found, backward, self._team.described, self.world)
+        layers, backward = profile.layers(named, [], self._team.described)
+        made = profile.workload("warm-up", layers, backward, self._team.described, self.world)
         return made.with_policy("warm-up", boundary="barrier", agreement="leader")
 
     def _adopt(self, made: LivePlan) -> None:
@@ -342,8 +342,8 @@ class Live:
     def clip(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
         """Clip the gradients' norm between backward() and step(): a barrier, by declaration; returns the norm before."""
         self.barrier()
-        found: torch.Tensor = guards.original("clip_grad_norm_")(self._parameters.values(), max_norm, norm_type)
-        return found
+        norm: torch.Tensor = guards.original("clip_grad_norm_")(self._parameters.values(), max_norm, norm_type)
+        return norm
 
     def refuse_edit(self, parameters: Iterable[Any], what: str) -> None:
         """Raise UsageError if gradients of ``parameters`` are still on their way."""

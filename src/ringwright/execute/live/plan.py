@@ -66,13 +66,13 @@ class LivePlan:
     @cached_property
     def places(self) -> dict[str, BufferSlice]:
         """Where each parameter lies."""
-        found = {}
+        slices = {}
         for at, operation in enumerate(self.operations):
             first = 0
             for payload in operation.payloads:
-                found[payload.name] = BufferSlice(at, first, payload.elements)
+                slices[payload.name] = BufferSlice(at, first, payload.elements)
                 first += payload.elements
-        return found
+        return slices
 
     def elements(self, operation: int) -> int:
         """Return how many numbers an operation carries."""
@@ -84,12 +84,12 @@ class LivePlan:
 
     def span(self, operation: int, piece: int) -> tuple[int, int]:
         """Return the first element of a piece and the one after its last."""
-        found, elements = self.operations[operation], self.elements(operation)
-        if found.pieces == 1:
+        op, elements = self.operations[operation], self.elements(operation)
+        if op.pieces == 1:
             return 0, elements
         width = self.width(operation)
-        begin, end = (at * found.piece_bytes // width for at in (piece, piece + 1))
-        return begin, elements if piece + 1 == found.pieces else end
+        begin, end = (at * op.piece_bytes // width for at in (piece, piece + 1))
+        return begin, elements if piece + 1 == op.pieces else end
 
     def carriers(self, payload: str) -> list[tuple[int, int]]:
         """Return the pieces that hold an element of a parameter."""
@@ -104,18 +104,18 @@ class LivePlan:
     @cached_property
     def units(self) -> tuple[Unit, ...]:
         """What is announced: an operation, or each piece of one that several parameters share."""
-        found = []
+        units = []
         for at, operation in enumerate(self.operations):
             names = tuple(payload.name for payload in operation.payloads)
             if operation.pieces == 1 or len(names) == 1:
-                found.append(Unit(at, ALL, names))
+                units.append(Unit(at, ALL, names))
                 continue
             held = {name: self.carriers(name) for name in names}
-            found += [
+            units += [
                 Unit(at, piece, tuple(name for name in names if (at, piece) in held[name]))
                 for piece in range(operation.pieces)
             ]
-        return tuple(found)
+        return tuple(units)
 
     def pieces(self, unit: Unit) -> range:
         """Return the pieces of a unit."""
@@ -151,8 +151,8 @@ class LivePlan:
 def plan(workload: Workload, costs: Costs) -> LivePlan:
     """Return what ranks do; UsageError, with the reason, for a policy that no PyTorch process can carry out."""
     refuse(workload)
-    found = tuple(operations(workload))
-    for operation in found:
+    ops = tuple(operations(workload))
+    for operation in ops:
         if operation.op != "all-reduce":
             raise UsageError(
                 f"{operation.name} is {operation.op}; live ranks add up by all-reduce only",
@@ -160,8 +160,8 @@ def plan(workload: Workload, costs: Costs) -> LivePlan:
             )
         if operation.pieces > 1 and operation.piece_bytes < 8:
             raise UsageError(f"pieces of {operation.piece_bytes} B hold no number", remedy="a partition of 8 B or more")
-    order = static_order(workload, costs, found) if agreement(workload) == STATIC else ()
-    return LivePlan(workload, found, order)
+    order = static_order(workload, costs, ops) if agreement(workload) == STATIC else ()
+    return LivePlan(workload, ops, order)
 
 
 def agreement(workload: Workload) -> str:
@@ -203,19 +203,19 @@ def refuse(workload: Workload) -> None:
             )
 
 
-def static_order(workload: Workload, costs: Costs, found: Sequence[Operation]) -> tuple[tuple[int, int], ...]:
+def static_order(workload: Workload, costs: Costs, ops: Sequence[Operation]) -> tuple[tuple[int, int], ...]:
     """Return all (operation, piece) in the order fixed beforehand: that of the list, or by urgency as simulated.
 
     With urgencies it is the order in which the simulated step, on the measured times, starts them.
     """
-    listed = [(at, piece) for at, operation in enumerate(found) for piece in range(operation.pieces)]
+    listed = [(at, piece) for at, operation in enumerate(ops) for piece in range(operation.pieces)]
     queue = workload.policy.queue or Queue()
     if workload.policy.agreement == "index" or not queue.keys:
         return tuple(listed)
     from ringwright.engines.job.run import simulate
 
     run = simulate(workload, costs)
-    number = {operation.name: at for at, operation in enumerate(found)}
+    number = {operation.name: at for at, operation in enumerate(ops)}
     step = max(run.laid.steps - 2, 0)
     starts: dict[tuple[int, int], int] = {}
     for row in run.laid.rows:

@@ -72,15 +72,15 @@ def layers(
     elements = {name: sum(parameters[each].elements for each in members) for name, members in named.items()}
     part = {name: count / max(sum(elements.values()), 1) for name, count in elements.items()}
     order = {name: at for at, name in enumerate(measured[-1].ready)} if measured else {}
-    found = []
+    profiled = []
     for name, members in named.items():
         forward_s, backward_s, update_s = (times[kind].get(name, 0.0) for kind in ("forward", "backward", "update"))
         ready = tuple(sorted(members, key=lambda each: order.get(each, len(order))))
-        found.append(ProfiledLayer(name, ready, forward_s, backward_s, update_s + whole_s * part[name]))
+        profiled.append(ProfiledLayer(name, ready, forward_s, backward_s, update_s + whole_s * part[name]))
     seen = [name for name, _, _ in measured[-1].backward] if measured else []
     backward = [name for name in dict.fromkeys(seen) if name in named]
-    backward += [each.name for each in reversed(found) if each.name not in backward]
-    return found, backward
+    backward += [each.name for each in reversed(profiled) if each.name not in backward]
+    return profiled, backward
 
 
 def gap_s(measured: Sequence[StepSpans]) -> float:
@@ -99,7 +99,7 @@ def _medians(measured: Sequence[StepSpans], kind: str) -> dict[str, float]:
 
 def workload(
     name: str,
-    found: Sequence[ProfiledLayer],
+    layers: Sequence[ProfiledLayer],
     backward: Sequence[str],
     parameters: Mapping[str, Parameter],
     ranks: int,
@@ -108,16 +108,16 @@ def workload(
     assumptions: tuple[str, ...] = (),
 ) -> Workload:
     """Return one data-parallel step: a task per layer forward, backward and update, a payload per parameter."""
-    at = {each.name: place for place, each in enumerate(found)}
+    at = {each.name: place for place, each in enumerate(layers)}
     tasks = [Task("F.input", "all", "F", gap_s, 0, ("F", 0))] if gap_s else []
-    tasks += [Task(f"F.{each.name}", "all", "F", each.forward_s, at[each.name], ("F", 0)) for each in found]
-    tasks += [Task(f"B.{each}", "all", "B", found[at[each]].backward_s, at[each], ("B", 0)) for each in backward]
-    tasks += [Task(f"U.{each.name}", "all", "U", each.update_s, at[each.name], ("U", 0), per="step") for each in found]
+    tasks += [Task(f"F.{each.name}", "all", "F", each.forward_s, at[each.name], ("F", 0)) for each in layers]
+    tasks += [Task(f"B.{each}", "all", "B", layers[at[each]].backward_s, at[each], ("B", 0)) for each in backward]
+    tasks += [Task(f"U.{each.name}", "all", "U", each.update_s, at[each.name], ("U", 0), per="step") for each in layers]
     chained = [task.name for task in tasks if task.kind != "U"]
     edges = [Edge(before, after) for before, after in pairwise(chained)]
-    edges += [Edge(f"U.{each.name}", f"F.{each.name}", 1) for each in found]
+    edges += [Edge(f"U.{each.name}", f"F.{each.name}", 1) for each in layers]
     payloads = [
-        _payload(parameters[each], found[at[layer]]) for layer in backward for each in found[at[layer]].parameters
+        _payload(parameters[each], layers[at[layer]]) for layer in backward for each in layers[at[layer]].parameters
     ]
     return Workload(
         name,

@@ -18,17 +18,17 @@ from ringwright.workload import Workload
 class Record:
     """A rank's steps by its own clock, and its pieces; ``named`` are the layers and their parameters, as far as seen."""
 
-    def __init__(self, name: str, found: Team, clock: StepTimer, exchange: GradientExchange) -> None:
-        self._name, self._team, self._clock, self._exchange = name, found, clock, exchange
+    def __init__(self, name: str, team: Team, clock: StepTimer, exchange: GradientExchange) -> None:
+        self._name, self._team, self._clock, self._exchange = name, team, clock, exchange
         self.named: Mapping[str, Sequence[str]] = {}
 
     def workload(self) -> Workload:
         """Return the steps as a Workload, median times by layer, without a policy."""
         measured = self._clock.steady()
-        found, backward = profile.layers(self.named, measured, self._team.described)
+        layers, backward = profile.layers(self.named, measured, self._team.described)
         return profile.workload(
             self._name,
-            found,
+            layers,
             backward,
             self._team.described,
             self._team.world,
@@ -43,9 +43,9 @@ class Record:
     def plain(self) -> dict[str, Any]:
         """Return what ``workload()`` and ``costs()`` are made of as plain data: layers, order, parameters, times, link."""
         measured = self._clock.steady()
-        found, backward = profile.layers(self.named, measured, self._team.described)
+        layers, backward = profile.layers(self.named, measured, self._team.described)
         return {
-            "layers": [asdict(each) for each in found],
+            "layers": [asdict(each) for each in layers],
             "backward": backward,
             "gap_s": profile.gap_s(measured),
             "parameters": [asdict(each) for each in self._team.described.values()],

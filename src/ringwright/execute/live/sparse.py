@@ -55,9 +55,9 @@ class Coarse:
         """Return what a step of plain SGD is to subtract, times the learning rate: the same on all ranks, zero where kept."""
         whole = torch.zeros_like(self.residue)
         whole[: self._elements] = gradient
-        found = self._dense(whole) if self.share >= 1 else self._sparse(whole)
+        result = self._dense(whole) if self.share >= 1 else self._sparse(whole)
         self._step += 1
-        return found[: self._elements]
+        return result[: self._elements]
 
     def _dense(self, gradient: Any) -> Any:
         self._mean(gradient)
@@ -83,9 +83,9 @@ class Coarse:
         self.chosen = sorted(order[:kept].tolist())
         packed = rows[self.chosen].reshape(-1)
         rows[self.chosen] = 0.0
-        found = torch.zeros_like(self.residue)
-        found.view(self._chunks, self._chunk)[self.chosen] = self._mean(packed).view(kept, self._chunk)
-        return found
+        dense = torch.zeros_like(self.residue)
+        dense.view(self._chunks, self._chunk)[self.chosen] = self._mean(packed).view(kept, self._chunk)
+        return dense
 
     def _mean(self, values: Any) -> Any:
         self._add_up(values)

@@ -52,13 +52,13 @@ def team(model: torch.nn.Module, group: Any, timeout_s: float) -> Team:
         return held
 
     described = {name: _described(model, name, each) for name, each in parameters.items()}
-    found = Team(rank, world, own, {}, parameters, described, share, gather)
-    same_everywhere(found, repr(described).encode(), "model's parameters")
+    started = Team(rank, world, own, {}, parameters, described, share, gather)
+    same_everywhere(started, repr(described).encode(), "model's parameters")
     with torch.no_grad():
         for tensor in [*model.parameters(), *model.buffers()]:
             dist.broadcast(tensor.detach(), src=ranks[0], group=own)
-    found.wires.update(connect(rank, world, share, timeout_s))
-    return found
+    started.wires.update(connect(rank, world, share, timeout_s))
+    return started
 
 
 def _refuse(model: torch.nn.Module, parameters: dict[str, Any]) -> None:
@@ -91,9 +91,9 @@ def _described(model: torch.nn.Module, name: str, parameter: Any) -> Parameter:
     )
 
 
-def same_everywhere(found: Team, value: bytes, what: str) -> None:
+def same_everywhere(team: Team, value: bytes, what: str) -> None:
     """Raise UsageError, on all ranks, where a rank has another ``value`` than rank 0."""
-    values = found.gather(value)
+    values = team.gather(value)
     odd = [rank for rank, each in enumerate(values) if each != values[0]]
     if odd:
         raise UsageError(

@@ -72,14 +72,14 @@ class Uses:
 
     def layers(self) -> dict[str, list[str]]:
         """Return module -> parameters that it is the first to need, in the order of forward; never used ones under UNUSED."""
-        found: dict[str, list[str]] = {}
+        layers: dict[str, list[str]] = {}
         taken: set[str] = set()
         for module in self.entered:
             mine = [name for name in self.waits.get(module, {}) if name not in taken]
             taken |= set(mine)
             if mine:
-                found[module or "model"] = mine
+                layers[module or "model"] = mine
         rest = [name for name in self._names.values() if name not in taken]
         if rest:
-            found[UNUSED] = list(dict.fromkeys(rest))
-        return found
+            layers[UNUSED] = list(dict.fromkeys(rest))
+        return layers

@@ -30,8 +30,8 @@ def build(dims: dict[str, int]) -> nn.Module:
 
 def logits(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """Return the logits (batch, sequence, vocabulary)."""
-    found: torch.Tensor = model(input_ids=inputs).logits
-    return found
+    output: torch.Tensor = model(input_ids=inputs).logits
+    return output
 
 
 def blocks(model: nn.Module) -> list[nn.Module]:

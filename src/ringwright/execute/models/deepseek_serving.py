@@ -153,8 +153,8 @@ class Mixture(nn.Module):
         each = self.dims["experts"] // self.shares.size
         mine = self._chosen(tokens)[:, self.shares.rank * each : (self.shares.rank + 1) * each].to(x.dtype)
         middle = silu(torch.einsum("th,ewh->etw", tokens, self.gate)) * torch.einsum("th,ewh->etw", tokens, self.up)
-        found = torch.einsum("etw,ehw->th", middle * mine.t().unsqueeze(-1), self.down)
-        return (self.shares.sum(found) + self.shared(tokens)).view_as(x)
+        mixed = torch.einsum("etw,ehw->th", middle * mine.t().unsqueeze(-1), self.down)
+        return (self.shares.sum(mixed) + self.shared(tokens)).view_as(x)
 
     def _chosen(self, tokens: torch.Tensor) -> torch.Tensor:
         """Return the weight of every expert for every token, (tokens, experts); zero where it was not chosen."""
@@ -210,5 +210,5 @@ class Server(nn.Module):
         each = self.words.shape[0]
         local = tokens - self.shares.rank * each
         other = (local < 0) | (local >= each)
-        found = self.words[local.masked_fill(other, 0)].masked_fill(other.unsqueeze(-1), 0.0)
-        return self.shares.sum(found)
+        embedded = self.words[local.masked_fill(other, 0)].masked_fill(other.unsqueeze(-1), 0.0)
+        return self.shares.sum(embedded)

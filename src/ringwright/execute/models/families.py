@@ -38,7 +38,7 @@ class ModelFamily(Protocol):
         """Return the logits."""
         ...
 
-    def loss(self, found: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    def loss(self, logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         """Return the mean loss."""
         ...
 

@@ -24,10 +24,10 @@ def tokens(spec: ExperimentSpec, step: int, part: int, parts: int) -> Batch:
 
 def logits(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """Return the logits (batch, classes)."""
-    found: torch.Tensor = model(inputs)
-    return found
+    output: torch.Tensor = model(inputs)
+    return output
 
 
-def loss(found: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the mean cross entropy."""
-    return nn.functional.cross_entropy(found.float(), targets)
+    return nn.functional.cross_entropy(logits.float(), targets)

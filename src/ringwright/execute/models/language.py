@@ -29,8 +29,8 @@ def tokens(spec: ExperimentSpec, step: int, part: int, parts: int) -> Batch:
 
 def logits(model: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
     """Return the logits of a model of the transformers library, (batch, sequence, vocabulary)."""
-    found: torch.Tensor = model(input_ids=inputs, use_cache=False).logits
-    return found
+    output: torch.Tensor = model(input_ids=inputs, use_cache=False).logits
+    return output
 
 
 def answering(model: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
@@ -40,16 +40,16 @@ def answering(model: nn.Module) -> Callable[[torch.Tensor], torch.Tensor]:
     cache = DynamicCache()
 
     def answer(inputs: torch.Tensor) -> torch.Tensor:
-        found = model(input_ids=inputs, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
-        last: torch.Tensor = found[:, -1]
+        output = model(input_ids=inputs, past_key_values=cache, use_cache=True, logits_to_keep=1).logits
+        last: torch.Tensor = output[:, -1]
         return last
 
     return answer
 
 
-def loss(found: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+def loss(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Return the mean cross entropy."""
-    return nn.functional.cross_entropy(found.flatten(0, 1).float(), targets.flatten())
+    return nn.functional.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
 def quiet(make: Callable[[], nn.Module]) -> nn.Module:

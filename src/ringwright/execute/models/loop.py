@@ -71,9 +71,9 @@ def serve(answer: Callable[[torch.Tensor], torch.Tensor], prompt: torch.Tensor, 
             NOW.iteration = turn
             started = time.perf_counter()
             with phase("decode" if turn else "prefill"):
-                found = answer(tokens)
+                logits = answer(tokens)
             done.times_s.append(time.perf_counter() - started)
-            tokens = found.argmax(dim=-1, keepdim=True)
+            tokens = logits.argmax(dim=-1, keepdim=True)
             if spec.fake is None:
-                done.logits.append(found.float().flatten().tolist())
+                done.logits.append(logits.float().flatten().tolist())
     return done

@@ -88,8 +88,8 @@ class ResNet(nn.Module):
             x = nn.functional.max_pool2d(x, 3, 2, 1)
         for block in self.blocks:
             x = block(x)
-        found: torch.Tensor = self.head(x.mean((2, 3)))
-        return found
+        logits: torch.Tensor = self.head(x.mean((2, 3)))
+        return logits
 
 
 def build(dims: dict[str, int]) -> nn.Module:

@@ -22,8 +22,8 @@ class Beside(nn.Module):
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Return the frozen answer and the update."""
-        found: torch.Tensor = self.frozen(x) + self.up(self.down(x))
-        return found
+        output: torch.Tensor = self.frozen(x) + self.up(self.down(x))
+        return output
 
 
 def prepare(model: nn.Module, family: ModelFamily, spec: ExperimentSpec) -> None:

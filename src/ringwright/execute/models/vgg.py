@@ -46,8 +46,8 @@ class VGG(nn.Module):
         x = nn.functional.adaptive_avg_pool2d(x, self.window).flatten(1)
         for block in self.blocks[-2:]:
             x = block(x)
-        found: torch.Tensor = self.head(x)
-        return found
+        logits: torch.Tensor = self.head(x)
+        return logits
 
 
 def build(dims: dict[str, int]) -> nn.Module:

@@ -93,8 +93,8 @@ class Spread(nn.Module):
 
     def _answer(self, rows: torch.Tensor, experts: torch.Tensor) -> torch.Tensor:
         """Return what our experts make of rows, one expert each."""
-        found: torch.Tensor = self.experts(rows, experts.unsqueeze(1), torch.ones_like(rows[:, :1]))
-        return found
+        output: torch.Tensor = self.experts(rows, experts.unsqueeze(1), torch.ones_like(rows[:, :1]))
+        return output
 
 
 def spread(model: nn.Module, family: ModelFamily, spec: ExperimentSpec, mesh: DeviceMesh) -> nn.Module:

@@ -39,11 +39,11 @@ class _Leave(torch.autograd.Function):
 
 def enter(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """Return x, to be used for a part of what follows on each rank."""
-    found: torch.Tensor = _Enter.apply(x, group)
-    return found
+    entered: torch.Tensor = _Enter.apply(x, group)
+    return entered
 
 
 def leave(x: torch.Tensor, group: dist.ProcessGroup) -> torch.Tensor:
     """Return the sum of the parts."""
-    found: torch.Tensor = _Leave.apply(x, group)
-    return found
+    left: torch.Tensor = _Leave.apply(x, group)
+    return left

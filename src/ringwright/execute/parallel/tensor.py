@@ -36,7 +36,7 @@ class Experts(ParallelStyle):
             return enter(hidden, group), chosen, enter(weights, group)
 
         module.register_forward_pre_hook(before)
-        module.register_forward_hook(lambda _module, _given, found: leave(found, group))
+        module.register_forward_hook(lambda _module, _given, output: leave(output, group))
         return module
 
 
@@ -50,8 +50,8 @@ class SharedKey(ParallelStyle):
     def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
         group, width = device_mesh.get_group(), self.width
 
-        def after(_module: nn.Module, _given: tuple[Any, ...], found: torch.Tensor) -> torch.Tensor:
-            latent, key = found.split([found.shape[-1] - width, width], dim=-1)
+        def after(_module: nn.Module, _given: tuple[Any, ...], output: torch.Tensor) -> torch.Tensor:
+            latent, key = output.split([output.shape[-1] - width, width], dim=-1)
             return torch.cat([latent, enter(key, group)], dim=-1)
 
         module.register_forward_hook(after)

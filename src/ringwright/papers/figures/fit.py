@@ -33,22 +33,22 @@ def crossing(value: Callable[[float], float], wanted: float, low: float, high: f
     at_low, at_high = value(low) - wanted, value(high) - wanted
     if (at_low > 0) == (at_high > 0):
         return float("nan")
-    found, stays = low, 0
+    point, stays = low, 0
     for _ in range(MOST_QUESTIONS):
-        before, found = found, (low * at_high - high * at_low) / (at_high - at_low)
-        if abs(found - before) <= NEAR * abs(found):
+        before, point = point, (low * at_high - high * at_low) / (at_high - at_low)
+        if abs(point - before) <= NEAR * abs(point):
             break
-        at = value(found) - wanted
+        at = value(point) - wanted
         if (at > 0) == (at_high > 0):
-            high, at_high, at_low, stays = found, at, at_low / 2 if stays == 1 else at_low, 1
+            high, at_high, at_low, stays = point, at, at_low / 2 if stays == 1 else at_low, 1
         else:
-            low, at_low, at_high, stays = found, at, at_high / 2 if stays == -1 else at_high, -1
-    return found
+            low, at_low, at_high, stays = point, at, at_high / 2 if stays == -1 else at_high, -1
+    return point
 
 
 def turns(values: Sequence[float], ripple: float) -> int:
     """Return how often a curve rises by more than ``ripple`` (relative) and then falls by more than that again."""
-    found, lowest, highest = 0, values[0], None
+    count, lowest, highest = 0, values[0], None
     for value in values:
         if highest is None:
             lowest = min(lowest, value)
@@ -56,5 +56,5 @@ def turns(values: Sequence[float], ripple: float) -> int:
         else:
             highest = max(highest, value)
             if value < highest * (1 - ripple):
-                found, lowest, highest = found + 1, value, None
-    return found
+                count, lowest, highest = count + 1, value, None
+    return count

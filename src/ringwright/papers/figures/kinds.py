@@ -18,12 +18,12 @@ MEANING = {
 def tally(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return kind, rows and how many pass, predictions first; kinds without a row are left out."""
     every = list(rows)
-    found = []
+    tallied = []
     for kind in KINDS:
         mine = [row for row in every if row["kind"] == kind]
         if mine:
-            found.append({"kind": kind, "rows": len(mine), "pass": sum(row["pass"] for row in mine)})
-    return found
+            tallied.append({"kind": kind, "rows": len(mine), "pass": sum(row["pass"] for row in mine)})
+    return tallied
 
 
 def sentence(rows: Iterable[dict[str, Any]]) -> str:

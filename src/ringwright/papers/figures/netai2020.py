@@ -56,7 +56,7 @@ class WhatIf:
 def messages(name: str) -> list[tuple[str, ...]]:
     """Return the tensors of each message: what has come since the last one, after 5 ms or with 64 MiB."""
     read = log(name)
-    found: list[tuple[str, ...]] = []
+    fused: list[tuple[str, ...]] = []
     waiting: list[str] = []
     now = sent = 0.0
     gathered = 0
@@ -64,9 +64,9 @@ def messages(name: str) -> list[tuple[str, ...]]:
         now, gathered = now + gap, gathered + size
         waiting.append(f"tensor{len(read.gaps_s) - 1 - at}")
         if gathered >= FUSED_BYTES or now - sent >= FUSED_S:
-            found.append(tuple(waiting))
+            fused.append(tuple(waiting))
             waiting, gathered, sent = [], 0, now
-    return [*found, tuple(waiting)] if waiting else found
+    return [*fused, tuple(waiting)] if waiting else fused
 
 
 def fused(name: str) -> int:

@@ -119,16 +119,16 @@ def sums_for(wanted: float, iteration_s: float, rate_gbps: float) -> float:
 
 def _placed(made: Workload, sliced: bool) -> Workload:
     """Return the workload with its tensors on servers: large ones, or with slices all, in equal parts on each."""
-    found: list[Payload] = []
+    payloads: list[Payload] = []
     for at, each in enumerate(made.payloads):
         if sliced or each.elements > LARGE:
             share = -(-each.elements // MACHINES)
-            found += [
+            payloads += [
                 replace(each, name=f"{each.name}@{role}", role=role, elements=share, size_bytes=4 * share)
                 for role in SERVERS
             ]
         else:
-            found.append(replace(each, role=SERVERS[at % MACHINES]))
+            payloads.append(replace(each, role=SERVERS[at % MACHINES]))
     slices = (Rewrite("partition", SERVERS, {"elements": SLICE}),) if sliced else ()
-    placed = replace(made, payloads=tuple(found))
+    placed = replace(made, payloads=tuple(payloads))
     return placed.with_policy("mxnet", rewrites=slices, queue=Queue(), boundary="barrier")

@@ -27,7 +27,7 @@ RATIOS = (0.3, 3.0)  # seconds of a transfer for each second of a layer's backwa
 def _ratios() -> tuple[float, ...]:
     """Return, for random chains of 2 to 30 layers, the end of forward when tensors go in ready order against the optimum."""
     draw = random.Random(0)  # noqa: S311
-    found = []
+    ratios = []
     for _ in range(INSTANCES):
         layers, ratio = draw.randint(2, MOST_TENSORS), draw.uniform(*RATIOS)
         jobs, now, rest = [], 0.0, [0.0]
@@ -36,8 +36,8 @@ def _ratios() -> tuple[float, ...]:
         for layer in range(layers):  # backward: the last layer first, which leaves the least of forward to do
             now += draw.uniform(1, 10)
             jobs.append((now, draw.uniform(1, 10) * ratio, rest[layer + 1]))
-        found.append(first_come(jobs) / preemptive(jobs))
-    return tuple(found)
+        ratios.append(first_come(jobs) / preemptive(jobs))
+    return tuple(ratios)
 
 
 def fifo_mean() -> float:

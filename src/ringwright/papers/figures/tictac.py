@@ -73,14 +73,14 @@ def makespans(made: Instance, orders: Sequence[Sequence[str]]) -> list[float]:
         chosen = begins.argmin(axis=1)
         free = np.maximum(free, begins[rows, chosen]) + lasts[chosen]
         ended[rows, chosen] = free
-    found: list[float] = np.maximum(free, arrived.max(axis=1)).tolist()
-    return found
+    ends: list[float] = np.maximum(free, arrived.max(axis=1)).tolist()
+    return ends
 
 
 @cache
 def against_best(chain: bool, mode: str) -> tuple[float, ...]:
     """Return, for 300 graphs, the makespan of ``mode`` (tac, tic or drawn) against that of the best of all 720 orders."""
-    found = []
+    ratios = []
     for seed in range(GRAPHS):
         made = instance(seed, chain=chain)
         if mode == "drawn":
@@ -89,8 +89,8 @@ def against_best(chain: bool, mode: str) -> tuple[float, ...]:
         else:
             keys = (tac if mode == "tac" else tic)(made.graph)
             order = sorted(made.transfers, key=lambda each: keys[each])
-        found.append(makespans(made, [order])[0] / _best(seed, chain))
-    return tuple(found)
+        ratios.append(makespans(made, [order])[0] / _best(seed, chain))
+    return tuple(ratios)
 
 
 @cache

@@ -48,16 +48,16 @@ class AnomalyEffect:
         truth = NONE if self.anomaly == NONE else self.anomaly
         right = sum(answer["kind"] == truth for answer in self.told)
         unsure = sum(answer["kind"] == UNKNOWN for answer in self.told)
-        found: dict[str, Any] = {"model": self.model, "anomaly": self.anomaly, "fault": ANOMALIES.get(self.anomaly, "")}
+        row: dict[str, Any] = {"model": self.model, "anomaly": self.anomaly, "fault": ANOMALIES.get(self.anomaly, "")}
         for what in ("collective_ratio", "step_ratio"):
             values = [answer["effect"][what] for answer in self.told if answer["effect"][what]]
-            found[what], found[f"{what}_low"], found[f"{what}_high"] = interval(values)
-        found |= {"seeds": len(self.told), "right": right, "cannot_tell": unsure}
-        found["wrong"] = len(self.told) - right - unsure
-        found["answers"] = [answer["kind"] for answer in self.told]
-        found["named"] = [", ".join([*map(str, answer["ranks"]), *answer["hosts"]]) for answer in self.told]
-        found |= {"steps_s": self.steps_s, "usual_s": self.usual_s}
-        return found
+            row[what], row[f"{what}_low"], row[f"{what}_high"] = interval(values)
+        row |= {"seeds": len(self.told), "right": right, "cannot_tell": unsure}
+        row["wrong"] = len(self.told) - right - unsure
+        row["answers"] = [answer["kind"] for answer in self.told]
+        row["named"] = [", ".join([*map(str, answer["ranks"]), *answer["hosts"]]) for answer in self.told]
+        row |= {"steps_s": self.steps_s, "usual_s": self.usual_s}
+        return row
 
 
 def interval(values: Sequence[float]) -> tuple[float | None, float | None, float | None]:
@@ -82,7 +82,7 @@ def effects(points: Sequence[tuple[GridPoint, Path, dict[str, Any]]]) -> list[di
 
     usual = {point: folder for point, folder, _ in points if not point.fault}
     name_of = {fault: name for name, fault in ANOMALIES.items()}
-    found: dict[tuple[str, str], AnomalyEffect] = {}
+    by_case: dict[tuple[str, str], AnomalyEffect] = {}
     opened: dict[Path, Trace] = {}
 
     def trace(folder: Path) -> Trace:
@@ -97,12 +97,12 @@ def effects(points: Sequence[tuple[GridPoint, Path, dict[str, Any]]]) -> list[di
         if beside is None:
             continue
         name = name_of.get(point.fault, NONE)
-        effect = found.setdefault((point.model, name), AnomalyEffect(point.model, name))
+        effect = by_case.setdefault((point.model, name), AnomalyEffect(point.model, name))
         since = point.warm + 1
         effect.told.append(disturbance(trace(folder), trace(beside), since=since))
         effect.steps_s = step_times(point, trace(folder))["duration_s"].to_list()
         effect.usual_s = step_times(point, trace(beside))["duration_s"].to_list()
-    return [effect.row() for _, effect in sorted(found.items())]
+    return [effect.row() for _, effect in sorted(by_case.items())]
 
 
 def _baseline(point: GridPoint, usual: dict[GridPoint, Path]) -> Path | None:

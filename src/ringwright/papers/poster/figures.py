@@ -74,8 +74,8 @@ def _calls(pattern: dict[str, Any] | None) -> list[tuple[str, int, int]]:
 
 
 def _only(calls: list[tuple[str, int, int]], op: str) -> int | None:
-    found = {size for name, size, _ in calls if name == op}
-    return found.pop() if len(found) == 1 else None
+    sizes = {size for name, size, _ in calls if name == op}
+    return sizes.pop() if len(sizes) == 1 else None
 
 
 def _total(calls: list[tuple[str, int, int]], op: str) -> int:
@@ -154,7 +154,7 @@ def _reductions(pattern: dict[str, Any]) -> int:
 
 def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row per disturbance: it is seen in the step's time, and what it is was told right, or not at all."""
-    found = []
+    rows = []
     for name in [*ANOMALIES, NONE]:
         mine = [effect for effect in effects if effect["anomaly"] == name]
         if not mine:
@@ -163,7 +163,7 @@ def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
         lows = [effect["step_ratio_low"] for effect in mine]
         got = f"{right} right, {wrong} wrong, {runs - right - wrong} cannot tell"
         if name == NONE:
-            found.append(
+            rows.append(
                 row(
                     "undisturbed: no false alarm",
                     "none",
@@ -175,7 +175,7 @@ def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
             )
             continue
         ratios = ", ".join(f"{effect['model']} {effect['step_ratio'] or math.nan:.2f}" for effect in mine)
-        found.append(
+        rows.append(
             row(
                 f"{name} ({ANOMALIES[name]}): told by the recording",
                 "named, or cannot tell",
@@ -187,7 +187,7 @@ def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
         )
         judged = [low for low in lows if low is not None]
         whole = len(judged) == len(lows)
-        found.append(
+        rows.append(
             row(
                 f"{name}: seen in collective behaviour (step over undisturbed step: {ratios})",
                 "slower",
@@ -198,4 +198,4 @@ def disturbed(effects: list[dict[str, Any]]) -> list[dict[str, Any]]:
                 note="" if whole else ONE_SEED,
             )
         )
-    return found
+    return rows

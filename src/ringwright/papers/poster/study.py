@@ -43,21 +43,21 @@ def experiment(
     its rows fail.
     """
     not_run: dict[str, str] = {}
-    found: dict[str, Any] = {}
+    by_part: dict[str, Any] = {}
     kept, points = [], 0
     for part in parts:
         wanted = grid(part, short=short).points
         points += len(wanted)
         kept += [] if fresh else resumed.resumed(out / part, wanted)
         try:
-            found[part] = _part(out / part, part, short=short, fresh=fresh, progress=progress)
+            by_part[part] = _part(out / part, part, short=short, fresh=fresh, progress=progress)
         except InfeasibleError as error:
             not_run[part] = error.what
-    rows = _rows(found)
+    rows = _rows(by_part)
     rows += [
         figures.row(f"{part}: not run", "run", why, "", "this machine", good=False) for part, why in not_run.items()
     ]
-    seen = [row for each in found.values() for row in each["patterns"]]
+    seen = [row for each in by_part.values() for row in each["patterns"]]
     document = {
         "schema": SCHEMA,
         "slug": SLUG,
@@ -70,9 +70,9 @@ def experiment(
         "resumed": resumed.told(kept, points),
         "patterns": seen,
         "provisions": provisions(seen),
-        "effects": found.get("disturbed", {}).get("effects", []),
-        "agreement": [check for each in found.values() for check in each["checks"]],
-        "cells": [point for each in found.values() for point in each["cells"]],
+        "effects": by_part.get("disturbed", {}).get("effects", []),
+        "agreement": [check for each in by_part.values() for check in each["checks"]],
+        "cells": [point for each in by_part.values() for point in each["cells"]],
     }
     drafts.write(out / RESULT, json.dumps(document, indent=1, default=str) + "\n")
     return document
@@ -101,14 +101,14 @@ def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Progress 
     }
 
 
-def _rows(found: dict[str, Any]) -> list[dict[str, Any]]:
+def _rows(by_part: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
-    if "served" in found:
-        by_turn = {row["turn"]: row for row in found["served"]["patterns"]}
+    if "served" in by_part:
+        by_turn = {row["turn"]: row for row in by_part["served"]["patterns"]}
         rows += figures.served(by_turn.get("prompt"), by_turn.get("token"))
-    if "agreement" in found:
-        checks = [check for each in found.values() for check in each["checks"]]
-        rows += figures.agreed(checks, sum(each["failed"] for each in found.values()))
-    if "shapes" in found:
-        rows += figures.separated(found["shapes"]["patterns"])
-    return [*rows, *figures.disturbed(found.get("disturbed", {}).get("effects", []))]
+    if "agreement" in by_part:
+        checks = [check for each in by_part.values() for check in each["checks"]]
+        rows += figures.agreed(checks, sum(each["failed"] for each in by_part.values()))
+    if "shapes" in by_part:
+        rows += figures.separated(by_part["shapes"]["patterns"])
+    return [*rows, *figures.disturbed(by_part.get("disturbed", {}).get("effects", []))]

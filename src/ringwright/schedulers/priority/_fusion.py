@@ -89,21 +89,21 @@ def _prefixes(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> l
     """Dynamic program over prefixes: per prefix the states (link free, worst end) that no other one beats in both."""
     states: list[list[tuple[float, float, tuple[int, ...]]]] = [[(0.0, 0.0, ())]]
     for end in range(1, len(tensors) + 1):
-        found: list[tuple[float, float, tuple[int, ...]]] = []
+        reached: list[tuple[float, float, tuple[int, ...]]] = []
         size, tail = 0.0, 0.0
         for begin in range(end - 1, max(-1, end - 1 - LARGEST_SEARCH), -1):
             size, tail = size + tensors[begin].size_bytes, max(tail, tensors[begin].tail_s)
             takes = seconds(size)
             for free, worst, cuts in states[begin]:
                 done = max(free, tensors[end - 1].ready_s) + takes
-                found.append((done, max(worst, done + tail), (*cuts, begin) if begin else cuts))
-        states.append(_undominated(found))
+                reached.append((done, max(worst, done + tail), (*cuts, begin) if begin else cuts))
+        states.append(_undominated(reached))
     return list(min(states[-1], key=lambda state: state[1])[2])
 
 
-def _undominated(found: list[tuple[float, float, tuple[int, ...]]]) -> list[tuple[float, float, tuple[int, ...]]]:
+def _undominated(reached: list[tuple[float, float, tuple[int, ...]]]) -> list[tuple[float, float, tuple[int, ...]]]:
     kept: list[tuple[float, float, tuple[int, ...]]] = []
-    for state in sorted(found, key=lambda each: (each[0], each[1], len(each[2]))):
+    for state in sorted(reached, key=lambda each: (each[0], each[1], len(each[2]))):
         if not kept or state[1] < kept[-1][1]:
             kept.append(state)
     return kept[:: max(1, -(-len(kept) // MOST_STATES))]
@@ -126,13 +126,13 @@ def _improved(tensors: Sequence[Tensor], cuts: list[int], seconds: Callable[[flo
 
 def _moves(cuts: list[int], n: int) -> list[list[int]]:
     have = set(cuts)
-    found = [sorted(have - {cut}) for cut in cuts]
-    found += [
+    moves = [sorted(have - {cut}) for cut in cuts]
+    moves += [
         sorted(have - {cut} | {cut + shift})
         for cut in cuts
         for shift in (-1, 1)
         if 0 < cut + shift < n and cut + shift not in have
     ]
     step = max(1, n // 64)
-    found += [sorted(have | {cut}) for cut in range(1, n, step) if cut not in have]
-    return found
+    moves += [sorted(have | {cut}) for cut in range(1, n, step) if cut not in have]
+    return moves

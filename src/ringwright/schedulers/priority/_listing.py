@@ -37,8 +37,8 @@ def relisted(workload: Workload, seconds: Callable[[Payload], float]) -> Workloa
             if payload.of == each.name and payload.per == "step" and payload.role in GRADIENTS
         ]
         jobs = {payload.name: (ready[payload.name], seconds(payload)) for payload in sent}
-        found = iter(_best(workload, forward, jobs))
-        tasks = tuple(next(found) if task in forward else task for task in workload.tasks)
+        best_order = iter(_best(workload, forward, jobs))
+        tasks = tuple(next(best_order) if task in forward else task for task in workload.tasks)
         workload = replace(workload, tasks=tasks)
     return workload
 
@@ -87,47 +87,47 @@ def _listed(
     order: Sequence[Task], before: Mapping[str, set[str]], available: Mapping[str, float], paths: Mapping[str, float]
 ) -> list[Task]:
     """Return the tasks by when their parameters are back, of equals the one with the longest path to the end first."""
-    found: list[Task] = []
+    tasks: list[Task] = []
     done: set[str] = set()
     now, left = 0.0, list(order)
     while left:
         could = [task for task in left if before[task.name] <= done]
         task = min(could, key=lambda each: (max(available[each.name], now), -paths[each.name]))
         now = max(now, available[task.name]) + task.seconds
-        found.append(task)
+        tasks.append(task)
         done.add(task.name)
         left.remove(task)
-    return found
+    return tasks
 
 
 def _needs(workload: Workload, forward: Sequence[Task], jobs: Mapping[str, object]) -> dict[str, set[str]]:
     """Return the payloads that each forward task waits for itself, directly or through an update."""
-    found: dict[str, set[str]] = {task.name: set() for task in forward}
+    needs: dict[str, set[str]] = {task.name: set() for task in forward}
     updated: dict[str, set[str]] = {}
     for name in jobs:
         for task, _ in workload.payload[name].consumers:
-            if task in found:
-                found[task].add(name)
+            if task in needs:
+                needs[task].add(name)
             updated.setdefault(task, set()).add(name)
     for edge in workload.edges:
-        if edge.dst in found and edge.src in updated and edge.src not in found:
-            found[edge.dst] |= updated[edge.src]
-    return found
+        if edge.dst in needs and edge.src in updated and edge.src not in needs:
+            needs[edge.dst] |= updated[edge.src]
+    return needs
 
 
 def _before(workload: Workload, forward: Sequence[Task]) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {task.name: set() for task in forward}
+    before: dict[str, set[str]] = {task.name: set() for task in forward}
     for edge in workload.edges:
-        if edge.dst in found and edge.src in found and edge.distance == 0:
-            found[edge.dst].add(edge.src)
-    return found
+        if edge.dst in before and edge.src in before and edge.distance == 0:
+            before[edge.dst].add(edge.src)
+    return before
 
 
 def _paths(forward: Sequence[Task], before: Mapping[str, set[str]]) -> dict[str, float]:
     """Return the longest path from each task to the end, its own seconds included; ``forward`` is in a possible order."""
-    found = {task.name: 0.0 for task in forward}
+    lengths = {task.name: 0.0 for task in forward}
     for task in reversed(forward):
-        found[task.name] += task.seconds
+        lengths[task.name] += task.seconds
         for name in before[task.name]:
-            found[name] = max(found[name], found[task.name])
-    return found
+            lengths[name] = max(lengths[name], lengths[task.name])
+    return lengths

@@ -21,17 +21,17 @@ class TransferGraph:
 
     def closure(self) -> dict[str, frozenset[str]]:
         """Return every task's transfers, those of the tasks before it included; no task may wait for itself."""
-        found: dict[str, frozenset[str]] = {}
+        closed: dict[str, frozenset[str]] = {}
         pending = list(self.tasks)
         while pending:
             task = pending[-1]
-            missing = [each for each in self.before[task] if each not in found]
+            missing = [each for each in self.before[task] if each not in closed]
             if missing:
                 pending += missing
                 continue
             pending.pop()
-            found[task] = frozenset(self.needs[task]).union(*(found[each] for each in self.before[task]))
-        return found
+            closed[task] = frozenset(self.needs[task]).union(*(closed[each] for each in self.before[task]))
+        return closed
 
 
 class _Waits:
@@ -68,9 +68,9 @@ def tic(graph: TransferGraph) -> dict[str, int]:
     import numpy as np
 
     waits = _Waits(graph, dict.fromkeys(graph.transfers, 1.0))
-    _, found = waits.alone_and_impending(np.ones(len(graph.transfers), bool))
-    ranks = {value: at for at, value in enumerate(sorted(set(found)))}
-    return {name: ranks[value] for name, value in zip(graph.transfers, found, strict=True)}
+    _, impending = waits.alone_and_impending(np.ones(len(graph.transfers), bool))
+    ranks = {value: at for at, value in enumerate(sorted(set(impending)))}
+    return {name: ranks[value] for name, value in zip(graph.transfers, impending, strict=True)}
 
 
 def tac(graph: TransferGraph) -> dict[str, int]:
@@ -79,7 +79,7 @@ def tac(graph: TransferGraph) -> dict[str, int]:
 
     waits, names = _Waits(graph, graph.transfers), list(graph.transfers)
     time, left = waits.time.tolist(), np.ones(len(names), bool)
-    found: dict[str, int] = {}
+    ranks: dict[str, int] = {}
     for urgency in range(len(names)):
         alone, impending = waits.alone_and_impending(left)
         outstanding = np.flatnonzero(left).tolist()
@@ -88,6 +88,6 @@ def tac(graph: TransferGraph) -> dict[str, int]:
             first, second = min(alone[best], time[each]), min(alone[each], time[best])
             if impending[each] < impending[best] if first == second else first < second:
                 best = each
-        found[names[best]] = urgency
+        ranks[names[best]] = urgency
         left[best] = False
-    return found
+    return ranks

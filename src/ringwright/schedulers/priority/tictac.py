@@ -37,8 +37,8 @@ def tictac(
         raise UsageError(f"tictac has no mode '{mode}'", remedy="tac or tic")
     queue = Queue(random=random)
     if random is None:
-        found = [_ranked(workload, costs, each.name, mode) for each in workload.classes]
-        queue = Queue(keys={name: key for keys in found for name, key in keys.items()})
+        ranked = [_ranked(workload, costs, each.name, mode) for each in workload.classes]
+        queue = Queue(keys={name: key for keys in ranked for name, key in keys.items()})
     return workload.with_policy("tictac", queue=queue, boundary="reads", agreement="static")
 
 

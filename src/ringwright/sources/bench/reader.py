@@ -35,7 +35,7 @@ _CSV = re.compile(
 
 def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the measurements of benchmark files; InputError where none holds a row."""
-    found = Gathered(KIND)
+    gathered = Gathered(KIND)
     tables: list[tuple[NcclTestsTable, str]] = []
     ended: list[str] = []
     for source in sources:
@@ -44,14 +44,14 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
             data = whole(member, MOST_BYTES)
             mine = _tables(member, data)
             tables += [(table, member.name) for table in mine]
-            found.inputs.append(member.name)
+            gathered.inputs.append(member.name)
             if not mine:
                 said = own_error(data.decode("utf-8", "replace"))
                 why = f"the run was aborted: {said}" if said else "header only, aborted, or another format"
                 ended.append(why if said else "")
-                found.note(member.name, "refused", f"no row of a benchmark: {why}")
-                found.lose(f"{member.name}: no row of a benchmark{f': {why}' if said else ''}")
-        found.damage(source.name, source.losses[before:])
+                gathered.note(member.name, "refused", f"no row of a benchmark: {why}")
+                gathered.lose(f"{member.name}: no row of a benchmark{f': {why}' if said else ''}")
+        gathered.damage(source.name, source.losses[before:])
     if not any(table.rows or table.refused for table, _ in tables):
         told = next(filter(None, ended), "")
         raise InputError(
@@ -60,10 +60,10 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
             remedy="give the output of all_reduce_perf and its kin: a header and at least one row of numbers",
         )
     for table, file in _apart(tables):
-        _emit(found, table, file)
+        _emit(gathered, table, file)
     ranks = {table.ranks for table, _ in tables}
     is_rccl = any(table.facts.get("library") == "rccl" for table, _ in tables)
-    return found.trace(
+    return gathered.trace(
         world=next(iter(ranks)) or None if len(ranks) == 1 else None, library="rccl" if is_rccl else None
     )
 
@@ -71,7 +71,7 @@ def read_bench(sources: list[Source], *, progress: Callable[[int], None] | None 
 def _apart(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTable, str]]:
     """Return the tables under names that tell them apart: two tables are never one, be they of one file or of one name."""
     shared = Counter((table.name, table.op, table.ranks, table.dtype) for table, _ in tables)
-    found = []
+    apart = []
     for table, file in tables:
         title = table.name
         if shared[table.name, table.op, table.ranks, table.dtype] > 1:
@@ -79,19 +79,19 @@ def _apart(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTabl
             title = file if is_elsewhere and title in file else title
             title += f", line {table.line}" if table.line else ""
             title += f", {table.setting}" if table.setting else ""
-        found.append((replace(table, name=title), file))
-    return _numbered(found)
+        apart.append((replace(table, name=title), file))
+    return _numbered(apart)
 
 
 def _numbered(tables: list[tuple[NcclTestsTable, str]]) -> list[tuple[NcclTestsTable, str]]:
     """Return the tables, those that still share a name with a number behind it."""
     taken: Counter[tuple[str, str, int, str]] = Counter()
-    found = []
+    numbered = []
     for table, file in tables:
         key = (table.name, table.op, table.ranks, table.dtype)
         taken[key] += 1
-        found.append((replace(table, name=f"{table.name}, table {taken[key]}") if taken[key] > 1 else table, file))
-    return found
+        numbered.append((replace(table, name=f"{table.name}, table {taken[key]}") if taken[key] > 1 else table, file))
+    return numbered
 
 
 def _tables(member: Member, data: bytes) -> list[NcclTestsTable]:
@@ -110,8 +110,8 @@ def _read(member: Member, data: bytes) -> list[NcclTestsTable]:
         return []
     text = data.decode("utf-8", "replace")
     # a folder may carry what the file's name does not: which release, which operation
-    found = list(text_tables(text.splitlines(), member.title))
-    return found or torch_tables(text.splitlines(), member.title)
+    tables = list(text_tables(text.splitlines(), member.title))
+    return tables or torch_tables(text.splitlines(), member.title)
 
 
 def _with_cases(member: Member) -> list[NcclTestsTable]:
@@ -125,11 +125,11 @@ def _with_cases(member: Member) -> list[NcclTestsTable]:
         return []
 
 
-def _emit(found: Gathered, table: NcclTestsTable, file: str) -> None:
+def _emit(gathered: Gathered, table: NcclTestsTable, file: str) -> None:
     """Write one table: its group, its rows, and what it says of itself; then what laws refused."""
     for refused in table.refused:
         shown = f"{refused.detail}" + (f" (line {refused.line})" if refused.line else "")
-        found.note(file, "refused", reason(refused.law), at=refused.line or None, example=f"{table.name}: {shown}")
+        gathered.note(file, "refused", reason(refused.law), at=refused.line or None, example=f"{table.name}: {shown}")
     ranks, ground = table.ranks, "read"
     if not ranks:
         ranks, ground = _ranks_implied(table), "inferred"
@@ -137,8 +137,8 @@ def _emit(found: Gathered, table: NcclTestsTable, file: str) -> None:
     if ranks:
         confidence = 1.0 if ground == "read" else 0.8
         name = f"{table.name}: {table.op or 'unknown operation'}"
-        number = found.communicator(
-            f"bench {len(found.comms)}",
+        number = gathered.communicator(
+            f"bench {len(gathered.comms)}",
             name=name,
             size=ranks,
             nnodes=table.nodes or None,
@@ -146,7 +146,7 @@ def _emit(found: Gathered, table: NcclTestsTable, file: str) -> None:
             confidence=confidence,
         )
     for rank, host in table.hosts.items():
-        found.device(rank, host)
+        gathered.device(rank, host)
     kind = datatype(table.dtype) if table.dtype else None
     op = table.op or operation(table.facts.get("operation", "")) or "unknown"
     for place, row in enumerate(table.rows):
@@ -171,16 +171,16 @@ def _emit(found: Gathered, table: NcclTestsTable, file: str) -> None:
             "ground": "read",
             "confidence": 1.0,
         }
-        _sides(found, row, common)
-    found.note(file, "understood", "rows", len(table.rows))
-    _claims(found, table, file, ranks, ground)
+        _sides(gathered, row, common)
+    gathered.note(file, "understood", "rows", len(table.rows))
+    _claims(gathered, table, file, ranks, ground)
 
 
-def _sides(found: Gathered, row: SizeRow, common: dict[str, Any]) -> None:
+def _sides(gathered: Gathered, row: SizeRow, common: dict[str, Any]) -> None:
     if not row.sides or row.sides[0].time_us:  # else only the in-place run was measured
-        found.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
+        gathered.events.add(task="out-of-place", duration_s=row.time_s, value=row.busbw_gbs, **common)
     if row.inplace_s is not None and row.inplace_s > 0:
-        found.events.add(task="in-place", duration_s=row.inplace_s, value=row.inplace_busbw_gbs, **common)
+        gathered.events.add(task="in-place", duration_s=row.inplace_s, value=row.inplace_busbw_gbs, **common)
 
 
 def _ranks_implied(table: NcclTestsTable) -> int:
@@ -200,7 +200,7 @@ def _ranks_implied(table: NcclTestsTable) -> int:
     return 0
 
 
-def _claims(found: Gathered, table: NcclTestsTable, file: str, ranks: int, ground: str) -> None:
+def _claims(gathered: Gathered, table: NcclTestsTable, file: str, ranks: int, ground: str) -> None:
     """Note release, GPU, nodes and ranks, each with its ground; ``source`` is the table's name."""
     release, how = table.release, "read"
     if not release:
@@ -209,19 +209,21 @@ def _claims(found: Gathered, table: NcclTestsTable, file: str, ranks: int, groun
             release, how = ".".join(part for part in named.groups() if part), "inferred"
     if release:
         note = "" if how == "read" else "from the file's name"
-        found.release(release)
-        found.claim("release", release, table.name, ground=how, confidence=1.0 if how == "read" else 0.8, note=note)
+        gathered.release(release)
+        gathered.claim("release", release, table.name, ground=how, confidence=1.0 if how == "read" else 0.8, note=note)
     if table.gpu:
-        found.claim("gpu", table.gpu, table.name)
+        gathered.claim("gpu", table.gpu, table.name)
     if table.nodes:
-        found.claim("nodes", table.nodes, table.name)
+        gathered.claim("nodes", table.nodes, table.name)
     if ranks:
         note = "" if ground == "read" else "from bus over algorithm bandwidth"
-        found.claim("ranks", ranks, table.name, ground=ground, confidence=1.0 if ground == "read" else 0.8, note=note)
+        gathered.claim(
+            "ranks", ranks, table.name, ground=ground, confidence=1.0 if ground == "read" else 0.8, note=note
+        )
     if not table.op:
         note = "neither the output nor the file's name says it"
-        found.claim("operation", "not named", table.name, ground="assumed", confidence=0.0, note=note)
+        gathered.claim("operation", "not named", table.name, ground="assumed", confidence=0.0, note=note)
     for field, value in table.facts.items():
-        found.claim(field, value, table.name)
+        gathered.claim(field, value, table.name)
     if table.hosts:
-        found.claim("hosts", " ".join(sorted(set(table.hosts.values()))), table.name)
+        gathered.claim("hosts", " ".join(sorted(set(table.hosts.values()))), table.name)

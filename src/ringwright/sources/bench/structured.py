@@ -49,13 +49,13 @@ def _documents(data: bytes) -> list[Any]:
         return [msgspec.json.decode(data)]
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
-    found = []
+    documents = []
     for line in data.splitlines():
         try:
-            found.append(msgspec.json.decode(line))
+            documents.append(msgspec.json.decode(line))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-    return found or list(whole_objects(b"[" + data)) or list(whole_objects(data))
+    return documents or list(whole_objects(b"[" + data)) or list(whole_objects(data))
 
 
 def _entries(document: Any) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def _side(entry: dict[str, Any]) -> Side:
 
 def _reports(entries: list[dict[str, Any]], name: str) -> list[NcclTestsTable]:
     """Return a table per operation, ranks, kernel and type of rows in the style of rccl-tests and mscclpp."""
-    found: dict[tuple[Any, ...], list[tuple[bool, SizeRow]]] = {}
+    by_table: dict[tuple[Any, ...], list[tuple[bool, SizeRow]]] = {}
     for entry in entries:
         size, time = whole_number(entry.get("size"), _SIZE), _positive(entry.get("time"))
         if size is None or size < 0 or time is None:
@@ -145,11 +145,11 @@ def _reports(entries: list[dict[str, Any]], name: str) -> list[NcclTestsTable]:
         key = (str(entry.get("name", "")), ranks, nodes, str(entry.get("kernel", "")), str(entry.get("type", "")))
         bus = _positive(entry.get("busBw", entry.get("busbw")))
         is_inplace = str(entry.get("inPlace", entry.get("inplace", "0"))).lower() in ("1", "true")
-        found.setdefault(key, []).append(
+        by_table.setdefault(key, []).append(
             (is_inplace, SizeRow(size, time * 1e-6, None, None, bus, sides=(_side(entry),)))
         )
     tables = []
-    for (spelled, ranks, nodes, kernel, dtype), rows in found.items():
+    for (spelled, ranks, nodes, kernel, dtype), rows in by_table.items():
         facts = {"kernel": kernel} if kernel else {}
         title = f"{name} kernel {kernel}" if kernel else name
         tables.append(NcclTestsTable(op_in(spelled), _paired(rows), title, ranks, nodes, dtype=dtype, facts=facts))
@@ -175,7 +175,7 @@ def _paired(rows: list[tuple[bool, SizeRow]]) -> tuple[SizeRow, ...]:
 
 def _superbench(document: Any, name: str) -> list[NcclTestsTable]:
     """Return the tables of superbench results, one per node, setting and operation."""
-    found: dict[tuple[str, ...], dict[int, dict[str, float]]] = {}
+    tables: dict[tuple[str, ...], dict[int, dict[str, float]]] = {}
     node = str(document.get("node", "")) if isinstance(document, dict) else ""
     for key, value in _flat(document, "", 0):
         match = _SUPERBENCH.match(key)
@@ -183,10 +183,10 @@ def _superbench(document: Any, name: str) -> list[NcclTestsTable]:
         if match is None or number is None:
             continue
         label = (node, match["bench"], match["setting"] or "", match["extra"] or "", match["op"])
-        found.setdefault(label, {}).setdefault(int(match["size"][:18]), {})[match["what"]] = number
+        tables.setdefault(label, {}).setdefault(int(match["size"][:18]), {})[match["what"]] = number
     return [
         _superbench_table(name, label, sizes)
-        for label, sizes in found.items()
+        for label, sizes in tables.items()
         if any("time" in s for s in sizes.values())
     ]
 
@@ -221,14 +221,14 @@ def csv_tables(data: bytes, name: str) -> list[NcclTestsTable]:
         ]
     except csv.Error as error:
         raise NoBenchError(f"no CSV: {error}") from error
-    found: dict[str, list[dict[str, Any]]] = {}
+    by_title: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         size, time = row.get("size", row.get("bytes")), row.get("time", row.get("time_us"))
         entry = row | {"size": (size or "").strip(), "time": (time or "").strip(), "inPlace": row.get("inplace")}
         entry |= {"ranksPerNode": row.get("rankspernode"), "name": row.get("name") or row.get("case") or name}
-        found.setdefault(str(entry["name"]), []).append(entry)
+        by_title.setdefault(str(entry["name"]), []).append(entry)
     tables = []
-    for title, entries in found.items():
+    for title, entries in by_title.items():
         shown = f"{name}:{title}" if title != name else name
         tables += [_renamed(table, shown, title) for table in _reports(entries, name)]
     if not any(table.rows for table in tables):

@@ -69,10 +69,10 @@ class _Reader:
 
 def _number(text: str) -> float:
     try:
-        found = float(text)
+        value = float(text)
     except ValueError:
         return 0.0
-    return found if 0 < found < 1e18 else 0.0
+    return value if 0 < value < 1e18 else 0.0
 
 
 def torch_tables(lines: Iterable[str], name: str) -> list[NcclTestsTable]:

@@ -22,18 +22,18 @@ _WORLDS = ("default_pg", "MPI_COMM_WORLD")
 _I32, _I64 = 2**31 - 1, 2**63 - 1
 
 
-def frame_of(found: Gathered, process: CallsFile, life: int, origin_ns: int) -> pl.DataFrame:
+def frame_of(gathered: Gathered, process: CallsFile, life: int, origin_ns: int) -> pl.DataFrame:
     """Return the events of one process; its groups and its device go to ``found``."""
     import polars as pl
 
     from ringwright.trace import conform, rows, schema
 
     host = str(process.head.get("host", "")) or None
-    found.device(process.rank, host, process.head.get("pid"), process.head.get("local_rank"))
+    gathered.device(process.rank, host, process.head.get("pid"), process.head.get("local_rank"))
     if process.head.get("library"):
-        found.release(str(process.head["library"]))
+        gathered.release(str(process.head["library"]))
     shift_ns = process.offset_ns - origin_ns
-    calls = _calls(found, process, life, shift_ns)
+    calls = _calls(gathered, process, life, shift_ns)
     others = rows("events", _others(process, shift_ns))
     made = pl.concat([conform("events", calls), others]) if calls is not None else others
     base = {"rank": process.rank, "host": host, "pid": process.head.get("pid"), "source": KIND, "file": process.name}
@@ -44,7 +44,7 @@ def frame_of(found: Gathered, process: CallsFile, life: int, origin_ns: int) -> 
 
 def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
     """Return the rows that are no calls: steps, errors, and how the process ended."""
-    found: list[dict[str, Any]] = [
+    rows: list[dict[str, Any]] = [
         {
             "kind": "step",
             "op": "step",
@@ -54,11 +54,11 @@ def _others(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
         }
         for step in process.steps
     ]
-    found += [
+    rows += [
         {"kind": "error", "op": "exception", "start_s": (at_ns + shift_ns) / 1e9, "text": text, "line": line}
         for _, at_ns, text, line in process.errors
     ]
-    return [*found, *_end(process, shift_ns)]
+    return [*rows, *_end(process, shift_ns)]
 
 
 def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
@@ -81,7 +81,7 @@ def _end(process: CallsFile, shift_ns: int) -> list[dict[str, Any]]:
     ]
 
 
-def _calls(found: Gathered, process: CallsFile, life: int, shift_ns: int) -> pl.DataFrame | None:
+def _calls(gathered: Gathered, process: CallsFile, life: int, shift_ns: int) -> pl.DataFrame | None:
     import polars as pl
 
     if not process.calls:
@@ -90,10 +90,10 @@ def _calls(found: Gathered, process: CallsFile, life: int, shift_ns: int) -> pl.
     process.calls = []
     strange = calls.filter(~pl.col("group").is_in(list(process.groups)))
     for line in strange["line"].head(20):
-        found.note(process.name, "refused", "a call of a group that was not described", at=line)
-    found.note(process.name, "refused", "a call of a group that was not described", max(0, strange.height - 20))
+        gathered.note(process.name, "refused", "a call of a group that was not described", at=line)
+    gathered.note(process.name, "refused", "a call of a group that was not described", max(0, strange.height - 20))
     calls = _turned(calls)
-    groups = _groups(found, process, life, set(calls["group"].unique().to_list()))
+    groups = _groups(gathered, process, life, set(calls["group"].unique().to_list()))
     if groups is None:
         return None
     with_groups = _with_ends(process, calls.join(groups, on="group", how="inner", maintain_order="left"))
@@ -144,14 +144,14 @@ def _turned(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _groups(found: Gathered, process: CallsFile, life: int, used: set[int]) -> pl.DataFrame | None:
+def _groups(gathered: Gathered, process: CallsFile, life: int, used: set[int]) -> pl.DataFrame | None:
     """Return a row per group with a call: its communicator, this rank's place in it, and whether the host sees calls end."""
     import polars as pl
 
     rows = [
         (
             number,
-            _communicator(found, process, life, group),
+            _communicator(gathered, process, life, group),
             group.mine,
             min(group.size, _I32),
             group.backend in _MEASURED,
@@ -170,13 +170,13 @@ def _groups(found: Gathered, process: CallsFile, life: int, used: set[int]) -> p
     return table.with_columns(pl.col("comm_rank").cast(pl.Int32, strict=False)) if table is not None else None
 
 
-def _communicator(found: Gathered, process: CallsFile, life: int, group: RecordedGroup) -> int:
+def _communicator(gathered: Gathered, process: CallsFile, life: int, group: RecordedGroup) -> int:
     listed = ",".join(map(str, group.members[:4]))
     if len(group.members) > 4:
         listed += f"..{len(group.members)}:{zlib.crc32(','.join(map(str, group.members)).encode()):08x}"
     comm_id = f"{group.name}@{listed or '?'}" + (f"#{life}" if life else "")
     role = _role(group)
-    number = found.communicator(
+    number = gathered.communicator(
         comm_id,
         name=f"{group.name} {group.description}".strip(),
         size=min(group.size, _I32),
@@ -184,7 +184,7 @@ def _communicator(found: Gathered, process: CallsFile, life: int, group: Recorde
         role=role,
         role_evidence=f"its description is {group.description}" if role else None,
     )
-    for row in (found.comms.get(comm_id),):
+    for row in (gathered.comms.get(comm_id),):
         if row is not None:
             row["ranks"].add(process.rank)
     return number
@@ -256,14 +256,14 @@ def _sized(calls: pl.DataFrame) -> pl.DataFrame:
 
     keys = ["op", "sent", "received", "nranks"]
     kinds = calls.select(keys).unique()
-    found = []
+    rows = []
     for op, sent, received, nranks in kinds.iter_rows():
         size = sizes(op, sent, received, nranks)
-        found.append(
+        rows.append(
             [value if value is None or abs(value) <= _I64 else None for value in (size.size, size.sent, size.received)]
         )
     names = ("size_bytes", "sent_bytes", "received_bytes")
-    columns = {name: pl.Series([row[place] for row in found], dtype=pl.Int64) for place, name in enumerate(names)}
+    columns = {name: pl.Series([row[place] for row in rows], dtype=pl.Int64) for place, name in enumerate(names)}
     joined = calls.join(kinds.with_columns(**columns), on=keys, how="left", nulls_equal=True, maintain_order="left")
     buffer = pl.col("buffer")  # of which ``count`` are the elements, however few came
     whole = (pl.col("count") > 0) & (buffer > 0) & (buffer % pl.col("count") == 0)

@@ -128,19 +128,19 @@ class CallsFile:
 
 def read_file(source: Source, progress: Callable[[int], None] | None = None) -> CallsFile:
     """Return what a calls file holds; lines that are none are counted in ``refused``."""
-    found = CallsFile(source.name)
+    calls_file = CallsFile(source.name)
     for chunk in chunks(source):
         if progress is not None:
             progress(len(chunk.data))
-        _take(found, _values(found, chunk.data))
-    return found
+        _take(calls_file, _values(calls_file, chunk.data))
+    return calls_file
 
 
-def _values(found: CallsFile, data: bytes) -> Iterator[tuple[int, Any]]:
+def _values(calls_file: CallsFile, data: bytes) -> Iterator[tuple[int, Any]]:
     """Yield (number of the line, value) of each line that is one."""
-    first = found.lines + 1
+    first = calls_file.lines + 1
     lines = data.count(b"\n") + (not data.endswith(b"\n"))
-    found.lines += lines
+    calls_file.lines += lines
     try:
         values = decoder().decode_lines(data)
     except DAMAGE:
@@ -148,10 +148,10 @@ def _values(found: CallsFile, data: bytes) -> Iterator[tuple[int, Any]]:
     # Two values on a line, or an empty line, leave the numbers of lines unknown: then, as where one is damaged, one by one.
     if len(values) == lines:
         return enumerate(values, first)
-    return _one_by_one(found, data, first)
+    return _one_by_one(calls_file, data, first)
 
 
-def _one_by_one(found: CallsFile, data: bytes, first: int) -> Iterator[tuple[int, Any]]:
+def _one_by_one(calls_file: CallsFile, data: bytes, first: int) -> Iterator[tuple[int, Any]]:
     decode = decoder().decode
     for number, text in enumerate(data.split(b"\n"), first):
         try:
@@ -161,12 +161,12 @@ def _one_by_one(found: CallsFile, data: bytes, first: int) -> Iterator[tuple[int
             if value is not None:
                 yield number, value
             elif text.strip():
-                found.refused += 1
-                if len(found.examples) < _MOST_EXAMPLES:
-                    found.examples.append((number, text[:120].decode("utf-8", "replace")))
+                calls_file.refused += 1
+                if len(calls_file.examples) < _MOST_EXAMPLES:
+                    calls_file.examples.append((number, text[:120].decode("utf-8", "replace")))
 
 
-def _take(found: CallsFile, values: Iterator[tuple[int, Any]]) -> None:
+def _take(calls_file: CallsFile, values: Iterator[tuple[int, Any]]) -> None:
     """Put what lines hold where it belongs."""
     calls: list[Begin] = []
     lines: list[int] = []
@@ -178,15 +178,15 @@ def _take(found: CallsFile, values: Iterator[tuple[int, Any]]) -> None:
             lines.append(number)
         elif kind is End:
             ends.append(value)
-        elif not _rare(found, value, number):
-            found.refused += 1
+        elif not _rare(calls_file, value, number):
+            calls_file.refused += 1
     if calls:
-        found.calls.append(_frame(Begin, calls, lines))
+        calls_file.calls.append(_frame(Begin, calls, lines))
     if ends:
-        found.ends.append(_frame(End, ends))
+        calls_file.ends.append(_frame(End, ends))
 
 
-def _rare(found: CallsFile, value: Any, line: int) -> bool:
+def _rare(calls_file: CallsFile, value: Any, line: int) -> bool:
     """Take a line that is no call's; return False for one whose members are none."""
     match value:
         case GroupLine():
@@ -194,38 +194,40 @@ def _rare(found: CallsFile, value: Any, line: int) -> bool:
             if members is None:
                 return False
             words = (value.name[:_MOST_WORD], value.description[:_MOST_WORD], value.backend[:_MOST_WORD].lower())
-            found.groups[value.number] = RecordedGroup(*words, max(1, value.size), whole(value.mine), members)
+            calls_file.groups[value.number] = RecordedGroup(*words, max(1, value.size), whole(value.mine), members)
         case ContextLine():
             words_of = (value.phase and value.phase[:_MOST_WORD], value.layer and value.layer[:_MOST_WORD])
-            found.contexts[value.number] = (*words_of, whole(value.tokens))
+            calls_file.contexts[value.number] = (*words_of, whole(value.tokens))
         case StepLine():
-            found.steps.append(EndedIteration(value.iteration, value.begin_ns, value.end_ns, line))
+            calls_file.steps.append(EndedIteration(value.iteration, value.begin_ns, value.end_ns, line))
         case RaisedLine():
-            found.errors.append((whole(value.call), value.at_ns, value.text[:_MOST_WORD], line))
+            calls_file.errors.append((whole(value.call), value.at_ns, value.text[:_MOST_WORD], line))
         case LostLine():
-            found.lost[value.reason[:_MOST_WORD]] = max(value.records, found.lost.get(value.reason[:_MOST_WORD], 0))
+            calls_file.lost[value.reason[:_MOST_WORD]] = max(
+                value.records, calls_file.lost.get(value.reason[:_MOST_WORD], 0)
+            )
         case EndedLine():
-            found.ended = value.how[:_MOST_WORD] or "?"
+            calls_file.ended = value.how[:_MOST_WORD] or "?"
         case DiedLine():
-            _died(found, value, line)
+            _died(calls_file, value, line)
         case _:
-            _head(found, value)
+            _head(calls_file, value)
     return True
 
 
-def _died(found: CallsFile, value: DiedLine, line: int) -> None:
+def _died(calls_file: CallsFile, value: DiedLine, line: int) -> None:
     """Take how a process ended: its own word comes first and stays, its parent's adds a code or a signal."""
     words = (value.error[:_MOST_WORD], value.words[:_MOST_WORD])
     told = Death(value.at_ns, value.how[:_MOST_WORD], integer(value.code), *words, line)
-    if found.died is None or (told.how == "signal" and found.died.how == "exit"):
-        found.died = told
+    if calls_file.died is None or (told.how == "signal" and calls_file.died.how == "exit"):
+        calls_file.died = told
 
 
-def _head(found: CallsFile, value: dict[str, Any]) -> None:
+def _head(calls_file: CallsFile, value: dict[str, Any]) -> None:
     numbers = {name: whole(value[name]) for name in _HEAD_NUMBERS if name in value}
     words = {name[:_MOST_WORD]: str(text)[:1000] for name, text in value.items() if name not in numbers}
-    if len(found.head) < _MOST_WORD:
-        found.head.update({name: known for name, known in {**words, **numbers}.items() if known is not None})
+    if len(calls_file.head) < _MOST_WORD:
+        calls_file.head.update({name: known for name, known in {**words, **numbers}.items() if known is not None})
 
 
 def _frame(kind: type[msgspec.Struct], values: list[Any], lines: list[int] | None = None) -> pl.DataFrame:

@@ -164,5 +164,5 @@ def members_of(value: Any) -> tuple[int, ...] | None:
         return tuple(range(first, first + step * count, step))
     if not isinstance(value, list) or len(value) > _MOST_RANKS:
         return None
-    found = tuple(rank for rank in value if whole(rank, 1 << 31) is not None)
-    return found if len(found) == len(value) else None
+    members = tuple(rank for rank in value if whole(rank, 1 << 31) is not None)
+    return members if len(members) == len(value) else None

@@ -29,20 +29,20 @@ MOST_ROWS = 250_000  # in memory; the rows of further processes wait in a folder
 
 def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's calls files; InputError where none holds a line of the format."""
-    found = Gathered(KIND)
+    gathered = Gathered(KIND)
     processes: list[CallsFile] = []
     firsts: list[int | None] = []
     store = Store(MOST_ROWS)
     waiting: dict[int, tuple[pl.LazyFrame | None, ...]] = {}
     for source in sources:
         process = read_file(source, progress)
-        found.damage(source.name, source.losses)
-        _account(found, process)
+        gathered.damage(source.name, source.losses)
+        _account(gathered, process)
         if process.head or process.calls:
             processes.append(process)
             firsts.append(_first_ns(process))
             waiting[id(process)] = _put_by(process, store)
-            found.inputs.append(source.name)
+            gathered.inputs.append(source.name)
     if not processes:
         remedy = "ringwright run -- torchrun train.py writes such files"
         raise InputError("no calls file", where=", ".join(source.name for source in sources[:3]), remedy=remedy)
@@ -53,9 +53,9 @@ def read_calls(sources: list[Source], *, progress: Callable[[int], None] | None 
         process.calls, process.ends = (
             [part.collect()] if part is not None else [] for part in waiting.pop(id(process))
         )
-        frames.append(store.keep(frame_of(found, process, life, origin_ns)))
+        frames.append(store.keep(frame_of(gathered, process, life, origin_ns)))
         process.calls, process.ends = [], []
-    return _trace(found, processes, frames, origin_ns, store)
+    return _trace(gathered, processes, frames, origin_ns, store)
 
 
 def _put_by(process: CallsFile, store: Store) -> tuple[pl.LazyFrame | None, ...]:
@@ -67,20 +67,20 @@ def _put_by(process: CallsFile, store: Store) -> tuple[pl.LazyFrame | None, ...]
     return kept
 
 
-def _account(found: Gathered, process: CallsFile) -> None:
+def _account(gathered: Gathered, process: CallsFile) -> None:
     """Note in the ledger what was read, refused and lost."""
-    found.note(process.name, "understood", "lines of a calls file", process.lines - process.refused)
+    gathered.note(process.name, "understood", "lines of a calls file", process.lines - process.refused)
     for line, text in process.examples:
-        found.note(process.name, "refused", "no line of a calls file", at=line, example=text)
-    found.note(process.name, "refused", "no line of a calls file", process.refused - len(process.examples))
+        gathered.note(process.name, "refused", "no line of a calls file", at=line, example=text)
+    gathered.note(process.name, "refused", "no line of a calls file", process.refused - len(process.examples))
     who = f"rank {process.rank}" if process.rank is not None else process.name
     for reason, records in process.lost.items():
-        found.note(process.name, "refused", f"not recorded: {reason}", records)
-        found.lose(f"{who}: {records:,} records are missing ({reason})")
+        gathered.note(process.name, "refused", f"not recorded: {reason}", records)
+        gathered.lose(f"{who}: {records:,} records are missing ({reason})")
     if process.died is not None and process.head:
-        found.lose(f"{who}: its recording stops early: {process.died.in_short}")
+        gathered.lose(f"{who}: its recording stops early: {process.died.in_short}")
     elif process.head and not process.ended:
-        found.lose(f"{who}: its recording stops without an end: it was killed, or still runs")
+        gathered.lose(f"{who}: its recording stops without an end: it was killed, or still runs")
 
 
 def _first_ns(process: CallsFile) -> int | None:
@@ -98,18 +98,18 @@ def lives(processes: list[CallsFile]) -> list[int]:
     """
     order: dict[tuple[str, int], int] = {}
     seen: Counter[tuple[str, int]] = Counter()
-    found = []
+    numbers = []
     for process in processes:
         life, rank = str(process.head.get("life", "")), process.rank
         turn = seen[life, rank] if rank is not None else 0
         if rank is not None:
             seen[life, rank] += 1
-        found.append(order.setdefault((life, turn), len(order)))
-    return found
+        numbers.append(order.setdefault((life, turn), len(order)))
+    return numbers
 
 
 def _trace(
-    found: Gathered, processes: list[CallsFile], frames: list[pl.LazyFrame], origin_ns: int, store: Store
+    gathered: Gathered, processes: list[CallsFile], frames: list[pl.LazyFrame], origin_ns: int, store: Store
 ) -> Trace:
     import polars as pl
 
@@ -120,14 +120,14 @@ def _trace(
         missing = sorted(set(range(min(world or 0, _MOST_WORLD))) - seen)
         if missing:
             listed = ", ".join(map(str, missing[:32])) + (", ..." if len(missing) > 32 else "")
-            found.claim("missing ranks", listed, KIND, note=f"{len(missing)} of {world} ranks have no calls file")
+            gathered.claim("missing ranks", listed, KIND, note=f"{len(missing)} of {world} ranks have no calls file")
     ends = Counter(process.ended or "none" for process in processes)
-    found.claim("end of processes", ", ".join(f"{count} {how}" for how, count in sorted(ends.items())), KIND)
-    found.claim(
+    gathered.claim("end of processes", ", ".join(f"{count} {how}" for how, count in sorted(ends.items())), KIND)
+    gathered.claim(
         "clock", "host", KIND, note="times are those of each host's clock; hosts are not aligned with each other"
     )
     backends = Counter(group.backend for process in processes for group in process.groups.values())
     library = backends.most_common(1)[0][0] if backends else None
-    trace = found.trace(world=world, origin_ns=origin_ns or None, library=library)
+    trace = gathered.trace(world=world, origin_ns=origin_ns or None, library=library)
     events = pl.concat(frames) if frames else trace.scan("events")
     return replace(trace, tables={**trace.tables, "events": events}, held=store.folder)

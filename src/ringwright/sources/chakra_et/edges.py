@@ -63,10 +63,10 @@ class NodeDependencies:
                 self._open.add(here)
                 stack.extend(open_)
                 continue
-            found = {item for item in (*ctrl, *data) if item in self.is_event}
+            behind = {item for item in (*ctrl, *data) if item in self.is_event}
             for item in hosts:
-                found.update(known.get(item, ()))
-            self.cut += len(found) > MOST_THROUGH
-            known[here] = tuple(sorted(found, reverse=True)[:MOST_THROUGH])
+                behind.update(known.get(item, ()))
+            self.cut += len(behind) > MOST_THROUGH
+            known[here] = tuple(sorted(behind, reverse=True)[:MOST_THROUGH])
             stack.pop()
         return known[node]

@@ -114,18 +114,18 @@ class Head:
 
 def head_of(message: bytes) -> Head | None:
     """Return the GlobalMetadata of a message, None where the message is a node."""
-    found = Head()
+    head = Head()
     for number, kind, value in fields(message):
         if kind != LENGTH or number not in (1, 2) or isinstance(value, int):
             return None
         if number == 1 and not value.startswith(b"\x0a"):
-            found.version = words(value)
+            head.version = words(value)
             continue
         name, held = _attribute(value)
         if not name:
             return None
-        found.attributes[name] = held
-    return found
+        head.attributes[name] = held
+    return head
 
 
 def node_of(message: bytes) -> Node:
@@ -184,11 +184,11 @@ def from_graph(node: Node) -> Node:
 
 
 def _inputs(value: bytes) -> tuple[str, str]:
-    found = {1: "", 3: ""}
+    texts = {1: "", 3: ""}
     for number, kind, text in fields(value):
-        if number in found and kind == LENGTH:
-            found[number] = words(text)[:LONGEST_INPUTS]
-    return found[1], found[3]
+        if number in texts and kind == LENGTH:
+            texts[number] = words(text)[:LONGEST_INPUTS]
+    return texts[1], texts[3]
 
 
 def _attribute(value: bytes) -> tuple[str, Any]:
@@ -244,7 +244,7 @@ def from_json(entry: Any) -> Node | None:
     node = Node(number, str(lower.get("name", ""))[:4096], kind)
     node.ctrl, node.data = (_ids(lower.get(key)) for key in ("ctrldeps", "datadeps"))
     times = [lower.get(key) for key in ("runtime", "durationmicros", "duration")]
-    node.duration_us = next((found for time in times if (found := _time(time))), 0.0)
+    node.duration_us = next((microseconds for time in times if (microseconds := _time(time))), 0.0)
     node.start_us = _time(lower.get("starttimemicros", lower.get("starttime")))
     for name in (
         "is_cpu_op",

@@ -154,29 +154,29 @@ def _groups(job: ChakraJob, node: Node) -> None:
 
 def _close(job: ChakraJob, file: File, waits: NodeDependencies, count: int, calls: int) -> None:
     """Account for a file that was read."""
-    found = job.found
+    gathered = job.found
     job.files.append(file)
-    found.inputs.append(file.name)
+    gathered.inputs.append(file.name)
     attributes = file.head.attributes
-    found.device(file.rank, pid=whole_number(attributes.get("pid")))
-    found.note(file.name, "understood", "nodes", count - file.twins)
-    found.note(file.name, "other", "host twin of a collective, not counted again", file.twins)
+    gathered.device(file.rank, pid=whole_number(attributes.get("pid")))
+    gathered.note(file.name, "understood", "nodes", count - file.twins)
+    gathered.note(file.name, "other", "host twin of a collective, not counted again", file.twins)
     schema = str(attributes.get("schema", ""))
     origin = f"; from a PyTorch trace of schema {schema}" if schema[:1].isdigit() and len(schema) < 40 else ""
     version = file.head.version or f"not named{origin}"
-    found.claim("Chakra schema", version, file.name)
+    gathered.claim("Chakra schema", version, file.name)
     unknown = waits.unknown
     if unknown:
         note = "the traced window is cut there; taken as done"
-        found.claim("dependencies on nodes outside", unknown, file.name, note=note)
+        gathered.claim("dependencies on nodes outside", unknown, file.name, note=note)
     room = MOST_EDGES - sum(len(other.edges) for other in job.files)
     for edge in waits.edges():
         if len(file.edges) >= room:
-            found.lose(f"{file.name}: more than {MOST_EDGES} dependencies, the rest left out")
+            gathered.lose(f"{file.name}: more than {MOST_EDGES} dependencies, the rest left out")
             break
         file.edges.append(edge)
     if waits.cut:
         note = f"behind so many host operators only {MOST_THROUGH} events each are kept as dependencies"
-        found.claim("dependencies cut", waits.cut, file.name, note=note)
+        gathered.claim("dependencies cut", waits.cut, file.name, note=note)
     if not calls:
-        found.lose(f"{file.name}: no collective of a device among {count} nodes")
+        gathered.lose(f"{file.name}: no collective of a device among {count} nodes")

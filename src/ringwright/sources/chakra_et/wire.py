@@ -99,11 +99,11 @@ def numbers(kind: int, value: int | bytes) -> list[int]:
         return [value]
     if kind != LENGTH:
         return [int.from_bytes(value, "little")]
-    found, at = [], 0
+    values, at = [], 0
     while at < len(value):
         number, at = varint(value, at)
-        found.append(number)
-    return found
+        values.append(number)
+    return values
 
 
 def signed(value: int) -> int:

@@ -46,11 +46,11 @@ class DumpCommunicators:
     def rows(self) -> list[dict[str, Any]]:
         """Return the rows of the communicators table."""
         taken = Counter(self.names)
-        found = []
+        rows = []
         for number, name in enumerate(self.names):
             members, description = self.members[number], self.descriptions[number]
             stated = role(description) if description else None
-            found.append(
+            rows.append(
                 {
                     "communicator": number,
                     "comm_id": name if taken[name] == 1 else f"{name}@{members[0] if members else '?'}",
@@ -64,7 +64,7 @@ class DumpCommunicators:
                     "confidence": 1.0 if members else 0.5,
                 }
             )
-        return found
+        return rows
 
 
 class DumpedJob:
@@ -270,13 +270,13 @@ def _gone(dump: Dump) -> list[dict[str, Any]]:
         for kind, number in (("collectives", collective), ("point-to-point", each.get("p2p_seq_id"))):
             if type(number) is int and abs(number) < 1 << 53:
                 numbers[group, kind].append(number)
-    found = ((whose, gap(held)) for whose, held in numbers.items())
-    return [entry(dump.file, f"rank {dump.rank}, {' '.join(whose)}", each) for whose, each in found if each is not None]
+    gaps = ((whose, gap(held)) for whose, held in numbers.items())
+    return [entry(dump.file, f"rank {dump.rank}, {' '.join(whose)}", each) for whose, each in gaps if each is not None]
 
 
 def _status(dump: Dump, part: DumpColumns, of_number: dict[str, int]) -> list[dict[str, Any]]:
     """Return how far the rank came in each group; without counters, as far as its entries show."""
-    found = []
+    rows = []
     given = dump.status or _derived(part)
     ground = "read" if dump.status else "inferred"
     by_entries = set(part.number)
@@ -286,7 +286,7 @@ def _status(dump: Dump, part: DumpColumns, of_number: dict[str, int]) -> list[di
             never_seen = op == "last-started" and sequence == -1 and (counters[2] or 0) >= 0
             if sequence is None or never_seen:
                 continue
-            found.append(
+            rows.append(
                 {
                     "kind": "status",
                     "op": op,
@@ -302,7 +302,7 @@ def _status(dump: Dump, part: DumpColumns, of_number: dict[str, int]) -> list[di
                     "groups": dump.groups,
                 }
             )
-    return found
+    return rows
 
 
 def _derived(part: DumpColumns) -> dict[str, tuple[int | None, int | None, int | None]]:
@@ -363,12 +363,12 @@ def _job_claims(dumps: list[Dump], firsts: list[int], is_timed: bool, world: int
 
 
 def _ledger(dumps: list[Dump]) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     for dump in dumps:
         outcome, reason = ("repaired", dump.notes[0]) if dump.notes else ("understood", "entries of a dump")
         if dump.operations or dump.notes:
-            found.append({"file": dump.file, "outcome": outcome, "reason": reason, "lines": dump.operations})
+            rows.append({"file": dump.file, "outcome": outcome, "reason": reason, "lines": dump.operations})
         if dump.not_entries:
             reason = "in the list of entries, but no entry"
-            found.append({"file": dump.file, "outcome": "refused", "reason": reason, "lines": dump.not_entries})
-    return found
+            rows.append({"file": dump.file, "outcome": "refused", "reason": reason, "lines": dump.not_entries})
+    return rows

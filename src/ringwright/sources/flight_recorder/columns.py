@@ -52,25 +52,25 @@ class DumpColumns:
 def columns(dump: Dump) -> DumpColumns:
     """Return the operations of a dump."""
     entries = dump.entries
-    found = DumpColumns()
-    found.name = [_name(entry.get("profiling_name")) for entry in entries]
-    if any(name.endswith("oalesced") for name in found.name):
-        entries = _without_markers(entries, [operation(name) for name in found.name])
-        found.name = [_name(entry.get("profiling_name")) for entry in entries]
-    found.what = [operation(name) for name in found.name]
-    found.record = _numbers(entries, "record_id")
-    found.op_id = _numbers(entries, "op_id")
-    found.thread = [whole(entry.get("thread_id")) for entry in entries]
-    found.timeout_ms = _numbers(entries, "timeout_ms")
-    found.number = [str(number) if type(number := entry.get("pg_id")) is int else "" for entry in entries]
-    found.group = [group_of(entry) for entry in entries]
-    found.records = [n if type(n := entry.get(_FOLDED)) is int else 1 for entry in entries]
-    found.text = [_first_user_frame(entry.get("frames")) for entry in entries]
-    found.state = [state if (state := entry.get("state")) in _STATES else None for entry in map(_hashable, entries)]
-    _sequences(found, entries)
-    _times(found, entries)
-    _sizes(found, entries)
-    return found
+    table = DumpColumns()
+    table.name = [_name(entry.get("profiling_name")) for entry in entries]
+    if any(name.endswith("oalesced") for name in table.name):
+        entries = _without_markers(entries, [operation(name) for name in table.name])
+        table.name = [_name(entry.get("profiling_name")) for entry in entries]
+    table.what = [operation(name) for name in table.name]
+    table.record = _numbers(entries, "record_id")
+    table.op_id = _numbers(entries, "op_id")
+    table.thread = [whole(entry.get("thread_id")) for entry in entries]
+    table.timeout_ms = _numbers(entries, "timeout_ms")
+    table.number = [str(number) if type(number := entry.get("pg_id")) is int else "" for entry in entries]
+    table.group = [group_of(entry) for entry in entries]
+    table.records = [n if type(n := entry.get(_FOLDED)) is int else 1 for entry in entries]
+    table.text = [_first_user_frame(entry.get("frames")) for entry in entries]
+    table.state = [state if (state := entry.get("state")) in _STATES else None for entry in map(_hashable, entries)]
+    _sequences(table, entries)
+    _times(table, entries)
+    _sizes(table, entries)
+    return table
 
 
 def total_bytes(op: str, nranks: int | None, sent: int | None, received: int | None) -> int | None:
@@ -108,40 +108,40 @@ def group_of(entry: Entry) -> tuple[str, str]:
     return (value[:512], "") if isinstance(value, str) else ("", "")
 
 
-def _sequences(found: DumpColumns, entries: list[Entry]) -> None:
+def _sequences(table: DumpColumns, entries: list[Entry]) -> None:
     collective = _numbers(entries, "collective_seq_id")
     if not any(number is not None for number in collective):
         collective = _numbers(entries, "seq_id")  # dumps of version 1
     pointwise = _numbers(entries, "p2p_seq_id")
-    found.sequence = [
+    table.sequence = [
         p if what.kind == "p2p" and p is not None else c
-        for what, c, p in zip(found.what, collective, pointwise, strict=True)
+        for what, c, p in zip(table.what, collective, pointwise, strict=True)
     ]
 
 
-def _times(found: DumpColumns, entries: list[Entry]) -> None:
+def _times(table: DumpColumns, entries: list[Entry]) -> None:
     """Nanoseconds; JSON writes 0 for a time that was not seen."""
-    found.created_ns = [n or None for n in _numbers(entries, "time_created_ns")]
-    if not any(found.created_ns):
-        found.created_ns = [n * 1000 if n else None for n in _numbers(entries, "time_created_us")]
-    found.started_ns = [n or None for n in _numbers(entries, "time_discovered_started_ns")]
-    found.completed_ns = [n or None for n in _numbers(entries, "time_discovered_completed_ns")]
-    found.duration_ms = [_duration(entry.get("duration_ms")) for entry in entries]
+    table.created_ns = [n or None for n in _numbers(entries, "time_created_ns")]
+    if not any(table.created_ns):
+        table.created_ns = [n * 1000 if n else None for n in _numbers(entries, "time_created_us")]
+    table.started_ns = [n or None for n in _numbers(entries, "time_discovered_started_ns")]
+    table.completed_ns = [n or None for n in _numbers(entries, "time_discovered_completed_ns")]
+    table.duration_ms = [_duration(entry.get("duration_ms")) for entry in entries]
 
 
 def _duration(value: Any) -> float | None:
     return float(value) if type(value) in (int, float) and 0 <= value < 1e12 else None
 
 
-def _sizes(found: DumpColumns, entries: list[Entry]) -> None:
-    for what, entry in zip(found.what, entries, strict=True):
+def _sizes(table: DumpColumns, entries: list[Entry]) -> None:
+    for what, entry in zip(table.what, entries, strict=True):
         input_count, input_bytes, name, element = _bytes(entry.get("input_sizes"), entry.get("input_dtypes"))
         output_count, output_bytes, other, other_element = _bytes(entry.get("output_sizes"), entry.get("output_dtypes"))
-        found.count.append(input_count or output_count)
-        found.datatype.append(name or other)
-        found.element.append(element if name else other_element)
-        found.sent.append(None if what.op == "recv" else input_bytes)
-        found.received.append(None if what.op == "send" else output_bytes)
+        table.count.append(input_count or output_count)
+        table.datatype.append(name or other)
+        table.element.append(element if name else other_element)
+        table.sent.append(None if what.op == "recv" else input_bytes)
+        table.received.append(None if what.op == "send" else output_bytes)
 
 
 def _bytes(sizes: Any, types: Any) -> tuple[int | None, int | None, str | None, int | None]:

@@ -116,8 +116,8 @@ def _mend(text: bytes) -> Any:
 
 
 def _parts(name: str, root: dict[Any, Any], notes: list[str]) -> Dump:
-    found = root.get("entries")
-    listed = found if isinstance(found, list | tuple) else []
+    given = root.get("entries")
+    listed = given if isinstance(given, list | tuple) else []
     entries = [entry for entry in listed if isinstance(entry, dict)]
     dump = Dump(
         file=name,
@@ -130,7 +130,7 @@ def _parts(name: str, root: dict[Any, Any], notes: list[str]) -> Dump:
         not_entries=len(listed) - len(entries),
         notes=notes,
     )
-    if found is not None and not isinstance(found, list | tuple):
+    if given is not None and not isinstance(given, list | tuple):
         notes.append("its entries are no list")
     _set_rank(dump, root.get("rank"))
     return dump
@@ -156,7 +156,7 @@ def _set_rank(dump: Dump, stated: Any) -> None:
 
 def _groups(config: Any) -> dict[str, Group]:
     """``pg_config`` is an object by name, in some versions a list; ``ranks`` a list or its text."""
-    found: dict[str, Group] = {}
+    groups: dict[str, Group] = {}
     parts: Iterable[Any] = ()
     if isinstance(config, dict):
         parts = [(key, value) for key, value in islice(config.items(), MOST_GROUPS)]
@@ -166,10 +166,10 @@ def _groups(config: Any) -> dict[str, Group]:
         if isinstance(value, dict):
             name = _text(value.get("name")) or _text(value.get("pg_name")) or _text(key)
             members = ranks(value.get("ranks"))
-            found[name] = (name, _text(value.get("desc") or value.get("pg_desc")), members)
+            groups[name] = (name, _text(value.get("desc") or value.get("pg_desc")), members)
         elif isinstance(value, list | tuple | str):
-            found[_text(key)] = (_text(key), "", ranks(value))
-    return found
+            groups[_text(key)] = (_text(key), "", ranks(value))
+    return groups
 
 
 def ranks(value: Any) -> tuple[int, ...]:
@@ -188,12 +188,12 @@ def ranks(value: Any) -> tuple[int, ...]:
 def _status(value: Any) -> dict[str, tuple[int | None, int | None, int | None]]:
     if not isinstance(value, dict):
         return {}
-    found = {}
+    status = {}
     for key, counters in islice(value.items(), MOST_GROUPS):
         if isinstance(counters, dict):
             enqueued, started, completed = (whole(counters.get(name)) for name in _COUNTERS)
-            found[_text(key)] = (enqueued, started, completed)
-    return found
+            status[_text(key)] = (enqueued, started, completed)
+    return status
 
 
 def whole(value: Any) -> int | None:

@@ -95,8 +95,8 @@ def operation(name: str) -> NamedOperation:
     coalesced = text.endswith("_coalesced") and text.split("_", 1)[0].isupper()
     for prefix, op in _PREFIXES:
         if plain.startswith(prefix):
-            found = "barrier" if plain.endswith("barrier") else op
-            return NamedOperation("collective", found, is_coalesced=coalesced)
+            canonical = "barrier" if plain.endswith("barrier") else op
+            return NamedOperation("collective", canonical, is_coalesced=coalesced)
     return NamedOperation("collective", "unknown")
 
 
@@ -121,31 +121,31 @@ def role(description: str) -> str | None:
     with_cp = text.endswith("_WITH_CP")
     text = "_" + text.removeprefix("MESH_").removesuffix("_WITH_CP")
     text = text.replace("TENSOR_AND_CONTEXT", "TENSOR_CONTEXT")
-    found = []
+    roles = []
     if "EXPERT" in text:
-        found = _expert_roles(text)
+        roles = _expert_roles(text)
     else:
-        found = [name for name, words in _ROLE_WORDS if any(word in text for word in words)]
-    if with_cp and "dp" in found:
-        found = [name for name in found if name != "cp"] + ["cp"]
-    if not found and "MODEL_PARALLEL" in text:
+        roles = [name for name, words in _ROLE_WORDS if any(word in text for word in words)]
+    if with_cp and "dp" in roles:
+        roles = [name for name in roles if name != "cp"] + ["cp"]
+    if not roles and "MODEL_PARALLEL" in text:
         return "mp"
-    return "-".join(found) or None
+    return "-".join(roles) or None
 
 
 def _expert_roles(text: str) -> list[str]:
-    found = []
+    roles = []
     if "EXPERT_MODEL" in text or "AND_MODEL" in text or "EXPERT_PARALLEL" in text:
-        found.append("ep")
+        roles.append("ep")
     if "TENSOR" in text:
-        found.append("etp")
+        roles.append("etp")
         if "MODEL_PIPELINE" in text:
-            found.append("ep")
+            roles.append("ep")
     if "PIPELINE" in text:
-        found.append("pp")
+        roles.append("pp")
     if "DATA" in text:
-        found.append("edp")
-    return found
+        roles.append("edp")
+    return roles
 
 
 def rank_in_name(name: str) -> int | None:

@@ -107,18 +107,18 @@ def _mapped(frame: pl.DataFrame, column: str, number: dict[int, int]) -> pl.Data
 
 def _meta(parts: Sequence[Trace]) -> dict[str, Any]:
     """Return the parts' meta data together: lists joined, of single values the first that is known."""
-    found: dict[str, Any] = {}
+    meta: dict[str, Any] = {}
     for part in parts:
         for key, value in part.meta.items():
             if isinstance(value, list):
-                found[key] = [*dict.fromkeys([*found.get(key, []), *value])]
-            elif value is not None and found.get(key) is None:
-                found[key] = value
+                meta[key] = [*dict.fromkeys([*meta.get(key, []), *value])]
+            elif value is not None and meta.get(key) is None:
+                meta[key] = value
     sources = [_source(part) for part in parts]
     origins = [int(part.meta["origin_ns"]) for part in parts if part.meta.get("origin_ns") is not None]
     records = [int(part.meta["records"]) for part in parts if part.meta.get("records") is not None]
     worlds = [int(part.meta["world"]) for part in parts if part.meta.get("world") is not None]
-    return found | {
+    return meta | {
         "source": "+".join(dict.fromkeys(sources)),
         "origin_ns": min(origins) if origins else None,
         "world": max(worlds) if worlds else None,

@@ -79,11 +79,11 @@ def _may_be(row: Row, other: Row) -> bool:
 
 def _joined(row: Row, further: Row) -> Row:
     """Return a row with what only the further source knows."""
-    found = {key: further[key] if value in (None, "", []) else value for key, value in row.items()}
+    joined = {key: further[key] if value in (None, "", []) else value for key, value in row.items()}
     if not _known(row) and _known(further):
-        found["members"] = further["members"]
-    found["ranks_seen"] = max(row["ranks_seen"] or 0, further["ranks_seen"] or 0)
-    return found
+        joined["members"] = further["members"]
+    joined["ranks_seen"] = max(row["ranks_seen"] or 0, further["ranks_seen"] or 0)
+    return joined
 
 
 def _claim(part: Trace, row: Row, place: int, how: str) -> Row:

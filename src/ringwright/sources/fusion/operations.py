@@ -24,7 +24,7 @@ def aligned(parts: Sequence[pl.DataFrame], sources: Sequence[str], claims: list[
     all others, so that nothing is merged that is not the same, and a claim says so.
     """
     known: dict[int, tuple[Signature, str]] = {}
-    found = []
+    frames = []
     for part, source in zip(parts, sources, strict=True):
         shifts: dict[int, int] = {}
         for communicator, mine in _signatures(part).items():
@@ -40,8 +40,8 @@ def aligned(parts: Sequence[pl.DataFrame], sources: Sequence[str], claims: list[
             else:
                 shifts[communicator] = 1 + max(theirs[-1][0], 0) - min(mine[0][0], 0)
                 claims.append(_refused(communicator, source, first, share))
-        found.append(_shifted(part, shifts))
-    return found
+        frames.append(_shifted(part, shifts))
+    return frames
 
 
 def best_shift(first: Signature, second: Signature) -> tuple[int, float, int]:
@@ -86,12 +86,12 @@ def _signatures(part: pl.DataFrame) -> dict[int, Signature]:
         .agg(pl.col("op", "size_bytes").first())
         .sort("communicator", "sequence")
     )
-    found: dict[int, Signature] = {}
+    signatures: dict[int, Signature] = {}
     for communicator, sequence, op, size in once.select("communicator", "sequence", "op", "size_bytes").iter_rows():
-        calls = found.setdefault(communicator, [])
+        calls = signatures.setdefault(communicator, [])
         if len(calls) < LONGEST:
             calls.append((sequence, op, size))
-    return found
+    return signatures
 
 
 def _shifted(part: pl.DataFrame, shifts: dict[int, int]) -> pl.DataFrame:

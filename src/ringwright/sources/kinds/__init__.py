@@ -73,14 +73,14 @@ class Kind:
             return NO
         return WORDS if answer is True else min(int(answer or NO), MAGIC)
 
-    def read(self, found: list[Source], **options: Any) -> Trace:
+    def read(self, sources: list[Source], **options: Any) -> Trace:
         """Return the Trace of some files of this kind; InputError where there is nothing, PluginError where a plug-in fails."""
         if self.plugin is None:
-            return self.reader()(found, **options)
+            return self.reader()(sources, **options)
         from ringwright.trace import Trace
 
         try:
-            made: object = self.reader()(found, **options)
+            made: object = self.reader()(sources, **options)
         except (InputError, PluginError):
             raise
         except Exception as error:
@@ -103,8 +103,8 @@ def kinds() -> dict[str, Kind]:
 def problems() -> list[PluginError]:
     """Return why readers of others cannot be used: those that failed when asked, and those that would."""
     listed = plugins.points("sources", _house())
-    found = [_failed.get(plugin) or plugin.problem(partial(_look, plugin)) for plugin in listed]
-    return [error for error in found if error is not None]
+    errors = [_failed.get(plugin) or plugin.problem(partial(_look, plugin)) for plugin in listed]
+    return [error for error in errors if error is not None]
 
 
 @cache
@@ -119,8 +119,8 @@ def _kind(name: str, module: ModuleType) -> Kind:
 
     def reader() -> Callable[..., Trace]:
         place, _, function = where.partition(":")
-        found: Callable[..., Trace] = getattr(import_module(place), function)
-        return found
+        read: Callable[..., Trace] = getattr(import_module(place), function)
+        return read
 
     surest = getattr(module, "SUREST", KEYS)
     return Kind(name, module.WHAT, module.RANK, surest, module.looks_like, reader)
@@ -136,8 +136,8 @@ def _look(plugin: Plugin) -> Callable[[bytes, str], int]:
 
 
 def _read(plugin: Plugin) -> Callable[..., Trace]:
-    found = plugin.load()
-    read: Callable[..., Trace] | None = getattr(found, "read", found)
+    target = plugin.load()
+    read: Callable[..., Trace] | None = getattr(target, "read", target)
     if read is None or not callable(read):
         raise plugin.error("it names no function that reads, and no module with a function read")
     return read

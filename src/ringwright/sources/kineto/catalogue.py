@@ -65,12 +65,12 @@ class Catalogue:
     def classify(self, name: str) -> Kernel:
         """Return what the name says; names beyond 1,024 characters are judged by their beginning."""
         name = name[:LONGEST_NAME]
-        found = self._known.get(name)
-        if found is None:
-            found = self._classify(name)
+        kernel = self._known.get(name)
+        if kernel is None:
+            kernel = self._classify(name)
             if len(self._known) < 1 << 16:
-                self._known[name] = found
-        return found
+                self._known[name] = kernel
+        return kernel
 
     def _classify(self, name: str) -> Kernel:
         short = bare(name)

@@ -40,21 +40,21 @@ class KinetoFindings:
         self.losses.append(f"{name}: {reason}")
         self.ledger.append({"file": name, "outcome": "refused", "reason": reason[:200], "lines": 1})
 
-    def file(self, found: RankFile) -> None:
+    def file(self, rank_file: RankFile) -> None:
         """Account for the events of a file."""
-        reading = found.reading
+        reading = rank_file.reading
         for loss in reading.losses:
             self.losses.append(f"{reading.name}: {loss}")
         if not reading.found_array:
             self.losses.append(f"{reading.name}: no traceEvents in it")
-        if found.dropped:
-            self.losses.append(f"{reading.name}: {found.dropped:,} events beyond eight million of a kind not kept")
-        bad = reading.refused + found.bad + found.dropped
+        if rank_file.dropped:
+            self.losses.append(f"{reading.name}: {rank_file.dropped:,} events beyond eight million of a kind not kept")
+        bad = reading.refused + rank_file.bad + rank_file.dropped
         counts = {
-            ("understood", "kernels, copies, calls, communication records, labels, steps"): found.used,
+            ("understood", "kernels, copies, calls, communication records, labels, steps"): rank_file.used,
             ("refused", "not JSON, or without a usable time or number"): bad,
             ("other", "events of no interest here: other host operations, flows, counters, metadata"): max(
-                0, reading.events - found.used - bad
+                0, reading.events - rank_file.used - bad
             ),
         }
         for (outcome, reason), lines in counts.items():
@@ -67,21 +67,21 @@ class KinetoFindings:
             note = "bare nan or inf, a lone backslash, or bytes that are no UTF-8"
             self.claim("repair", str(reading.repaired), reading.name, "inferred", 0.9, f"pieces of text mended: {note}")
 
-    def links(self, found: RankFile, linked: Linked) -> None:
+    def links(self, rank_file: RankFile, linked: Linked) -> None:
         """Note what the join of kernels and records left open."""
-        name = found.reading.name
+        name = rank_file.reading.name
         self.classes.update(op.library for op in linked.operations if op.library)
         bare = linked.kernels_without_facts
         if bare:
-            lines = ", ".join(str(found.kernels.line[number]) for number in bare[:5])
+            lines = ", ".join(str(rank_file.kernels.line[number]) for number in bare[:5])
             note = f"communication kernels without size or group: bytes unknown, not zero; events {lines}"
             self.claim("kernels without metadata", str(len(bare)), name, "read", 1.0, note)
         for (call, kernel), count in linked.contradictions.items():
             note = f"{count} kernels are named {kernel} where the call is {call}; the call is believed"
             self.claim("operation", call, name, "inferred", 0.7, note)
-        self._suspects(found, linked)
-        self._copies(found)
-        if not len(found.kernels):
+        self._suspects(rank_file, linked)
+        self._copies(rank_file)
+        if not len(rank_file.kernels):
             note = "host records only: no kernel, hence no device time, no overlap and no arrivals"
             self.claim("device events", "none", name, "read", 1.0, note)
             self.limits.append(f"{name}: CPU only: operations are counted, their times on the device are not known")
@@ -89,12 +89,12 @@ class KinetoFindings:
             note = "record_param_comms that name no operation: waits and twins, not counted as operations"
             self.claim("nameless records", str(linked.nameless_records), name, "read", 1.0, note)
         waiting = sum(op.duration is None for op in linked.operations)
-        if waiting and len(found.kernels):
+        if waiting and len(rank_file.kernels):
             note = "operations called whose kernel is not in the trace (it ran after the end, or was not recorded)"
             self.claim("operations without kernel", str(waiting), name, "read", 1.0, note)
 
-    def _suspects(self, found: RankFile, linked: Linked) -> None:
-        table = found.kernels
+    def _suspects(self, rank_file: RankFile, linked: Linked) -> None:
+        table = rank_file.kernels
         sums: dict[int, list[float]] = {}
         unknown = {number for number, kind in enumerate(linked.classes) if kind.library == UNKNOWN}
         if not unknown:
@@ -107,18 +107,23 @@ class KinetoFindings:
         for kernel, (count, total) in sorted(sums.items(), key=lambda item: -item[1][1]):
             note = f"{count:.0f} kernels, {total:,.0f} us: sounds like communication, is in no catalogue (RINGWRIGHT_KERNELS)"
             self.claim(
-                "unknown communication kernel", found.names[kernel][:200], found.reading.name, "inferred", 0.5, note
+                "unknown communication kernel",
+                rank_file.names[kernel][:200],
+                rank_file.reading.name,
+                "inferred",
+                0.5,
+                note,
             )
 
-    def _copies(self, found: RankFile) -> None:
+    def _copies(self, rank_file: RankFile) -> None:
         """Copies between devices may be communication by copy engines, which no name tells."""
-        table = found.kernels
-        between = {number for number, name in enumerate(found.names) if "PtoP" in name}
+        table = rank_file.kernels
+        between = {number for number, name in enumerate(rank_file.names) if "PtoP" in name}
         mine = [number for number, name in enumerate(table.name) if name in between and table.is_copy[number]]
         if mine:
             total = sum(table.dur[number] for number in mine)
             note = f"{total:,.0f} us of copies between devices: they may be communication, and are counted as copies"
-            self.claim("copies between devices", str(len(mine)), found.reading.name, "read", 1.0, note)
+            self.claim("copies between devices", str(len(mine)), rank_file.reading.name, "read", 1.0, note)
 
     def ranks(self, parts: list[TraceFile]) -> None:
         """Note the ranks that the files do not say themselves."""

@@ -24,21 +24,21 @@ _PAIR = re.compile(r"\d+\s*(?:->|<-)\s*(\d{1,7})")
 _SYNCS = (("StreamWaitEvent", "stream-wait"), ("EventSynchronize", "event"), ("StreamSynchronize", "stream"))
 
 
-def first_moment(found: RankFile) -> int:
+def first_moment(rank_file: RankFile) -> int:
     """Return the whole microsecond at or before the earliest event kept; 0 without any."""
-    tables = (found.kernels, found.calls, found.records, found.notes, found.labels, found.syncs)
+    tables = (rank_file.kernels, rank_file.calls, rank_file.records, rank_file.notes, rank_file.labels, rank_file.syncs)
     return math.floor(min((min(table.ts) for table in tables if len(table)), default=0))
 
 
 class Calendar:
     """Steps and phases of a file: which of them holds a moment. Names of phases are those of the widest annotation."""
 
-    def __init__(self, found: RankFile) -> None:
+    def __init__(self, rank_file: RankFile) -> None:
         self.steps: list[tuple[float, float, int, str, int]] = []  # start, duration, iteration, name, line
         self.phases: list[tuple[float, float, int | None, str, int]] = []
-        notes = found.notes
+        notes = rank_file.notes
         for start, dur, name, line in zip(notes.ts, notes.dur, notes.name, notes.line, strict=True):
-            text = found.names[name]
+            text = rank_file.names[name]
             step = _STEP.match(text) or _ITERATION.match(text)
             if step:
                 self.steps.append((start, dur, int(step[1]), text, line))
@@ -51,13 +51,13 @@ class Calendar:
 
     def iterations(self, moments: np.ndarray) -> list[int | None]:
         """Return per moment (microseconds, NaN where unknown) the iteration it lies in."""
-        found = _lookup(self._step_spans, moments)
-        return [None if place < 0 else self.steps[place][2] for place in found]
+        spans = _lookup(self._step_spans, moments)
+        return [None if place < 0 else self.steps[place][2] for place in spans]
 
     def phase_names(self, moments: np.ndarray) -> list[str | None]:
         """Return per moment the name of the phase it lies in."""
-        found = _lookup(self._phase_spans, moments)
-        return [None if place < 0 else self.phases[place][3] for place in found]
+        spans = _lookup(self._phase_spans, moments)
+        return [None if place < 0 else self.phases[place][3] for place in spans]
 
 
 def _disjoint(rows: list[Any]) -> list[tuple[float, float, int]]:
@@ -82,18 +82,18 @@ def _lookup(spans: list[tuple[float, float, int]], moments: np.ndarray) -> list[
 
 
 def operations(
-    found: RankFile, linked: Linked, groups: FileGroups, calendar: Calendar, zero: int, file: int
+    rank_file: RankFile, linked: Linked, groups: FileGroups, calendar: Calendar, zero: int, file: int
 ) -> tuple[pl.DataFrame, list[KinetoCommunicator]]:
     """Return one row per operation, and the groups used."""
     import numpy as np
 
     ops = linked.operations
-    streams = _likely_streams(found, ops)
+    streams = _likely_streams(rank_file, ops)
     used = [groups.of(op.facts, op.library or "nccl", stream) for op, stream in zip(ops, streams, strict=True)]
     for group in used:
         group.files.add(file)
     moments = np.array([_moment(op) for op in ops], float)
-    rows = [_row(found, op, group, zero) for op, group in zip(ops, used, strict=True)]
+    rows = [_row(rank_file, op, group, zero) for op, group in zip(ops, used, strict=True)]
     columns = {name: [row.get(name) for row in rows] for name in _COLUMNS}
     columns["iteration"] = calendar.iterations(moments)
     columns["phase"] = calendar.phase_names(moments)
@@ -149,9 +149,9 @@ def _schema(names: list[str]) -> dict[str, Any]:
     return {name: types[name] for name in names}
 
 
-def _likely_streams(found: RankFile, ops: list[KinetoOperation]) -> list[int]:
+def _likely_streams(rank_file: RankFile, ops: list[KinetoOperation]) -> list[int]:
     """Return the stream of each operation; one without a kernel gets that of its kind of operation."""
-    streams = [found.kernels.stream[op.kernels[0]] if op.kernels else None for op in ops]
+    streams = [rank_file.kernels.stream[op.kernels[0]] if op.kernels else None for op in ops]
     by_op: dict[str, int] = {}
     for op, stream in zip(ops, streams, strict=True):
         if stream is not None:
@@ -160,7 +160,7 @@ def _likely_streams(found: RankFile, ops: list[KinetoOperation]) -> list[int]:
     return [by_op.get(op.op, common) if s is None else s for op, s in zip(ops, streams, strict=True)]
 
 
-def _row(found: RankFile, op: KinetoOperation, group: KinetoCommunicator, zero: int) -> dict[str, Any]:
+def _row(rank_file: RankFile, op: KinetoOperation, group: KinetoCommunicator, zero: int) -> dict[str, Any]:
     about, kind = op.facts, op.kernel
     nranks = group.size or about.group_size
     row: dict[str, Any] = {
@@ -184,11 +184,11 @@ def _row(found: RankFile, op: KinetoOperation, group: KinetoCommunicator, zero: 
     if op.op in POINTWISE:
         row["peer"] = _peer(op)
     if op.thread is not None:
-        pid, tid = found.threads[op.thread]
+        pid, tid = rank_file.threads[op.thread]
         row |= {"pid": pid if type(pid) is int and abs(pid) < 1 << 62 else None}
         row |= {"thread": tid if type(tid) is int and abs(tid) < 1 << 62 else None}
     if kind is not None and op.kernels:
-        row |= _device(found, op.kernels[0], kind)
+        row |= _device(rank_file, op.kernels[0], kind)
     for name, moment in (("enqueue_s", op.enqueue), ("start_s", op.start)):
         row[name] = None if moment is None else (moment - zero) * 1e-6
     row["duration_s"] = None if op.duration is None else op.duration * 1e-6
@@ -202,11 +202,11 @@ def _peer(op: KinetoOperation) -> int | None:
     return int(found[1]) if found else said
 
 
-def _device(found: RankFile, number: int, kind: Any) -> dict[str, Any]:
-    table = found.kernels
+def _device(rank_file: RankFile, number: int, kind: Any) -> dict[str, Any]:
+    table = rank_file.kernels
     channels, device = table.channels[number], table.device[number]
     return {
-        "kernel": found.names[table.name[number]],
+        "kernel": rank_file.names[table.name[number]],
         "stream": str(table.stream[number]),
         "device": device if device >= 0 else None,
         "channels": channels if channels > 0 and kind.library in ("nccl", "rccl") else None,
@@ -216,22 +216,22 @@ def _device(found: RankFile, number: int, kind: Any) -> dict[str, Any]:
     }
 
 
-def device_rows(found: RankFile, linked: Linked, calendar: Calendar, zero: int) -> pl.DataFrame:
+def device_rows(rank_file: RankFile, linked: Linked, calendar: Calendar, zero: int) -> pl.DataFrame:
     """Return the kernels and copies that do not communicate, in the order of the file."""
     import numpy as np
     import polars as pl
 
     mine = np.flatnonzero(~linked.communicates)
-    table = found.kernels
+    table = rank_file.kernels
     name = np.frombuffer(table.name, np.int32)[mine] if len(table) else np.zeros(0, np.int32)
     call = linked.call[mine]
-    calls = np.frombuffer(found.calls.ts, float) if len(found.calls) else np.zeros(1)
+    calls = np.frombuffer(rank_file.calls.ts, float) if len(rank_file.calls) else np.zeros(1)
     moments = np.where(call >= 0, calls[np.maximum(call, 0)], np.nan)
     copies = _take(table.is_copy, np.int8, mine).astype(bool)
     classes = pl.Series([UNKNOWN if kind.library == UNKNOWN else "compute" for kind in linked.classes], dtype=pl.String)
     frame = pl.DataFrame(
         {
-            "kernel": pl.Series(found.names, dtype=pl.String).gather(name),
+            "kernel": pl.Series(rank_file.names, dtype=pl.String).gather(name),
             "kernel_class": classes.gather(name),
             "stream": pl.Series(_take(table.stream, np.int64, mine)).cast(pl.String),
             "device": pl.Series(_take(table.device, np.int32, mine)),
@@ -258,7 +258,7 @@ def _take(column: Any, kind: Any, places: np.ndarray) -> np.ndarray:
     return np.frombuffer(column, kind)[places] if len(column) else np.zeros(0, kind)
 
 
-def host_rows(found: RankFile, calendar: Calendar, zero: int) -> pl.DataFrame:
+def host_rows(rank_file: RankFile, calendar: Calendar, zero: int) -> pl.DataFrame:
     """Return steps, phases and the calls that wait (kind ``sync``)."""
     import numpy as np
     import polars as pl
@@ -287,11 +287,11 @@ def host_rows(found: RankFile, calendar: Calendar, zero: int) -> pl.DataFrame:
         }
         for (start, dur, _, text, line), number in zip(calendar.phases, numbers, strict=True)
     ]
-    table = found.syncs
+    table = rank_file.syncs
     for start, dur, name, line, thread in zip(table.ts, table.dur, table.name, table.line, table.thread, strict=True):
-        text = found.names[name]
+        text = rank_file.names[name]
         op = next((op for word, op in _SYNCS if word in text), "device")
-        tid = found.threads[thread][1]
+        tid = rank_file.threads[thread][1]
         rows.append(
             {
                 "kind": "sync",

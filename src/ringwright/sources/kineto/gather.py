@@ -57,18 +57,18 @@ _PID = 1 << 40
 
 def gather(source: Source, progress: Callable[[int], None] | None = None) -> RankFile:
     """Read one source; raises nothing but what opening the source raises."""
-    found = RankFile(Reading(source.name))
-    sorter = _Sorter(found)
-    for events in batches(source, found.reading, progress):
-        sorter.take(events, found.reading.events - len(events))
-    return found
+    rank_file = RankFile(Reading(source.name))
+    sorter = _Sorter(rank_file)
+    for events in batches(source, rank_file.reading, progress):
+        sorter.take(events, rank_file.reading.events - len(events))
+    return rank_file
 
 
 class _Sorter:
     """Puts events into the tables of a file."""
 
-    def __init__(self, found: RankFile) -> None:
-        self.found = found
+    def __init__(self, rank_file: RankFile) -> None:
+        self.found = rank_file
         self._names: dict[str, int] = {}
         self._threads: dict[tuple[Any, Any], int] = {}
         self._calls: dict[str, int] = {}
@@ -110,7 +110,7 @@ class _Sorter:
 
     def _devices(self, batch: _Batch) -> bool:
         """Append all kernels and copies of a batch at once; False, and nothing is done, when one of them is odd."""
-        found, table, before = self.found, self.found.kernels, len(self.found.kernels)
+        rank_file, table, before = self.found, self.found.kernels, len(self.found.kernels)
         times = _times(batch.events)
         if times is None or before + len(batch.events) > ROWS_PER_FILE:
             return False
@@ -129,7 +129,7 @@ class _Sorter:
         table.channels.extend(_column("i", [grid[0] if type(grid) is list and grid else 0 for grid in grids], -1))
         for number, each in enumerate(args, before):
             if each.collective is not None or each.group_name is not None or each.group_id is not None:
-                found.meta[number] = each
+                rank_file.meta[number] = each
         return True
 
     def _launches(self, batch: _Batch) -> bool:

@@ -54,29 +54,29 @@ class Linked:
     contradictions: dict[tuple[str, str], int] = field(default_factory=lambda: defaultdict(int))
 
 
-def link(found: RankFile, catalogue: Catalogue, *, is_amd: bool = False) -> Linked:
+def link(rank_file: RankFile, catalogue: Catalogue, *, is_amd: bool = False) -> Linked:
     """Join a file's kernels with the calls that launched them and the records that describe them."""
     import numpy as np
 
-    classes = [catalogue.classify(name) for name in found.names]
-    kernels = found.kernels
+    classes = [catalogue.classify(name) for name in rank_file.names]
+    kernels = rank_file.kernels
     names = np.frombuffer(kernels.name, np.int32)
     copies = np.frombuffer(kernels.is_copy, np.int8).astype(bool)
     communicates = np.array([kind.communicates for kind in classes], bool)[names] & ~copies if len(kernels) else copies
-    for number, args in found.meta.items():
+    for number, args in rank_file.meta.items():
         if not copies[number] and classes[names[number]].library == UNKNOWN and operation(args.collective):
             communicates[number] = True
-    linked = Linked([], classes, communicates, _calls(found))
-    _Joiner(found, linked, "rccl" if is_amd else None).join()
+    linked = Linked([], classes, communicates, _calls(rank_file))
+    _Joiner(rank_file, linked, "rccl" if is_amd else None).join()
     return linked
 
 
-def _calls(found: RankFile) -> np.ndarray:
+def _calls(rank_file: RankFile) -> np.ndarray:
     """Return per kernel the number of the call that launched it, by correlation; -1 without one."""
     import numpy as np
 
-    ids = np.frombuffer(found.calls.correlation, np.int64)
-    wanted = np.frombuffer(found.kernels.correlation, np.int64)
+    ids = np.frombuffer(rank_file.calls.correlation, np.int64)
+    wanted = np.frombuffer(rank_file.kernels.correlation, np.int64)
     if not len(ids) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(ids, kind="stable")
@@ -88,28 +88,28 @@ def _calls(found: RankFile) -> np.ndarray:
 class _Joiner:
     """The joining of one file."""
 
-    def __init__(self, found: RankFile, linked: Linked, library: str | None) -> None:
-        self.found, self.linked, self.library = found, linked, library
-        self.records, self.labels = Spans(found.records), Spans(found.labels)
+    def __init__(self, rank_file: RankFile, linked: Linked, library: str | None) -> None:
+        self.found, self.linked, self.library = rank_file, linked, library
+        self.records, self.labels = Spans(rank_file.records), Spans(rank_file.labels)
         if self._adopt():
-            self.records = Spans(found.records)
+            self.records = Spans(rank_file.records)
         self.facts: dict[int, CallFacts] = {}
         self.by_external: dict[int, int] = {}
         self.is_numbered_apart = False  # whether ids of kernels are those of host operations, as in newer releases
-        graphs = [number for number, name in enumerate(found.calls.name) if "GraphLaunch" in found.names[name]]
+        graphs = [number for number, name in enumerate(rank_file.calls.name) if "GraphLaunch" in rank_file.names[name]]
         self._replays = {call: place for place, call in enumerate(graphs)}
-        self._parents = [self._parent(number) for number in range(len(found.records))]
+        self._parents = [self._parent(number) for number in range(len(rank_file.records))]
 
     def _adopt(self) -> bool:
         """Older releases label some collectives without recording them: such a label stands for its record."""
-        found, before = self.found, len(self.found.records)
-        labels, records = found.labels, found.records
-        is_call = [name.startswith(_BACKENDS) and operation(name) is not None for name in found.names]
+        rank_file, before = self.found, len(self.found.records)
+        labels, records = rank_file.labels, rank_file.records
+        is_call = [name.startswith(_BACKENDS) and operation(name) is not None for name in rank_file.names]
         for number, name in enumerate(labels.name):
             if is_call[name] and not self.records.around(labels.thread[number], labels.ts[number]):
                 for column in ("ts", "dur", "name", "thread", "line"):
                     getattr(records, column).append(getattr(labels, column)[number])
-                found.record_args.append(found.label_args.get(number, CommArgs()))
+                rank_file.record_args.append(rank_file.label_args.get(number, CommArgs()))
         return len(records) > before
 
     def join(self) -> None:
@@ -203,12 +203,12 @@ class _Joiner:
         return None, None
 
     def _of_kernels(self, numbers: list[int], record: int | None) -> None:
-        found, kernels = self.found, self.found.kernels
+        rank_file, kernels = self.found, self.found.kernels
         first = min(numbers, key=lambda number: kernels.ts[number])
         kind = self.linked.classes[kernels.name[first]]
-        said = [found.meta.get(number) for number in numbers]
+        said = [rank_file.meta.get(number) for number in numbers]
         if record is not None:
-            said += [found.record_args[n] for n in [record, *self._children(record)]]
+            said += [rank_file.record_args[n] for n in [record, *self._children(record)]]
         about = facts(said)
         op, ground, label = about.op, "read", None
         if record is not None:
@@ -237,20 +237,20 @@ class _Joiner:
                 kind,
                 numbers,
                 kernels.line[first],
-                found.calls.ts[call] if call >= 0 else None,
+                rank_file.calls.ts[call] if call >= 0 else None,
                 kernels.ts[first],
                 kernels.dur[first] if len(numbers) == 1 else end - kernels.ts[first],
-                found.calls.thread[call] if call >= 0 else None,
+                rank_file.calls.thread[call] if call >= 0 else None,
                 ground,
-                found.names[found.labels.name[label]] if label is not None else "",
+                rank_file.names[rank_file.labels.name[label]] if label is not None else "",
                 self._replays.get(call),
             )
         )
 
     def _of_record(self, record: int, seen: set[tuple[object, ...]]) -> None:
         """An operation that was asked for, and whose kernel the trace does not hold."""
-        found, table = self.found, self.found.records
-        about = facts([found.record_args[n] for n in [record, *self._children(record)]])
+        rank_file, table = self.found, self.found.records
+        about = facts([rank_file.record_args[n] for n in [record, *self._children(record)]])
         op, label, ground = about.op, None, "read"
         if about.said is None:
             (op, label), ground = self._label(record), "inferred"
@@ -259,7 +259,7 @@ class _Joiner:
         if op is None:
             self.linked.nameless_records += 1
             return
-        name = found.names[found.labels.name[label]] if label is not None else ""
+        name = rank_file.names[rank_file.labels.name[label]] if label is not None else ""
         made = KinetoOperation(
             op, name.split(":", 1)[0] if name.startswith(_HOST_RUN) else "", about, line=table.line[record]
         )
@@ -270,7 +270,7 @@ class _Joiner:
         if key is not None:
             seen.add(key)
         if label is not None and made.library:
-            made.start, made.duration, made.ground = found.labels.ts[label], found.labels.dur[label], "inferred"
+            made.start, made.duration, made.ground = rank_file.labels.ts[label], rank_file.labels.dur[label], "inferred"
         self.linked.operations.append(made)
 
 

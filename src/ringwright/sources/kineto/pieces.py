@@ -96,24 +96,24 @@ def repair(piece: bytes) -> bytes:
 
 def _one_by_one(piece: bytes, reading: Reading, *, is_last: bool) -> tuple[list[Event], int | None]:
     """Decode what can be decoded; joins up to four neighbours, should an event hold what looks like two."""
-    bounds = [found.start() for found in EVENT_START.finditer(piece)]
+    bounds = [decoded.start() for decoded in EVENT_START.finditer(piece)]
     starts, ends = [0, *(bound + 1 for bound in bounds)], [*bounds, len(piece)]
     events: list[Event] = []
     at = 0
     while at < len(starts):
         for width in range(1, 5):
             last = min(at + width, len(starts)) - 1
-            found, end = _piece(piece[starts[at] : ends[last]], reading)
-            if found is not None or last == len(starts) - 1:
+            decoded, end = _piece(piece[starts[at] : ends[last]], reading)
+            if decoded is not None or last == len(starts) - 1:
                 break
-        if found is None:
+        if decoded is None:
             if not (is_last and at == len(starts) - 1):  # a last event without its end is a cut, not a bad event
                 events.append(_refuse(reading, piece[starts[at] : ends[at]]))
                 reading.events += 1
             at += 1
             continue
-        events += found
-        reading.events += len(found)
+        events += decoded
+        reading.events += len(decoded)
         if end is not None:
             return events, starts[at] + end
         at = last + 1
@@ -121,18 +121,18 @@ def _one_by_one(piece: bytes, reading: Reading, *, is_last: bool) -> tuple[list[
 
 
 def _piece(text: bytes, reading: Reading) -> tuple[list[Event] | None, int | None]:
-    found, end = attempt(text)
-    if found is not None:
-        return found, end
+    decoded, end = attempt(text)
+    if decoded is not None:
+        return decoded, end
     try:
         elements = decode_raws(b"[" + text + b"]")
     except BAD_JSON:
         mended = repair(text)
         if mended == text:
             return None, None
-        found, _ = attempt(mended)
-        reading.repaired += found is not None
-        return found, None
+        decoded, _ = attempt(mended)
+        reading.repaired += decoded is not None
+        return decoded, None
     events = []
     for element in elements:
         try:

@@ -29,12 +29,12 @@ class FileOrigin:
     device: int | None
 
 
-def place(found: RankFile, index: int) -> FileOrigin:
+def place(rank_file: RankFile, index: int) -> FileOrigin:
     """Return the place of file number ``index``."""
-    info = found.reading.header.get("distributedInfo")
+    info = rank_file.reading.header.get("distributedInfo")
     info = info if isinstance(info, dict) else {}
     said, world = _rank(info.get("rank")), positive(info.get("world_size"))
-    base = re.split(r"[/\\]", found.reading.name)[-1]
+    base = re.split(r"[/\\]", rank_file.reading.name)[-1]
     in_name = _IN_NAME.search(base)
     named = int(in_name[1]) if in_name else None
     rank, evidence, ground = index, "position among the files", "assumed"
@@ -42,10 +42,10 @@ def place(found: RankFile, index: int) -> FileOrigin:
         rank, evidence, ground = said, "distributedInfo", "read"
     elif named is not None:
         rank, evidence, ground = named, "file name", "inferred"
-    pid = _process(found)
+    pid = _process(rank_file)
     host = _HOST.match(base)
     is_host = host is not None and pid is not None and int(host[2]) == pid
-    device = Counter(number for number in found.kernels.device[:1000] if number >= 0).most_common(1)
+    device = Counter(number for number in rank_file.kernels.device[:1000] if number >= 0).most_common(1)
     return FileOrigin(
         rank,
         evidence,
@@ -87,10 +87,10 @@ def _rank(value: Any) -> int | None:
     return rank if rank is not None and rank < LARGEST_GROUP else None
 
 
-def _process(found: RankFile) -> int | None:
+def _process(rank_file: RankFile) -> int | None:
     """Return the process that made most calls."""
     counts: Counter[Any] = Counter()
-    for table in (found.calls, found.records, found.notes):
-        counts.update(found.threads[thread][0] for thread in table.thread[:1000])
+    for table in (rank_file.calls, rank_file.records, rank_file.notes):
+        counts.update(rank_file.threads[thread][0] for thread in table.thread[:1000])
     ids = [pid for pid, _ in counts.most_common() if type(pid) is int and 0 <= pid < 1 << 40]
     return ids[0] if ids else None

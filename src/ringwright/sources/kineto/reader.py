@@ -46,13 +46,13 @@ def read_kineto(
     parts: list[TraceFile] = []
     for source in sources:
         try:
-            found = gather(source, progress)
+            rank_file = gather(source, progress)
         except (OSError, RingwrightError) as error:
             findings.unreadable(source.name, str(error).split("\n", 1)[0])
             continue
-        findings.file(found)
-        if found.used:
-            parts.append(_part(found, len(parts), catalogue, groups, findings, store))
+        findings.file(rank_file)
+        if rank_file.used:
+            parts.append(_part(rank_file, len(parts), catalogue, groups, findings, store))
     if not parts:
         raise InputError(
             "no usable event in any trace: " + ("; ".join(findings.losses[:3]) or "they hold none"),
@@ -63,7 +63,7 @@ def read_kineto(
 
 
 def _part(
-    found: RankFile,
+    rank_file: RankFile,
     index: int,
     catalogue: kernels_catalogue.Catalogue,
     groups: KinetoCommunicators,
@@ -72,32 +72,36 @@ def _part(
 ) -> TraceFile:
     import polars as pl
 
-    where = place(found, index)
-    linked = link(found, catalogue, is_amd=_is_amd(found))
-    info = found.reading.header.get("distributedInfo")
+    where = place(rank_file, index)
+    linked = link(rank_file, catalogue, is_amd=_is_amd(rank_file))
+    info = rank_file.reading.header.get("distributedInfo")
     config = info.get("pg_config") if isinstance(info, dict) else None
     mine = groups.of_file(config, (op.facts for op in linked.operations))
     for group in mine.named:
         group.files.add(index)
-    calendar, zero = Calendar(found), first_moment(found)
-    asked, _ = operations(found, linked, mine, calendar, zero, index)
-    rest = pl.concat([device_rows(found, linked, calendar, zero), host_rows(found, calendar, zero)], how="diagonal")
-    findings.links(found, linked)
-    return TraceFile(found.reading.name, where, _wall_ns(found, zero), asked, store.keep(rest), found.reading.header)
+    calendar, zero = Calendar(rank_file), first_moment(rank_file)
+    asked, _ = operations(rank_file, linked, mine, calendar, zero, index)
+    rest = pl.concat(
+        [device_rows(rank_file, linked, calendar, zero), host_rows(rank_file, calendar, zero)], how="diagonal"
+    )
+    findings.links(rank_file, linked)
+    return TraceFile(
+        rank_file.reading.name, where, _wall_ns(rank_file, zero), asked, store.keep(rest), rank_file.reading.header
+    )
 
 
-def _is_amd(found: RankFile) -> bool:
+def _is_amd(rank_file: RankFile) -> bool:
     """Whether the device is AMD's: its library uses NCCL's names."""
-    listed = found.reading.header.get("deviceProperties")
+    listed = rank_file.reading.header.get("deviceProperties")
     names = [
         str(entry.get("name")) for entry in (listed if isinstance(listed, list) else []) if isinstance(entry, dict)
     ]
-    calls = {found.names[name] for name in found.calls.name[:1000]}
+    calls = {rank_file.names[name] for name in rank_file.calls.name[:1000]}
     return any("AMD" in name or "Instinct" in name for name in names[:8]) or any(n.startswith("hip") for n in calls)
 
 
-def _wall_ns(found: RankFile, zero: int) -> int | None:
-    base = found.reading.header.get("baseTimeNanoseconds")
+def _wall_ns(rank_file: RankFile, zero: int) -> int | None:
+    base = rank_file.reading.header.get("baseTimeNanoseconds")
     if type(base) is int and 0 < base < 1 << 62 and abs(zero) < _EPOCH_US:
         return base + zero * 1000
     return zero * 1000 if _EPOCH_US < zero < 1 << 53 else None

@@ -104,7 +104,7 @@ def _shifts(mine: list[_Op], longest: list[_Op]) -> dict[tuple[int | None, str],
 
 
 def _sizes(ops: list[_Op]) -> dict[tuple[int | None, str], list[int | None]]:
-    found: dict[tuple[int | None, str], list[int | None]] = defaultdict(list)
+    sizes: dict[tuple[int | None, str], list[int | None]] = defaultdict(list)
     for op in ops:
-        found[op.iteration, op.op].append(op.size)
-    return found
+        sizes[op.iteration, op.op].append(op.size)
+    return sizes

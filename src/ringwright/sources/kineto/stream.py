@@ -187,11 +187,11 @@ def _array(feed: _Feed) -> Iterator[list[Event]]:
         if not places:
             yield from _rest(feed)
             return
-        found = whole(feed.data, feed.at, places)
-        if found is None and len(feed.data) - feed.at <= max(BLOCK_BYTES, READ_BYTES) and feed.more():
+        cut = whole(feed.data, feed.at, places)
+        if cut is None and len(feed.data) - feed.at <= max(BLOCK_BYTES, READ_BYTES) and feed.more():
             continue  # what looked like the end of an event may be text inside one
-        if found is not None:
-            events, place, end = found
+        if cut is not None:
+            events, place, end = cut
             reading.events += len(events)
         else:
             place = places[0]

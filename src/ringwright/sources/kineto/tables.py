@@ -47,7 +47,7 @@ def _row(group: KinetoCommunicator, places: list[FileOrigin], world: int | None)
 
 def devices(places: list[FileOrigin]) -> list[dict[str, Any]]:
     """Return one row per process seen."""
-    found = {
+    rows = {
         (where.rank, where.host, where.pid): {
             "kind": "device",
             "rank": where.rank,
@@ -58,4 +58,4 @@ def devices(places: list[FileOrigin]) -> list[dict[str, Any]]:
         }
         for where in places
     }
-    return list(found.values())
+    return list(rows.values())

@@ -54,7 +54,7 @@ def _meta(state: LogState, fold: RecordSink, identity: JobIdentity, names: list[
 
 
 def _communicators(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     parents = {
         (state.handles[index].host, state.handles[index].pid, state.handles[index].pointer): number
         for number, group in enumerate(identity.groups)
@@ -70,7 +70,7 @@ def _communicators(state: LogState, identity: JobIdentity) -> list[dict[str, Any
         seen = {(h.host, h.pid, h.bus_id or h.device) for h in handles}
         hosts = {h.host for h in handles}
         nnodes = next((h.nnodes for h in handles if h.nnodes), len(hosts) if len(seen) == group.size else None)
-        found.append(
+        rows.append(
             {
                 "communicator": number,
                 "comm_id": group.comm_id,
@@ -84,7 +84,7 @@ def _communicators(state: LogState, identity: JobIdentity) -> list[dict[str, Any
                 "confidence": group.confidence,
             }
         )
-    return found
+    return rows
 
 
 def _rank_at(handles: list[int], identity: JobIdentity) -> int:
@@ -96,28 +96,28 @@ def _rank_at(handles: list[int], identity: JobIdentity) -> int:
 
 
 def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> list[dict[str, Any]]:
-    found = _devices(state, identity)
+    rows = _devices(state, identity)
     for number, wiring in enumerate(wirings):
         for channel, ring in wiring.rings.items():
             for place, src in enumerate(ring):
                 dst = ring[(place + 1) % len(ring)]
                 ground = wiring.ring_ground[channel]
-                found.append(_edge("ring", number, channel, src, dst, ground))
+                rows.append(_edge("ring", number, channel, src, dst, ground))
         for channel, edges in wiring.tree_edges.items():
-            found.extend(_edge("tree", number, channel, child, parent, "read") for child, parent in sorted(edges))
+            rows.extend(_edge("tree", number, channel, child, parent, "read") for child, parent in sorted(edges))
         for channel, edges in wiring.part_edges.items():
-            found.extend(_edge("tree-part", number, channel, child, parent, "read") for child, parent in sorted(edges))
+            rows.extend(_edge("tree-part", number, channel, child, parent, "read") for child, parent in sorted(edges))
         for channel, ring in wiring.part_rings.items():
-            found.extend(_edge("ring-part", number, channel, src, dst, "read") for src, dst in pairwise(ring))
+            rows.extend(_edge("ring-part", number, channel, src, dst, "read") for src, dst in pairwise(ring))
         for (channel, src, dst, side), (transport, nic) in wiring.connections.items():
             edge = _edge("connection", number, channel, src, dst, "read")
             told = {"transport": transport, "nic": None if nic is None else str(nic), "value": side or None}
-            found.append(edge | told)
+            rows.append(edge | told)
         for kind, count in wiring.channels.items():
-            found.append({"kind": "channels", "communicator": number, "value": f"{kind}={count}", "ground": "read"})
+            rows.append({"kind": "channels", "communicator": number, "value": f"{kind}={count}", "ground": "read"})
     for (host, index), name in state.nics.items():
-        found.append({"kind": "nic", "host": host, "nic": str(index), "value": name, "ground": "read"})
-    return found
+        rows.append({"kind": "nic", "host": host, "nic": str(index), "value": name, "ground": "read"})
+    return rows
 
 
 def _edge(kind: str, communicator: int, channel: int, src: int, dst: int, ground: str) -> dict[str, Any]:
@@ -150,11 +150,11 @@ def _devices(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
 
 def _other_events(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
     ranks = {(h.host, h.pid): identity.rank_of.get(h.index) for h in state.handles if h.index not in identity.alias}
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for error in state.errors:
         rank = error.rank if error.rank is not None else ranks.get((error.host, error.pid))
         rank = state.process_rank.get((error.host, error.pid)) if rank is None else rank
-        found.append(
+        rows.append(
             {
                 "kind": "error",
                 "op": error.kind,
@@ -176,12 +176,12 @@ def _other_events(state: LogState, identity: JobIdentity) -> list[dict[str, Any]
         )
     for iteration, seconds in state.iterations:
         step = {"kind": "step", "iteration": iteration, "duration_s": seconds, "multiplicity": 1, "records": 1}
-        found.append(step | {"source": SOURCE, "ground": "read"})
+        rows.append(step | {"source": SOURCE, "ground": "read"})
     for (op, size, algorithm, protocol, channels), count in sorted(state.tuning.items()):
         choice: dict[str, Any] = {"kind": "tuning", "op": op, "size_bytes": size, "algorithm": algorithm}
         choice |= {"protocol": protocol, "channels": channels or None, "multiplicity": count, "records": count}
-        found.append(choice | {"source": SOURCE, "ground": "read"})
-    return found
+        rows.append(choice | {"source": SOURCE, "ground": "read"})
+    return rows
 
 
 def _json(data: dict[str, Any]) -> str:
@@ -191,11 +191,11 @@ def _json(data: dict[str, Any]) -> str:
 
 
 def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
 
     def claim(field: str, value: Any, ground: str, note: str = "", confidence: float = 1.0) -> None:
         row = {"field": field, "value": str(value), "source": SOURCE, "ground": ground, "confidence": confidence}
-        found.append(row | {"note": note})
+        rows.append(row | {"note": note})
 
     for version in sorted(state.versions, key=dialect.parse_version):
         claim("nccl_version", version, "read")
@@ -224,7 +224,7 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[di
         )
     if state.ras:
         claim("ras", _json(state.ras), "read", str(state.ras.get("place", "")))
-    return found
+    return rows
 
 
 _RANK_NOTES = {

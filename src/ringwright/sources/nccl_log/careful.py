@@ -67,9 +67,9 @@ class CarefulReader:
         if lead.strip():
             outcome = self._lead(lead, place, parts)
         for segment in segments:
-            found = self._segment(segment, place, parts)
-            if found is not None:
-                outcome = found if outcome[0] == "understood" or found[0] == "refused" else outcome
+            segment_outcome = self._segment(segment, place, parts)
+            if segment_outcome is not None:
+                outcome = segment_outcome if outcome[0] == "understood" or segment_outcome[0] == "refused" else outcome
         if len(segments) > 1 and outcome[0] == "understood":
             outcome = ("repaired", "several processes on one line")
         if outcome[0] == "understood":

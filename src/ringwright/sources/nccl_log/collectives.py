@@ -36,8 +36,8 @@ def event_rows(
         return _events(joined.folded(), handles, state, ops, files).lazy()
     maker = RowMaker(joined)
     if fold.rows is not None:
-        found = [maker.rows(part) for part in fold.rows]
-        return _events(pl.concat(found), handles, state, ops, files).lazy()
+        frames = [maker.rows(part) for part in fold.rows]
+        return _events(pl.concat(frames), handles, state, ops, files).lazy()
     for part in fold.parts:
         raw = pl.read_parquet(part, glob=False)
         events = _events(maker.rows({name: raw[name].to_numpy() for name in raw.columns}), handles, state, ops, files)
@@ -77,8 +77,8 @@ def _handle_frame(state: LogState, identity: JobIdentity) -> pl.DataFrame:
 
     place: dict[int, tuple[int | None, int | None]] = {}
     for number, group in enumerate(identity.groups):
-        for rank, found in group.handles.items():
-            place.update((index, (number, rank)) for index in found)
+        for rank, handles in group.handles.items():
+            place.update((index, (number, rank)) for index in handles)
         place.update((index, (number, None)) for index in group.spare)
     records = []
     for handle in state.handles:

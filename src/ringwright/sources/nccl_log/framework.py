@@ -101,8 +101,8 @@ def _timeout(text: str, state: LogState, place: Place, rank: int | None, time_s:
     if match is None:
         return False
     data = {key: match[key] for key in ("seq", "op", "nin", "nout", "limit", "ran")}
-    found = ErrorLine("watchdog", "", 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s, data=data)
-    state.error(found)
+    error = ErrorLine("watchdog", "", 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s, data=data)
+    state.error(error)
     return True
 
 
@@ -122,9 +122,9 @@ def _killed(text: str, state: LogState, place: Place, rank: int | None, time_s: 
     match = _KILLED.search(text)
     if match is None:
         return False
-    found = ErrorLine("killed", match["host"], 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s)
-    found.status = int(match["signal"])
-    state.error(found)
+    error = ErrorLine("killed", match["host"], 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s)
+    error.status = int(match["signal"])
+    state.error(error)
     return True
 
 
@@ -154,9 +154,9 @@ def _iteration(text: str, state: LogState, place: Place, rank: int | None, time_
 
 
 def _layout(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
-    found = _TP_PP_RANK.findall(text)
-    state.layout.extend((int(tp), int(pp)) for tp, pp in found)
-    return bool(found)
+    matches = _TP_PP_RANK.findall(text)
+    state.layout.extend((int(tp), int(pp)) for tp, pp in matches)
+    return bool(matches)
 
 
 def _ras(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
@@ -177,11 +177,11 @@ def _ras(text: str, state: LogState, place: Place, rank: int | None, time_s: flo
 
 
 def _version(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
-    found = _VERSION.findall(text)
-    for kind, version in found:
+    versions = _VERSION.findall(text)
+    for kind, version in versions:
         state.versions[version] += 1
         state.rccl = state.rccl or kind == "RCCL"
-    return bool(found)
+    return bool(versions)
 
 
 _READERS: tuple[Callable[[str, LogState, Place, int | None, float | None], bool], ...] = (

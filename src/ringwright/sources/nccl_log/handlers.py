@@ -187,23 +187,23 @@ def _environment(match: re.Match[str], segment: LineSegment, state: LogState, pl
 
 def _chain(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
     data = {"at": match["at"], "thread": match["thread"]}
-    found = ErrorLine("chain", segment.host, segment.pid, segment.device, segment.text, *place, data=data)
-    found.status = int(match["code"])
-    state.error(found)
+    error = ErrorLine("chain", segment.host, segment.pid, segment.device, segment.text, *place, data=data)
+    error.status = int(match["code"])
+    state.error(error)
 
 
 def _warning(segment: LineSegment, state: LogState, place: Place, stamp_s: float | None) -> None:
     parsed = grammar.parse(segment.text.rstrip())
     kind = parsed[0] if parsed and parsed[0] in ("completion", "async") else "warning"
-    found = ErrorLine(kind, segment.host, segment.pid, segment.device, segment.text, *place)
-    found.time_s = segment.time_s if segment.time_s is not None else stamp_s
-    found.data = {"at": segment.place}
+    error = ErrorLine(kind, segment.host, segment.pid, segment.device, segment.text, *place)
+    error.time_s = segment.time_s if segment.time_s is not None else stamp_s
+    error.data = {"at": segment.place}
     if parsed and kind == "completion":
-        found.status, found.peer = int(parsed[1]["status"]), parsed[1]["peer"]
+        error.status, error.peer = int(parsed[1]["status"]), parsed[1]["peer"]
     if parsed and kind == "async":
         severity = parsed[1]["severity"] or parsed[1]["severity2"] or ""
-        found.data |= {"event": parsed[1]["event"].strip(), "severity": severity.strip(), "port": parsed[1]["device"]}
-    state.error(found)
+        error.data |= {"event": parsed[1]["event"].strip(), "severity": severity.strip(), "port": parsed[1]["device"]}
+    state.error(error)
 
 
 _HANDLERS: dict[str, Callable[[re.Match[str], LineSegment, LogState, Place], None]] = {

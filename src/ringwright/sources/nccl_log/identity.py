@@ -31,7 +31,7 @@ class LogCommunicator:
 
     def all_handles(self) -> list[int]:
         """Return every handle of the group."""
-        return [handle for found in self.handles.values() for handle in found] + self.spare
+        return [handle for handles in self.handles.values() for handle in handles] + self.spare
 
 
 @dataclass
@@ -66,7 +66,7 @@ def identify(state: LogState, said_ranks: dict[int, int]) -> JobIdentity:
             by_name[handle.comm_id, handle.nranks].append(handle)
         else:
             unnamed.append(handle)
-    groups.extend(_group(found, "read", 1.0) for found in by_name.values())
+    groups.extend(_group(members, "read", 1.0) for members in by_name.values())
     rank_of, ground = _global_ranks(state, handles, groups, unnamed, said_ranks)
     groups.extend(_match_unnamed(unnamed, rank_of))
     _assume_missing(handles, rank_of, groups)
@@ -97,9 +97,9 @@ def merge_processes(state: LogState) -> dict[Process, Process]:
         state.lines_of[new] += state.lines_of.pop(old, 0)
     for error in state.errors:
         error.host = renamed.get((error.host, error.pid), (error.host, error.pid))[0]
-    for found in state.facts:
-        host, pid = renamed.get(found.thread[:2], found.thread[:2])
-        found.thread = (host, pid, found.thread[2])
+    for fact in state.facts:
+        host, pid = renamed.get(fact.thread[:2], fact.thread[:2])
+        fact.thread = (host, pid, fact.thread[2])
     return renamed
 
 
@@ -202,14 +202,14 @@ def _world_handles(handles: list[Handle], groups: list[LogCommunicator], unnamed
         return []
     largest = sizes[0]
     devices = {device_of(handle) for handle in handles}
-    found: dict[Device, Handle] = {}
+    by_device: dict[Device, Handle] = {}
     for handle in handles:
         if handle.nranks == largest and handle.rank is not None:
-            found.setdefault(device_of(handle), handle)
-    ranks = Counter(handle.rank for handle in found.values())
-    if len(found) < max(1, (len(devices) + 1) // 2) or any(n > 1 for n in ranks.values()):
+            by_device.setdefault(device_of(handle), handle)
+    ranks = Counter(handle.rank for handle in by_device.values())
+    if len(by_device) < max(1, (len(devices) + 1) // 2) or any(n > 1 for n in ranks.values()):
         return []
-    return list(found.values())
+    return list(by_device.values())
 
 
 def _match_unnamed(unnamed: list[Handle], rank_of: dict[int, int | None]) -> list[LogCommunicator]:
@@ -237,11 +237,11 @@ def _match_ranked(size: int, handles: list[Handle], rank_of: dict[int, int | Non
         lists: dict[int, list[Handle]] = defaultdict(list)
         for handle in layer:
             lists[handle.rank if handle.rank is not None else -1].append(handle)
-        for found in lists.values():
-            found.sort(key=lambda handle: (_known(rank_of[handle.index]), handle.index))
-        whole = len(lists) == size and len({len(found) for found in lists.values()}) == 1
-        for place in range(max(len(found) for found in lists.values())):
-            members = [found[place] for found in lists.values() if place < len(found)]
+        for entries in lists.values():
+            entries.sort(key=lambda handle: (_known(rank_of[handle.index]), handle.index))
+        whole = len(lists) == size and len({len(entries) for entries in lists.values()}) == 1
+        for place in range(max(len(entries) for entries in lists.values())):
+            members = [entries[place] for entries in lists.values() if place < len(entries)]
             groups.append(_group(members, "inferred" if whole else "assumed", 0.9 if whole else 0.5))
     return groups
 

@@ -22,11 +22,11 @@ class Joined:
         self.fold = fold
         self.ops = ops
         self.identity = identity
-        found = fold.joiner.export()
-        self.signature = found["signatures"]
-        self.entry_signature = found["entries"]["signature"]
-        self.words, self.offsets = found["member_bits"]["words"], found["member_bits"]["offsets"]
-        self.totals = tuple(found["totals"][name] for name in ("signature", "member", "records"))
+        export = fold.joiner.export()
+        self.signature = export["signatures"]
+        self.entry_signature = export["entries"]["signature"]
+        self.words, self.offsets = export["member_bits"]["words"], export["member_bits"]["offsets"]
+        self.totals = tuple(export["totals"][name] for name in ("signature", "member", "records"))
         self.point = np.array([dialect.operation(op) in dialect.POINT_TO_POINT for op in ops], bool)
         self._by_size: dict[int, tuple[Any, Any]] = {}
         self.counter_drifts = not dialect.sequence_is_printed(state.version)
@@ -115,7 +115,7 @@ class Joined:
 
     def _points(self, number: int, size: int, members: Any, ours: Any) -> list[dict[str, Any]]:
         handles = self.fold.members[size]
-        rank = {index: place for place, found in self.identity.groups[number].handles.items() for index in found}
+        rank = {index: place for place, indices in self.identity.groups[number].handles.items() for index in indices}
         rows = []
         for sig, member, count in zip(*(part[ours].tolist() for part in self.totals), strict=True):
             if not self.point[self.signature["op"][sig]]:
@@ -158,11 +158,11 @@ class Joined:
         signature, member, _ = self.totals
         point = self.point[self.signature["op"][signature]]
         group = self.signature["group"][signature]
-        found = set()
+        drifting = set()
         for number, mine in enumerate(self.identity.groups):
             if bool((point & (group == mine.size) & np.isin(member, self._members(number))).any()):
-                found.add(number)
-        return found
+                drifting.add(number)
+        return drifting
 
     def communicator_of(self) -> list[int]:
         """Return the group number of every handle, -1 where it has none."""

@@ -29,11 +29,9 @@ class Ledger:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the table's rows, largest first within an outcome."""
-        found = [
+        rows = [
             {"file": file, "outcome": outcome, "reason": reason, "lines": n, "example_line": line, "example": example}
             for (file, outcome, reason), (n, line, example) in self._rows.items()
             if n
         ]
-        return sorted(
-            found, key=lambda row: (OUTCOMES.index(row["outcome"]), -row["lines"], row["file"], row["reason"])
-        )
+        return sorted(rows, key=lambda row: (OUTCOMES.index(row["outcome"]), -row["lines"], row["file"], row["reason"]))

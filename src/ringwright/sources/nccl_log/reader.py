@@ -91,8 +91,8 @@ class LogReader:
         self._first_line = 1
         workers = min(os.cpu_count() or 1, 8)
         with ThreadPoolExecutor(workers) as pool:
-            for chunk, found in self._scan(pool, chunks(source), workers + 1):
-                self._absorb(chunk, found)
+            for chunk, scanned in self._scan(pool, chunks(source), workers + 1):
+                self._absorb(chunk, scanned)
         self._finish_fold()
         self.state.losses.extend(f"{source.name}: byte {at}: {reason}" for reason, at in source.losses)
 
@@ -120,9 +120,9 @@ class LogReader:
         known.told += len(handles)
         return _Scanned(columns, known, handles, known.scanner.ops())
 
-    def _absorb(self, chunk: Chunk, found: _Scanned) -> None:
+    def _absorb(self, chunk: Chunk, chunk_scan: _Scanned) -> None:
         self.heads.setdefault(chunk.source, chunk.data[:_HEAD_BYTES])
-        ledger, file, scanned, known = self.state.ledger, chunk.source, found.columns, found.known
+        ledger, file, scanned, known = self.state.ledger, chunk.source, chunk_scan.columns, chunk_scan.known
         records, repaired = len(scanned["line"]), len(scanned["repaired"])
         clean = records - repaired
         lines = int(scanned["lines"])
@@ -141,8 +141,8 @@ class LogReader:
             ledger.add(file, "other", "blank", lines=int(scanned["blank"]))
         if int(scanned["other"]):
             ledger.add(file, "other", "not an NCCL line", lines=int(scanned["other"]))
-        known.learn(found)
-        for prefix, _, _ in found.handles:
+        known.learn(chunk_scan)
+        for prefix, _, _ in chunk_scan.handles:
             self._careful.know_host(prefix.partition(":")[0])
         launched = known.launched(scanned)
         for line, offset, length in careful:
@@ -237,10 +237,10 @@ class _ScannerMap:
         self._handles: list[int] = []
         self._ops: list[int] = []
 
-    def learn(self, found: _Scanned) -> None:
+    def learn(self, scanned: _Scanned) -> None:
         """Take the names that a scan met first."""
-        self._names.extend(found.handles)
-        self._ops.extend(self._reader.op(name) for name in found.ops[len(self._ops) :])
+        self._names.extend(scanned.handles)
+        self._ops.extend(self._reader.op(name) for name in scanned.ops[len(self._ops) :])
 
     def translate(self, scanned: dict[str, Any], since: tuple[str, int]) -> tuple[Any, Any]:
         """Return the reader's handle and operation of each row."""
@@ -265,11 +265,11 @@ class _ScannerMap:
         if not len(rows):
             return deque()
         numbers, first = np.unique(scanned["handle"][rows], return_index=True)
-        found: list[tuple[int, Process, int]] = []
+        launched: list[tuple[int, Process, int]] = []
         for number, row in zip(numbers.tolist(), rows[first].tolist(), strict=True):
             host, pid, _ = _who(self._names[number][0])
-            found.append((int(scanned["line"][row]), (host, pid), int(scanned["launch_rank"][row])))
-        return deque(sorted(found))
+            launched.append((int(scanned["line"][row]), (host, pid), int(scanned["launch_rank"][row])))
+        return deque(sorted(launched))
 
     def _count(self, handle: Any) -> None:
         import numpy as np

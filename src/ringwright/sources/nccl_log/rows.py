@@ -79,10 +79,10 @@ class RowMaker:
         """Where the launch counter drifts, a rank's n-th operation of a signature meets the others' n-th."""
         numbers = self._numbers.setdefault(communicator, {})
         columns = [part[name][places].tolist() for name in _SIGNATURE]
-        found = []
+        occurrences = []
         for handle, *signature in zip(part["handle"][places].tolist(), *columns, strict=True):
             kind = tuple(signature)
             key = (kind, self._shown[handle, kind])
             self._shown[handle, kind] += 1
-            found.append(numbers.setdefault(key, len(numbers)))
-        return found
+            occurrences.append(numbers.setdefault(key, len(numbers)))
+        return occurrences

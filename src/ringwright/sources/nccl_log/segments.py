@@ -57,29 +57,29 @@ class Split(NamedTuple):
 def split(line: str) -> Split:
     """Return the parts of one line (without its newline)."""
     rank, stamp, line = peel(line)
-    found = _prefixes(line)
-    if not found:
+    prefixes = _prefixes(line)
+    if not prefixes:
         return Split(rank, stamp, line, [])
     segments = []
-    for index, match in enumerate(found):
-        last = index + 1 == len(found)
-        end = len(line) if last else found[index + 1].start()
+    for index, match in enumerate(prefixes):
+        last = index + 1 == len(prefixes)
+        end = len(line) if last else prefixes[index + 1].start()
         segments.append(segment_of(match, line[match.end() : end], ended=last))
-    return Split(rank, stamp, line[: found[0].start()], segments)
+    return Split(rank, stamp, line[: prefixes[0].start()], segments)
 
 
 def _prefixes(line: str) -> list[re.Match[str]]:
     """Return all prefixes of a line. Each ``NCCL`` is looked at from where its prefix would start; a search of every
     place, ten times slower, is left for the shapes that this does not hit."""
-    found: list[re.Match[str]] = []
+    prefixes: list[re.Match[str]] = []
     at = line.find(" NCCL ")
     while at >= 0:
-        match = _prefix_before(line, at, found[-1].end() if found else 0)
+        match = _prefix_before(line, at, prefixes[-1].end() if prefixes else 0)
         if match is None:
             return list(PREFIX.finditer(line))
-        found.append(match)
+        prefixes.append(match)
         at = line.find(" NCCL ", match.end())
-    return found
+    return prefixes
 
 
 def _prefix_before(line: str, at: int, floor: int) -> re.Match[str] | None:

@@ -145,10 +145,10 @@ class LogState:
         if len(self.facts) >= MAX_FACTS:
             return
         building = self.building.get(thread, ())
-        found = Fact(kind, thread, data, building[0] if len(building) == 1 else None, tuple(building))
-        self.facts.append(found)
+        fact = Fact(kind, thread, data, building[0] if len(building) == 1 else None, tuple(building))
+        self.facts.append(fact)
         if not building:
-            self.open_facts[thread].append(found)
+            self.open_facts[thread].append(fact)
 
     def begin(self, thread: Thread, handle: int) -> None:
         """A thread starts setting up a communicator: older loose facts are not part of it."""
@@ -157,14 +157,14 @@ class LogState:
 
     def finish(self, thread: Thread, handle: int) -> None:
         """A communicator is complete: the loose facts of its thread were about it."""
-        for found in self.open_facts.pop(thread, []):
-            found.handle = handle
+        for fact in self.open_facts.pop(thread, []):
+            fact.handle = handle
         if handle in self.building.get(thread, ()):
             self.building[thread].remove(handle)
 
-    def error(self, found: ErrorLine) -> None:
+    def error(self, error: ErrorLine) -> None:
         """Keep an error, up to a bound; more are counted."""
         if len(self.errors) < MAX_ERRORS:
-            self.errors.append(found)
+            self.errors.append(error)
         else:
             self.errors_dropped += 1

@@ -43,8 +43,8 @@ def wire(state: LogState, identity: JobIdentity) -> list[Wiring]:
             continue
         index = group_of[handle]
         _take(fact, state, handle, wirings[index], lists[index], identity.groups[index].size)
-    for group, wiring, found in zip(identity.groups, wirings, lists, strict=True):
-        _close_rings(group, wiring, found)
+    for group, wiring, facts in zip(identity.groups, wirings, lists, strict=True):
+        _close_rings(group, wiring, facts)
         _keep_whole_trees(group, wiring)
     return wirings
 
@@ -136,7 +136,7 @@ def _from_connections(size: int, channel: int, known: list[int], wiring: Wiring)
 
 def _forced(successors: dict[int, list[int]], only: set[tuple[int, int]]) -> dict[int, list[int]]:
     """Return the successors that are left when what must be is taken first: an edge that no tree explains, a last choice."""
-    left = {src: list(found) for src, found in successors.items()}
+    left = {src: list(choices) for src, choices in successors.items()}
     certain = [
         (src, dst) for src, dst in only if sum(one == src for one, _ in only) == sum(one == dst for _, one in only) == 1
     ]
@@ -145,15 +145,15 @@ def _forced(successors: dict[int, list[int]], only: set[tuple[int, int]]) -> dic
         for src, dst in certain:
             left[src] = [dst]
             taken.add(src)
-            for other, found in left.items():
-                if other != src and dst in found:
-                    found.remove(dst)
+            for other, choices in left.items():
+                if other != src and dst in choices:
+                    choices.remove(dst)
         into: dict[int, list[int]] = defaultdict(list)
-        for src, found in left.items():
-            for dst in found:
+        for src, choices in left.items():
+            for dst in choices:
                 into[dst].append(src)
-        certain = [(src, found[0]) for src, found in left.items() if len(found) == 1 and src not in taken]
-        certain += [(found[0], dst) for dst, found in into.items() if len(found) == 1 and found[0] not in taken]
+        certain = [(src, choices[0]) for src, choices in left.items() if len(choices) == 1 and src not in taken]
+        certain += [(choices[0], dst) for dst, choices in into.items() if len(choices) == 1 and choices[0] not in taken]
     return left
 
 

@@ -54,20 +54,20 @@ class ProfilerCommunicator:
 
 def groups_of(files: list[ProfilerFile]) -> list[ProfilerCommunicator]:
     """Return the communicators, largest first; those of equal hash and name are one."""
-    found: dict[tuple[int, str], ProfilerCommunicator] = {}
+    groups: dict[tuple[int, str], ProfilerCommunicator] = {}
     for number, recorded in enumerate(files):
         for record in recorded.arrays.get(records.COMM, ()):
             name = record["name"].decode("utf-8", "replace")
             comm_hash, nranks, nnodes = int(record["hash"]), int(record["nranks"]), int(record["nnodes"])
             comm_id = f"0x{comm_hash:x}" if comm_hash else (name or f"{recorded.name}:{record['context']}")
             key = (comm_hash, "" if comm_hash else comm_id)
-            group = found.setdefault(key, ProfilerCommunicator(comm_id, name, None, None))
+            group = groups.setdefault(key, ProfilerCommunicator(comm_id, name, None, None))
             group.nranks = max(group.nranks or 0, nranks) or None if nranks > 0 else group.nranks
             group.nnodes = nnodes if nnodes > 0 else group.nnodes
             group.world = max(group.world, _variable(recorded, _WORLD_VARIABLES) or 0)
             comm_rank, version = int(record["rank"]), int(record["version"])
             group.members.append(CommunicatorMember(number, int(record["context"]), -1, comm_rank, version))
-    ordered = sorted(found.values(), key=lambda group: (-group.size, group.comm_id))
+    ordered = sorted(groups.values(), key=lambda group: (-group.size, group.comm_id))
     for number, group in enumerate(ordered):
         for member in group.members:
             member.communicator = number

@@ -80,15 +80,15 @@ def ranges(database: Database, strings: dict[int, str]) -> Iterator[NvtxRange]:
         if first is None or last is None or last < first:
             continue
         spelled = text if isinstance(text, str) else strings.get(text_id, "") if isinstance(text_id, int) else ""
-        found = NvtxRange(first, last, whole_number(thread) or 0, spelled[:4096])
+        nvtx_range = NvtxRange(first, last, whole_number(thread) or 0, spelled[:4096])
         call = _CALL.match(spelled)
         if call:
-            found.op = _OPS[call[1]]
-            _payload(found, row, strings)
-        yield found
+            nvtx_range.op = _OPS[call[1]]
+            _payload(nvtx_range, row, strings)
+        yield nvtx_range
 
 
-def _payload(found: NvtxRange, row: tuple[Any, ...], strings: dict[int, str]) -> None:
+def _payload(nvtx_range: NvtxRange, row: tuple[Any, ...], strings: dict[int, str]) -> None:
     """Take size, root and communicator: NCCL sends them as a structure (JSON in the export), older ones only the size."""
     printed = row[9] if isinstance(row[9], str) else strings.get(row[10], "") if isinstance(row[10], int) else ""
     try:
@@ -99,13 +99,13 @@ def _payload(found: NvtxRange, row: tuple[Any, ...], strings: dict[int, str]) ->
         name = str(key).lower()
         number = whole_number(value)
         if "size" in name and number is not None and number >= 0:
-            found.size_bytes = number
+            nvtx_range.size_bytes = number
         elif "communicator" in name:
-            found.communicator = str(value)[:64]
+            nvtx_range.communicator = str(value)[:64]
         elif "root" in name:
-            found.root = whole_number(value, 1 << 24)
+            nvtx_range.root = whole_number(value, 1 << 24)
         elif "peer" in name:
-            found.peer = whole_number(value, 1 << 24)
-    if found.size_bytes is None:
+            nvtx_range.peer = whole_number(value, 1 << 24)
+    if nvtx_range.size_bytes is None:
         number = whole_number(row[7]) if row[7] is not None else whole_number(row[8])
-        found.size_bytes = number if number is not None and number >= 0 else None
+        nvtx_range.size_bytes = number if number is not None and number >= 0 else None

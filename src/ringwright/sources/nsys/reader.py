@@ -67,7 +67,7 @@ class _File:
 
 def read_nsys(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's exports; InputError where none holds a kernel, copy or range."""
-    found = Gathered(KIND)
+    gathered = Gathered(KIND)
     reasons: list[str] = []
     origin = _origin(sources)
     ranks: set[int] = set()
@@ -76,22 +76,22 @@ def read_nsys(sources: list[Source], *, progress: Callable[[int], None] | None =
             with opened(source, progress) as held:
                 if held is None:
                     reasons.append(f"{source.name} is no SQLite file")
-                    found.lose(reasons[-1])
+                    gathered.lose(reasons[-1])
                     continue
                 file = _File(held[0], _session_start(held[1]))
                 file.shift_ns = (file.origin_ns - origin) if origin and file.origin_ns else 0
-                _read(found, file, held[1], place if len(sources) > 1 else None)
+                _read(gathered, file, held[1], place if len(sources) > 1 else None)
                 ranks |= {rank for rank in file.rank_of.values() if rank is not None}
-                found.inputs.append(file.name)
+                gathered.inputs.append(file.name)
         except (sqlite3.Error, OSError, OverflowError, ValueError) as error:
             reasons.append(f"{source.name}: {type(error).__name__}: {error}")
-            found.note(source.name, "refused", f"SQLite: {error}")
-            found.lose(reasons[-1])
-        found.damage(source.name, source.losses)
-    if not found.events.total:
+            gathered.note(source.name, "refused", f"SQLite: {error}")
+            gathered.lose(reasons[-1])
+        gathered.damage(source.name, source.losses)
+    if not gathered.events.total:
         what = reasons[0] if reasons else "no kernel, copy or range in these exports"
         raise InputError(f"nothing to read: {what}", where=", ".join(s.name for s in sources[:3]), remedy=_REMEDY)
-    return found.trace(world=world_of(ranks), library="nccl", origin_ns=origin)
+    return gathered.trace(world=world_of(ranks), library="nccl", origin_ns=origin)
 
 
 def _session_start(database: Database) -> int | None:
@@ -113,22 +113,22 @@ def _origin(sources: list[Source]) -> int | None:
     return min(starts, default=None)
 
 
-def _read(found: Gathered, file: _File, database: Database, place: int | None) -> None:
+def _read(gathered: Gathered, file: _File, database: Database, place: int | None) -> None:
     file.strings = {key: text for key, text in database.rows("StringIds", ("id", "value")) if isinstance(text, str)}
-    _processes(found, file, database, place)
+    _processes(gathered, file, database, place)
     launches = _launches(database)
-    _kernels(found, file, database, launches)
-    _copies(found, file, database)
-    calls = _ranges(found, file, database)
+    _kernels(gathered, file, database, launches)
+    _copies(gathered, file, database)
+    calls = _ranges(gathered, file, database)
     for pid, kernels in file.kernels.items():
-        _emit(found, file, pid, kernels, calls.get(pid, []))
-    found.note(file.name, "understood", "kernels, copies and ranges", file.rows)
+        _emit(gathered, file, pid, kernels, calls.get(pid, []))
+    gathered.note(file.name, "understood", "kernels, copies and ranges", file.rows)
     known = {"CUPTI_ACTIVITY_KIND_KERNEL", "NVTX_EVENTS"} & database.columns.keys()
     if not known:
-        found.lose(f"{file.name}: no table of kernels and none of NVTX ranges (record with -t cuda,nvtx)")
+        gathered.lose(f"{file.name}: no table of kernels and none of NVTX ranges (record with -t cuda,nvtx)")
 
 
-def _processes(found: Gathered, file: _File, database: Database, place: int | None) -> None:
+def _processes(gathered: Gathered, file: _File, database: Database, place: int | None) -> None:
     """Give each process its rank: by the table of MPI ranks, else by the file's name, else by its device."""
     host = next(
         (str(v) for n, v in database.rows("TARGET_INFO_SYSTEM_ENV", ("name", "value")) if n == "Hostname"), None
@@ -145,16 +145,16 @@ def _processes(found: Gathered, file: _File, database: Database, place: int | No
         elif rank is None:
             rank, ground = device, "assumed"
         file.rank_of[pid] = rank
-        found.device(rank, host, pid, device)
+        gathered.device(rank, host, pid, device)
         if ground != "read":
             how = (
                 "from the file's name"
                 if ground == "inferred"
                 else "no rank is recorded (device or place in the list taken)"
             )
-            found.claim("rank", rank, file.name, ground=ground, confidence=0.6, note=f"process {pid}: {how}")
+            gathered.claim("rank", rank, file.name, ground=ground, confidence=0.6, note=f"process {pid}: {how}")
     for gpu in {str(name) for (name,) in database.rows("TARGET_INFO_GPU", ("name",)) if name}:
-        found.claim("gpu", gpu, file.name)
+        gathered.claim("gpu", gpu, file.name)
 
 
 def _pid(value: Any) -> int:
@@ -172,12 +172,12 @@ def _launches(database: Database) -> dict[tuple[int, int], int]:
     }
 
 
-def _kernels(found: Gathered, file: _File, database: Database, launches: dict[tuple[int, int], int]) -> None:
+def _kernels(gathered: Gathered, file: _File, database: Database, launches: dict[tuple[int, int], int]) -> None:
     """Write compute kernels, keep those of communication."""
     for row in database.rows("CUPTI_ACTIVITY_KIND_KERNEL", _KERNEL, order="start"):
         start, end = whole_number(row[0]), whole_number(row[1])
         if start is None or end is None or end < start:
-            found.note(file.name, "refused", "a kernel without start and end")
+            gathered.note(file.name, "refused", "a kernel without start and end")
             continue
         file.rows += 1
         name = _name(file, row[6:9])
@@ -188,7 +188,7 @@ def _kernels(found: Gathered, file: _File, database: Database, launches: dict[tu
             is_graph = row[9] is not None or row[10] is not None
             file.kernels[pid].append(_Kernel(start, end, str(row[3]), name, kind, enqueue, is_graph))
             continue
-        found.events.add(
+        gathered.events.add(
             kind="compute",
             kernel=name,
             kernel_class=kind.kernel_class,
@@ -231,7 +231,7 @@ def _times(file: _File, pid: int, start: int, end: int, enqueue: int | None) -> 
     }
 
 
-def _copies(found: Gathered, file: _File, database: Database) -> None:
+def _copies(gathered: Gathered, file: _File, database: Database) -> None:
     for table, op in (("CUPTI_ACTIVITY_KIND_MEMCPY", "copy"), ("CUPTI_ACTIVITY_KIND_MEMSET", "set")):
         wanted = ("start", "end", "deviceId", "streamId", "globalPid", "bytes")
         for start, end, device, stream, process, size in database.rows(table, wanted, order="start"):
@@ -240,7 +240,7 @@ def _copies(found: Gathered, file: _File, database: Database) -> None:
                 continue
             file.rows += 1
             pid = _pid(process)
-            found.events.add(
+            gathered.events.add(
                 kind="memory",
                 op=op,
                 kernel_class="memory",
@@ -250,7 +250,7 @@ def _copies(found: Gathered, file: _File, database: Database) -> None:
             )
 
 
-def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[NvtxRange]]:
+def _ranges(gathered: Gathered, file: _File, database: Database) -> dict[int, list[NvtxRange]]:
     """Return NCCL's calls by process; ranges that name a training step become steps."""
     calls: dict[int, list[NvtxRange]] = defaultdict(list)
     for item in ranges(database, file.strings):
@@ -260,7 +260,7 @@ def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[
             file.rows += 1
         elif item.step is not None:
             file.rows += 1
-            found.events.add(
+            gathered.events.add(
                 kind="step",
                 rank=file.rank_of.get(pid),
                 iteration=item.step,
@@ -278,17 +278,17 @@ def _ranges(found: Gathered, file: _File, database: Database) -> dict[int, list[
     return calls
 
 
-def _emit(found: Gathered, file: _File, pid: int, kernels: list[_Kernel], calls: list[NvtxRange]) -> None:
+def _emit(gathered: Gathered, file: _File, pid: int, kernels: list[_Kernel], calls: list[NvtxRange]) -> None:
     """Write a process's communication kernels with the sizes of the calls that they belong to."""
-    matched = _matched(found, file, kernels, calls)
+    matched = _matched(gathered, file, kernels, calls)
     counters: Counter[int] = Counter()
     rank = file.rank_of.get(pid)
     for place, kernel in enumerate(kernels):
         call = matched.get(place)
         name = call.communicator if call and call.communicator else f"stream {kernel.stream}"
         ground = "read" if call and call.communicator else "inferred"
-        number = found.communicator(name, name=name, ground=ground, confidence=1.0 if ground == "read" else 0.5)
-        found.of(number)["ranks"].add(rank)
+        number = gathered.communicator(name, name=name, ground=ground, confidence=1.0 if ground == "read" else 0.5)
+        gathered.of(number)["ranks"].add(rank)
         is_pointwise = kernel.kind.op == "send-recv"
         sequence = None
         if not is_pointwise:
@@ -308,10 +308,10 @@ def _emit(found: Gathered, file: _File, pid: int, kernels: list[_Kernel], calls:
             "protocol": kernel.kind.protocol,
             "root": call.root if call else None,
         }
-        found.events.add(**row)
+        gathered.events.add(**row)
 
 
-def _matched(found: Gathered, file: _File, kernels: list[_Kernel], calls: list[NvtxRange]) -> dict[int, NvtxRange]:
+def _matched(gathered: Gathered, file: _File, kernels: list[_Kernel], calls: list[NvtxRange]) -> dict[int, NvtxRange]:
     """Return kernel -> call by order within an operation, only where both are equally many (no graphs, no fusing)."""
     by_op: dict[str, list[NvtxRange]] = defaultdict(list)
     for call in calls:
@@ -328,5 +328,5 @@ def _matched(found: Gathered, file: _File, kernels: list[_Kernel], calls: list[N
             reason = (
                 f"{op}: {len(said)} calls and {len(mine)} kernels, so no size is given (grouped calls, or CUDA graphs)"
             )
-            found.claim(f"sizes of {op}", "not matched", file.name, ground="inferred", confidence=0.0, note=reason)
+            gathered.claim(f"sizes of {op}", "not matched", file.name, ground="inferred", confidence=0.0, note=reason)
     return matched

@@ -50,22 +50,22 @@ def call_of(node: dict[str, Any]) -> CommsNode | None:
     if place is None or number is None:
         return None
     spelled = said[place]
-    found = CommsNode(number, operation(spelled), spelled, whole_number(said[place - 3], _I48))
+    said_call = CommsNode(number, operation(spelled), spelled, whole_number(said[place - 3], _I48))
     group = said[place - 2]
     if isinstance(group, list):
         names = [str(item) for item in group[:2]] + ["", ""]
-        found.group, found.description = names[0], names[1]
+        said_call.group, said_call.description = names[0], names[1]
     else:
-        found.group = str(group)
-    found.rank = whole_number(said[place - 1], 1 << 24)
-    found.in_split, found.out_split = (_whole_list(item) for item in [*said[place + 1 : place + 3], [], []][:2])
+        said_call.group = str(group)
+    said_call.rank = whole_number(said[place - 1], 1 << 24)
+    said_call.in_split, said_call.out_split = (_whole_list(item) for item in [*said[place + 1 : place + 3], [], []][:2])
     rest = [whole_number(item, 1 << 24) for item in said[place + 3 :]]
-    found.size = rest[-1] if rest else None
+    said_call.size = rest[-1] if rest else None
     if len(rest) >= 3:
-        found.start, found.stride = rest[-3], rest[-2]
-    _sizes(found, said[: place - 3], kinds, values(node, "outputs"))
-    _attributes(found, held)
-    return found
+        said_call.start, said_call.stride = rest[-3], rest[-2]
+    _sizes(said_call, said[: place - 3], kinds, values(node, "outputs"))
+    _attributes(said_call, held)
+    return said_call
 
 
 def label_of(node: dict[str, Any], name: str) -> CommsNode | None:
@@ -73,9 +73,9 @@ def label_of(node: dict[str, Any], name: str) -> CommsNode | None:
     number = whole_number(node.get("id"))
     if number is None:
         return None
-    found = CommsNode(number, operation(name), name)
-    _sizes(found, values(node, "inputs"), types(node, "inputs"), values(node, "outputs"))
-    return found
+    label = CommsNode(number, operation(name), name)
+    _sizes(label, values(node, "inputs"), types(node, "inputs"), values(node, "outputs"))
+    return label
 
 
 def _whole_list(value: Any) -> list[int]:
@@ -85,18 +85,18 @@ def _whole_list(value: Any) -> list[int]:
             value = json.loads(value)
         except (ValueError, RecursionError):
             return []
-    found = [whole_number(item, _I48) for item in value] if isinstance(value, list) else []
-    return [item for item in found if item is not None] if None not in found else []
+    numbers = [whole_number(item, _I48) for item in value] if isinstance(value, list) else []
+    return [item for item in numbers if item is not None] if None not in numbers else []
 
 
-def _sizes(found: CommsNode, inputs: list[Any], kinds: list[Any], outputs: list[Any]) -> None:
+def _sizes(call: CommsNode, inputs: list[Any], kinds: list[Any], outputs: list[Any]) -> None:
     inside, outside = list(tensors(inputs)), list(tensors(outputs))
-    found.inside = sum(count * width for count, width in inside) if inside else None
-    found.outside = sum(count * width for count, width in outside) if outside else None
-    found.count = sum(count for count, _ in inside) if inside else None
-    found.width = inside[0][1] if inside else outside[0][1] if outside else None
+    call.inside = sum(count * width for count, width in inside) if inside else None
+    call.outside = sum(count * width for count, width in outside) if outside else None
+    call.count = sum(count for count, _ in inside) if inside else None
+    call.width = inside[0][1] if inside else outside[0][1] if outside else None
     if kinds and isinstance(kinds[0], str):
-        found.datatype = datatype(
+        call.datatype = datatype(
             kinds[0].replace("GenericList[", "").split(",")[0].removeprefix("Tensor(").rstrip(")]")
         )
 
@@ -108,26 +108,26 @@ def tensors(value: Any, depth: int = 0) -> list[tuple[int, int]]:
     if len(value) >= 5 and all(isinstance(item, int) for item in value[:5]) and isinstance(value[-1], str):
         count, width = whole_number(value[3], _I48), whole_number(value[4], 1 << 10)
         return [(count, width)] if count is not None and width is not None and count >= 0 and width >= 0 else []
-    return [found for item in value for found in tensors(item, depth + 1)]
+    return [each for item in value for each in tensors(item, depth + 1)]
 
 
-def _attributes(found: CommsNode, held: dict[str, Any]) -> None:
+def _attributes(call: CommsNode, held: dict[str, Any]) -> None:
     """Take what schema 1.1.0 says in attributes; what the arguments gave stays where both speak."""
-    if "collective_name" in held and found.op == "unknown":
-        found.op = operation(str(held["collective_name"]))
+    if "collective_name" in held and call.op == "unknown":
+        call.op = operation(str(held["collective_name"]))
     name = datatype(str(held["dtype"])) if "dtype" in held else None
-    found.datatype = found.datatype or name
-    width = found.width or (BYTES[name] if name else None)
+    call.datatype = call.datatype or name
+    width = call.width or (BYTES[name] if name else None)
     elements = [whole_number(held.get(key), _I48) for key in ("in_msg_nelems", "out_msg_nelems")]
-    if width and found.inside is None and elements[0] is not None:
-        found.inside, found.count, found.width = elements[0] * width, elements[0], width
-    if width and found.outside is None and elements[1] is not None:
-        found.outside = elements[1] * width
-    found.group = found.group or str(held.get("pg_name", ""))
-    found.description = found.description or str(held.get("pg_desc", ""))
-    found.size = found.size or whole_number(held.get("pg_size"), 1 << 24)
-    found.in_split = found.in_split or _whole_list(held.get("in_split_size"))
-    found.out_split = found.out_split or _whole_list(held.get("out_split_size"))
+    if width and call.inside is None and elements[0] is not None:
+        call.inside, call.count, call.width = elements[0] * width, elements[0], width
+    if width and call.outside is None and elements[1] is not None:
+        call.outside = elements[1] * width
+    call.group = call.group or str(held.get("pg_name", ""))
+    call.description = call.description or str(held.get("pg_desc", ""))
+    call.size = call.size or whole_number(held.get("pg_size"), 1 << 24)
+    call.in_split = call.in_split or _whole_list(held.get("in_split_size"))
+    call.out_split = call.out_split or _whole_list(held.get("out_split_size"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,8 @@ def groups_of(node: dict[str, Any]) -> list[InitGroup]:
 def _group(entry: dict[str, Any]) -> InitGroup:
     held = entry.get("ranks")
     listed = list(held) if isinstance(held, list | dict) else []  # a mapping of global to group rank in some
-    found = [whole_number(rank, 1 << 24) for rank in listed]
-    ranks = tuple(rank for rank in found if rank is not None)
+    numbers = [whole_number(rank, 1 << 24) for rank in listed]
+    ranks = tuple(rank for rank in numbers if rank is not None)
     size = whole_number(entry.get("group_size"), 1 << 24)
     if not ranks and size is not None and 0 < size <= 1 << 20:
         ranks = tuple(range(size))

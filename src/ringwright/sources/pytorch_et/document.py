@@ -103,8 +103,8 @@ def values(node: dict[str, Any], side: str) -> list[Any]:
 def types(node: dict[str, Any], side: str) -> list[Any]:
     """Return the types beside :func:`values`."""
     held = node.get(side)
-    found = held.get("types") if isinstance(held, dict) else node.get(f"{side.removesuffix('s')}_types")
-    return found if isinstance(found, list) else []
+    listed = held.get("types") if isinstance(held, dict) else node.get(f"{side.removesuffix('s')}_types")
+    return listed if isinstance(listed, list) else []
 
 
 def attributes(node: dict[str, Any]) -> dict[str, Any]:

@@ -45,35 +45,35 @@ class _File:
 
 def read_pytorch_et(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
     """Return the Trace of a job's execution traces; InputError where none could be read, with the schema found."""
-    found = Gathered(KIND)
+    gathered = Gathered(KIND)
     files: list[_File] = []
     refusals: list[str] = []
     for source in sources:
         before = len(source.losses)
         for member in members(source, progress):
             try:
-                files.append(_read(found, member))
+                files.append(_read(gathered, member))
             except DocumentError as error:
                 refusals.append(f"{member.title}: {error.args[0]}")
-                found.note(member.name, "refused", error.args[0])
-                found.lose(f"{member.name}: {error.args[0]}")
-        found.damage(source.name, source.losses[before:])
+                gathered.note(member.name, "refused", error.args[0])
+                gathered.lose(f"{member.name}: {error.args[0]}")
+        gathered.damage(source.name, source.losses[before:])
     if not files:
         raise InputError(
             f"no PyTorch execution trace: {refusals[0] if refusals else 'no file holds one'}",
             where=", ".join(source.name for source in sources[:3]),
             remedy="record one with torch.profiler's ExecutionTraceObserver (schema 1.0.1 to 1.1.0)",
         )
-    _rank_files(found, files)
+    _rank_files(gathered, files)
     world = _world(files)
-    _emit(found, files, world)
+    _emit(gathered, files, world)
     if not any(file.calls for file in files):
-        found.lose("no collective in these traces: a run of one process, or one without torch.distributed")
-    found.claim("times", "none", KIND, note="an execution trace gives the order of calls, not when they ran")
-    return found.trace(world=world, library=None)
+        gathered.lose("no collective in these traces: a run of one process, or one without torch.distributed")
+    gathered.claim("times", "none", KIND, note="an execution trace gives the order of calls, not when they ran")
+    return gathered.trace(world=world, library=None)
 
 
-def _read(found: Gathered, member: Member) -> _File:
+def _read(gathered: Gathered, member: Member) -> _File:
     """Return one file's calls and groups; DocumentError where it is no execution trace."""
     document = parse(whole(member))
     file = _File(member.name, pid=whole_number(document.pid))
@@ -90,20 +90,20 @@ def _read(found: Gathered, member: Member) -> _File:
             wanted.append((link.name, raw))
     for name, raw in wanted:
         if not _take(file, name, node_of(raw), around):
-            found.note(member.name, "refused", "record_param_comms with arguments of no known order")
-    found.inputs.append(member.name)
-    found.note(member.name, "understood", "nodes", len(document.nodes) - broken - file.waits)
-    found.note(member.name, "refused", "a node without id and name", broken)
-    found.note(member.name, "other", "wait and init, no collectives", file.waits)
-    found.claim("PyTorch ET schema", document.schema or "not named", member.name)
-    _say_cut(found, member, document)
+            gathered.note(member.name, "refused", "record_param_comms with arguments of no known order")
+    gathered.inputs.append(member.name)
+    gathered.note(member.name, "understood", "nodes", len(document.nodes) - broken - file.waits)
+    gathered.note(member.name, "refused", "a node without id and name", broken)
+    gathered.note(member.name, "other", "wait and init, no collectives", file.waits)
+    gathered.claim("PyTorch ET schema", document.schema or "not named", member.name)
+    _say_cut(gathered, member, document)
     return file
 
 
-def _say_cut(found: Gathered, member: Member, document: Document) -> None:
+def _say_cut(gathered: Gathered, member: Member, document: Document) -> None:
     if document.cut:
-        found.lose(f"{member.name}: {len(document.nodes)} nodes read, the rest not: {document.cut}")
-        found.note(member.name, "refused", f"the rest is not read: {document.cut}")
+        gathered.lose(f"{member.name}: {len(document.nodes)} nodes read, the rest not: {document.cut}")
+        gathered.note(member.name, "refused", f"the rest is not read: {document.cut}")
 
 
 def _take(file: _File, name: str, node: dict[str, Any] | None, around: dict[int, tuple[str, int | None]]) -> bool:
@@ -140,7 +140,7 @@ def _context(node: int, around: dict[int, tuple[str, int | None]]) -> tuple[str,
     return layer, phase
 
 
-def _rank_files(found: Gathered, files: list[_File]) -> None:
+def _rank_files(gathered: Gathered, files: list[_File]) -> None:
     """Give each file its global rank: by its calls in a group of known members, else by its name, else by its place."""
     taken: set[int] = set()
     for file in files:
@@ -153,9 +153,9 @@ def _rank_files(found: Gathered, files: list[_File]) -> None:
         ground = "read" if file.rank == said else "inferred" if file.rank == named else "assumed"
         if ground != "read" or (said is not None and named is not None and said != named):
             note = f"its calls say {said}, its name says {named}"
-            found.claim("rank", file.rank, file.name, ground=ground, confidence=0.6, note=note)
+            gathered.claim("rank", file.rank, file.name, ground=ground, confidence=0.6, note=note)
         taken.add(file.rank)
-        found.device(file.rank, pid=file.pid)
+        gathered.device(file.rank, pid=file.pid)
     files.sort(key=lambda file: file.rank or 0)
 
 
@@ -188,9 +188,9 @@ def _world(files: list[_File]) -> int | None:
     return max([*stated, *split, seen or 0], default=0) or None
 
 
-def _emit(found: Gathered, files: list[_File], world: int | None) -> None:
+def _emit(gathered: Gathered, files: list[_File], world: int | None) -> None:
     rows = [
-        (file, call, layer, phase, _communicator(found, file, call, world))
+        (file, call, layer, phase, _communicator(gathered, file, call, world))
         for file in files
         for call, layer, phase in file.calls
         if call.op is not None
@@ -198,7 +198,7 @@ def _emit(found: Gathered, files: list[_File], world: int | None) -> None:
     counted = _unsure_sequences(rows)
     counters: Counter[tuple[int, int | None]] = Counter()
     for file, call, layer, phase, number in rows:
-        facts = found.of(number)
+        facts = gathered.of(number)
         facts["ranks"].add(file.rank)
         sequence = call.sequence
         if number in counted or sequence is None:
@@ -206,10 +206,12 @@ def _emit(found: Gathered, files: list[_File], world: int | None) -> None:
             counters[number, file.rank] += 1
         if call.op in POINTWISE:
             sequence = None
-        found.events.add(**_event(file, call, facts, sequence), layer=layer or None, phase=phase or None)
+        gathered.events.add(**_event(file, call, facts, sequence), layer=layer or None, phase=phase or None)
     for number in counted:
         note = "several calls share a number in this group (coalesced), so calls are counted in order"
-        found.claim("sequence", "counted", found.of(number)["comm_id"], ground="inferred", confidence=0.9, note=note)
+        gathered.claim(
+            "sequence", "counted", gathered.of(number)["comm_id"], ground="inferred", confidence=0.9, note=note
+        )
 
 
 Row = tuple[_File, CommsNode, str, str, int]
@@ -227,25 +229,25 @@ def _unsure_sequences(rows: list[Row]) -> set[int]:
     return unsure
 
 
-def _communicator(found: Gathered, file: _File, call: CommsNode, world: int | None) -> int:
+def _communicator(gathered: Gathered, file: _File, call: CommsNode, world: int | None) -> int:
     """Return the group of a call: as the init node says, as start and stride say, or the n-th that the rank uses."""
     group = file.group(call)
     if group:
-        return found.communicator(
+        return gathered.communicator(
             group.name, name=group.description or call.description, members=group.ranks, size=group.size
         )
     size = call.size if call.op is not None and call.size and call.size > 0 else len(call.in_split) or None
     if call.description or not call.group.lstrip("-").isdecimal() or len(call.group) < 6:
         members = _run(call, size)
         ground = "read" if members else "inferred"
-        return found.communicator(
+        return gathered.communicator(
             call.group or "default", name=call.description, size=size, members=members, ground=ground
         )
     place = list(_addresses(file)).index(call.group)
     everyone = range(world) if world and (size or world) == world and place == 0 else range(0)
     note = "named by an address that differs by rank; the n-th group of one rank is taken for the n-th of another"
-    found.claim(f"group {place}", "matched by order", KIND, ground="assumed", confidence=0.6, note=note)
-    return found.communicator(
+    gathered.claim(f"group {place}", "matched by order", KIND, ground="assumed", confidence=0.6, note=note)
+    return gathered.communicator(
         f"group {place}",
         name=f"process group {place}, members inferred",
         size=size or (world if everyone else None),

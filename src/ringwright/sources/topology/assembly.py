@@ -108,18 +108,18 @@ class Parts:
 def _number(place: np.ndarray, ranks: int, others: int, box: int, boxes: int) -> np.ndarray:
     import numpy as np
 
-    found: np.ndarray = np.where(place < ranks, box * ranks + place, boxes * ranks + box * others + place - ranks)
-    return found
+    numbers: np.ndarray = np.where(place < ranks, box * ranks + place, boxes * ranks + box * others + place - ranks)
+    return numbers
 
 
 def distinct(names: Iterable[str]) -> list[str]:
     """Return the names, a repeated one with a number behind."""
     seen: dict[str, int] = {}
-    found = []
+    spelled = []
     for name in names:
         seen[name] = seen.get(name, -1) + 1
-        found.append(f"{name}.{seen[name]}" if seen[name] else name)
-    return found if len(set(found)) == len(found) else [f"{name}#{place}" for place, name in enumerate(found)]
+        spelled.append(f"{name}.{seen[name]}" if seen[name] else name)
+    return spelled if len(set(spelled)) == len(spelled) else [f"{name}#{place}" for place, name in enumerate(spelled)]
 
 
 __all__ = ["LATENCY_S", "NIC", "RANK", "SWITCH", "Parts", "distinct"]

@@ -67,7 +67,7 @@ def _number(entry: tuple[int, list[str]], place: int, key: str, name: str) -> fl
 
 def _lists(text: str, name: str) -> dict[str, tuple[int, list[str]]]:
     """Return line and entries of each key."""
-    found: dict[str, tuple[int, list[str]]] = {}
+    lists: dict[str, tuple[int, list[str]]] = {}
     key = ""
     for line, raw in enumerate(text.splitlines(), 1):
         content = re.sub(r"(^|\s)#.*", "", raw).strip()
@@ -76,16 +76,16 @@ def _lists(text: str, name: str) -> dict[str, tuple[int, list[str]]]:
         match = _KEY.fullmatch(content)
         if match:
             key = match[1]
-            if key in found:
+            if key in lists:
                 raise InputError(f"{key} is given twice", where=f"{name}:{line}")
-            found[key] = (line, _entries(match[2], name, line))
+            lists[key] = (line, _entries(match[2], name, line))
         elif content.startswith("-") and key:
-            found[key][1].extend(_entries(content[1:].strip(), name, line))
+            lists[key][1].extend(_entries(content[1:].strip(), name, line))
         else:
             raise InputError(f"'{content[:60]}' is not understood", where=f"{name}:{line}", remedy=REMEDY)
-        if len(found) > MOST_ENTRIES or len(found[key][1]) > MOST_ENTRIES:
+        if len(lists) > MOST_ENTRIES or len(lists[key][1]) > MOST_ENTRIES:
             raise InputError(f"more than {MOST_ENTRIES} entries", where=f"{name}:{line}")
-    return found
+    return lists
 
 
 def _entries(text: str, name: str, line: int) -> list[str]:

@@ -23,7 +23,7 @@ REMEDY = '{"n": 2, "edges": [[0, 1, 50, 0.5], [1, 0, 50, 0.5]]}: src, dst, GiB/s
 def read_graph(text: str, name: str) -> Topology:
     """Return the machine; raise InputError with the place in the file."""
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         place = f"{name}:{error.lineno}:{error.colno}"
         raise InputError(f"{name} is not JSON: {error.msg}", where=place, remedy=REMEDY) from error
@@ -31,18 +31,18 @@ def read_graph(text: str, name: str) -> Topology:
         raise InputError(
             f"{name} is nested too deeply or holds a number too long", where=name, remedy=REMEDY
         ) from error
-    if isinstance(found, dict) and "intranode_sketch" in found:
+    if isinstance(document, dict) and "intranode_sketch" in document:
         raise InputError(f"{name} is a TACCL sketch, not a machine", where=name, remedy="the topo-*.json beside it")
-    if not isinstance(found, dict) or not isinstance(found.get("edges"), list):
+    if not isinstance(document, dict) or not isinstance(document.get("edges"), list):
         raise InputError(f"{name} has no edges", where=name, remedy=REMEDY)
-    return _Graph(found, name).topology()
+    return _Graph(document, name).topology()
 
 
 class _Graph:
     """The object being read."""
 
-    def __init__(self, found: dict[str, Any], name: str) -> None:
-        self.found, self.name = found, name
+    def __init__(self, document: dict[str, Any], name: str) -> None:
+        self.found, self.name = document, name
 
     def wrong(self, what: str, where: str) -> InputError:
         return InputError(f"{self.name}: {what}", where=f"{self.name} {where}", remedy=REMEDY)
@@ -165,15 +165,17 @@ class _Graph:
     def _groups(self, links: int) -> tuple[SharedCapacity, ...]:
         import numpy as np
 
-        found = []
+        groups = []
         for place, row in enumerate(self._rows("groups")):
             numbers = row.get("links") if isinstance(row, dict) else None
             rate: Any = row.get("gib_s") if isinstance(row, dict) else None
             legal = isinstance(numbers, list) and all(isinstance(each, int) and 0 <= each < links for each in numbers)
             if not legal or not _all_numbers([rate]) or not rate > 0:
                 raise self.wrong("a group is name, gib_s and links", f"group {place}")
-            found.append(SharedCapacity(str(row.get("name", f"group{place}")), rate * GIB, np.array(numbers, np.int64)))
-        return tuple(found)
+            groups.append(
+                SharedCapacity(str(row.get("name", f"group{place}")), rate * GIB, np.array(numbers, np.int64))
+            )
+        return tuple(groups)
 
     def _messages(self) -> dict[str, float]:
         costs = self.found.get("message_us", {})
@@ -187,15 +189,15 @@ class _Graph:
         if not isinstance(rows, dict):
             raise self.wrong("aggregators are an object by node", "aggregators")
         try:
-            found = {int(node): _capability(row) for node, row in rows.items()}
+            capabilities = {int(node): _capability(row) for node, row in rows.items()}
         except (TypeError, ValueError, KeyError, OverflowError, RingwrightError) as error:
             raise self.wrong(f"an aggregator is not understood: {error}", "aggregators") from error
-        if any(not 0 <= node < nodes for node in found):
+        if any(not 0 <= node < nodes for node in capabilities):
             raise self.wrong("an aggregator is no node", "aggregators")
-        return found
+        return capabilities
 
     def _faults(self, links: int, ranks: int) -> tuple[Fault, ...]:
-        found = []
+        faults = []
         for place, row in enumerate(self._rows("faults")):
             try:
                 target: Any = row["target"]
@@ -206,8 +208,8 @@ class _Graph:
                     raise ValueError("out of range")
             except (TypeError, ValueError, KeyError, OverflowError) as error:
                 raise self.wrong(f"a fault is not understood: {error}", f"fault {place}") from error
-            found.append(fault)
-        return tuple(sorted(found, key=lambda fault: (fault.time_s, fault.kind, fault.target, fault.field)))
+            faults.append(fault)
+        return tuple(sorted(faults, key=lambda fault: (fault.time_s, fault.kind, fault.target, fault.field)))
 
 
 def _all_numbers(values: list[Any]) -> bool:
@@ -217,7 +219,7 @@ def _all_numbers(values: list[Any]) -> bool:
 
 def _capability(row: dict[str, Any]) -> Capability:
     rate = row.get("reduce_gib_s")
-    found = Capability(
+    capability = Capability(
         tuple(map(str, row["ops"])),
         tuple(map(str, row["dtypes"])),
         int(row["fanin_max"]),
@@ -227,10 +229,10 @@ def _capability(row: dict[str, Any]) -> Capability:
         float(row["latency_us"]) / 1e6,
     )
     if (
-        found.fanin_max < 1
-        or found.memory_bytes < 0
-        or not found.reduce_rate > 0
-        or not 0 <= found.latency_s < math.inf
+        capability.fanin_max < 1
+        or capability.memory_bytes < 0
+        or not capability.reduce_rate > 0
+        or not 0 <= capability.latency_s < math.inf
     ):
         raise ValueError("a figure is out of range")
-    return found
+    return capability

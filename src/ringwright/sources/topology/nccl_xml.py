@@ -76,15 +76,15 @@ def read_nccl_xml(text: str, name: str, *, boxes: int = 1) -> Topology:
         )
     if root.tag != "system":
         raise InputError(f"<{root.tag[:40]}> is no topology", where=f"{name}:{root.line}", remedy=REMEDY)
-    found = _System(Parts(Path(name).stem), root)
-    found.place()
-    found.join()
+    system = _System(Parts(Path(name).stem), root)
+    system.place()
+    system.join()
     ground = "NCCL topology XML, rates as NCCL computes them, times assumed"
-    if found.unknown:
-        ground += f"; {found.unknown} links to themselves or to devices that are not in the file left out"
-    if found.by_class:
+    if system.unknown:
+        ground += f"; {system.unknown} links to themselves or to devices that are not in the file left out"
+    if system.by_class:
         ground += "; GPUs told by their PCI class, their NVLinks are found at run time and not in the file"
-    return found.parts.topology(boxes, ground)
+    return system.parts.topology(boxes, ground)
 
 
 def parse(text: str, name: str) -> TopologyElement:

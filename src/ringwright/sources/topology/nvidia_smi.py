@@ -130,8 +130,8 @@ def _groups(devices: list[str], cells: dict[tuple[str, str], str], level: int) -
     for (here, there), cell in cells.items():
         if LEVELS.get(cell, 9) <= level and owner[here] != owner[there]:
             old, new = owner[there], owner[here]
-            owner = {device: new if found == old else found for device, found in owner.items()}
-    found: dict[str, list[str]] = {}
+            owner = {device: new if groups == old else groups for device, groups in owner.items()}
+    groups: dict[str, list[str]] = {}
     for device in devices:
-        found.setdefault(owner[device], []).append(device)
-    return list(found.values())
+        groups.setdefault(owner[device], []).append(device)
+    return list(groups.values())

@@ -35,12 +35,12 @@ def read_taccl(
     ``chunk_bytes`` and ``scale``: what the profile's times stand for, where its name does not tell (else 1 MiB and 1).
     Raises InputError where a field is missing or makes no sense.
     """
-    found = _load(text, name)
-    title = str(found.get("name", ""))
+    document = _load(text, name)
+    title = str(document.get("name", ""))
     match = _SIZE.search(title)
     told = int(match[1]) << (10 if match[2].upper() == "KB" else 20) if match else 1 << 20
     chunk = told if chunk_bytes is None else chunk_bytes
-    profile = _Profile(found, name, chunk, SCALES.get(chunk, 1.0) if scale is None else scale)
+    profile = _Profile(document, name, chunk, SCALES.get(chunk, 1.0) if scale is None else scale)
     parts = Parts(title or Path(name).stem)
     profile.box(parts)
     profile.nics(parts)
@@ -52,21 +52,21 @@ def read_taccl(
 
 def _load(text: str, name: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except json.JSONDecodeError as error:
         raise InputError(f"{name} is not JSON: {error.msg}", where=f"{name}:{error.lineno}:{error.colno}") from error
     except (RecursionError, ValueError) as error:
         raise InputError(f"{name} is nested too deeply or holds a number too long", where=name) from error
-    if not isinstance(found, dict):
+    if not isinstance(document, dict):
         raise InputError(f"{name} is no TACCL profile", where=name, remedy='an object with "gpus_per_node"')
-    return found
+    return document
 
 
 class _Profile:
     """The fields of a profile in SI."""
 
-    def __init__(self, found: dict[str, Any], name: str, chunk: int, scale: float) -> None:
-        self.found, self.name, self.chunk, self.scale = found, name, chunk, scale
+    def __init__(self, document: dict[str, Any], name: str, chunk: int, scale: float) -> None:
+        self.found, self.name, self.chunk, self.scale = document, name, chunk, scale
         if chunk < 1 or not scale > 0:
             raise InputError(f"{name}: a chunk of {chunk} B at scale {scale} makes no sense", where=name)
         self.gpus = self._count("gpus_per_node", MOST_GPUS)

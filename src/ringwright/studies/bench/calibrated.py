@@ -32,9 +32,9 @@ def calibration_of(result: Mapping[str, Any], path: Path) -> Calibration:
     }
     mine = [row for row in rows if row["backend"] == first]
     p, sizes = result["ranks"], tuple(sorted({row["size_bytes"] for row in mine}))
-    found = probe.fit(p, times_s, sizes[len(sizes) // 2] / p)
+    probed = probe.fit(p, times_s, sizes[len(sizes) // 2] / p)
     errors = sorted(max(row["predicted_us"] / row["time_us"], row["time_us"] / row["predicted_us"]) - 1 for row in mine)
-    link = LinkClassCosts(found.latency_s, found.message_s, found.shared_rate / p)
+    link = LinkClassCosts(probed.latency_s, probed.message_s, probed.shared_rate / p)
     made = Calibration(
         path.stem,
         f"switch:{p}",

@@ -76,24 +76,24 @@ class BenchSample:
 def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -> list[LaunchGroup]:
     """Return the starts that answer a question; what a library cannot do is said in ``notes``."""
     ours = [each for each in entrants if not each.native]
-    found: list[LaunchGroup] = []
+    launches: list[LaunchGroup] = []
     for entrant in entrants:
         if entrant.native:
-            found += _native(question, entrant, notes)
-    for group in found:
+            launches += _native(question, entrant, notes)
+    for group in launches:
         group.entries += [
             (each, name)
             for each in ours
             for name in question.algorithms
             if _is_at_home(each.executor, group.starter) and (not group.settings or _fits(group, name))
         ]
-    found.sort(key=lambda group: "mpich" in group.starter.name)  # whose waiting ranks disturb all others: last
-    placed = {(each.name, name) for group in found for each, name in group.entries}
+    launches.sort(key=lambda group: "mpich" in group.starter.name)  # whose waiting ranks disturb all others: last
+    placed = {(each.name, name) for group in launches for each, name in group.entries}
     for each in ours:
         left = [(each, name) for name in question.algorithms if (each.name, name) not in placed]
         if left:
-            found.append(LaunchGroup(each.executor, entries=left))
-    return found
+            launches.append(LaunchGroup(each.executor, entries=left))
+    return launches
 
 
 def _native(question: BenchSpec, entrant: Entrant, notes: list[str]) -> list[LaunchGroup]:
@@ -101,15 +101,15 @@ def _native(question: BenchSpec, entrant: Entrant, notes: list[str]) -> list[Lau
         return [LaunchGroup(entrant.executor, entries=[(entrant, OWN.get((entrant.name, question.op), "own"))])]
     from ringwright.execute.mpi_forced import forced
 
-    found = []
+    launches = []
     for name in question.algorithms:
         try:
             made = forced(entrant.executor.library, question.op, find(name.partition(":")[0]).slug, p=question.ranks)
         except DeclinedError as error:
             notes.append(f"{error.what} ({error.remedy})" if error.remedy else error.what)
             continue
-        found.append(LaunchGroup(entrant.executor, made.settings, made.call, [(entrant, name)]))
-    return found
+        launches.append(LaunchGroup(entrant.executor, made.settings, made.call, [(entrant, name)]))
+    return launches
 
 
 def _is_at_home(mine: Executor, starter: Executor) -> bool:
@@ -185,18 +185,18 @@ def measure(
     return _sorted(group, rounds, meanings, answers)
 
 
-def _padded(found: list[NodePlan], nodes: int) -> list[NodePlan]:
+def _padded(plans: list[NodePlan], nodes: int) -> list[NodePlan]:
     """Give nodes beyond a program's nothing to do."""
     import msgspec
 
     missing = [
         msgspec.structs.replace(
-            found[0], node=node, arena_bytes=0, order=[], sends=[], receives=[], local=[], given=[], wanted=[]
+            plans[0], node=node, arena_bytes=0, order=[], sends=[], receives=[], local=[], given=[], wanted=[]
         )
-        for node in range(len(found), nodes)
+        for node in range(len(plans), nodes)
     ]
-    sizes = found[0].arenas + [0] * len(missing)
-    return [msgspec.structs.replace(each, nodes=nodes, arenas=sizes) for each in (*found, *missing)]
+    sizes = plans[0].arenas + [0] * len(missing)
+    return [msgspec.structs.replace(each, nodes=nodes, arenas=sizes) for each in (*plans, *missing)]
 
 
 def _probes(
@@ -223,11 +223,11 @@ def _spread(chunks: Sequence[int]) -> list[int]:
     """Return sizes from the smallest to the largest, each at most 8 times the one before."""
     if not chunks:
         return []
-    found = [chunks[0]]
+    chosen = [chunks[0]]
     for chunk in chunks[1:]:
-        if chunk >= 8 * found[-1]:
-            found.append(chunk)
-    return found if found[-1] == chunks[-1] else [*found, chunks[-1]]
+        if chunk >= 8 * chosen[-1]:
+            chosen.append(chunk)
+    return chosen if chosen[-1] == chunks[-1] else [*chosen, chunks[-1]]
 
 
 def _inner(size: int, slowest_rate: float) -> int:
@@ -256,15 +256,15 @@ def _sorted(
     samples: list[BenchSample] = []
     natives = [entrant.name for entrant, _ in group.entries if entrant.native]
     wires = {f"{entrant.name}|{name}": entrant.executor.wire for entrant, name in group.entries}
-    for found in zip(*answers, strict=True):
-        case = rounds[found[0].case]
-        name, _, algorithm = found[0].label.partition("|")
+    for results in zip(*answers, strict=True):
+        case = rounds[results[0].case]
+        name, _, algorithm = results[0].label.partition("|")
         beside = "" if name in natives or not natives else natives[0]
-        is_probe = found[0].case < len(meanings)
-        wire = meanings[found[0].case][0] if is_probe else wires[found[0].label]
-        sample = BenchSample(name, algorithm, case.asked.size_bytes, case.inner, list(found), beside, wire)
+        is_probe = results[0].case < len(meanings)
+        wire = meanings[results[0].case][0] if is_probe else wires[results[0].label]
+        sample = BenchSample(name, algorithm, case.asked.size_bytes, case.inner, list(results), beside, wire)
         if is_probe and sample.times_s:
-            _, kind, size = meanings[found[0].case]
+            _, kind, size = meanings[results[0].case]
             probes.setdefault(wire, {})[kind, size] = float(np.median(sample.times_s)) / probe.STEPS
         elif not is_probe:
             samples.append(sample)

@@ -29,10 +29,10 @@ GOODPUT = 1448 / 1514  # bytes of data in a full Ethernet frame with TCP's times
 
 def programs(p: int, sizes: Sequence[int]) -> list[tuple[str, int, Program]]:
     """Return (kind, message bytes, program) of all that is measured."""
-    found = [("fan", SMALL_BYTES, _program(p, SMALL_BYTES, "fan"))] if p > 2 else []
+    probes = [("fan", SMALL_BYTES, _program(p, SMALL_BYTES, "fan"))] if p > 2 else []
     for size in dict.fromkeys((SMALL_BYTES, *sizes)):
-        found += [(kind, size, _program(p, size, kind)) for kind in ("shift", "adds", "pair")]
-    return found
+        probes += [(kind, size, _program(p, size, kind)) for kind in ("shift", "adds", "pair")]
+    return probes
 
 
 def _program(p: int, size: int, kind: str) -> Program:
@@ -68,14 +68,14 @@ class ProbedMachine:
         from ringwright.fabrics import fabric
         from ringwright.wiring import shared
 
-        found = fabric(f"switch:{p}")
-        links = np.flatnonzero(found.src < p)  # those that leave a rank
+        switched = fabric(f"switch:{p}")
+        links = np.flatnonzero(switched.src < p)  # those that leave a rank
         groups = (dataclasses.replace(shared("this machine", self.shared_rate, range(0)), links=links),)
-        name = found.classes[0]
+        name = switched.classes[0]
         return dataclasses.replace(
-            found,
-            rate=np.full(found.n_links, self.rate),
-            latency_s=np.full(found.n_links, self.latency_s / 2),
+            switched,
+            rate=np.full(switched.n_links, self.rate),
+            latency_s=np.full(switched.n_links, self.latency_s / 2),
             groups=groups,
             message_s={name: self.message_s},
             occupying=(name,),

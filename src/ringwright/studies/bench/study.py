@@ -59,14 +59,16 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: Progress | 
             if progress:
                 progress(", ".join(f"{entrant.name} {name}" for entrant, name in group.entries))
             try:
-                found, measured = jobs.measure(question, group, made, net.places if net else None, rate, begin, samples)
+                measured_samples, measured = jobs.measure(
+                    question, group, made, net.places if net else None, rate, begin, samples
+                )
             except RanksFailedError as error:
                 if out is not None:  # what was measured until then
                     rows = _rows(question, samples, made, probes, topology if net else None)
                     partial = {"rows": rows, "failure": error.what, "verdict": None}
                     capture.save(out, partial, question, samples, made, clock[0] if clock else 0.0)
                 raise
-            samples += found
+            samples += measured_samples
             for wire, times_s in measured.items():
                 probes.setdefault((group.starter.name, wire), times_s)
                 probes.setdefault(("", wire), times_s)
@@ -233,7 +235,7 @@ def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[s
     natives = {
         (each.entrant, each.algorithm, each.size_bytes): each for each in samples if not each.beside and each.times_s
     }
-    found = []
+    ratios = []
     for sample in samples:
         own = jobs.OWN.get((sample.beside, question.op), sample.algorithm)
         theirs = natives.get((sample.beside, sample.algorithm, sample.size_bytes)) or natives.get(
@@ -242,7 +244,7 @@ def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[s
         if not sample.beside or theirs is None or not sample.times_s:
             continue
         ours_s, theirs_s = float(np.median(sample.times_s)), float(np.median(theirs.times_s))
-        found.append(
+        ratios.append(
             {
                 "backend": sample.entrant,
                 "native": sample.beside,
@@ -254,20 +256,20 @@ def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[s
                 "ratio": ours_s / theirs_s,
             }
         )
-    return found
+    return ratios
 
 
 def _remarks(question: BenchSpec, usable: list[Any]) -> list[str]:
-    found = []
+    remarks = []
     names = [entrant.name for entrant in usable]
     cores = len(os.sched_getaffinity(0))
     if question.ranks > cores:
         how = "" if question.lab else ": predictions know nothing of waiting for a core"
-        found.append(f"{question.ranks} ranks share {cores} cores{how}")
+        remarks.append(f"{question.ranks} ranks share {cores} cores{how}")
         if any("mpich" in name for name in names):
-            found.append(
+            remarks.append(
                 "MPICH's ranks hold their core while they wait: with more ranks than cores its times mean nothing"
             )
     if "gloo" in names and question.op == "reduce-scatter":
-        found.append("gloo carries out a reduce-scatter as an all-reduce: it moves twice the bytes it would have to")
-    return found
+        remarks.append("gloo carries out a reduce-scatter as an all-reduce: it moves twice the bytes it would have to")
+    return remarks

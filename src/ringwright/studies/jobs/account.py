@@ -60,37 +60,37 @@ def account(run: JobRun) -> Account:
     """Return what the ranks did in the last step of a run, each class weighted by its ranks."""
     begin, end = run.window()
     rank_classes = run.laid.rank_classes
-    found = Account((end - begin) / PS)
+    result = Account((end - begin) / PS)
     own = spans(run, begin, end)
     hidden = sent = 0.0
     for rank_class, count in enumerate(rank_classes.counts):
         weight = count / sum(rank_classes.counts)
-        on, off = _rank_class(own[rank_class], found, weight, found.step_s)
+        on, off = _rank_class(own[rank_class], result, weight, result.step_s)
         sent += weight * on
         hidden += weight * (on - off)
-    found.exposed_s = sum(role.exposed_s for role in found.roles.values())
-    found.overlap = hidden / sent if sent else 0.0
-    _counts(run, found)
-    return found
+    result.exposed_s = sum(role.exposed_s for role in result.roles.values())
+    result.overlap = hidden / sent if sent else 0.0
+    _counts(run, result)
+    return result
 
 
-def _rank_class(own: dict[str, list[Spans]], found: Account, weight: float, step_s: float) -> tuple[float, float]:
+def _rank_class(own: dict[str, list[Spans]], result: Account, weight: float, step_s: float) -> tuple[float, float]:
     """Add what one class did; return its seconds with communication on the wire, and those of them without compute."""
     compute, updates = joined(own["compute"]), joined([*own["compute"], *own["update"]])
     busy_s = length(compute) / PS
-    found.compute_s += weight * busy_s
-    found.forward_s += weight * length(joined(own["forward"])) / PS
-    found.update_s += weight * (length(updates) / PS - busy_s)
+    result.compute_s += weight * busy_s
+    result.forward_s += weight * length(joined(own["forward"])) / PS
+    result.update_s += weight * (length(updates) / PS - busy_s)
     every = joined([spans for key, each in own.items() if key.startswith("role:") for spans in each])
     covered, outside = updates, length(joined([every, updates])) - length(updates)
     for role in sorted((key[5:] for key in own if key.startswith("role:")), key=_urgency):
         mine = joined(own[f"role:{role}"])
         wider = joined([covered, mine])
-        entry = found.roles.setdefault(role, Role())
+        entry = result.roles.setdefault(role, Role())
         entry.busy_s += weight * length(mine) / PS
         entry.exposed_s += weight * (length(wider) - length(covered)) / PS
         covered = wider
-    found.idle_s += weight * max(0.0, step_s - length(covered) / PS)
+    result.idle_s += weight * max(0.0, step_s - length(covered) / PS)
     return length(every) / PS, outside / PS
 
 
@@ -107,7 +107,7 @@ def _urgency(role: str) -> tuple[int, str]:
 
 def spans(run: JobRun, begin: int, end: int) -> dict[int, dict[str, list[Spans]]]:
     """Return, per rank class and kind (compute, forward, update, role:NAME), the intervals within ``begin`` to ``end``, in ps."""
-    found: dict[int, dict[str, list[Spans]]] = defaultdict(lambda: defaultdict(list))
+    by_class: dict[int, dict[str, list[Spans]]] = defaultdict(lambda: defaultdict(list))
     for row in run.laid.rows:
         kinds = _kinds(row.what, row.kind, row.role)
         for step in range(run.laid.steps) if kinds else ():
@@ -117,8 +117,8 @@ def spans(run: JobRun, begin: int, end: int) -> dict[int, dict[str, list[Spans]]
             if inside.any():
                 for rank_class in dict.fromkeys(row.rank_classes):
                     for kind in kinds:
-                        found[rank_class][kind].append((starts[inside], ends[inside]))
-    return found
+                        by_class[rank_class][kind].append((starts[inside], ends[inside]))
+    return by_class
 
 
 def _kinds(what: str, kind: str, role: str) -> tuple[str, ...]:
@@ -129,7 +129,7 @@ def _kinds(what: str, kind: str, role: str) -> tuple[str, ...]:
     return ("update",) if kind == "U" else ("compute", "forward") if kind == "F" else ("compute",)
 
 
-def _counts(run: JobRun, found: Account) -> None:
+def _counts(run: JobRun, result: Account) -> None:
     """Add operations, bytes and time in the queue of the last step; a server's further legs are the same operation."""
     step, rank_classes = run.laid.steps - 1, run.laid.rank_classes
     for row in run.laid.rows:
@@ -138,7 +138,7 @@ def _counts(run: JobRun, found: Account) -> None:
         weight = sum(rank_classes.counts[rank_class] for rank_class in dict.fromkeys(row.rank_classes)) / sum(
             rank_classes.counts
         )
-        entry = found.roles.setdefault(row.role, Role())
+        entry = result.roles.setdefault(row.role, Role())
         entry.operations += weight * row.count
         entry.size_bytes += weight * (row.size_bytes * (row.count - 1) + row.last_bytes)
         where = run.span(row, step)

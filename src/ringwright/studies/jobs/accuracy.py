@@ -105,15 +105,15 @@ def judge(
 ) -> tuple[list[JudgedStep], list[RefusedStep]]:
     """Return each row beside its prediction, and those whose parallel form the model refuses."""
     predictor = predictor or Predictor()
-    found, refused = list[JudgedStep](), list[RefusedStep]()
+    judged, refused = list[JudgedStep](), list[RefusedStep]()
     for row in rows:
         if progress:
             progress(row.label)
         try:
-            found.append(JudgedStep(row, predictor.seconds(row)))
+            judged.append(JudgedStep(row, predictor.seconds(row)))
         except UsageError as error:
             refused.append(RefusedStep(row, error.what))
-    return found, refused
+    return judged, refused
 
 
 def median(judged: Sequence[JudgedStep]) -> float:
@@ -123,10 +123,10 @@ def median(judged: Sequence[JudgedStep]) -> float:
 
 def groups(judged: Sequence[JudgedStep]) -> dict[tuple[str, str, str], list[JudgedStep]]:
     """Return the rows by table, device and half."""
-    found: dict[tuple[str, str, str], list[JudgedStep]] = {}
+    by_group: dict[tuple[str, str, str], list[JudgedStep]] = {}
     for each in judged:
-        found.setdefault((each.row.table, each.row.device, each.row.half), []).append(each)
-    return dict(sorted(found.items()))
+        by_group.setdefault((each.row.table, each.row.device, each.row.half), []).append(each)
+    return dict(sorted(by_group.items()))
 
 
 def document(judged: Sequence[JudgedStep], refused: Sequence[RefusedStep] = ()) -> dict[str, Any]:

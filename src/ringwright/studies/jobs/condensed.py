@@ -49,12 +49,12 @@ def _alone(workload: Workload, costs: Costs, payload: Payload, of: RankClass) ->
 
 
 def _tasks(workload: Workload, slots: dict[str, str], taking: dict[str, float]) -> tuple[Task, ...]:
-    found: dict[str, Task] = {}
+    tasks: dict[str, Task] = {}
     for task in workload.tasks:
         name = slots[task.name]
         kind = "B" if task.kind in ("dO", "dW") else task.kind
-        found.setdefault(name, replace(task, name=name, kind=kind, seconds=taking[name], tag=""))
-    return tuple(found.values())
+        tasks.setdefault(name, replace(task, name=name, kind=kind, seconds=taking[name], tag=""))
+    return tuple(tasks.values())
 
 
 def _edges(workload: Workload, slots: dict[str, str]) -> tuple[Edge, ...]:
@@ -72,17 +72,17 @@ def _edges(workload: Workload, slots: dict[str, str]) -> tuple[Edge, ...]:
 
 def _payloads(payloads: list[Payload], slots: dict[str, str]) -> tuple[Payload, ...]:
     """Join what has the same ends; its bytes add up."""
-    found: dict[tuple[object, ...], Payload] = {}
+    joined: dict[tuple[object, ...], Payload] = {}
     for each in payloads:
         producers = tuple(dict.fromkeys(slots[name] for name in each.producers))
         consumers = tuple(dict.fromkeys((slots[name], distance) for name, distance in each.consumers))
         key = (each.of, each.op, each.role, each.per, each.peer, each.joint, producers, consumers)
-        before = found.get(key)
-        found[key] = replace(
+        before = joined.get(key)
+        joined[key] = replace(
             before or each,
             producers=producers,
             consumers=consumers,
             size_bytes=each.size_bytes + (before.size_bytes if before else 0),
             elements=each.elements + (before.elements if before else 0),
         )
-    return tuple(found.values())
+    return tuple(joined.values())

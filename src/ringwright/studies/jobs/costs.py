@@ -185,29 +185,29 @@ class FabricCosts:
         if not axes or hosts is None:
             return []
         near = np.flatnonzero(hosts[: self.mesh.size] == hosts[ranks[0]]).tolist()
-        found: dict[tuple[int, ...], None] = {}
+        siblings: dict[tuple[int, ...], None] = {}
         for rank in near:
             if op == RING:
                 apart = ranks[1] - ranks[0]
                 pair = (rank, rank + apart)
                 if rank != ranks[0] and 0 <= pair[1] < self.mesh.size and hosts[pair[1]] == hosts[ranks[1]]:
-                    found[pair] = None
+                    siblings[pair] = None
                 continue
             group = self.mesh.group(axes, rank)
             if set(group) != set(ranks):
-                found[group] = None
-        return list(found)
+                siblings[group] = None
+        return list(siblings)
 
     def _loads(self, run: Run, seconds: float) -> tuple[tuple[str, float], ...]:
         busy = _busy(run)[: self.topology.n_links]
         if not len(busy) or not seconds:
             return ()
-        found = []
+        loads = []
         for number, name in enumerate(self.topology.classes):
             share = float(busy[self.topology.link_class == number].max(initial=0.0)) / (seconds * 1e12)
             if share > LEAST_SHARE:
-                found += [(f"{name}.tx", min(share, 1.0)), (f"{name}.rx", min(share, 1.0))]
-        return tuple(found)
+                loads += [(f"{name}.tx", min(share, 1.0)), (f"{name}.rx", min(share, 1.0))]
+        return tuple(loads)
 
 
 def _busy(run: Run) -> np.ndarray:

@@ -22,14 +22,14 @@ def marked(topology: Topology, ranks: int) -> tuple[int, ...]:
     hosts: dict[str, list[int]] = {}
     for rank in range(ranks):
         hosts.setdefault(_host(topology, rank), []).append(rank)
-    found: dict[int, None] = {}
+    marked_ranks: dict[int, None] = {}
     for link in links:
         ends = [_host(topology, int(node[link])) for node in (topology.src, topology.dst)]
         mine = [rank for end in ends for rank in hosts.get(end, ())]
         if not mine:
             return tuple(range(ranks))
-        found |= dict.fromkeys(mine)
-    return tuple(found)
+        marked_ranks |= dict.fromkeys(mine)
+    return tuple(marked_ranks)
 
 
 def assumed(topology: Topology) -> list[str]:

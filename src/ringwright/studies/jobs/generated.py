@@ -53,12 +53,12 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
     figures = {**(fitted.figures if fitted else {}), **question.compute}
     more += [fitted.provenance] if fitted else []
     roofline = Roofline(gpu(device, **figures), dtype, max(step.width_bytes, WIDTHS[dtype]))
-    found = job(card, step, roofline, schedule=question.schedule)
+    generated = job(card, step, roofline, schedule=question.schedule)
     if question.step_ms is not None:
-        found, scaled = _scaled(found, question.step_ms * 1e-3)
+        generated, scaled = _scaled(generated, question.step_ms * 1e-3)
         more.append(scaled)
     _, roles = grid(step.parallel)
-    costs = FabricCosts(topology, found.mesh, roles, question.algorithms)
+    costs = FabricCosts(topology, generated.mesh, roles, question.algorithms)
     known = [
         each
         for each in workload_study.assumptions(card, step, question.card)
@@ -68,10 +68,10 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine; other sizes between"
     )
     return Job(
-        found,
+        generated,
         costs,
         faults.slowdowns(topology),
-        faults.marked(topology, found.mesh.size),
+        faults.marked(topology, generated.mesh.size),
         Interference(units=roofline.gpu.units),
         assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
         fabric=topology.name,
@@ -84,9 +84,11 @@ def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:
     """Return the workload alone, without a fabric, with its assumptions; a policy is told the costs of the usual fabric."""
     card, step, dtype = _settled(question)
     roofline = Roofline(gpu(question.gpu or "h100", **question.compute), dtype, max(step.width_bytes, WIDTHS[dtype]))
-    found = job(card, step, roofline, schedule=question.schedule)
-    found = replace(found, assumptions=(*workload_study.assumptions(card, step, question.card), *_ground(roofline)))
-    return found if policy is None else scheduler(policy)[1](found, made(question).costs)
+    generated = job(card, step, roofline, schedule=question.schedule)
+    generated = replace(
+        generated, assumptions=(*workload_study.assumptions(card, step, question.card), *_ground(roofline))
+    )
+    return generated if policy is None else scheduler(policy)[1](generated, made(question).costs)
 
 
 def interference(name: str, units: int) -> Interference:
@@ -117,8 +119,8 @@ def _device(question: GeneratedJobSpec, topology: Topology) -> tuple[str, list[s
     if question.gpu is not None:
         return question.gpu, []
     family = topology.name.partition(":")[0]
-    found = OF_FABRIC.get(family, "h100")
-    return found, [f"device: {found}" + ("" if family in OF_FABRIC else ", for the fabric names none")]
+    gpu = OF_FABRIC.get(family, "h100")
+    return gpu, [f"device: {gpu}" + ("" if family in OF_FABRIC else ", for the fabric names none")]
 
 
 def _ground(roofline: Roofline) -> list[str]:

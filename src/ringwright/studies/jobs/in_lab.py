@@ -94,8 +94,8 @@ def rows(question: LabStepsSpec) -> Iterator[LabRow]:
                         timeout_s=question.timeout_s,
                     )
                     predicted = predict(model, question, lines, slowdowns, policy)
-                    found = measure(asked, net.places)
-                    yield LabRow(model, case, policy, predicted, found.step_s, tuple(found.times_s))
+                    row = measure(asked, net.places)
+                    yield LabRow(model, case, policy, predicted, row.step_s, tuple(row.times_s))
 
 
 def predict(

@@ -55,7 +55,7 @@ def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Wo
 
 def named(spelling: str) -> tuple[str, dict[str, Any]]:
     """Return a scheduler as ``module:function`` with its knobs, as processes of their own can be told; UsageError for several."""
-    found = scheduler(spelling)[1]
-    if not isinstance(found, partial):
+    chosen = scheduler(spelling)[1]
+    if not isinstance(chosen, partial):
         raise UsageError(f"'{spelling}' is several schedulers in one", remedy="one of them")
-    return f"{found.func.__module__}:{found.func.__name__}", dict(found.keywords)
+    return f"{chosen.func.__module__}:{chosen.func.__name__}", dict(chosen.keywords)

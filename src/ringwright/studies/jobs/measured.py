@@ -91,21 +91,21 @@ def read(path: str | Path) -> list[MeasuredStep]:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"the table cannot be read: {error}", where=str(path), remedy="a CSV file") from error
-    found = []
+    steps = []
     for line, row in enumerate(rows, 2):
         try:
             asked = _bridge(row) if "System" in row else dict(row)
-            found += [_row(asked, half(row))] if asked else []
+            steps += [_row(asked, half(row))] if asked else []
         except (KeyError, ValueError) as error:
             what = f"no column {error} has a value" if isinstance(error, KeyError) else str(error)
             raise InputError(
                 what, where=f"{path}, line {line}", remedy="columns as in docs/step-accuracy.md"
             ) from error
-    if not found:
+    if not steps:
         raise InputError(
             "the table holds no row that can be asked about", where=str(path), remedy="docs/step-accuracy.md"
         )
-    return found
+    return steps
 
 
 def half(row: Mapping[str, str]) -> str:
@@ -120,11 +120,11 @@ def _bridge(row: Mapping[str, str]) -> dict[str, str]:
     tokens = row.get("Tokens / sec / GPU") or ""
     if row["model"] not in BRIDGE_MODELS or system not in SYSTEMS or not tokens.replace(".", "").isdigit():
         return {}
-    found = {name: row[theirs] for theirs, name in BRIDGE_NAMES.items() if row.get(theirs) not in ABSENT}
-    seconds = int(found["global_batch"]) * int(found["sequence"]) / (float(tokens) * int(found["gpus"]))
+    fields = {name: row[theirs] for theirs, name in BRIDGE_NAMES.items() if row.get(theirs) not in ABSENT}
+    seconds = int(fields["global_batch"]) * int(fields["sequence"]) / (float(tokens) * int(fields["gpus"]))
     dtype = row["Precision"].lower()
     return {
-        **found,
+        **fields,
         "model": BRIDGE_MODELS[row["model"]],
         "device": system,
         "dtype": dtype,

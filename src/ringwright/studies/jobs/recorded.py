@@ -62,10 +62,10 @@ class Counterfactual:
         return bool(self.algorithm) or (self.faulty is not None and self.faulty is not self.healthy)
 
 
-def ground(found: Replay) -> dict[str, Any]:
+def ground(replay: Replay) -> dict[str, Any]:
     """Return what a document says of a replay besides: ``ground``, ``step``, ``baseline`` where there are times, ``warnings``."""
-    beside = _baseline(found)
-    return {"ground": found.ground, "step": found.step, "baseline": beside, "warnings": _warnings(beside)}
+    beside = _baseline(replay)
+    return {"ground": replay.ground, "step": replay.step, "baseline": beside, "warnings": _warnings(beside)}
 
 
 def _warnings(beside: dict[str, float] | None) -> list[str]:
@@ -77,10 +77,10 @@ def _warnings(beside: dict[str, float] | None) -> list[str]:
     return [f"the replay, unchanged, is {off}: {missing}"]
 
 
-def job(found: Replay, change: Counterfactual) -> Job:
+def job(replay: Replay, change: Counterfactual) -> Job:
     """Return the replayed job as the change makes it; UsageError where operations need a fabric and none is given."""
-    workload, fabric = found.workload, change.faulty or change.healthy
-    measured = found.costs if found.ground != GROUNDS[2] else None
+    workload, fabric = replay.workload, change.faulty or change.healthy
+    measured = replay.costs if replay.ground != GROUNDS[2] else None
     if measured is not None and not change.is_any:
         told = (
             *workload.assumptions,
@@ -111,13 +111,13 @@ def job(found: Replay, change: Counterfactual) -> Job:
     )
 
 
-def _baseline(found: Replay) -> dict[str, float] | None:
+def _baseline(replay: Replay) -> dict[str, float] | None:
     """Return measured and replayed step in us and their distance; None without times."""
-    if found.costs is None or found.measured_s is None:
+    if replay.costs is None or replay.measured_s is None:
         return None
-    own = simulate(found.workload, found.costs).step_s
+    own = simulate(replay.workload, replay.costs).step_s
     return {
-        "measured_us": found.measured_s * 1e6,
+        "measured_us": replay.measured_s * 1e6,
         "replayed_us": own * 1e6,
-        "error": own / found.measured_s - 1 if found.measured_s else 0.0,
+        "error": own / replay.measured_s - 1 if replay.measured_s else 0.0,
     }

@@ -141,15 +141,15 @@ def document(
     refused: list[RingwrightError] = []
     for spelling in policies:
         try:
-            found = answer(job, spelling)
+            result = answer(job, spelling)
         except (WorkloadError, InfeasibleError) as error:
             refused.append(error)
             rows.append({"policy": spelling, "declined": error.what})
             continue
         if kept:
-            kept(found)
-        rows.append(row(found) | ({"timeline": tracks(found.run)} if pictures else {}))
-        del found
+            kept(result)
+        rows.append(row(result) | ({"timeline": tracks(result.run)} if pictures else {}))
+        del result
     if refused and len(refused) == len(rows):
         raise refused[0]
     keys = dict.fromkeys(key for each in rows for key in each)
@@ -165,11 +165,11 @@ def document(
     }
 
 
-def row(found: PolicyResult) -> dict[str, Any]:
+def row(result: PolicyResult) -> dict[str, Any]:
     """Return one row of the document."""
-    spent, rank_classes = found.account, found.run.laid.rank_classes
+    spent, rank_classes = result.account, result.run.laid.rank_classes
     return {
-        "policy": found.policy,
+        "policy": result.policy,
         "declined": None,
         "step_us": spent.step_s * 1e6,
         "compute_us": spent.compute_s * 1e6,
@@ -188,12 +188,12 @@ def row(found: PolicyResult) -> dict[str, Any]:
             }
             for name, role in spent.roles.items()
         },
-        "decided": list(found.decided),
-        "why": why(found.run, found.workload, found.costs, spent.forward_s),
+        "decided": list(result.decided),
+        "why": why(result.run, result.workload, result.costs, spent.forward_s),
         "ranks": sum(rank_classes.counts),
         "simulated_ranks": len(rank_classes),
-        "instances": found.run.laid.flat.n,
-        "steady": found.steady,
-        "engine": found.run.engine,
-        "engine_s": found.engine_s,
+        "instances": result.run.laid.flat.n,
+        "steady": result.steady,
+        "engine": result.run.engine,
+        "engine_s": result.engine_s,
     }

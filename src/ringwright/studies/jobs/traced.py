@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 MOST_EVENTS = 3_000_000  # of all steps; with more, only the last step is written
 
 
-def trace(job: Job, found: PolicyResult) -> Trace:
+def trace(job: Job, result: PolicyResult) -> Trace:
     """Return the run: a compute event per task, a collective per piece, their edges, communicators and claims.
 
     Each event stands for ``multiplicity`` ranks; ``enqueue_s`` is when it was ready, ``start_s`` when its bytes moved or its
@@ -33,7 +33,7 @@ def trace(job: Job, found: PolicyResult) -> Trace:
     """
     import polars as pl
 
-    run = found.run
+    run = result.run
     steps = range(run.laid.steps) if run.laid.flat.n <= MOST_EVENTS else range(run.laid.steps - 1, run.laid.steps)
     members = _communicators(run)
     frames: list[pl.DataFrame] = []
@@ -43,7 +43,7 @@ def trace(job: Job, found: PolicyResult) -> Trace:
         for row in run.laid.rows:
             if row.kind == "CTRL":
                 continue
-            parts = _events(job, found, row, step, members)
+            parts = _events(job, result, row, step, members)
             for whose, number in _owners(run, row, len(parts)):
                 made.append((run.span(row, step).start, row.count, whose, written + number * row.count))
             written += row.count * len(parts)
@@ -51,29 +51,29 @@ def trace(job: Job, found: PolicyResult) -> Trace:
     frames.append(_steps(run, steps))
     return WRITER.trace(
         job.workload.mesh.size,
-        f"{job.workload.name} on {job.fabric}, policy {found.policy}",
+        f"{job.workload.name} on {job.fabric}, policy {result.policy}",
         events=pl.concat(frames),
         edges=_edges(run, made),
         communicators=_table(job, run, members),
-        claims=_claims(job, found),
+        claims=_claims(job, result),
     )
 
 
 def _communicators(run: JobRun) -> dict[tuple[str, tuple[int, ...]], int]:
-    found: dict[tuple[str, tuple[int, ...]], int] = {}
+    numbers: dict[tuple[str, tuple[int, ...]], int] = {}
     for row in run.laid.rows:
         if row.what == "operation":
-            found.setdefault((row.role, row.rank_classes), len(found))
-    return found
+            numbers.setdefault((row.role, row.rank_classes), len(numbers))
+    return numbers
 
 
 def _events(
-    job: Job, found: PolicyResult, row: Instances, step: int, members: dict[tuple[str, tuple[int, ...]], int]
+    job: Job, result: PolicyResult, row: Instances, step: int, members: dict[tuple[str, tuple[int, ...]], int]
 ) -> list[pl.DataFrame]:
     """Return the events of a row: one frame, or, of an operation in a run without folding, one for each rank that took part."""
     import polars as pl
 
-    run = found.run
+    run = result.run
     where, rank_classes, times = run.span(row, step), run.laid.rank_classes, run.times
     taking = list(dict.fromkeys(row.rank_classes))
     ranks = sum(rank_classes.counts[rank_class] for rank_class in taking)
@@ -182,10 +182,10 @@ def _table(job: Job, run: JobRun, members: dict[tuple[str, tuple[int, ...]], int
     return communicators(rows)
 
 
-def _claims(job: Job, found: PolicyResult) -> pl.DataFrame:
+def _claims(job: Job, result: PolicyResult) -> pl.DataFrame:
     rows = [
-        ("engine", f"jobs, {found.run.engine}", "; ".join(job.left_out)),
-        ("policy", found.policy, found.workload.policy.label),
+        ("engine", f"jobs, {result.run.engine}", "; ".join(job.left_out)),
+        ("policy", result.policy, result.workload.policy.label),
     ]
     rows += [("assumption", text, "") for text in job.assumptions]
     return WRITER.claims(rows, assumed="assumption")

@@ -19,7 +19,7 @@ def tracks(run: JobRun) -> dict[str, Any]:
     """Return span_s and lanes: rank class, rank, how many ranks, name (compute or role) and parts (kind, starts, ends in s)."""
     begin, end = run.window()
     rank_classes = run.laid.rank_classes
-    found: dict[tuple[int, str], dict[str, list[tuple[np.ndarray, np.ndarray]]]] = defaultdict(
+    spans: dict[tuple[int, str], dict[str, list[tuple[np.ndarray, np.ndarray]]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for row in run.laid.rows:
@@ -30,8 +30,8 @@ def tracks(run: JobRun) -> dict[str, Any]:
             inside = ends > starts
             if inside.any():
                 for rank_class in dict.fromkeys(row.rank_classes):
-                    found[rank_class, name][kind].append((starts[inside], ends[inside]))
-    shown = sorted({rank_class for rank_class, _ in found})[:MOST_CLASSES]
+                    spans[rank_class, name][kind].append((starts[inside], ends[inside]))
+    shown = sorted({rank_class for rank_class, _ in spans})[:MOST_CLASSES]
     made = [
         {
             "of": rank_classes.of[rank_class],
@@ -43,7 +43,7 @@ def tracks(run: JobRun) -> dict[str, Any]:
             ],
         }
         for (rank_class, name), kinds in sorted(
-            found.items(), key=lambda each: (each[0][0], each[0][1] != "compute", each[0][1])
+            spans.items(), key=lambda each: (each[0][0], each[0][1] != "compute", each[0][1])
         )
         if rank_class in shown
     ]

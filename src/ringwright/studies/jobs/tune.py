@@ -102,15 +102,15 @@ def spelled(policy: str, knobs: Mapping[str, float]) -> str:
     return ":".join([policy, *(f"{name}={value:.4g}" for name, value in knobs.items())])
 
 
-def document(found: Tuned) -> dict[str, Any]:
+def document(tuned: Tuned) -> dict[str, Any]:
     """Return what was tried, in microseconds, for the object of schema ``ringwright.simulate-job/1``."""
     return {
-        "policy": found.policy,
-        "best": found.spelling,
-        "knobs": found.best.knobs,
-        "step_us": found.best.seconds * 1e6,
-        "first_step_us": found.trials[0].seconds * 1e6,
-        "trials": [{"knobs": each.knobs, "step_us": each.seconds * 1e6} for each in found.trials],
+        "policy": tuned.policy,
+        "best": tuned.spelling,
+        "knobs": tuned.best.knobs,
+        "step_us": tuned.best.seconds * 1e6,
+        "first_step_us": tuned.trials[0].seconds * 1e6,
+        "trials": [{"knobs": each.knobs, "step_us": each.seconds * 1e6} for each in tuned.trials],
     }
 
 
@@ -170,7 +170,7 @@ class _Search:
         self.optimizer.register(params=places, target=-math.log(seconds))
 
     def _knobs(self, places: Mapping[str, float]) -> Knobs:
-        found = {}
+        knobs = {}
         for name, (least, most) in self.space.items():
-            found[name] = least * (most / least) ** min(max(float(places[name]), 0.0), 1.0)
-        return found
+            knobs[name] = least * (most / least) ** min(max(float(places[name]), 0.0), 1.0)
+        return knobs

@@ -73,12 +73,12 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
     worst: dict[str, tuple[float, str]] = {}
     own = spans(run, begin, end)
     for rank_class, weight in enumerate(rank_classes.counts):
-        found = _exposed(run, rank_class, joined([*own[rank_class]["compute"], *own[rank_class]["update"]]), begin, end)
+        cell = _exposed(run, rank_class, joined([*own[rank_class]["compute"], *own[rank_class]["update"]]), begin, end)
         over = [_computed(run, rank_class, step) for step in range(run.laid.steps)]
         sent = _sent(run, rank_class, named, seen.urgency)
-        columns = (found.index, found.own_ps, found.exposed_ps, found.count)
+        columns = (cell.index, cell.own_ps, cell.exposed_ps, cell.count)
         for (row, at), instance, open_ps, all_ps, pieces in zip(
-            found.rows, *(column.tolist() for column in columns), strict=True
+            cell.rows, *(column.tolist() for column in columns), strict=True
         ):
             cause = _cause(seen, named[row.name], row, instance, open_ps, sent, over)
             exposed[cause] += all_ps * weight / total
@@ -131,7 +131,7 @@ def _exposed(run: JobRun, rank_class: int, compute: Spans, begin: int, end: int)
     every = np.concatenate([first + inside for _, first, inside in groups]) if groups else np.zeros(0, np.int64)
     starts, ends = np.maximum(run.times.moved[every], begin), np.minimum(run.times.end[every], end)
     open_ = (ends - starts) - covered(compute, starts.astype(np.float64), ends.astype(np.float64))
-    found = _Cell([], *(np.zeros(0) for _ in range(4)))
+    cell = _Cell([], *(np.zeros(0) for _ in range(4)))
     parts: list[tuple[np.ndarray, ...]] = []
     at = 0
     for row, first, inside in groups:
@@ -141,15 +141,15 @@ def _exposed(run: JobRun, rank_class: int, compute: Spans, begin: int, end: int)
         order = order[own[order] > LEAST_PS]
         chosen = order[:: max(-(-len(order) // LOOKED_AT), 1)]
         if len(chosen):
-            found.rows += [(row, place) for place in inside[chosen].tolist()]
+            cell.rows += [(row, place) for place in inside[chosen].tolist()]
             factor = own[order].sum() / own[chosen].sum()
             same = np.full(len(chosen), len(order) / len(chosen))
             parts.append((first + inside[chosen], own[chosen], own[chosen] * factor, same))
     if parts:
-        found.index, found.own_ps, found.exposed_ps, found.count = (
+        cell.index, cell.own_ps, cell.exposed_ps, cell.count = (
             np.concatenate([part[column] for part in parts]) for column in range(4)
         )
-    return found
+    return cell
 
 
 class _Sizes:
@@ -194,11 +194,11 @@ class _Queue:
         first = int(np.searchsorted(self.starts, ready, side="right"))
         late = slice(first, int(np.searchsorted(self.starts, start, side="left")))
         less = self.places[late] > mine
-        found = float((np.minimum(self.ends[late], start) - self.starts[late])[less].sum())
+        seconds = float((np.minimum(self.ends[late], start) - self.starts[late])[less].sum())
         before = first - 1
         if before >= 0 and self.places[before] > mine and not self.pieces[before]:
-            found += max(float(min(self.ends[before], start) - ready), 0.0)
-        return found
+            seconds += max(float(min(self.ends[before], start) - ready), 0.0)
+        return seconds
 
     def idle(self, begin: int, end: int) -> float:
         """Return for how long nothing was being sent between two moments, in ps."""
@@ -216,7 +216,7 @@ class _Queue:
 
 def _sent(run: JobRun, rank_class: int, named: dict[str, Operation], urgency: dict[str, int]) -> dict[int, _Queue]:
     """Return what each queue of a rank class sent."""
-    found: dict[int, list[tuple[np.ndarray, ...]]] = defaultdict(list)
+    sent: dict[int, list[tuple[np.ndarray, ...]]] = defaultdict(list)
     for row in run.laid.rows:
         if row.what != "operation" or rank_class not in row.rank_classes:
             continue
@@ -225,9 +225,9 @@ def _sent(run: JobRun, rank_class: int, named: dict[str, Operation], urgency: di
             where = run.span(row, step)
             queue = int(run.laid.flat.queue[where.start])
             same = np.full(row.count, place), np.full(row.count, row.count > 1)
-            found[queue].append((run.times.moved[where], run.times.end[where], *same))
+            sent[queue].append((run.times.moved[where], run.times.end[where], *same))
     made = {}
-    for queue, parts in found.items():
+    for queue, parts in sent.items():
         columns = [np.concatenate([each[at] for each in parts]) for at in range(4)]
         order = np.argsort(columns[0], kind="stable")
         made[queue] = _Queue(*(column[order] for column in columns))

@@ -50,11 +50,11 @@ def read_grid(path: Path) -> Grid:
     common = document.get("all", {})
     grid = grid_of(document["axes"], common) if document.get("axes") else Grid(())
     singles = document.get("cell", [])
-    found = grid + legal(point({**common, **each}) for each in singles)
-    if not found.points:
-        why = found.left_out[0][1] if found.left_out else "it has no axes and no cell"
+    points = grid + legal(point({**common, **each}) for each in singles)
+    if not points.points:
+        why = points.left_out[0][1] if points.left_out else "it has no axes and no cell"
         raise UsageError(f"nothing to run: {why}", where=str(path))
-    return found
+    return points
 
 
 def grid_of(axes: Mapping[str, Iterable[Any]], common: Mapping[str, Any] | None = None) -> Grid:

@@ -53,33 +53,33 @@ def issued(frame: pl.DataFrame, rank: int, when: str) -> Issued:
     mine = frame.filter(pl.col("rank") == rank)
     turn = pl.col("iteration").fill_null(-1)
     chosen = mine.filter(turn.is_in(TURNS[when]))
-    found: Issued = Counter()
+    counts: Issued = Counter()
     for role, op, size, sent in chosen.select("role", "op", "size_bytes", "sent_bytes").iter_rows():
-        found[role, op, size, sent or 0] += 1
-    return found
+        counts[role, op, size, sent or 0] += 1
+    return counts
 
 
 def formula(rows: list[ExpectedRow], mode: str, when: str) -> Issued:
     """Return what the closed formulas say for that time."""
-    found: Issued = Counter()
+    counts: Issued = Counter()
     for turn in TURNS[when]:
         for row in work.issued(rows, mode, turn):
-            found[row.role, row.op, row.size_bytes, row.sent_bytes] += row.count
-    return found
+            counts[row.role, row.op, row.size_bytes, row.sent_bytes] += row.count
+    return counts
 
 
 def agreement(point: GridPoint, frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Return per time what the formulas say and what was recorded, summed over ranks; equal means on every rank, to the unit."""
     ranks = [rank for rank in frame["rank"].unique().sort().to_list() if rank is not None]
     rows = {rank: must_issue(point, rank) for rank in ranks}
-    found = []
+    compared = []
     kind = "inference" if point.mode == "inference" else "staged" if point.spread["form"] == "pp" else "training"
     for when in WHENS[kind]:
         if point.mode != "inference" and TURNS[when][0] >= point.steps:
             continue
         both = [(rank, formula(rows[rank], point.mode, when), issued(frame, rank, when)) for rank in ranks]
         words = [f"rank {rank}: {_difference(said, seen)}" for rank, said, seen in both if said != seen]
-        found.append(
+        compared.append(
             {
                 "cell": point.key,
                 "when": when,
@@ -92,7 +92,7 @@ def agreement(point: GridPoint, frame: pl.DataFrame) -> list[dict[str, Any]]:
                 "recorded_bytes": sum(_bytes(seen) for *_, seen in both),
             }
         )
-    return found
+    return compared
 
 
 def _bytes(of: Issued) -> int:
@@ -131,13 +131,13 @@ def results(point: GridPoint, trace: Trace, frame: pl.DataFrame) -> list[dict[st
         pl.col("fastest_s").median().mul(1e6).alias("transfer_us_p50"),
     )
     base = point.row()
-    found = []
+    rows = []
     for row in grouped.sort("phase", "op", "size_bytes", nulls_last=True).iter_rows(named=True):
         in_setup = row["phase"] == "setup"
         row["calls_per_iteration"] = None if in_setup else row["calls"] / iterations
         row["bytes_per_iteration"] = None if in_setup else row["calls"] * (row["size_bytes"] or 0) / iterations
-        found.append({**base, "what": "collective", **row})
-    return [*found, {**base, "what": "step", "op": "step", **steps(point, trace)}]
+        rows.append({**base, "what": "collective", **row})
+    return [*rows, {**base, "what": "step", "op": "step", **steps(point, trace)}]
 
 
 def _slowest() -> list[pl.Expr]:
@@ -169,8 +169,8 @@ def step_times(point: GridPoint, trace: Trace) -> pl.DataFrame:
 def steps(point: GridPoint, trace: Trace) -> dict[str, Any]:
     """Return how many steps after the warm-up there are, and quantiles of their times."""
     took = step_times(point, trace)["duration_s"]
-    found: dict[str, Any] = {"calls": len(took)}
+    figures: dict[str, Any] = {"calls": len(took)}
     for name, quantile in _QUANTILES.items():
         value = took.quantile(quantile, "linear")
-        found[f"time_us_{name}"] = value * 1e6 if value is not None else None
-    return found
+        figures[f"time_us_{name}"] = value * 1e6 if value is not None else None
+    return figures

@@ -30,7 +30,7 @@ def _pattern(point: GridPoint, frame: pl.DataFrame, turn: str, number: int) -> d
         return None
     by_op = mine.group_by("op").agg(pl.len().alias("calls"), pl.col("size_bytes").sum().alias("bytes")).sort("bytes")
     total = int(by_op["bytes"].sum() or 0)
-    found = shape(mine.select("op", pl.col("size_bytes").fill_null(0)).iter_rows())
+    request = shape(mine.select("op", pl.col("size_bytes").fill_null(0)).iter_rows())
     wire = sum(_wire(*row) for row in mine.select("op", "size_bytes", "nranks").iter_rows())
     return {
         **point.row(),
@@ -38,9 +38,9 @@ def _pattern(point: GridPoint, frame: pl.DataFrame, turn: str, number: int) -> d
         "calls": mine.height,
         "bytes": total,
         "wire_bytes": wire,
-        "like": found.like,
-        "top_share": found.top_share,
-        "repeated_share": found.repeated_share,
+        "like": request.like,
+        "top_share": request.top_share,
+        "repeated_share": request.repeated_share,
         "distinct": mine["size_bytes"].n_unique(),
         "sizes": _sizes(mine),
         "operations": by_op.reverse().to_dicts(),

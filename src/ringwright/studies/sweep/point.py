@@ -51,13 +51,13 @@ class GridPoint:
     def spread(self) -> dict[str, int | str]:
         """The parallel form and the ranks of each role, as rank programs and formulas take them."""
         form, _, rest = self.parallel.partition(":")
-        found: dict[str, int | str] = {"form": form}
+        fields: dict[str, int | str] = {"form": form}
         for part in filter(None, rest.split(",")):
             role, _, number = part.partition("=")
             if role not in (*ROLES, *MORE) or not number.isdecimal() or not 1 <= int(number) <= 1 << 20:
                 raise UsageError(f"'{self.parallel}' is no parallel form", remedy="ddp:dp=2, or tp+fsdp:tp=2,dp=2")
-            found[role] = int(number)
-        return found
+            fields[role] = int(number)
+        return fields
 
     @property
     def ranks(self) -> int:
@@ -70,13 +70,13 @@ class GridPoint:
     @property
     def changed(self) -> dict[str, int]:
         """The dimensions that ``dims`` replaces."""
-        found = {}
+        changes = {}
         for part in filter(None, self.dims.split(",")):
             name, _, number = part.partition("=")
             if not number.isdecimal():
                 raise UsageError(f"'{self.dims}' are no dimensions", remedy="dims = 'layers=4,hidden=256'")
-            found[name] = int(number)
-        return found
+            changes[name] = int(number)
+        return changes
 
     def row(self) -> dict[str, Any]:
         """Return the configuration as columns of a table."""

@@ -26,12 +26,12 @@ def told(kept: list[dict[str, Any]], of: int) -> dict[str, Any] | None:
     return {"cells": len(kept), "of": of, "first": first, "last": last, "ringwright": sorted(versions)}
 
 
-def sentence(found: dict[str, Any]) -> str:
+def sentence(outcome: dict[str, Any]) -> str:
     """Return it in words."""
-    when = found["first"] if found["first"] == found["last"] else f"{found['first']} to {found['last']}"
+    when = outcome["first"] if outcome["first"] == outcome["last"] else f"{outcome['first']} to {outcome['last']}"
     return (
-        f"resumed: {found['cells']} of {found['of']} cells are of an earlier run, {when}, "
-        f"ringwright {', '.join(found['ringwright'])}; --fresh runs all again"
+        f"resumed: {outcome['cells']} of {outcome['of']} cells are of an earlier run, {when}, "
+        f"ringwright {', '.join(outcome['ringwright'])}; --fresh runs all again"
     )
 
 

@@ -55,23 +55,23 @@ def sweep(
     """
     _check_libraries()
     (out / CELLS).mkdir(parents=True, exist_ok=True)
-    found = {"run": 0, "kept": 0, "failed": 0}
+    counts = {"run": 0, "kept": 0, "failed": 0}
     with worker() as ask:
         for done, point in enumerate(grid.points):
             folder = out / CELLS / point.key
             facts = None if fresh else facts_of(folder)
             if facts is not None and (facts["outcome"] == "done" or not retry):
-                found["kept"] += 1
-                found["failed"] += facts["outcome"] != "done"
+                counts["kept"] += 1
+                counts["failed"] += facts["outcome"] != "done"
                 continue
             if progress is not None:
                 progress(done, len(grid.points), point.key)
             facts = run_point(point, folder, ask, timeout_s=timeout_s)
-            found["run"] += 1
-            found["failed"] += facts["outcome"] != "done"
+            counts["run"] += 1
+            counts["failed"] += facts["outcome"] != "done"
     if progress is not None:
         progress(len(grid.points), len(grid.points), "")
-    return found
+    return counts
 
 
 def facts_of(folder: Path) -> dict[str, Any] | None:
@@ -217,11 +217,11 @@ def _environment(folder: Path, options: Options) -> dict[str, str]:
 
 def versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
-    found = {"python": platform.python_version(), "kernel": platform.release()}
+    releases = {"python": platform.python_version(), "kernel": platform.release()}
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            releases[name] = version(name)
+    return releases
 
 
 def _check_libraries() -> None:

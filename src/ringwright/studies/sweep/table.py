@@ -22,14 +22,14 @@ SCHEMA = "ringwright.sweep/1"
 
 def finished(out: Path) -> list[tuple[GridPoint, Path, dict[str, Any]]]:
     """Return every grid point that was run, done or failed, with its folder and facts; sorted by key."""
-    found = []
+    points = []
     for folder in sorted((out / CELLS).glob("*")) if (out / CELLS).is_dir() else []:
         facts = facts_of(folder)
         if facts is not None:
-            found.append((GridPoint(**facts["cell"]), folder, facts))
-    if not found:
+            points.append((GridPoint(**facts["cell"]), folder, facts))
+    if not points:
         raise InputError("no cell of a sweep", where=str(out), remedy="ringwright sweep GRID.toml --out DIR")
-    return found
+    return points
 
 
 def gather(out: Path) -> dict[str, Any]:

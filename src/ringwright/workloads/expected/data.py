@@ -41,14 +41,14 @@ def rows(anatomy: Anatomy, ranks: int, dtype: str, bucket_cap_mb: float | None) 
     width, trained = DTYPE_BYTES[dtype], anatomy.ready()
     buffers = [(width if size == 4 else size, count) for size, count in anatomy.buffers]
     states = [*((width, math.prod(shape)) for shape in anatomy.shapes()), *buffers]
-    found = [gathered("setup", "setup", "dp", 8 * ranks, ranks)]
-    found.append(whole("setup", "setup", "dp", "broadcast", 8 * sum(2 * len(shape) for shape in trained)))
-    found += [whole("setup", "setup", "dp", "broadcast", size) for size in buckets(states, [BROADCAST_BYTES])]
-    found += [whole("each", "forward", "dp", "broadcast", size) for size in buckets(buffers, [BROADCAST_BYTES])]
-    found.append(whole("first", "backward", "dp", "all-reduce", width * elements(trained)))
+    expected = [gathered("setup", "setup", "dp", 8 * ranks, ranks)]
+    expected.append(whole("setup", "setup", "dp", "broadcast", 8 * sum(2 * len(shape) for shape in trained)))
+    expected += [whole("setup", "setup", "dp", "broadcast", size) for size in buckets(states, [BROADCAST_BYTES])]
+    expected += [whole("each", "forward", "dp", "broadcast", size) for size in buckets(buffers, [BROADCAST_BYTES])]
+    expected.append(whole("first", "backward", "dp", "all-reduce", width * elements(trained)))
     limits = [FIRST_BYTES, LATER_BYTES] if bucket_cap_mb is None else [int(bucket_cap_mb * (1 << 20))]
     made = buckets([(width, math.prod(shape)) for shape in trained], limits)
-    found.append(whole("second", "forward", "dp", "broadcast", 4 * (len(trained) + 1)))
-    found.append(whole("second", "forward", "dp", "broadcast", 4 * len(made)))
-    found += [whole("later", "backward", "dp", "all-reduce", size) for size in made]
-    return merged(found)
+    expected.append(whole("second", "forward", "dp", "broadcast", 4 * (len(trained) + 1)))
+    expected.append(whole("second", "forward", "dp", "broadcast", 4 * len(made)))
+    expected += [whole("later", "backward", "dp", "all-reduce", size) for size in made]
+    return merged(expected)

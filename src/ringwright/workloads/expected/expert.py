@@ -30,7 +30,7 @@ def rows(
     blocks = (
         replace(block, layers=tuple(layer for layer in block.layers if not layer.expert)) for block in anatomy.blocks
     )
-    found = sharded.rows(replace(anatomy, blocks=tuple(blocks)), ranks, mode, dtype)
+    expected = sharded.rows(replace(anatomy, blocks=tuple(blocks)), ranks, mode, dtype)
     if mode == "inference":
         travel = [*_travel(card, "prefill", "prefill", batch * sequence, capacity, dtype)]
         travel += _travel(card, "decode", "decode", batch, capacity, dtype)
@@ -38,7 +38,7 @@ def rows(
         travel = [*_travel(card, "each", "forward", batch * sequence, capacity, dtype)]
         if mode != "head":
             travel += _travel(card, "each", "backward", batch * sequence, capacity, dtype)
-    return merged([*found, *travel])
+    return merged([*expected, *travel])
 
 
 def _travel(card: ModelCard, when: str, phase: str, tokens: int, capacity: int, dtype: str) -> Iterator[ExpectedRow]:

@@ -37,24 +37,24 @@ def rows(
     if mode == "inference":
         return _served(card, stages, stage, batch, sequence, dtype)
     size = batch // micro_batches * sequence * card.dims["hidden"] * DTYPE_BYTES[dtype]
-    found = []
+    expected = []
     for _ in range((stage > 0) + (stage < stages - 1)):  # one neighbour, or two
         for when, bytes_, count in (("first", VOTE_BYTES, 1), ("each", size, micro_batches)):
-            found += [whole(when, "pipeline", "pp", "send", bytes_, count)]
-            found += [received(when, "pipeline", bytes_, count)]
-    return merged(found)
+            expected += [whole(when, "pipeline", "pp", "send", bytes_, count)]
+            expected += [received(when, "pipeline", bytes_, count)]
+    return merged(expected)
 
 
 def _served(card: ModelCard, stages: int, stage: int, batch: int, sequence: int, dtype: str) -> list[ExpectedRow]:
-    found = []
+    expected = []
     for when, tokens in (("prefill", batch * sequence), ("decode", batch)):
         size = tokens * card.dims["hidden"] * DTYPE_BYTES[dtype]
         if stage:
-            found.append(received(when, when, size))
+            expected.append(received(when, when, size))
         elif when == "decode":
-            found.append(received(when, when, TOKEN_BYTES * batch))
+            expected.append(received(when, when, TOKEN_BYTES * batch))
         if stage < stages - 1:
-            found.append(whole(when, when, "pp", "send", size))
+            expected.append(whole(when, when, "pp", "send", size))
         elif when == "decode":
-            found.append(whole(when, when, "pp", "send", TOKEN_BYTES * batch))
-    return found
+            expected.append(whole(when, when, "pp", "send", TOKEN_BYTES * batch))
+    return expected

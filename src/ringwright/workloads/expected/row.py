@@ -33,10 +33,10 @@ class ExpectedRow:
 
 def merged(rows: Iterable[ExpectedRow]) -> list[ExpectedRow]:
     """Return the rows with equal calls counted together, in the order in which they first occur."""
-    found: Counter[ExpectedRow] = Counter()
+    counts: Counter[ExpectedRow] = Counter()
     for row in rows:
-        found[replace(row, count=0)] += row.count
-    return [replace(row, count=count) for row, count in found.items() if count]
+        counts[replace(row, count=0)] += row.count
+    return [replace(row, count=count) for row, count in counts.items() if count]
 
 
 def whole(when: str, phase: str, role: str, op: str, size_bytes: int, count: int = 1) -> ExpectedRow:

@@ -17,8 +17,8 @@ def rows(dims: Mapping[str, int], ranks: int, batch: int, sequence: int, dtype: 
         return []
     width, layers, dense = DTYPE_BYTES[dtype], dims["layers"], dims["dense_layers"]
     sums = 1 + layers + dense + 2 * (layers - dense)
-    found = []
+    expected = []
     for when, tokens in (("prefill", batch * sequence), ("decode", batch)):
-        found.append(whole(when, when, "tp", "all-reduce", tokens * dims["hidden"] * width, sums))
-        found.append(gathered(when, when, "tp", batch * dims["vocabulary"] * width, ranks))
-    return found
+        expected.append(whole(when, when, "tp", "all-reduce", tokens * dims["hidden"] * width, sums))
+        expected.append(gathered(when, when, "tp", batch * dims["vocabulary"] * width, ranks))
+    return expected

@@ -31,20 +31,20 @@ def units(anatomy: Anatomy) -> list[Sequence[ModelBlock]]:
 
 def rows(anatomy: Anatomy, ranks: int, mode: str, dtype: str) -> list[ExpectedRow]:
     """Return what one rank of ``ranks`` issues, in training or per pass of inference."""
-    width, found = DTYPE_BYTES[dtype], []
+    width, expected = DTYPE_BYTES[dtype], []
     split = units(anatomy)
     for at, unit in enumerate(split):
         layers = [layer for block in unit for layer in block.layers]
         size = width * padded((shape for layer in layers for shape in layer.shapes), ranks)
         trained = width * padded((shape for layer in layers for shape in layer.ready()), ranks)
         if mode == "inference":
-            found += [
+            expected += [
                 gathered(when, when, "dp", size, ranks) for when in (("prefill", "decode") if at else ("prefill",))
             ]
             continue
-        found.append(gathered("each", "forward", "dp", size, ranks))
+        expected.append(gathered("each", "forward", "dp", size, ranks))
         if at and (mode != "head" or at == len(split) - 1):
-            found.append(gathered("each", "backward", "dp", size, ranks))
+            expected.append(gathered("each", "backward", "dp", size, ranks))
         if trained:
-            found.append(scattered("each", "backward", "dp", trained))
-    return merged(found)
+            expected.append(scattered("each", "backward", "dp", trained))
+    return merged(expected)

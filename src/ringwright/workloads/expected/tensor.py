@@ -42,8 +42,8 @@ def rows(card: ModelCard, ranks: int, mode: str, batch: int, sequence: int, dtyp
         prefill = forward(card, ranks, batch * sequence, batch, dtype, "prefill")
         return [*prefill, *forward(card, ranks, batch, batch, dtype, "decode")]
     tokens = batch * sequence
-    found = forward(card, ranks, tokens, tokens, dtype, "")
-    return merged([*found, *backward(card, tokens, dtype)]) if mode == "training" else found
+    expected = forward(card, ranks, tokens, tokens, dtype, "")
+    return merged([*expected, *backward(card, tokens, dtype)]) if mode == "training" else expected
 
 
 def cut(anatomy: Anatomy, ranks: int) -> Anatomy:
@@ -67,10 +67,10 @@ def forward(card: ModelCard, ranks: int, tokens: int, answered: int, dtype: str,
     dims, width, when, phase = card.dims, DTYPE_BYTES[dtype], turn or "each", turn or "forward"
     sums = [layer for block in card.anatomy().blocks for layer in block.layers if layer.cut == "rows"]
     count = len(sums) + (0 if card.family == "bert" else 1)
-    found = [whole(when, phase, "tp", "all-reduce", tokens * dims["hidden"] * width, count)]
+    expected = [whole(when, phase, "tp", "all-reduce", tokens * dims["hidden"] * width, count)]
     if card.family != "bert":
-        found.append(gathered(when, phase, "tp", answered * dims["vocabulary"] * width, ranks))
-    return found
+        expected.append(gathered(when, phase, "tp", answered * dims["vocabulary"] * width, ranks))
+    return expected
 
 
 def backward(card: ModelCard, tokens: int, dtype: str) -> Iterator[ExpectedRow]:

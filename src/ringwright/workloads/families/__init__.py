@@ -27,8 +27,8 @@ from ringwright.plugins import Plugin
 def of_house() -> dict[str, Any]:
     """Return our own families by name: those that a rank program builds first."""
     stems = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if path.stem != "__init__")
-    found = {stem.replace("_", "-"): import_module(f"{__name__}.{stem}") for stem in stems}
-    return dict(sorted(found.items(), key=lambda item: not getattr(item[1], "IS_BUILT", False)))
+    modules = {stem.replace("_", "-"): import_module(f"{__name__}.{stem}") for stem in stems}
+    return dict(sorted(modules.items(), key=lambda item: not getattr(item[1], "IS_BUILT", False)))
 
 
 def of_others() -> dict[str, Any]:
@@ -70,18 +70,18 @@ def _points() -> tuple[Plugin, ...]:
 
 def _module(plugin: Plugin) -> Any:
     """Return what a plug-in names, which must look like a family; PluginError with what it lacks."""
-    found = plugin.load()
-    sizes = getattr(found, "SIZES", None)
-    if not callable(getattr(found, "anatomy", None)):
+    target = plugin.load()
+    sizes = getattr(target, "SIZES", None)
+    if not callable(getattr(target, "anatomy", None)):
         raise plugin.error("it has no function anatomy(dims)")
     if not isinstance(sizes, dict) or not sizes or not all(map(_is_size, sizes.values())):
         raise plugin.error("its SIZES are not name -> dimension -> number")
     for name, dims in sizes.items():
-        if "image" in dims and not callable(getattr(found, "sides", None)):
+        if "image" in dims and not callable(getattr(target, "sides", None)):
             raise plugin.error(f"'{name}' takes images, but it has no function sides(dims)")
-        if "image" not in dims and "positions" not in dims and name not in getattr(found, "SEQUENCES", {}):
+        if "image" not in dims and "positions" not in dims and name not in getattr(target, "SEQUENCES", {}):
             raise plugin.error(f"'{name}' has neither a dimension 'positions' nor a length in SEQUENCES")
-    return found
+    return target
 
 
 def _is_size(dims: object) -> bool:

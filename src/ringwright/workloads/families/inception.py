@@ -75,13 +75,13 @@ def branches(dims: dict[str, int]) -> set[str]:
 
 def _table(dims: dict[str, int]) -> list[tuple[str, list[tuple[int, ...]]]]:
     """Return blocks with their convolutions: inputs, outputs, height and width of the window, side before and after."""
-    found: list[tuple[str, list[tuple[int, ...]]]] = []
+    table: list[tuple[str, list[tuple[int, ...]]]] = []
     for line in TABLE.strip().splitlines():
         name, *words = line.split()
         if name != "+":
-            found.append((name, []))
-        found[-1][1].extend(_convolution(word) for word in words)
-    return [(name, rows) for name, rows in found if name != "aux" or dims["auxiliary"]]
+            table.append((name, []))
+        table[-1][1].extend(_convolution(word) for word in words)
+    return [(name, rows) for name, rows in table if name != "aux" or dims["auxiliary"]]
 
 
 def _convolution(word: str) -> tuple[int, ...]:

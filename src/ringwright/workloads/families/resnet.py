@@ -69,20 +69,20 @@ def anatomy(dims: dict[str, int]) -> Anatomy:
 
 def sides(dims: dict[str, int]) -> list[tuple[int, int]]:
     """Return the sides (pixels) of the image that goes into and comes out of each convolution."""
-    image, found = dims["image"], []
+    image, pairs = dims["image"], []
     if dims["stem"] > 3:  # large images are halved by the stem, and by the pooling after it
-        found, side = [(image, -(-image // 2))], -(-image // 4)
+        pairs, side = [(image, -(-image // 2))], -(-image // 4)
     else:
-        found, side = [(image, image)], image
+        pairs, side = [(image, image)], image
     for block in anatomy(dims).blocks[1:-1]:
         halved = block.name.endswith(".0") and block.name != "stage0.0"
         after = -(-side // 2) if halved else side
         for layer in block.layers:
             if len(layer.shapes[0]) == 4:
                 before = after if layer.name in ("second", "widen") else side
-                found.append((before, side if layer.name == "narrow" else after))
+                pairs.append((before, side if layer.name == "narrow" else after))
         side = after
-    return found
+    return pairs
 
 
 def branches(dims: dict[str, int]) -> set[str]:

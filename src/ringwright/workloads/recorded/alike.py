@@ -75,13 +75,13 @@ def classes(
 
 def signature(plan: RankStep, grid: RecordedMesh) -> tuple[Any, ...]:
     """Return what a rank issues, told apart by axes and not by groups; in order along each axis, not between them."""
-    found = []
+    parts = []
     for each in plan.sent:
         call = each.call
         size = call.size_bytes if call.op not in UNEVEN and call.is_sized else 0
         peer = call.peer if call.op in PAIRS else -1
-        found.append((grid.axes[call.communicator], call.op, size, each.is_gradient, peer))
-    return tuple(sorted(found, key=lambda each: each[0]))
+        parts.append((grid.axes[call.communicator], call.op, size, each.is_gradient, peer))
+    return tuple(sorted(parts, key=lambda each: each[0]))
 
 
 def _even(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]) -> bool:
@@ -102,11 +102,11 @@ def _key(grid: RecordedMesh, axes: tuple[str, ...]) -> Callable[[int], tuple[int
 
 def _tells_apart(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]) -> bool:
     """Say whether ranks with equal coordinates on some axes issue the same, and all coordinates were recorded."""
-    place, found = _key(grid, axes), {}  # type: ignore[var-annotated]
+    place, seen = _key(grid, axes), {}  # type: ignore[var-annotated]
     for rank, plan in plans.items():
-        if found.setdefault(place(rank), signature(plan, grid)) != signature(plan, grid):
+        if seen.setdefault(place(rank), signature(plan, grid)) != signature(plan, grid):
             return False
-    return len(found) == grid.mesh.extent(axes)
+    return len(seen) == grid.mesh.extent(axes)
 
 
 def _placed(

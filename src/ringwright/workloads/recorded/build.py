@@ -263,17 +263,17 @@ class _Builder:
 
     def _others(self, rank: int, call: RecordedCall) -> list[RecordedCall]:
         """Return the same call on the recorded ranks that are not in a class of their own."""
-        found = []
+        calls = []
         for other, plan in self.plans.items():
             if other != rank:
-                found += [
+                calls += [
                     each.call
                     for each in plan.sent
                     if each.call.communicator == call.communicator
                     and each.call.turn == call.turn
                     and each.call.op == call.op
                 ]
-        return found
+        return calls
 
 
 def _sums(sent: CommEvent, plan: RankStep, role: str) -> bool:

@@ -84,15 +84,15 @@ def _shape(members: list[int] | None, size: int, world: int) -> list[tuple[int, 
     """Return a group as (stride, count), innermost first; neighbours where the members are not known."""
     if members is None:
         return [(1, size)] if world % size == 0 else [(1, world)]
-    found, starts = [], sorted(members)
+    shape, starts = [], sorted(members)
     while len(starts) > 1:
         stride = starts[1] - starts[0]
         count = next((at for at in range(1, len(starts)) if starts[at] - starts[at - 1] != stride), len(starts))
         if stride < 1 or len(starts) % count:
             raise _no_grid(-1, members)
-        found.append((stride, count))
+        shape.append((stride, count))
         starts = starts[::count]
-    return found
+    return shape
 
 
 def _mesh(shapes: dict[int, list[tuple[int, int]]], world: int, roles: dict[int, str]) -> tuple[Mesh, dict[str, int]]:

@@ -165,15 +165,15 @@ def _spans(frame: pl.DataFrame) -> Spans:
     """Return rank -> (begin, end, phase) of named stretches of the host that are a part of training."""
     import polars as pl
 
-    found: Spans = defaultdict(list)
+    spans: Spans = defaultdict(list)
     chosen_ = frame.filter((pl.col("kind") == "phase") & pl.col("start_s").is_not_null())
     for rank, name, start, lasted in chosen_.select("rank", "phase", "start_s", "duration_s").iter_rows():
         part = _part(name)
         if part:
-            found[rank].append((start, start + (lasted or 0.0), part))
-    for listed in found.values():
+            spans[rank].append((start, start + (lasted or 0.0), part))
+    for listed in spans.values():
         listed.sort(key=lambda each: each[1] - each[0], reverse=True)  # the widest stretch says the part
-    return found
+    return spans
 
 
 def _part(name: str | None) -> str:

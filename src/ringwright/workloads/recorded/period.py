@@ -61,13 +61,13 @@ def _steps(trace: Trace) -> int | None:
 
 def period(keys: Sequence[object], steps: int | None = None) -> int | None:
     """Return after how many calls the last ones repeat: the shortest repetition, or the one that makes ``steps`` steps."""
-    found = [
+    lengths = [
         length
         for length in range(1, min(len(keys) // 2, LONGEST) + 1)
         if keys[-1] == keys[-1 - length] and keys[-length:] == keys[-2 * length : -length]
     ]
-    if not found:
+    if not lengths:
         return None
     if steps:
-        return min(found, key=lambda length: (abs(len(keys) / length - steps), length))
-    return found[0]
+        return min(lengths, key=lambda length: (abs(len(keys) / length - steps), length))
+    return lengths[0]

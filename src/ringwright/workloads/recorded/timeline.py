@@ -69,7 +69,7 @@ def _plan(line: Line, gradients: set[int]) -> RankStep:
 
 def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
     """Return the calls (by event) that sum gradients: in the backward pass, along no axis of the model."""
-    found: set[int] = set()
+    events: set[int] = set()
     by_group: dict[int, list[RecordedCall]] = {}
     for call in line.calls:
         if call.op in GRADIENTS and roles.get(call.communicator, "") not in MODEL_ROLES:
@@ -79,8 +79,8 @@ def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
         unnamed = not roles.get(number) or any(not call.phase for call in inside)
         if unnamed and line.works and 2 * sum(_blocks(call, line.works) for call in inside) > len(inside) > 1:
             continue  # each of them is waited for at once: part of the model
-        found |= {call.event for call in inside}
-    return found
+        events |= {call.event for call in inside}
+    return events
 
 
 def _blocks(call: RecordedCall, works: list[RecordedWork]) -> bool:

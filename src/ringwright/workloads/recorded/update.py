@@ -49,12 +49,12 @@ def _shares(plan: RankStep, sums: list[int]) -> list[float]:
     for piece in plan.pieces[: plan.tail]:
         total += piece.seconds if piece.phase == BACKWARD else 0.0
         passed.append(total)
-    found, most = [], 0.0
+    shares, most = [], 0.0
     for at in sums:
         maker = max(plan.sent[at].producers, default=-1)
         most = max(most, passed[maker] if 0 <= maker < len(passed) else 0.0)
-        found.append(most)
-    return [share / most if most else 1.0 for share in found[:-1]] + [1.0]
+        shares.append(most)
+    return [share / most if most else 1.0 for share in shares[:-1]] + [1.0]
 
 
 def _starting_at(plan: RankStep, share: float) -> int:

@@ -24,8 +24,8 @@ _COLUMN_IS_TOTAL = frozenset(
 
 @cache
 def _facts() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("selection.json").read_text())
-    return found
+    facts: dict[str, Any] = json.loads(Path(__file__).with_name("selection.json").read_text())
+    return facts
 
 
 def names(op: str) -> tuple[str, ...]:

@@ -39,8 +39,8 @@ class Staging:
 
 @cache
 def _facts() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(Path(__file__).with_name("rules.json").read_text())
-    return found
+    facts: dict[str, Any] = json.loads(Path(__file__).with_name("rules.json").read_text())
+    return facts
 
 
 def two_level(op: str, node_sizes: Sequence[int], size_bytes: int, *, leaders: int | None = None) -> TwoLevel:

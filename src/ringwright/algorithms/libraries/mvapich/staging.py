@@ -49,10 +49,10 @@ def _network(collective: Collective, topology: Topology, nodes: list[list[int]])
             links = topology.routes(group[[node[0]]], group[[node[1]]])[1]
             inside |= {topology.classes[number] for number in topology.link_class[links].tolist()}
     names = [topology.classes[number] for number in dict.fromkeys(topology.link_class[across].tolist())]
-    found = [name for name in names if name not in inside]
-    if not found:
+    network = [name for name in names if name not in inside]
+    if not network:
         raise UsageError(
             f"{topology.name}: links between hosts are of the class of those inside ({', '.join(names)})",
             remedy="a fabric with NICs, such as dgx-h100:4, or buffers=host",
         )
-    return found, float(topology.rate[across].min())
+    return network, float(topology.rate[across].min())

@@ -167,15 +167,15 @@ def _trees(hosts: list[list[int]], pairs: int, system: NcclSystem, nics: int) ->
     n, g = len(hosts), len(hosts[0])
     if not is_regular(hosts):
         return [_uneven(hosts, list(tree.parents)) for tree in double_tree(n)] * pairs
-    found = []
+    trees = []
     for pair in range(pairs):
         place = order(hosts, pair, nics)
         for tree in rank_trees(n, g, system.graphs.tree.pattern):
             parents = [-1] * len(place)
             for child, parent in enumerate(tree.parents):
                 parents[place[child]] = place[parent] if parent >= 0 else -1
-            found.append(parents)
-    return found
+            trees.append(parents)
+    return trees
 
 
 def _uneven(hosts: list[list[int]], over: list[int]) -> list[int]:

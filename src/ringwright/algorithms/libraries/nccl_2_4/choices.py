@@ -25,14 +25,14 @@ def choices(
     system = shaped(name, nodes, ranks)
     rows = []
     for size in sizes:
-        found = choose(op, max(size, 1), system, release or NEWEST)
+        chosen = choose(op, max(size, 1), system, release or NEWEST)
         rows.append(
             {
                 "size_bytes": size,
-                "algorithm": found.algorithm,
-                "protocol": found.protocol,
-                "channels": found.channels_used,
-                "time_us": found.time_us,
+                "algorithm": chosen.algorithm,
+                "protocol": chosen.protocol,
+                "channels": chosen.channels_used,
+                "time_us": chosen.time_us,
             }
         )
     return rows

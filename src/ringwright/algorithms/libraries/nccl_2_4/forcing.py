@@ -69,8 +69,8 @@ def _pairs() -> Iterator[tuple[str, str]]:
 def _time_us(chosen: NcclChoice, pair: tuple[str, str], system: NcclSystem, release: str) -> float:
     if is_2_4(release):
         return 0.0
-    found = predict_us(chosen.op, *pair, chosen.size_bytes, system, release)
-    return float("inf") if found is None else found
+    predicted_us = predict_us(chosen.op, *pair, chosen.size_bytes, system, release)
+    return float("inf") if predicted_us is None else predicted_us
 
 
 def refusal(op: str, algorithm: str, protocol: str, system: NcclSystem, release: str) -> str | None:

@@ -67,9 +67,9 @@ def _estimated(topology: Topology | None, hosts: list[list[int]], *, collnet: bo
     if topology is not None and topology.n_links:
         from_ranks = topology.rate[topology.src < topology.n_ranks]
         inside = float(from_ranks.max(initial=0.0)) / 1e9 or inside
-        found = np.flatnonzero(topology.kinds == NIC)
-        nics = max(1, round(len(found) / max(len(hosts), 1))) if len(found) else gpus
-        out_of_nics = topology.rate[np.isin(topology.src, found)] if len(found) else from_ranks
+        nic_nodes = np.flatnonzero(topology.kinds == NIC)
+        nics = max(1, round(len(nic_nodes) / max(len(hosts), 1))) if len(nic_nodes) else gpus
+        out_of_nics = topology.rate[np.isin(topology.src, nic_nodes)] if len(nic_nodes) else from_ranks
         outside = float(out_of_nics.min(initial=inside * 1e9)) / 1e9
     links = max(1, round(inside / NVLINK_GBS))
     kind = NodeType("estimated", gpus, 80, links if gpus > 1 else 0, nics, outside, inside, nvswitch=True)

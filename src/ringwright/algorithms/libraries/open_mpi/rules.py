@@ -78,14 +78,14 @@ def fixed(op: str, p: int, size_bytes: int, commutative: bool = True, disjoint: 
 @cache
 def fixed_table(commutative: bool = True, disjoint: bool = False) -> RuleTable:
     """Return the built-in thresholds as a table, in the sizes of the built-in decision (not those of a rules file)."""
-    return RuleTable({op: _rows(found, commutative, disjoint) for op, found in _facts()["decisions"].items()})
+    return RuleTable({op: _rows(thresholds, commutative, disjoint) for op, thresholds in _facts()["decisions"].items()})
 
 
-def _rows(found: dict[str, Any], commutative: bool, disjoint: bool) -> tuple[RanksRule, ...]:
-    placement = "disjoint" if disjoint and "disjoint commutative" in found else "usual"
-    rows = found[f"{placement} commutative"]
+def _rows(thresholds: dict[str, Any], commutative: bool, disjoint: bool) -> tuple[RanksRule, ...]:
+    placement = "disjoint" if disjoint and "disjoint commutative" in thresholds else "usual"
+    rows = thresholds[f"{placement} commutative"]
     if not commutative:
-        rows = found.get(f"{placement} other", rows)
+        rows = thresholds.get(f"{placement} other", rows)
     lows = [0, *(below for below, _ in rows)]
     return tuple(
         RanksRule(low, None if below is None else below - 1, _sizes(sizes))

@@ -40,24 +40,24 @@ def node_order(
     below: dict[int, list[int]] = {}
     for node, switch in enumerate(edge):
         below.setdefault(switch, []).append(node)
-    found = _on_bigraph(topology, below)
+    order = _on_bigraph(topology, below)
     # Elsewhere: switch by switch, so that the exchanges of most bytes stay below one.
-    return found or [node for switch in sorted(below) for node in below[switch]]
+    return order or [node for switch in sorted(below) for node in below[switch]]
 
 
 def edge_switches(topology: Topology, ranks: list[int]) -> list[int]:
     """Return each rank's first switch on its way to another one: the one behind its NIC, where it has one; else -1."""
     there = np.roll(np.asarray(ranks, np.int64), -1)
     starts, links = topology.routes(np.asarray(ranks, np.int64), there)
-    found = []
+    edges = []
     for first, last in pairwise(starts.tolist()):
         nodes = topology.dst[links[first:last]]
         kinds = topology.kinds[nodes]
         nic = np.flatnonzero(kinds == NIC)
         behind = int(nic[0]) if len(nic) else 0
         switches = nodes[behind:][np.isin(kinds[behind:], (SWITCH, AGGREGATOR))]
-        found.append(int(switches[0]) if len(switches) else -1)
-    return found
+        edges.append(int(switches[0]) if len(switches) else -1)
+    return edges
 
 
 def _on_bigraph(topology: Topology, below: dict[int, list[int]]) -> list[int] | None:

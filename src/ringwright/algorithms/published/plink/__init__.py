@@ -70,17 +70,17 @@ def plink(
     before = topology if topology is None or adapt is None else dataclasses.replace(topology, faults=())
     probes = assumed(p) if before is None else probe(before, collective.group, noise=noise, seed=seed)
     if groups is None:
-        found = infer_groups(probes, collective.size_bytes, seed)
+        grouped = infer_groups(probes, collective.size_bytes, seed)
     elif isinstance(groups, int):
-        found = even_groups(p, groups)
+        grouped = even_groups(p, groups)
     else:
-        found = [list(group) for group in groups]
-    _require_partition(found, p)
+        grouped = [list(group) for group in groups]
+    _require_partition(grouped, p)
     said = {}
     if adapt == "watch" and topology is not None:
-        watched = watch(found, probes, topology, collective, Monitor(1.0, window, threshold), noise=noise, seed=seed)
-        found, probes, said = watched.groups, watched.probes, {"algorithm": watched.said}
-    made = ShardPlan(collective, found, probes, shards).program()
+        watched = watch(grouped, probes, topology, collective, Monitor(1.0, window, threshold), noise=noise, seed=seed)
+        grouped, probes, said = watched.groups, watched.probes, {"algorithm": watched.said}
+    made = ShardPlan(collective, grouped, probes, shards).program()
     return dataclasses.replace(made, knobs={**made.knobs, **said})
 
 

@@ -95,10 +95,10 @@ def watch(
         real_s = plan_time_s(groups, probes if number < monitor.window else now, size_bytes)
         if not monitor.observe(real_s * (1 + noise * float(draw.uniform(-1, 1)))):
             continue
-        found, fresh = adapted(groups, probes, latest, ranks, size_bytes, noise=noise, seed=seed)
-        moved = sum(len(set(new) - set(old)) for new, old in zip(found, groups, strict=True))
+        regrouped, fresh = adapted(groups, probes, latest, ranks, size_bytes, noise=noise, seed=seed)
+        moved = sum(len(set(new) - set(old)) for new, old in zip(regrouped, groups, strict=True))
         after = number + 1 - monitor.window
-        return Watched(found, fresh, f"adapted {after} rounds after the change, {moved} hosts moved")
+        return Watched(regrouped, fresh, f"adapted {after} rounds after the change, {moved} hosts moved")
     return Watched(groups, probes, "watched, nothing to adapt")
 
 
@@ -129,16 +129,16 @@ def swap_hosts(groups: Sequence[Sequence[int]], probes: Probes, size_bytes: floa
     now = [list(group) for group in groups]
     best = plan_time_s(now, probes, size_bytes)
     while True:
-        tried = [(plan_time_s(found, probes, size_bytes), found) for found in _swaps(now, probes)]
-        shortest, found = min(tried, key=lambda pair: pair[0], default=(best, now))
+        tried = [(plan_time_s(swapped, probes, size_bytes), swapped) for swapped in _swaps(now, probes)]
+        shortest, swapped = min(tried, key=lambda pair: pair[0], default=(best, now))
         if shortest >= best * (1 - 1e-9):
             return now
-        best, now = shortest, found
+        best, now = shortest, swapped
 
 
 def _swaps(groups: list[list[int]], probes: Probes) -> list[list[list[int]]]:
     """Return all groupings one swap away in which a host moves that is far from its group."""
-    found = []
+    swaps = []
     for i, group in enumerate(groups):
         if len(group) < 2:
             continue
@@ -147,5 +147,5 @@ def _swaps(groups: list[list[int]], probes: Probes) -> list[list[list[int]]]:
             for host in other if i != j else ():
                 swapped = [list(members) for members in groups]
                 swapped[i][group.index(far)], swapped[j][other.index(host)] = host, far
-                found.append(swapped)
-    return found
+                swaps.append(swapped)
+    return swaps

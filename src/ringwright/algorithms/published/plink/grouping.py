@@ -47,8 +47,8 @@ def coordinates(distance: np.ndarray) -> np.ndarray:
     values, vectors = np.linalg.eigh(-0.5 * centre @ distance**2 @ centre)
     front = np.argsort(-values)[:MOST_DIMENSIONS]
     front = front[values[front] > 0]
-    found: np.ndarray = vectors[:, front] * np.sqrt(values[front])
-    return found
+    points: np.ndarray = vectors[:, front] * np.sqrt(values[front])
+    return points
 
 
 def _clusters(points: np.ndarray, k: int, generator: np.random.Generator, *, flat: bool) -> list[list[int]]:

@@ -55,13 +55,13 @@ def rounds(p: int) -> list[np.ndarray]:
     if p < 2:
         return []
     turning, away = seats - 1, np.arange(1, seats // 2)
-    found = []
+    schedule = []
     for turn in range(turning):
         left = np.concatenate(([turning], (turn + away) % turning))
         right = np.concatenate(([turn], (turn - away) % turning))
         pairs = np.sort(np.stack((left, right), axis=1), axis=1)
-        found.append(pairs[pairs[:, 1] < p])
-    return found
+        schedule.append(pairs[pairs[:, 1] < p])
+    return schedule
 
 
 def probe(

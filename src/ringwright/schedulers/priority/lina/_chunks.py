@@ -80,15 +80,15 @@ def _task(task: Task, parts: int) -> list[Task]:
     """Cut a task: what it takes it takes at the start of the first chunk, what it gives back at the end of the last."""
     if parts == 1:
         return [task]
-    found = []
+    tasks = []
     for at in range(parts):
         demands = tuple(
             (name, -(-amount // parts) if name == "tiles" else amount)
             for name, amount in task.demands
             if name == "tiles" or (amount > 0 and at == 0) or (amount < 0 and at == parts - 1)
         )
-        found.append(replace(task, name=f"{task.name}#{at}", seconds=task.seconds / parts, demands=demands))
-    return found
+        tasks.append(replace(task, name=f"{task.name}#{at}", seconds=task.seconds / parts, demands=demands))
+    return tasks
 
 
 def _edge(edge: Edge, cut: Mapping[str, int]) -> list[Edge]:

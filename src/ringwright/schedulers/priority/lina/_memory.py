@@ -23,11 +23,11 @@ def free_bytes(workload: Workload, memory_gb: float) -> float:
 
 def held_bytes(workload: Workload, factor: int, *, experts: str) -> float:
     """Return the bytes on the fullest device with ``factor`` times the experts; ``experts`` is the role of their gradients."""
-    found = dict.fromkeys((each.name for each in workload.classes), 0.0)
+    by_class = dict.fromkeys((each.name for each in workload.classes), 0.0)
     for each in workload.payloads:
         if each.op in SUMS and each.role in ("dp", experts):
-            found[each.of] += _held(each, workload.mesh.extent(each.axes), factor if each.role == experts else 1)
-    return max(found.values(), default=0.0)
+            by_class[each.of] += _held(each, workload.mesh.extent(each.axes), factor if each.role == experts else 1)
+    return max(by_class.values(), default=0.0)
 
 
 def _held(payload: Payload, ranks: int, factor: int) -> float:

@@ -77,18 +77,18 @@ def skewed(workload: Workload, skew: Skew) -> tuple[Workload, str]:
     if not devices or min(devices) < 2:
         raise UsageError("lina: no experts exchange tokens in this job", remedy="--parallel ep8")
     times = layer_times(skew, min(devices), TOKENS * min(devices))
-    found = {task.name: next(times) for task in workload.tasks if task.tag == EXPERTS}
+    seconds = {task.name: next(times) for task in workload.tasks if task.tag == EXPERTS}
     made = replace(
         workload,
-        tasks=tuple(replace(task, seconds=task.seconds * found.get(task.name, 1.0)) for task in workload.tasks),
-        payloads=tuple(_payload(each, found) for each in workload.payloads),
+        tasks=tuple(replace(task, seconds=task.seconds * seconds.get(task.name, 1.0)) for task in workload.tasks),
+        payloads=tuple(_payload(each, seconds) for each in workload.payloads),
     )
-    mean, most = sum(found.values()) / max(len(found), 1), max(found.values(), default=1.0)
-    return made, f"plan={skew.plan}: {len(found)} layers take {mean:.2f} times the ideal, {most:.2f} at the most"
+    mean, most = sum(seconds.values()) / max(len(seconds), 1), max(seconds.values(), default=1.0)
+    return made, f"plan={skew.plan}: {len(seconds)} layers take {mean:.2f} times the ideal, {most:.2f} at the most"
 
 
-def _payload(each: Payload, found: dict[str, float]) -> Payload:
-    touched = [found[name] for name in (*each.producers, *(name for name, _ in each.consumers)) if name in found]
+def _payload(each: Payload, seconds: dict[str, float]) -> Payload:
+    touched = [seconds[name] for name in (*each.producers, *(name for name, _ in each.consumers)) if name in seconds]
     if not touched or not carries_tokens(each):
         return each
     return replace(each, size_bytes=round(each.size_bytes * max(touched)), elements=round(each.elements * max(touched)))

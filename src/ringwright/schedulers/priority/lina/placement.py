@@ -116,7 +116,7 @@ def quotas(placement: ExpertPlacement, tokens: Sequence[int]) -> list[dict[int, 
     falls each time, so the loads become as even as the copies allow.
     """
     load = [0] * len(placement.devices)
-    found: list[dict[int, int]] = [{} for _ in tokens]
+    quota: list[dict[int, int]] = [{} for _ in tokens]
     held = [placement.copies(expert) for expert in range(len(tokens))]
     lost = [expert for expert, copies in enumerate(held) if not copies]
     if lost:
@@ -124,14 +124,14 @@ def quotas(placement: ExpertPlacement, tokens: Sequence[int]) -> list[dict[int, 
     for _ in range(ROUNDS):
         before = load.copy()
         for expert in sorted(range(len(tokens)), key=lambda each: (len(held[each]), each)):
-            for device, part in found[expert].items():
+            for device, part in quota[expert].items():
                 load[device] -= part
-            found[expert] = _poured(tokens[expert], {at: load[at] for at in held[expert]})
-            for device, part in found[expert].items():
+            quota[expert] = _poured(tokens[expert], {at: load[at] for at in held[expert]})
+            for device, part in quota[expert].items():
                 load[device] += part
         if load == before:
             break
-    return found
+    return quota
 
 
 def _poured(amount: int, levels: dict[int, int]) -> dict[int, int]:

@@ -33,11 +33,11 @@ class Popularity:
         """
         import numpy as np
 
-        found = np.zeros(self.experts)
+        shares = np.zeros(self.experts)
         for path, tokens in zip(*np.unique(paths, axis=0, return_counts=True), strict=True):
             for expert, share in self.likely.get((layer, tuple(path.tolist())), ()):
-                found[expert] += share * tokens
-        return found / max(len(paths), 1)
+                shares[expert] += share * tokens
+        return shares / max(len(paths), 1)
 
 
 def profile(paths: np.ndarray, experts: int, *, length: int = 3, keep: int = 4) -> Popularity:
