@@ -62,5 +62,5 @@ def test_the_tables_of_papers_are_those_of_the_last_record() -> None:
     page = (REPOSITORY / "docs" / "reproduce.md").read_text()
     assert script["with_block"](README, "papers", script["papers"](record)) == README, "run scripts/readme"
     assert script["with_block"](page, "rows", script["rows"](record)) == page, "run scripts/readme"
-    files = {path.stem for path in (REPOSITORY / "reproduce").glob("*.toml")}
+    files = {path.stem for path in (REPOSITORY / "src" / "ringwright" / "papers" / "rows").glob("*.toml")}
     assert {paper["slug"] for paper in record} == files - {"collective-profiling-poster"}

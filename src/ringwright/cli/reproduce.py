@@ -28,7 +28,7 @@ def reproduce(
     Parameters
     ----------
     names
-        Slugs, or TOML files; all of the checkout if left out, without those that are experiments.
+        Slugs, or TOML files of your own; all papers if left out, without those that are experiments.
     short
         Of an experiment (collective-profiling-poster) the form for minutes, not the one for a night.
     fresh

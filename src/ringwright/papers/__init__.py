@@ -1,1 +1,1 @@
-"""The paper's claim beside ours: what a `reproduce/<slug>.toml` describes, run and held against its tolerance."""
+"""The paper's claim beside ours: what a `rows/<slug>.toml` describes, run and held against its tolerance."""

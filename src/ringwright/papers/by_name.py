@@ -15,7 +15,7 @@ def reproduce(*names: str | Path) -> dict[str, Any]:
     Parameters
     ----------
     names
-        Slugs such as ``blueconnect``, or files of the form of ``reproduce/blueconnect.toml``; none: all papers
+        Slugs such as ``blueconnect``, or TOML files of the form of ``papers/rows/blueconnect.toml``; none: all papers
         (minutes). Experiments, which run for hours, are for the command line.
 
     Returns

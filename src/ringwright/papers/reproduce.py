@@ -1,4 +1,4 @@
-"""Is the paper right? Run what a ``reproduce/<slug>.toml`` describes and hold each answer against its tolerance."""
+"""Is the paper right? Run what a ``papers/rows/<slug>.toml`` describes and hold each answer against its tolerance."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ringwright.papers.figures import rows
 from ringwright.papers.figures.kinds import sentence, tally
 
 SCHEMA = "ringwright.reproduce/1"
-FOLDER = Path(__file__).resolve().parents[3] / "reproduce"  # of a checkout
+FOLDER = Path(__file__).resolve().parent / "rows"  # one TOML file for each paper
 RECORD = "reproduced.json"
 STUDIES = ("poster",)  # experiments: they take long and run by themselves
 FIGURES = "figures"  # rows, each measured by a function
 
 
 def find(names: Iterable[str]) -> list[Path]:
-    """Return the files named by slug or path; all of the checkout's where none is named, but experiments, which take long."""
+    """Return the files named by slug or path; all papers' where none is named, but experiments, which take long.
+
+    Raises UsageError for a slug or path that is none.
+    """
     wanted = list(names)
     if not wanted:
-        found = [path for path in sorted(FOLDER.glob("*.toml")) if study_of(path) is None]
-        if not found:
-            raise UsageError("no reproduce folder here", remedy="name a file, or run from a checkout")
-        return found
+        return [path for path in sorted(FOLDER.glob("*.toml")) if study_of(path) is None]
     paths = [Path(name) if name.endswith(".toml") else FOLDER / f"{name}.toml" for name in wanted]
     missing = [name for name, path in zip(wanted, paths, strict=True) if not path.is_file()]
     if missing:
@@ -70,7 +70,7 @@ def read(path: Path) -> dict[str, Any]:
         if lacking:
             raise KeyError(min(lacking))
     except (OSError, tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError) as error:
-        remedy = "compare it with reproduce/blueconnect.toml; see docs/reproduce.md"
+        remedy = f"compare it with {FOLDER / 'blueconnect.toml'}"
         raise InputError(f"cannot be run: {error}", where=str(path), remedy=remedy) from error
     return described
 

@@ -1,1 +1,1 @@
-"""Published figures of systems that schedule: a file per slug, a function per figure, asked by ``reproduce/<slug>.toml``."""
+"""Published figures of systems that schedule: a file per slug, a function per figure, asked by ``rows/<slug>.toml``."""

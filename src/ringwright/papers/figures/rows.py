@@ -1,4 +1,4 @@
-"""Rows of ``reproduce/<slug>.toml``: call the function that each names, hold the number against the claim."""
+"""Rows of ``papers/rows/<slug>.toml``: call the function that each names, hold the number against the claim."""
 
 from __future__ import annotations
 
