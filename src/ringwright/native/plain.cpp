@@ -130,7 +130,7 @@ class Machine {
     if (stack_.size() < floor() + count) return false;
     PyObject* made = PyTuple_New(static_cast<Py_ssize_t>(count));
     if (made == nullptr) return false;
-    for (std::size_t i = 0; i < count; ++i) PyTuple_SET_ITEM(made, i, stack_[stack_.size() - count + i]);
+    for (std::size_t i = 0; i < count; ++i) PyTuple_SetItem(made, i, stack_[stack_.size() - count + i]);
     stack_.resize(stack_.size() - count);
     return push_new(made);
   }
