@@ -97,7 +97,12 @@ class GateError(RingwrightError):
 
 
 class MissingExtraError(UsageError):
-    """An optional library is missing; the remedy is the install command."""
+    """An optional library is missing; the remedy is the command that installs the ``extra``, or ``only`` these of its libraries."""
+
+    def __init__(self, what: str, *, where: str = "", remedy: str = "", extra: str = "", only: Sequence[str] = ()) -> None:
+        from ringwright.extras import install
+
+        super().__init__(what, where=where, remedy=remedy or install(extra, *only))
 
 
 class ProgramError(RingwrightError):

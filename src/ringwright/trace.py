@@ -354,6 +354,6 @@ def read_meta(folder: Path) -> dict[str, Any]:
         raise SchemaError(
             f"capture of schema {version}, this release reads 1 to {SCHEMA_VERSION}",
             where=str(folder / META_FILE),
-            remedy="pip install --upgrade ringwright",
+            remedy="open it with the release of ringwright that wrote it, or a later one",
         )
     return {key: value for key, value in document.items() if key not in ("format", "schema_version")}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ringwright import extras
 from ringwright.analysis.fail_slow import change_points, fail_slow, pair_slowdown
 from ringwright.analysis.slow_cells import locate
 from ringwright.errors import MissingExtraError
@@ -66,7 +67,7 @@ def test_without_the_library_the_remedy_is_named(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(sys.modules, "ruptures", None)
     with pytest.raises(MissingExtraError) as caught:
         change_points([1.0] * 50)
-    assert caught.value.remedy == "pip install 'ringwright[diagnosis]'"
+    assert caught.value.remedy == extras.install("diagnosis")
 
 
 def matrix(kind: str, seed: int, factor: float = 2.0) -> tuple[Any, tuple[int, ...]]:

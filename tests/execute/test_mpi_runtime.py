@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from patience import HANG_S
+from ringwright import extras
 from ringwright.algorithms.libraries import mpich2
 from ringwright.algorithms.libraries.mpich2 import rules as mpich_rules
 from ringwright.algorithms.libraries.open_mpi.menu import MENU
@@ -49,7 +50,7 @@ class TestWithoutMpi:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         with pytest.raises(MissingExtraError, match="mpi4py") as raised:
             runtime("open-mpi")
-        assert raised.value.remedy == "pip install 'ringwright[mpi]'"
+        assert raised.value.remedy == extras.install("mpi")
 
     def test_missing_library_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def absent(name: str) -> None:
@@ -60,7 +61,7 @@ class TestWithoutMpi:
         monkeypatch.setenv("PATH", "")
         with pytest.raises(MissingExtraError, match="MPICH") as raised:
             runtime("mpich")
-        assert raised.value.remedy == "pip install 'ringwright[mpi]'"
+        assert raised.value.remedy == extras.install("mpi")
         assert available() == ()
 
     def test_a_launcher_on_the_path_is_taken(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -407,7 +407,7 @@ def test_the_second_phase_looks_at_the_most_wanted_only() -> None:
 
 
 @pytest.mark.torch
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch: pip install 'ringwright[torch]'")
+@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
 def test_two_real_ranks(tmp_path: Path) -> None:
     """Gradients are bitwise those of plain all-reduce, tokens arrive, no gradient starts before tokens that wait."""
     with socket.socket() as probe:

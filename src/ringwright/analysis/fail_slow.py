@@ -28,7 +28,6 @@ LEAST_FACTOR = 1.3
 LEAST_RUN = 8  # samples on either side of a change
 LEAST_STEPS = 3  # steps on either side of a change
 MOST_SAMPLES = 5_000  # longer series are taken as medians of equal runs
-REMEDY = "pip install 'ringwright[diagnosis]'"
 
 Culprit = dict[str, Any]
 Floats = npt.NDArray[np.float64]
@@ -56,7 +55,7 @@ def change_points(values: Sequence[float] | Floats, *, least_factor: float = LEA
     try:
         import ruptures
     except ImportError as error:
-        raise MissingExtraError("change-point detection needs ruptures", remedy=REMEDY) from error
+        raise MissingExtraError("change-point detection needs ruptures", extra="diagnosis") from error
     series = np.asarray(values, dtype=np.float64)
     series, run = _shortened(series[np.isfinite(series) & (series > 0)])
     if len(series) < 2 * LEAST_RUN:

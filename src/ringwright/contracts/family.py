@@ -116,7 +116,7 @@ def _house_meta(family: str, dims: dict[str, int]) -> Any:
     try:
         from ringwright.execute.models.families import without_memory
     except ImportError:
-        raise MissingExtraError("PyTorch is not at hand", remedy="pip install 'ringwright[models]'") from None
+        raise MissingExtraError("PyTorch is not at hand", extra="models") from None
     return without_memory(family, dims)
 
 

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 NAMES = ("open-mpi", "mpich")
 TRANSPORTS = ("default", "tcp")
-REMEDY = "pip install 'ringwright[mpi]'"
 _SPELLED = {"openmpi": "open-mpi", "ompi": "open-mpi", "mpich2": "mpich"}
 _PROXY = Path(__file__).with_name("mpi_proxy.py")
 
@@ -77,11 +76,11 @@ def runtime(name: str) -> Runtime:
     if name not in _KINDS:
         raise UsageError(f"no MPI library '{name}'", remedy=f"one of: {', '.join(NAMES)}")
     if importlib.util.find_spec("mpi4py") is None:
-        raise MissingExtraError("real ranks over MPI need mpi4py", remedy=REMEDY)
+        raise MissingExtraError("real ranks over MPI need mpi4py", extra="mpi")
     chosen = _from_wheel(name) or _from_path(name)
     if chosen is None:
         raise MissingExtraError(
-            f"no {_KINDS[name].says if name == 'open-mpi' else 'MPICH'} is installed", remedy=REMEDY
+            f"no {_KINDS[name].says if name == 'open-mpi' else 'MPICH'} is installed", extra="mpi"
         )
     return chosen
 

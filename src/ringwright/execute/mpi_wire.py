@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 WAITS = ("block", "yield", "sleep")
 _SLEEP_S = 20e-6
-_REMEDY = "pip install 'ringwright[mpi]', and start this with the command of mpi_runtime"
 
 
 class MpiWire:
@@ -39,7 +38,8 @@ class MpiWire:
         try:
             from mpi4py import MPI
         except (ImportError, RuntimeError) as error:
-            raise MissingExtraError("messages over MPI need mpi4py and a libmpi", remedy=_REMEDY) from error
+            what = "messages over MPI need mpi4py and a libmpi, and to be started by the command of mpi_runtime"
+            raise MissingExtraError(what, extra="mpi") from error
         self._comm = (comm or MPI.COMM_WORLD).Dup()
         self.rank, self.p = int(self._comm.rank), int(self._comm.size)
         self._byte, self._idle = MPI.BYTE, {"yield": os.sched_yield, "block": None, "sleep": _nap}[waits]

@@ -35,7 +35,7 @@ def require_torch() -> Any:
         import torch.distributed
     except ImportError:
         raise MissingExtraError(
-            "ranks of torch.distributed need PyTorch", remedy="pip install 'ringwright[torch]'"
+            "ranks of torch.distributed need PyTorch", extra="torch"
         ) from None
     return torch
 

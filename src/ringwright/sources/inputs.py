@@ -102,7 +102,7 @@ def _open_zst(file: Path) -> BinaryIO:
     try:
         import zstandard
     except ImportError as error:
-        raise MissingExtraError(".zst needs zstandard", where=str(file), remedy="pip install zstandard") from error
+        raise MissingExtraError(".zst needs zstandard", where=str(file), only=["zstandard"]) from error
     return zstandard.ZstdDecompressor().stream_reader(file.open("rb"), closefd=True, read_across_frames=True)
 
 

@@ -125,7 +125,7 @@ def _inspector(given: Mapping[str, str]) -> Check:
 
 
 def _machine() -> list[Check]:
-    from ringwright import native
+    from ringwright import extras, native
 
     torch = importlib.util.find_spec("torch") is not None
     compiler = next((name for name in ("cc", "gcc", "clang") if shutil.which(name)), "")
@@ -136,7 +136,7 @@ def _machine() -> list[Check]:
             "built" if native.engine is not None else "absent",
             "large inputs are read at full speed",
             "answers are the same, large inputs take longer",
-            "install a C++17 compiler, then pip install --force-reinstall --no-binary ringwright ringwright",
+            extras.rebuild(),
         ),
         _present(
             "C compiler",

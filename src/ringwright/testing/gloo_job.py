@@ -97,7 +97,7 @@ def run(
     try:
         import_module("torch.distributed")  # loaded once, before the fork
     except ImportError as error:
-        raise MissingExtraError("real ranks need PyTorch", remedy="pip install torch") from error
+        raise MissingExtraError("real ranks need PyTorch", extra="torch") from error
     folder.mkdir(parents=True)
     os.environ["TORCH_FR_BUFFER_SIZE"] = "2000"
     progress = mmap.mmap(-1, 8 * world)

@@ -1,6 +1,6 @@
 """Hypothesis strategies for tests of your own: collectives of any group and size, fabrics, faults.
 
-Needs hypothesis (``pip install ringwright[test]``).
+Needs hypothesis.
 """
 
 from __future__ import annotations
@@ -74,5 +74,5 @@ def _strategies() -> Any:
     try:
         from hypothesis import strategies
     except ImportError as error:
-        raise MissingExtraError("strategies need hypothesis", remedy="pip install 'ringwright[test]'") from error
+        raise MissingExtraError("strategies need hypothesis", extra="test", only=["hypothesis"]) from error
     return strategies

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ringwright import extras
 from ringwright.errors import UsageError
 
 _ANSWER_S = 20.0
@@ -50,7 +51,7 @@ def family_of(launcher: str) -> LauncherFamily:
     if path is None:
         raise UsageError(
             f"'{launcher}' is not a program on the PATH",
-            remedy="module load openmpi, or pip install 'ringwright[mpi]', or name its file",
+            remedy=f"module load openmpi, or {extras.install('mpi')}, or name its file",
         )
     try:
         done = subprocess.run(

@@ -52,7 +52,7 @@ def family(name: str) -> ModelFamily:
             import_module("transformers")
         except ImportError:
             raise MissingExtraError(
-                f"'{name}' comes from the transformers library", remedy="pip install 'ringwright[models]'"
+                f"'{name}' comes from the transformers library", extra="models"
             ) from None
     return cast("ModelFamily", import_module(f"ringwright.execute.models.{name.replace('-', '_')}"))
 

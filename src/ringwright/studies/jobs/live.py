@@ -46,7 +46,7 @@ def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Wo
         live = ringwright.schedule(model, optimizer, "bytescheduler")
     """
     if find_spec("torch") is None:
-        raise MissingExtraError("live schedules need PyTorch", remedy="pip install 'ringwright[torch]'")
+        raise MissingExtraError("live schedules need PyTorch", extra="torch")
     from ringwright.execute.live import schedule as start
 
     chosen = scheduler(policy)[1] if isinstance(policy, str) else policy

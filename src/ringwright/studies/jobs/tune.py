@@ -138,7 +138,7 @@ class _Search:
             from bayes_opt.acquisition import ExpectedImprovement
         except ImportError as error:
             raise MissingExtraError(
-                "tuning needs bayesian-optimization", remedy="pip install 'ringwright[tune]'"
+                "tuning needs bayesian-optimization", extra="tune"
             ) from error
         self.optimizer = BayesianOptimization(
             f=None,

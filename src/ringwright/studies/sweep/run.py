@@ -228,8 +228,7 @@ def _check_libraries() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(
-            f"models need {' and '.join(missing)}",
-            remedy="pip install 'ringwright[models]'; PyTorch's CPU build will do",
+            f"models need {' and '.join(missing)}; PyTorch's CPU build will do", extra="models"
         )
 
 

@@ -1,0 +1,120 @@
+"""What the tool says about a missing library can be typed as it stands, in a checkout and far from every index."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from ringwright import extras
+from ringwright.errors import MissingExtraError
+
+pytestmark = pytest.mark.once
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+DECLARED = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
+
+
+def hints() -> set[tuple[str, tuple[str, ...]]]:
+    """Every MissingExtraError of the package: its extra, and which of its libraries it names."""
+    found = set()
+    for path in (REPOSITORY / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "MissingExtraError":
+                given = {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg in ("extra", "only")}
+                assert given, f"{path.name}:{node.lineno} names no extra"
+                found.add((given.get("extra", ""), tuple(given.get("only", ()))))
+    return found
+
+
+@pytest.mark.parametrize(("extra", "only"), sorted(hints()))
+def test_every_hint_names_what_the_project_declares(extra: str, only: tuple[str, ...]) -> None:
+    named = extras.requirements(extra, *only)
+    assert named
+    assert set(named) <= set(DECLARED[extra])
+    assert only or named == DECLARED[extra]
+    error = MissingExtraError("lacking", extra=extra, only=only)
+    assert shlex.split(error.remedy)[-len(named) :] == named
+
+
+@pytest.mark.slow
+def test_the_hints_run_as_they_stand() -> None:
+    """Typed into a shell in this folder; without an index, where all is installed already, and changing nothing."""
+    installed = {each.metadata["Name"].lower().replace("_", "-") for each in metadata.distributions()}
+    for extra, only in sorted(hints()):
+        wanted = {re.split(r"[^\w.-]", each)[0].lower() for each in extras.requirements(extra, *only)}
+        if not wanted <= installed:
+            continue
+        command = f"{extras.install(extra, *only)} --dry-run --no-index --quiet"
+        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, command + done.stderr
+
+
+def test_no_page_or_message_asks_an_index_for_ringwright() -> None:
+    """Nobody can say that an index holds it; a folder, a wheel's file and the libraries' own names always work."""
+    pages = [REPOSITORY / "README.md", *(REPOSITORY / "docs").rglob("*.md"), *(REPOSITORY / "src").rglob("*.py")]
+    asked = re.compile(r"pip install (?:-\S+ )*['\"]?ringwright(?![-_.\w/])")
+    assert not [str(page.relative_to(REPOSITORY)) for page in pages if asked.search(page.read_text())]
+
+
+def test_a_command_names_the_python_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As short as a shell in this folder takes it, and quoted."""
+    folder = tmp_path / "a folder" / "bin"
+    folder.mkdir(parents=True)
+    python = folder / "python"
+    python.symlink_to(sys.executable)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir(tmp_path)
+    assert extras.install("tune").startswith("'a folder/bin/python' -m pip install 'bayesian")
+    monkeypatch.setenv("PATH", str(folder))
+    assert extras.install("tune").startswith("python -m pip install ")
+    monkeypatch.setenv("PATH", "/nowhere")
+    monkeypatch.chdir("/proc")
+    assert extras.install("tune").startswith(f"'{python}' -m pip")
+
+
+def test_without_pip_another_installer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras.importlib.util, "find_spec", lambda _: None)
+    monkeypatch.setattr(extras.shutil, "which", lambda name: f"/bin/{name}")
+    assert extras.install("tune").startswith("uv pip install --python ")
+
+
+@pytest.mark.parametrize(
+    ("origin", "said"),
+    [
+        ({"url": "file:///nowhere/wheel.whl", "archive_info": {}}, "from its source, or a wheel"),
+        ({"url": "file:///nowhere", "dir_info": {}}, "from its source, or a wheel"),
+        ({"url": REPOSITORY.as_uri(), "dir_info": {}}, f"--force-reinstall --no-deps {REPOSITORY}"),
+        ({"url": REPOSITORY.as_uri(), "dir_info": {"editable": True}}, f"--editable {REPOSITORY}"),
+        (None, "from its source, or a wheel"),
+    ],
+)
+def test_building_again_goes_to_where_it_came_from(
+    origin: dict[str, object] | None, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Installed:
+        def read_text(self, _name: str) -> str | None:
+            return None if origin is None else json.dumps(origin)
+
+    monkeypatch.setattr(extras, "distribution", lambda _: Installed())
+    assert said in extras.rebuild()
+
+
+def test_a_package_that_is_not_installed_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> list[str]:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(extras, "requires", absent)
+    monkeypatch.setattr(extras, "distribution", absent)
+    assert extras.install("mpi").endswith("pip install 'ringwright[mpi]'")
+    assert "from its source" in extras.rebuild()
