@@ -76,12 +76,17 @@ def main() -> int:
 def write_inputs() -> None:
     """Write the inputs that the package does not ship: a table of nccl-tests and one of measured steps."""
     head = ["# all_reduce_perf", "# Using devices"]
-    head += [f"#  Rank {rank:2} Pid 25{rank:02} on host{rank // 8} device {rank % 8} [0x0f] NVIDIA H100" for rank in range(16)]
+    head += [
+        f"#  Rank {rank:2} Pid 25{rank:02} on host{rank // 8} device {rank % 8} [0x0f] NVIDIA H100"
+        for rank in range(16)
+    ]
     head += ["#     size    count  type  redop  time  algbw  busbw  error  time  algbw  busbw  error"]
     head += ["#      (B)  (elements)               (us)  (GB/s)  (GB/s)        (us)  (GB/s)  (GB/s)"]
     rows = [row(size_bytes=1 << power, time_us=40 + (1 << power) / 1.5e5) for power in range(10, 28)]
     Path("table.txt").write_text("\n".join([*head, *rows, "# Out of bounds values : 0 OK"]) + "\n")
-    columns = "model,sequence,global_batch,micro_batch,gpus,tensor_parallel,pipeline_parallel,iteration_s,device,fabric\n"
+    columns = (
+        "model,sequence,global_batch,micro_batch,gpus,tensor_parallel,pipeline_parallel,iteration_s,device,fabric\n"
+    )
     Path("steps.csv").write_text(columns + "llama3-8b,8192,64,1,8,8,1,20.5,h100,dgx-h100:1\n")
 
 
@@ -97,7 +102,9 @@ def ask(*, help_only: bool) -> tuple[list[str], list[dict[str, object]]]:
     from ringwright.cli import app
 
     verbs = [name for name in app() if not name.startswith("-")]
-    failures = [f"{verb}: no question for this verb in {Path(__file__).name}" for verb in verbs if verb not in QUESTIONS]
+    failures = [
+        f"{verb}: no question for this verb in {Path(__file__).name}" for verb in verbs if verb not in QUESTIONS
+    ]
     commands = [(f"{verb} --help", 0) for verb in verbs]
     if not help_only:
         commands += [each for verb in QUESTIONS for each in QUESTIONS[verb]]

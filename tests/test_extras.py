@@ -26,14 +26,16 @@ DECLARED = {"": PROJECT["dependencies"], **PROJECT["optional-dependencies"]}
 
 def hints() -> set[tuple[str, tuple[str, ...]]]:
     """Every MissingExtraError of the package: its extra, and which of its libraries it names."""
-    found = set()
+    named = set()
     for path in (REPOSITORY / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "MissingExtraError":
-                given = {each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg in ("extra", "only")}
+                given = {
+                    each.arg: ast.literal_eval(each.value) for each in node.keywords if each.arg in ("extra", "only")
+                }
                 assert given, f"{path.name}:{node.lineno} names no extra"
-                found.add((given.get("extra", ""), tuple(given.get("only", ()))))
-    return found
+                named.add((given.get("extra", ""), tuple(given.get("only", ()))))
+    return named
 
 
 @pytest.mark.parametrize(("extra", "only"), sorted(hints()))

@@ -97,9 +97,14 @@ class GateError(RingwrightError):
 
 
 class MissingExtraError(UsageError):
-    """An optional library is missing; the remedy is the command that installs the ``extra``, or ``only`` these of its libraries."""
+    """An optional library is missing; the remedy is the command that installs the ``extra``.
 
-    def __init__(self, what: str, *, where: str = "", remedy: str = "", extra: str = "", only: Sequence[str] = ()) -> None:
+    ``only`` names those of its libraries that are enough; without an extra they are libraries of the core.
+    """
+
+    def __init__(
+        self, what: str, *, where: str = "", remedy: str = "", extra: str = "", only: Sequence[str] = ()
+    ) -> None:
         from ringwright.extras import install
 
         super().__init__(what, where=where, remedy=remedy or install(extra, *only))

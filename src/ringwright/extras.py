@@ -1,6 +1,7 @@
 """What to type where a library is missing: a command that runs as it stands, whether ringwright came from an index or not.
 
-An extra is named by its libraries, read from what is installed: ``ringwright[mpi]`` is known only to an index that holds ringwright.
+An extra is named by its libraries, read from what is installed: ``ringwright[mpi]`` says something only to an index that
+holds ringwright.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ def rebuild() -> str:
 
 
 def _extra_of(marker: str) -> str:
-    found = _EXTRA.search(marker)
-    return found["extra"] if found else ""
+    match = _EXTRA.search(marker)
+    return match["extra"] if match else ""
 
 
 def _source() -> tuple[Path | None, bool]:

@@ -79,9 +79,7 @@ def runtime(name: str) -> Runtime:
         raise MissingExtraError("real ranks over MPI need mpi4py", extra="mpi")
     chosen = _from_wheel(name) or _from_path(name)
     if chosen is None:
-        raise MissingExtraError(
-            f"no {_KINDS[name].says if name == 'open-mpi' else 'MPICH'} is installed", extra="mpi"
-        )
+        raise MissingExtraError(f"no {_KINDS[name].says if name == 'open-mpi' else 'MPICH'} is installed", extra="mpi")
     return chosen
 
 

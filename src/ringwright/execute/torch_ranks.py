@@ -34,9 +34,7 @@ def require_torch() -> Any:
         import torch
         import torch.distributed
     except ImportError:
-        raise MissingExtraError(
-            "ranks of torch.distributed need PyTorch", extra="torch"
-        ) from None
+        raise MissingExtraError("ranks of torch.distributed need PyTorch", extra="torch") from None
     return torch
 
 

@@ -59,7 +59,9 @@ def read_workload_json(data: bytes, name: str) -> Workload:
     version = document.get("schema_version")
     if version != SCHEMA_VERSION or isinstance(version, bool):
         what = f"a workload of schema {str(version)[:20]}, this release reads {SCHEMA_VERSION}"
-        raise SchemaError(what, where=name, remedy="read it with the release of ringwright that wrote it, or a later one")
+        raise SchemaError(
+            what, where=name, remedy="read it with the release of ringwright that wrote it, or a later one"
+        )
     try:
         made: Workload = _workload({k: v for k, v in document.items() if k not in ("format", "schema_version")}, "")
     except _Strange as error:

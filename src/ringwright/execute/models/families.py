@@ -51,9 +51,7 @@ def family(name: str) -> ModelFamily:
         try:
             import_module("transformers")
         except ImportError:
-            raise MissingExtraError(
-                f"'{name}' comes from the transformers library", extra="models"
-            ) from None
+            raise MissingExtraError(f"'{name}' comes from the transformers library", extra="models") from None
     return cast("ModelFamily", import_module(f"ringwright.execute.models.{name.replace('-', '_')}"))
 
 

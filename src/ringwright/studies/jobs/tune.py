@@ -137,9 +137,7 @@ class _Search:
             from bayes_opt import BayesianOptimization
             from bayes_opt.acquisition import ExpectedImprovement
         except ImportError as error:
-            raise MissingExtraError(
-                "tuning needs bayesian-optimization", extra="tune"
-            ) from error
+            raise MissingExtraError("tuning needs bayesian-optimization", extra="tune") from error
         self.optimizer = BayesianOptimization(
             f=None,
             pbounds=dict.fromkeys(self.space, (0.0, 1.0)),

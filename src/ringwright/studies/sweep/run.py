@@ -227,9 +227,7 @@ def versions() -> dict[str, str]:
 def _check_libraries() -> None:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingExtraError(
-            f"models need {' and '.join(missing)}; PyTorch's CPU build will do", extra="models"
-        )
+        raise MissingExtraError(f"models need {' and '.join(missing)}; PyTorch's CPU build will do", extra="models")
 
 
 def check_folder(out: Path) -> None:
