@@ -81,7 +81,7 @@ def test_a_command_names_the_python_that_runs(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("PATH", str(folder))
     assert extras.install("tune").startswith("python -m pip install ")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.chdir("/proc")
+    monkeypatch.chdir("/")
     assert extras.install("tune").startswith(f"'{python}' -m pip")
 
 
@@ -94,8 +94,8 @@ def test_without_pip_another_installer_is_named(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("origin", "said"),
     [
-        ({"url": "file:///nowhere/wheel.whl", "archive_info": {}}, "from its source, or a wheel"),
-        ({"url": "file:///nowhere", "dir_info": {}}, "from its source, or a wheel"),
+        ({"url": Path("/nowhere/ringwright.whl").as_uri(), "archive_info": {}}, "from its source, or a wheel"),
+        ({"url": Path("/nowhere").as_uri(), "dir_info": {}}, "from its source, or a wheel"),
         ({"url": REPOSITORY.as_uri(), "dir_info": {}}, f"--force-reinstall --no-deps {REPOSITORY}"),
         ({"url": REPOSITORY.as_uri(), "dir_info": {"editable": True}}, f"--editable {REPOSITORY}"),
         (None, "from its source, or a wheel"),
