@@ -48,18 +48,18 @@ def draft(target: str | Path, *, mode: int | None = None) -> Iterator[Path]:
     A link is followed; a pipe or device is written as it is. ``mode``: the file's permissions, otherwise those of the file that
     it replaces. Raises OutputError where it cannot be written, UsageError where another process is writing it.
     """
-    place = Path(os.path.realpath(target))
+    path = Path(os.path.realpath(target))
     with told(Path(target)):
         if _is_written_as_it_is(Path(target)):
             yield Path(target)
             return
-        beside = _beside(place)
-        lock = _taken_file(beside, Path(target), _mode(place, mode))
+        beside = _beside(path)
+        lock = _taken_file(beside, Path(target), _mode(path, mode))
         try:
             yield beside
             _to_disk(beside)
-            beside.replace(place)
-            _to_disk(place.parent)
+            beside.replace(path)
+            _to_disk(path.parent)
         finally:
             _drop(beside, lock)
 
@@ -70,18 +70,18 @@ def draft_folder(target: str | Path) -> Iterator[Path]:
 
     Whether it may go is for the caller to ask before. Raises as ``draft`` does.
     """
-    place = Path(os.path.realpath(target))
+    path = Path(os.path.realpath(target))
     with told(Path(target)):
-        beside = _beside(place)
+        beside = _beside(path)
         lock = _taken_folder(beside, Path(target))
         try:
-            with _not_in_use(place):
+            with _not_in_use(path):
                 yield beside
                 for file in beside.rglob("*"):
                     _to_disk(file)
                 _to_disk(beside)
-                _swap(beside, place)
-            _to_disk(place.parent)
+                _swap(beside, path)
+            _to_disk(path.parent)
         finally:
             _drop(beside, lock)
 
@@ -155,20 +155,20 @@ def _error(target: Path, number: int | None, words: str, name: object, room: str
 
 
 def _is_ours(name: str, target: Path) -> bool:
-    place = Path(os.path.realpath(target))
-    return name.startswith((str(target), str(place), str(_beside(place)), str(place.parent)))
+    path = Path(os.path.realpath(target))
+    return name.startswith((str(target), str(path), str(_beside(path)), str(path.parent)))
 
 
-def _beside(place: Path) -> Path:
-    return place.with_name(f".{place.name[:200]}.draft")
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name[:200]}.draft")
 
 
-def _mode(place: Path, mode: int | None) -> int:
+def _mode(path: Path, mode: int | None) -> int:
     """Return the permissions of the new file: as asked, as the old one's, or as the user's mask leaves them."""
     if mode is not None:
         return mode
     with contextlib.suppress(OSError):
-        return stat.S_IMODE(place.stat().st_mode)
+        return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)
     os.umask(mask)
     return 0o666 & ~mask
@@ -229,25 +229,25 @@ def _in_use(target: Path) -> UsageError:
 
 
 @contextlib.contextmanager
-def _not_in_use(place: Path) -> Iterator[None]:
+def _not_in_use(path: Path) -> Iterator[None]:
     """Hold the folder that is to be replaced, where there is one."""
     with contextlib.ExitStack() as stack:
-        if place.is_dir():
-            stack.enter_context(alone(place))
+        if path.is_dir():
+            stack.enter_context(alone(path))
         yield
 
 
-def _swap(beside: Path, place: Path) -> None:
+def _swap(beside: Path, path: Path) -> None:
     """Put the draft in its place; what stood there has its name for as long as it takes to remove it."""
-    old = place.with_name(f".{place.name[:200]}.old")
-    if place.exists():
+    old = path.with_name(f".{path.name[:200]}.old")
+    if path.exists():
         _removed(old)
-        place.rename(old)
+        path.rename(old)
     try:
-        beside.rename(place)
+        beside.rename(path)
     except BaseException:
-        if old.exists() and not place.exists():
-            old.rename(place)
+        if old.exists() and not path.exists():
+            old.rename(path)
         raise
     _removed(old)
 

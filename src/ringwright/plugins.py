@@ -125,8 +125,8 @@ class Plugin:
         steps = traceback.extract_tb(error.__traceback__)
         frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
         mine = [step for step, frame in zip(steps, frames, strict=True) if _owner(frame) is not None]
-        place = f" ({Path(mine[-1].filename).name}:{mine[-1].lineno})" if mine else ""
-        what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}{place}"
+        line = f" ({Path(mine[-1].filename).name}:{mine[-1].lineno})" if mine else ""
+        what = f"{type(error).__name__}: {' '.join(str(error).split())[:300]}{line}"
         return self.error(what, verb="failed", remedy=remedy)
 
     def told(self, name: str, default: Any = ()) -> Any:

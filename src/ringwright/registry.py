@@ -143,7 +143,7 @@ def refused() -> tuple[Plugin, ...]:
 @cache
 def _house(group: str) -> tuple[System, ...]:
     places = FOLDERS if group == "algorithms" else SCHEDULERS
-    return tuple(system for folder, place in places.items() for system in _list(folder, place))
+    return tuple(system for folder, kind in places.items() for system in _list(folder, kind))
 
 
 def _slugs(group: str) -> tuple[str, ...]:
@@ -155,7 +155,7 @@ def _with_outsiders(group: str) -> tuple[System, ...]:
     return (*_house(group), *(_outsider(each) for each in outside if not each.refused))
 
 
-def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
+def _list(folder: str, kind: tuple[str, str]) -> Iterator[System]:
     here = ROOT / folder
     if not here.is_dir():
         return
@@ -177,7 +177,7 @@ def _list(folder: str, place: tuple[str, str]) -> Iterator[System]:
         files = path.rglob("*.py") if path.is_dir() else [path]
         lines = sum(len(file.read_text().splitlines()) for file in files)
         module = ".".join(("ringwright", *folder.split("/"), name))
-        yield System(name.replace("_", "-"), *place, module, lines, headings(ast.get_docstring(tree) or ""))
+        yield System(name.replace("_", "-"), *kind, module, lines, headings(ast.get_docstring(tree) or ""))
 
 
 @cache

@@ -166,10 +166,10 @@ def _lost(
     name: str, files: list[Path], folder: Path, words: str, wanted: Mapping[str, Any]
 ) -> tuple[pl.LazyFrame, list[Omission]]:
     """Return an empty table and the fault; raise InputError where nothing can be said without the table."""
-    place = files[0] if files else folder / f"{name}.parquet"
+    path = files[0] if files else folder / f"{name}.parquet"
     if name in _INDISPENSABLE:
         remedy = "read the recordings again: ringwright convert LOG -o DIR"
-        raise InputError(f"table {name} cannot be read: {words}", where=str(place), remedy=remedy)
+        raise InputError(f"table {name} cannot be read: {words}", where=str(path), remedy=remedy)
     return _without(wanted), [Omission(f"{name}.parquet", f"cannot be read, and is left out: {words}")]
 
 

@@ -23,9 +23,9 @@ class Scratch:
     """A folder of one process; ``close`` removes it."""
 
     def __init__(self, prefix: str, where: Path | None = None) -> None:
-        place = where or Path(tempfile.gettempdir())
-        remove_left(prefix, place)
-        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=place))
+        folder = where or Path(tempfile.gettempdir())
+        remove_left(prefix, folder)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=folder))
         self._lock = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         self._owner = os.getpid()
         fcntl.flock(self._lock, fcntl.LOCK_EX)

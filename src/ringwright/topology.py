@@ -197,10 +197,10 @@ class Topology:
 
         keys, order = self._link_keys
         wanted = np.asarray(src, np.int64) * self.n_nodes + dst
-        place = np.searchsorted(keys, wanted)
-        known = place < len(keys)
-        known[known] = keys[place[known]] == wanted[known]
-        return np.where(known, order[np.minimum(place, max(len(keys) - 1, 0))] if len(keys) else -1, UNREACHED)
+        index = np.searchsorted(keys, wanted)
+        known = index < len(keys)
+        known[known] = keys[index[known]] == wanted[known]
+        return np.where(known, order[np.minimum(index, max(len(keys) - 1, 0))] if len(keys) else -1, UNREACHED)
 
     def routes(self, src: np.ndarray, dst: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the links from each src to each dst as (starts of length n+1, links); equal ends give no link.

@@ -348,8 +348,8 @@ def read_meta(folder: Path) -> dict[str, Any]:
             raise ValueError("no version")
     except (OSError, ValueError, KeyError) as error:
         words = "its meta.json is missing" if isinstance(error, FileNotFoundError) else "its meta.json cannot be read"
-        place = str(folder / META_FILE)
-        raise InputError(f"not a capture: {words}", where=place, remedy="ringwright convert LOG -o DIR") from error
+        where = str(folder / META_FILE)
+        raise InputError(f"not a capture: {words}", where=where, remedy="ringwright convert LOG -o DIR") from error
     if not 1 <= version <= SCHEMA_VERSION:
         raise SchemaError(
             f"capture of schema {version}, this release reads 1 to {SCHEMA_VERSION}",

@@ -40,23 +40,23 @@ class Names(Sequence[str]):
         return sum(self._lengths)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> list[str]: ...
-    def __getitem__(self, place: int | slice) -> str | list[str]:
-        if isinstance(place, slice):
-            return [self._name(one) for one in range(*place.indices(len(self)))]
-        return self._name(place + len(self) if place < 0 else place)
+    def __getitem__(self, index: slice) -> list[str]: ...
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self._name(one) for one in range(*index.indices(len(self)))]
+        return self._name(index + len(self) if index < 0 else index)
 
-    def _name(self, place: int) -> str:
+    def _name(self, index: int) -> str:
         for (template, words), sizes, length in zip(self._blocks, self._sizes, self._lengths, strict=True):
-            if place < length:
+            if index < length:
                 digits: list[object] = []
                 for word, size in zip(reversed(words), reversed(sizes), strict=True):
-                    place, digit = divmod(place, size)
+                    index, digit = divmod(index, size)
                     digits.append(digit if isinstance(word, int) else word[digit])
                 return template.format(*reversed(digits))
-            place -= length
+            index -= length
         raise IndexError("no node of that number")
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
@@ -65,17 +65,17 @@ class Names(Sequence[str]):
         for (template, words), sizes, length in zip(self._blocks, self._sizes, self._lengths, strict=True):
             pattern = re.escape(template).replace(r"\{\}", r"(\w+)")
             match = re.fullmatch(pattern, str(value), re.ASCII)
-            place = _place(match.groups(), words, sizes) if match else None
-            if place is not None and self._name(first + place) == value and start <= first + place:
-                if stop is None or first + place < stop:
-                    return first + place
+            index = _position(match.groups(), words, sizes) if match else None
+            if index is not None and self._name(first + index) == value and start <= first + index:
+                if stop is None or first + index < stop:
+                    return first + index
                 break
             first += length
         raise ValueError(f"no node is named '{value}'")
 
 
-def _place(found: Sequence[str], words: Sequence[int | tuple[str, ...]], sizes: Sequence[int]) -> int | None:
-    place = 0
+def _position(found: Sequence[str], words: Sequence[int | tuple[str, ...]], sizes: Sequence[int]) -> int | None:
+    index = 0
     for text, word, size in zip(found, words, sizes, strict=True):
         if isinstance(word, tuple):
             digit = word.index(text) if text in word else size
@@ -83,8 +83,8 @@ def _place(found: Sequence[str], words: Sequence[int | tuple[str, ...]], sizes: 
             digit = int(text) if text.isdecimal() and len(text) < 12 else size
         if digit >= size:
             return None
-        place = place * size + digit
-    return place
+        index = index * size + digit
+    return index
 
 
 class Wires:
@@ -261,17 +261,17 @@ def _wire(wires: Wires, dimension: Dimension, ranks: np.ndarray, stride: int, ba
     if size == 1:
         return
     costs = (dimension.rate, dimension.latency_s, dimension.link_class)
-    place = ranks // stride % size
+    coordinate = ranks // stride % size
     if dimension.kind == "switch":
         wires.both_ways(ranks, base + ranks // (stride * size) * stride + ranks % stride, *costs)
     elif dimension.kind == "full":
         if len(ranks) * (size - 1) > MOST_LINKS:
             raise UsageError(f"all pairs of {size} are too many links", remedy="switch:N")
         for by in range(1, size):
-            wires.one_way(ranks, ranks + ((place + by) % size - place) * stride, *costs)
+            wires.one_way(ranks, ranks + ((coordinate + by) % size - coordinate) * stride, *costs)
     else:
         wraps = dimension.kind == "ring" and size > 2
-        here = ranks if wraps else ranks[place < size - 1]
+        here = ranks if wraps else ranks[coordinate < size - 1]
         at = here // stride % size
         wires.both_ways(here, here + np.where(at == size - 1, 1 - size, 1) * stride, *costs)
 

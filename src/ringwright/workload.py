@@ -68,9 +68,9 @@ class Mesh:
         """Return the coordinates of a rank."""
         return {name: rank // self.strides[name] % size for name, size in self.axes}
 
-    def rank(self, place: Mapping[str, int]) -> int:
+    def rank(self, coordinates: Mapping[str, int]) -> int:
         """Return the rank at these coordinates; absent ones are 0."""
-        return sum(self.strides[name] * at for name, at in place.items())
+        return sum(self.strides[name] * at for name, at in coordinates.items())
 
     def extent(self, axes: tuple[str, ...]) -> int:
         """Return how many ranks a group along these axes has."""
@@ -78,8 +78,8 @@ class Mesh:
 
     def group(self, axes: tuple[str, ...], rank: int) -> tuple[int, ...]:
         """Return the ranks that differ from ``rank`` along ``axes`` only, ascending."""
-        place = self.place(rank)
-        first = rank - sum(place[name] * self.strides[name] for name in axes)
+        coordinates = self.place(rank)
+        first = rank - sum(coordinates[name] * self.strides[name] for name in axes)
         ranks = [first]
         for name, size in self.axes:
             if name in axes:
@@ -320,7 +320,7 @@ class Workload:
 
     def gradients(self, roles: tuple[str, ...] = ("dp", "edp")) -> list[Payload]:
         """Return the payloads of ``roles`` that are sent once a step, in the order of the tasks that make them."""
-        at = {task.name: place for place, task in enumerate(self.tasks)}
+        at = {task.name: index for index, task in enumerate(self.tasks)}
         payloads = [each for each in self.payloads if each.per == "step" and each.role in roles]
         return sorted(payloads, key=lambda each: max((at[name] for name in each.producers), default=0))
 

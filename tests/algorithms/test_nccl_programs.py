@@ -10,7 +10,7 @@ import pytest
 import engine_cases as cases
 from ringwright import validity
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
-from ringwright.algorithms.libraries.nccl_2_4.rings import Beat, entry, rings
+from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, entry, rings
 from ringwright.collective import Collective
 from ringwright.costs.calibration import Calibration, LinkClassCosts, MeasuredTimes, calibrated, times_s
 from ringwright.costs.nccl import NODE_TYPES, placed
@@ -27,8 +27,8 @@ from small_fabrics import wrong
 LATENCY_PS, BYTE_PS = 500_000, 20
 
 
-def ring_of(p: int, size: int, beat: Beat) -> Program:
-    return rings(Collective("all-gather", range(p), size), [[*range(p)]], 1, 1, beat)
+def ring_of(p: int, size: int, counts: LoopCounts) -> Program:
+    return rings(Collective("all-gather", range(p), size), [[*range(p)]], 1, 1, counts)
 
 
 @pytest.mark.parametrize("native", [True, False])
@@ -37,7 +37,7 @@ def test_a_rank_begins_a_loop_when_the_one_before_is_done(loops_: int, native: b
     """A loop of 100 B chunks is all latency: without order the loops would overlap."""
     p = 4
     made = machine(cases.switch(p))
-    run = events.run(flat.flatten(ring_of(p, p * 100 * loops_, Beat(loops_)), made), made, native=native)
+    run = events.run(flat.flatten(ring_of(p, p * 100 * loops_, LoopCounts(loops_)), made), made, native=native)
     assert run.time_ps == loops_ * (p - 1) * (LATENCY_PS + 100 * BYTE_PS)
 
 
@@ -46,8 +46,8 @@ def test_slices_follow_each_other() -> None:
     p, half = 4, 1000
     made = machine(cases.switch(p))
     whole, halves = (
-        events.run(flat.flatten(ring_of(p, p * 2 * half, beat), made), made).time_ps
-        for beat in (Beat(), Beat(slices=2))
+        events.run(flat.flatten(ring_of(p, p * 2 * half, counts), made), made).time_ps
+        for counts in (LoopCounts(), LoopCounts(slices=2))
     )
     assert whole == (p - 1) * (LATENCY_PS + 2 * half * BYTE_PS)
     assert halves == (p - 1) * (LATENCY_PS + half * BYTE_PS) + half * BYTE_PS
@@ -56,7 +56,7 @@ def test_slices_follow_each_other() -> None:
 @pytest.mark.skipif(loops.engine is None, reason="no compiled engine")
 def test_loops_mean_the_same_to_both_engines() -> None:
     top = cases.nodes_of(4, 2)
-    program = rings(Collective("all-reduce", range(8), 1 << 20), [[0, 1, 2, 3], [4, 5, 6, 7]], 3, 2, Beat(3, 2))
+    program = rings(Collective("all-reduce", range(8), 1 << 20), [[0, 1, 2, 3], [4, 5, 6, 7]], 3, 2, LoopCounts(3, 2))
     made = machine(top)
     laid = flat.flatten(program, made)
     ours, twin = (events.run(laid, made, native=native) for native in (True, False))
@@ -64,7 +64,7 @@ def test_loops_mean_the_same_to_both_engines() -> None:
 
 
 def test_who_cannot_do_loops_says_so() -> None:
-    program = ring_of(4, 4000, Beat(2))
+    program = ring_of(4, 4000, LoopCounts(2))
     with pytest.raises(DeclinedError, match="loops wait"):
         simulate(program, cases.switch(4), "recurrence")
     assert "loops wait" in simulate(program, cases.switch(4)).unfolded_because
@@ -95,7 +95,7 @@ def test_what_stands_beside_a_measured_cost() -> None:
 
 @pytest.mark.parametrize("engine", ["events", "recurrence"])
 def test_a_channel_works_on_every_byte_in_all_engines(engine: str) -> None:
-    program = dataclasses.replace(ring_of(4, 4000, Beat()), software=Software(byte_s={"link": 1e-9}))
+    program = dataclasses.replace(ring_of(4, 4000, LoopCounts()), software=Software(byte_s={"link": 1e-9}))
     assert simulate(program, cases.switch(4), engine).time_ps == 3 * (LATENCY_PS + 1000 * BYTE_PS) + 3 * 1000 * 1000
     closed = simulate(program, cases.switch(4), "closed-form").time_ps
     assert closed == 3 * (LATENCY_PS + 1000 * BYTE_PS) + 3 * 1000 * 1000
@@ -198,5 +198,5 @@ def test_a_calibration_of_part_of_a_box_is_of_its_cards() -> None:
 
 
 def test_results_of_loops_are_those_of_numpy() -> None:
-    program = rings(Collective("all-reduce", range(4), 4 * 997), [[0, 1], [2, 3]], 2, 1, Beat(3, 2))
+    program = rings(Collective("all-reduce", range(4), 4 * 997), [[0, 1], [2, 3]], 2, 1, LoopCounts(3, 2))
     assert wrong(program) == ""

@@ -93,7 +93,9 @@ class Job:
     ) -> subprocess.CompletedProcess[str]:
         variables = {} if capture is None else environment(self.shim, capture)
         whole = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "OMP_NUM_THREADS": "1", **more}
-        line, settings = command(runtime(self.name), ranks or self.ranks, argv, {**whole, **variables}, crowded=True)
+        line, settings = command(
+            runtime(self.name), ranks or self.ranks, argv, {**whole, **variables}, oversubscribed=True
+        )
         return subprocess.run(line, env=settings, capture_output=True, text=True, timeout=HANG_S, check=False)
 
     def scene(self, *argv: str, **how: Any) -> subprocess.CompletedProcess[str]:

@@ -43,7 +43,7 @@ def test_an_mpi_program_is_recorded_by_the_command(name: str, ranks: int, tmp_pa
         "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
         "XDG_CACHE_HOME": str(tmp_path / "cache"),
     }
-    line, settings = command(runtime(name), ranks, [sys.executable, "-c", PROGRAM, "fail"], whole, crowded=True)
+    line, settings = command(runtime(name), ranks, [sys.executable, "-c", PROGRAM, "fail"], whole, oversubscribed=True)
     out = tmp_path / "job"
     done = subprocess.run(
         [sys.executable, "-m", "ringwright", "run", "--out", str(out), "--", *line],

@@ -130,7 +130,7 @@ def test_no_more_than_one_whole_resource_is_ever_used() -> None:
             used = [at for at in on_wire if shares[at] > 0]
             if used:
                 # Over any busy stretch the work done, at its shares, takes at least its sum; an end is late by 1 ps at most,
-                # and each of the changes of pace rounds by half a picosecond.
+                # and each of the changes of rate rounds by half a picosecond.
                 first, last = min(times.moved[used]), max(times.end[used])
                 work = sum(shares[at] * flat.work_ps[at] for at in used)
                 assert work <= last - first + 1 + len(on_wire), f"seed {seed}"
@@ -153,7 +153,7 @@ def test_equal_keys_go_in_the_order_listed_behind_a_task_and_behind_control() ->
         assert both(flat).moved.tolist() == [0, work, work + 1, work + 3]
 
 
-def test_two_that_share_a_link_slow_each_other_and_go_on_at_full_pace_alone() -> None:
+def test_two_that_share_a_link_slow_each_other_and_go_on_at_full_rate_alone() -> None:
     flat = cases.job([100, 40], [0, 1], cases.communication(2), loads=[(0, 0, 1.0), (1, 0, 1.0)])
     assert both(flat).end.tolist() == [140, 80]
 

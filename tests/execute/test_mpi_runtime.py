@@ -90,7 +90,7 @@ class TestWithoutMpi:
         found = Runtime("mpich", "5.0.2", "/x/mpiexec.hydra", "/x/libmpi.so.12", "/x")
         with pytest.raises(DeclinedError, match="core"):
             command(found, 4096, ["true"], {})
-        assert command(found, 4096, ["true"], {}, crowded=True)[0][-2:] == ["4096", "true"]
+        assert command(found, 4096, ["true"], {}, oversubscribed=True)[0][-2:] == ["4096", "true"]
 
     @pytest.mark.parametrize("bad", [{"transport": "rdma"}, {"places": here(3)}])
     def test_bad_questions(self, bad: dict[str, Any]) -> None:
@@ -255,7 +255,7 @@ class TestNamespaces:
     @pytest.mark.parametrize(("algorithm", "sent"), [("ring", 1.5), ("recursive-doubling", 2.0)])
     def test_mpich_runs_what_it_is_forced_to(self, places: tuple[Place, ...], algorithm: str, sent: float) -> None:
         settings = forced("mpich", "all-reduce", algorithm).settings
-        found = start("mpich", 4, "bytes", settings, places=places, crowded=True)
+        found = start("mpich", 4, "bytes", settings, places=places, oversubscribed=True)
         assert found == pytest.approx([sent] * 4, rel=0.1)  # acknowledgements and polls count as well
 
     @pytest.mark.parametrize("name", ["open-mpi", "mpich"])

@@ -47,13 +47,13 @@ def lift(
 
 
 def _lift(block: Block, rank_weight: int, chunk_weight: int, axes: Sequence[Axis], channel: int) -> Block:
-    def index(value: Affine | np.ndarray, weight: int, place: int) -> Affine | np.ndarray:
+    def index(value: Affine | np.ndarray, weight: int, column: int) -> Affine | np.ndarray:
         if isinstance(value, Affine):
-            further = ((1 if axis[place] else 0, 0, axis[0], axis[place]) for axis in axes)
+            further = ((1 if axis[column] else 0, 0, axis[0], axis[column]) for axis in axes)
             return value.scaled(weight).over(len(block.shape), *further)
         grown = value * weight
         for axis in axes:
-            grown = (grown[:, None] + np.arange(axis[0]) * axis[place]).reshape(-1)
+            grown = (grown[:, None] + np.arange(axis[0]) * axis[column]).reshape(-1)
         return grown
 
     return Block(

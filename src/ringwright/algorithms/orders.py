@@ -62,9 +62,9 @@ def best(collective: Collective, topology: Topology) -> tuple[int, ...]:
 
 def _level(collective: Collective, topology: Topology, below: int, size: int) -> tuple[float, float]:
     """Return the latency in seconds, and seconds a byte, of one ring step of all groups of a level at once."""
-    place = np.arange(collective.p)
-    digit = place // below % size
-    there = place + np.where(digit == size - 1, -(size - 1) * below, below)
+    position = np.arange(collective.p)
+    digit = position // below % size
+    there = position + np.where(digit == size - 1, -(size - 1) * below, below)
     group = np.asarray(collective.group, np.int64)
     starts, links = topology.routes(group, group[there])
     alphas = np.add.reduceat(topology.latency_s[links], starts[:-1])

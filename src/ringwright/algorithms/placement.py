@@ -26,8 +26,8 @@ def members(
     if len(hosts) != collective.p:
         raise UsageError(f"{len(hosts)} hosts for {collective.p} ranks", remedy="name the host of every rank")
     by_node: dict[int, list[int]] = {}
-    for place, host in enumerate(hosts):
-        by_node.setdefault(host, []).append(place)
+    for index, host in enumerate(hosts):
+        by_node.setdefault(host, []).append(index)
     return list(by_node.values())
 
 
@@ -47,7 +47,7 @@ def is_hierarchical(nodes: Sequence[Sequence[int]] | None) -> bool:
 
 def is_consecutive(nodes: Sequence[Sequence[int]]) -> bool:
     """Return whether the places run host by host."""
-    return [place for node in nodes for place in node] == list(range(sum(len(node) for node in nodes)))
+    return [index for node in nodes for index in node] == list(range(sum(len(node) for node in nodes)))
 
 
 def by_host(collective: Collective, topology: Topology | None) -> list[list[int]]:

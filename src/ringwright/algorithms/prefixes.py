@@ -106,7 +106,7 @@ def _by_hosts(nodes: list[list[int]]) -> Iterator[Step]:
     yield from embed(_rounds("scan", len(nodes)), roots, NODES)
     yield Step((explicit(Op.SEND, roots[:-1], roots[1:], NODES[1], BEFORE),), "next host")
     yield from beside(*(embed(_spread(len(node)), node) for node in nodes[1:]))
-    behind = np.array([place for node in nodes[1:] for place in node])
+    behind = np.array([index for node in nodes[1:] for index in node])
     yield Step((explicit(Op.REDUCE, behind, behind, BEFORE, RESULT),), "add")
 
 

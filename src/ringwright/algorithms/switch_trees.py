@@ -85,7 +85,7 @@ def switch_trees(
     if topology is None or not switches:
         raise UsageError(f"{system}: no switch of this network aggregates", remedy=REMEDY)
     trees = [
-        _tree(system, topology, switches, [collective.group[place] for place in group], number)
+        _tree(system, topology, switches, [collective.group[index] for index in group], number)
         for number, group in enumerate(groups)
     ]
     for tree in trees:
@@ -98,7 +98,7 @@ def _tree(system: str, topology: Topology, able: frozenset[int], ranks: list[int
     leaf_of = _leaves(system, topology, able, ranks)
     leaves = list(dict.fromkeys(leaf_of))
     above = {leaves[0]: -1} if len(leaves) == 1 else _joined(topology, able, leaves, turn)
-    number = {node: place for place, node in enumerate(above)}
+    number = {node: position for position, node in enumerate(above)}
     parents = tuple(number.get(parent, -1) for parent in above.values())
     return SwitchTree(tuple(above), parents, tuple(number[leaf] for leaf in leaf_of))
 

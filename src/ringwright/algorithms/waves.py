@@ -136,4 +136,4 @@ def through(tree: SwitchTree, heads: Sequence[int], first: int, number: dict[int
 def numbered(collective: Collective, trees: Sequence[SwitchTree]) -> dict[int, int]:
     """Return the program's node of each switch of the trees."""
     nodes = sorted({node for tree in trees for node in tree.switches})
-    return {node: collective.p + place for place, node in enumerate(nodes)}
+    return {node: collective.p + index for index, node in enumerate(nodes)}

@@ -68,7 +68,7 @@ def _is_waited(judged: pl.DataFrame, seen: Lateness, stragglers: HeldUp) -> bool
     import polars as pl
 
     step = pl.col("iteration") if seen.unit == "step" else pl.col("sequence")
-    there = judged.filter(step.is_in([seen.labels[place] for place in stragglers.steps]))
+    there = judged.filter(step.is_in([seen.labels[index] for index in stragglers.steps]))
     return float(there["wait"].sum()) >= WAIT_SHARE * float(there["us"].sum())
 
 
@@ -175,8 +175,8 @@ def _verdict(judged: pl.DataFrame, ranks: list[dict[str, Any]]) -> tuple[str, st
         return "cannot tell", reason, []
     ground = min(judged["confidence"].fill_null(1.0).to_list())
     confidence = min(0.95, 0.5 + 0.3 * suspects.share + 0.05 * min(steps, 3)) * max(ground, 0.6)
-    thin = " (one step only: it may be chance or the start of the profile)" if steps < 2 else ""
-    reason = f"{say_ranks(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{thin}"
+    caveat = " (one step only: it may be chance or the start of the profile)" if steps < 2 else ""
+    reason = f"{say_ranks(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{caveat}"
     chance = f"chance {suspects.chance:.1g} were all alike"
     times = f"last in {suspects.times} of {suspects.trials} collectives with a clear last rank ({chance})"
     culprit = {

@@ -70,11 +70,11 @@ class BenchmarkTimes:
         sizes = self.sizes
         if not sizes or not sizes[0] <= size <= sizes[-1]:
             return None
-        place = bisect.bisect_left(sizes, size)
-        high = sizes[place]
+        index = bisect.bisect_left(sizes, size)
+        high = sizes[index]
         if high == size:
             return self.steady_s(size)
-        low = sizes[place - 1]
+        low = sizes[index - 1]
         share = math.log(size / low) / math.log(high / low)
         return math.exp((1 - share) * math.log(self.steady_s(low)) + share * math.log(self.steady_s(high)))
 

@@ -42,7 +42,7 @@ class _Death(NamedTuple):
     host: str | None
     at_s: float
     text: str
-    place: str
+    where: str
     how: str
     code: int | None
 
@@ -134,8 +134,8 @@ def _culprit(trace: Trace, named: list[_Death], victims: list[_Death], failed: d
     step = _step(trace, first.rank)
     where = f" in step {step}" if step is not None else ""
     told = " died" if first.how else ""
-    evidence = [f"{say_ranks(ranks)}{told}{where}: {first.text}" + (f" ({first.place})" if first.place else "")]
-    evidence += [f"{one.place}: rank {one.rank}: {one.text}" for one in named[1:_MOST_SHOWN]]
+    evidence = [f"{say_ranks(ranks)}{told}{where}: {first.text}" + (f" ({first.where})" if first.where else "")]
+    evidence += [f"{one.where}: rank {one.rank}: {one.text}" for one in named[1:_MOST_SHOWN]]
     hit = sorted(({one.rank for one in victims} | set(failed)) - set(ranks))
     if hit:
         what = next((text for rank in hit for text in failed.get(rank, [])), "ended by the launcher")

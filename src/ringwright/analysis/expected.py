@@ -84,16 +84,16 @@ def _against_peers(table: BenchmarkTimes, peers: list[BenchmarkTimes]) -> list[F
         return []
     factor, size, peer = best
     here, there = table.bus_gbs(size) or 0.0, peer.bus_gbs(size) or 0.0
-    place = "the same hosts" if table.hosts and table.hosts == peer.hosts else "an equal cluster"
+    where = "the same hosts" if table.hosts and table.hosts == peer.hosts else "an equal cluster"
     detail = (
-        f"{table.label}: {here:.2f} GB/s at {format_size(size)} against {there:.2f} GB/s of {peer.name} on {place} "
+        f"{table.label}: {here:.2f} GB/s at {format_size(size)} against {there:.2f} GB/s of {peer.name} on {where} "
         f"({_machine(table)}; bus bandwidth, GB = 10^9)"
     )
     evidence = [_compared(table, peer, size) for size in _samples(table, peer, size)]
     if factor < SLOW:
-        return [_finding("info", f"as fast as {place}", detail, evidence, "")] if factor > 1 / SLOW else []
+        return [_finding("info", f"as fast as {where}", detail, evidence, "")] if factor > 1 / SLOW else []
     words, command = _cause(table, factor, size, peer)
-    return [_finding("warning", f"{factor:.1f}x below {place}{words}", detail, evidence, command)]
+    return [_finding("warning", f"{factor:.1f}x below {where}{words}", detail, evidence, command)]
 
 
 def _equal(table: BenchmarkTimes, peer: BenchmarkTimes) -> bool:

@@ -114,7 +114,7 @@ def _slowed(series: Series, changes: list[ChangePoint]) -> list[Culprit]:
     levels = f"{worst.before * 1e6:.1f} us, then {worst.after * 1e6:.1f} us ({worst.factor:.2f}x)"
     evidence = [
         f"{series.name}: {levels} from sample {worst.at} of {samples} on",
-        f"the series begins at {series.place}",
+        f"the series begins at {series.where}",
         "cannot tell who: all members of a collective share its time",
     ]
     command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"

@@ -64,7 +64,7 @@ def hang(trace: Trace) -> list[Culprit]:
     """
     state = progress(trace)
     culprits = mismatches(trace)
-    if state.idle_s is not None and 0 <= state.idle_s < state.pace_s and not state.failed:
+    if state.idle_s is not None and 0 <= state.idle_s < state.most_idle_s and not state.failed:
         pass  # calls are open, but the job was going on when it was ended, or looked at
     elif state.open:
         graph, ballot = waits(state), vote(state)

@@ -74,7 +74,7 @@ class Progress:
     fates: dict[int, str] = field(default_factory=dict)  # how a rank's recording ends, where it says so
     idle_s: float | None = None  # from the last record to the end of the job, where that is known
     failed: bool = False  # calls ended with an error
-    pace_s: float = 1.0  # a job that is idle for less may be on its way
+    most_idle_s: float = 1.0  # a job that is idle for less may be on its way
 
     def front(self, rank: int) -> EventRow | None:
         """Return the oldest operation that the rank has not completed."""
@@ -154,7 +154,7 @@ def _ends(state: Progress, trace: Trace) -> None:
     if moments and origin_ns is not None and last_s is not None:
         seen_s = (max(moments) - int(origin_ns)) / 1e9
         state.idle_s = min(seen_s, seen_s if death_s is None else death_s) - last_s
-        state.pace_s = max(state.pace_s, 2 * (step_s or 0.0))
+        state.most_idle_s = max(state.most_idle_s, 2 * (step_s or 0.0))
 
 
 def _kinds(state: Progress, calls: Any) -> None:

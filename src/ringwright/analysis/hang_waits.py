@@ -114,14 +114,14 @@ def _ends(state: Progress, wait_graph: Waits, waited: set[int]) -> None:
     import rustworkx
 
     nodes = sorted(set(wait_graph.edges) | waited)
-    index = {rank: place for place, rank in enumerate(nodes)}
+    index = {rank: position for position, rank in enumerate(nodes)}
     graph = rustworkx.PyDiGraph()
     graph.add_nodes_from(nodes)
     graph.add_edges_from_no_data(
         [(index[a], index[b]) for a, targets in wait_graph.edges.items() for b in sorted(targets)]
     )
     for part in rustworkx.strongly_connected_components(graph):
-        ranks = sorted(nodes[place] for place in part)
+        ranks = sorted(nodes[position] for position in part)
         leaves = any(target not in ranks for rank in ranks for target in wait_graph.edges.get(rank, ()))
         if leaves:
             continue

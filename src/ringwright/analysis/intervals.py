@@ -40,9 +40,9 @@ def covered(spans: Spans, starts: np.ndarray, ends: np.ndarray) -> np.ndarray:
     before = np.concatenate(([0.0], np.cumsum(spans[1] - spans[0])))
 
     def filled(moments: np.ndarray) -> np.ndarray:
-        place = np.searchsorted(spans[0], moments, side="right")
-        reach = np.minimum(moments, spans[1][np.maximum(place - 1, 0)]) - spans[0][np.maximum(place - 1, 0)]
-        sums: np.ndarray = np.where(place > 0, before[np.maximum(place - 1, 0)] + reach, 0.0)
+        index = np.searchsorted(spans[0], moments, side="right")
+        reach = np.minimum(moments, spans[1][np.maximum(index - 1, 0)]) - spans[0][np.maximum(index - 1, 0)]
+        sums: np.ndarray = np.where(index > 0, before[np.maximum(index - 1, 0)] + reach, 0.0)
         return sums
 
     amounts: np.ndarray = filled(ends) - filled(starts)

@@ -129,16 +129,16 @@ def _parts(frame: pl.DataFrame, ranks: list[int]) -> list[list[int]]:
     import polars as pl
     import rustworkx
 
-    place = {rank: row for row, rank in enumerate(ranks)}
+    row_of = {rank: row for row, rank in enumerate(ranks)}
     graph = rustworkx.PyGraph()
     graph.add_nodes_from(ranks)
     for members in frame.group_by("communicator").agg(pl.col("rank").unique().sort())["rank"].to_list():
-        graph.add_edges_from_no_data([(place[members[0]], place[other]) for other in members[1:]])
+        graph.add_edges_from_no_data([(row_of[members[0]], row_of[other]) for other in members[1:]])
     part_of = {row: number for number, part in enumerate(rustworkx.connected_components(graph)) for row in part}
     counts = frame.group_by("rank").agg(pl.len(), pl.col("size_bytes").sum())
     parts: dict[tuple[int, ...], list[int]] = {}
     for rank, calls, size in sorted(counts.rows()):
-        parts.setdefault((part_of[place[rank]], calls, size), []).append(place[rank])
+        parts.setdefault((part_of[row_of[rank]], calls, size), []).append(row_of[rank])
     return list(parts.values())
 
 

@@ -65,8 +65,8 @@ class _Rank:
         """Return until when communication went on from a moment."""
         import numpy as np
 
-        place = int(np.searchsorted(self.talk[0], moment, side="right")) - 1
-        return max(moment, float(self.talk[1][place]) - CHAIN_US) if place >= 0 else moment
+        index = int(np.searchsorted(self.talk[0], moment, side="right")) - 1
+        return max(moment, float(self.talk[1][index]) - CHAIN_US) if index >= 0 else moment
 
 
 def audit(talk: pl.DataFrame, compute: pl.DataFrame, syncs: pl.DataFrame) -> list[dict[str, Any]]:

@@ -94,14 +94,14 @@ def _load(matrix: Matrix, paths: Paths, op: str, root: int, algorithm: str, amou
     low, high = (total, total) if algorithm or op in DIRECT_OPS else traffic.legal_range(op, amount, p)
     matrix.low_bytes += low
     matrix.high_bytes += high
-    _place(matrix, paths, edges)
+    _add_edges(matrix, paths, edges)
 
 
-def _place(matrix: Matrix, paths: Paths, edges: traffic.Edges) -> None:
+def _add_edges(matrix: Matrix, paths: Paths, edges: traffic.Edges) -> None:
     for (src, dst), amount in edges.items():
         matrix.total_bytes += amount
         known = len(paths.members)
-        a, b = (paths.members[place] if place < known else -1 for place in (src, dst))
+        a, b = (paths.members[end] if end < known else -1 for end in (src, dst))
         if a < 0 or b < 0:
             matrix.unplaced_bytes += amount
             continue
@@ -132,7 +132,7 @@ def _points(matrix: Matrix, points: pl.DataFrame, paths: dict[int, Paths]) -> No
         matrix.low_bytes += amount
         matrix.high_bytes += amount
         matrix.algorithms.add("point to point")
-        _place(matrix, paths[number], {(src, dst): amount})
+        _add_edges(matrix, paths[number], {(src, dst): amount})
 
 
 def _paths(trace: Trace) -> dict[int, Paths]:

@@ -34,7 +34,7 @@ class Series(NamedTuple):
     name: str
     time_s: list[float]
     step: list[int]
-    place: str
+    where: str
 
 
 def series(trace: Trace) -> Iterator[Series]:
@@ -122,7 +122,7 @@ def _stepped(calls: pl.DataFrame) -> pl.DataFrame:
     kinds = calls.select(pl.struct("op", "size_bytes").rank("dense")).to_series().to_list()[-MOST_CALLS:]
     repeated, period = _period(kinds)
     steps: list[int | None] = [None] * (calls.height - repeated)
-    steps += [place // period for place in range(repeated)]
+    steps += [number // period for number in range(repeated)]
     return calls.with_columns(pl.Series("step", steps, pl.Int64))
 
 

@@ -123,12 +123,12 @@ def _cost(one: Stretch) -> float:
 def _densest(values: Floats) -> tuple[int, int]:
     """Return the stretch with the largest sum."""
     best, total, begin, densest = 0.0, 0.0, 0, (0, 0)
-    for place, value in enumerate(values.tolist()):
+    for index, value in enumerate(values.tolist()):
         if total <= 0:
-            total, begin = 0.0, place
+            total, begin = 0.0, index
         total += value
         if total > best:
-            best, densest = total, (begin, place + 1)
+            best, densest = total, (begin, index + 1)
     return densest
 
 

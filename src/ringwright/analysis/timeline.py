@@ -99,8 +99,8 @@ def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict
     placed = frame.with_columns(((pl.col("at") - start) // width).cast(pl.Int64).alias("bin"))
     grouped = placed.drop_nulls("bin").group_by("op", "bin").agg(pl.col("bytes").sum())
     series: dict[str, list[float]] = {}
-    for op, place, amount in grouped.rows():
-        series.setdefault(op, [0.0] * bins)[min(place, bins - 1)] += amount
+    for op, column, amount in grouped.rows():
+        series.setdefault(op, [0.0] * bins)[min(column, bins - 1)] += amount
     return {"bin_s": width, "start_s": start, "series": [{"op": op, "bytes": series[op]} for op in sorted(series)]}
 
 

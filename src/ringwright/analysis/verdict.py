@@ -85,7 +85,7 @@ def _verdict(kind: str, ranks: list[int], hosts: list[str], confidence: float, e
     return {"kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": [*first, *rest][:12]}
 
 
-def _place(row: dict[str, Any]) -> str:
+def _location(row: dict[str, Any]) -> str:
     return f"{row['file']}:{row['line']}: {row['text'][:160]}"
 
 
@@ -100,10 +100,10 @@ def _network(errors: list[dict[str, Any]]) -> Verdict | None:
         ranks = sorted({row["rank"] for row in same if row["rank"] is not None})
         kind = "port-error" if "port" in first["text"].lower() else "nic-error"
         later = [row for row in roots if row["op"] == "completion"]
-        return _verdict(kind, ranks, hosts, 0.95 if later else 0.9, [_place(row) for row in (*same[:8], *later[:3])])
+        return _verdict(kind, ranks, hosts, 0.95 if later else 0.9, [_location(row) for row in (*same[:8], *later[:3])])
     peers = Counter(_peer_host(row["data"].get("peer")) for row in roots if row["op"] == "completion")
     peers.pop("", None)
-    evidence = [_place(row) for row in roots[:8]]
+    evidence = [_location(row) for row in roots[:8]]
     if first["code"] in RETRY_STATUS and peers:
         peer, votes = peers.most_common(1)[0]
         alone = votes / sum(peers.values())
@@ -143,11 +143,11 @@ def _hang(errors: list[dict[str, Any]], world: int | None, host_of: dict[int, st
         if row["op"] == "watchdog" and row["rank"] is not None and row["rank"] not in waiting:
             data = row["data"]
             waiting[row["rank"]] = (int(data["seq"]), data["op"], f"{data['nin']}/{data['nout']}")
-            places[row["rank"]] = _place(row)
+            places[row["rank"]] = _location(row)
     progress = {row["rank"]: row["data"] for row in reversed(errors) if row["op"] == "progress"}
     if not waiting and not progress:
         return None
-    evidence = list(places.values()) or [_place(row) for row in errors if row["op"] == "progress"][:8]
+    evidence = list(places.values()) or [_location(row) for row in errors if row["op"] == "progress"][:8]
     silent = sorted(set(range(world)) - set(waiting) - set(progress)) if world else []
     ranks, kind, confidence, why = _accuse(waiting, progress, silent, world)
     hosts = sorted({host_of[rank] for rank in ranks if rank in host_of})
@@ -207,7 +207,7 @@ def _fatal(errors: list[dict[str, Any]]) -> Verdict | None:
     if first is None:
         return None
     rank = [first["rank"]] if first["rank"] is not None else []
-    return _verdict("error", rank, [first["host"]] if first["host"] else [], 0.5, [_place(first)])
+    return _verdict("error", rank, [first["host"]] if first["host"] else [], 0.5, [_location(first)])
 
 
 def _killed(errors: list[dict[str, Any]]) -> Verdict | None:
@@ -215,4 +215,4 @@ def _killed(errors: list[dict[str, Any]]) -> Verdict | None:
     if not dead:
         return None
     first = dead[0]
-    return _verdict("killed", [first["rank"]], [first["host"]], 0.6, [_place(row) for row in dead[:8]])
+    return _verdict("killed", [first["rank"]], [first["host"]], 0.6, [_location(row) for row in dead[:8]])

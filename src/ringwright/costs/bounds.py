@@ -122,10 +122,10 @@ def bounds(
             lower.append(Bound(time_s, size, "adding", ground=f"ranks add {topology.reduce_rate / 1e9:.4g} GB/s"))
     lost = next((each for each in lower if not math.isfinite(each.time_s)), None)
     if lost is not None:
-        place = " to ".join(lost.certificate) if lost.kind == "distance" else ", ".join(lost.certificate[:6])
+        where = " to ".join(lost.certificate) if lost.kind == "distance" else ", ".join(lost.certificate[:6])
         raise InfeasibleError(
             f"{topology.name} is disconnected: no {collective.op} over these ranks",
-            where=f"{lost.crossing} {place}".strip(),
+            where=f"{lost.crossing} {where}".strip(),
             remedy="ringwright bound all-reduce --topology FILE",
         )
     return sorted(lower, key=lambda each: -each.time_s)

@@ -89,10 +89,10 @@ class Demand:
         """Prefix sums: everything out of a part with a rank before some other part's, and into one with a rank behind."""
         import numpy as np
 
-        place = np.arange(len(held))
+        index = np.arange(len(held))
         out, into = np.zeros(parts), np.zeros(parts)
         for part in range(parts):
-            inside, outside = place[held == part], place[held != part]
+            inside, outside = index[held == part], index[held != part]
             if len(inside) and len(outside):
                 out[part] = self.size_bytes * float(inside[0] < outside[-1])
                 into[part] = self.size_bytes * float(outside[0] < inside[-1])

@@ -88,23 +88,23 @@ class FlowNetwork:
                 least = min(wanted - sent, *(left[arc] for arc in path))
                 sent += least
                 keep = len(path)
-                for place, arc in enumerate(path):
+                for position, arc in enumerate(path):
                     left[arc] -= least
                     left[arc ^ 1] += least
-                    if not left[arc] and place < keep:
-                        keep = place
+                    if not left[arc] and position < keep:
+                        keep = position
                 if sent == wanted:
                     return sent
                 node = to[path[keep] ^ 1] if keep < len(path) else node
                 del path[keep:]
                 continue
-            out, place = arcs[node], after[node]
-            while place < len(out) and not (left[out[place]] and level[to[out[place]]] == level[node] + 1):
-                place += 1
-            after[node] = place
-            if place < len(out):
-                path.append(out[place])
-                node = to[out[place]]
+            out, position = arcs[node], after[node]
+            while position < len(out) and not (left[out[position]] and level[to[out[position]]] == level[node] + 1):
+                position += 1
+            after[node] = position
+            if position < len(out):
+                path.append(out[position])
+                node = to[out[position]]
             elif path:
                 node = to[path.pop() ^ 1]
                 after[node] += 1

@@ -50,7 +50,7 @@ class MeasuredCosts:
         return cls(kept, exact, lines, {each.role: each.communicator for each in reversed(kept)})
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg; UsageError for an operation of which none was measured."""
+        """Return one phase; UsageError for an operation of which none was measured."""
         communicator = self.communicators.get(role, "")
         loads = ((f"communicator {communicator}", 1.0),) if communicator else ()
         known = self.exact.get((op, size_bytes, role))

@@ -25,7 +25,7 @@ class NicCosts:
     overhead_s: float = 0.0
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg; an operation of one rank takes no time."""
+        """Return one phase; an operation of one rank takes no time."""
         p = len(ranks)
         if p < 2:
             return (Stage(0.0),)

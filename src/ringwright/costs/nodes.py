@@ -25,7 +25,7 @@ class NodeCosts:
     overhead_s: float = 0.0
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg: the slower of network and node; what stays in one node leaves the network alone."""
+        """Return one phase: the slower of network and node; what stays in one node leaves the network alone."""
         p = len(ranks)
         if p < 2:
             return (Stage(0.0, loads=INSIDE),)

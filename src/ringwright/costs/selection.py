@@ -153,8 +153,8 @@ def completed(tree: Tree, otherwise: Tree = ()) -> Tree:
     """
     every = (*tree, *otherwise)
     branches: list[Branch] = []
-    for place, branch in enumerate(every):
-        then = branch.then if isinstance(branch.then, Choice) else completed(branch.then, every[place + 1 :])
+    for position, branch in enumerate(every):
+        then = branch.then if isinstance(branch.then, Choice) else completed(branch.then, every[position + 1 :])
         branches.append(Branch(branch.test, then))
         if branch.test.value == "any":
             break

@@ -1,4 +1,4 @@
-"""What one operation of a job takes: its legs, one after another, each in its own queue, and what they load meanwhile.
+"""What one operation of a job takes: its phases, one after another, each in its own queue, and what they load meanwhile.
 
 The simple models are here: one link of a given rate, a ring on such a link, a parameter server. Times on a fabric come from
 the engines, through the same interface.
@@ -14,15 +14,15 @@ LINK = (("link.tx", 1.0), ("link.rx", 1.0))
 
 @dataclass(frozen=True)
 class Stage:
-    """One leg of an operation: ``latency_s``, which others of its queue overlap, then ``wire_s``, in which none of them moves.
+    """One phase of an operation: ``latency_s``, which others of its queue overlap, then ``wire_s``, in which none of them moves.
 
     ``loads`` are (resource of each rank that takes part, share of it in use); ``sms`` the share of the compute units that
-    it holds; ``leg`` tells queues apart (push, server, pull).
+    it holds; ``phase`` tells queues apart (push, server, pull).
     """
 
     wire_s: float
     latency_s: float = 0.0
-    leg: str = ""
+    phase: str = ""
     loads: tuple[tuple[str, float], ...] = LINK
     sms: float = 0.0
 
@@ -31,11 +31,11 @@ class Costs(Protocol):
     """What schedulers and the engine of jobs ask."""
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return the legs of an operation of ``size_bytes`` (the nccl-tests size) among ``ranks``, when it runs alone."""
+        """Return the phases of an operation of ``size_bytes`` (the nccl-tests size) among ``ranks``, when it runs alone."""
 
 
 def seconds(costs: Costs, op: str, size_bytes: int, ranks: tuple[int, ...], role: str = "dp") -> float:
-    """Return how long an operation takes alone, all legs."""
+    """Return how long an operation takes alone, all phases."""
     return sum(stage.latency_s + stage.wire_s for stage in costs.stages(op, size_bytes, ranks, role))
 
 
@@ -62,7 +62,7 @@ class LinkCosts:
     ring: bool = False
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg."""
+        """Return one phase."""
         p = len(ranks)
         if not self.ring:
             return (Stage(self.overhead_s + size_bytes / self.rate, self.latency_s),)

@@ -23,8 +23,8 @@ def ring_edges(op: str, size_bytes: float, rings: Sequence[Sequence[int]], root:
             continue
         share = size_bytes / len(rings)
         per_edge = share * _RING_SHARE[op] * (p - 1) / p if op in _RING_SHARE else share
-        for place, src in enumerate(ring):
-            dst = ring[(place + 1) % p]
+        for position, src in enumerate(ring):
+            dst = ring[(position + 1) % p]
             if (op == "broadcast" and dst == root) or (op == "reduce" and src == root):
                 continue  # the chain ends before it comes round
             edges[src, dst] = edges.get((src, dst), 0.0) + per_edge

@@ -36,8 +36,8 @@ def flatten(program: Program, machine: Machine) -> MessageGraph:
     pieces = gather(program)
     schedule = program.schedule
     order = in_order(pieces) if schedule is None else Edges(*schedule.edges()).order(len(pieces.src))
-    place = places(program)
-    return assemble(machine, pieces, order, place[pieces.src], place[pieces.dst])
+    slot_of = places(program)
+    return assemble(machine, pieces, order, slot_of[pieces.src], slot_of[pieces.dst])
 
 
 def in_order(pieces: Pieces) -> MessageOrder:
@@ -218,11 +218,11 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
     top = machine.topology
     bounds, owners = top.memberships
     extra = bounds[links + 1] - bounds[links]
-    place = np.arange(len(links)) + np.cumsum(extra) - extra
+    offset = np.arange(len(links)) + np.cumsum(extra) - extra
     out = np.empty(len(links) + extra.sum(), np.int64)
-    out[place] = links
+    out[offset] = links
     inner = np.arange(extra.sum()) - np.repeat(np.cumsum(extra) - extra, extra)
-    out[np.repeat(place + 1, extra) + inner] = top.n_links + owners[np.repeat(bounds[links], extra) + inner]
+    out[np.repeat(offset + 1, extra) + inner] = top.n_links + owners[np.repeat(bounds[links], extra) + inner]
     total = np.concatenate(([0], np.cumsum(extra + 1)))
     return total[starts], out
 

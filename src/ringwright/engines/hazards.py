@@ -87,28 +87,28 @@ def hazards(message: np.ndarray, step: np.ndarray, reads: np.ndarray, writes: np
     n = len(message)
     if not n:
         return Edges(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    place = np.concatenate((reads, writes))
+    slot = np.concatenate((reads, writes))
     times = np.concatenate((step, step)).astype(np.int64) * 2
     times[n:] += 1  # in one step reads come before writes
     owner = np.concatenate((message, message))
-    order = np.lexsort((times, place))
-    place, times, owner = place[order], times[order], owner[order]
+    order = np.lexsort((times, slot))
+    slot, times, owner = slot[order], times[order], owner[order]
     fresh = np.ones(2 * n, bool)
-    fresh[1:] = (place[1:] != place[:-1]) | (times[1:] != times[:-1])
+    fresh[1:] = (slot[1:] != slot[:-1]) | (times[1:] != times[:-1])
     starts = np.flatnonzero(fresh)
-    pairs = _group_pairs(place[starts], times[starts])
+    pairs = _group_pairs(slot[starts], times[starts])
     sizes = np.diff(np.append(starts, 2 * n))
     return _expand(pairs, starts, sizes, owner, n_messages)
 
 
-def _group_pairs(place: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return which group of accesses (same place, step and kind) waits for which."""
+def _group_pairs(slot: np.ndarray, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return which group of accesses (same slot, step and kind) waits for which."""
     import numpy as np
 
-    n = len(place)
+    n = len(slot)
     here = np.arange(n)
     writes, step = times % 2 == 1, times // 2
-    first = np.searchsorted(place, place)  # sorted by place
+    first = np.searchsorted(slot, slot)  # sorted by slot
     last_write = np.maximum.accumulate(np.where(writes, here, -1))
     earlier = np.concatenate(([-1], last_write[:-1]))  # last writing group before this one
     has = earlier >= first

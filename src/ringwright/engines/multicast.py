@@ -71,8 +71,8 @@ def _cut(flat: MessageGraph, branches: Branches, kept: dict[int, int]) -> Messag
     starts = flat.hop_starts
     skip = np.zeros(flat.n_messages, np.int64)
     skip[list(kept)] = list(kept.values())
-    place = np.arange(len(flat.hops)) - np.repeat(starts[:-1], np.diff(starts))
-    own = place >= np.repeat(skip, np.diff(starts))
+    position = np.arange(len(flat.hops)) - np.repeat(starts[:-1], np.diff(starts))
+    own = position >= np.repeat(skip, np.diff(starts))
     stem = np.arange(len(flat.waits))
     stem[branches.child] = branches.parent
     while (stem[stem] != stem).any():

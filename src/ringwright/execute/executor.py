@@ -35,7 +35,13 @@ class Executor:
             from ringwright.execute.mpi_runtime import command, runtime
 
             argv, whole = command(
-                runtime(self.library), n, rank_command(folder), environment, places, transport=transport, crowded=True
+                runtime(self.library),
+                n,
+                rank_command(folder),
+                environment,
+                places,
+                transport=transport,
+                oversubscribed=True,
             )
             return [Start(tuple(argv), whole, ())]
         starts = plain(folder, places or here(n))

@@ -189,7 +189,7 @@ def verdict(folder: Path, job: RankJob, started: Sequence[tuple[Start, subproces
     answered = {node for node in range(job.nodes) if (folder / f"answer-{node}").exists()}
     said = [_sentence(node, statuses, codes, answered, job) for node in range(job.nodes) if node not in answered]
     first = min(statuses.values(), key=lambda each: (each.state != "failed", each.step < 0, each.step), default=None)
-    where = _place(first, job) if first else "before the first case"
+    where = _where(first, job) if first else "before the first case"
     log = (folder / "errors").read_text("utf-8", "replace").strip().splitlines()[-12:]
     silent = any(codes.get(node) not in (None, 0) and node not in statuses for node in range(job.nodes))
     said += ["the ranks' last words:", *(f"  {line}" for line in log)] if log and (silent or not statuses) else []
@@ -212,10 +212,10 @@ def _sentence(
         peers = f" rank {', '.join(map(str, status.peers))}" if status.peers else ""
         missing = [each for each in range(job.nodes) if each not in statuses and each not in answered]
         late = f" (rank {', '.join(map(str, missing))} did not come)" if "barrier" in status.doing and missing else ""
-        place = f" (step {status.step}, chunk {status.chunk})" if status.step >= 0 else ""
+        where = f" (step {status.step}, chunk {status.chunk})" if status.step >= 0 else ""
         if status.state == "failed":
-            return f"{who} failed: {status.error}; it {status.doing}{peers}{place}"
-        return f"{who} {status.doing}{peers}{place}{late}"
+            return f"{who} failed: {status.error}; it {status.doing}{peers}{where}"
+        return f"{who} {status.doing}{peers}{where}{late}"
     if code is not None and code < 0:
         return f"{who} was killed by signal {-code}"
     if code is not None and code not in (0, EXIT_WAITING):
@@ -223,7 +223,7 @@ def _sentence(
     return f"{who} does not answer (stopped, or its machine is)"
 
 
-def _place(status: Status, job: RankJob) -> str:
+def _where(status: Status, job: RankJob) -> str:
     if not 0 <= status.case < len(job.cases):
         return "before the first case"
     asked = job.cases[status.case].asked

@@ -140,21 +140,21 @@ def command(
     places: Sequence[Place] | None = None,
     *,
     transport: str = "default",
-    crowded: bool = False,
+    oversubscribed: bool = False,
 ) -> tuple[list[str], dict[str, str]]:
     """Return the command line, and its whole environment, that runs ``argv`` as ``n`` ranks.
 
     ``environment`` is what the ranks are to have, forced algorithms included; it wins over what is set here. ``transport``:
     ``default`` is shared memory, ``tcp`` the loopback. With ``places`` rank i runs behind the command of place i and
     all data go over its interface. DeclinedError for MPICH on more ranks than cores, whose waiting ranks hold them for
-    10 ms and more at each message; with ``crowded`` they are run all the same, for results and counts but not for times.
+    10 ms and more at each message; with ``oversubscribed`` they are run all the same, for results and counts but not for times.
     """
     if transport not in TRANSPORTS:
         raise UsageError(f"no transport '{transport}'", remedy=f"one of: {', '.join(TRANSPORTS)}")
     if n < 1 or (places is not None and len(places) != n):
         raise UsageError(f"{n} ranks on {len(places or ())} places", remedy="one place a rank, and one rank at least")
     cores = len(os.sched_getaffinity(0))
-    if runtime.name == "mpich" and n > max(cores, 2) and not crowded:
+    if runtime.name == "mpich" and n > max(cores, 2) and not oversubscribed:
         where = f"{n} ranks on {cores} cores"
         remedy = f"Open MPI, or {max(cores, 2)} ranks"
         raise DeclinedError("MPICH's ranks never give their core away while they wait", where=where, remedy=remedy)

@@ -183,8 +183,8 @@ def _presence(program: Program, messages: Sequence[_Moves], present: list[dict[i
                 present[message.src].pop(chunk, None)
     for message in messages:
         here = present[message.dst]
-        for place, (chunk, to, adds, frees, size) in enumerate(message.pieces):
-            message.pieces[place] = (chunk, to, adds and to in here, frees, size)
+        for index, (chunk, to, adds, frees, size) in enumerate(message.pieces):
+            message.pieces[index] = (chunk, to, adds and to in here, frees, size)
             here[to] = size
 
 
@@ -247,11 +247,11 @@ class _Node:
         self._post(arrivals, places, shared)
         self._send(sends, arenas)
         if staged:
-            self.order += [(Do.GRAB, place) for each, place in zip(arrivals, places, strict=True) if each.src != me]
-        for each, place, written in zip(arrivals, places, writes, strict=True):
+            self.order += [(Do.GRAB, buffer) for each, buffer in zip(arrivals, places, strict=True) if each.src != me]
+        for each, buffer, written in zip(arrivals, places, writes, strict=True):
             self._leave(written)
             what = Do.LOCAL if each.src == me else Do.APPLY if staged else Do.TAKE
-            self.order.append((what, place))
+            self.order.append((what, buffer))
 
     def _arrival(self, moves: _Moves, arenas: Sequence[_Arena], shared: set[int]) -> int:
         runs = _runs(moves, self.arena, arenas[moves.src], at_source=False, shared=shared)
@@ -261,20 +261,20 @@ class _Node:
 
     def _keep(self, arrivals: Sequence[_Moves], places: Sequence[int], counted: dict[int, int]) -> None:
         """Put aside the source of local moves that something else of this step may overwrite."""
-        for each, place in zip(arrivals, places, strict=True):
+        for each, buffer in zip(arrivals, places, strict=True):
             if each.src != self.number:
                 continue
             if any(counted.get(slot, 0) > 0 for slot in each.reads):
-                self.order.append((Do.KEEP, place))
+                self.order.append((Do.KEEP, buffer))
 
     def _post(self, arrivals: Sequence[_Moves], places: Sequence[int], shared: set[int]) -> None:
         """Post what is received; where it may arrive in place at once, the place must be free.
 
         All waiting comes before all posting, so that what a step posts can go out as one group.
         """
-        coming = [(each, place) for each, place in zip(arrivals, places, strict=True) if each.src != self.number]
+        coming = [(each, buffer) for each, buffer in zip(arrivals, places, strict=True) if each.src != self.number]
         self._leave({piece[1] for each, _ in coming for piece in each.pieces if not piece[2]} - shared)
-        self.order += [(Do.RECV, place) for _, place in coming]
+        self.order += [(Do.RECV, buffer) for _, buffer in coming]
 
     def _send(self, sends: Sequence[_Moves], arenas: Sequence[_Arena]) -> None:
         for moves in sends:

@@ -24,7 +24,7 @@ GIB = 2.0**30
 
 def astra_network(topology: Topology) -> bytes:
     """Return the yml's bytes; raise UsageError where a dimension cannot be told in it."""
-    axes = [(name, size, _stride(topology, place)) for place, (name, size) in enumerate(topology.axes) if size > 1]
+    axes = [(name, size, _stride(topology, index)) for index, (name, size) in enumerate(topology.axes) if size > 1]
     if not axes or math.prod(size for _, size, _ in axes) != topology.n_ranks:
         raise UsageError(f"{topology.name} has no axes to write as dimensions", remedy="--format json")
     rows = [_dimension(topology, name, size, stride) for name, size, stride in axes]
@@ -35,8 +35,8 @@ def astra_network(topology: Topology) -> bytes:
     return ("\n".join(lines) + "\n").encode()
 
 
-def _stride(topology: Topology, place: int) -> int:
-    return math.prod(size for _, size in topology.axes[:place])
+def _stride(topology: Topology, index: int) -> int:
+    return math.prod(size for _, size in topology.axes[:index])
 
 
 def _dimension(topology: Topology, name: str, size: int, stride: int) -> tuple[str, int, float, float]:
@@ -44,9 +44,12 @@ def _dimension(topology: Topology, name: str, size: int, stride: int) -> tuple[s
     import numpy as np
 
     top, rank = topology, np.arange(topology.n_ranks)
-    place = rank // stride % size
-    turned = [rank + ((place + by) % size - place) * stride for by in range(1, size)] if size <= 64 else None
-    after, before = rank + ((place + 1) % size - place) * stride, rank + ((place - 1) % size - place) * stride
+    coordinate = rank // stride % size
+    turned = [rank + ((coordinate + by) % size - coordinate) * stride for by in range(1, size)] if size <= 64 else None
+    after, before = (
+        rank + ((coordinate + 1) % size - coordinate) * stride,
+        rank + ((coordinate - 1) % size - coordinate) * stride,
+    )
     starts, links = top.routes(rank, after)
     inside = np.setdiff1d(np.arange(len(links)), starts[1:] - 1)
     if (top.dst[links[inside]] < top.n_ranks).any():

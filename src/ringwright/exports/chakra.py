@@ -66,8 +66,8 @@ def chakra_program(program: Program, *, reduce_rate: float = float("inf")) -> li
     for rank in range(ops.n_ranks):
         begin, end = int(starts[rank]), int(starts[rank + 1])
         waits: list[list[int]] = [[] for _ in range(begin, end)]
-        for place in range(int(cuts[rank]), int(cuts[rank + 1])):
-            waits[int(ops.after[place]) - begin].append(int(ops.before[place]) - begin)
+        for index in range(int(cuts[rank]), int(cuts[rank + 1])):
+            waits[int(ops.after[index]) - begin].append(int(ops.before[index]) - begin)
         out = [framed(metadata())]
         for op in range(begin, end):
             kind, peer, size = int(ops.kind[op]), int(ops.peer[op]), int(ops.size_bytes[op])

@@ -91,10 +91,10 @@ def _rank_binary(ops: Operations, rank: int) -> bytes:
     for op in range(begin, end):
         at = op - begin
         peer, tag = (0, 0) if ops.kind[op] == CALC else (int(ops.peer[op]), int(ops.tag[op]))
-        follow, place = int(followers[at]), int(first[at])
+        follow, index = int(followers[at]), int(first[at])
         nodes.append(
             _NODE.pack(
-                int(waits[at]), int(ops.kind[op]), peer, int(amount[op]), tag, 0, 0, follow, place, 0, place + follow
+                int(waits[at]), int(ops.kind[op]), peer, int(amount[op]), tag, 0, 0, follow, index, 0, index + follow
             )
         )
     counts = struct.pack(f"<II{len(roots)}I", end - begin, len(roots), *roots.tolist())

@@ -48,20 +48,20 @@ def find_items(program: Program, homes: list[Homes]) -> list[Item]:
     for number, step in enumerate(program.steps()):
         places: dict[tuple[int, int, int], int] = {}
         for src, dst, channel, op, slot, to, count in _runs(homes, step):
-            place = places.get((src, dst, channel), 0)
-            places[src, dst, channel] = place + 1
-            items += _pair(op, (number, place), src, dst, channel, slot, to, count)
+            index = places.get((src, dst, channel), 0)
+            places[src, dst, channel] = index + 1
+            items += _pair(op, (number, index), src, dst, channel, slot, to, count)
     items += [item for rank, each in enumerate(homes) for item in _copies(rank, each.last, number + 1)]
     items.sort(key=lambda item: item.key)
-    held = {(rank, *place) for rank, each in enumerate(homes) for place in each.held}
+    held = {(rank, *index) for rank, each in enumerate(homes) for index in each.held}
     _find_needs(items, held)
     return _ordered(items)
 
 
 def _copies(rank: int, pairs: list[tuple[Place, Place]], number: int) -> Iterator[Item]:
     """Yield the copies before or after all steps, neighbours together."""
-    for place, (src, dst, count) in enumerate(_joined(sorted(pairs))):
-        yield Item((number, place, 1), Opcode.CPY, rank, -1, 0, src, dst, count)
+    for index, (src, dst, count) in enumerate(_joined(sorted(pairs))):
+        yield Item((number, index, 1), Opcode.CPY, rank, -1, 0, src, dst, count)
 
 
 Run = tuple[int, int, int, Op, Place, Place, int]  # source, target, channel, what, from, to, chunks
@@ -151,17 +151,17 @@ def _ordered(items: list[Item]) -> list[Item]:
                 left[number] += 1
             last[end] = number
     ready = [number for number, count in enumerate(left) if not count]
-    place: dict[int, int] = {}
+    position: dict[int, int] = {}
     while ready:
         number = heapq.heappop(ready)
-        place[number] = len(place)
+        position[number] = len(position)
         for follower in followers[number]:
             left[follower] -= 1
             if not left[follower]:
                 heapq.heappush(ready, follower)
     for item in items:
-        item.needs = {place[need] for need in item.needs}
-    return [items[number] for number in place]
+        item.needs = {position[need] for need in item.needs}
+    return [items[number] for number in position]
 
 
 def _cells(rank: int, place: Place, count: int) -> Iterator[Cell]:

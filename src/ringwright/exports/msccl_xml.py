@@ -127,8 +127,8 @@ def _lines(schedule: Schedule, attributes: Mapping[str, str]) -> Iterator[str]:
     for rank in range(schedule.p):
         sizes = dict(zip((f"{letter}_chunks" for letter in LETTERS), schedule.sizes[rank].tolist(), strict=True))
         yield "  " + _tag("gpu", {"id": rank, **sizes}, end=">")
-        for place, tag, kept in others if isinstance(others, tuple) else ():
-            if place == rank:
+        for position, tag, kept in others if isinstance(others, tuple) else ():
+            if position == rank:
                 yield "    " + _tag(tag, dict(kept), end="/>")
         for block in np.flatnonzero(blocks.rank == rank).tolist():
             names = ("id", "send", "recv", "chan")

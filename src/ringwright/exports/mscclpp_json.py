@@ -179,7 +179,7 @@ class _Writer:
         kinds = {int(code.kind[row]) for row in rows}
         out = self.channels.get((rank, send, channel)) if kinds & set(SENDS) else None
         into = self.channels.get((recv, rank, channel)) if kinds & set(RECEIVES) else None
-        ids = [place for place in (out and out[0], into and into[1]) if place is not None]
+        ids = [slot for slot in (out and out[0], into and into[1]) if slot is not None]
         operations: list[Operation] = []
         if into is not None:
             operations.append(_mark("signal", len(ids) - 1))

@@ -51,8 +51,8 @@ def switch_operations(program: Program, *, in_place: bool) -> list[SwitchOperati
             for src, dst, chunk, to in zip(*(column.tolist() for column in unfold(block)), strict=True):
                 rank, slot, at_switch = (src, chunk, (dst, to)) if gives else (dst, to, (src, chunk))
                 (given if gives else took).setdefault(at_switch, {})[rank] = homes[rank].home(slot)
-        for place, takers in took.items():
-            switch_ops.append(_operation(program, given.pop(place, {}), takers, number))
+        for switch_slot, takers in took.items():
+            switch_ops.append(_operation(program, given.pop(switch_slot, {}), takers, number))
     _check_order(program, switch_ops)
     return switch_ops
 
@@ -84,7 +84,7 @@ def _check_order(program: Program, operations: list[SwitchOperation]) -> None:
 def switch_gpu(rank: int, p: int, operations: list[SwitchOperation]) -> dict[str, Any]:
     """Return the channels and the one thread block of a rank."""
     peers = [peer for peer in range(p) if peer != rank]
-    letters = sorted({LETTERS[place[0]] for each in operations for place in _switched(each)})
+    letters = sorted({LETTERS[slot[0]] for each in operations for slot in _switched(each)})
     every = list(range(len(peers)))
     meet = [_mark("signal", every), {"name": "nop"}, _mark("wait", every), {"name": "nop"}]
     mine = [_plan_operation(each, letters) for each in operations if each.rank == rank]
@@ -115,7 +115,7 @@ def switch_gpu(rank: int, p: int, operations: list[SwitchOperation]) -> dict[str
 
 def _switched(operation: SwitchOperation) -> list[Place]:
     """Return the places that lie behind the switch."""
-    return [place for place, used in ((operation.src, operation.gathers), (operation.dst, operation.spreads)) if used]
+    return [slot for slot, used in ((operation.src, operation.gathers), (operation.dst, operation.spreads)) if used]
 
 
 def _plan_operation(operation: SwitchOperation, letters: list[str]) -> dict[str, Any]:

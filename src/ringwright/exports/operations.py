@@ -56,8 +56,8 @@ def operations(program: Program, *, reduce_rate: float = float("inf")) -> Operat
     edges = hazards(pieces.message, pieces.step[pieces.message], pieces.reads, pieces.writes, n)
     if len(edges.before) > MOST_WAITS:
         raise InfeasibleError(f"{program.name} has more than {MOST_WAITS:,} waits", remedy="export it for fewer ranks")
-    place = np.append(pieces.step.astype(np.int64), np.zeros(edges.joins, np.int64))
-    at, place = _joins(pieces.src, pieces.dst, edges.before, edges.after, place, n)
+    turn = np.append(pieces.step.astype(np.int64), np.zeros(edges.joins, np.int64))
+    at, turn = _joins(pieces.src, pieces.dst, edges.before, edges.after, turn, n)
     adds = pieces.adds & np.isfinite(reduce_rate)
     owner, part = _parts(pieces.src != pieces.dst, adds, edges.joins)
     # What concerns messages, with a row for each join behind them.
@@ -69,7 +69,7 @@ def operations(program: Program, *, reduce_rate: float = float("inf")) -> Operat
     src[n:] = dst[n:] = at[n:]
     time = np.append(np.where(adds, pieces.size_bytes / reduce_rate, 0.0), blank)
     rank = np.where(part == 0, src[owner], dst[owner])
-    order = np.lexsort((part, owner, place[owner], rank))
+    order = np.lexsort((part, owner, turn[owner], rank))
     owner, part, rank = owner[order], part[order], rank[order]
     number = np.full((3, n + edges.joins), -1, np.int64)
     number[part, owner] = np.arange(len(order))
@@ -96,13 +96,13 @@ def _parts(far: np.ndarray, adds: np.ndarray, joins: int) -> tuple[np.ndarray, n
 
 
 def _joins(
-    src: np.ndarray, dst: np.ndarray, before: np.ndarray, after: np.ndarray, place: np.ndarray, n: int
+    src: np.ndarray, dst: np.ndarray, before: np.ndarray, after: np.ndarray, turn: np.ndarray, n: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the rank that each join stands at (the one that all its messages touch), and its place in the order."""
-    at = np.append(src, np.full(len(place) - n, -1))
+    at = np.append(src, np.full(len(turn) - n, -1))
     into = np.flatnonzero(after >= n)
     for mine, other in zip(after[into].tolist(), before[into].tolist(), strict=True):
-        place[mine] = max(place[mine], place[other])
+        turn[mine] = max(turn[mine], turn[other])
     ends: dict[int, set[int]] = {}
     for mine, other in (
         *zip(after.tolist(), before.tolist(), strict=True),
@@ -113,7 +113,7 @@ def _joins(
             ends[mine] = ends.get(mine, pair) & pair
     for mine, ranks in ends.items():
         at[mine] = max(ranks)
-    return at, place
+    return at, turn
 
 
 def _tags(src: np.ndarray, dst: np.ndarray, nodes: int) -> np.ndarray:

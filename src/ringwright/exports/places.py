@@ -85,15 +85,15 @@ def _rank_homes(program: Program, rank: int, written: set[int], *, in_place: boo
     source = {slot: _source(program, rank, chunk, in_place=in_place) for slot, chunk in before.items()}
     target = {slot: _target(program, rank, chunk, in_place=in_place) for slot, chunk in after.items()}
     taken: set[Place] = set(source.values())
-    for slot, place in source.items():
-        if target.get(slot) == place or (slot not in target and (in_place or slot not in written)):
-            homes.of[slot] = place
-    for slot, place in target.items():
-        if slot not in homes.of and place not in taken:
-            homes.of[slot] = place
-    homes.first = [(place, homes.home(slot)) for slot, place in source.items() if homes.home(slot) != place]
+    for slot, home in source.items():
+        if target.get(slot) == home or (slot not in target and (in_place or slot not in written)):
+            homes.of[slot] = home
+    for slot, home in target.items():
+        if slot not in homes.of and home not in taken:
+            homes.of[slot] = home
+    homes.first = [(home, homes.home(slot)) for slot, home in source.items() if homes.home(slot) != home]
     homes.held = {homes.home(slot) for slot in source} | set(source.values())
-    homes.last = [(homes.home(slot), place) for slot, place in target.items() if homes.home(slot) != place]
+    homes.last = [(homes.home(slot), home) for slot, home in target.items() if homes.home(slot) != home]
     return homes
 
 

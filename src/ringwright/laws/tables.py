@@ -62,16 +62,16 @@ def judge(op: str, ranks: int, rows: Sequence[Printed], *, is_op_told: bool = Tr
     """
     shares = _share(op, ranks, rows)
     broken: dict[int, tuple[str, str]] = {}
-    for place, row in enumerate(rows):
+    for index, row in enumerate(rows):
         detail = next((text for side in row.sides if (text := _algbw(row.size_bytes, side, shares))), "")
         if detail:
-            broken[place] = ("algbw", detail)
-    whole = [(place, row) for place, row in enumerate(rows) if place not in broken]
+            broken[index] = ("algbw", detail)
+    whole = [(index, row) for index, row in enumerate(rows) if index not in broken]
     factor, ranks_refused, op_refused = _factor(op, ranks, [row for _, row in whole], shares, is_op_told=is_op_told)
-    for place, row in whole:
+    for index, row in whole:
         detail = next((text for side in row.sides if (text := _busbw(row.size_bytes, side, factor, shares))), "")
         if detail:
-            broken[place] = ("busbw", detail)
+            broken[index] = ("busbw", detail)
     return JudgedTable(_all_or_some(rows, broken), ranks_refused, op_refused)
 
 
@@ -81,15 +81,15 @@ def _all_or_some(rows: Sequence[Printed], broken: dict[int, tuple[str, str]]) ->
     The digits of the others are too few to show it: they are rows of the same wrong operation.
     """
     telling = [
-        place
-        for place, row in enumerate(rows)
+        index
+        for index, row in enumerate(rows)
         if any(_is_close(s.algbw_gbs) and _is_close(s.busbw_gbs) for s in row.sides)
     ]
-    wrong = [place for place in telling if broken.get(place, ("",))[0] == "busbw"]
+    wrong = [index for index in telling if broken.get(index, ("",))[0] == "busbw"]
     if len(wrong) < AGREEING or len(wrong) < len(telling):
         return broken
     why = ("busbw", f"the factor of all {len(wrong)} rows that tell it is another: {broken[wrong[-1]][1]}")
-    return {place: broken.get(place, why) for place in range(len(rows))}
+    return {index: broken.get(index, why) for index in range(len(rows))}
 
 
 @lru_cache(1 << 16)

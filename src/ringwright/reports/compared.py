@@ -189,9 +189,9 @@ def _bands(row: ComparedRow, measured: Trace, simulated: Trace) -> dict[str, Any
     both = [_messages(measured), _messages(simulated)]
     end_s = max((message["end_s"] for messages in both for message in messages), default=1e-9)
     ranks = sorted({message["rank"] for messages in both for message in messages})[:MOST_RANKS]
-    place = {rank: at for at, rank in enumerate(ranks)}
+    row_of = {rank: at for at, rank in enumerate(ranks)}
     panels = [
-        {"name": name, "bars": [_bar(each, place, end_s) for each in messages if each["rank"] in place]}
+        {"name": name, "bars": [_bar(each, row_of, end_s) for each in messages if each["rank"] in row_of]}
         for name, messages in zip(("measured", "simulated"), both, strict=True)
     ]
     ticks = [(LEFT + part * (WIDTH - LEFT) / 4, f"{end_s * part / 4 * 1e3:.3g} ms") for part in range(5)]
@@ -199,20 +199,20 @@ def _bands(row: ComparedRow, measured: Trace, simulated: Trace) -> dict[str, Any
         "title": f"{row.backend}, {row.algorithm} of {format_size(row.size_bytes)}",
         "panels": panels,
         "ticks": ticks,
-        "ranks": [(at * ROW + ROW - 4, f"rank {rank}") for rank, at in place.items()],
+        "ranks": [(at * ROW + ROW - 4, f"rank {rank}") for rank, at in row_of.items()],
         "width": WIDTH,
         "height": len(ranks) * ROW + 24,
         "left": LEFT,
     }
 
 
-def _bar(message: dict[str, Any], place: dict[int, int], end_s: float) -> dict[str, Any]:
+def _bar(message: dict[str, Any], row_of: dict[int, int], end_s: float) -> dict[str, Any]:
     scale = (WIDTH - LEFT) / end_s
     start, end = message["start_s"], message["end_s"]
     return {
         "x": round(LEFT + start * scale, 2),
         "width": round(max((end - start) * scale, 0.5), 2),
-        "y": place[message["rank"]] * ROW + 2,
+        "y": row_of[message["rank"]] * ROW + 2,
         "height": ROW - 4,
         "colour": message["step"] % 8,
         "title": f"step {message['step']}: {message['size_bytes']} B, {us(start * 1e6)} to {us(end * 1e6)} us",

@@ -75,11 +75,11 @@ def _tracks(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _in_turn(rows: Sequence[dict[str, Any]], most: int) -> list[dict[str, Any]]:
     """Return at most so many of the rows, in their order: where that is not all, as many of each model, training first."""
     waiting: dict[str, list[int]] = {}
-    for place in sorted(range(len(rows)), key=lambda place: (rows[place]["mode"] != "training", place)):
-        waiting.setdefault(rows[place]["model"], []).append(place)
+    for index in sorted(range(len(rows)), key=lambda row: (rows[row]["mode"] != "training", row)):
+        waiting.setdefault(rows[index]["model"], []).append(index)
     turns = itertools.chain.from_iterable(itertools.zip_longest(*waiting.values()))
-    chosen = itertools.islice((place for place in turns if place is not None), most)
-    return [rows[place] for place in sorted(chosen)]
+    chosen = itertools.islice((index for index in turns if index is not None), most)
+    return [rows[index] for index in sorted(chosen)]
 
 
 def label(row: Mapping[str, Any]) -> str:

@@ -24,8 +24,8 @@ def screen(file: TextIO, *, plain: bool = False) -> Iterator[Callable[[Snapshot]
         return
     from rich.live import Live
 
-    with Live(console=layout.console(file), auto_refresh=False, transient=False) as place:
-        yield lambda snapshot: place.update(_drawn(snapshot), refresh=True)
+    with Live(console=layout.console(file), auto_refresh=False, transient=False) as display:
+        yield lambda snapshot: display.update(_drawn(snapshot), refresh=True)
 
 
 def _rows(snapshot: Snapshot) -> list[tuple[str, str, str, str, str]]:
@@ -65,7 +65,7 @@ def _drawn(snapshot: Snapshot) -> Group:
 def _text(snapshot: Snapshot) -> str:
     lines = [headline(snapshot)]
     lines += [
-        "  " + "  ".join(f"{cell:>12}" if place else f"{cell:<16}" for place, cell in enumerate(row))
+        "  " + "  ".join(f"{cell:>12}" if column else f"{cell:<16}" for column, cell in enumerate(row))
         for row in _rows(snapshot)
     ]
     return "\n".join(layout.printable(line) for line in lines) + "\n"

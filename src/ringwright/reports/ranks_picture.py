@@ -24,7 +24,7 @@ def picture(view: Summary, palette: dict[str, int]) -> dict[str, Any] | None:
     ranks = sorted({bar["rank"] for bar in data["bars"]})
     both = any(bar["lane"] == "compute" for bar in data["bars"])
     tall = TRACK * (2 if both else 1)
-    top = {rank: place * (tall + GAP) for place, rank in enumerate(ranks)}
+    top = {rank: index * (tall + GAP) for index, rank in enumerate(ranks)}
     scale = WIDTH / max(data["end_us"], 1e-9)
     shapes = [shape for bar in data["bars"] for shape in _shapes(bar, top[bar["rank"]], scale, palette)]
     cut = "" if data["shown"] >= data["of"] else f"{data['of'] - data['shown']:,} further events are left out"
@@ -42,7 +42,7 @@ def picture(view: Summary, palette: dict[str, int]) -> dict[str, Any] | None:
 def _ticks(end_us: float) -> list[str]:
     """Return the labels of the axis, all in one unit."""
     scale, unit = next(((s, u) for s, u in ((1e6, "s"), (1e3, "ms")) if end_us >= 2 * s), (1.0, "us"))
-    return [f"{end_us * place / TICKS / scale:,.1f} {unit}" for place in range(TICKS + 1)]
+    return [f"{end_us * tick / TICKS / scale:,.1f} {unit}" for tick in range(TICKS + 1)]
 
 
 def _shapes(bar: dict[str, Any], top: float, scale: float, palette: dict[str, int]) -> list[dict[str, Any]]:

@@ -61,8 +61,8 @@ def _verdict(out: Console, view: Summary) -> None:
         layout.heading(out, f"verdict: {verdict.get('kind')}", f"confidence {sure}" if sure is not None else "")
         layout.line(out, f"ranks {ranks or 'unknown'}; hosts {hosts or 'unknown'}", style="red")
         evidence = verdict.get("evidence") or []
-        for place, item in enumerate([evidence] if isinstance(evidence, str) else evidence):
-            layout.line(out, f"because: {item}" if place else item, style="" if place else "bold")
+        for number, item in enumerate([evidence] if isinstance(evidence, str) else evidence):
+            layout.line(out, f"because: {item}" if number else item, style="" if number else "bold")
     told: set[Any] = set()
     said = "\n".join(map(str, (verdict or {}).get("evidence") or []))
     for error in sorted(view["errors"], key=lambda e: not e.get("first")):

@@ -195,9 +195,9 @@ def _loads(out: Console, shown: dict[str, Any]) -> None:
     rows = [
         (row[0], *(None if amount is None else format_size(amount) for amount in row[1:])) for row in load_rows(shown)
     ]
-    told = [place for place in range(len(LOAD_HEADS)) if any(row[place] is not None for row in rows)]
-    heads = [LOAD_HEADS[place] for place in told]
-    layout.table(out, heads, [[row[place] for place in told] for row in rows], left=("collective",))
+    told = [column for column in range(len(LOAD_HEADS)) if any(row[column] is not None for row in rows)]
+    heads = [LOAD_HEADS[column] for column in told]
+    layout.table(out, heads, [[row[column] for column in told] for row in rows], left=("collective",))
 
 
 def _nics(out: Console, topology: dict[str, Any]) -> None:

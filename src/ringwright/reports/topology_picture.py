@@ -161,8 +161,8 @@ def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, 
         frames.append(
             {"x": x, "y": y, "width": wide, "height": tall, "host": shortened(host, wide), "title": host, "row": row}
         )
-        for place, stop in enumerate(inside):
-            line, step = divmod(place, across)
+        for position, stop in enumerate(inside):
+            line, step = divmod(position, across)
             turn = back != (line % 2 == 1)
             used = min(len(inside), across)
             left = x + (wide - used * pitch) / 2

@@ -55,6 +55,6 @@ def settings_of(rewrite: Rewrite) -> Any:
     return settings
 
 
-def carried_by(place: str) -> tuple[str, ...]:
+def carried_by(where: str) -> tuple[str, ...]:
     """Return the kinds that are done for real there: ``live``, ``hook`` or ``buckets``."""
-    return tuple(name for name, kind in KINDS.items() if place in kind.CARRIED_BY)
+    return tuple(name for name, kind in KINDS.items() if where in kind.CARRIED_BY)

@@ -14,7 +14,7 @@ def first_consumers(workload: Workload) -> dict[str, int]:
 
     The next step's tasks count, reached directly or through the update of the parameters and what the update sends.
     """
-    place = _places(workload)
+    position = _places(workload)
     following: dict[str, list[str]] = {}
     for edge in workload.edges:
         following.setdefault(edge.src, []).append(edge.dst)
@@ -24,7 +24,7 @@ def first_consumers(workload: Workload) -> dict[str, int]:
                 following.setdefault(producer, []).extend(name for name, _ in payload.consumers)
     return {
         payload.name: min(
-            (place[name] for name in _users(workload, payload, following) if name in place), default=len(place)
+            (position[name] for name in _users(workload, payload, following) if name in position), default=len(position)
         )
         for payload in workload.payloads
         if payload.per == "step"
@@ -33,11 +33,11 @@ def first_consumers(workload: Workload) -> dict[str, int]:
 
 def _places(workload: Workload) -> dict[str, int]:
     """Return the place of each task in the order of its class, counted from the first micro-batch it runs for."""
-    place: dict[str, int] = {}
+    position: dict[str, int] = {}
     for each in workload.classes:
         for at, (name, _) in enumerate(workload.line(each.name)):
-            place.setdefault(name, at)
-    return place
+            position.setdefault(name, at)
+    return position
 
 
 def _users(workload: Workload, payload: Payload, following: dict[str, list[str]]) -> Iterable[str]:
@@ -51,9 +51,11 @@ def _users(workload: Workload, payload: Payload, following: dict[str, list[str]]
 def by_layer(workload: Workload, roles: Iterable[str] = GRADIENTS) -> dict[str, int]:
     """Return the urgency of each payload of ``roles``: the rank of its first consumer, 0 for what forward needs first."""
     wanted = set(roles)
-    places = {name: place for name, place in first_consumers(workload).items() if workload.payload[name].role in wanted}
-    ranked = {place: at for at, place in enumerate(sorted(set(places.values())))}
-    return {name: ranked[place] for name, place in places.items()}
+    places = {
+        name: position for name, position in first_consumers(workload).items() if workload.payload[name].role in wanted
+    }
+    ranked = {position: at for at, position in enumerate(sorted(set(places.values())))}
+    return {name: ranked[position] for name, position in places.items()}
 
 
 def released(workload: Workload) -> dict[str, float]:
@@ -77,11 +79,11 @@ def released(workload: Workload) -> dict[str, float]:
 def tails(workload: Workload) -> dict[str, float]:
     """Return, per payload of a step, the forward work in seconds from its first consumer to the end of forward."""
     first = first_consumers(workload)
-    place = _places(workload)
+    position = _places(workload)
     work: dict[str, list[tuple[int, float]]] = {each.name: [] for each in workload.classes}
     for task in workload.tasks:
-        if task.kind == "F" and task.name in place:
-            work[task.of].append((place[task.name], task.seconds))
+        if task.kind == "F" and task.name in position:
+            work[task.of].append((position[task.name], task.seconds))
     tails_s = {}
     for name, at in first.items():
         tails_s[name] = sum(seconds for where, seconds in work[workload.payload[name].of] if where >= at)

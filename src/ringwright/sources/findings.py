@@ -86,8 +86,8 @@ class FileFindings:
         """Return the first error, ready to raise."""
         first, count = self.errors[0], len(self.errors) + self.dropped
         violation = first.violation
-        place = [f"{name} {number}" for name, number in violation.place() if number >= 0]
-        where = ", ".join([f"{self.path}:{first.line}" if first.line else self.path, *place])
+        where_in = [f"{name} {number}" for name, number in violation.place() if number >= 0]
+        where = ", ".join([f"{self.path}:{first.line}" if first.line else self.path, *where_in])
         more = f" and {count - 1} more" if count > 1 else ""
         return ProgramError(
             f"{violation.rule}: {violation.message}{more}", where=where, remedy=f"ringwright verify {self.path}"

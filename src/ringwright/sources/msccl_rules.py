@@ -107,7 +107,7 @@ def check_step(
     step: Element,
     rank: int,
     threadblock: int,
-    place: int,
+    step_number: int,
     peers: tuple[int, int],
     sizes: list[int],
     findings: FileFindings,
@@ -119,20 +119,20 @@ def check_step(
 
     def note(rule: str, message: str, chunk: int) -> None:
         text = f"thread block {threadblock}: {message}"
-        findings.add(rule, text, step.line, rank=rank, step=place, chunk=chunk)
+        findings.add(rule, text, step.line, rank=rank, step=step_number, chunk=chunk)
 
     values = {
-        name: number(step, name, findings, rank=rank, step=place)
+        name: number(step, name, findings, rank=rank, step=step_number)
         for name in ("s", "srcoff", "dstoff", "cnt", "depid", "deps")
     }
-    has_dep = number(step, "hasdep", findings, default=0, least=0, rank=rank, step=place)
+    has_dep = number(step, "hasdep", findings, default=0, least=0, rank=rank, step=step_number)
     name = step.attributes.get("type", "")
     kind = TYPES.get(name)
     if kind is None:
         known = "residual add is not supported" if name == "ra" else f"not one of {', '.join(TYPES)}"
         note("attribute", f"type is '{name[:40]}': {known}", -1)
         kind = Opcode.NOP
-    _check_numbers(values["s"], place, has_dep, note)
+    _check_numbers(values["s"], step_number, has_dep, note)
     buffers = [_buffer(step, key, note) for key in ("srcbuf", "dstbuf")]
     for verb, kinds, peer in (("send", SENDS, peers[0]), ("recv", RECEIVES, peers[1])):
         if kind in kinds and peer < 0:
@@ -147,9 +147,9 @@ def check_step(
     return row, wanted
 
 
-def _check_numbers(named: int, place: int, has_dep: int, note: Note) -> None:
-    if named != place:
-        note("limits", f"step {named} stands at place {place}", -1)
+def _check_numbers(named: int, number: int, has_dep: int, note: Note) -> None:
+    if named != number:
+        note("limits", f"step {named} stands at place {number}", -1)
     if has_dep not in (0, 1):
         note("attribute", f"hasdep is {has_dep}, not 0 or 1", -1)
 
@@ -179,14 +179,14 @@ class StepDependencies:
 
     def resolve(self, rows: list[list[int]]) -> None:
         """Put the row of each dependency into the rows (their ninth column from the thread block on is ``dep``)."""
-        waiting = {(threadblock, place) for _, threadblock, place, _, _, _ in self.wanted}
-        for row, threadblock, place, depid, deps, line in self.wanted:
+        waiting = {(threadblock, number) for _, threadblock, number, _, _, _ in self.wanted}
+        for row, threadblock, number, depid, deps, line in self.wanted:
             problem = self._problem(threadblock, depid, deps, rows)
-            if not problem and rows[row][2] == Opcode.NOP and (threadblock, place + 1) not in waiting:
+            if not problem and rows[row][2] == Opcode.NOP and (threadblock, number + 1) not in waiting:
                 problem = "a nop only counts where the step behind it waits for something too"
             if problem:
                 text = f"thread block {threadblock}: waits for thread block {depid}, step {deps}: {problem}"
-                self.findings.add("dependency", text, line, rank=self.rank, step=place)
+                self.findings.add("dependency", text, line, rank=self.rank, step=number)
             else:
                 rows[row][8] = self.first[depid] + deps
 

@@ -139,14 +139,14 @@ class _Reader:
             self.blocks.append((rank, threadblock, send, recv, channel))
             dependencies.lengths[threadblock] = len(element.children)
             dependencies.first[threadblock] = len(self.rows)
-            for place, step in enumerate(element.children):
+            for step_number, step in enumerate(element.children):
                 if step.tag != "step":
-                    self.findings.add("xml", f"<{step.tag[:40]}> in <tb>", step.line, rank=rank, step=place)
+                    self.findings.add("xml", f"<{step.tag[:40]}> in <tb>", step.line, rank=rank, step=step_number)
                     continue
-                row, wanted = check_step(step, rank, threadblock, place, (send, recv), sizes, self.findings)
+                row, wanted = check_step(step, rank, threadblock, step_number, (send, recv), sizes, self.findings)
                 if wanted is not None:
-                    dependencies.wanted.append((len(self.rows), threadblock, place, *wanted, step.line))
-                self.rows.append([len(self.blocks) - 1, place, *row])
+                    dependencies.wanted.append((len(self.rows), threadblock, step_number, *wanted, step.line))
+                self.rows.append([len(self.blocks) - 1, step_number, *row])
         dependencies.resolve(self.rows)
 
     # ------------------------------------------------------------------------------------------------- the program

@@ -154,10 +154,10 @@ class Lowering:
         start = sources.index(result) if result in sources else 0
         if sources[start] != result:
             self._move(step, Opcode.GET if sources[0][0] != HERE else Opcode.CPY, sources[0], result, 0)
-        for place, source in enumerate(sources):
-            if place != start:
+        for position, source in enumerate(sources):
+            if position != start:
                 kind = Opcode.RE if source[0] == HERE else Opcode.READ_REDUCE
-                self._move(step, kind, source, result, reads if place else 0)
+                self._move(step, kind, source, result, reads if position else 0)
         for target in targets[1:]:
             self._move(step, Opcode.CPY if target[0] == HERE else Opcode.PUT, result, target, writes)
 
@@ -231,13 +231,13 @@ class Lowering:
         if kind not in self.channels:
             places = _flat(each.channel_ids for each in self.block.channels if each.channel_type == kind)
             choices = self.rank.peers.get(kind, [])
-            self.channels[kind] = [self._pick(choices, place, f"{kind} channel of the rank") for place in places]
+            self.channels[kind] = [self._pick(choices, index, f"{kind} channel of the rank") for index in places]
         return self.channels[kind]
 
     def _switches(self) -> list[int]:
         if self.switches is None:
             places = _flat(each.channel_ids for each in self.block.channels if each.channel_type == "switch")
-            self.switches = [self._pick(self.rank.switches, place, "switch channel of the rank") for place in places]
+            self.switches = [self._pick(self.rank.switches, index, "switch channel of the rank") for index in places]
         return self.switches
 
     def _remotes(self, kind: str) -> list[RemoteBuffer]:
@@ -245,7 +245,7 @@ class Lowering:
             references = self.block.remote_buffer_refs
             places = _flat(each.remote_buffer_ids for each in references if each.access_channel_type == kind)
             choices = self.rank.gpu.remote_buffers
-            self.remotes[kind] = [self._pick(choices, place, "remote buffer of the rank") for place in places]
+            self.remotes[kind] = [self._pick(choices, index, "remote buffer of the rank") for index in places]
         return self.remotes[kind]
 
     def _check_peers(self, operation: PlanOperation, ranks: set[int]) -> None:
@@ -255,10 +255,10 @@ class Lowering:
             raise LoweringError("peer", f"writes at rank {min(ranks - peers)} over a channel to rank {min(peers)}")
 
     @staticmethod
-    def _pick(choices: Sequence[T], place: int, what: str) -> T:
-        if not 0 <= place < len(choices):
-            raise LoweringError("index", f"{what} {place} of {len(choices)}")
-        return choices[place]
+    def _pick(choices: Sequence[T], index: int, what: str) -> T:
+        if not 0 <= index < len(choices):
+            raise LoweringError("index", f"{what} {index} of {len(choices)}")
+        return choices[index]
 
     # ---------------------------------------------------------------------------------------------------------- rows
     def _move(self, step: int, kind: Opcode, source: Operand, target: Operand, packet: int, *, group: int = -1) -> None:
@@ -272,7 +272,7 @@ class Lowering:
 
 
 def _flat(lists: Iterable[list[int]]) -> list[int]:
-    return [place for each in lists for place in each]
+    return [index for each in lists for index in each]
 
 
 def flatten(operations: list[PlanOperation]) -> Iterator[PlanOperation]:

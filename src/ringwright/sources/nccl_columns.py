@@ -81,7 +81,7 @@ def _by_ends(words: list[tuple[str, int]], columns: list[HeaderWord]) -> list[st
     for word, end in words:
         if first >= len(columns):
             return None
-        nearest = min(range(first, len(columns)), key=lambda place: abs(columns[place].end - end))
+        nearest = min(range(first, len(columns)), key=lambda index: abs(columns[index].end - end))
         cells[nearest], first = word, nearest + 1
     return cells
 
@@ -105,11 +105,11 @@ def _fits(cells: list[str], columns: list[HeaderWord]) -> bool:
 
 def _is_cut(cells: list[str], columns: list[HeaderWord]) -> bool:
     """Say whether a time stands alone: the line ends inside it, or before the rates that would prove it."""
-    at = [place for place, column in enumerate(columns) if column.name == "time" and cells[place]]
-    rates = [columns[place + 1 : place + 3] for place in at]
+    at = [index for index, column in enumerate(columns) if column.name == "time" and cells[index]]
+    rates = [columns[index + 1 : index + 3] for index in at]
     return any(
-        column.name in ("algbw", "busbw") and not cells[place + 1 + behind]
-        for place, mine in zip(at, rates, strict=True)
+        column.name in ("algbw", "busbw") and not cells[index + 1 + behind]
+        for index, mine in zip(at, rates, strict=True)
         for behind, column in enumerate(mine)
     )
 

@@ -54,39 +54,39 @@ def parse_nccl_tuner_csv(data: bytes, *, name: str = "tuner.conf") -> TunerFile:
     for number, line in enumerate(data.decode("utf-8", "replace").split("\n"), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        place = f"{name}:{number}"
+        where = f"{name}:{number}"
         try:
-            rules.append(_rule(line, place, warnings))
+            rules.append(_rule(line, where, warnings))
         except (ValueError, UsageError) as error:
-            warnings.append(f"{place}: left out: {str(error).splitlines()[0]}")
+            warnings.append(f"{where}: left out: {str(error).splitlines()[0]}")
     if not rules:
         first = f": {warnings[0]}" if warnings else ""
         raise InputError(f"no tuner rule in the file{first}", where=name, remedy=_REMEDY)
     return TunerFile(tuple(rules), tuple(warnings))
 
 
-def _rule(line: str, place: str, warnings: list[str]) -> TunerRule:
+def _rule(line: str, where: str, warnings: list[str]) -> TunerRule:
     if len(line) > LINE_MAX:
-        warnings.append(f"{place}: longer than {LINE_MAX} characters: the plug-in splits the line")
+        warnings.append(f"{where}: longer than {LINE_MAX} characters: the plug-in splits the line")
         line = line[:LINE_MAX]
     fields = [field.strip() for field in line.split(",")]
     if not _FIELDS[0] <= len(fields) <= _FIELDS[1]:
         raise ValueError(f"{len(fields)} fields, not 8 to 10")
-    op = _word(fields[0], COLLECTIVES, "allreduce", "collective", place, warnings)
-    algorithm = _word(fields[3], {word: word for word in ALGORITHMS}, "ring", "algorithm", place, warnings)
-    protocol = _word(fields[4], {word: word for word in PROTOCOLS}, "simple", "protocol", place, warnings)
+    op = _word(fields[0], COLLECTIVES, "allreduce", "collective", where, warnings)
+    algorithm = _word(fields[3], {word: word for word in ALGORITHMS}, "ring", "algorithm", where, warnings)
+    protocol = _word(fields[4], {word: word for word in PROTOCOLS}, "simple", "protocol", where, warnings)
     channels, nodes, ranks, *rest = (_number(field) for field in fields[5:])
     if channels == ANY:
-        warnings.append(f"{place}: channels -1 leaves the plug-in's default, one channel")
+        warnings.append(f"{where}: channels -1 leaves the plug-in's default, one channel")
         channels = 1
     least, most = _number(fields[1]), min(_number(fields[2]), BYTES_MAX)
     pipelined, registered = [*rest, ANY, ANY][:2]
     return TunerRule(op, least, most, algorithm, protocol, channels, nodes, ranks, pipelined, registered)
 
 
-def _word(field: str, known: dict[str, str], otherwise: str, what: str, place: str, warnings: list[str]) -> str:
+def _word(field: str, known: dict[str, str], otherwise: str, what: str, where: str, warnings: list[str]) -> str:
     if field not in known:
-        warnings.append(f"{place}: {what} '{field[:32]}' is unknown: the plug-in takes {otherwise}")
+        warnings.append(f"{where}: {what} '{field[:32]}' is unknown: the plug-in takes {otherwise}")
     return known.get(field, known[otherwise])
 
 

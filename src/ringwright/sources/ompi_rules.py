@@ -144,8 +144,8 @@ class _Document:
 
     def groups(self, value: Any, usual: str, name: str) -> tuple[RanksRule, ...]:
         groups = []
-        for place, entry in enumerate(self.items(value, name)):
-            at = f"{name}[{place}]"
+        for index, entry in enumerate(self.items(value, name)):
+            at = f"{name}[{index}]"
             low = self.integer(entry, "comm_size_min", 0, at) or 0
             high = self.integer(entry, "comm_size_max", None, at)
             rules = tuple(
@@ -185,5 +185,5 @@ class _Document:
             raise self.error(f"the rank distribution is one of {', '.join(DISTRIBUTIONS)}", f": {at}")
         return str(value)
 
-    def error(self, what: str, place: str) -> InputError:
-        return InputError(f"bad rules file: {what}", where=f"{self.where}{place}", remedy=_REMEDY)
+    def error(self, what: str, where: str) -> InputError:
+        return InputError(f"bad rules file: {what}", where=f"{self.where}{where}", remedy=_REMEDY)

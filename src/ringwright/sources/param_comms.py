@@ -90,8 +90,8 @@ def _entries(gathered: Gathered, member: Member, reasons: list[str]) -> list[tup
         document = next((document[key] for key in _LISTS if isinstance(document.get(key), list)), [])
     entries = list(enumerate(document)) if isinstance(document, list) else []
     kept = [
-        (place, entry)
-        for place, entry in entries
+        (position, entry)
+        for position, entry in entries
         if isinstance(entry, dict) and ("comms" in entry or "compute" in entry)
     ]
     gathered.note(member.name, "understood", "entries", len(kept))
@@ -138,17 +138,17 @@ def _groups(gathered: Gathered, file: _File) -> None:
 
 def _emit(gathered: Gathered, file: _File, world: int | None, origin: int) -> None:
     counters: Counter[int] = Counter()
-    for place, entry in file.entries:
+    for position, entry in file.entries:
         common: dict[str, Any] = {
             "rank": file.rank,
             "records": 1,
             "source": KIND,
             "file": file.name,
-            "line": place,
+            "line": position,
             "ground": "read",
             "confidence": 1.0,
             "layer": _marks(entry),
-            "task": str(place),
+            "task": str(position),
             **_times(entry, file.rank, origin),
         }
         if "compute" in entry and "comms" not in entry:

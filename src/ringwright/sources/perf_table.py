@@ -70,7 +70,7 @@ class _Line:
     algorithm: str | None = None
     iterations: int = 1
     file: str = ""
-    place: int = 0
+    number: int = 0
 
 
 @dataclass
@@ -80,7 +80,7 @@ class _Read:
     found: Gathered
     lines: list[_Line] = field(default_factory=list)
     placed: dict[str, dict[int, tuple[str, int]]] = field(default_factory=dict)  # folder -> rank -> (host, GPU)
-    folders: dict[int, str] = field(default_factory=dict)  # place in lines -> folder of PICO
+    folders: dict[int, str] = field(default_factory=dict)  # index in lines -> folder of PICO
 
 
 def read_perf_table(sources: list[Source], *, progress: Callable[[int], None] | None = None) -> Trace:
@@ -164,11 +164,11 @@ def _allocation(state: _Read, member: Member) -> None:
 
 
 def _allocate(state: _Read) -> None:
-    for place, folder in state.folders.items():
+    for number, folder in state.folders.items():
         ranks = state.placed.get(folder)
         if ranks:
-            state.lines[place].ranks = max(ranks) + 1
-            state.lines[place].nodes = len({host for host, _ in ranks.values()})
+            state.lines[number].ranks = max(ranks) + 1
+            state.lines[number].nodes = len({host for host, _ in ranks.values()})
 
 
 # ---------------------------------------------------------------------------------------------------------------- CSV
@@ -176,7 +176,7 @@ def _table(state: _Read, member: Member) -> None:
     text = io.StringIO(whole(member, MOST_BYTES).decode("utf-8-sig", "replace"), newline="")
     versions, gpus = set(), set()
     try:
-        for place, raw in enumerate(csv.DictReader(text), 2):
+        for line_number, raw in enumerate(csv.DictReader(text), 2):
             row = {
                 (key or "").strip().lower(): (value or "").strip()
                 for key, value in raw.items()
@@ -184,9 +184,9 @@ def _table(state: _Read, member: Member) -> None:
             }
             line = _expected(row, member) or _summary(row, member)
             if line is None:
-                state.found.note(member.name, "refused", "a row without operation, size and time", at=place)
+                state.found.note(member.name, "refused", "a row without operation, size and time", at=line_number)
                 continue
-            line.file, line.place = member.name, place
+            line.file, line.number = member.name, line_number
             state.lines.append(line)
             versions.add(row.get("version", ""))
             gpus.add(row.get("device", ""))
@@ -285,7 +285,7 @@ def _emit(gathered: Gathered, line: _Line) -> None:
         "multiplicity": 1,
         "source": KIND,
         "file": line.file,
-        "line": line.place,
+        "line": line.number,
         "ground": "read",
         "confidence": 1.0,
     }

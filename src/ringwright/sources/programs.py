@@ -119,11 +119,11 @@ def _claims_both(program: Program) -> bool:
 
 def _row(finding: FileFinding) -> dict[str, Any]:
     violation = finding.violation
-    place = {name: number if number >= 0 else None for name, number in violation.place()}
+    where = {name: number if number >= 0 else None for name, number in violation.place()}
     return {
         "rule": violation.rule,
         "code": CODES.get(violation.rule),
-        **place,
+        **where,
         "line": finding.line or None,
         "message": violation.message,
     }

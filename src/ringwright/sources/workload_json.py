@@ -50,8 +50,8 @@ def read_workload_json(data: bytes, name: str) -> Workload:
     try:
         document = json.loads(data, object_pairs_hook=_once, parse_constant=_no_number)
     except json.JSONDecodeError as error:
-        place = f"{name}:{error.lineno}:{error.colno}"
-        raise InputError(f"{name} is not JSON: {error.msg}", where=place, remedy=REMEDY) from error
+        where = f"{name}:{error.lineno}:{error.colno}"
+        raise InputError(f"{name} is not JSON: {error.msg}", where=where, remedy=REMEDY) from error
     except (RecursionError, UnicodeDecodeError, ValueError) as error:
         raise InputError(f"{name} is not JSON: {str(error)[:100]}", where=name, remedy=REMEDY) from error
     if not isinstance(document, dict) or document.get("format") != FORMAT:

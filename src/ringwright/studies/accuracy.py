@@ -49,12 +49,12 @@ class AccuracyCase:
         if not places:
             return None
         chosen = self.measured.at(places)
-        return ratio_error(times_s(calibration, chosen), [self.raw_s[place] for place in places])
+        return ratio_error(times_s(calibration, chosen), [self.raw_s[index] for index in places])
 
     def places(self, *, large: bool, every: slice = slice(None)) -> list[int]:
         """Return the sizes from 64 KiB on, or those below."""
         sizes = self.measured.sizes_bytes
-        return [place for place in range(len(sizes))[every] if (sizes[place] >= LARGE_BYTES) == large]
+        return [index for index in range(len(sizes))[every] if (sizes[index] >= LARGE_BYTES) == large]
 
 
 class HasError(Protocol):

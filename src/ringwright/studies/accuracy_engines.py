@@ -2,7 +2,7 @@
 
 The program holds what the closed form of ``costs.nccl.timing`` adds up: loops, slices and segments, a protocol's own latencies,
 the copying of a channel, the senders of a node. Left out: that LL and LL128 pass a chunk on line by line inside a node (a
-message is there when all of it is), and loops beyond ``pacing.MOST_MOVES`` moves.
+message is there when all of it is), and loops beyond ``chunking.MOST_MOVES`` moves.
 """
 
 from __future__ import annotations
@@ -79,14 +79,14 @@ def _against(case: AccuracyCase, calibration: Calibration, places: list[int], en
         whole, group = laid_out(measured.fabric)
         top = calibrated(whole, calibration)
         times = []
-        for place in places:
+        for index in places:
             program = nccl_2_4(
-                Collective(measured.op, group, measured.sizes_bytes[place]), top, release=measured.release
+                Collective(measured.op, group, measured.sizes_bytes[index]), top, release=measured.release
             )
             times.append(simulate(program, top, engine).time_s)
     except RingwrightError:
         return None  # a network that this fabric does not draw
     if closed is None:
         return None
-    error = ratio_error(times, [case.raw_s[place] for place in places])
+    error = ratio_error(times, [case.raw_s[index] for index in places])
     return Against(case.name, case.transport, engine, len(places), error, closed)

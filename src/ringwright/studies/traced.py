@@ -79,7 +79,7 @@ def _devices(program: Program, topology: Topology) -> pl.DataFrame:
         if topology.hosts is not None
         else ["host0"] * len(ranks)
     )
-    return devices(ranks.tolist(), named, [place - first[int(host)] for place, host in enumerate(hosts)])
+    return devices(ranks.tolist(), named, [index - first[int(host)] for index, host in enumerate(hosts)])
 
 
 def _links(run: Run) -> pl.DataFrame:

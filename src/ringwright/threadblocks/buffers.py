@@ -47,17 +47,17 @@ def arrange(
     collective = Collective(op or "all-gather", range(p), size_bytes, dtype, root=root, in_place=in_place)
     ranks, own = np.arange(p), chunks // p
     first = np.zeros(p, np.int64)
-    place = {"i": first, "o": first if in_place else first + chunks}
+    first_of = {"i": first, "o": first if in_place else first + chunks}
     if op == "all-gather":
-        place = {"o": first, "i": ranks * own if in_place else first + chunks}
+        first_of = {"o": first, "i": ranks * own if in_place else first + chunks}
     elif op == "reduce-scatter":
-        place = {"i": first, "o": ranks * own if in_place else first + chunks}
+        first_of = {"i": first, "o": ranks * own if in_place else first + chunks}
     elif not op:
         chunks = max(int(sizes[:, :2].max(initial=1)), 1)
-        place["o"] = first if in_place else first + chunks
+        first_of["o"] = first if in_place else first + chunks
     reach = (own if op == "all-gather" else chunks, own if op == "reduce-scatter" else chunks)
-    behind = max(int((place[side] + np.maximum(sizes[:, n], reach[n])).max()) for n, side in enumerate("io"))
-    bases = np.stack((place["i"], place["o"], first + behind), axis=1)
+    behind = max(int((first_of[side] + np.maximum(sizes[:, n], reach[n])).max()) for n, side in enumerate("io"))
+    bases = np.stack((first_of["i"], first_of["o"], first + behind), axis=1)
     layout = _layout(op, collective, chunks, bases, sizes)
     return Arrangement(collective, layout, bases)
 

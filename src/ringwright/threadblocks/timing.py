@@ -112,14 +112,14 @@ def _arrived(
     code = schedule.code
     sent = np.flatnonzero((moves.op == Op.SEND) & one_of(code.kind, SENDS)[moves.instruction])
     by = np.argsort(order.sends, kind="stable")
-    place = by[np.searchsorted(order.sends[by], moves.instruction[sent])] if len(sent) else sent
+    sender = by[np.searchsorted(order.sends[by], moves.instruction[sent])] if len(sent) else sent
     put = np.flatnonzero(code.kind[moves.instruction] == Opcode.PUT)
     left, right = _joined(moves.instruction[put], order.packets[0])
     block_before, block_after = order.block
     signals = np.concatenate((order.marks[0], _counted(order, moves.wave)[0]))
     waits = np.concatenate((order.marks[1], _counted(order, moves.wave)[1]))
     return [
-        (message[sent], starts[order.receives[place]]),
+        (message[sent], starts[order.receives[sender]]),
         (message[put[left]], starts[order.packets[1][right]]),
         (message[put], arrivals + moves.instruction[put]),
         (arrivals + block_before, arrivals + block_after),

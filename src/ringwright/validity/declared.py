@@ -122,11 +122,11 @@ def _accesses(schedule: Schedule) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def _hazards(schedule: Schedule, wave: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the pairs of instructions that must be ordered: last write before each access, reads before each write."""
-    place, owner, writes = _accesses(schedule)
-    order = np.lexsort((writes, wave[owner], place))
-    place, owner, writes = place[order], owner[order], writes[order]
-    here = np.arange(len(place))
-    first = np.searchsorted(place, place)
+    slot, owner, writes = _accesses(schedule)
+    order = np.lexsort((writes, wave[owner], slot))
+    slot, owner, writes = slot[order], owner[order], writes[order]
+    here = np.arange(len(slot))
+    first = np.searchsorted(slot, slot)
     last = np.concatenate(([-1], np.maximum.accumulate(np.where(writes, here, -1))[:-1])).astype(np.int64)[: len(here)]
     has = last >= first
     begin = np.where(has, last + 1, first)

@@ -97,16 +97,16 @@ class Follower:
         if writes:
             self._write(np.concatenate(writes), np.concatenate(values), np.concatenate(adds), number)
 
-    def _write(self, place: np.ndarray, values: np.ndarray, adds: np.ndarray, number: int) -> None:
-        sets = place[~adds]
+    def _write(self, slot: np.ndarray, values: np.ndarray, adds: np.ndarray, number: int) -> None:
+        sets = slot[~adds]
         unique, counts = np.unique(sets, return_counts=True)
-        clash = np.concatenate((unique[counts > 1], np.intersect1d(unique, place[adds])))
+        clash = np.concatenate((unique[counts > 1], np.intersect1d(unique, slot[adds])))
         for at in clash[:1]:
             self._add("conflict", "written twice in one step", int(at // self.slots), number, int(at % self.slots))
         self.value[sets] = values[~adds]
-        np.add.at(self.value, place[adds], values[adds])
-        self.there[place] = True
-        self.last_write[place] = number
+        np.add.at(self.value, slot[adds], values[adds])
+        self.there[slot] = True
+        self.last_write[slot] = number
 
     def _shape(self, block: Block, number: int) -> tuple[np.ndarray, ...] | None:
         """Return the unfolded moves of a block, or None where one of them is impossible."""

@@ -37,8 +37,8 @@ class Violation:
     severity: str = "error"
 
     def __str__(self) -> str:
-        place = [f"{name} {number}" for name, number in self.place() if number >= 0]
-        return f"{self.rule}: {self.message}" + (f" ({', '.join(place)})" if place else "")
+        where = [f"{name} {number}" for name, number in self.place() if number >= 0]
+        return f"{self.rule}: {self.message}" + (f" ({', '.join(where)})" if where else "")
 
     def place(self) -> tuple[tuple[str, int], ...]:
         """Return rank, step and chunk by name."""

@@ -42,8 +42,8 @@ def _trace_step(
                 arriving.append(((dst, to), block.op in ADDING, held[src, chunk]))
                 if block.op is Op.EMIT:
                     sent_out.append((src, chunk))
-    for place in sent_out:
-        held.pop(place, None)
+    for emptied in sent_out:
+        held.pop(emptied, None)
     for (rank, slot), adds, values in arriving:
         present = held.get((rank, slot)) if adds else None
         if present is None:

@@ -61,8 +61,8 @@ def class_of_ranks(workload: Workload) -> tuple[np.ndarray, tuple[int, int, int]
     ranks, class_of, twice = np.arange(grid.size), np.full(grid.size, -1), None
     for number, each in enumerate(workload.classes):
         inside = np.ones(grid.size, bool)
-        for axis, place in each.at.items():
-            inside &= ranks // grid.strides[axis] % grid.sizes[axis] == place
+        for axis, coordinate in each.at.items():
+            inside &= ranks // grid.strides[axis] % grid.sizes[axis] == coordinate
         both = np.flatnonzero(inside & (class_of >= 0))
         if len(both) and twice is None:
             twice = int(both[0]), int(class_of[both[0]]), number
@@ -84,12 +84,12 @@ def classes(workload: Workload) -> Iterator[Finding]:
     """Yield classes in places that do not exist, and ranks of no class or of two."""
     sizes = workload.mesh.sizes
     for each in workload.classes:
-        for axis, place in each.at.items():
+        for axis, coordinate in each.at.items():
             if axis not in sizes:
                 remedy = f"one of: {', '.join(sizes)}"
                 yield Finding("class", f"'{each.name}' is on an axis '{axis}'", f"class {each.name}", remedy)
-            elif not _is_count(place) or not 0 <= place < sizes[axis]:
-                what = f"'{each.name}' is at {axis} {place} of {sizes[axis]}"
+            elif not _is_count(coordinate) or not 0 <= coordinate < sizes[axis]:
+                what = f"'{each.name}' is at {axis} {coordinate} of {sizes[axis]}"
                 yield Finding("class", what, f"class {each.name}", f"0 to {sizes[axis] - 1}")
     if not _is_placed(workload):
         return

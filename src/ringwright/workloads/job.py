@@ -55,7 +55,7 @@ class _Builder:
         return Workload(
             name,
             self.mesh,
-            tuple(RankClass(each.name, place) for each, place in zip(stages, places, strict=True)),
+            tuple(RankClass(each.name, position) for each, position in zip(stages, places, strict=True)),
             tuple(task for stage in stages for task in stage.tasks),
             tuple(edge for stage in stages for edge in stage.edges),
             tuple(payload for stage in stages for payload in stage.payloads.values()),
@@ -71,15 +71,15 @@ class _Builder:
 
     # --------------------------------------------------------------------------------------------------------- one stage
     def _stage(self, at: int) -> RankClassBuilder:
-        layers = {block.name: place for place, block in enumerate(self.blocks)}
+        layers = {block.name: position for position, block in enumerate(self.blocks)}
         made = RankClassBuilder(
             f"stage{at}" if self.parallel.pp > 1 else "all", self.roles, self.roofline.dtype, layers
         )
-        inner = [place for place, block in enumerate(self.blocks) if block.unit == "block"]
+        inner = [position for position, block in enumerate(self.blocks) if block.unit == "block"]
         owned: list[parameters.Held] = []
         for chunk, span in enumerate(chunks(self.card, self.parallel)[at]):
             opens, ends = at == chunk == 0, (at, chunk) == (self.parallel.pp - 1, self.parallel.vp - 1)
-            mine = [self.blocks[inner[place]] for place in span]
+            mine = [self.blocks[inner[position]] for position in span]
             if opens:
                 mine = [*self.blocks[: inner[0]], *mine]
             if ends:
@@ -160,8 +160,8 @@ class _Builder:
     def _joined(self, stages: list[RankClassBuilder]) -> None:
         """Add the messages between chunks: outputs forward, gradients backward."""
         number, size = len(stages), self.step.width_bytes * self.step.load.own_tokens * self.card.dims.get("hidden", 0)
-        for place in range(number * self.parallel.vp - 1 if number > 1 else 0):
-            (chunk, here), (following, there) = divmod(place, number), divmod(place + 1, number)
+        for position in range(number * self.parallel.vp - 1 if number > 1 else 0):
+            (chunk, here), (following, there) = divmod(position, number), divmod(position + 1, number)
             a, b = stages[here], stages[there]
             a.send(f"send.F{chunk}", "pp", ("send-recv", size), [a.last[chunk]], [(b.first[following], 0)], peer=b.name)
             if self.step.trains:

@@ -176,8 +176,8 @@ def _ahead(
     """Let a gather start when the unit before its user starts: after the task that precedes that unit's first."""
     listed = [task.name for task in stage.tasks if task.slot == (slot, chunk)]
     for at, (name, user, sizes) in enumerate(units):
-        place = listed.index(units[at - 1][1]) if at else 0
-        producers = [listed[place - 1]] if place else [stage.last[chunk]] if slot == "B" else [begin(stage)]
+        position = listed.index(units[at - 1][1]) if at else 0
+        producers = [listed[position - 1]] if position else [stage.last[chunk]] if slot == "B" else [begin(stage)]
         for role, elements in sizes.items():
             stage.send(
                 f"{label}.{name}.{role}",

@@ -40,5 +40,5 @@ def _turn(at: int, stages: int, micro_batches: int, chunks: int) -> tuple[int, i
         return 0, at
     group, inside = divmod(at, stages * chunks)
     size = min(stages, micro_batches - group * stages)
-    chunk, place = divmod(inside, size)
-    return chunk, group * stages + place
+    chunk, position = divmod(inside, size)
+    return chunk, group * stages + position

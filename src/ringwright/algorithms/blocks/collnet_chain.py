@@ -46,7 +46,7 @@ def collnet_chain(
     require_op("collnet-chain", collective, OPS)
     if collective.p == 1:
         return nothing("collnet-chain", collective)
-    nodes = placement.members(collective, topology) or [[place] for place in range(collective.p)]
+    nodes = placement.members(collective, topology) or [[index] for index in range(collective.p)]
     leading = heads_of(nodes, channels)
     trees = switch_trees("collnet-chain", collective, topology, leading)
     number, longest = numbered(collective, trees), max(map(len, nodes)) - 1
@@ -68,25 +68,25 @@ def collnet_chain(
 
 def _from(node: list[int], head: int) -> list[int]:
     """Return the chain of a node from its head on."""
-    place = node.index(head)
-    return node[place:] + node[:place]
+    start = node.index(head)
+    return node[start:] + node[:start]
 
 
-def _links(chains: list[list[int]], place: int) -> tuple[np.ndarray, np.ndarray]:
+def _links(chains: list[list[int]], index: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the ``place``-th GPU of every chain that has one, and the one before it."""
-    long = [chain for chain in chains if len(chain) > place]
-    return np.array([chain[place] for chain in long]), np.array([chain[place - 1] for chain in long])
+    long = [chain for chain in chains if len(chain) > index]
+    return np.array([chain[index] for chain in long]), np.array([chain[index - 1] for chain in long])
 
 
 def _up(chains: list[list[int]], longest: int) -> list[Wave]:
     """Return the waves up the chains: all arrive at their heads in turn ``longest - 1``."""
-    return [Wave(longest - place, Op.REDUCE, *_links(chains, place)) for place in range(longest, 0, -1)]
+    return [Wave(longest - index, Op.REDUCE, *_links(chains, index)) for index in range(longest, 0, -1)]
 
 
 def _down(chains: list[list[int]], first: int) -> list[Wave]:
     """Return the waves down the chains from turn ``first`` on."""
     waves = []
-    for place in range(1, max(map(len, chains))):
-        later, before = _links(chains, place)
-        waves.append(Wave(first + place - 1, Op.SEND, before, later, back=True))
+    for index in range(1, max(map(len, chains))):
+        later, before = _links(chains, index)
+        waves.append(Wave(first + index - 1, Op.SEND, before, later, back=True))
     return waves

@@ -49,7 +49,7 @@ def collnet_direct(
     require_op("collnet-direct", collective, OPS)
     if collective.p == 1:
         return nothing("collnet-direct", collective)
-    nodes = placement.members(collective, topology) or [[place] for place in range(collective.p)]
+    nodes = placement.members(collective, topology) or [[index] for index in range(collective.p)]
     leading = heads_of(nodes, heads)
     trees = switch_trees("collnet-direct", collective, topology, leading)
     number, largest = numbered(collective, trees), max(map(len, nodes))
@@ -72,11 +72,11 @@ def collnet_direct(
 
 def _inside(nodes: list[list[int]], head: list[int], at: int, op: Op) -> list[Wave]:
     """Return the wave in which all give the head of their node its part (REDUCE), or it gives them the result (SEND)."""
-    pairs = [(place, leader) for node, leader in zip(nodes, head, strict=True) for place in node if place != leader]
+    pairs = [(index, leader) for node, leader in zip(nodes, head, strict=True) for index in node if index != leader]
     if not pairs:
         return []
-    place, leader = np.array(pairs, np.int64).T
-    return [Wave(at, op, place, leader)] if op is Op.REDUCE else [Wave(at, op, leader, place, back=True)]
+    index, leader = np.array(pairs, np.int64).T
+    return [Wave(at, op, index, leader)] if op is Op.REDUCE else [Wave(at, op, leader, index, back=True)]
 
 
 def heads_of(nodes: list[list[int]], wanted: int | None) -> list[list[int]]:

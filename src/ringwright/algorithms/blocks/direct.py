@@ -89,7 +89,7 @@ def _steps(collective: Collective, towards: Callable[[int], Block], width: int, 
         if not waits:
             yield Step(tuple(blocks), collective.op)
             continue
-        slots = [constant(collective.n_blocks + place) for place in range(len(blocks))]
+        slots = [constant(collective.n_blocks + index) for index in range(len(blocks))]
         coming = [replace(block, to=slot) for block, slot in zip(blocks, slots, strict=True)]
         yield Step((*arrived, *coming), collective.op)
         # What has come is put away while the next round is under way.

@@ -116,8 +116,8 @@ def switch_domains(collective: Collective, topology: Topology | None) -> list[tu
     aggregating = np.isin(topology.dst, list(topology.aggregators))
     switch_of = dict(zip(topology.src[aggregating].tolist(), topology.dst[aggregating].tolist(), strict=True))
     domains: dict[int, list[int]] = {}
-    for place, rank in enumerate(collective.group):
+    for index, rank in enumerate(collective.group):
         if rank not in switch_of:
             raise UsageError(f"{topology.label(rank)} hangs on no aggregating switch", remedy="--fabric dgx-h100:1")
-        domains.setdefault(switch_of[rank], []).append(place)
+        domains.setdefault(switch_of[rank], []).append(index)
     return list(domains.items())

@@ -77,7 +77,7 @@ def _outwards(fold: RankDigits, digit: int) -> list[Block]:
     blocks: list[Block] = []
     for towards in (1, -1):
         for away in range(1, fold.radix):
-            place = number // weight % fold.radix + towards * away
-            src = number[(place >= 0) & (place < fold.radix)]
+            turned = number // weight % fold.radix + towards * away
+            src = number[(turned >= 0) & (turned < fold.radix)]
             blocks.append(explicit(Op.REDUCE, acting[src], acting[src + towards * away * weight], 0))
     return blocks

@@ -124,10 +124,10 @@ def _partner(sizes: Sequence[int], dim: int, step: int, *, mirror: bool) -> np.n
     """Return each rank's partner: rho(step) = (1 - (-2)**(step+1)) / 3 along one dimension, even places up, odd ones down."""
     below, size = math.prod(sizes[:dim]), sizes[dim]
     ranks = np.arange(math.prod(sizes))
-    place = ranks // below % size
+    coordinate = ranks // below % size
     rho = (1 - (-2) ** (step + 1)) // 3 * (-1 if mirror else 1)
-    other = np.where(place % 2 == 0, place + rho, place - rho) % size
-    partner: np.ndarray = ranks + (other - place) * below
+    other = np.where(coordinate % 2 == 0, coordinate + rho, coordinate - rho) % size
+    partner: np.ndarray = ranks + (other - coordinate) * below
     return partner
 
 

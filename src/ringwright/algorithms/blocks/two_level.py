@@ -161,8 +161,8 @@ class _Levels:
         for part in parts:
             for node in self.nodes:
                 head = self.leader(node, part // self.segments)
-                place = node.index(head)
-                others = [*reversed(node[:place]), *node[place + 1 :]]  # outwards, so that neighbours are added up
+                start = node.index(head)
+                others = [*reversed(node[:start]), *node[start + 1 :]]  # outwards, so that neighbours are added up
                 inner += others
                 leader += [head] * len(others)
                 first += [part * self.width] * len(others)

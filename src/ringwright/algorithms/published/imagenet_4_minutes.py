@@ -57,7 +57,7 @@ def imagenet_4_minutes(
     if collective.p == 1:
         return nothing("imagenet-4-minutes", collective)
     groups = groups_of(collective, topology, group)
-    flat = _flat(collective, [place for members in groups for place in members], len(groups))
+    flat = _flat(collective, [index for members in groups for index in members], len(groups))
     plan = _Hierarchy(collective, groups, segments or len(max(groups, key=len)), inner or chain, outer).program()
     if eta is None:
         price = prices(topology, collective, groups)
@@ -76,7 +76,7 @@ def groups_of(collective: Collective, topology: Topology | None, group: int | No
         group = max(1, round(math.sqrt(collective.p / 2)))
     if group < 1:
         raise UsageError(f"groups of {group} ranks do not exist", remedy="group=8")
-    order = [place for host in by_host(collective, topology) for place in host]
+    order = [index for host in by_host(collective, topology) for index in host]
     return [order[first : first + group] for first in range(0, len(order), group)]
 
 
@@ -187,7 +187,7 @@ def _price(topology: Topology | None, collective: Collective, pair: tuple[int, i
         return 0.0, 0.0
     if topology is None:
         return ALPHA_S, BETA_S
-    src, dst = (np.array([collective.group[place]]) for place in pair)
+    src, dst = (np.array([collective.group[index]]) for index in pair)
     links = topology.routes(src, dst)[1]
     software = max(
         (topology.message_s.get(topology.classes[topology.link_class[link]], 0.0) for link in links), default=0

@@ -77,7 +77,7 @@ def _one_after_another(plain: Program, channels: int, loops: int) -> Iterator[St
 
 def _slots_along(places: list[int], parts: int) -> list[int]:
     """Place i of the ring owns the block of ``places[i]``."""
-    return [place * parts + part for place in places for part in range(parts)]
+    return [index * parts + part for index in places for part in range(parts)]
 
 
 def ring_order(collective: Collective, topology: Topology | None, order: str = "dfs") -> list[int]:
@@ -86,12 +86,12 @@ def ring_order(collective: Collective, topology: Topology | None, order: str = "
 
     kind, _, seed = order.partition("-")
     if kind == "random" and (seed or "0").isdecimal():
-        return [int(place) for place in np.random.default_rng(int(seed or 0)).permutation(collective.p)]
+        return [int(index) for index in np.random.default_rng(int(seed or 0)).permutation(collective.p)]
     if order not in ("dfs", "rank"):
         raise UsageError(f"'{order}' is no ring order", remedy="order=dfs, order=rank or order=random-SEED")
     if order == "rank" or topology is None:
         return list(range(collective.p))
-    place_of = {rank: place for place, rank in enumerate(collective.group)}
+    place_of = {rank: index for index, rank in enumerate(collective.group)}
     ranks = [node for node in _walk(topology, collective.group[0]) if node in place_of]
     reached = set(ranks)
     ranks += [rank for rank in collective.group if rank not in reached]

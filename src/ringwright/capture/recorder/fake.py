@@ -67,8 +67,8 @@ def _functional(job: Any, name: str, args: Any, result: Any) -> None:
     if known is None:
         return
     try:
-        op, place, reduction, root = known
-        group = args[place]
+        op, position, reduction, root = known
+        group = args[position]
         if isinstance(group, str):
             from torch._C._distributed_c10d import _resolve_process_group
 

@@ -102,7 +102,7 @@ def _interfaces(counters: dict[str, int]) -> None:
         name, values = name.strip(), rest.split()
         if name == "lo" and len(lines) > 1:
             continue
-        counters.update({"%s.%s" % (name, what): int(values[place]) for what, place in _DEV.items()})
+        counters.update({"%s.%s" % (name, what): int(values[column]) for what, column in _DEV.items()})
         changes = _number("/sys/class/net/%s/carrier_changes" % name)
         if changes is not None:
             counters[name + ".carrier_changes"] = changes

@@ -118,13 +118,13 @@ class TorchRecorder:
         # lock while they hold one of their own.
         go_on = operation.redispatch
         names = [argument.name for argument in operation._schema.arguments]
-        place = names.index("async_op") if "async_op" in names else None
-        usual = operation._schema.arguments[place].default_value if place is not None else None
+        position = names.index("async_op") if "async_op" in names else None
+        usual = operation._schema.arguments[position].default_value if position is not None else None
 
         def kernel(keys: Any, *args: Any, **kwargs: Any) -> Any:
             if keys.has(meta):
                 return go_on(keys & below, *args, **kwargs)
-            is_async = args[place] if place is not None and place < len(args) else usual
+            is_async = args[position] if position is not None and position < len(args) else usual
             begun = None if self.is_told else self.begin(shape, args, is_host=keys.has(host), is_async=is_async)
             if begun is None:
                 return go_on(keys & below, *args, **kwargs)

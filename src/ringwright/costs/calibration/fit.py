@@ -44,8 +44,8 @@ class MeasuredTimes:
 
     def at(self, places: Sequence[int]) -> MeasuredTimes:
         """Return some of its sizes."""
-        sizes = tuple(self.sizes_bytes[place] for place in places)
-        times = tuple(self.times_s[place] for place in places)
+        sizes = tuple(self.sizes_bytes[index] for index in places)
+        times = tuple(self.times_s[index] for index in places)
         return MeasuredTimes(self.op, self.fabric, self.release, sizes, times, self.forced)
 
 
@@ -170,5 +170,5 @@ def _search(design: _Design, expected: np.ndarray, high: np.ndarray) -> np.ndarr
     starts = np.array([(a, 1.0, b, c, e, d) for a, b, c, d, e in scales])
     starts = np.clip(expected + np.log(starts), low, high)
     best = np.argsort(loss(starts), kind="stable")[:6]
-    ends = [descend(loss, starts[place], low, high) for place in best]
+    ends = [descend(loss, starts[start], low, high) for start in best]
     return min(ends, key=lambda end: float(loss(end[None])[0]))

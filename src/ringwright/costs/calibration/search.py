@@ -27,9 +27,9 @@ def descend(
     for _ in range(MOST_STEPS):
         candidates = np.clip(here + directions * step, low, high)
         values = loss(candidates)
-        place = int(values.argmin())
-        if values[place] < value - SMALLEST_GAIN:
-            here, value, step = candidates[place], float(values[place]), min(1.0, step * 1.3)
+        best = int(values.argmin())
+        if values[best] < value - SMALLEST_GAIN:
+            here, value, step = candidates[best], float(values[best]), min(1.0, step * 1.3)
             continue
         step *= 0.6
         if step < SMALLEST_STEP:

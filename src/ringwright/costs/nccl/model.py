@@ -93,14 +93,14 @@ def predict_us(
 def _correction(held: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str, size_bytes: int) -> float:
     """Return the share of a tree's bandwidth that medium sizes reach, by powers of two from 64 bytes."""
     steps = size_bytes >> 6
-    place = max(0, steps.bit_length() - 1)
+    column = max(0, steps.bit_length() - 1)
     if op != "all-reduce" or (steps == 0 and not held.rules.tree_correction_below_64):
         return 1.0
     shares = held.tree_correction[protocol]
-    if algorithm == "tree" and place < held.rules.tree_correction_max_log:
-        return shares[place]
+    if algorithm == "tree" and column < held.rules.tree_correction_max_log:
+        return shares[column]
     blackwell = system.capability >= 100 and system.cpu_arch == "x86" and held.rules.nvls_tree_correction
-    return shares[place] if algorithm == "nvls_tree" and blackwell and place < len(shares) else 1.0
+    return shares[column] if algorithm == "nvls_tree" and blackwell and column < len(shares) else 1.0
 
 
 def _plateau(held: Constants, system: NcclSystem, op: str, algorithm: str, protocol: str, size_bytes: int) -> float:

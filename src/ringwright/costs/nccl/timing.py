@@ -14,7 +14,7 @@ What is modelled, and where it comes from in NVIDIA/nccl:
   cuts a chunk into two slices unless they would be below 32 KiB (``primitives``: a slice is at least step*2/32).
 - Messages: the proxy of one GPU sends them one after the other, so channels that leave a node by the same GPU add up.
   With NICs equally far from all GPUs (PHB or worse) the search finds equal channels: one GPU sends all.
-- Tree: up and down through a chain of GPUs and floor(lg N) levels with one chunk, then a chunk a beat. A node sends twice
+- Tree: up and down through a chain of GPUs and floor(lg N) levels with one chunk, then one chunk in each step. A node sends twice
   the data (once for two nodes).
 - NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/g)/0.85 of NVLink
   for g GPUs.
@@ -213,8 +213,8 @@ def _tree(call: _Call) -> Stages:
     nodes, gpus, channels = call.system.nodes, call.gpus, call.channels
     levels = nodes.bit_length() - 1
     load = 0.0 if nodes < 2 else 1.0 if nodes == 2 else 2.0  # times the data that a node sends
-    beats = max(1, -(-call.size // (channels * call.chunks.chunk_bytes)))
-    chunk = call.size / (channels * beats)
+    chunk_steps = max(1, -(-call.size // (channels * call.chunks.chunk_bytes)))
+    chunk = call.size / (channels * chunk_steps)
     wire = chunk * call.wire * channels
     inner, outer = 2 * (gpus - 1), 2 * levels
     constant = call.base_s + inner * call.beyond_ll("nvlink") + outer * call.beyond_ll("net")
@@ -226,9 +226,9 @@ def _tree(call: _Call) -> Stages:
         (inner, 0.0, whole * wire),
         (outer, 0.0, outer * wire * call.fan * (half if nodes == 2 else 1.0)),
     )
-    later = call.size * call.wire * (beats - 1) / beats
-    inside = _row(0.0, (0.0, 2 * beats, 2 * later if gpus > 1 else 0.0))
-    outside = _row(0.0, (), (0.0, load * beats * channels / call.senders, load * later * call.fan))
+    later = call.size * call.wire * (chunk_steps - 1) / chunk_steps
+    inside = _row(0.0, (0.0, 2 * chunk_steps, 2 * later if gpus > 1 else 0.0))
+    outside = _row(0.0, (), (0.0, load * chunk_steps * channels / call.senders, load * later * call.fan))
     return Stages(first, (inside, outside))
 
 

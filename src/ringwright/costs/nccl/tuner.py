@@ -57,7 +57,7 @@ def rules_from_choices(choices: Iterable[NcclChoice]) -> list[TunerRule]:
     are far apart therefore decide what lies between them.
     """
     rules: list[TunerRule] = []
-    for (op, nodes, ranks), group in groupby(sorted(choices, key=_place), key=lambda c: (c.op, c.nodes, c.ranks)):
+    for (op, nodes, ranks), group in groupby(sorted(choices, key=_sort_key), key=lambda c: (c.op, c.nodes, c.ranks)):
         runs: list[tuple[int, NcclChoice]] = []
         for choice in group:
             if not runs or _decision(runs[-1][1]) != _decision(choice):
@@ -93,7 +93,7 @@ def first_match(
     return None
 
 
-def _place(choice: NcclChoice) -> tuple[str, int, int, int]:
+def _sort_key(choice: NcclChoice) -> tuple[str, int, int, int]:
     return choice.op, choice.nodes, choice.ranks, choice.size_bytes
 
 

@@ -80,7 +80,7 @@ def collect(program: Program) -> list[BlockFamily]:
     for number, step in enumerate(program.steps()):
         if step.loop:
             raise DeclinedError("its loops wait for each other")
-        for place, block in enumerate(step.blocks):
+        for index, block in enumerate(step.blocks):
             chunk, to = block.chunk, block.chunk if block.to is None else block.to
             src, dst = block.src, block.dst
             if not (
@@ -89,7 +89,7 @@ def collect(program: Program) -> list[BlockFamily]:
                 and isinstance(chunk, Affine)
                 and isinstance(to, Affine)
             ):
-                _add_listed(families, block, number, place, size)
+                _add_listed(families, block, number, index, size)
                 continue
             key = (
                 block.op,
@@ -109,7 +109,7 @@ def collect(program: Program) -> list[BlockFamily]:
             family = families.get(key)
             if family is None:
                 family = families[key] = _family(block, size, number)
-            row = [number, place, chunk.base, *[digit[1] for digit in chunk.digits]]
+            row = [number, index, chunk.base, *[digit[1] for digit in chunk.digits]]
             family.rows.extend((*row, to.base, *[digit[1] for digit in to.digits]))
     return list(families.values())
 
@@ -129,7 +129,7 @@ def _family(block: Block, size: int, number: int) -> BlockFamily:
     return family
 
 
-def _add_listed(families: dict[object, BlockFamily], block: Block, number: int, place: int, size: int) -> None:
+def _add_listed(families: dict[object, BlockFamily], block: Block, number: int, index: int, size: int) -> None:
     """Add a block with listed fields, whose patterns have to be recognised first."""
     if len(block.shape) > 1:
         raise DeclinedError(f"step {number} lists its moves one by one")
@@ -148,4 +148,4 @@ def _add_listed(families: dict[object, BlockFamily], block: Block, number: int, 
         added.homes,
     )
     family = families.setdefault(key, added)
-    family.rows.extend((number, place, chunk.base, *chunk.offsets, to.base, *to.offsets))
+    family.rows.extend((number, index, chunk.base, *chunk.offsets, to.base, *to.offsets))

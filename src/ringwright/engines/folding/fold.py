@@ -71,22 +71,22 @@ def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
         raise DeclinedError("it sends to many at once")
     if not families:
         raise DeclinedError("it has no steps")
-    place = places(program)
+    slot_of = places(program)
     reason = DeclinedError("no group fits")
     for axes in candidates(rank_digits(families), machine.topology):
         try:
             group = mesh(axes, families)
             require_equal_bytes(group, program.layout)
             orbits = Orbits(machine, group, fluid=fluid)
-            orbits.cover(families, place)
-            return _quotient(program, group, families, orbits, place)
+            orbits.cover(families, slot_of)
+            return _quotient(program, group, families, orbits, slot_of)
         except DeclinedError as error:
             reason = error
     raise reason
 
 
 def _quotient(
-    program: Program, group: SymmetryGroup, families: list[BlockFamily], orbits: Orbits, place: np.ndarray
+    program: Program, group: SymmetryGroup, families: list[BlockFamily], orbits: Orbits, slot_of: np.ndarray
 ) -> Folded:
     import numpy as np
 
@@ -98,7 +98,7 @@ def _quotient(
     rows = [_Rows(program, group, family) for family in families]
     pieces, src, dst = _merge(program, rows)
     small = _machine(orbits)
-    flat = assemble(orbits.machine, pieces, loops.order(pieces), place[src], place[dst])
+    flat = assemble(orbits.machine, pieces, loops.order(pieces), slot_of[src], slot_of[dst])
     hops = orbits.of[flat.hops]
     weight = np.full(len(src), group.order, np.int64)
     return Folded(

@@ -115,7 +115,7 @@ class View:
         self.axes, self.family = axes, family
         where = {digit: axis for axis, digit in turning(family).items()}
         self.place = [where[axis.weight, axis.size] for axis in axes]  # axis of the range, per axis of the group
-        self.group_axis = {place: number for number, place in enumerate(self.place)}
+        self.group_axis = {position: number for number, position in enumerate(self.place)}
 
     def slot_digits(self, index: IndexPattern, home: int) -> dict[int, SlotDigit]:
         """Return the digits of the slots that turn, by their number in the pattern."""
@@ -140,8 +140,8 @@ class View:
         import numpy as np
 
         counts = list(self.family.block.shape)
-        for axis, place in zip(self.axes, self.place, strict=True):
-            counts[place] = axis.step
+        for axis, position in zip(self.axes, self.place, strict=True):
+            counts[position] = axis.step
         return np.indices(counts, np.int64).reshape(len(counts), math.prod(counts)).T
 
     def arranged(self, values: np.ndarray) -> np.ndarray:
@@ -151,8 +151,8 @@ class View:
         """
         shape: list[int] = []
         order: list[tuple[int, int]] = []
-        for place, count in enumerate(self.family.block.shape):
-            number = self.group_axis.get(place)
+        for position, count in enumerate(self.family.block.shape):
+            number = self.group_axis.get(position)
             if number is not None:
                 order.append((number, len(shape)))
                 shape += [self.axes[number].order, self.axes[number].step]

@@ -36,7 +36,7 @@ class Orbits:
         self.first: list[int] = []  # a resource of each class
         self._all = np.arange(mesh.order)
 
-    def cover(self, families: Sequence[BlockFamily], place: np.ndarray) -> None:
+    def cover(self, families: Sequence[BlockFamily], slot: np.ndarray) -> None:
         """Label all routes of a program; raise DeclinedError where they are not images of each other."""
         import numpy as np
 
@@ -48,7 +48,7 @@ class Orbits:
             if key in seen:
                 continue
             seen.add(key)
-            src, dst = (place[ends] for ends in block.arrays()[:2])
+            src, dst = (slot[ends] for ends in block.arrays()[:2])
             starts, hops = routes(self.machine, src, dst, np.full(len(src), adds))
             view = View(self.mesh.axes, family)
             self._cover(view, starts, hops)
@@ -123,11 +123,11 @@ class Orbits:
         for entries in users.values():
             if len({orbit for orbit, _, _ in entries}) < 2:
                 continue
-            meeting = []
+            touching = []
             for orbit, shift, _ in sorted(entries, key=lambda entry: entry[0]):
                 image = (digits - shift) % orders
-                meeting.append(moves[orbit][np.ravel_multi_index(image.T, orders)])
-            rows = np.stack(meeting)
+                touching.append(moves[orbit][np.ravel_multi_index(image.T, orders)])
+            rows = np.stack(touching)
             late = np.diff(rows, axis=0) < 0  # an orbit may come twice: equal numbers are one message
             if late.any():
                 raise DeclinedError("moves of one step share a link in an order that differs from rank to rank")

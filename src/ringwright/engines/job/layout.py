@@ -1,6 +1,6 @@
 """Lay a scheduled Workload out as instances: one step of every rank class first, then as many steps as are simulated.
 
-A task becomes one instance per rank class and micro-batch; an operation one instance per group of rank classes, piece and leg.
+A task becomes one instance per rank class and micro-batch; an operation one instance per group of rank classes, piece and phase.
 """
 
 from __future__ import annotations

@@ -39,16 +39,16 @@ class Limits:
         self.placed: dict[int, tuple[int, int]] = {}  # of an instance in a line
 
     # ----------------------------------------------------------------------------------------------------------- gates
-    def arrive(self, instance: int, queue: int, place: tuple[int, int]) -> None:
+    def arrive(self, instance: int, queue: int, key: tuple[int, int]) -> None:
         """Count an operation that could start; ``place`` is its key and arrival."""
         traffic = int(self.flat.queues.traffic[queue])
         lines = self.lines.get(traffic)
         if lines is not None:
-            self.placed[instance] = place
+            self.placed[instance] = key
         for domain in self.flat.domains(instance):
             self.waiting[domain][traffic] += 1
             if lines is not None:
-                insort(lines[domain], place)
+                insort(lines[domain], key)
 
     def start(self, instance: int, queue: int) -> None:
         """Count an operation as running and no longer as waiting."""

@@ -69,10 +69,10 @@ def _classes(workload: Workload) -> np.ndarray:
     ranks, class_of = np.arange(mesh.size), np.full(mesh.size, -1)
     for at, each in enumerate(workload.classes):
         inside = np.ones(mesh.size, bool)
-        for axis, place in each.at.items():
+        for axis, coordinate in each.at.items():
             if axis not in mesh.sizes:
                 raise UsageError(f"class {each.name} is placed on an axis '{axis}' that the mesh has not")
-            inside &= ranks // mesh.strides[axis] % mesh.sizes[axis] == place
+            inside &= ranks // mesh.strides[axis] % mesh.sizes[axis] == coordinate
         if (class_of[inside] >= 0).any():
             rank = int(np.flatnonzero(inside & (class_of >= 0))[0])
             raise UsageError(f"rank {rank} is of class {workload.classes[class_of[rank]].name} and of {each.name}")

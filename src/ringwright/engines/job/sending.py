@@ -1,4 +1,4 @@
-"""Operations as instances: one per group of rank classes, micro-batch, piece and leg, between maker and user of the data."""
+"""Operations as instances: one per group of rank classes, micro-batch, piece and phase, between maker and user of the data."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ class Sending:
             step.link(wall, np.unique(np.concatenate([dst for _, dst, each in joined if each == distance])), distance)
 
     def _reads(self, step: StepBuilder) -> None:
-        """Make the last leg of every operation of a step wait for the first legs of all: written, then read."""
+        """Make the last phase of every operation of a step wait for the first phases of all: written, then read."""
         first: dict[tuple[int, ...], list[Instances]] = defaultdict(list)
         last: dict[tuple[int, ...], list[Instances]] = defaultdict(list)
         for row in step.rows:
-            if row.what == "operation" and row.leg in ("push", "pull"):
-                (first if row.leg == "push" else last)[row.rank_classes].append(row)
+            if row.what == "operation" and row.phase in ("push", "pull"):
+                (first if row.phase == "push" else last)[row.rank_classes].append(row)
         for cells_, pushes in first.items():
             wall = step.add(Instances(0, 1, "barrier", "written", cells_, "CTRL"), queue=NO_QUEUE)
             step.link(np.concatenate([np.arange(row.first, row.first + row.count) for row in pushes]), wall)
@@ -117,13 +117,13 @@ class Sending:
                     yield rank_class, self.tasks.at[name, rank_class], distance, task.kind
 
     def _operation(self, step: StepBuilder, operation: Operation, members: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Take in all pieces, micro-batches and legs; return payload -> last legs as (micro-batch, piece)."""
+        """Take in all pieces, micro-batches and phases; return payload -> last phases as (micro-batch, piece)."""
         ranks = self.groups.ranks(operation, members)
         whole, rest = operation.sizes()
         pieces, batches = operation.pieces, self.workload.micro_batches if operation.per == "micro-batch" else 1
-        legs = list(zip(self._stages(operation, whole, ranks), self._stages(operation, rest, ranks), strict=True))
+        phases = list(zip(self._stages(operation, whole, ranks), self._stages(operation, rest, ranks), strict=True))
         before: np.ndarray | None = None
-        for large, small in legs:
+        for large, small in phases:
             first = step.n
             for batch in range(batches):
                 self._leg(step, operation, members, (large, small), batch)
@@ -135,7 +135,7 @@ class Sending:
             else:
                 step.link(before.ravel(), mine.ravel())
             before = mine
-        assert before is not None  # noqa: S101 - a cost model returns at least one leg
+        assert before is not None  # noqa: S101 - a cost model returns at least one phase
         if len(operation.payloads) == 1:
             return {operation.payloads[0].name: before}
         carried = [{payload.name for payload in operation.carried(piece)} for piece in range(pieces)]
@@ -162,7 +162,7 @@ class Sending:
     ) -> None:
         large, small = stages
         whole, rest = operation.sizes()
-        pieces, queue = operation.pieces, self._queue(step, operation, members, large.leg)
+        pieces, queue = operation.pieces, self._queue(step, operation, members, large.phase)
         unit = self.policy_queue.windows.get(operation.role, (1, "operations"))[1]
         work, size = np.full(pieces, round(large.wire_s * PS)), np.full(pieces, whole, np.float64)
         latency = np.full(pieces, round(large.latency_s * PS))
@@ -177,7 +177,7 @@ class Sending:
                 members,
                 "C",
                 operation.role,
-                large.leg,
+                large.phase,
                 batch,
                 whole,
                 rest,
@@ -205,8 +205,8 @@ class Sending:
                 loads.append((step.resource(rank_class, name), share))
         return tuple(loads)
 
-    def _queue(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], leg: str) -> int:
-        return step.queues.setdefault(("operations", operation.role, members, leg), len(step.queues))
+    def _queue(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], phase: str) -> int:
+        return step.queues.setdefault(("operations", operation.role, members, phase), len(step.queues))
 
     def _stages(self, operation: Operation, size_bytes: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
         key = (operation.op, size_bytes, ranks, operation.role)

@@ -22,7 +22,7 @@ class Instances:
     rank_classes: tuple[int, ...]
     kind: str
     role: str = ""
-    leg: str = ""
+    phase: str = ""
     micro_batch: int = 0
     size_bytes: int = 0
     last_bytes: int = 0

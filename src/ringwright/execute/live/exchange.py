@@ -84,8 +84,8 @@ class GradientExchange:
     def put(self, step: int, name: str, gradient: Any) -> None:
         """Take a gradient (None: zeros), and announce what has become ready with it."""
         self.check()
-        place = self.plan.places[name]
-        part = self.buffers[place.operation][place.first : place.first + place.elements]
+        span = self.plan.places[name]
+        part = self.buffers[span.operation][span.first : span.first + span.elements]
         with self._torch.no_grad():
             if gradient is None:
                 part.zero_()
@@ -148,8 +148,8 @@ class GradientExchange:
 
     def value(self, name: str) -> Any:
         """Return the sum (or mean) of a parameter's gradients, flat; it is overwritten by the next step."""
-        place = self.plan.places[name]
-        return self.buffers[place.operation][place.first : place.first + place.elements]
+        span = self.plan.places[name]
+        return self.buffers[span.operation][span.first : span.first + span.elements]
 
     def check(self) -> None:
         """Raise what has gone wrong, on this rank or on another one."""

@@ -93,12 +93,12 @@ class LivePlan:
 
     def carriers(self, payload: str) -> list[tuple[int, int]]:
         """Return the pieces that hold an element of a parameter."""
-        place = self.places[payload]
+        part = self.places[payload]
         return [
-            (place.operation, piece)
-            for piece in range(self.operations[place.operation].pieces)
-            for begin, end in [self.span(place.operation, piece)]
-            if begin < place.first + place.elements and end > place.first
+            (part.operation, piece)
+            for piece in range(self.operations[part.operation].pieces)
+            for begin, end in [self.span(part.operation, piece)]
+            if begin < part.first + part.elements and end > part.first
         ]
 
     @cached_property

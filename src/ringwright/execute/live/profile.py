@@ -108,7 +108,7 @@ def workload(
     assumptions: tuple[str, ...] = (),
 ) -> Workload:
     """Return one data-parallel step: a task per layer forward, backward and update, a payload per parameter."""
-    at = {each.name: place for place, each in enumerate(layers)}
+    at = {each.name: index for index, each in enumerate(layers)}
     tasks = [Task("F.input", "all", "F", gap_s, 0, ("F", 0))] if gap_s else []
     tasks += [Task(f"F.{each.name}", "all", "F", each.forward_s, at[each.name], ("F", 0)) for each in layers]
     tasks += [Task(f"B.{each}", "all", "B", layers[at[each]].backward_s, at[each], ("B", 0)) for each in backward]
@@ -151,7 +151,7 @@ def _payload(parameter: Parameter, layer: ProfiledLayer) -> Payload:
 @dataclass(frozen=True)
 class LinkTable:
     """A link as it was measured: seconds by size of piece, straight lines between, the first one drawn on
-    downwards, the last size's pace upwards.
+    downwards, the last size's rate upwards.
 
     On an emulated link a small piece takes what the real collective takes, a large one its time on the link: no sum of an
     overhead and a share of the rate says both.
@@ -161,7 +161,7 @@ class LinkTable:
     times_s: tuple[float, ...]
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg."""
+        """Return one phase."""
         sizes, times = self.sizes_bytes, self.times_s
         if size_bytes >= sizes[-1]:
             return (Stage(times[-1] * size_bytes / sizes[-1]),)

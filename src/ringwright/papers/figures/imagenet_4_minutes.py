@@ -51,7 +51,7 @@ class HierarchyCosts:
     eta: float
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg."""
+        """Return one phase."""
         return (Stage(all_reduce_s(size_bytes, self.eta)),)
 
 

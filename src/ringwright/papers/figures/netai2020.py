@@ -48,7 +48,7 @@ class WhatIf:
     rate: float
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg."""
+        """Return one phase."""
         p = len(ranks)
         return (Stage(2 * size_bytes * (p - 1) / p / self.rate + (p - 1) * addition_s(size_bytes / p)),)
 

@@ -97,9 +97,9 @@ class SummedCosts:
         """Return push, sum and pull."""
         moved = size_bytes / self.rate
         return (
-            Stage(moved, leg="push", loads=(("link.tx", 1.0),)),
-            Stage(size_bytes * len(ranks) / self.sums, leg="sum", loads=((role, 1.0),)),
-            Stage(moved, leg="pull", loads=(("link.rx", 1.0),)),
+            Stage(moved, phase="push", loads=(("link.tx", 1.0),)),
+            Stage(size_bytes * len(ranks) / self.sums, phase="sum", loads=((role, 1.0),)),
+            Stage(moved, phase="pull", loads=(("link.rx", 1.0),)),
         )
 
 

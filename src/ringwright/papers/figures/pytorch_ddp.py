@@ -40,16 +40,16 @@ def fig6(name: str, backend: str) -> float:
 # ---------------------------------------------------------------------------------------------------------- Figs. 7 and 8
 @dataclass(frozen=True)
 class HostCosts:
-    """An all-reduce of what lies on a GPU among hosts: out, over the network, back; each leg a queue of its own."""
+    """An all-reduce of what lies on a GPU among hosts: out, over the network, back; each phase a queue of its own."""
 
     network: LinkCosts
     copy_rate: float
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return the three legs."""
+        """Return the three phases."""
         copy_s = size_bytes / self.copy_rate
         (network,) = self.network.stages(op, size_bytes, ranks, role)
-        return (Stage(copy_s, leg="out", loads=()), network, Stage(copy_s, leg="back", loads=()))
+        return (Stage(copy_s, phase="out", loads=()), network, Stage(copy_s, phase="back", loads=()))
 
 
 def bucket_step(backend: str, gpus: int, cap_mb: float) -> float:

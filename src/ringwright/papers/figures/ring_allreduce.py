@@ -21,7 +21,7 @@ class NaiveAllReduce:
     """The naive all-reduce: one rank receives all vectors, adds them up and sends the sum to each."""
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg."""
+        """Return one phase."""
         return (Stage(2 * (len(ranks) - 1) * (HOP_S + size_bytes / PORT)),)
 
 

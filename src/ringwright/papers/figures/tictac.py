@@ -60,9 +60,9 @@ def makespans(made: Instance, orders: Sequence[Sequence[str]]) -> list[float]:
     times = np.array([graph.transfers[name] for name in made.transfers])
     arrived = np.empty(sequence.shape)
     np.put_along_axis(arrived, sequence, np.cumsum(times[sequence], axis=1), axis=1)
-    place = {name: at for at, name in enumerate(made.tasks)}
+    position = {name: at for at, name in enumerate(made.tasks)}
     needed = [[column[each] for each in graph.needs[name]] for name in made.tasks]
-    earlier = [[place[each] for each in graph.before[name]] for name in made.tasks]
+    earlier = [[position[each] for each in graph.before[name]] for name in made.tasks]
     lasts = np.array([graph.tasks[name] for name in made.tasks])
     could = np.stack([arrived[:, at].max(axis=1, initial=0.0) for at in needed], axis=1)
     ended, free = np.full(could.shape, np.inf), np.zeros(len(sequence))
@@ -113,7 +113,7 @@ def mean(chain: bool, mode: str) -> float:
 STEP_S = {"training": 0.3, "inference": 0.1}  # compute of a step: assumed, only its ratio to the transfers matters
 RATIOS = (0.25, 0.5, 1.0, 2.0, 4.0)  # seconds of transfers for each second of compute
 WORKERS, MANY, STEPS = 8, 16, 4
-NOISE = 0.01  # standard deviation of the workers' paces
+NOISE = 0.01  # standard deviation of the workers' slowdowns
 
 
 @dataclass(frozen=True)
@@ -123,8 +123,8 @@ class ReadCosts:
     rate: float
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return one leg."""
-        return (Stage(size_bytes / self.rate, leg="pull", loads=(("link.rx", 1.0),)),)
+        """Return one phase."""
+        return (Stage(size_bytes / self.rate, phase="pull", loads=(("link.rx", 1.0),)),)
 
 
 def resnet(mode: str) -> Workload:
@@ -145,14 +145,14 @@ def resnet(mode: str) -> Workload:
 
 
 @cache
-def worker_step(mode: str, order: str, ratio: float, worker: int, pace: float = 1.0) -> float:
+def worker_step(mode: str, order: str, ratio: float, worker: int, slowdown: float = 1.0) -> float:
     """Return the mean seconds of a worker's step with transfers in TAC or TIC order, or in one drawn each time."""
     made = resnet(mode)
     volume = sum(payload.size_bytes for payload in made.payloads)
     rate = volume / (STEP_S[mode] * ratio)
     costs = ReadCosts(rate) if mode == "inference" else ServerCosts(2 * rate)
     ordered = tictac(made, costs, random=worker) if order == "drawn" else tictac(made, costs, mode=order)
-    run = simulate(ordered, costs, steps=STEPS, slowdowns={0: pace})
+    run = simulate(ordered, costs, steps=STEPS, slowdowns={0: slowdown})
     return (run.finished(STEPS - 1) - run.finished(0)) / (STEPS - 1) / 1e12
 
 
@@ -168,11 +168,13 @@ def best_ratio(mode: str) -> float:
 
 
 def spread(mode: str, order: str) -> float:
-    """Return the coefficient of variation of 16 workers' steps, whose paces differ by 1 %, at ratio 1, against the paces'."""
+    """Return the coefficient of variation of 16 workers' steps at ratio 1, over that of their slowdowns (1 %)."""
     draw = random.Random(0)  # noqa: S311
-    paces = [draw.gauss(1.0, NOISE) for _ in range(MANY)]
-    steps = [worker_step(mode, order, 1.0, worker, pace) for worker, pace in enumerate(paces)]
-    return (statistics.stdev(steps) / statistics.fmean(steps)) / (statistics.stdev(paces) / statistics.fmean(paces))
+    slowdowns = [draw.gauss(1.0, NOISE) for _ in range(MANY)]
+    steps = [worker_step(mode, order, 1.0, worker, slowdown) for worker, slowdown in enumerate(slowdowns)]
+    return (statistics.stdev(steps) / statistics.fmean(steps)) / (
+        statistics.stdev(slowdowns) / statistics.fmean(slowdowns)
+    )
 
 
 def largest_gain(mode: str) -> float:

@@ -149,8 +149,8 @@ def _emit(gathered: Gathered, table: NcclTestsTable, file: str) -> None:
         gathered.device(rank, host)
     kind = datatype(table.dtype) if table.dtype else None
     op = table.op or operation(table.facts.get("operation", "")) or "unknown"
-    for place, row in enumerate(table.rows):
-        at = row.line or place
+    for row_number, row in enumerate(table.rows):
+        at = row.line or row_number
         common = {
             "kind": "measurement",
             "op": op,

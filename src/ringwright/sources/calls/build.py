@@ -263,7 +263,7 @@ def _sized(calls: pl.DataFrame) -> pl.DataFrame:
             [value if value is None or abs(value) <= _I64 else None for value in (size.size, size.sent, size.received)]
         )
     names = ("size_bytes", "sent_bytes", "received_bytes")
-    columns = {name: pl.Series([row[place] for row in rows], dtype=pl.Int64) for place, name in enumerate(names)}
+    columns = {name: pl.Series([row[column] for row in rows], dtype=pl.Int64) for column, name in enumerate(names)}
     joined = calls.join(kinds.with_columns(**columns), on=keys, how="left", nulls_equal=True, maintain_order="left")
     buffer = pl.col("buffer")  # of which ``count`` are the elements, however few came
     whole = (pl.col("count") > 0) & (buffer > 0) & (buffer % pl.col("count") == 0)

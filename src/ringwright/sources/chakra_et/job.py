@@ -18,7 +18,7 @@ class PendingCall:
     node: Node
     rank: int
     file: str
-    place: int
+    number: int
 
 
 @dataclass
@@ -29,7 +29,7 @@ class File:
     rank: int
     head: Head = field(default_factory=Head)
     events: dict[int, int] = field(default_factory=dict)  # node -> row of a kernel
-    calls: dict[int, int] = field(default_factory=dict)  # node -> place in the list of calls
+    calls: dict[int, int] = field(default_factory=dict)  # node -> index in the list of calls
     edges: list[Edge] = field(default_factory=list)
     twins: int = 0
 

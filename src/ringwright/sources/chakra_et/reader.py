@@ -58,9 +58,9 @@ def _read(job: ChakraJob, member: Member) -> None:
     waits = NodeDependencies()
     count = 0
     try:
-        for place, node in _nodes(file, member):
+        for number, node in _nodes(file, member):
             count += 1
-            _take(job, file, waits, node, place)
+            _take(job, file, waits, node, number)
     except (WireError, ValueError, RecursionError) as error:
         reason = str(error.args[0] if error.args else error)[:200]
         if not count:
@@ -83,8 +83,8 @@ def _nodes(file: File, member: Member) -> Iterator[tuple[int, Node]]:
         return
     held: list[tuple[int, Node]] = []
     is_graph = is_first = False
-    for place, (_, message) in enumerate(framed(member.stream)):
-        head = chakra.head_of(message) if place == 0 else None
+    for number, (_, message) in enumerate(framed(member.stream)):
+        head = chakra.head_of(message) if number == 0 else None
         if head is not None:
             file.head, is_first = head, True
             if head.version not in VERSIONS:
@@ -94,11 +94,11 @@ def _nodes(file: File, member: Member) -> Iterator[tuple[int, Node]]:
             continue
         node = chakra.node_of(message)
         if is_first:
-            yield place, node
+            yield number, node
             continue
-        held.append((place, node))  # without metadata: the schema of 2022 shows only in some node
+        held.append((number, node))  # without metadata: the schema of 2022 shows only in some node
         is_graph = is_graph or node.is_graph
-    yield from ((place, chakra.from_graph(node) if is_graph else node) for place, node in held)
+    yield from ((number, chakra.from_graph(node) if is_graph else node) for number, node in held)
 
 
 def _json_nodes(member: Member) -> Iterator[tuple[int, Node]]:
@@ -111,25 +111,25 @@ def _json_nodes(member: Member) -> Iterator[tuple[int, Node]]:
     entries = document.get("workload_graph", document.get("nodes")) if isinstance(document, dict) else document
     if not isinstance(entries, list):
         raise WireError("JSON without a list 'workload_graph'")
-    for place, entry in enumerate(entries):
+    for number, entry in enumerate(entries):
         node = chakra.from_json(entry)
         if node is None:
-            raise WireError(f"entry {place} of workload_graph has no Id and NodeType")
-        yield place, node
+            raise WireError(f"entry {number} of workload_graph has no Id and NodeType")
+        yield number, node
 
 
-def _take(job: ChakraJob, file: File, waits: NodeDependencies, node: Node, place: int) -> None:
+def _take(job: ChakraJob, file: File, waits: NodeDependencies, node: Node, number: int) -> None:
     """Sort one node: a call, a kernel, a group, or host work that only carries dependencies."""
     is_event = True
     if node.type in (COLL, SEND, RECV):
         is_event = node.type != COLL or (not node.is_cpu and operation(node)[0] is not None)
         if is_event:
             file.calls[node.id] = len(job.calls)
-            job.calls.append(PendingCall(node, file.rank, file.name, place))
+            job.calls.append(PendingCall(node, file.rank, file.name, number))
         else:
             file.twins += 1
     elif node.type in (COMP, LOAD, STORE) and not node.is_cpu:
-        file.events[node.id] = emit_kernel(job, file, node, place)
+        file.events[node.id] = emit_kernel(job, file, node, number)
     else:
         is_event = False
         if node.type == METADATA:

@@ -23,7 +23,7 @@ def operation(node: Node) -> tuple[str | None, str]:
     return kind.op, "inferred"
 
 
-def emit_kernel(job: ChakraJob, file: File, node: Node, place: int) -> int:
+def emit_kernel(job: ChakraJob, file: File, node: Node, position: int) -> int:
     """Write a kernel or a copy and return its row."""
     is_memory = node.type in (LOAD, STORE)
     return job.found.events.add(
@@ -39,7 +39,7 @@ def emit_kernel(job: ChakraJob, file: File, node: Node, place: int) -> int:
         records=1,
         source=KIND,
         file=file.name,
-        line=place,
+        line=position,
         ground="read",
         confidence=1.0,
         **_times(node, file.rank),
@@ -95,12 +95,12 @@ def emit_calls(job: ChakraJob, world: int | None) -> None:
             "kernel": call.node.name,
             "source": KIND,
             "file": call.file,
-            "line": call.place,
+            "line": call.number,
         }
         fields = _collective(call.node, facts["size"]) if is_collective else _p2p(call, members)
         rows.append(job.found.events.add(**common, **fields, **_times(call.node, call.rank)))
     for file in job.files:
-        file.events |= {node: rows[place] for node, place in file.calls.items()}
+        file.events |= {node: rows[position] for node, position in file.calls.items()}
     _say_sizes(job)
 
 

@@ -41,15 +41,15 @@ def framed(stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
 def _prefix(stream: BinaryIO, offset: int) -> tuple[int, int] | None:
     """Return a length and the bytes that wrote it, None at the end of the file."""
     size = 0
-    for place in range(10):
+    for byte_number in range(10):
         byte = stream.read(1)
         if not byte:
-            if place:
-                raise WireError(f"cut at byte {offset + place}, within a length")
+            if byte_number:
+                raise WireError(f"cut at byte {offset + byte_number}, within a length")
             return None
-        size |= (byte[0] & 0x7F) << 7 * place
+        size |= (byte[0] & 0x7F) << 7 * byte_number
         if byte[0] < 0x80:
-            return size, place + 1
+            return size, byte_number + 1
     raise WireError(f"no length at byte {offset}: a varint of more than ten bytes")
 
 
@@ -59,10 +59,10 @@ def varint(data: bytes, at: int) -> tuple[int, int]:
     if piece and piece[0] < 0x80:  # most are of one byte
         return piece[0], at + 1
     value = shift = 0
-    for place, byte in enumerate(piece, at):
+    for at_byte, byte in enumerate(piece, at):
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & 0xFFFFFFFFFFFFFFFF, place + 1
+            return value & 0xFFFFFFFFFFFFFFFF, at_byte + 1
         shift += 7
     raise WireError("a varint does not end")
 

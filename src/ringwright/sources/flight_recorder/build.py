@@ -40,7 +40,7 @@ class DumpCommunicators:
             self.descriptions.append(description)
             self.members.append(members)
             self.seen.append(set())
-            self.place.append({rank: place for place, rank in enumerate(members)})
+            self.place.append({rank: index for index, rank in enumerate(members)})
         return self.number[key]
 
     def rows(self) -> list[dict[str, Any]]:
@@ -202,7 +202,7 @@ def _events(
     communicator = [of_number[number] for number in part.number]
     nranks = [len(groups.members[c]) or None for c in communicator]
     own = [groups.place[c].get(rank) if rank is not None else None for c in communicator]
-    own = [place if place is not None else what.own for place, what in zip(own, part.what, strict=True)]
+    own = [column if column is not None else what.own for column, what in zip(own, part.what, strict=True)]
     duration, ground = _durations(part)
     return {
         "kind": [what.kind for what in part.what],

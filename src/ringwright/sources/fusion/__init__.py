@@ -40,7 +40,7 @@ def fuse(parts: Sequence[Trace]) -> Trace:
     """Return one Trace of several of the same job."""
     import polars as pl
 
-    ordered = sorted(parts, key=lambda part: _place(str(part.meta.get("source", ""))))
+    ordered = sorted(parts, key=lambda part: _position(str(part.meta.get("source", ""))))
     claims: list[dict[str, Any]] = []
     communicators, numbers = match(ordered, claims)
     frames = [
@@ -70,7 +70,7 @@ def _once(topology: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([devices.select(topology.columns), topology.filter(~is_device)])
 
 
-def _place(source: str) -> int:
+def _position(source: str) -> int:
     return ORDER.index(source) if source in ORDER else len(ORDER)
 
 

@@ -26,37 +26,37 @@ def match(parts: Sequence[Trace], claims: list[Row]) -> tuple[list[Row], list[di
         mine = part.table("communicators").to_dicts()
         sizes = Counter(row["size"] for row in mine)
         for row in mine:
-            place, how = _find(row, common, taken, alone=sizes[row["size"]] == 1)
-            if place is None:
-                place = len(common)
+            index, how = _find(row, common, taken, alone=sizes[row["size"]] == 1)
+            if index is None:
+                index = len(common)
                 common.append(dict(row))
             else:
-                common[place] = _joined(common[place], row)
+                common[index] = _joined(common[index], row)
                 if how != "identity":
-                    claims.append(_claim(part, row, place, how))
-            taken.add(place)
-            number[row["communicator"]] = place
-        for place in set(number.values()):
-            parent = common[place].get("parent")
+                    claims.append(_claim(part, row, index, how))
+            taken.add(index)
+            number[row["communicator"]] = index
+        for index in set(number.values()):
+            parent = common[index].get("parent")
             if parent is not None and parent in number:
-                common[place]["parent"] = number[parent]
+                common[index]["parent"] = number[parent]
         numbers.append(number)
-    return [row | {"communicator": place} for place, row in enumerate(common)], numbers
+    return [row | {"communicator": index} for index, row in enumerate(common)], numbers
 
 
 def _find(row: Row, common: list[Row], taken: set[int], *, alone: bool) -> tuple[int | None, str]:
     """Return the communicator that a row is, and by what: its identity, its members, or as the only one of its size."""
-    free = [place for place in range(len(common)) if place not in taken]
+    free = [index for index in range(len(common)) if index not in taken]
     for key in ("comm_id", "name"):
-        same = [place for place in free if row[key] and common[place][key] == row[key] and _may_be(row, common[place])]
+        same = [index for index in free if row[key] and common[index][key] == row[key] and _may_be(row, common[index])]
         if len(same) == 1:
             return same[0], "identity"
     members = _known(row)
     if members:
-        same = [place for place in free if _known(common[place]) == members]
+        same = [index for index in free if _known(common[index]) == members]
         if len(same) == 1:
             return same[0], "members"
-    same = [place for place in free if common[place]["size"] == row["size"] and _may_be(row, common[place])]
+    same = [index for index in free if common[index]["size"] == row["size"] and _may_be(row, common[index])]
     others = Counter(other["size"] for other in common)[row["size"]]
     if alone and len(same) == 1 and others == 1 and row["size"]:
         return same[0], "size"
@@ -86,10 +86,10 @@ def _joined(row: Row, further: Row) -> Row:
     return joined
 
 
-def _claim(part: Trace, row: Row, place: int, how: str) -> Row:
+def _claim(part: Trace, row: Row, index: int, how: str) -> Row:
     name = row["name"] or row["comm_id"] or f"number {row['communicator']}"
     return {
-        "field": f"communicator {place}",
+        "field": f"communicator {index}",
         "value": str(name),
         "source": str(part.meta.get("source", "")),
         "ground": "inferred",

@@ -57,7 +57,7 @@ def best_shift(first: Signature, second: Signature) -> tuple[int, float, int]:
         places.setdefault((op, size), []).append(sequence)
     rare = sorted(second, key=lambda call: len(places.get(call[1:], ())))[:64]
     for sequence, op, size in rare:
-        votes.update(place - sequence for place in places.get((op, size), ())[:_MOST_SHIFTS])
+        votes.update(position - sequence for position in places.get((op, size), ())[:_MOST_SHIFTS])
     best = (0, 0.0, 0)
     for shift, _ in votes.most_common(64):
         common = [(here[sequence + shift], (op, size)) for sequence, op, size in second if sequence + shift in here]

@@ -23,7 +23,7 @@ def merged(parts: Sequence[pl.DataFrame], claims: list[Row]) -> pl.DataFrame:
     """Return the calls of all parts, one row for calls that are the same; of two values that of the earlier part counts."""
     import polars as pl
 
-    whole = pl.concat([_keyed(part, place) for place, part in enumerate(parts)])
+    whole = pl.concat([_keyed(part, number) for number, part in enumerate(parts)])
     single = whole.filter(~pl.col("joins"))
     groups = whole.filter(pl.col("joins")).sort("part").group_by(*_KEYS, maintain_order=True)
     columns = [name for name in EVENTS if name not in _OWN and name not in _KEYS]
@@ -39,7 +39,7 @@ def merged(parts: Sequence[pl.DataFrame], claims: list[Row]) -> pl.DataFrame:
     return pl.concat([single.select(*EVENTS), joined.select(*EVENTS)])
 
 
-def _keyed(part: pl.DataFrame, place: int) -> pl.DataFrame:
+def _keyed(part: pl.DataFrame, number: int) -> pl.DataFrame:
     """Add what tells a call apart; only calls whose rank and sequence are known can be joined."""
     import polars as pl
 
@@ -47,7 +47,7 @@ def _keyed(part: pl.DataFrame, place: int) -> pl.DataFrame:
     known = pl.all_horizontal(pl.col("communicator", "rank").is_not_null()) & (pl.col("sequence").is_not_null() | point)
     side = pl.when(point).then(pl.col("op")).otherwise(pl.lit("")).alias("op_class")
     peer = pl.when(point).then(pl.col("peer")).otherwise(None).alias("peer_class")
-    keyed = part.with_columns(side, peer, pl.lit(place).alias("part"), known.alias("joins"))
+    keyed = part.with_columns(side, peer, pl.lit(number).alias("part"), known.alias("joins"))
     order = pl.int_range(pl.len()).over("kind", "communicator", "rank", "op_class", "peer_class")
     return keyed.with_columns(pl.when(point).then(order).otherwise(pl.col("sequence")).alias("turn"))
 

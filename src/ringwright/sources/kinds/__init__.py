@@ -118,8 +118,8 @@ def _kind(name: str, module: ModuleType) -> Kind:
     where = getattr(module, "READER", f"{module.__name__}:read")
 
     def reader() -> Callable[..., Trace]:
-        place, _, function = where.partition(":")
-        read: Callable[..., Trace] = getattr(import_module(place), function)
+        module_name, _, function = where.partition(":")
+        read: Callable[..., Trace] = getattr(import_module(module_name), function)
         return read
 
     surest = getattr(module, "SUREST", KEYS)

@@ -90,7 +90,7 @@ def bare(name: str) -> str:
     'at::native::reduce_kernel'
     """
     name = name.replace("(anonymous namespace)::", "").removeprefix("void ").removeprefix("__global__ ")
-    cut = min((place for place in (name.find("("), name.find("<")) if place > 0), default=len(name))
+    cut = min((end for end in (name.find("("), name.find("<")) if end > 0), default=len(name))
     rest = name[cut:]
     if rest.startswith("<") and (inner := re.search(r">::(\w+)(?:[<(]|$)", rest)):
         return f"{name[:cut]}::{inner[1]}"  # a template class with a plain member
@@ -153,17 +153,17 @@ def _rules(document: dict[str, Any], where: str) -> list[_Rule]:
     rules = []
     entries = document.get("kernel", [])
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], 1):
-        place = f"{where}: [[kernel]] {number}"
+        where_in = f"{where}: [[kernel]] {number}"
         if not isinstance(entry, dict) or not isinstance(entry.get("pattern"), str):
-            raise InputError("a kernel rule needs class and pattern", where=place, remedy="see docs/kineto.md")
+            raise InputError("a kernel rule needs class and pattern", where=where_in, remedy="see docs/kineto.md")
         op = entry.get("op")
         known = operation(op) if isinstance(op, str) else None
         if op is not None and known is None:
             raise InputError(
-                f"'{op}' is no operation", where=place, remedy="use all-reduce, all-to-all, ... or leave it out"
+                f"'{op}' is no operation", where=where_in, remedy="use all-reduce, all-to-all, ... or leave it out"
             )
-        library = _text(entry, "class", place)
-        rules.append(_Rule(library or "custom", _pattern(entry["pattern"], place), known, bool(entry.get("full"))))
+        library = _text(entry, "class", where_in)
+        rules.append(_Rule(library or "custom", _pattern(entry["pattern"], where_in), known, bool(entry.get("full"))))
     return rules
 
 

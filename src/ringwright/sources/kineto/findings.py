@@ -128,7 +128,7 @@ class KinetoFindings:
     def ranks(self, parts: list[TraceFile]) -> None:
         """Note the ranks that the files do not say themselves."""
         for part in parts:
-            where = part.place
+            where = part.origin
             if where.ground != "read":
                 confidence = 0.8 if where.ground == "inferred" else 0.3
                 self.claim("rank", str(where.rank), part.name, where.ground, confidence, f"from the {where.evidence}")

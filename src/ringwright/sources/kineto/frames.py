@@ -52,12 +52,12 @@ class Calendar:
     def iterations(self, moments: np.ndarray) -> list[int | None]:
         """Return per moment (microseconds, NaN where unknown) the iteration it lies in."""
         spans = _lookup(self._step_spans, moments)
-        return [None if place < 0 else self.steps[place][2] for place in spans]
+        return [None if index < 0 else self.steps[index][2] for index in spans]
 
     def phase_names(self, moments: np.ndarray) -> list[str | None]:
         """Return per moment the name of the phase it lies in."""
         spans = _lookup(self._phase_spans, moments)
-        return [None if place < 0 else self.phases[place][3] for place in spans]
+        return [None if index < 0 else self.phases[index][3] for index in spans]
 
 
 def _disjoint(rows: list[Any]) -> list[tuple[float, float, int]]:
@@ -75,9 +75,9 @@ def _lookup(spans: list[tuple[float, float, int]], moments: np.ndarray) -> list[
         return [-1] * len(moments)
     starts, ends = np.array([span[0] for span in spans]), np.array([span[1] for span in spans])
     numbers = np.array([span[2] for span in spans])
-    place = np.searchsorted(starts, np.nan_to_num(moments, nan=-np.inf), side="right") - 1
-    inside = (place >= 0) & (moments <= ends[np.maximum(place, 0)])
-    answer: list[int] = np.where(inside, numbers[np.maximum(place, 0)], -1).tolist()
+    index = np.searchsorted(starts, np.nan_to_num(moments, nan=-np.inf), side="right") - 1
+    inside = (index >= 0) & (moments <= ends[np.maximum(index, 0)])
+    answer: list[int] = np.where(inside, numbers[np.maximum(index, 0)], -1).tolist()
     return answer
 
 

@@ -106,7 +106,7 @@ class _Sorter:
         if kind == LAUNCH:
             launches.add(event, line)
         elif kind == SYNC:
-            self._place(self.found.syncs, event, line)
+            self._take_in(self.found.syncs, event, line)
 
     def _devices(self, batch: _Batch) -> bool:
         """Append all kernels and copies of a batch at once; False, and nothing is done, when one of them is odd."""
@@ -188,7 +188,7 @@ class _Sorter:
             number = None
         if number is None:
             self.found.bad += 1
-        elif self._place(self.found.calls, event, line):
+        elif self._take_in(self.found.calls, event, line):
             self.found.calls.correlation.append(number)
 
     def _host(self, event: Event, line: int) -> None:
@@ -199,9 +199,9 @@ class _Sorter:
             except BAD_JSON:
                 args = CommArgs()
                 self.found.bad += 1
-            if self._place(self.found.records, event, line):
+            if self._take_in(self.found.records, event, line):
                 self.found.record_args.append(args)
-        elif name[:4] in _LABEL_STARTS and name.startswith(_LABELS) and self._place(self.found.labels, event, line):
+        elif name[:4] in _LABEL_STARTS and name.startswith(_LABELS) and self._take_in(self.found.labels, event, line):
             self._label(event)
 
     def _label(self, event: Event) -> None:
@@ -221,11 +221,11 @@ class _Sorter:
     def _note(self, event: Event, line: int) -> None:
         """A user annotation: a step, a phase, or (newer releases) the label of a collective."""
         if event.name.startswith(("ProfilerStep", "## ")):
-            self._place(self.found.notes, event, line)
+            self._take_in(self.found.notes, event, line)
         else:
             self._host(event, line)
 
-    def _place(self, table: EventColumns, event: Event, line: int) -> bool:
+    def _take_in(self, table: EventColumns, event: Event, line: int) -> bool:
         """Append the columns that all tables of the host have; False when the event has no usable time."""
         if not self._time(table, event, line):
             return False

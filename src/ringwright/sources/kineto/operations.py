@@ -80,8 +80,8 @@ def _calls(rank_file: RankFile) -> np.ndarray:
     if not len(ids) or not len(wanted):
         return np.full(len(wanted), -1, np.int64)
     order = np.argsort(ids, kind="stable")
-    place = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
-    hit = order[place]
+    position = np.minimum(np.searchsorted(ids[order], wanted), len(ids) - 1)
+    hit = order[position]
     return np.where((ids[hit] == wanted) & (wanted >= 0), hit, -1)
 
 
@@ -97,7 +97,7 @@ class _Joiner:
         self.by_external: dict[int, int] = {}
         self.is_numbered_apart = False  # whether ids of kernels are those of host operations, as in newer releases
         graphs = [number for number, name in enumerate(rank_file.calls.name) if "GraphLaunch" in rank_file.names[name]]
-        self._replays = {call: place for place, call in enumerate(graphs)}
+        self._replays = {call: position for position, call in enumerate(graphs)}
         self._parents = [self._parent(number) for number in range(len(rank_file.records))]
 
     def _adopt(self) -> bool:

@@ -16,7 +16,7 @@ class TraceFile:
     """One file, read: its rows with times from ``wall_ns``, which is None where the file does not tell."""
 
     name: str
-    place: FileOrigin
+    origin: FileOrigin
     wall_ns: int | None
     operations: pl.DataFrame
     rest: pl.LazyFrame

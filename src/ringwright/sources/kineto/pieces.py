@@ -44,10 +44,10 @@ def cuts(data: bytes, at: int) -> list[int]:
 
 def whole(data: bytes, at: int, places: list[int]) -> tuple[list[Event], int, int | None] | None:
     """Return the events up to the first place that proves to be a cut, the place, and where the array closed, if it did."""
-    for place in places:
-        events, end = attempt(data[at:place])
+    for cut_at in places:
+        events, end = attempt(data[at:cut_at])
         if events is not None:
-            return events, place, end
+            return events, cut_at, end
     return None
 
 

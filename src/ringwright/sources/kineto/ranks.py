@@ -62,22 +62,22 @@ def place(rank_file: RankFile, index: int) -> FileOrigin:
 def settle(places: list[FileOrigin]) -> list[str]:
     """Give files that claim one rank the ranks of their names, where these differ; return what is to be said of it."""
     notes = []
-    twice = {rank for rank, count in Counter(place.rank for place in places).items() if count > 1}
+    twice = {rank for rank, count in Counter(origin.rank for origin in places).items() if count > 1}
     if twice:
-        names = [place.named for place in places]
+        names = [origin.named for origin in places]
         if None not in names and len(set(names)) == len(names):
-            for place in places:
-                if place.named is not None:
-                    place.rank, place.evidence, place.ground = place.named, "file name", "inferred"
+            for origin in places:
+                if origin.named is not None:
+                    origin.rank, origin.evidence, origin.ground = origin.named, "file name", "inferred"
             notes.append("several files say they are the same rank; the ranks in their names are used")
         else:
             notes.append(
                 f"several files of rank {', '.join(map(str, sorted(twice)[:8]))}: taken as parts of one profile"
             )
     notes += [
-        f"the file name says rank {place.named}, distributedInfo rank {place.said}; the latter is used"
-        for place in places
-        if None not in (place.said, place.named) and place.said != place.named and place.rank == place.said
+        f"the file name says rank {origin.named}, distributedInfo rank {origin.said}; the latter is used"
+        for origin in places
+        if None not in (origin.said, origin.named) and origin.said != origin.named and origin.rank == origin.said
     ]
     return notes
 

@@ -112,7 +112,7 @@ def _trace(
 ) -> Trace:
     import polars as pl
 
-    places = [part.place for part in parts]
+    places = [part.origin for part in parts]
     for note in settle(places):
         findings.claim("rank", "contradiction", "distributedInfo", "inferred", 0.5, note)
     findings.ranks(parts)
@@ -153,7 +153,7 @@ def _finish(part: TraceFile, file: int, numbered: Numbered, table: pl.DataFrame,
     import polars as pl
 
     counted = pl.Series(numbered.counted[file], dtype=pl.Boolean)
-    is_known = pl.col("confidence") > (0.3 if part.place.world is None else 0)
+    is_known = pl.col("confidence") > (0.3 if part.origin.world is None else 0)
     sizes = dict(table.select("communicator", pl.when(is_known).then(pl.col("size"))).rows())
     ranks = dict(table.select("communicator", "members").rows())
     frame = part.operations.with_columns(
@@ -165,7 +165,7 @@ def _finish(part: TraceFile, file: int, numbered: Numbered, table: pl.DataFrame,
         pl.when(counted).then(pl.col("confidence") * 0.8).otherwise(pl.col("confidence")).alias("confidence"),
         pl.Series("nranks", [sizes[number] for number in part.operations["communicator"]], dtype=pl.Int32),
         pl.Series(
-            "comm_rank", [_index(ranks[n], part.place.rank) for n in part.operations["communicator"]], dtype=pl.Int32
+            "comm_rank", [_index(ranks[n], part.origin.rank) for n in part.operations["communicator"]], dtype=pl.Int32
         ),
     )
     done: pl.DataFrame = _constants(part, frame.lazy(), origin).collect()
@@ -185,9 +185,9 @@ def _constants(part: TraceFile, frame: pl.LazyFrame, origin: int | None) -> pl.L
     moved = [pl.col(name) + shift for name in ("enqueue_s", "start_s") if name in present and shift]
     return frame.with_columns(
         *moved,
-        pl.lit(part.place.rank).alias("rank"),
-        pl.lit(part.place.host).alias("host"),
-        pl.lit(f"host:rank{part.place.rank}").alias("clock"),
+        pl.lit(part.origin.rank).alias("rank"),
+        pl.lit(part.origin.host).alias("host"),
+        pl.lit(f"host:rank{part.origin.rank}").alias("clock"),
         pl.lit(1).alias("multiplicity"),
         (pl.col("records") if "records" in present else pl.lit(1)).alias("records"),
         pl.lit(KIND).alias("source"),

@@ -72,8 +72,8 @@ def _count(files: dict[int, list[_Op]]) -> dict[int, list[int]]:
     answer = {}
     for file in sorted(keys, key=lambda file: (file != longest, file)):
         mine = []
-        for iteration, op, place in keys[file]:
-            key = (iteration, op, place + shifts[file].get((iteration, op), 0))
+        for iteration, op, position in keys[file]:
+            key = (iteration, op, position + shifts[file].get((iteration, op), 0))
             mine.append(numbers.setdefault(key, len(numbers)))
         answer[file] = mine
     return answer

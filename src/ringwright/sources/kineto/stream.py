@@ -191,18 +191,18 @@ def _array(feed: _Feed) -> Iterator[list[Event]]:
         if cut is None and len(feed.data) - feed.at <= max(BLOCK_BYTES, READ_BYTES) and feed.more():
             continue  # what looked like the end of an event may be text inside one
         if cut is not None:
-            events, place, end = cut
+            events, cut_at, end = cut
             reading.events += len(events)
         else:
-            place = places[0]
-            events, end, text = decode(feed.data[feed.at : place], reading)
+            cut_at = places[0]
+            events, end, text = decode(feed.data[feed.at : cut_at], reading)
             if end is not None:
-                feed.data, feed.at = text + feed.data[place:], 0
+                feed.data, feed.at = text + feed.data[cut_at:], 0
         yield events
         if end is not None:
             feed.at += end
             return
-        feed.at = feed.data.index(b",", place) + 1
+        feed.at = feed.data.index(b",", cut_at) + 1
         if not feed.more():
             yield from _rest(feed)
             return

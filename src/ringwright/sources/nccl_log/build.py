@@ -62,7 +62,7 @@ def _communicators(state: LogState, identity: JobIdentity) -> list[dict[str, Any
     }
     for number, group in enumerate(identity.groups):
         handles = [state.handles[index] for index in group.all_handles()]
-        members = [_rank_at(group.handles.get(place, []), identity) for place in range(group.size)]
+        members = [_rank_at(group.handles.get(group_rank, []), identity) for group_rank in range(group.size)]
         if not group.handles:
             spare = sorted(rank for rank in (identity.rank_of.get(index) for index in group.spare) if rank is not None)
             members = (spare + [-1] * group.size)[: group.size]
@@ -99,8 +99,8 @@ def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> 
     rows = _devices(state, identity)
     for number, wiring in enumerate(wirings):
         for channel, ring in wiring.rings.items():
-            for place, src in enumerate(ring):
-                dst = ring[(place + 1) % len(ring)]
+            for position, src in enumerate(ring):
+                dst = ring[(position + 1) % len(ring)]
                 ground = wiring.ring_ground[channel]
                 rows.append(_edge("ring", number, channel, src, dst, ground))
         for channel, edges in wiring.tree_edges.items():
@@ -212,8 +212,8 @@ def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[di
             "count unit of all-gather and broadcast", "bytes", "inferred", f"NCCL {state.versions.most_common(1)[0][0]}"
         )
     claim("global rank", identity.rank_ground, identity.rank_ground, _RANK_NOTES[identity.rank_ground])
-    for name, (value, place) in state.launch.items():
-        claim(f"launch {name}", value, "read", place)
+    for name, (value, where) in state.launch.items():
+        claim(f"launch {name}", value, "read", where)
     for name, values in state.environment.items():
         claim(f"env {name}", ", ".join(value for value, _ in values.most_common(3)), "read")
     for name, _ in state.network.most_common(3):

@@ -28,7 +28,7 @@ JOINED = ("repaired", "cut line put together with its other part")
 @dataclass(eq=False)
 class _Head:
     raw: str
-    place: Place
+    where: Place
     counted: tuple[str, str]
     interrupted: bool  # another process's prefix follows on the same line
 
@@ -44,30 +44,30 @@ class CarefulReader:
         self._tails: deque[Place] = deque(maxlen=WAITING)  # unmarked lines taken: several heads may look at one
         self.left_a_head = False  # the last line left a head whose tail may come without any mark
 
-    def line(self, text: str, place: Place) -> None:
+    def line(self, text: str, where: Place) -> None:
         """Take one line (no newline); exactly one entry of the ledger results."""
         self.left_a_head = False
         parts = split(text)
-        outcome = self._prefixed(parts, place) if parts.segments else self._bare(parts, place)
-        self.state.ledger.add(place[0], outcome[0], outcome[1], place[1], text.strip()[:200])
+        outcome = self._prefixed(parts, where) if parts.segments else self._bare(parts, where)
+        self.state.ledger.add(where[0], outcome[0], outcome[1], where[1], text.strip()[:200])
 
     def know_host(self, host: str) -> None:
         """Remember a host that clean lines name, so that cut text glued in front of it can be told apart."""
         self._hosts.add(host)
 
-    def unmarked(self, text: str, place: Place) -> None:
+    def unmarked(self, text: str, where: Place) -> None:
         """Take a line that nothing marks as NCCL's, right after a head: it may be the tail."""
-        if place not in self._tails and text.strip() and self._orphan(text, place, None):
-            self._tails.append(place)
-            self.state.ledger.move(place[0], ("other", "not an NCCL line"), JOINED, place[1], text.strip())
+        if where not in self._tails and text.strip() and self._orphan(text, where, None):
+            self._tails.append(where)
+            self.state.ledger.move(where[0], ("other", "not an NCCL line"), JOINED, where[1], text.strip())
 
-    def _prefixed(self, parts: Split, place: Place) -> tuple[str, str]:
+    def _prefixed(self, parts: Split, where: Place) -> tuple[str, str]:
         lead, segments = self._mend_hosts(parts.lead, parts.segments)
         outcome = ("understood", "NCCL line")
         if lead.strip():
-            outcome = self._lead(lead, place, parts)
+            outcome = self._lead(lead, where, parts)
         for segment in segments:
-            segment_outcome = self._segment(segment, place, parts)
+            segment_outcome = self._segment(segment, where, parts)
             if segment_outcome is not None:
                 outcome = segment_outcome if outcome[0] == "understood" or segment_outcome[0] == "refused" else outcome
         if len(segments) > 1 and outcome[0] == "understood":
@@ -76,13 +76,13 @@ class CarefulReader:
             self._hosts.add(segments[0].host)
         return outcome
 
-    def _lead(self, lead: str, place: Place, parts: Split) -> tuple[str, str]:
+    def _lead(self, lead: str, where: Place, parts: Split) -> tuple[str, str]:
         """Text before the first prefix: a tail, a framework's line, a head cut inside its prefix, or noise."""
-        if self._orphan(lead, place, parts.stamp_s):
+        if self._orphan(lead, where, parts.stamp_s):
             return JOINED
         outcome = ("repaired", "other text before the prefix")
-        if not framework.read(lead, self.state, place, parts.rank, parts.stamp_s) and len(lead) < 512:
-            self._wait(lead, place, outcome, interrupted=True)
+        if not framework.read(lead, self.state, where, parts.rank, parts.stamp_s) and len(lead) < 512:
+            self._wait(lead, where, outcome, interrupted=True)
         return outcome
 
     def _mend_hosts(self, lead: str, segments: list[LineSegment]) -> tuple[str, list[LineSegment]]:
@@ -104,16 +104,16 @@ class CarefulReader:
             return 0
         return next((start for start in range(1, len(host)) if host[start:] in self._hosts), 0)
 
-    def _segment(self, segment: LineSegment, place: Place, parts: Split) -> tuple[str, str] | None:
+    def _segment(self, segment: LineSegment, where: Place, parts: Split) -> tuple[str, str] | None:
         """Take a segment; None when it was whole and understood, else the line's outcome."""
         bare = BARE.search(segment.text) if "NCCL " in segment.text else None
         if bare is not None and segment.level == "INFO" and bare.start() > 0:
             tail = segment.text[bare.start() :]
             segment = segment._replace(text=segment.text[: bare.start()].rstrip(), ended=False)
-            if not self._orphan(" " + tail, place, parts.stamp_s):
-                self._orphan(tail, place, parts.stamp_s)
+            if not self._orphan(" " + tail, where, parts.stamp_s):
+                self._orphan(tail, where, parts.stamp_s)
         self._process(segment, parts.rank)
-        taken = handlers.take(segment, self.state, place, parts.stamp_s)
+        taken = handlers.take(segment, self.state, where, parts.stamp_s)
         if isinstance(taken, CollRecord):
             self.records.append(taken)
             return None
@@ -121,14 +121,14 @@ class CarefulReader:
             return None
         if not grammar.STRUCTURED.match(segment.text) and (segment.ended or segment.text):
             if not segment.ended:
-                self._wait(_raw(segment), place, ("repaired", "several processes on one line"), interrupted=True)
+                self._wait(_raw(segment), where, ("repaired", "several processes on one line"), interrupted=True)
                 return ("repaired", "several processes on one line")
             return None
         if segment.ended and grammar.is_of_unknown_layout(segment.text.rstrip()):
             return ("refused", UNKNOWN_LAYOUT)
         short = _SHORT if segment.ended and grammar.is_operation(segment.text) else _CUT
         counted = _ODD if handlers.odd_connection(segment, self.state) else short
-        self._wait(_raw(segment), place, counted, interrupted=not segment.ended)
+        self._wait(_raw(segment), where, counted, interrupted=not segment.ended)
         return counted
 
     def _process(self, segment: LineSegment, rank: int | None) -> None:
@@ -139,18 +139,18 @@ class CarefulReader:
         if rank is not None:
             self.state.process_rank.setdefault(key, rank)
 
-    def _bare(self, parts: Split, place: Place) -> tuple[str, str]:
+    def _bare(self, parts: Split, where: Place) -> tuple[str, str]:
         """Take a line without a prefix: a framework's, a tail, or an NCCL text whose prefix is gone."""
         text = parts.lead.rstrip("\r\n ")
         if not text:
             return ("other", "blank")
-        if framework.read(text, self.state, place, parts.rank, parts.stamp_s):
+        if framework.read(text, self.state, where, parts.rank, parts.stamp_s):
             return ("understood", "framework line")
-        if self._heads and self._orphan(text, place, parts.stamp_s):
+        if self._heads and self._orphan(text, where, parts.stamp_s):
             return JOINED
-        return self._without_prefix(text, place, parts)
+        return self._without_prefix(text, where, parts)
 
-    def _without_prefix(self, text: str, place: Place, parts: Split) -> tuple[str, str]:
+    def _without_prefix(self, text: str, where: Place, parts: Split) -> tuple[str, str]:
         bare = BARE.search(text)
         if bare is None:
             if grammar.COLLECTIVE.search(text) or "[nranks=" in text:
@@ -159,25 +159,25 @@ class CarefulReader:
         segment = LineSegment("", 0, 0, -1, bare["level"], "", None, text[bare.end() :].strip(" \r\n|"), ended=True)
         parsed = grammar.parse(segment.text) or grammar.parse(segment.text.split("   ")[0])
         if segment.level == "INFO" and parsed and parsed[0].startswith("tuning"):
-            handlers.take(segment._replace(text=parsed[1][0]), self.state, place, parts.stamp_s)
+            handlers.take(segment._replace(text=parsed[1][0]), self.state, where, parts.stamp_s)
             return ("repaired", "prefix missing")
         if segment.level == "WARN":
-            handlers.take(segment, self.state, place, parts.stamp_s)
+            handlers.take(segment, self.state, where, parts.stamp_s)
             return ("repaired", "prefix missing")
         if grammar.STRUCTURED.match(segment.text):
             return ("refused", "NCCL text without the process that wrote it")
         return ("other", "NCCL text without a prefix")
 
-    def _wait(self, raw: str, place: Place, counted: tuple[str, str], *, interrupted: bool) -> None:
+    def _wait(self, raw: str, where: Place, counted: tuple[str, str], *, interrupted: bool) -> None:
         if len(raw) <= 4096:
-            self._heads.append(_Head(raw, place, counted, interrupted))
+            self._heads.append(_Head(raw, where, counted, interrupted))
             self.left_a_head = True
 
-    def _orphan(self, text: str, place: Place, stamp_s: float | None) -> bool:
+    def _orphan(self, text: str, where: Place, stamp_s: float | None) -> bool:
         """Try ``text`` as the tail of a waiting head, interrupted and late ones first; say whether one became whole."""
         if len(text) > 4096 or not self._heads:
             return False
-        for head in self._candidates(place):
+        for head in self._candidates(where):
             whole = PREFIX.match(head.raw + text)
             if whole is None:
                 continue
@@ -186,21 +186,21 @@ class CarefulReader:
                 continue
             self._heads.remove(head)
             self._process(joined, None)
-            taken = handlers.take(joined, self.state, head.place, stamp_s)
+            taken = handlers.take(joined, self.state, head.where, stamp_s)
             if isinstance(taken, CollRecord):
                 self.records.append(taken)
-            if head.place != place:
-                self.state.ledger.move(head.place[0], head.counted, JOINED, head.place[1], head.raw)
+            if head.where != where:
+                self.state.ledger.move(head.where[0], head.counted, JOINED, head.where[1], head.raw)
             return True
         return False
 
-    def _candidates(self, place: Place) -> Iterator[_Head]:
+    def _candidates(self, where: Place) -> Iterator[_Head]:
         """Heads that the text at ``place`` may complete: interrupted ones, latest first, then lines that ended early."""
         for head in reversed(tuple(self._heads)):
             if head.interrupted:
                 yield head
         for head in reversed(tuple(self._heads)):
-            if not head.interrupted and head.place[0] == place[0] and 0 < place[1] - head.place[1] <= NEAR:
+            if not head.interrupted and head.where[0] == where[0] and 0 < where[1] - head.where[1] <= NEAR:
                 yield head
 
     def _fits(self, head: _Head, segment: LineSegment) -> bool:
@@ -215,5 +215,5 @@ class CarefulReader:
 
 def _raw(segment: LineSegment) -> str:
     device = f"[{segment.device}] " if segment.device >= 0 else ""
-    place = f"{segment.place} " if segment.place else ""
-    return f"{segment.host}:{segment.pid}:{segment.tid} {device}{place}NCCL {segment.level} {segment.text}"
+    prefix = f"{segment.place} " if segment.place else ""
+    return f"{segment.host}:{segment.pid}:{segment.tid} {device}{prefix}NCCL {segment.level} {segment.text}"

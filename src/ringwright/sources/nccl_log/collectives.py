@@ -75,15 +75,15 @@ def _events(
 def _handle_frame(state: LogState, identity: JobIdentity) -> pl.DataFrame:
     import polars as pl
 
-    place: dict[int, tuple[int | None, int | None]] = {}
+    group_rank: dict[int, tuple[int | None, int | None]] = {}
     for number, group in enumerate(identity.groups):
         for rank, handles in group.handles.items():
-            place.update((index, (number, rank)) for index in handles)
-        place.update((index, (number, None)) for index in group.spare)
+            group_rank.update((index, (number, rank)) for index in handles)
+        group_rank.update((index, (number, None)) for index in group.spare)
     records = []
     for handle in state.handles:
         true = state.handles[identity.alias.get(handle.index, handle.index)]
-        where = place.get(true.index, (None, None))
+        where = group_rank.get(true.index, (None, None))
         records.append(
             {
                 "handle": handle.index,
@@ -167,7 +167,7 @@ def time_bins(state: LogState, fold: RecordSink, ops: list[str]) -> list[dict[st
         size = float(dialect.size_bytes(op, count, unit, nranks))
         bins[op, second] = bins.get((op, second), 0.0) + size * records / max(nranks, 1)
         largest[op, second] = max(largest.get((op, second), 0.0), size)
-    bins = {place: max(amount, largest[place]) for place, amount in bins.items()}
+    bins = {bin_number: max(amount, largest[bin_number]) for bin_number, amount in bins.items()}
     return [
         {"link": "operation", "src": op, "bin_start_s": float(second), "bin_s": 1.0, "bytes": amount}
         for (op, second), amount in sorted(bins.items(), key=lambda item: (item[0][1], item[0][0]))

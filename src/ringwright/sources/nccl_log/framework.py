@@ -89,24 +89,24 @@ NEEDLES = [
 ]
 
 
-def read(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def read(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     """Take what a non-NCCL line says into ``state``; say whether it said anything."""
     if _MARKS.search(text) is None:
         return False
-    return any(reader(text, state, place, rank, time_s) for reader in _READERS)
+    return any(reader(text, state, where, rank, time_s) for reader in _READERS)
 
 
-def _timeout(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def _timeout(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     match = _TIMEOUT.search(text)
     if match is None:
         return False
     data = {key: match[key] for key in ("seq", "op", "nin", "nout", "limit", "ran")}
-    error = ErrorLine("watchdog", "", 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s, data=data)
+    error = ErrorLine("watchdog", "", 0, -1, match[0], *where, rank=int(match["rank"]), time_s=time_s, data=data)
     state.error(error)
     return True
 
 
-def _progress(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def _progress(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     match = _PROGRESS.search(text)
     if match is None:
         return False
@@ -114,22 +114,22 @@ def _progress(text: str, state: LogState, place: Place, rank: int | None, time_s
     data: dict[str, object] = {"pg": match["pg"].rstrip("]"), "at": at, "enqueued": enqueued}
     # The completed counter can be uninitialised memory; it cannot exceed what was enqueued.
     data["completed"] = completed if 0 <= completed <= enqueued else None
-    state.error(ErrorLine("progress", "", 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s, data=data))
+    state.error(ErrorLine("progress", "", 0, -1, match[0], *where, rank=int(match["rank"]), time_s=time_s, data=data))
     return True
 
 
-def _killed(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def _killed(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     match = _KILLED.search(text)
     if match is None:
         return False
-    error = ErrorLine("killed", match["host"], 0, -1, match[0], *place, rank=int(match["rank"]), time_s=time_s)
+    error = ErrorLine("killed", match["host"], 0, -1, match[0], *where, rank=int(match["rank"]), time_s=time_s)
     error.status = int(match["signal"])
     state.error(error)
     return True
 
 
-def _launch(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
-    where = f"{place[0]}:{place[1]}"
+def _launch(text: str, state: LogState, source_line: Place, rank: int | None, time_s: float | None) -> bool:
+    where = f"{source_line[0]}:{source_line[1]}"
     world = _WORLD.search(text)
     if world is not None:
         state.launch.setdefault("world", (int(world["world"]), where))
@@ -144,7 +144,7 @@ def _launch(text: str, state: LogState, place: Place, rank: int | None, time_s: 
     return False
 
 
-def _iteration(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def _iteration(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     match = _ITERATION.search(text) or _ITER_GENERIC.match(text)
     if match is None:
         return False
@@ -153,17 +153,17 @@ def _iteration(text: str, state: LogState, place: Place, rank: int | None, time_
     return True
 
 
-def _layout(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def _layout(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     matches = _TP_PP_RANK.findall(text)
     state.layout.extend((int(tp), int(pp)) for tp, pp in matches)
     return bool(matches)
 
 
-def _ras(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def _ras(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     count = _RAS_COUNT.search(text)
     if count is not None:
         state.ras.setdefault("counts", []).append((int(count["ranks"]), int(count["op"])))
-        state.ras.setdefault("place", f"{place[0]}:{place[1]}")
+        state.ras.setdefault("place", f"{where[0]}:{where[1]}")
         return True
     listed = _RAS_RANK.search(text)
     if listed is not None and state.ras.get("counts"):
@@ -176,7 +176,7 @@ def _ras(text: str, state: LogState, place: Place, rank: int | None, time_s: flo
     return status is not None
 
 
-def _version(text: str, state: LogState, place: Place, rank: int | None, time_s: float | None) -> bool:
+def _version(text: str, state: LogState, where: Place, rank: int | None, time_s: float | None) -> bool:
     versions = _VERSION.findall(text)
     for kind, version in versions:
         state.versions[version] += 1

@@ -35,10 +35,10 @@ class CollRecord:
     inplace: int
 
 
-def take(segment: LineSegment, state: LogState, place: Place, stamp_s: float | None) -> CollRecord | str | None:
+def take(segment: LineSegment, state: LogState, where: Place, stamp_s: float | None) -> CollRecord | str | None:
     """Take one segment into ``state``: a record for a collective, the rule's name for other lines, None for free text."""
     if segment.level in ("WARN", "ERROR"):
-        _warning(segment, state, place, stamp_s)
+        _warning(segment, state, where, stamp_s)
         return "warning"
     if segment.level != "INFO":
         state.calls[segment.text.partition("(")[0][:60]] += 1
@@ -48,19 +48,19 @@ def take(segment: LineSegment, state: LogState, place: Place, stamp_s: float | N
         return None
     name, match = parsed
     if name == "coll":
-        return collective(match, segment, state, place, stamp_s)
+        return collective(match, segment, state, where, stamp_s)
     handler = _HANDLERS.get(name)
     if handler is not None:
-        handler(match, segment, state, place)
+        handler(match, segment, state, where)
     return name
 
 
 def collective(
-    match: re.Match[str], segment: LineSegment, state: LogState, place: Place, stamp_s: float | None
+    match: re.Match[str], segment: LineSegment, state: LogState, where: Place, stamp_s: float | None
 ) -> CollRecord:
     """Return the record of a collective's line."""
     pointer, nranks = int(match["comm"], 16), int(match["nranks"])
-    handle = state.handle(segment.host, segment.pid, segment.device, pointer, nranks, place)
+    handle = state.handle(segment.host, segment.pid, segment.device, pointer, nranks, where)
     time_s = segment.time_s if segment.time_s is not None else stamp_s
     stream = match["stream"]
     return CollRecord(
@@ -73,13 +73,13 @@ def collective(
         root=int(match["root"]),
         global_rank=int(match["globalrank"]) if match["globalrank"] else -1,
         time_s=float("nan") if time_s is None else time_s,
-        line=place[1],
+        line=where[1],
         stream=int(stream, 16) if stream.startswith("0x") else 0,
         inplace=int(match["send"] == match["recv"]),
     )
 
 
-def _init(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _init(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     said = grammar.keyed(match["rest"])
     fields: dict[str, Any] = {
         "pointer": int(match["comm"], 16),
@@ -91,7 +91,7 @@ def _init(match: re.Match[str], segment: LineSegment, state: LogState, place: Pl
     thread = (segment.host, segment.pid, segment.tid)
     if match["what"] != "Init" or fields["rank"] >= fields["nranks"]:
         return  # the end of a communicator; or a rank that cannot be
-    handle = state.initialise(thread, segment.device, fields, place)
+    handle = state.initialise(thread, segment.device, fields, where)
     handle.rank = fields["rank"]
     handle.comm_id = fields["comm_id"] or handle.comm_id
     handle.device = _small(said.get("cudaDev"), handle.device)
@@ -113,7 +113,7 @@ def _small(text: str | None, otherwise: int) -> int:
     return int(text) if text is not None and re.fullmatch(r"-?\d{1,5}", text) else otherwise
 
 
-def _nodes(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _nodes(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     epochs = state.by_pointer.get((segment.host, segment.pid, int(match["comm"], 16), int(match["nranks"])))
     if epochs:
         handle = state.handles[epochs[-1]]
@@ -122,7 +122,7 @@ def _nodes(match: re.Match[str], segment: LineSegment, state: LogState, place: P
         handle.rank = int(match["rank"]) if handle.rank is None else handle.rank
 
 
-def _connection(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _connection(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     kind, nic, proxy = grammar.transport(match["via"])
     data = (int(match["channel"]), int(match["src"]), int(match["dst"]), match["direction"], kind, nic, proxy)
     state.fact("connection", (segment.host, segment.pid, segment.tid), data)
@@ -138,64 +138,64 @@ def odd_connection(segment: LineSegment, state: LogState) -> bool:
     return True
 
 
-def _ring(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _ring(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     ranks = [int(rank) for rank in match["ranks"].split()]
     data = (int(match["channel"]), ranks, bool(match["more"]))
     state.fact("ring", (segment.host, segment.pid, segment.tid), data)
 
 
-def _trees(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _trees(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     state.fact("trees", (segment.host, segment.pid, segment.tid), grammar.trees(match["trees"]))
 
 
-def _channels(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _channels(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     counts = {key: int(value) for key, value in match.groupdict().items() if value is not None}
     state.fact("channels", (segment.host, segment.pid, segment.tid), counts)
 
 
-def _tuning(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _tuning(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     channels = int(match["hi"]) - int(match["lo"]) + 1 if match["lo"] else 0
     op = dialect.operation(match["op"]) if match["op"] else "unknown"
     key = (op, int(match["bytes"]), dialect.algorithm(match["algo"]), dialect.protocol(match["proto"]), channels)
     state.tuning[key] += 1
 
 
-def _tuning_kernel(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _tuning_kernel(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     path = match["path"].strip().lower().replace(" ", "-")
     found = re.search(r"n[cC]hannels (\d{1,6})\b", match["rest"])
     key = (dialect.operation(match["op"]), int(match["bytes"]), path, "-", int(found[1]) if found else 0)
     state.tuning[key] += 1
 
 
-def _version(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _version(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     state.versions[match["version"]] += 1
     state.rccl = state.rccl or match[0].startswith("RCCL")
 
 
-def _nics(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _nics(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     for index, name in grammar.nics(match["list"]):
         state.nics[segment.host, index] = name
 
 
-def _network(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _network(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     state.network[match["name"]] += 1
 
 
-def _environment(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _environment(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     state.environment[match["name"]][match["value"]] += 1
 
 
-def _chain(match: re.Match[str], segment: LineSegment, state: LogState, place: Place) -> None:
+def _chain(match: re.Match[str], segment: LineSegment, state: LogState, where: Place) -> None:
     data = {"at": match["at"], "thread": match["thread"]}
-    error = ErrorLine("chain", segment.host, segment.pid, segment.device, segment.text, *place, data=data)
+    error = ErrorLine("chain", segment.host, segment.pid, segment.device, segment.text, *where, data=data)
     error.status = int(match["code"])
     state.error(error)
 
 
-def _warning(segment: LineSegment, state: LogState, place: Place, stamp_s: float | None) -> None:
+def _warning(segment: LineSegment, state: LogState, where: Place, stamp_s: float | None) -> None:
     parsed = grammar.parse(segment.text.rstrip())
     kind = parsed[0] if parsed and parsed[0] in ("completion", "async") else "warning"
-    error = ErrorLine(kind, segment.host, segment.pid, segment.device, segment.text, *place)
+    error = ErrorLine(kind, segment.host, segment.pid, segment.device, segment.text, *where)
     error.time_s = segment.time_s if segment.time_s is not None else stamp_s
     error.data = {"at": segment.place}
     if parsed and kind == "completion":

@@ -166,8 +166,8 @@ def _group(handles: Sequence[Handle], ground: str, confidence: float) -> LogComm
 
 def device_of(handle: Handle) -> Device:
     """Return what a rank is: a device of a process (one process may drive several)."""
-    place = f"bus {handle.bus_id}" if handle.bus_id else f"dev {handle.device}"
-    return handle.host, handle.pid, place
+    device = f"bus {handle.bus_id}" if handle.bus_id else f"dev {handle.device}"
+    return handle.host, handle.pid, device
 
 
 def _global_ranks(
@@ -240,8 +240,8 @@ def _match_ranked(size: int, handles: list[Handle], rank_of: dict[int, int | Non
         for entries in lists.values():
             entries.sort(key=lambda handle: (_known(rank_of[handle.index]), handle.index))
         whole = len(lists) == size and len({len(entries) for entries in lists.values()}) == 1
-        for place in range(max(len(entries) for entries in lists.values())):
-            members = [entries[place] for entries in lists.values() if place < len(entries)]
+        for number in range(max(len(entries) for entries in lists.values())):
+            members = [entries[number] for entries in lists.values() if number < len(entries)]
             groups.append(_group(members, "inferred" if whole else "assumed", 0.9 if whole else 0.5))
     return groups
 
@@ -283,13 +283,13 @@ def _assume_missing(handles: list[Handle], rank_of: dict[int, int | None], group
     largest = max((handle.nranks for handle in handles), default=0)
     if len({device_of(handle) for handle in handles}) < largest:
         return  # ranks are missing: any number would be a guess
-    devices = sorted({device_of(handle): handle for handle in handles}.items(), key=lambda item: _place(item[1]))
+    devices = sorted({device_of(handle): handle for handle in handles}.items(), key=lambda item: _device_key(item[1]))
     number = {device: index for index, (device, _) in enumerate(devices)}
     for handle in handles:
         rank_of[handle.index] = number[device_of(handle)]
 
 
-def _place(handle: Handle) -> tuple[str, int, int]:
+def _device_key(handle: Handle) -> tuple[str, int, int]:
     return handle.host, handle.device, handle.pid
 
 

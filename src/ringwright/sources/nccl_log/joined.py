@@ -115,7 +115,11 @@ class Joined:
 
     def _points(self, number: int, size: int, members: Any, ours: Any) -> list[dict[str, Any]]:
         handles = self.fold.members[size]
-        rank = {index: place for place, indices in self.identity.groups[number].handles.items() for index in indices}
+        rank = {
+            index: group_rank
+            for group_rank, indices in self.identity.groups[number].handles.items()
+            for index in indices
+        }
         rows = []
         for sig, member, count in zip(*(part[ours].tolist() for part in self.totals), strict=True):
             if not self.point[self.signature["op"][sig]]:

@@ -129,8 +129,8 @@ def _from_connections(size: int, channel: int, known: list[int], wiring: Wiring)
     edges = {(src, dst) for number, src, dst, _ in wiring.connections if number == channel}
     for src, dst in sorted(edges, key=lambda edge: (edge in tree, edge)):
         successors[src].append(dst)  # edges that only a ring can explain come first
-    for place in range(len(known) - 1):
-        successors[known[place]] = [known[place + 1]]
+    for position in range(len(known) - 1):
+        successors[known[position]] = [known[position + 1]]
     return _cycle(size, _forced(successors, edges - tree)) or _cycle(size, successors)
 
 

@@ -58,7 +58,9 @@ class ProfilerFile:
     unknown_records: int = 0
     impossible_records: int = 0  # with a number that the plug-in cannot have written
     drift_ns: int = 0  # how far wall and monotonic clock moved apart while recording
-    dropped: dict[int, tuple[int, int]] = field(default_factory=dict)  # lane -> (ring full, too many events at a time)
+    dropped: dict[int, tuple[int, int]] = field(
+        default_factory=dict
+    )  # buffer -> (ring full, too many events at a time)
 
     @property
     def host(self) -> str:
@@ -182,8 +184,8 @@ def _whole(data: bytes, at: int, *, is_last: bool) -> int | None:
 
 
 def _note(data: bytes, at: int, recorded: ProfilerFile) -> None:
-    _, _, _, lane, _, mono_ns, real_ns, ring, slots, _, _ = _BLOCK.unpack_from(data, at)
-    recorded.dropped[lane] = (ring, slots)
+    _, _, _, buffer, _, mono_ns, real_ns, ring, slots, _, _ = _BLOCK.unpack_from(data, at)
+    recorded.dropped[buffer] = (ring, slots)
     recorded.drift_ns = (real_ns - mono_ns) - (recorded.real_ns - recorded.mono_ns)
 
 

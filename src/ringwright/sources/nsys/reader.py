@@ -71,7 +71,7 @@ def read_nsys(sources: list[Source], *, progress: Callable[[int], None] | None =
     reasons: list[str] = []
     origin = _origin(sources)
     ranks: set[int] = set()
-    for place, source in enumerate(sources):
+    for number, source in enumerate(sources):
         try:
             with opened(source, progress) as held:
                 if held is None:
@@ -80,7 +80,7 @@ def read_nsys(sources: list[Source], *, progress: Callable[[int], None] | None =
                     continue
                 file = _File(held[0], _session_start(held[1]))
                 file.shift_ns = (file.origin_ns - origin) if origin and file.origin_ns else 0
-                _read(gathered, file, held[1], place if len(sources) > 1 else None)
+                _read(gathered, file, held[1], number if len(sources) > 1 else None)
                 ranks |= {rank for rank in file.rank_of.values() if rank is not None}
                 gathered.inputs.append(file.name)
         except (sqlite3.Error, OSError, OverflowError, ValueError) as error:
@@ -113,9 +113,9 @@ def _origin(sources: list[Source]) -> int | None:
     return min(starts, default=None)
 
 
-def _read(gathered: Gathered, file: _File, database: Database, place: int | None) -> None:
+def _read(gathered: Gathered, file: _File, database: Database, number: int | None) -> None:
     file.strings = {key: text for key, text in database.rows("StringIds", ("id", "value")) if isinstance(text, str)}
-    _processes(gathered, file, database, place)
+    _processes(gathered, file, database, number)
     launches = _launches(database)
     _kernels(gathered, file, database, launches)
     _copies(gathered, file, database)
@@ -128,7 +128,7 @@ def _read(gathered: Gathered, file: _File, database: Database, place: int | None
         gathered.lose(f"{file.name}: no table of kernels and none of NVTX ranges (record with -t cuda,nvtx)")
 
 
-def _processes(gathered: Gathered, file: _File, database: Database, place: int | None) -> None:
+def _processes(gathered: Gathered, file: _File, database: Database, number: int | None) -> None:
     """Give each process its rank: by the table of MPI ranks, else by the file's name, else by its device."""
     host = next(
         (str(v) for n, v in database.rows("TARGET_INFO_SYSTEM_ENV", ("name", "value")) if n == "Hostname"), None
@@ -141,7 +141,9 @@ def _processes(gathered: Gathered, file: _File, database: Database, place: int |
     for pid, device in used.items():
         rank, ground = said.get(pid), "read"
         if rank is None and len(used) == 1:
-            rank, ground = (named, "inferred") if named is not None else (place if place is not None else 0, "assumed")
+            rank, ground = (
+                (named, "inferred") if named is not None else (number if number is not None else 0, "assumed")
+            )
         elif rank is None:
             rank, ground = device, "assumed"
         file.rank_of[pid] = rank
@@ -283,8 +285,8 @@ def _emit(gathered: Gathered, file: _File, pid: int, kernels: list[_Kernel], cal
     matched = _matched(gathered, file, kernels, calls)
     counters: Counter[int] = Counter()
     rank = file.rank_of.get(pid)
-    for place, kernel in enumerate(kernels):
-        call = matched.get(place)
+    for index, kernel in enumerate(kernels):
+        call = matched.get(index)
         name = call.communicator if call and call.communicator else f"stream {kernel.stream}"
         ground = "read" if call and call.communicator else "inferred"
         number = gathered.communicator(name, name=name, ground=ground, confidence=1.0 if ground == "read" else 0.5)
@@ -317,8 +319,8 @@ def _matched(gathered: Gathered, file: _File, kernels: list[_Kernel], calls: lis
     for call in calls:
         by_op[call.op or ""].append(call)
     places: dict[str, list[int]] = defaultdict(list)
-    for place, kernel in enumerate(kernels):
-        places[kernel.kind.op or ""].append(place)
+    for index, kernel in enumerate(kernels):
+        places[kernel.kind.op or ""].append(index)
     matched: dict[int, NvtxRange] = {}
     for op, mine in places.items():
         said = by_op.get(op, [])

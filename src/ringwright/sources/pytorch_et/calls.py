@@ -45,25 +45,27 @@ def call_of(node: dict[str, Any]) -> CommsNode | None:
     1.0.2 the group's size, from 1.0.3 start and stride of its ranks before it.
     """
     said, kinds, held = values(node, "inputs"), types(node, "inputs"), attributes(node)
-    place = next((at for at, item in enumerate(said) if at >= 3 and isinstance(item, str)), None)
+    at_name = next((at for at, item in enumerate(said) if at >= 3 and isinstance(item, str)), None)
     number = whole_number(node.get("id"))
-    if place is None or number is None:
+    if at_name is None or number is None:
         return None
-    spelled = said[place]
-    said_call = CommsNode(number, operation(spelled), spelled, whole_number(said[place - 3], _I48))
-    group = said[place - 2]
+    spelled = said[at_name]
+    said_call = CommsNode(number, operation(spelled), spelled, whole_number(said[at_name - 3], _I48))
+    group = said[at_name - 2]
     if isinstance(group, list):
         names = [str(item) for item in group[:2]] + ["", ""]
         said_call.group, said_call.description = names[0], names[1]
     else:
         said_call.group = str(group)
-    said_call.rank = whole_number(said[place - 1], 1 << 24)
-    said_call.in_split, said_call.out_split = (_whole_list(item) for item in [*said[place + 1 : place + 3], [], []][:2])
-    rest = [whole_number(item, 1 << 24) for item in said[place + 3 :]]
+    said_call.rank = whole_number(said[at_name - 1], 1 << 24)
+    said_call.in_split, said_call.out_split = (
+        _whole_list(item) for item in [*said[at_name + 1 : at_name + 3], [], []][:2]
+    )
+    rest = [whole_number(item, 1 << 24) for item in said[at_name + 3 :]]
     said_call.size = rest[-1] if rest else None
     if len(rest) >= 3:
         said_call.start, said_call.stride = rest[-3], rest[-2]
-    _sizes(said_call, said[: place - 3], kinds, values(node, "outputs"))
+    _sizes(said_call, said[: at_name - 3], kinds, values(node, "outputs"))
     _attributes(said_call, held)
     return said_call
 

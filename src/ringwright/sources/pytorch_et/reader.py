@@ -243,13 +243,13 @@ def _communicator(gathered: Gathered, file: _File, call: CommsNode, world: int |
         return gathered.communicator(
             call.group or "default", name=call.description, size=size, members=members, ground=ground
         )
-    place = list(_addresses(file)).index(call.group)
-    everyone = range(world) if world and (size or world) == world and place == 0 else range(0)
+    number = list(_addresses(file)).index(call.group)
+    everyone = range(world) if world and (size or world) == world and number == 0 else range(0)
     note = "named by an address that differs by rank; the n-th group of one rank is taken for the n-th of another"
-    gathered.claim(f"group {place}", "matched by order", KIND, ground="assumed", confidence=0.6, note=note)
+    gathered.claim(f"group {number}", "matched by order", KIND, ground="assumed", confidence=0.6, note=note)
     return gathered.communicator(
-        f"group {place}",
-        name=f"process group {place}, members inferred",
+        f"group {number}",
+        name=f"process group {number}, members inferred",
         size=size or (world if everyone else None),
         members=everyone,
         ground="inferred",

@@ -67,10 +67,10 @@ class Parts:
         if boxes * len(kinds) > MOST_PARTS:
             raise InputError(f"{boxes} boxes of {len(kinds)} parts are too many", where=self.name)
         order = np.argsort(kinds != RANK, kind="stable")
-        place = np.empty_like(order)  # of each node in its box, ranks first
-        place[order] = np.arange(len(order))
+        new_number = np.empty_like(order)  # of each node in its box, ranks first
+        new_number[order] = np.arange(len(order))
         wires = Wires()
-        numbers = [_number(place, ranks, len(kinds) - ranks, box, boxes) for box in range(boxes)]
+        numbers = [_number(new_number, ranks, len(kinds) - ranks, box, boxes) for box in range(boxes)]
         for here, there, rate, latency_s, link_class in self.links:
             ends = ([number[end] for number in numbers] for end in (here, there))
             wires.one_way(next(ends), next(ends), rate, latency_s, link_class)
@@ -105,10 +105,10 @@ class Parts:
         return [f"node{box}/{name}" for part in parts for box in range(boxes) for name in part]
 
 
-def _number(place: np.ndarray, ranks: int, others: int, box: int, boxes: int) -> np.ndarray:
+def _number(local: np.ndarray, ranks: int, others: int, box: int, boxes: int) -> np.ndarray:
     import numpy as np
 
-    numbers: np.ndarray = np.where(place < ranks, box * ranks + place, boxes * ranks + box * others + place - ranks)
+    numbers: np.ndarray = np.where(local < ranks, box * ranks + local, boxes * ranks + box * others + local - ranks)
     return numbers
 
 
@@ -119,7 +119,7 @@ def distinct(names: Iterable[str]) -> list[str]:
     for name in names:
         seen[name] = seen.get(name, -1) + 1
         spelled.append(f"{name}.{seen[name]}" if seen[name] else name)
-    return spelled if len(set(spelled)) == len(spelled) else [f"{name}#{place}" for place, name in enumerate(spelled)]
+    return spelled if len(set(spelled)) == len(spelled) else [f"{name}#{index}" for index, name in enumerate(spelled)]
 
 
 __all__ = ["LATENCY_S", "NIC", "RANK", "SWITCH", "Parts", "distinct"]

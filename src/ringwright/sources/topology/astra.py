@@ -37,31 +37,31 @@ def read_astra(text: str, name: str) -> Topology:
             f"{short or 'topology'} has another length than topology", where=f"{name}:{line}", remedy=REMEDY
         )
     dimensions = []
-    for place in range(count):
+    for number in range(count):
         line, words = lists["topology"]
-        kind = KINDS.get(words[place].lower())
+        kind = KINDS.get(words[number].lower())
         if kind is None:
             raise InputError(
-                f"'{words[place]}' is no topology", where=f"{name}:{line}", remedy="Ring, FullyConnected, Switch"
+                f"'{words[number]}' is no topology", where=f"{name}:{line}", remedy="Ring, FullyConnected, Switch"
             )
-        numbers = [_number(lists[key], place, key, name) for key in KEYS[1:]]
+        numbers = [_number(lists[key], number, key, name) for key in KEYS[1:]]
         size = int(numbers[0])
         if size != numbers[0] or size < 1:
             raise InputError(f"npus_count {numbers[0]:g} is no count", where=f"{name}:{lists['npus_count'][0]}")
-        dimensions.append(Dimension(kind, size, numbers[1] * GIB, numbers[2] * 1e-9, f"dim{place}"))
+        dimensions.append(Dimension(kind, size, numbers[1] * GIB, numbers[2] * 1e-9, f"dim{number}"))
     if math.prod(dimension.size for dimension in dimensions) > 1 << 20:
         raise InputError(f"{name} describes more than 1,048,576 ranks", where=f"{name}:{lists['npus_count'][0]}")
     return lattice(Path(name).stem, dimensions, provenance="ASTRA-sim analytical network, GB = 2^30 bytes")
 
 
-def _number(entry: tuple[int, list[str]], place: int, key: str, name: str) -> float:
+def _number(entry: tuple[int, list[str]], number: int, key: str, name: str) -> float:
     line, words = entry
     try:
-        value = float(words[place])
+        value = float(words[number])
     except ValueError:
         value = math.nan
     if not 0 <= value < 1e15:
-        raise InputError(f"'{words[place]}' is no {key}", where=f"{name}:{line}", remedy=REMEDY)
+        raise InputError(f"'{words[number]}' is no {key}", where=f"{name}:{line}", remedy=REMEDY)
     return value
 
 

@@ -25,8 +25,8 @@ def read_graph(text: str, name: str) -> Topology:
     try:
         document = json.loads(text)
     except json.JSONDecodeError as error:
-        place = f"{name}:{error.lineno}:{error.colno}"
-        raise InputError(f"{name} is not JSON: {error.msg}", where=place, remedy=REMEDY) from error
+        where = f"{name}:{error.lineno}:{error.colno}"
+        raise InputError(f"{name} is not JSON: {error.msg}", where=where, remedy=REMEDY) from error
     except (RecursionError, ValueError) as error:
         raise InputError(
             f"{name} is nested too deeply or holds a number too long", where=name, remedy=REMEDY
@@ -107,16 +107,16 @@ class _Graph:
         if not edges:
             return np.zeros((0, 4))
         width = len(edges[0]) if isinstance(edges[0], list) else 0
-        for place, edge in enumerate(edges):
+        for number, edge in enumerate(edges):
             if not isinstance(edge, list) or len(edge) != width or width not in (4, 5) or not _all_numbers(edge):
-                raise self.wrong("a link is [src, dst, GiB/s, us]", f"edge {place}")
+                raise self.wrong("a link is [src, dst, GiB/s, us]", f"edge {number}")
         rows = np.array(edges, float)
         ends = rows[:, [0, 1, *([4] if width == 5 else [])]]
         bad = (ends < 0).any(axis=1) | (ends != np.floor(ends)).any(axis=1) | (rows[:, :2] >= nodes).any(axis=1)
         bad |= (rows[:, 2:4] < 0).any(axis=1) | (rows[:, 2:4] > 1e12).any(axis=1) | (ends[:, 2:] > 255).any(axis=1)
         if bad.any():
-            place = int(bad.argmax())
-            raise self.wrong(f"{str(edges[place])[:60]} is no link between {nodes} nodes", f"edge {place}")
+            number = int(bad.argmax())
+            raise self.wrong(f"{str(edges[number])[:60]} is no link between {nodes} nodes", f"edge {number}")
         return rows
 
     def _words(self, key: str, default: tuple[str, ...], *, at_least: int) -> tuple[str, ...]:
@@ -166,14 +166,14 @@ class _Graph:
         import numpy as np
 
         groups = []
-        for place, row in enumerate(self._rows("groups")):
+        for number, row in enumerate(self._rows("groups")):
             numbers = row.get("links") if isinstance(row, dict) else None
             rate: Any = row.get("gib_s") if isinstance(row, dict) else None
             legal = isinstance(numbers, list) and all(isinstance(each, int) and 0 <= each < links for each in numbers)
             if not legal or not _all_numbers([rate]) or not rate > 0:
-                raise self.wrong("a group is name, gib_s and links", f"group {place}")
+                raise self.wrong("a group is name, gib_s and links", f"group {number}")
             groups.append(
-                SharedCapacity(str(row.get("name", f"group{place}")), rate * GIB, np.array(numbers, np.int64))
+                SharedCapacity(str(row.get("name", f"group{number}")), rate * GIB, np.array(numbers, np.int64))
             )
         return tuple(groups)
 
@@ -198,7 +198,7 @@ class _Graph:
 
     def _faults(self, links: int, ranks: int) -> tuple[Fault, ...]:
         faults = []
-        for place, row in enumerate(self._rows("faults")):
+        for number, row in enumerate(self._rows("faults")):
             try:
                 target: Any = row["target"]
                 fault = Fault(float(row["time_s"]), row["kind"], target, row["field"], float(row["value"]))
@@ -207,7 +207,7 @@ class _Graph:
                 if not legal or not (0 <= fault.time_s < math.inf and 0 <= fault.value < math.inf):
                     raise ValueError("out of range")
             except (TypeError, ValueError, KeyError, OverflowError) as error:
-                raise self.wrong(f"a fault is not understood: {error}", f"fault {place}") from error
+                raise self.wrong(f"a fault is not understood: {error}", f"fault {number}") from error
             faults.append(fault)
         return tuple(sorted(faults, key=lambda fault: (fault.time_s, fault.kind, fault.target, fault.field)))
 

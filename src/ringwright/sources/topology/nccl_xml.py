@@ -114,8 +114,8 @@ def parse(text: str, name: str) -> TopologyElement:
     try:
         parser.Parse(text.lstrip("\ufeff \t\r\n").encode(), True)
     except expat.ExpatError as error:
-        place = f"{name}:{error.lineno}:{error.offset + 1}"
-        raise InputError(f"{name} is not XML: {expat.ErrorString(error.code)}", where=place, remedy=REMEDY) from error
+        where = f"{name}:{error.lineno}:{error.offset + 1}"
+        raise InputError(f"{name} is not XML: {expat.ErrorString(error.code)}", where=where, remedy=REMEDY) from error
     return roots[0]
 
 

@@ -54,7 +54,7 @@ def _matrix(text: str, name: str) -> tuple[list[str], dict[tuple[str, str], str]
     """Return the devices and the cell of each pair."""
     lines = [_ESCAPE.sub("", line) for line in text.splitlines()]
     head = next(
-        (place for place, line in enumerate(lines) if line.split()[:1] == ["GPU0"] and " X " not in f" {line} "), -1
+        (number for number, line in enumerate(lines) if line.split()[:1] == ["GPU0"] and " X " not in f" {line} "), -1
     )
     if head < 0:
         raise InputError(f"{name} has no line of devices", where=f"{name}:1", remedy="nvidia-smi topo -m > topo.txt")
@@ -66,7 +66,7 @@ def _matrix(text: str, name: str) -> tuple[list[str], dict[tuple[str, str], str]
     if len(set(devices)) != len(devices) or len(devices) > MOST_DEVICES:
         raise InputError(f"{len(devices)} devices, some of them twice or too many", where=f"{name}:{head + 1}")
     cells: dict[tuple[str, str], str] = {}
-    for place, line in enumerate(lines[head + 1 :], head + 2):
+    for number, line in enumerate(lines[head + 1 :], head + 2):
         words = line.split()
         if not words or words[0] not in devices:
             if words and cells and len(cells) >= len(devices) ** 2:
@@ -76,7 +76,7 @@ def _matrix(text: str, name: str) -> tuple[list[str], dict[tuple[str, str], str]
         wrong = [word for word in row if word != "X" and word not in LEVELS and not _BOND.fullmatch(word)]
         if len(row) < len(devices) or wrong:
             what = f"'{wrong[0][:20]}' is no connection" if wrong else "a row is cut short"
-            raise InputError(what, where=f"{name}:{place}", remedy=f"X, NV#, {', '.join(LEVELS)}")
+            raise InputError(what, where=f"{name}:{number}", remedy=f"X, NV#, {', '.join(LEVELS)}")
         cells |= {(words[0], other): cell for other, cell in zip(devices, row, strict=True)}
     missing = [device for device in devices if (device, device) not in cells]
     if missing:
@@ -119,8 +119,8 @@ def _tree(
                     parts.both_ways(child, node, pcie_rate, "pcie")
                 tops |= dict.fromkeys(group, node)
     sockets = list(dict.fromkeys(tops.values()))
-    for place, here in enumerate(sockets):
-        for there in sockets[:place]:
+    for socket, here in enumerate(sockets):
+        for there in sockets[:socket]:
             parts.both_ways(there, here, upi_rate, "upi")
 
 

@@ -130,10 +130,10 @@ def _kinds(what: str, kind: str, role: str) -> tuple[str, ...]:
 
 
 def _counts(run: JobRun, result: Account) -> None:
-    """Add operations, bytes and time in the queue of the last step; a server's further legs are the same operation."""
+    """Add operations, bytes and time in the queue of the last step; a server's further phases are the same operation."""
     step, rank_classes = run.laid.steps - 1, run.laid.rank_classes
     for row in run.laid.rows:
-        if row.what != "operation" or row.leg in ("server", "pull"):
+        if row.what != "operation" or row.phase in ("server", "pull"):
             continue
         weight = sum(rank_classes.counts[rank_class] for rank_class in dict.fromkeys(row.rank_classes)) / sum(
             rank_classes.counts

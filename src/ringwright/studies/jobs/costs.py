@@ -81,12 +81,12 @@ class FabricCosts:
         self.faulty = frozenset(marked(self.topology, self.topology.n_ranks)) if self.topology.faults else frozenset()
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return the legs of an operation among ``ranks``: one, but for a server's two."""
+        """Return the phases of an operation among ``ranks``: one, but for a server's two."""
         if len(ranks) < 2:
             return (Stage(0.0, loads=()),)
         if op == "push-pull":
             halves = (("reduce-scatter", "push"), ("all-gather", "pull"))
-            return tuple(self._stage(each, size_bytes, ranks, role, leg) for each, leg in halves)
+            return tuple(self._stage(each, size_bytes, ranks, role, phase) for each, phase in halves)
         if op == "factors":
             return (self._stage("all-gather", size_bytes * len(ranks), ranks, role, ""),)
         if op == "shift":
@@ -97,10 +97,10 @@ class FabricCosts:
         """Return what the algorithm asked for did not do, as found so far."""
         return list(self.left.values())
 
-    def _stage(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str, leg: str) -> Stage:
+    def _stage(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str, phase: str) -> Stage:
         placed = self._canonical(ranks)
         factor, loads = self._shared(op, placed, role)
-        return Stage(self._seconds(op, size_bytes, placed) * factor, 0.0, leg, loads, self.units)
+        return Stage(self._seconds(op, size_bytes, placed) * factor, 0.0, phase, loads, self.units)
 
     def _canonical(self, ranks: tuple[int, ...]) -> TimedRanks:
         """Return a group that is timed for all that lie alike: the same places in the hosts, as many hosts apart."""

@@ -36,7 +36,7 @@ class Changed:
     ratios: dict[tuple[str, int, tuple[int, ...], str], float] = field(default_factory=dict, repr=False)
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return the measured legs, longer or shorter."""
+        """Return the measured phases, longer or shorter."""
         key = (op, size_bytes, ranks, role)
         if key not in self.ratios:
             was = seconds(self.before, op, size_bytes, ranks, role)

@@ -99,7 +99,7 @@ def _events(
     sizes[-1] = row.last_bytes
     kind = "p2p" if operation.op in ("send-recv", "shift") else "collective"
     same |= {"kind": kind, "op": operation.op, "role": row.role, "communicator": members[row.role, row.rank_classes]}
-    same |= {"stream": f"{row.role}{f' {row.leg}' if row.leg else ''}"}
+    same |= {"stream": f"{row.role}{f' {row.phase}' if row.phase else ''}"}
     columns |= {"size_bytes": sizes, "sequence": step * run.laid.per_step + row.first + np.arange(row.count)}
     one_by_one = all(count == 1 for count in rank_classes.counts) and operation.op != "send-recv"
     each = (

@@ -141,7 +141,7 @@ def _exposed(run: JobRun, rank_class: int, compute: Spans, begin: int, end: int)
         order = order[own[order] > LEAST_PS]
         chosen = order[:: max(-(-len(order) // LOOKED_AT), 1)]
         if len(chosen):
-            cell.rows += [(row, place) for place in inside[chosen].tolist()]
+            cell.rows += [(row, index) for index in inside[chosen].tolist()]
             factor = own[order].sum() / own[chosen].sum()
             same = np.full(len(chosen), len(order) / len(chosen))
             parts.append((first + inside[chosen], own[chosen], own[chosen] * factor, same))
@@ -220,11 +220,11 @@ def _sent(run: JobRun, rank_class: int, named: dict[str, Operation], urgency: di
     for row in run.laid.rows:
         if row.what != "operation" or rank_class not in row.rank_classes:
             continue
-        place = _place(named[row.name], urgency)
+        rank_of_urgency = _urgency(named[row.name], urgency)
         for step in range(run.laid.steps):
             where = run.span(row, step)
             queue = int(run.laid.flat.queue[where.start])
-            same = np.full(row.count, place), np.full(row.count, row.count > 1)
+            same = np.full(row.count, rank_of_urgency), np.full(row.count, row.count > 1)
             sent[queue].append((run.times.moved[where], run.times.end[where], *same))
     made = {}
     for queue, parts in sent.items():
@@ -234,7 +234,7 @@ def _sent(run: JobRun, rank_class: int, named: dict[str, Operation], urgency: di
     return made
 
 
-def _place(operation: Operation, urgency: dict[str, int]) -> int:
+def _urgency(operation: Operation, urgency: dict[str, int]) -> int:
     return min((urgency.get(payload.name, 0) for payload in operation.payloads), default=0)
 
 
@@ -258,7 +258,7 @@ def _cause(
     waited = start - ready > SHARE * open_ps
     queue = sent[int(flat.queue[instance])]
     if waited and not barrier:
-        if queue.out_of_order(ready, start, _place(operation, seen.urgency)) > SHARE * open_ps:
+        if queue.out_of_order(ready, start, _urgency(operation, seen.urgency)) > SHARE * open_ps:
             return "order"
         if queue.idle_at(ready):
             return "window"

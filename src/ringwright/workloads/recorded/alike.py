@@ -86,13 +86,13 @@ def signature(plan: RankStep, grid: RecordedMesh) -> tuple[Any, ...]:
 
 def _even(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]) -> bool:
     """Say whether ranks with equal coordinates on some axes have as much work, to a hundredth."""
-    place = _key(grid, axes)
+    coordinates = _key(grid, axes)
     least: dict[tuple[int, ...], float] = {}
     most: dict[tuple[int, ...], float] = {}
     for rank, plan in plans.items():
         total = sum(piece.seconds for piece in plan.pieces)
-        least[place(rank)] = min(total, least.get(place(rank), total))
-        most[place(rank)] = max(total, most.get(place(rank), total))
+        least[coordinates(rank)] = min(total, least.get(coordinates(rank), total))
+        most[coordinates(rank)] = max(total, most.get(coordinates(rank), total))
     return all(most[at] - least[at] <= SAME * most[at] for at in most)
 
 
@@ -102,9 +102,9 @@ def _key(grid: RecordedMesh, axes: tuple[str, ...]) -> Callable[[int], tuple[int
 
 def _tells_apart(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]) -> bool:
     """Say whether ranks with equal coordinates on some axes issue the same, and all coordinates were recorded."""
-    place, seen = _key(grid, axes), {}  # type: ignore[var-annotated]
+    coordinates, seen = _key(grid, axes), {}  # type: ignore[var-annotated]
     for rank, plan in plans.items():
-        if seen.setdefault(place(rank), signature(plan, grid)) != signature(plan, grid):
+        if seen.setdefault(coordinates(rank), signature(plan, grid)) != signature(plan, grid):
             return False
     return len(seen) == grid.mesh.extent(axes)
 
@@ -112,10 +112,10 @@ def _tells_apart(plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[
 def _placed(
     plans: Mapping[int, RankStep], grid: RecordedMesh, axes: tuple[str, ...]
 ) -> tuple[dict[str, RankClass], dict[str, int]]:
-    place = _key(grid, axes)
+    coordinates = _key(grid, axes)
     groups: dict[tuple[int, ...], list[int]] = {}
     for rank in sorted(plans):
-        groups.setdefault(place(rank), []).append(rank)
+        groups.setdefault(coordinates(rank), []).append(rank)
     made, stands = {}, {}
     for at, ranks in groups.items():
         name = "-".join(f"{axis}{number}" for axis, number in zip(axes, at, strict=True)) or "all"

@@ -253,11 +253,11 @@ class _Builder:
     def _class_of(self, rank: int, default: str) -> str:
         if rank < 0 or len(self.names) == 1:
             return default
-        place = self.grid.mesh.place(rank)
+        coordinates = self.grid.mesh.place(rank)
         for name in self.names:
             known = self.grid.mesh.place(self.stands[name])
-            axes = [axis for axis in place if f"{axis}{known[axis]}" in name.split("-")]
-            if all(place[axis] == known[axis] for axis in axes):
+            axes = [axis for axis in coordinates if f"{axis}{known[axis]}" in name.split("-")]
+            if all(coordinates[axis] == known[axis] for axis in axes):
                 return name
         return default
 

@@ -43,15 +43,15 @@ def _in_order(line: Line, edges: Iterable[tuple[int, int]]) -> list[RecordedWork
             after[src].append(dst)
     free = [event for event, count in waits.items() if not count]
     heapify(free)
-    place: dict[int, int] = {}
+    position: dict[int, int] = {}
     while free:
         event = heappop(free)
-        place[event] = len(place)
+        position[event] = len(position)
         for each in after[event]:
             waits[each] -= 1
             if not waits[each]:
                 heappush(free, each)
-    return sorted(line.works, key=lambda work: (place.get(work.event, len(events)), work.event))
+    return sorted(line.works, key=lambda work: (position.get(work.event, len(events)), work.event))
 
 
 def bare(line: Line) -> RankStep:

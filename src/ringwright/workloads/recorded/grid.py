@@ -27,11 +27,11 @@ class RecordedMesh:
     sizes: dict[int, int]
     assumptions: list[str] = field(default_factory=list)
 
-    def rank_of(self, communicator: int, place: int, rank: int) -> int:
+    def rank_of(self, communicator: int, index: int, rank: int) -> int:
         """Return the global rank of a place in a communicator that ``rank`` is in, -1 where that is not known."""
         known = self.members[communicator]
         group = known if known is not None else list(self.mesh.group(self.axes[communicator], rank))
-        return group[place] if 0 <= place < len(group) else -1
+        return group[index] if 0 <= index < len(group) else -1
 
 
 def grid(trace: Trace, used: Iterable[int], ranks: Sequence[int]) -> RecordedMesh:

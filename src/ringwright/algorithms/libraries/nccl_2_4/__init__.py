@@ -24,9 +24,9 @@ from ringwright.algorithms.blocks.nvls import nvls
 from ringwright.algorithms.blocks.nvls_collnet import nvls_collnet
 from ringwright.algorithms.blocks.nvls_tree import nvls_tree
 from ringwright.algorithms.blocks.pat import pat
+from ringwright.algorithms.libraries.nccl_2_4.chunking import MOST_SEGMENTS, loop_counts, parts, segments
 from ringwright.algorithms.libraries.nccl_2_4.forcing import forced, is_2_4
 from ringwright.algorithms.libraries.nccl_2_4.grouped import grouped
-from ringwright.algorithms.libraries.nccl_2_4.pacing import MOST_SEGMENTS, beat, parts, segments
 from ringwright.algorithms.libraries.nccl_2_4.rings import chains, order, rings
 from ringwright.algorithms.libraries.nccl_2_4.system import nics_per_node, system_of
 from ringwright.algorithms.libraries.nccl_2_4.tuning import of_groups, tuned
@@ -144,7 +144,7 @@ def build(
     if chosen.algorithm == "ring":
         if collective.op in ("broadcast", "reduce"):
             return chains(collective, hosts, channels, nics)
-        return rings(collective, hosts, channels, nics, beat(collective, chosen, system))
+        return rings(collective, hosts, channels, nics, loop_counts(collective, chosen, system))
     if chosen.algorithm == "tree":
         trees = _trees(hosts, max(1, channels // 2), system, nics)
         return over_trees("tree", collective, trees, segments(collective, chosen, system, len(trees)))
@@ -169,11 +169,11 @@ def _trees(hosts: list[list[int]], pairs: int, system: NcclSystem, nics: int) ->
         return [_uneven(hosts, list(tree.parents)) for tree in double_tree(n)] * pairs
     trees = []
     for pair in range(pairs):
-        place = order(hosts, pair, nics)
+        position = order(hosts, pair, nics)
         for tree in rank_trees(n, g, system.graphs.tree.pattern):
-            parents = [-1] * len(place)
+            parents = [-1] * len(position)
             for child, parent in enumerate(tree.parents):
-                parents[place[child]] = place[parent] if parent >= 0 else -1
+                parents[position[child]] = position[parent] if parent >= 0 else -1
             trees.append(parents)
     return trees
 

@@ -34,39 +34,43 @@ def order(hosts: list[list[int]], channel: int, nics: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class LoopCounts:
     """How a ring's share travels: ``loops`` one after the other, each chunk of a loop in ``slices`` behind each other."""
 
     loops: int = 1
     slices: int = 1
 
 
-def rings(collective: Collective, hosts: list[list[int]], channels: int, nics: int, beat: Beat = Beat()) -> Program:
+def rings(
+    collective: Collective, hosts: list[list[int]], channels: int, nics: int, counts: LoopCounts = LoopCounts()
+) -> Program:
     """Return the program of all-reduce, reduce-scatter or all-gather over ``channels`` rings of equal share."""
     p, op = collective.p, collective.op
-    parts = channels * beat.loops * beat.slices
+    parts = channels * counts.loops * counts.slices
     cuts = parts * (p if op == "all-reduce" else 1)
     rounds = (p - 1) * (2 if op == "all-reduce" else 1)
     largest = float(cut(collective, cuts).chunk_bytes.max(initial=0)) * parts
-    moves = _regular if is_regular(hosts) and beat.loops == 1 else _listed
+    moves = _regular if is_regular(hosts) and counts.loops == 1 else _listed
     phases = [(Op.REDUCE, -1, "reduce-scatter")] if op != "all-gather" else []
     phases += [(Op.SEND, 0, "all-gather")] if op != "reduce-scatter" else []
 
     def steps() -> Iterator[Step]:
-        for loop in range(beat.loops):
+        for loop in range(counts.loops):
             for kind, shift, label in phases:
-                for step, piece in product(range(p - 1), range(beat.slices)):
-                    places = [(channel * beat.loops + loop) * beat.slices + piece for channel in range(channels)]
+                for step, piece in product(range(p - 1), range(counts.slices)):
+                    places = [(channel * counts.loops + loop) * counts.slices + piece for channel in range(channels)]
                     yield Step(moves(kind, hosts, nics, places, parts, shift - step), label, loop)
 
-    knobs = {"loops": beat.loops, "slices": beat.slices} if parts > channels else {}
+    knobs = {"loops": counts.loops, "slices": counts.slices} if parts > channels else {}
     return Program(
         "ring",
         collective,
         cut(collective, cuts),
         steps,
-        rounds * beat.loops * beat.slices,
-        Cost((Term(rounds * beat.loops, rounds * largest),), float(collective.size_bytes) * rounds, largest * (p - 1)),
+        rounds * counts.loops * counts.slices,
+        Cost(
+            (Term(rounds * counts.loops, rounds * largest),), float(collective.size_bytes) * rounds, largest * (p - 1)
+        ),
         channels=channels,
         knobs=knobs,
     )
@@ -76,22 +80,22 @@ def _regular(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts
     """One round as patterns over the hosts: GPU j of every host hands on its ring's part of the rank ``by`` along it."""
     n, g = len(hosts), len(hosts[0])
     blocks = []
-    for channel, place in enumerate(places):
+    for channel, position in enumerate(places):
         first = entry(channel, g, nics)
         for j in range(g):
             here = Affine(((1, 0, n, g),), (first + j) % g)
             following = Affine(((1, (j + 1) // g, n, g),), (first + (j + 1)) % g)
-            owner = Affine(((1, (j + by) // g, n, g * parts),), (first + j + by) % g * parts + place)
+            owner = Affine(((1, (j + by) // g, n, g * parts),), (first + j + by) % g * parts + position)
             blocks.append(Block(op, (n,), here, following, owner, channel=channel))
     return tuple(blocks)
 
 
 def _listed(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
     blocks = []
-    for channel, place in enumerate(places):
+    for channel, position in enumerate(places):
         ring = np.array(order(hosts, channel, nics))
         owner = np.roll(ring, -by)
-        blocks.append(explicit(op, ring, np.roll(ring, -1), owner * parts + place, channel=channel))
+        blocks.append(explicit(op, ring, np.roll(ring, -1), owner * parts + position, channel=channel))
     return tuple(blocks)
 
 

@@ -95,8 +95,8 @@ def _nodes(collective: Collective, topology: Topology | None) -> list[list[int]]
         hosts = by_host(collective, topology)
         if len({len(host) for host in hosts}) == 1:
             return hosts
-        return [[place] for host in hosts for place in host]
-    return [[place] for place in range(collective.p)]
+        return [[index] for host in hosts for index in host]
+    return [[index] for index in range(collective.p)]
 
 
 def _table(collective: Collective, topology: Topology | None, nodes: list[list[int]], mapping: str) -> list[int]:

@@ -36,7 +36,7 @@ def node_order(
         raise UsageError(f"'{mapping}' is no rank mapping", remedy="mapping=hdrm, mapping=rank or mapping=random-SEED")
     if mapping == "rank" or topology is None or n == 1:
         return list(range(n))
-    edge = edge_switches(topology, [collective.group[place] for place in places])
+    edge = edge_switches(topology, [collective.group[index] for index in places])
     below: dict[int, list[int]] = {}
     for node, switch in enumerate(edge):
         below.setdefault(switch, []).append(node)
@@ -83,11 +83,11 @@ def two_sides(topology: Topology, switches: list[int]) -> tuple[list[int], list[
     """Return upper and lower switches, where each upper one has links to all lower ones and to no upper one."""
     if len(switches) < 2 or switches[0] < 0:
         return None
-    place = {switch: i for i, switch in enumerate(switches)}
+    index_of = {switch: i for i, switch in enumerate(switches)}
     among = np.isin(topology.src, switches) & np.isin(topology.dst, switches)
     linked = np.zeros((len(switches), len(switches)), bool)
     for one, two in zip(topology.src[among].tolist(), topology.dst[among].tolist(), strict=True):
-        linked[place[one], place[two]] = True
+        linked[index_of[one], index_of[two]] = True
     is_lower = linked[0]
     if is_lower.sum() * 2 != len(switches) or not np.array_equal(linked, is_lower[:, None] ^ is_lower[None, :]):
         return None

@@ -93,5 +93,5 @@ def even_groups(p: int, count: int) -> list[list[int]]:
 
 
 def _require_partition(groups: list[list[int]], p: int) -> None:
-    if sorted(place for group in groups for place in group) != list(range(p)) or not all(groups):
+    if sorted(index for group in groups for index in group) != list(range(p)) or not all(groups):
         raise UsageError(f"groups name each of the {p} places once", where=f"groups {groups}"[:80])

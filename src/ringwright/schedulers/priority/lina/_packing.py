@@ -117,8 +117,8 @@ def _ends(payload: Payload) -> set[str]:
 def _class(each: RankClass, ranks: int) -> RankClass:
     if AXIS not in each.at:
         return each
-    place = {name: at for name, at in each.at.items() if name != AXIS}
-    return replace(each, at={**place, COPIES: each.at[AXIS] // ranks, AXIS: each.at[AXIS] % ranks})
+    coordinates = {name: at for name, at in each.at.items() if name != AXIS}
+    return replace(each, at={**coordinates, COPIES: each.at[AXIS] // ranks, AXIS: each.at[AXIS] % ranks})
 
 
 def _task(task: Task, factor: int) -> Task:

@@ -143,7 +143,7 @@ def _poured(amount: int, levels: dict[int, int]) -> dict[int, int]:
             break
         count, total = count + 1, total + levels[at]
     level, rest = divmod(amount + total, count)
-    return {at: level + (place < rest) - levels[at] for place, at in enumerate(order[:count])}
+    return {at: level + (index < rest) - levels[at] for index, at in enumerate(order[:count])}
 
 
 def layer_tokens(placement: ExpertPlacement, tokens: Sequence[int]) -> int:
