@@ -35,7 +35,7 @@ def is_even(collective: Collective, parts: int) -> bool:
 def segments_of(collective: Collective, segment_bytes: int, share: int = 1) -> int:
     """Return into how many segments of at most ``segment_bytes`` (0: do not cut) 1/share of the size falls, at least 1."""
     if segment_bytes < 0:
-        raise UsageError(f"negative segment: {segment_bytes} B", remedy="0 sends the message whole")
+        raise UsageError(f"a segment of {segment_bytes} B is negative", remedy="0 sends the message whole")
     if segment_bytes == 0:
         return 1
     size = -(-collective.size_bytes // share)

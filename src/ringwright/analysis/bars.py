@@ -1,4 +1,4 @@
-"""What a picture of all ranks needs: the calls and kernels of one stretch of time on one clock, at most a few thousand bars."""
+"""Data of a timeline of all ranks: the calls and kernels of one interval on one clock, at most a few thousand bars."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Who is to blame, all rules together: errors of a log, ranks that died, hangs, late ranks, a slow network; the strongest is
-the verdict."""
+"""All rules that name a culprit: errors of a log, ranks that died, hangs, late ranks, a slow network. The culprit with the
+highest confidence is the verdict."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Which rank died first, and of what: the others fail because it is gone.
 
-A rank's end is told by itself (an exception, an exit code) or by its parent (a signal). Not to blame is a rank whose own call
-failed with the error that ended it ("connection closed by peer"), and one ended with SIGTERM, as launchers end what is left.
+A rank's end is recorded by the rank itself (an exception, an exit code) or by its parent (a signal). Two kinds of ranks are not
+blamed: one whose own call failed because a peer was gone ("connection closed by peer"), and one that its launcher ended with
+SIGTERM after another had failed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What disturbed a job, told by the same job undisturbed: a slow rank, a slower link, loss, a flapping port, other traffic.
+"""What disturbed a job, compared with an undisturbed run of it: a slow rank or link, packet loss, a flapping port, other traffic.
 
 Three kinds of signs, each with its own meaning: how much longer collectives take than in the baseline, operation by operation
 (all alike: bandwidth; a few by a second: an outage); who came late (a rank, and then no link is blamed); and what the
@@ -45,9 +45,9 @@ LATE_SHARE = 0.12  # of the time in collectives that is waiting for late ranks, 
 
 @dataclass(frozen=True)
 class Signs:
-    """What was seen. ``ratio``: slow-down of an iteration's communication (10th, 50th, 90th percentile); counters per host.
+    """The measured signs. ``ratio``: slow-down of an iteration's communication (10th, 50th, 90th percentile); counters per host.
 
-    Calls that are under way together share the wire and their times swing; the time in which any is under way does not.
+    Calls in progress at the same time share the wire, so their own times vary; the time in which any call runs is stable.
     """
 
     ratio: tuple[float, float, float] | None
@@ -84,7 +84,7 @@ def disturbance(trace: Trace, baseline: Trace, *, since: int = 1) -> dict[str, A
 
 
 def can_be_told(trace: Trace, baseline: Trace) -> bool:
-    """Return whether both hold timed collectives of the same sizes with their iterations."""
+    """Return whether both Traces hold timed collectives of the same sizes, each with its iteration."""
     import polars as pl
 
     sizes = [

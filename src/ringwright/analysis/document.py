@@ -37,7 +37,7 @@ class Iteration(TypedDict):
 
 
 class Calls(TypedDict):
-    """Who was there, and what was called."""
+    """The ranks and communicators, and what they called."""
 
     hosts: int
     ranks_seen: int
@@ -59,7 +59,7 @@ class Calls(TypedDict):
 
 
 class Times(TypedDict):
-    """What only recordings with times, states, metrics or measurements tell."""
+    """What only recordings with times, states, metrics or measurements hold."""
 
     verdict: Row | None
     culprits: list[Row]
@@ -98,11 +98,11 @@ class Traffic(TypedDict):
 
 
 class Facts(Origin, Calls, Times, Traffic):
-    """What was seen: everything but what follows from it."""
+    """What was read or counted, before any conclusion."""
 
 
 class Judgements(TypedDict):
-    """What the facts cost and what they broke."""
+    """What the network must carry for it, and which laws the numbers broke."""
 
     provision: Row
     losses: list[str]
@@ -111,7 +111,7 @@ class Judgements(TypedDict):
 
 
 class Judged(Facts, Judgements):
-    """What findings are made of."""
+    """The inputs of the rules that make findings."""
 
 
 class Conclusions(TypedDict):

@@ -1,4 +1,4 @@
-"""How far each rank came in each group, and where it stands: what the diagnosis of a hang reasons about."""
+"""How far each rank got in each group, and at which operation it stands: the facts from which a hang is diagnosed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who waits for whom in a hung job, from where each rank stands.
+"""The graph of waits in a hung job, from the operation at which each rank stands.
 
 A rank stands at its oldest open operation. It waits for the members that have not entered it, or that stand at an older
 operation of their own. Who is waited for and waits for nobody is where the hang began: a host that stopped issuing, a

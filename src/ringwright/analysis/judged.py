@@ -1,4 +1,4 @@
-"""What broke a law, of the whole way from the input to the summary: the ledger's lines, and what an analysis refused."""
+"""Everything that broke a law between the input and the summary: lines of the ledger, and what an analysis refused."""
 
 from __future__ import annotations
 

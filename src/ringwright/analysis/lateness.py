@@ -1,9 +1,9 @@
 """How late each rank is in each step, in shares of a step, without a common clock.
 
-A rank's own time is what passes from the end of one step's calls to the end of the next one's, by its own clock, less the time in
+A rank's own time runs from the end of one step's calls to the end of the next step's, by its own clock, less the time in
 which calls block it. Its lateness is what its own time is more than that of the median rank of those it works with. A rank that
-is late only because a neighbour in a smaller group is has been blocked there: it is not blamed. A call that goes on while the
-rank issues the next blocks nobody; the last of such a chain blocks until all of them have ended.
+is late only because a rank of a smaller group held it up there is not blamed. A call that is still running when the
+rank issues the next one does not block it; the last call of such a chain blocks until all of them have ended.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Lateness:
 
 
 def lateness(trace: Trace, judged: pl.DataFrame) -> Lateness | None:
-    """Return the lateness of ranks, from matched calls with their ``wait`` (us); None with too few steps, or of one rank."""
+    """Return the lateness of ranks, from matched calls with their ``wait`` (us); None with too few steps or only one rank."""
     import polars as pl
 
     frame, unit = _steps(judged)

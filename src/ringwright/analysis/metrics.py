@@ -45,7 +45,7 @@ def metrics(trace: Trace, interval_s: float | None = None) -> list[dict[str, flo
     import polars as pl
 
     if interval_s is not None and not interval_s > 0:
-        raise UsageError(f"an interval of {interval_s} s", remedy="give seconds above 0")
+        raise UsageError(f"an interval of {interval_s} s is not above 0", remedy="give seconds above 0")
     calls = trace.scan("events").filter(pl.col("kind").is_in(["collective", "p2p"])).collect()
     least = pl.col("duration_s").min().over("communicator", "sequence", "op")
     wait = pl.when(pl.col("sequence").is_not_null()).then(pl.col("duration_s") - least)

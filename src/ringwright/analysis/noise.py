@@ -1,4 +1,4 @@
-"""How far a time varies by itself: from repeated calls, from rows measured in and out of place, or an assumption that is named.
+"""How much a measured time varies by itself: from repeated calls, from in-place and out-of-place rows, or a stated assumption.
 
 A noise is the relative standard deviation of one measured time, robust against outliers.
 """

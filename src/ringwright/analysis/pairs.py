@@ -1,4 +1,4 @@
-"""Who sends how much to whom: bytes by pair of ranks, of hosts and by NIC, from operations, algorithms and paths.
+"""The traffic matrix: bytes by pair of ranks, by pair of hosts and by NIC, from operations, algorithms and paths.
 
 Where the source says which algorithm ran, its edges carry the bytes; elsewhere a ring is assumed and said to be, with the
 range of the total over the algorithms that the library may have chosen.

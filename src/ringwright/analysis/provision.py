@@ -1,4 +1,4 @@
-"""What a network engineer must provide: bytes per step and NIC, the largest burst, the share of each operation."""
+"""What the network must carry: bytes per step and per NIC, the largest burst, the share of each operation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The next command of a finding: what stands behind ``$`` can be typed as it is, and the input in it is all of the input."""
+"""The next command of a finding: the text after ``$`` can be typed as it is, and it names the whole input."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PERF = {
 
 
 def inputs(names: Sequence[str]) -> str:
-    """Return the input as it is typed: a file, some files, the folder or the archive that they are in."""
+    """Return the input as a user types it: a file, several files, or the folder or archive that holds them."""
     known = list(dict.fromkeys(_outside(name) for name in names))
     if known and all(Path(name).parent == _SAMPLES for name in known):
         return "--sample"

@@ -9,9 +9,9 @@ outweighs all else);
 transformer: its blocks are equal, so are their gradients, and with tensor parallelism its activations);
 3. *mixed* otherwise: many requests of unequal size, none above the rest (ResNet: every stage has its own widths).
 
-Sizes alone decide, so that scale does not. Buckets blur it: where a few of them hold the whole model (fewer than
-:data:`FEW` requests,
-or :data:`MANY` for the third answer) the rule cannot tell, and says so. It was made on VGG-11, ResNet-18 and GPT-2.
+Only sizes are compared, so the number of ranks plays no role. Buckets hide the sizes of single gradients: where a few of
+them hold the whole model (fewer than :data:`FEW` requests, or :data:`MANY` for the third answer) the rule cannot tell, and
+says so. It was made on VGG-11, ResNet-18 and GPT-2.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Series of calls whose times may be compared: sizes known, seen by two ranks or more, told apart by step.
 
 A call of unknown size may be a larger one; a call seen on one rank alone may have waited for the others; one that begins
-while an earlier call of its rank is under way may have waited for that one; and within a step
-the same call is dearer in one place than in another, in every step again. So each time is taken relative to the usual
-time of its place in the step. Steps are those that the source marks; else the shortest period in which the
+while an earlier call of its rank is in progress may have waited for that one; and the same call may take longer at one
+position in the step than at another, in every step. So each time is taken relative to the usual time at its
+position in the step. Steps are those that the source marks; else the shortest period in which the
 communicator's calls repeat to the end; where neither is to be had, nothing is compared.
 """
 
@@ -29,7 +29,7 @@ _KEYS = ["communicator", "op", "size_bytes"]
 
 
 class Series(NamedTuple):
-    """Times of one call in order: ``name`` says which, ``time_s`` relative to its place in the step, ``step`` of each."""
+    """Times of one call in order: its ``name``, ``time_s`` relative to its position's usual time, ``step`` of each."""
 
     name: str
     time_s: list[float]
@@ -46,7 +46,7 @@ def series(trace: Trace) -> Iterator[Series]:
 
 
 def refusals(trace: Trace) -> Refusals:
-    """Return which timed collectives are in no series, with the first example of each reason."""
+    """Return the timed collectives that are in no series, counted by reason, with the first example of each."""
     import polars as pl
 
     refused = Refusals()

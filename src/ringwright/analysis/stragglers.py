@@ -1,4 +1,4 @@
-"""Which ranks hold a job up, from when to when, or now and then; or that it is another one every time.
+"""Stragglers: which ranks hold a job up, in which steps; or that a different rank does so each time.
 
 Four rules over the lateness of ranks (``analysis.lateness``), in this order: ranks that are late for a stretch of steps (to the
 end, or one after the other); one that is late now and then; many that are late in turn, of which no one can be named; nobody.
@@ -45,7 +45,7 @@ class Stretch:
 
 @dataclass(frozen=True)
 class HeldUp:
-    """What was found. ``kind``: lasting, moving, at-times, in-turn or none; ``rows`` of ranks; ``steps`` held up by them."""
+    """The stragglers. ``kind``: lasting, moving, at-times, in-turn or none; ``rows`` of ranks; ``steps`` held up by them."""
 
     kind: str
     rows: tuple[int, ...]
@@ -203,7 +203,7 @@ def _limit(values: Floats) -> tuple[float, float]:
 
 
 def at_least(times: int, trials: int, probability: float) -> float:
-    """Probability of ``times`` or more hits in ``trials``; beyond 1,000 trials they are scaled down, which is cautious."""
+    """Return the probability of ``times`` or more hits in ``trials``; beyond 1,000 both are scaled down (cautious)."""
     if trials > 1000:
         times, trials = times * 1000 // trials, 1000
     terms = (

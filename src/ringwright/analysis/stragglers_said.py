@@ -1,4 +1,4 @@
-"""What is said of ranks that hold a job up: one culprit, its conclusion first, with the step and the share of steps."""
+"""The sentences about stragglers: one culprit, its conclusion first, with the first step and the share of steps."""
 
 from __future__ import annotations
 

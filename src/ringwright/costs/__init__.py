@@ -1,1 +1,1 @@
-"""Models that several rooms need."""
+"""Cost models: times, bounds, calibrations, GPUs and NCCL's own choices. Several rooms use them."""

@@ -1,4 +1,4 @@
-"""Lower bounds: no program on this machine can be faster, whatever it does, and which part of the machine says so.
+"""Lower bounds on the time of a collective on a machine, each with the part of the machine that proves it.
 
 latency    every contribution has to reach whoever needs it: the longest of the shortest routes, in seconds of link latency, and
            the software cost of one message;

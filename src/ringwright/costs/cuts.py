@@ -1,4 +1,4 @@
-"""Cuts that a machine's structure suggests: each rank, each host, what hangs on each switch, halves of each axis.
+"""Cuts that a machine's structure suggests: each rank, each host, the nodes attached to each switch, halves of each axis.
 
 A *partition* puts every node into a part, or in none (-1). Ranks are put by hand; what lies between follows the ranks:
 a node belongs to a part when all ranks nearest to it do.
@@ -154,7 +154,7 @@ def _by_switch(topology: Topology, labels: np.ndarray) -> Iterator[Partition]:
 
 
 def spread(topology: Topology, ranks: np.ndarray) -> np.ndarray:
-    """Return a part for every node from those of the ranks: outwards hop by hop, none where parts meet.
+    """Return the part of every node: that of the ranks nearest to it, none (-1) where two parts are equally near.
 
     int64 of shape (nodes,).
     """

@@ -49,7 +49,7 @@ class Demand:
 
     @cached_property
     def reversed_topology(self) -> Topology:
-        """The machine with every link turned round."""
+        """The machine with the direction of every link reversed."""
         return dataclasses.replace(self.topology, src=self.topology.dst, dst=self.topology.src)
 
     def across(self, part: np.ndarray, parts: int) -> tuple[np.ndarray, np.ndarray]:

@@ -44,7 +44,7 @@ class Gpu:
     capacity_bytes: float = 0.0
 
     def rate(self, dtype: str) -> float:
-        """Return operations/s for an element type; UsageError where the device has none."""
+        """Return operations/s for an element type; UsageError where the device has no peak for it."""
         if dtype not in self.peak:
             raise UsageError(f"{self.name} has no {dtype}", remedy=f"one of: {', '.join(self.peak)}")
         return self.peak[dtype]
@@ -62,7 +62,7 @@ class Gpu:
         return max(best, self.moving(moved)) + self.launch_s
 
     def moving(self, size_bytes: float) -> float:
-        """Return seconds of reading and writing so many bytes."""
+        """Return the seconds that reading and writing ``size_bytes`` of device memory takes."""
         return size_bytes / (self.memory * self.memory_efficiency)
 
     def attending(self, flops: float, dtype: str) -> float:

@@ -1,4 +1,4 @@
-"""What the links of a GPU move at most, one direction: NVLink or Infinity Fabric, and PCIe; GB/s of 10^9 B, all links together.
+"""Peak rates of a GPU's links in one direction: NVLink or Infinity Fabric, and PCIe; GB/s of 10^9 B, all links together.
 
 Rates are those of the vendors' data sheets, which print both directions together: half of them stands here. A GPU of an older
 PCIe card reaches less; none reaches more.
@@ -29,7 +29,7 @@ class Links:
 
     @property
     def gpu_gbs(self) -> float:
-        """GB/s between two GPUs of a node, by the faster way."""
+        """GB/s between two GPUs of a node over the faster of fabric and PCIe."""
         return max(self.fabric_gbs, self.pcie_gbs)
 
 

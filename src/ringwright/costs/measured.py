@@ -1,4 +1,4 @@
-"""Times of operations as they were measured: what a recording says, not what a fabric would do."""
+"""Costs of operations from measured times: what a recording says, not what a simulated fabric gives."""
 
 from __future__ import annotations
 

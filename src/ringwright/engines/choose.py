@@ -37,7 +37,7 @@ def simulate(
     fold_symmetry: bool = True,
     native: bool = True,
 ) -> Run:
-    """Return how a program runs; raise InfeasibleError where a message never arrives or no engine can hold it."""
+    """Return the simulated run of a program; raise InfeasibleError where a message never arrives or no engine can hold it."""
     if engine not in ENGINES:
         raise UsageError(f"'{engine}' is no engine", remedy=f"one of: {', '.join(ENGINES)}")
     title = f"{program.name}, {program.collective.label} on {topology.name}"

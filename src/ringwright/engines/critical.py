@@ -1,4 +1,4 @@
-"""Why it takes this long: the chain of messages behind the last one, and what each link of the chain spent its time on."""
+"""The critical path: the chain of messages that ends last, and what each of them spent its time on."""
 
 from __future__ import annotations
 

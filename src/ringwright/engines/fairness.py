@@ -1,6 +1,6 @@
-"""Max-min fair rates: nobody can have more without taking from somebody who has no more.
+"""Max-min fair rates: no flow can have more without taking from a flow that has no more than it.
 
-Progressive filling: all rates rise together until a resource is full; whoever uses it keeps that rate, the others rise on.
+Progressive filling: all rates rise together until a resource is full; its flows keep that rate, the others rise further.
 Rates are integers (``UNIT`` is one byte per picosecond) rounded down, so sums depend on no order and no resource is ever
 overdrawn. Resources that fill within one part in 2**30 of each other fill together: rounding does not split what is alike.
 """
@@ -14,7 +14,7 @@ MOST_RATE = 1024.0  # bytes per picosecond, for what has no limit
 
 
 def capacity(ps_per_byte: float) -> int:
-    """Return what a resource of so many picoseconds per byte can carry."""
+    """Return the capacity of a resource in integer rate units (``UNIT`` is one byte per ps), from its ps per byte."""
     return int(min(1 / ps_per_byte if ps_per_byte > 0 else MOST_RATE, MOST_RATE) * UNIT)
 
 

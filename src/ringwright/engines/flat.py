@@ -239,7 +239,7 @@ def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
 
 
 def copied(size_bytes: np.ndarray, byte_ps: np.ndarray) -> np.ndarray:
-    """Return the ps that channels work on messages of ``size_bytes`` of data, beside the wire.
+    """Return the ps that a channel's threads spend on messages of ``size_bytes`` of data, besides the time on the wire.
 
     int64 of the shape of ``size_bytes``.
     """
@@ -250,7 +250,7 @@ def copied(size_bytes: np.ndarray, byte_ps: np.ndarray) -> np.ndarray:
 
 
 def delays(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return each message's software cost that occupies nobody, in ps, and in ps per byte of data.
+    """Return each message's software cost that only delays it (no resource is busy meanwhile), in ps and in ps per byte of data.
 
     int64 and float64 of shape (messages,).
     """

@@ -1,4 +1,4 @@
-"""What a layout will take in memory, told before it is made: nothing is begun that cannot be held."""
+"""How much memory a layout will take, estimated before it is made, so that nothing is begun that does not fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def available_bytes() -> int | None:
 
 
 def shortage(count: int, what: str = "moves", bytes_each: int = BYTES_PER_MOVE) -> str:
-    """Return why so many moves, or others of ``bytes_each`` B, cannot be laid out here, empty where they can."""
+    """Return why so many moves (or other objects of ``bytes_each`` B) do not fit into memory; "" where they fit."""
     free, needed = available_bytes(), count * bytes_each
     if free is None or needed <= free:
         return ""

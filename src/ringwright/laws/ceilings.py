@@ -1,4 +1,4 @@
-"""The law of ceilings: no bus bandwidth is above what the links of the named GPU, and the way out of its node, can carry.
+"""The law of ceilings: no bus bandwidth exceeds what the links of the named GPU, and the links out of its node, can carry.
 
 Inside a node each of p ranks must move busbw / GB/s of its own over its links, whatever the algorithm; with switches that add
 (NVLink SHARP) an all-reduce moves each byte once instead of twice. Between n nodes at least (n-1)/n of the data leaves each
@@ -26,7 +26,7 @@ class Ceiling:
 def ceiling(op: str, ranks: int | None, nodes: int | None = None, gpu: str = "", *, nics: int = 0) -> Ceiling | None:
     """Return the ceiling of an operation over ``ranks`` on ``nodes``; None for one rank, which moves nothing.
 
-    What is not known is taken as what allows most: the fastest GPU, one node, many ranks. ``nics`` NICs are known to be
+    What is not known is assumed to allow most: the fastest GPU, one node, many ranks. ``nics`` NICs are known to be
     in a node, each in a PCIe slot of its GPUs' generation; where that is 0, the GPUs' own PCIe links bound what leaves a node.
     """
     if ranks is not None and ranks < 2:

@@ -20,8 +20,8 @@ class Census:
 def census(devices: Sequence[Mapping[str, Any]], expected: int | None) -> Census:
     """Count processes and devices (keys rank and host, each may be None) against the ranks that are expected.
 
-    More of them than ranks are expected: those without a rank are left out; where still too many are left, or none, the
-    expected number is not believed.
+    Where there are more than expected, those without a rank are left out; where still too many are left, or none, the
+    expected number is taken as wrong.
     """
     hosts = {row["host"] for row in devices if row["host"]}
     if expected is None or len(devices) <= expected:

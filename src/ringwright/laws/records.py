@@ -31,9 +31,9 @@ class Gap:
 
 
 def gap(numbers: Iterable[int], first: int | None = None) -> Gap | None:
-    """Return the gap in some numbers, repeated or not, in any order; None where there is none, or where they are no sequence.
+    """Return the gap in sequence numbers given in any order, repeated or not; None without a gap, or where they are no sequence.
 
-    ``first`` is where the numbers should begin, where others of the group tell it.
+    ``first`` is where the numbers should begin, if other ranks of the group show it.
     """
     held = sorted(set(numbers))
     if not held:

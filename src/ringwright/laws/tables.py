@@ -45,7 +45,7 @@ class Printed:
 
 @dataclass(frozen=True, slots=True)
 class JudgedTable:
-    """Rows that broke a law (place -> law and detail), and why the number of ranks or the operation is not believed.
+    """Rows that broke a law (index -> law and detail), and why the printed number of ranks or operation is not used.
 
     Where ``ranks_refused``, rows and list of ranks contradict each other: neither that number nor a printed busbw may be used.
     """

@@ -1,6 +1,6 @@
-"""The law of transports: how two ranks are connected is one of a closed list, spelled as NCCL and RCCL spell it.
+"""The law of transports: the transport between two ranks is one of a closed list, spelled as NCCL and RCCL spell it.
 
-What a line prints behind ``via`` may be two lines that were written into each other; then it is no transport.
+The text after ``via`` may come from two lines that were interleaved; then it is no transport.
 Source: ``src/transport/p2p.cc``, ``shm.cc``, ``net.cc`` and ``coll_net.cc`` of NVIDIA/nccl, releases 2.3 to 2.30, and RCCL.
 """
 

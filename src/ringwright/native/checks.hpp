@@ -41,7 +41,7 @@ inline void require_times(const Span<int64_t>& values, const char* name) {
 }
 
 // Time a byte takes: none is negative or no number; a dead link's is infinite.
-inline void require_paces(const Span<double>& values, const char* name) {
+inline void require_ps_per_byte(const Span<double>& values, const char* name) {
     for (size_t i = 0; i < values.size; ++i) require(values[i] >= 0, name);
 }
 

@@ -50,7 +50,7 @@ void check_forks(const Flat& flat) {
 }
 
 void check(const Flat& flat, const Resources& resources) {
-    const size_t messages = flat.size_bytes.size, all = flat.waits.size, servers = resources.pace.size;
+    const size_t messages = flat.size_bytes.size, all = flat.waits.size, servers = resources.ps_per_byte.size;
     require(flat.hop.size == flat.parent.size && flat.child.size == flat.parent.size, "forks");
     require_below(flat.parent, messages, "forks");
     require_below(flat.child, messages, "forks");
@@ -70,10 +70,10 @@ void check(const Flat& flat, const Resources& resources) {
     require_times(flat.delay, "delay");
     require_times(resources.latency, "latency");
     require_times(resources.delay_latency, "delays");
-    require_paces(resources.pace, "pace");
-    require_paces(resources.change_pace, "changes");
+    require_ps_per_byte(resources.ps_per_byte, "ps_per_byte");
+    require_ps_per_byte(resources.change_ps_per_byte, "changes");
     for (size_t i = 0; i < flat.size_bytes.size; ++i) require(flat.size_bytes[i] >= 0, "size_bytes");
-    require(resources.change_time.size == changes && resources.change_pace.size == changes, "changes");
+    require(resources.change_time.size == changes && resources.change_ps_per_byte.size == changes, "changes");
     require_below(resources.delay_resource, servers, "delays");
     const size_t delays = resources.delay_resource.size;
     require(resources.delay_time.size == delays && resources.delay_latency.size == delays, "delays");
@@ -95,35 +95,35 @@ nb::tuple simulate(const Flat& flat, const Resources& resources, const More&... 
 
 nb::tuple events(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
                  Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<int32_t> parent,
-                 Input<int32_t> hop, Input<int32_t> child, Input<double> pace,
+                 Input<int32_t> hop, Input<int32_t> child, Input<double> ps_per_byte,
                  Input<int64_t> latency, Input<uint8_t> whole, Input<uint8_t> holds, Input<int64_t> change_resource,
-                 Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
+                 Input<int64_t> change_time, Input<double> change_ps_per_byte, Input<int64_t> delay_resource,
                  Input<int64_t> delay_time, Input<int64_t> delay_latency) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
                     view(waits),      view(size_bytes), view(delay),       view(parent),
                     view(hop),        view(child)};
-    const Resources resources{view(pace),           view(latency),     view(whole),
-                              view(holds),          view(change_resource), view(change_time), view(change_pace),
+    const Resources resources{view(ps_per_byte),           view(latency),     view(whole),
+                              view(holds),          view(change_resource), view(change_time), view(change_ps_per_byte),
                               view(delay_resource), view(delay_time),  view(delay_latency)};
     return simulate<EventLoop>(flat, resources);
 }
 
 nb::tuple flows(Input<int64_t> hop_starts, Input<int32_t> hops, Input<int64_t> next_starts, Input<int32_t> nexts,
-                Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> pace,
+                Input<int32_t> waits, Input<int64_t> size_bytes, Input<int64_t> delay, Input<double> ps_per_byte,
                 Input<int64_t> latency, Input<uint8_t> whole, Input<uint8_t> holds, Input<int64_t> change_resource,
-                Input<int64_t> change_time, Input<double> change_pace, Input<int64_t> delay_resource,
+                Input<int64_t> change_time, Input<double> change_ps_per_byte, Input<int64_t> delay_resource,
                 Input<int64_t> delay_time, Input<int64_t> delay_latency, Input<int32_t> owner, Input<int64_t> starts,
                 Input<int32_t> ways) {
     const Flat flat{view(hop_starts), view(hops),       view(next_starts), view(nexts),
                     view(waits),      view(size_bytes), view(delay),       {}, {}, {}};
-    const Resources resources{view(pace),           view(latency),     view(whole),
-                              view(holds),          view(change_resource), view(change_time), view(change_pace),
+    const Resources resources{view(ps_per_byte),           view(latency),     view(whole),
+                              view(holds),          view(change_resource), view(change_time), view(change_ps_per_byte),
                               view(delay_resource), view(delay_time),  view(delay_latency)};
     const Classes classes{view(owner), view(starts), view(ways)};
     require(classes.starts.size > 0 && classes.owner.size == flat.size_bytes.size, "classes");
     require_cuts(classes.starts, classes.starts.size - 1, classes.ways.size, "classes");
     require_below(classes.owner, classes.starts.size - 1, "classes");
-    require_below(classes.ways, resources.pace.size, "classes");
+    require_below(classes.ways, resources.ps_per_byte.size, "classes");
     return simulate<FlowLoop>(flat, resources, classes);
 }
 
@@ -267,13 +267,13 @@ nb::tuple job(nb::object flat) {
 NB_MODULE(_engine, module) {
     module.doc() = "The hot loops of the engines; ringwright.engines says what they mean.";
     module.def("events", &events, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
-               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("parent"), nb::arg("hop"), nb::arg("child"), nb::arg("pace"), nb::arg("latency"),
+               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("parent"), nb::arg("hop"), nb::arg("child"), nb::arg("ps_per_byte"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds"), nb::arg("change_resource"), nb::arg("change_time"),
-               nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"));
+               nb::arg("change_ps_per_byte"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"));
     module.def("flows", &flows, nb::arg("hop_starts"), nb::arg("hops"), nb::arg("next_starts"), nb::arg("nexts"),
-               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("pace"), nb::arg("latency"),
+               nb::arg("waits"), nb::arg("size_bytes"), nb::arg("delay"), nb::arg("ps_per_byte"), nb::arg("latency"),
                nb::arg("whole"), nb::arg("holds"), nb::arg("change_resource"), nb::arg("change_time"),
-               nb::arg("change_pace"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
+               nb::arg("change_ps_per_byte"), nb::arg("delay_resource"), nb::arg("delay_time"), nb::arg("delay_latency"), nb::arg("owner"), nb::arg("starts"), nb::arg("ways"));
     module.def("fair_rates", &fair_rates, nb::arg("starts"), nb::arg("ways"), nb::arg("capacity"));
     module.def("order", &order, nb::arg("message"), nb::arg("step"), nb::arg("reads"), nb::arg("writes"),
                nb::arg("messages"));

@@ -38,13 +38,13 @@ struct Flat {
 };
 
 struct Resources {
-    Span<double> pace;
+    Span<double> ps_per_byte;
     Span<int64_t> latency;
     Span<uint8_t> whole;
     Span<uint8_t> holds;  // whether a resource is busy for its latency too
     Span<int64_t> change_resource;  // faults, sorted by resource, then time
     Span<int64_t> change_time;
-    Span<double> change_pace;
+    Span<double> change_ps_per_byte;
     Span<int64_t> delay_resource;  // likewise, latencies
     Span<int64_t> delay_time;
     Span<int64_t> delay_latency;
@@ -75,13 +75,13 @@ public:
             for (size_t i = 0; i < flat.parent.size; ++i) ++forks_[flat.parent[i] + 1];
             for (size_t i = 0; i < n; ++i) forks_[i + 1] += forks_[i];
         }
-        servers_.reserve(resources.pace.size);
-        for (size_t i = 0; i < resources.pace.size; ++i) {
-            servers_.push_back({resources.pace[i], 0, resources.latency[i], resources.whole[i] != 0, resources.holds[i] != 0, {}, {}});
+        servers_.reserve(resources.ps_per_byte.size);
+        for (size_t i = 0; i < resources.ps_per_byte.size; ++i) {
+            servers_.push_back({resources.ps_per_byte[i], 0, resources.latency[i], resources.whole[i] != 0, resources.holds[i] != 0, {}, {}});
         }
         for (size_t i = 0; i < resources.change_resource.size; ++i) {
             Server& server = servers_[resources.change_resource[i]];
-            server.changes.push_back({resources.change_time[i], resources.change_pace[i]});
+            server.changes.push_back({resources.change_time[i], resources.change_ps_per_byte[i]});
         }
         for (size_t i = 0; i < resources.delay_resource.size; ++i) {
             Server& server = servers_[resources.delay_resource[i]];
@@ -116,10 +116,10 @@ private:
 
     struct Change {
         int64_t time;
-        double pace;
+        double ps_per_byte;
     };
     struct Server {
-        double pace;
+        double ps_per_byte;
         int64_t free;
         int64_t latency;
         bool whole;
@@ -137,7 +137,7 @@ private:
         for (size_t message = 0; message < messages; message += stride) {
             if (flat.hop_starts[message] == flat.hop_starts[message + 1]) continue;
             const int32_t hop = flat.hops[flat.hop_starts[message]];
-            const double cost = static_cast<double>(flat.size_bytes[message]) * resources.pace[hop];
+            const double cost = static_cast<double>(flat.size_bytes[message]) * resources.ps_per_byte[hop];
             if (!(cost < 1e18)) continue;
             sum += cost + static_cast<double>(resources.latency[hop]);
             ++seen;
@@ -212,22 +212,22 @@ private:
 
     // When the last of `size` bytes has left, if the first starts at `begin`.
     static int64_t leave(const Server& server, int64_t begin, int64_t size) {
-        double pace = server.pace;
+        double ps_per_byte = server.ps_per_byte;
         double left = static_cast<double>(size);
-        if (server.changes.empty()) return std::isinf(pace) ? kForever : after(begin, std::ceil(left * pace));
+        if (server.changes.empty()) return std::isinf(ps_per_byte) ? kForever : after(begin, std::ceil(left * ps_per_byte));
         int64_t now = begin;
         for (const Change& change : server.changes) {
             if (change.time > now) {
-                if (!std::isinf(pace)) {
-                    const int64_t stop = after(now, std::ceil(left * pace));
+                if (!std::isinf(ps_per_byte)) {
+                    const int64_t stop = after(now, std::ceil(left * ps_per_byte));
                     if (stop <= change.time) return stop;
-                    left -= static_cast<double>(change.time - now) / pace;
+                    left -= static_cast<double>(change.time - now) / ps_per_byte;
                 }
                 now = change.time;
             }
-            pace = change.pace;
+            ps_per_byte = change.ps_per_byte;
         }
-        return std::isinf(pace) ? kForever : after(now, std::ceil(left * pace));
+        return std::isinf(ps_per_byte) ? kForever : after(now, std::ceil(left * ps_per_byte));
     }
 
     const Flat& flat_;

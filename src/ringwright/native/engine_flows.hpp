@@ -18,14 +18,14 @@ class FlowLoop {
 public:
     FlowLoop(const Flat& flat, const Resources& resources, const Classes& classes)
         : flat_(flat), changes_(resources), spec_(classes), waits_(flat.waits.size),
-          ready_(flat.waits.size, 0), classes_(classes.starts.size - 1), lists_(classes, resources.pace.size),
-          capacity_(resources.pace.size),
-          load_(resources.pace.size, 0), flows_(resources.pace.size, 0), touched_mark_(resources.pace.size, 0),
-          seen_(resources.pace.size, 0), found_(classes_.size(), 0), filling_(resources.pace.size, classes_.size()) {
+          ready_(flat.waits.size, 0), classes_(classes.starts.size - 1), lists_(classes, resources.ps_per_byte.size),
+          capacity_(resources.ps_per_byte.size),
+          load_(resources.ps_per_byte.size, 0), flows_(resources.ps_per_byte.size, 0), touched_mark_(resources.ps_per_byte.size, 0),
+          seen_(resources.ps_per_byte.size, 0), found_(classes_.size(), 0), filling_(resources.ps_per_byte.size, classes_.size()) {
         start.assign(flat.waits.size, kForever);
         end.assign(flat.waits.size, kForever);
         for (size_t i = 0; i < waits_.size(); ++i) waits_[i] = flat.waits[i];
-        for (size_t i = 0; i < capacity_.size(); ++i) capacity_[i] = rate_of(resources.pace[i]);
+        for (size_t i = 0; i < capacity_.size(); ++i) capacity_[i] = rate_of(resources.ps_per_byte[i]);
         for (size_t number = 0; number < classes_.size(); ++number) {
             for (const int32_t resource : way(static_cast<int32_t>(number))) {
                 classes_[number].delay = later(classes_[number].delay, resources.latency[resource]);
@@ -102,8 +102,8 @@ private:
         return sum;
     }
 
-    static int64_t rate_of(double pace) {
-        return static_cast<int64_t>(std::min(pace > 0 ? 1 / pace : kMostRate, kMostRate) * kUnit);
+    static int64_t rate_of(double ps_per_byte) {
+        return static_cast<int64_t>(std::min(ps_per_byte > 0 ? 1 / ps_per_byte : kMostRate, kMostRate) * kUnit);
     }
 
     // Rates below the floor are not touched by what happens at this instant; levels within rounding of it are.
@@ -182,7 +182,7 @@ private:
     void change(int32_t number) {
         const int32_t resource = static_cast<int32_t>(changes_.change_resource[number]);
         const int64_t before = capacity_[resource];
-        capacity_[resource] = rate_of(changes_.change_pace[number]);
+        capacity_[resource] = rate_of(changes_.change_ps_per_byte[number]);
         lower(std::min(before, capacity_[resource]) / std::max<int64_t>(flows_[resource], 1));
         touch_one(resource);
     }

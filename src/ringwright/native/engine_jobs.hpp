@@ -9,7 +9,7 @@
 #include "job_agenda.hpp"
 #include "job_flat.hpp"
 #include "job_limits.hpp"
-#include "job_paces.hpp"
+#include "job_rates.hpp"
 #include "job_ready.hpp"
 
 namespace ringwright {
@@ -19,7 +19,7 @@ public:
     explicit JobLoop(const JobFlat& flat)
         : ready(flat.n(), -1), start(flat.n(), -1), moved(flat.n(), -1), end(flat.n(), -1), flat_(flat),
           waits_(flat.n()), landed_(flat.n()), queues_(flat.queues()), agenda_(flat.queues()), marked_(flat.queues()),
-          paces_(flat, agenda_), limits_(flat, marked_), ready_(flat) {
+          rates_(flat, agenda_), limits_(flat, marked_), ready_(flat) {
         for (size_t i = 0; i < flat.n(); ++i) waits_[i] = static_cast<int32_t>(flat.waits[i]);
         set_orders();
     }
@@ -105,12 +105,12 @@ private:
         end[instance] = now;
         queue.moving = kNobody;
         if (flat_.strict[number]) {
-            paces_.end_compute(instance);
+            rates_.end_compute(instance);
             limits_.tag(instance, -1);
         } else {
             --queue.flying;
             queue.inflight = queue.flying ? queue.inflight - flat_.size[instance] : 0.0;
-            paces_.end_wire(instance, now);
+            rates_.end_wire(instance, now);
             limits_.finish(instance, number);
             move(number, now);
         }
@@ -142,7 +142,7 @@ private:
         queue.moving = instance;
         start[instance] = moved[instance] = now;
         limits_.tag(instance, 1);
-        paces_.begin_compute(instance, now);
+        rates_.begin_compute(instance, now);
     }
 
     void next_of_communication(int32_t number, int64_t now) {
@@ -187,7 +187,7 @@ private:
         }
         queue.moving = instance;
         moved[instance] = now;
-        paces_.begin_wire(instance, now);
+        rates_.begin_wire(instance, now);
     }
 
     // The instances of each strict queue by key, then by number.
@@ -221,7 +221,7 @@ private:
     std::vector<int32_t> order_, stack_, released_;
     Agenda agenda_;
     Marked marked_;
-    JobPaces paces_;
+    JobRates rates_;
     JobLimits limits_;
     ReadyLists ready_;
     int64_t arrivals_ = 0;

@@ -56,5 +56,5 @@ def settings_of(rewrite: Rewrite) -> Any:
 
 
 def carried_by(where: str) -> tuple[str, ...]:
-    """Return the kinds that are done for real there: ``live``, ``hook`` or ``buckets``."""
+    """Return the kinds that run on real ranks by ``live``, ``hook`` or ``buckets``; see ``ringwright.rewrites``."""
     return tuple(name for name, kind in KINDS.items() if where in kind.CARRIED_BY)

@@ -1,4 +1,4 @@
-"""Pools of gradients that may be merged, cut into buckets by their bytes."""
+"""Pools of gradients that may be fused, cut into buckets by their bytes."""
 
 from __future__ import annotations
 

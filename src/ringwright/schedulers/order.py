@@ -1,4 +1,4 @@
-"""What schedulers ask of a workload: how urgent a payload is, when it is ready, what its consumers leave to do."""
+"""Questions that schedulers ask of a workload: how urgent a payload is, when it is ready, how much forward work follows it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ GRADIENTS = ("dp", "edp")  # roles of what is summed once a step
 
 
 def first_consumers(workload: Workload) -> dict[str, int]:
-    """Return, per payload of a step, the place of the forward task that waits for it first, in the order of its class.
+    """Return, per payload of a step, the position of the first forward task that waits for it, in the order of its class.
 
     The next step's tasks count, reached directly or through the update of the parameters and what the update sends.
     """

@@ -1,12 +1,12 @@
-"""How far simulated times are from measured ones, on public tables: fitted sizes apart from judged ones.
+"""The error of simulated times against public tables of measured ones; sizes used for the fit are not judged.
 
 (a) per case: fitted on every second size, judged on the others. (b) other node counts: fitted on all other node counts of
 the same system, settings and operation, judged on every size of this one. Judged is the out-of-place time, by the
-geometric mean of max(t_sim/t, t/t_sim) - 1 over sizes of 64 KiB and more; smaller sizes stand apart, and so does TCP.
+geometric mean of max(t_sim/t, t/t_sim) - 1 over sizes of 64 KiB and more; smaller sizes are reported separately, and so is TCP.
 
 No number is fitted to a judged size, but the structure of the model (what adds up, what runs side by side, how strongly
-the fit is pulled to the data sheet) was chosen with these same tables in view, so errors here flatter; only systems never
-looked at can judge it.
+the fit is pulled to the data sheet) was chosen with these same tables in view, so the errors here are optimistic: only
+systems that were not used can show the true error.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def by_sizes(rows: Iterable[AccuracyCase]) -> list[AccuracyRow]:
 
 
 def by_nodes(rows: Sequence[AccuracyCase]) -> list[AccuracyRow]:
-    """Return (b): fitted on the other node counts; a system whose others never leave the node says nothing of it."""
+    """Return (b): fitted on the other node counts; a case is left out where all others stay within one node and it does not."""
     lines = []
     for case in rows:
         others = other_node_counts(case, rows)
@@ -156,7 +156,7 @@ def by_nodes(rows: Sequence[AccuracyCase]) -> list[AccuracyRow]:
 
 
 def other_node_counts(case: AccuracyCase, measured: Iterable[AccuracyCase]) -> list[AccuracyCase]:
-    """Return the cases from which this one can be predicted; none, where no other one leaves the node and this one does."""
+    """Return the cases from which this one can be predicted; empty where it spans several nodes and no other case does."""
     others = [
         other
         for other in measured

@@ -12,7 +12,7 @@ from ringwright.costs.nccl.timing import NcclOverride
 
 @dataclass(frozen=True, slots=True)
 class TableOrigin:
-    """Cases whose name begins with ``prefix``; fabric with {n} nodes, {g} GPUs a node, {r} in all; release '': in the table."""
+    """Cases whose name begins with ``prefix``: fabric ({n} nodes of {g} GPUs, {r} in all) and release ('': see the table)."""
 
     prefix: str
     fabric: str

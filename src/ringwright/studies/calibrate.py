@@ -1,4 +1,4 @@
-"""From tables of nccl-tests to a calibration, and how each size fits it."""
+"""Fit a calibration to tables of nccl-tests, and report the error of each size."""
 
 from __future__ import annotations
 

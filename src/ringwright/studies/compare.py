@@ -131,9 +131,9 @@ class _Run:
 
 
 def since(topology: Topology, start_s: float, horizon_s: float = math.inf) -> Topology:
-    """Return the topology as one sees it who begins at a moment of its fault script.
+    """Return the topology of a run that begins at a given moment of its fault script.
 
-    What happens later than ``horizon_s`` after that is left out, but nothing is left dead.
+    Events later than ``horizon_s`` after it are left out, except the recovery of a dead link.
     """
     state: dict[tuple[str, int, str], Fault] = {}
     later: list[Fault] = []
@@ -185,7 +185,7 @@ def compare(folder: Path) -> Comparison:
 
 
 def beyond(fabric: Topology, faults: Sequence[str], seed: int) -> list[str]:
-    """Return what of a fault script the simulation has no model of, each with the reason."""
+    """Return the lines of a fault script that the simulation has no model for, each with the reason."""
     from ringwright.lab import script, spec
 
     effects = script.read(spec.read(fabric), faults, horizon_s=HORIZON_S, seed=seed)
@@ -235,7 +235,7 @@ def _row(question: BenchSpec, run: _Run, fitted: Fitted, *, used: bool) -> Compa
 
 
 def probed_s(document: Mapping[str, Any], run: _Run) -> float:
-    """Return what a small message took in the same run, over the same wire; a usual time where nothing was probed."""
+    """Return the seconds of a small message in the same run over the same wire; a usual value where nothing was probed."""
     for each in document["result"].get("probe") or ():
         if (each["kind"], each["size_bytes"], each["wire"]) == ("shift", probe.SMALL_BYTES, run.wire):
             return float(each["time_us"]) / 1e6

@@ -1,4 +1,4 @@
-"""Why do I see nothing? What this machine, its settings and some recordings can and cannot tell, each with its remedy."""
+"""Why is nothing recorded? What this machine, its settings and some recordings can show and cannot, each with its remedy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEMA = "ringwright.doctor/1"
 
 @dataclass(frozen=True)
 class Check:
-    """One thing looked at: ``state`` is good, missing or note."""
+    """One check: ``state`` is good, missing or note."""
 
     about: str
     state: str

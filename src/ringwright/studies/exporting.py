@@ -1,4 +1,4 @@
-"""One verb for all that can be written down for other systems: a Program, a Topology, a Workload, a Trace."""
+"""``ringwright.export``: a Program, a Topology, a Workload or a Trace in the format of another system."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def follow(
     Files that are not there yet are waited for.
     """
     if not interval_s > 0:
-        raise UsageError(f"an interval of {interval_s} s", remedy="give seconds above 0")
+        raise UsageError(f"an interval of {interval_s} s is not above 0", remedy="give seconds above 0")
     before: dict[str, int] = {}
     seen, last_s = None, clock()
     while True:

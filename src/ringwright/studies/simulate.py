@@ -74,7 +74,7 @@ class SimulationSpec:
 def sizes(begin: int, end: int, factor: float = 2, step: int = 0) -> list[int]:
     """Return the sizes of a sweep as nccl-tests makes them: times ``factor``, or plus ``step`` where that is given."""
     if begin < 0 or end < begin:
-        raise UsageError(f"sizes from {begin} to {end} B", remedy="-b 1K -e 1G")
+        raise UsageError(f"sizes from {begin} to {end} B are no range", remedy="-b 1K -e 1G")
     if step <= 0 and factor <= 1:
         raise UsageError(f"sizes cannot grow by a factor of {factor:g}", remedy="-f 2")
     steps = [begin]

@@ -1,4 +1,4 @@
-"""Whether a declared order can run, and whether it covers every hazard of the data.
+"""Whether a declared order can run without deadlock, and whether it orders every data hazard.
 
 Two thread blocks that touch the same slot, one of them writing, must be ordered by a chain of instructions: thread block
 order, dependencies, messages, signals. That a FIFO was full does not count as an order, for its depth is the runtime's.
@@ -25,7 +25,7 @@ MOST_CLOCKS = 1 << 26  # entries in memory at a time
 
 
 def check_order(schedule: Schedule, most: int = 20) -> list[Violation]:
-    """Return what is wrong or doubtful about the order itself: matching first, then deadlock, then races."""
+    """Return the errors and warnings of a declared order: sends without receives first, then deadlocks, then races."""
     violations = [
         _violation(schedule, rule, text, row, severity) for rule, text, row, severity in schedule.order.faults
     ]

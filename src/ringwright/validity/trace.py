@@ -17,7 +17,7 @@ MOST_TRACED = 4_000_000
 
 
 def trace(program: Program, most: int) -> list[Violation]:
-    """Follow who contributed what; say who is missing, counted twice or out of order."""
+    """Return violations that name the contribution that is missing, counted twice or out of order."""
     if sum(step.count for step in program.steps()) > MOST_TRACED:
         return []
     held: dict[tuple[int, int], Counter[tuple[int, int]]] = {}

@@ -23,7 +23,7 @@ TILES = "tiles"  # a demand that counts the tiles of a kernel and takes nothing
 
 
 def names(workload: Workload) -> Iterator[Finding]:
-    """Yield what has no name, or one that something else has."""
+    """Yield tasks, payloads and other parts without a name, or with a name that another part has."""
     for what, listed in (
         ("task", [task.name for task in workload.tasks]),
         ("payload", [payload.name for payload in workload.payloads]),
@@ -39,7 +39,7 @@ def names(workload: Workload) -> Iterator[Finding]:
 
 
 def mesh(workload: Workload) -> Iterator[Finding]:
-    """Yield axes and counts that are none."""
+    """Yield axes of the mesh without a valid name or size."""
     for name, size in workload.mesh.axes:
         if not _is_count(size) or size < 1:
             yield Finding("mesh", f"axis '{name}' has {size} ranks", f"axis {name}", "at least 1")
@@ -81,7 +81,7 @@ def _is_placed(workload: Workload) -> bool:
 
 
 def classes(workload: Workload) -> Iterator[Finding]:
-    """Yield classes in places that do not exist, and ranks of no class or of two."""
+    """Yield classes at coordinates that the mesh does not have, and ranks of no class or of two."""
     sizes = workload.mesh.sizes
     for each in workload.classes:
         for axis, coordinate in each.at.items():
@@ -104,7 +104,7 @@ def classes(workload: Workload) -> Iterator[Finding]:
 
 
 def tasks(workload: Workload) -> Iterator[Finding]:
-    """Yield tasks that cannot be."""
+    """Yield tasks with impossible values: a negative time, an unknown kind or class."""
     known = {each.name for each in workload.classes}
     for task in workload.tasks:
         where = f"task {task.name}, class {task.of}"
@@ -144,7 +144,7 @@ def resources(workload: Workload) -> Iterator[Finding]:
 
 
 def edges(workload: Workload) -> Iterator[Finding]:
-    """Yield edges that join nothing, or two classes."""
+    """Yield edges whose ends do not exist, or that join tasks of two rank classes."""
     known = workload.task
     for edge in workload.edges:
         where = f"edge {edge.src} -> {edge.dst}"

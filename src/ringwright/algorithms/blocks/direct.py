@@ -38,7 +38,7 @@ def direct(
     require_op("direct", collective, OPS)
     require_commutative("direct", collective, "linear, butterfly or recursive_doubling")
     if window < 0:
-        raise UsageError(f"a window of {window} messages", remedy="0 sends all at once")
+        raise UsageError(f"a window of {window} messages is negative", remedy="0 sends all at once")
     if collective.p == 1:
         return nothing("direct", collective, window=window)
     return in_rounds("direct", collective, lambda by: towards(collective, by), window)

@@ -49,7 +49,9 @@ def nvls_collnet(
         return nothing("nvls-collnet", collective)
     domains = switch_domains(collective, topology)
     if network_switches(topology).intersection(switch for switch, _ in domains):
-        raise UsageError("nvls-collnet: ranks hang on the network itself", remedy=REMEDY)
+        raise UsageError(
+            "nvls-collnet: ranks are attached to the network itself, not to an NVLink switch", remedy=REMEDY
+        )
     nodes = [places for _, places in domains]
     leading = heads_of(nodes, heads)
     trees = switch_trees("nvls-collnet", collective, topology, leading)

@@ -40,7 +40,7 @@ def rabenseifner(collective: Collective, topology: Topology | None = None, *, ra
     if radix > 2:
         require_commutative("rabenseifner with a radix above 2", collective, "radix=2")
     if radix > 2 and collective.op == "reduce":
-        raise UsageError(f"rabenseifner: a reduce with radix {radix}", remedy="radix=2, or all-reduce")
+        raise UsageError(f"rabenseifner has no reduce with radix {radix}", remedy="radix=2, or all-reduce")
     if collective.p == 1:
         return nothing("rabenseifner", collective, radix=radix)
     fold = RankDigits(collective.p, radix)

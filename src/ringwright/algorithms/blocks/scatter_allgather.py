@@ -39,7 +39,7 @@ def scatter_allgather(
     del topology
     require_op("scatter_allgather", collective, OPS)
     if gather not in GATHERS:
-        raise UsageError(f"scatter_allgather with gather='{gather}'", remedy=f"one of: {', '.join(GATHERS)}")
+        raise UsageError(f"scatter_allgather has no gather '{gather}'", remedy=f"one of: {', '.join(GATHERS)}")
     p, n = collective.p, float(collective.size_bytes)
     if p == 1:
         return nothing("scatter_allgather", collective, gather=gather)

@@ -1,4 +1,4 @@
-"""A pattern search: the minimum of a function of a few numbers, without derivatives and without chance."""
+"""A pattern search: the minimum of a function of a few numbers, without derivatives and without random numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SMALLEST_GAIN = 1e-9
 def descend(
     loss: Callable[[np.ndarray], np.ndarray], start: np.ndarray, low: np.ndarray, high: np.ndarray
 ) -> np.ndarray:
-    """Return where no step of one number or of a pair, up or down, makes ``loss`` (of many candidates at once) less.
+    """Return a local minimum of ``loss``: no step up or down of one number, or of two at once, lowers it.
 
     float64 of shape (numbers,).
     """

@@ -1,4 +1,4 @@
-"""Fits: what share of its data sheet a device generation reaches in whole training steps, with the ground of each number.
+"""Fits: which share of its data sheet's peak a GPU generation reaches in whole training steps, and what each number rests on.
 
 A fit holds changed figures of a ``Gpu``: one or two of them fitted to measured steps, the others stated with the software that
 the steps were measured with. Peaks stay those of the data sheet.

@@ -1,4 +1,4 @@
-"""Which combinations a release computes, which it switches off in its table, and which it passes over at a call.
+"""Which combinations of algorithm and protocol a release has a cost for, which its table disables, and which it skips at a call.
 
 Each question is answered by a sentence, or by nothing when the combination may be used.
 """

@@ -1,4 +1,4 @@
-"""What NCCL's topology search hands to its cost model: channels and speed per algorithm, and the facts of a system.
+"""The result of NCCL's topology search that its cost model uses: channels and speed per algorithm, and the facts of a system.
 
 Units: GB/s per channel, microseconds. Sources: ``src/graph/search.cc``, ``src/include/graph.h`` of NVIDIA/nccl.
 """

@@ -44,7 +44,7 @@ class NcclTree:
 def binary_tree(nodes: int) -> NcclTree:
     """Return the first tree over ``nodes`` nodes; raise UsageError for none."""
     if nodes < 1:
-        raise UsageError(f"a tree over {nodes} nodes", remedy="give at least one node")
+        raise UsageError(f"a tree over {nodes} nodes does not exist", remedy="give at least one node")
     parents = tuple(_parent(node, nodes) for node in range(nodes))
     return NcclTree(parents, tuple(_children(node, nodes) for node in range(nodes)))
 

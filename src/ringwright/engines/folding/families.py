@@ -1,7 +1,7 @@
-"""Families of blocks: blocks of a program that differ in nothing but where their chunks begin.
+"""Families of blocks: blocks of a program that are equal but for the chunk at which they begin.
 
-A ring on 131,072 ranks has 262,142 steps and two families. What is costly to find out (routes through the fabric, symmetry)
-is found out once a family.
+A ring on 131,072 ranks has 262,142 steps and two families. What is expensive to compute (routes through the fabric, symmetry)
+is computed once per family.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class Folded:
 
 
 def evened(program: Program) -> Program:
-    """Return a program whose chunks all have the largest one's size, where they differ by one element at the most."""
+    """Return the program with all chunks as large as its largest, provided that chunk sizes differ by one element at most."""
     import numpy as np
 
     sizes = program.layout.chunk_bytes

@@ -109,7 +109,7 @@ def mesh(axes: list[Axis], families: Sequence[BlockFamily]) -> SymmetryGroup:
 
 
 class View:
-    """A family seen through a group: which axes of its range the group turns, and the representatives of its moves."""
+    """A family under a symmetry group: which axes of its range the group turns, and the representatives of its moves."""
 
     def __init__(self, axes: list[Axis], family: BlockFamily) -> None:
         self.axes, self.family = axes, family

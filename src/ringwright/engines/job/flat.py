@@ -42,7 +42,7 @@ class Queues:
 class FlatJob:
     """The instances of all iterations.
 
-    ``work_ps`` alone on the wire or the stream, after ``latency_ps``; ``key`` is a place in strict queues and an urgency in
+    ``work_ps`` alone on the wire or the stream, after ``latency_ps``; ``key`` is a position in strict queues and an urgency in
     the others; ``size`` counts against the window. Rows of the compressed lists: ``after`` (successors), ``load``
     (resource, share), ``domain`` (rank classes that take part, for gates and interference), ``token`` (token pool, amount).
     """

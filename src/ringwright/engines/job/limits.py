@@ -1,4 +1,4 @@
-"""Gates and tokens of a job: what may start, and which queues to look at again once that changes.
+"""Gates and tokens of a job: which instances may start, and which queues to check again once that changes.
 
 A queue that is refused is remembered where it was refused, at a gate of a domain or at a token pool, so that an opening or a
 return wakes those it concerns and no others.
@@ -40,7 +40,7 @@ class Limits:
 
     # ----------------------------------------------------------------------------------------------------------- gates
     def arrive(self, instance: int, queue: int, key: tuple[int, int]) -> None:
-        """Count an operation that could start; ``place`` is its key and arrival."""
+        """Count an operation that could start; ``key`` is its urgency and its arrival."""
         traffic = int(self.flat.queues.traffic[queue])
         lines = self.lines.get(traffic)
         if lines is not None:

@@ -1,4 +1,4 @@
-"""Work under way in a job: who shares what with whom, how fast each goes on, and when it will end.
+"""Work in progress in a job: which resources it shares, at what rate it proceeds, and when it will end.
 
 Operations that share a resource run at a rate of 1 / (sum of the shares), the least over their resources; compute is slowed
 by the operations beside it. Whenever a rate changes, what is left of the work is settled to the picosecond and its end is
@@ -14,7 +14,7 @@ from ringwright.engines.job.flat import FlatJob, slowed
 
 
 class Rates:
-    """What works or is on the wire; ``post`` (time in ps, instance, version) says when an instance will end.
+    """The compute tasks and operations in progress; ``post`` (time in ps, instance, version) says when an instance will end.
 
     An end counts only while its version is the instance's: later versions overrule it.
     """
@@ -56,7 +56,7 @@ class Rates:
 
     # ------------------------------------------------------------------------------------------------------- the wire
     def begin_wire(self, instance: int, now: int) -> None:
-        """Put an operation on the wire: what shares with it goes on slower, and so may compute."""
+        """Put an operation on the wire: operations that share its links slow down, and so may compute."""
         loads = self._loads(instance)
         for resource, share in loads:
             self.on[resource].append((instance, share))

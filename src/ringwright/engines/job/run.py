@@ -1,4 +1,4 @@
-"""How long does a step of this job take? Lay it out, run it, and say what each rank did meanwhile."""
+"""How long does a step of this job take? Lay it out, simulate it, and report what each rank did in that time."""
 
 from __future__ import annotations
 

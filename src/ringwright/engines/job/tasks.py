@@ -14,7 +14,7 @@ from ringwright.workload import Task, Workload
 class Tasks:
     """Lays tasks and their edges into a step; ``at`` then says where each (task, rank class) is, one instance a micro-batch.
 
-    ``span`` is how many places a step has in its longest stream.
+    ``span`` is how many tasks a step has in its longest stream.
     """
 
     def __init__(self, workload: Workload, groups: OperationGroups) -> None:

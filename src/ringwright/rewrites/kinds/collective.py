@@ -22,6 +22,6 @@ WHOLE = True
 
 
 def rewritten(operations: Iterable[Operation], settings: Settings) -> Iterator[Operation]:
-    """Yield each operation; what is no sum stays as it is."""
+    """Yield each operation with its collective replaced; operations that are no sum stay as they are."""
     for each in operations:
         yield replace(each, op=settings.op) if each.op in ("all-reduce", "push-pull") else each

@@ -23,6 +23,6 @@ WHOLE = True
 
 
 def rewritten(operations: Sequence[Operation], settings: Settings) -> Iterator[Operation]:
-    """Yield the buckets, which never mix what may not be merged."""
+    """Yield the buckets; gradients of different roles, classes or collectives never share one."""
     caps = [int(cap) for cap in settings.caps_bytes]
     yield from bucketed(operations, lambda at: caps[min(at, len(caps) - 1)])

@@ -22,5 +22,5 @@ WHOLE = True
 
 
 def rewritten(operations: Sequence[Operation], settings: Settings) -> Iterator[Operation]:
-    """Yield what the pool sends, one operation each time it is full, and the rest."""
+    """Yield one operation each time the pool is full, and one for the rest."""
     yield from bucketed(operations, lambda _: int(settings.size_bytes))

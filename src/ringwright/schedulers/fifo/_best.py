@@ -1,4 +1,4 @@
-"""When the last gradient is back, first come first served: enough of the engine's answer to choose a threshold by."""
+"""When the last gradient is back under first come first served: a quick estimate, by which a threshold is chosen."""
 
 from __future__ import annotations
 

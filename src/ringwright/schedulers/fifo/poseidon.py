@@ -37,7 +37,7 @@ def poseidon(
     dense: Literal["", "push-pull", "all-reduce"] = "",
     pair_mb: Mebibytes = 2,
 ) -> Workload:
-    """Return the workload with the cheaper way for each layer, first come first served, and a barrier."""
+    """Return the workload with the cheaper scheme for each layer, first come first served, and a barrier."""
     if scheme not in SCHEMES:
         raise UsageError(f"poseidon has no scheme '{scheme}'", remedy=f"one of: {', '.join(SCHEMES)}")
     linear = [payload for payload in workload.gradients() if payload.factors]

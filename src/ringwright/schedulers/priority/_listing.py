@@ -1,4 +1,4 @@
-"""In which order a forward pass that branches should run: what has its parameters first goes first, while that helps."""
+"""The order of a forward pass that branches: tasks whose parameters arrive first run first, as long as that shortens the pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a message costs here, as a calibration that ``ringwright simulate --calibration`` takes."""
+"""The message costs of this machine, as a calibration that ``ringwright simulate --calibration`` takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs together: every library in starts of its own, our programs in the same processes, in turns with it."""
+"""Which contenders share processes: each library gets its own start of ranks, and our programs take turns with it there."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class BenchSample:
 
 
 def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -> list[LaunchGroup]:
-    """Return the starts that answer a question; what a library cannot do is said in ``notes``."""
+    """Return the starts of ranks that a benchmark needs; ``notes`` gets what a library cannot do."""
     ours = [each for each in entrants if not each.native]
     launches: list[LaunchGroup] = []
     for entrant in entrants:

@@ -1,4 +1,4 @@
-"""What a message costs here: a few plain exchanges, measured in the same run, from which the simulator gets its machine.
+"""A probe of message costs: a few plain exchanges in the same run, from which the simulator's machine is fitted.
 
 All ranks send to the next one (``shift``), or add what comes (``adds``); one rank sends alone (``pair``); each sends to all
 (``fan``). From these: a latency, what a message occupies its sender for, the rate of one pair, what all pairs share, and how
@@ -84,7 +84,7 @@ class ProbedMachine:
         )
 
     def on(self, topology: Topology) -> Topology:
-        """Return a lab's fabric with its software: its rates are known, frames' headers taken off."""
+        """Return a lab's fabric with this software cost; its rates are those of the lab, less the headers of frames."""
         hops = max(1, _hops(topology))
         return dataclasses.replace(
             topology,
@@ -102,7 +102,7 @@ def _hops(topology: Topology) -> int:
 
 
 def fit(p: int, times_s: Mapping[tuple[str, int], float], around_bytes: float) -> ProbedMachine:
-    """Return the machine on which messages of about ``around_bytes`` take what the probe found, between its sizes in between."""
+    """Return the machine on which messages of about ``around_bytes`` take as long as in the probe (interpolated by size)."""
     small = max(times_s["shift", SMALL_BYTES], 1e-9)
     fan = times_s.get(("fan", SMALL_BYTES))
     message_s = min(max((fan - small) / (p - 2), 0.0), small) if fan else 0.0

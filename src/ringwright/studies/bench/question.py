@@ -1,4 +1,4 @@
-"""What a benchmark is asked, and the names of those who compete in it.
+"""The specification of a benchmark, and the names of its contenders.
 
 ``openmpi``, ``mpich``, ``gloo`` and ``nccl`` are libraries, doing the collective by themselves. ``ringwright`` is our program
 over shared memory, or over sockets in a lab; ``ringwright@gloo`` is our program over that library's messages.
@@ -28,7 +28,7 @@ class Entrant:
 
 @dataclass(frozen=True)
 class BenchSpec:
-    """All that is asked. ``lab``: a fabric to build of namespaces; without one the ranks talk on this machine."""
+    """A benchmark's settings. ``lab``: a fabric to build of namespaces; without one the ranks communicate within this machine."""
 
     op: str
     ranks: int
@@ -52,7 +52,7 @@ class BenchSpec:
         return Collective(self.op, range(self.ranks), size_bytes, self.dtype, self.reduce_op, self.root)
 
     def entrants(self) -> list[Entrant]:
-        """Return who competes; UsageError for a name that is none, or one that cannot run here."""
+        """Return the contenders; UsageError for an unknown name, or for one that cannot run here."""
         return [self._entrant(name) for name in dict.fromkeys(self.backends)]
 
     def _entrant(self, name: str) -> Entrant:

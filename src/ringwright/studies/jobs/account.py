@@ -1,4 +1,4 @@
-"""What ranks did during a step: compute, communication that nothing hid, and waiting, by role."""
+"""The breakdown of a step: compute, exposed communication by role, and idle time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ URGENCY = ("tp", "cp", "ep", "pp", "embedding", "edp", "dp")
 
 @dataclass
 class Role:
-    """Of one role, per rank and step: operations, bytes, seconds on the wire, seconds that nothing hid, seconds queued."""
+    """One role, per rank and step: operations, bytes, seconds on the wire, seconds exposed, seconds queued."""
 
     operations: float = 0.0
     size_bytes: float = 0.0
@@ -57,7 +57,7 @@ class Account:
 
 
 def account(run: JobRun) -> Account:
-    """Return what the ranks did in the last step of a run, each class weighted by its ranks."""
+    """Return the breakdown of the last step of a run, averaged over ranks (each rank class weighted by its ranks)."""
     begin, end = run.window()
     rank_classes = run.laid.rank_classes
     result = Account((end - begin) / PS)

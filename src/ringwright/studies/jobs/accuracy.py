@@ -94,7 +94,7 @@ class Predictor:
 
 @dataclass(frozen=True)
 class RefusedStep:
-    """A row that cannot be asked as it stands, and why."""
+    """A row that cannot be simulated as it stands, and why."""
 
     row: MeasuredStep
     why: str

@@ -94,7 +94,7 @@ class FabricCosts:
         return (self._stage(op, size_bytes, ranks, role, ""),)
 
     def told(self) -> list[str]:
-        """Return what the algorithm asked for did not do, as found so far."""
+        """Return sentences about operations that the chosen algorithm cannot do, as far as they were met."""
         return list(self.left.values())
 
     def _stage(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str, phase: str) -> Stage:

@@ -1,4 +1,4 @@
-"""What faults of a fabric mean for a job: slow ranks, ranks whose links are like no others, and what is taken for granted."""
+"""The effect of a fabric's faults on a job: slow ranks, ranks whose links differ from all others, and what is assumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does an order of gradients gain on real ranks what the simulator says? Models of simulated layers, an emulated link, gloo.
+"""Does a scheduler gain on real ranks what the simulator predicts? With simulated layers, an emulated link, and gloo.
 
 Each case is predicted from what its first policy's run measured of itself. Processors that compute nothing keep the ranks apart
 from each other; what they share are the wake-ups, so four ranks get slower steps and a slower link than two.

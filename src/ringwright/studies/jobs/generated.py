@@ -33,7 +33,7 @@ LEFT_OUT = (
 
 @dataclass(frozen=True)
 class GeneratedJobSpec:
-    """What is asked besides the model: the device, the algorithms, the order of the pipeline."""
+    """A job's settings besides the model: the device, the algorithms, the pipeline schedule."""
 
     card: workload_study.WorkloadSpec
     gpu: str | None = None
@@ -45,7 +45,7 @@ class GeneratedJobSpec:
 
 
 def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
-    """Return the job; UsageError for what does not fit together."""
+    """Return the job; UsageError where model, parallel form, fabric and options do not fit together."""
     card, step, dtype = _settled(question)
     topology, told = _fabric(topology, step.parallel.world)
     device, more = _device(question, topology)
@@ -134,7 +134,7 @@ def _ground(roofline: Roofline) -> list[str]:
 def _scaled(workload: Workload, step_s: float) -> tuple[Workload, str]:
     """Return the workload with its compute scaled so that one rank's tasks of a step take ``step_s``."""
     if step_s <= 0:
-        raise UsageError(f"a step of {step_s * 1e3:g} ms", remedy="--step-ms 250")
+        raise UsageError(f"a step of {step_s * 1e3:g} ms is not above 0", remedy="--step-ms 250")
     times = [0.0]
     for each in workload.classes:
         mine = (task for task in workload.tasks if task.of == each.name)

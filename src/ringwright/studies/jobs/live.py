@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Workload], **options: Any) -> Live:
-    """Let the gradients of a PyTorch model leave as a policy says; call it after ``init_process_group``.
+    """Send the gradients of a PyTorch model in the order of a policy; call it after ``init_process_group``.
 
     Parameters
     ----------
@@ -54,7 +54,7 @@ def schedule(model: Any, optimizer: Any, policy: str | Policy | Callable[..., Wo
 
 
 def named(spelling: str) -> tuple[str, dict[str, Any]]:
-    """Return a scheduler as ``module:function`` with its knobs, as processes of their own can be told; UsageError for several."""
+    """Return a scheduler as ``module:function`` with its knobs, which other processes can load; UsageError for several."""
     chosen = scheduler(spelling)[1]
     if not isinstance(chosen, partial):
         raise UsageError(f"'{spelling}' is several schedulers in one", remedy="one of them")

@@ -1,4 +1,4 @@
-"""Measured training steps as tables give them: one row a configuration, with its model, its parallel form and its time.
+"""Measured training steps from tables: one row per configuration, with its model, its parallel form and its time.
 
 Two kinds of table are read: columns named as in docs/step-accuracy.md, and those of Megatron-Bridge's performance summary
 (tokens a second and GPU), of which rows of models that are not known here are left out.
@@ -85,7 +85,7 @@ class MeasuredStep:
 
 
 def read(path: str | Path) -> list[MeasuredStep]:
-    """Return the rows that can be asked about; InputError, naming the line, for one that makes no sense."""
+    """Return the rows whose model is known here; InputError, naming the line, for a malformed row."""
     try:
         with Path(path).open(encoding="utf-8", newline="") as file:
             rows = list(csv.DictReader(file))

@@ -1,4 +1,4 @@
-"""Yesterday's job, but with another algorithm, policy or network: a recording replayed, then changed.
+"""A recorded job with another algorithm, policy or network: the recording is replayed, then changed.
 
 Without a change the replay keeps the measured times of its operations, and how far it is from the measured step says how far
 to trust it. With one, an operation takes its measured time multiplied by what the engines say of the change: simulated with it

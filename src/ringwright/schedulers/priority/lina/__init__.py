@@ -62,7 +62,7 @@ def lina(
     """Return the workload packed and cut, its all-to-alls strictly before its gradients, with a barrier at the end."""
     size = round(partition_mb * (1 << 20))
     if size < 1:
-        raise UsageError(f"micro-ops of {partition_mb:g} MiB", remedy="partition_mb=30")
+        raise UsageError(f"micro-ops of {partition_mb:g} MiB cannot be sent", remedy="partition_mb=30")
     if plan not in PLANS:
         raise UsageError(f"lina has no plan '{plan}'", remedy=f"one of: {', '.join(PLANS)}")
     if skew > 1:

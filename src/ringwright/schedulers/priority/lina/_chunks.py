@@ -14,7 +14,7 @@ MOST_CHUNKS = 1 << 16  # of tasks, all-to-alls and what joins them: some 20 s
 
 
 def pipelined(workload: Workload, size_bytes: int) -> Workload:
-    """Return it with every task of experts, and the all-to-alls before and after it, cut into equal chunks of at most
+    """Return the workload with every expert task, and the all-to-alls before and after it, cut into equal chunks of at most
     ``size_bytes``. Bytes and seconds stay the same in sum."""
     tasks, payloads = chunks(workload, size_bytes)
     if not tasks:
@@ -33,7 +33,7 @@ def pipelined(workload: Workload, size_bytes: int) -> Workload:
 def chunks(workload: Workload, size_bytes: int) -> tuple[dict[str, int], dict[str, int]]:
     """Return in how many chunks each task of experts and each of their all-to-alls is cut, where that is more than one.
 
-    What hangs together is cut alike: as often as its largest all-to-all needs.
+    Tasks and all-to-alls that depend on each other are cut into the same number of chunks, that of the largest all-to-all.
     """
     experts = {task.name for task in workload.tasks if task.tag == EXPERTS}
     touches = {each.name: _touched(each) & experts for each in workload.payloads if carries_tokens(each)}
@@ -64,7 +64,7 @@ def _require_few(workload: Workload, tasks: Mapping[str, int], payloads: Mapping
 
 
 def carries_tokens(payload: Payload) -> bool:
-    """Whether it is an all-to-all of tokens, and not, say, how many tokens go where."""
+    """Say whether a payload is an all-to-all of tokens, and not one of token counts."""
     return payload.role == TOKENS and payload.op == "all-to-all"
 
 

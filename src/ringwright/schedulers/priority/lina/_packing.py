@@ -1,4 +1,4 @@
-"""More experts on a device: smaller groups that exchange tokens, and copies of experts whose gradients are summed."""
+"""Expert packing: more experts on a device, so groups that exchange tokens get smaller, and copies whose gradients are summed."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def decided(workload: Workload, costs: Costs, size_bytes: int, packing: int = 0,
 
 
 def chosen(workload: Workload, costs: Costs, size_bytes: int, free: float = float("inf")) -> Packing:
-    """Return how many times the experts of a device are worth having on it: a power of two.
+    """Return the packing factor: by how many times to multiply the experts of a device, a power of two.
 
     Doubled while a micro-op of expert work takes less time than one of all-to-all, over all layers, and while a device
     with ``free`` bytes holds them; 1 where the workload has no gradients of experts, since copies could not be kept equal.
@@ -79,7 +79,7 @@ def micro_ops(workload: Workload, costs: Costs, size_bytes: int) -> tuple[float,
 
 
 def packed(workload: Workload, factor: int) -> Workload:
-    """Return it with ``factor`` times the experts on each device; UsageError where the group cannot be divided so.
+    """Return the workload with ``factor`` times the experts on each device; UsageError where the group cannot be divided so.
 
     The axis of experts becomes copies (outer) and a smaller group of neighbours; tokens per device stay.
     """

@@ -67,7 +67,7 @@ def _guessed(draw: np.random.Generator, popular: np.ndarray, real: np.ndarray, a
 
 
 def skewed(workload: Workload, skew: Skew) -> tuple[Workload, str]:
-    """Return it with the work of experts, and what brings and takes its tokens, as on the fullest device; and that in words.
+    """Return the workload with expert tasks and their all-to-alls as large as on the fullest device, and a sentence that says so.
 
     UsageError for a workload that trains, or in which no experts exchange tokens.
     """

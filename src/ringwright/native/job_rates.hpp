@@ -13,16 +13,16 @@
 
 namespace ringwright {
 
-class JobPaces {
+class JobRates {
 public:
-    JobPaces(const JobFlat& flat, Agenda& agenda)
+    JobRates(const JobFlat& flat, Agenda& agenda)
         : flat_(flat), agenda_(agenda), under_way_(flat.queues()), on_(flat.resources), total_(flat.resources),
           computing_(flat.domains), beside_(flat.domains), sms_(flat.domains), seen_(flat.queues()) {}
 
     void begin_compute(int32_t instance, int64_t now) {
         const int32_t queue = take_in(instance), domain = flat_.home(instance);
         computing_[domain].push_back(queue);
-        begin(queue, compute_pace(queue, domain), now);
+        begin(queue, compute_rate(queue, domain), now);
     }
 
     void end_compute(int32_t instance) { drop(computing_[flat_.home(instance)], flat_.queue[instance]); }
@@ -32,7 +32,7 @@ public:
         const Row loads = flat_.loads_of(instance), domains = flat_.domains_of(instance);
         for (int64_t at = loads.first; at < loads.last; ++at) on_[flat_.load[at]].push_back({queue, flat_.share[at]});
         resettle(loads, queue, now);
-        begin(queue, wire_pace(instance), now);
+        begin(queue, wire_rate(instance), now);
         for (int64_t at = domains.first; at < domains.last; ++at) {
             beside_[flat_.domain[at]].push_back(queue);
             slow(flat_.domain[at], now);
@@ -54,7 +54,7 @@ private:
     struct Work {
         int32_t instance;
         int64_t left, since;
-        double pace;
+        double rate;
     };
     struct Load {
         int32_t queue;
@@ -79,15 +79,15 @@ private:
         double sms = 0;
         for (const int32_t other : beside_[domain]) sms += flat_.sms[under_way_[other].instance];
         sms_[domain] = sms;
-        for (const int32_t queue : computing_[domain]) settle(queue, compute_pace(queue, domain), now);
+        for (const int32_t queue : computing_[domain]) settle(queue, compute_rate(queue, domain), now);
     }
 
-    double compute_pace(int32_t queue, int32_t domain) const {
+    double compute_rate(int32_t queue, int32_t domain) const {
         const int32_t tiles = flat_.tiles[under_way_[queue].instance];
         return 1.0 / flat_.interference.slowed(sms_[domain], beside_[domain].size(), tiles);
     }
 
-    // All sums before any pace; `fresh` is being put on the wire and has no pace yet.
+    // All sums before any rate; `fresh` is being put on the wire and has no rate yet.
     void resettle(const Row& loads, int32_t fresh, int64_t now) {
         changed_.clear();
         for (int64_t at = loads.first; at < loads.last; ++at) {
@@ -103,40 +103,40 @@ private:
             for (const Load& load : on_[resource]) {
                 if (load.queue == fresh || seen_[load.queue] == turn_) continue;
                 seen_[load.queue] = turn_;
-                settle(load.queue, wire_pace(under_way_[load.queue].instance), now);
+                settle(load.queue, wire_rate(under_way_[load.queue].instance), now);
             }
         }
     }
 
-    double wire_pace(int32_t instance) const {
-        double pace = 1.0;
+    double wire_rate(int32_t instance) const {
+        double rate = 1.0;
         const Row loads = flat_.loads_of(instance);
         for (int64_t at = loads.first; at < loads.last; ++at) {
             const double total = total_[flat_.load[at]];
-            if (total > 1.0) pace = std::min(pace, 1.0 / total);
+            if (total > 1.0) rate = std::min(rate, 1.0 / total);
         }
-        return pace;
+        return rate;
     }
 
-    void begin(int32_t queue, double pace, int64_t now) {
+    void begin(int32_t queue, double rate, int64_t now) {
         Work& work = under_way_[queue];
-        work.pace = pace;
+        work.rate = rate;
         work.since = now;
         int64_t lasts = work.left;
-        if (pace != 1.0) {
-            const double exact = std::ceil(static_cast<double>(work.left) / pace);
+        if (rate != 1.0) {
+            const double exact = std::ceil(static_cast<double>(work.left) / rate);
             if (!(exact < static_cast<double>(kForever))) throw std::overflow_error("the job takes more than 2**62 ps");
             lasts = static_cast<int64_t>(exact);
         }
         agenda_.schedule(Agenda::later(now, lasts), queue);
     }
 
-    void settle(int32_t queue, double pace, int64_t now) {
+    void settle(int32_t queue, double rate, int64_t now) {
         Work& work = under_way_[queue];
-        if (pace == work.pace) return;
-        const double done = static_cast<double>(now - work.since) * work.pace;
+        if (rate == work.rate) return;
+        const double done = static_cast<double>(now - work.since) * work.rate;
         work.left = std::max<int64_t>(0, work.left - static_cast<int64_t>(std::floor(done + 0.5)));
-        begin(queue, pace, now);
+        begin(queue, rate, now);
     }
 
     const JobFlat& flat_;
