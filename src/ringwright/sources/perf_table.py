@@ -77,7 +77,7 @@ class _Line:
 class _Read:
     """What has been read."""
 
-    found: Gathered
+    gathered: Gathered
     lines: list[_Line] = field(default_factory=list)
     placed: dict[str, dict[int, tuple[str, int]]] = field(default_factory=dict)  # folder -> rank -> (host, GPU)
     folders: dict[int, str] = field(default_factory=dict)  # index in lines -> folder of PICO
@@ -90,8 +90,8 @@ def read_perf_table(sources: list[Source], *, progress: Callable[[int], None] | 
         before = len(source.losses)
         for member in members(source, progress):
             _member(state, member)
-        state.found.inputs.append(source.name)
-        state.found.damage(source.name, source.losses[before:])
+        state.gathered.inputs.append(source.name)
+        state.gathered.damage(source.name, source.losses[before:])
     if not state.lines:
         raise InputError(
             "no row of a performance table was found",
@@ -100,9 +100,9 @@ def read_perf_table(sources: list[Source], *, progress: Callable[[int], None] | 
         )
     _allocate(state)
     for line in state.lines:
-        _emit(state.found, line)
+        _emit(state.gathered, line)
     ranks = {line.ranks for line in state.lines}
-    return state.found.trace(world=ranks.pop() if len(ranks) == 1 else None)
+    return state.gathered.trace(world=ranks.pop() if len(ranks) == 1 else None)
 
 
 def _member(state: _Read, member: Member) -> None:
@@ -115,9 +115,9 @@ def _member(state: _Read, member: Member) -> None:
         _pico(state, member, match)
     else:
         _table(state, member)
-    state.found.note(member.name, "understood", "rows", len(state.lines) - before)
+    state.gathered.note(member.name, "understood", "rows", len(state.lines) - before)
     if len(state.lines) == before:
-        state.found.note(member.name, "refused", "no row of a performance table")
+        state.gathered.note(member.name, "refused", "no row of a performance table")
 
 
 # --------------------------------------------------------------------------------------------------------------- PICO
@@ -159,8 +159,8 @@ def _allocation(state: _Read, member: Member) -> None:
     folder = member.name.replace("\\", "/").rsplit("/", 1)[0]
     state.placed[folder] = {int(rank): (host, int(gpu)) for rank, host, gpu in _ALLOCATED.findall(text)}
     for rank, (host, gpu) in sorted(state.placed[folder].items()):
-        state.found.device(rank, host, device=gpu)
-    state.found.note(member.name, "understood", "ranks placed", len(state.placed[folder]))
+        state.gathered.device(rank, host, device=gpu)
+    state.gathered.note(member.name, "understood", "ranks placed", len(state.placed[folder]))
 
 
 def _allocate(state: _Read) -> None:
@@ -184,15 +184,15 @@ def _table(state: _Read, member: Member) -> None:
             }
             line = _expected(row, member) or _summary(row, member)
             if line is None:
-                state.found.note(member.name, "refused", "a row without operation, size and time", at=line_number)
+                state.gathered.note(member.name, "refused", "a row without operation, size and time", at=line_number)
                 continue
             line.file, line.number = member.name, line_number
             state.lines.append(line)
             versions.add(row.get("version", ""))
             gpus.add(row.get("device", ""))
     except csv.Error as error:
-        state.found.note(member.name, "refused", f"no CSV: {error}")
-    _say(state.found, member, versions - {""}, gpus - {""})
+        state.gathered.note(member.name, "refused", f"no CSV: {error}")
+    _say(state.gathered, member, versions - {""}, gpus - {""})
 
 
 def _number(text: str | None) -> float | None:

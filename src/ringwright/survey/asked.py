@@ -94,7 +94,7 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
 
     def jobs(algorithm: str) -> Job:
         costs = _by(base, algorithm)
-        return replace(made, costs=costs, found=costs.told)
+        return replace(made, costs=costs, remarks=costs.told)
 
     options = f"--model {name} --gpus {gpus} --parallel {parallel}{_options(question)} {machine}"
     return Asked(
@@ -148,7 +148,7 @@ def of_file(path: str, topology: Topology, machine: str) -> Asked:
 
     def jobs(algorithm: str) -> Job:
         costs = _by(base, algorithm)
-        return replace(made, costs=costs, found=costs.told)
+        return replace(made, costs=costs, remarks=costs.told)
 
     return Asked(
         Path(path).name,

@@ -71,7 +71,7 @@ class Runs:
             answer.account.step_s * 1e6,
             answer.account.exposed_s * 1e6,
             wire_bytes(answer.workload, answer.run, sent),
-            left=tuple(job.found()),
+            left=tuple(job.remarks()),
             decided=answer.decided,
             equal_bits=untouched(answer.run.laid.operations),
         )

@@ -24,7 +24,7 @@ class Follower:
         self.slots = program.layout.slots
         self.value = np.zeros(program.n_nodes * self.slots, np.uint64)
         self.there = np.zeros(program.n_nodes * self.slots, bool)
-        self.found: list[Violation] = []
+        self.violations: list[Violation] = []
         self.sent = self.moved = 0
         self.last_write = np.full(program.n_nodes * self.slots, -1, np.int32)
 
@@ -37,16 +37,16 @@ class Follower:
         number = -1
         for number, step in enumerate(self.program.steps()):
             self._step(step, number)
-            if len(self.found) >= self.most:
-                return self.found
+            if len(self.violations) >= self.most:
+                return self.violations
         self._results()
         if number + 1 != self.program.n_steps:
             self._add("steps", f"{number + 1} steps, declared {self.program.n_steps}")
         cost = self.program.cost
         slack = 0.5 if cost.is_even else self.program.collective.unit_bytes * self.moved + 0.5
-        if not self.found and abs(self.sent - cost.sent_bytes) > slack:
+        if not self.violations and abs(self.sent - cost.sent_bytes) > slack:
             self._add("cost", f"{self.sent} B sent, declared {cost.sent_bytes:.0f} B")
-        return self.found
+        return self.violations
 
     def _contribution(self, rank: int, chunks: np.ndarray) -> np.ndarray:
         """Return the fingerprints of a rank's data: of the chunk alone, where nothing is reduced."""
@@ -67,7 +67,7 @@ class Follower:
             yield total
 
     def _add(self, rule: str, message: str, rank: int = -1, step: int = -1, chunk: int = -1) -> None:
-        self.found.append(Violation(rule, message, rank, step, chunk))
+        self.violations.append(Violation(rule, message, rank, step, chunk))
 
     def _step(self, step: Step, number: int) -> None:
         writes, values, adds, sent_out = [], [], [], []
@@ -144,7 +144,7 @@ class Follower:
             slots, chunks = placed(self.program, rank, after=True)
             at = rank * self.slots + slots
             wrong = np.flatnonzero(~self.there[at] | (self.value[at] != every[chunks]))
-            for bad in wrong[: max(self.most - len(self.found), 0)]:
+            for bad in wrong[: max(self.most - len(self.violations), 0)]:
                 what = "never arrives" if not self.there[at[bad]] else "is not what it should be"
                 step = int(self.last_write[at[bad]])
                 self._add("result", f"chunk {chunks[bad]} {what}", rank, step, int(chunks[bad]))

@@ -34,7 +34,9 @@ def neighbor_exchange(collective: Collective, topology: Topology | None = None) 
     if p == 1:
         return nothing("neighbor_exchange", collective)
     if p % 2:
-        raise UsageError(f"neighbor_exchange needs an even number of ranks, not {p}", remedy="take an even number of ranks, or ring")
+        raise UsageError(
+            f"neighbor_exchange needs an even number of ranks, not {p}", remedy="take an even number of ranks, or ring"
+        )
     return Program(
         "neighbor_exchange",
         collective,

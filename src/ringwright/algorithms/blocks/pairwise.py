@@ -36,7 +36,9 @@ def pairwise(collective: Collective, topology: Topology | None = None, *, xor: b
     if p == 1:
         return nothing("pairwise", collective, xor=xor)
     if xor and p & (p - 1):
-        raise UsageError(f"pairwise by XOR needs a power of two, not {p} ranks", remedy="take a power of two, or xor=False")
+        raise UsageError(
+            f"pairwise by XOR needs a power of two, not {p} ranks", remedy="take a power of two, or xor=False"
+        )
     exchange = _partners if xor else towards
     return in_rounds("pairwise", collective, lambda number: exchange(collective, number), 1, xor=xor)
 

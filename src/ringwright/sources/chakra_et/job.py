@@ -38,7 +38,7 @@ class File:
 class ChakraJob:
     """All files."""
 
-    found: Gathered
+    gathered: Gathered
     files: list[File] = field(default_factory=list)
     calls: list[PendingCall] = field(default_factory=list)
     groups: dict[str, list[int]] = field(default_factory=dict)

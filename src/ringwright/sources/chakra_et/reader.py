@@ -33,7 +33,7 @@ def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | N
         before = len(source.losses)
         for member in members(source, progress):
             _read(job, member)
-        job.found.damage(source.name, source.losses[before:])
+        job.gathered.damage(source.name, source.losses[before:])
     if not job.files:
         what = job.refusals[0] if job.refusals else "no file holds a node"
         raise InputError(
@@ -42,7 +42,7 @@ def read_chakra_et(sources: list[Source], *, progress: Callable[[int], None] | N
     world = world_of(file.rank for file in job.files)
     emit_calls(job, world)
     emit_edges(job)
-    return job.found.trace(world=world, from_zero=True)
+    return job.gathered.trace(world=world, from_zero=True)
 
 
 def _read(job: ChakraJob, member: Member) -> None:
@@ -53,7 +53,7 @@ def _read(job: ChakraJob, member: Member) -> None:
         taken = {other.rank for other in job.files}
         file.rank = file.rank if file.rank not in taken else next(n for n in range(len(taken) + 1) if n not in taken)
         note = f"{member.name}: no rank of its own in the name"
-        job.found.claim("rank", file.rank, member.name, ground="assumed", confidence=0.5, note=note)
+        job.gathered.claim("rank", file.rank, member.name, ground="assumed", confidence=0.5, note=note)
     marks = len(job.calls), len(member.losses)
     waits = NodeDependencies()
     count = 0
@@ -65,11 +65,11 @@ def _read(job: ChakraJob, member: Member) -> None:
         reason = str(error.args[0] if error.args else error)[:200]
         if not count:
             job.refusals.append(reason)
-            job.found.note(member.name, "refused", reason)
-            job.found.lose(f"{member.name}: {reason}")
+            job.gathered.note(member.name, "refused", reason)
+            job.gathered.lose(f"{member.name}: {reason}")
             return
-        job.found.note(member.name, "refused", f"the rest is not read: {reason}")
-        job.found.lose(f"{member.name}: {count} nodes read, the rest not: {reason}")
+        job.gathered.note(member.name, "refused", f"the rest is not read: {reason}")
+        job.gathered.lose(f"{member.name}: {count} nodes read, the rest not: {reason}")
     if not count:
         job.refusals.append(f"{member.name} holds no node")
         return
@@ -154,7 +154,7 @@ def _groups(job: ChakraJob, node: Node) -> None:
 
 def _close(job: ChakraJob, file: File, waits: NodeDependencies, count: int, calls: int) -> None:
     """Account for a file that was read."""
-    gathered = job.found
+    gathered = job.gathered
     job.files.append(file)
     gathered.inputs.append(file.name)
     attributes = file.head.attributes

@@ -26,7 +26,7 @@ def operation(node: Node) -> tuple[str | None, str]:
 def emit_kernel(job: ChakraJob, file: File, node: Node, position: int) -> int:
     """Write a kernel or a copy and return its row."""
     is_memory = node.type in (LOAD, STORE)
-    return job.found.events.add(
+    return job.gathered.events.add(
         kind="memory" if is_memory else "compute",
         op={LOAD: "load", STORE: "store"}.get(node.type),
         rank=file.rank,
@@ -74,7 +74,7 @@ def emit_calls(job: ChakraJob, world: int | None) -> None:
     rows: list[int] = []
     for call in job.calls:
         number = _communicator(job, call, world)
-        facts = job.found.of(number)
+        facts = job.gathered.of(number)
         facts["ranks"].add(call.rank)
         is_collective = call.node.type == COLL
         key = number, call.rank
@@ -98,7 +98,7 @@ def emit_calls(job: ChakraJob, world: int | None) -> None:
             "line": call.number,
         }
         fields = _collective(call.node, facts["size"]) if is_collective else _p2p(call, members)
-        rows.append(job.found.events.add(**common, **fields, **_times(call.node, call.rank)))
+        rows.append(job.gathered.events.add(**common, **fields, **_times(call.node, call.rank)))
     for file in job.files:
         file.events |= {node: rows[position] for node, position in file.calls.items()}
     _say_sizes(job)
@@ -112,14 +112,14 @@ def _communicator(job: ChakraJob, call: PendingCall, world: int | None) -> int:
     if name not in (None, ""):
         ranks = job.groups.get(str(name))
         if ranks is not None:
-            return job.found.communicator(str(name), name=f"process group {name}", members=ranks or everyone)
-        return job.found.communicator(
+            return job.gathered.communicator(str(name), name=f"process group {name}", members=ranks or everyone)
+        return job.gathered.communicator(
             str(name), name=f"process group {name}, members not in the trace", ground="inferred", confidence=0.5
         )
     if isinstance(dims, list) and dims and not all(dims):
         label = "".join("1" if dim else "0" for dim in dims[:64])
-        return job.found.communicator(f"dims:{label}", name=f"dimensions {label}", ground="inferred", confidence=0.5)
-    return job.found.communicator("world", name="all ranks", members=everyone, ground="inferred", confidence=0.8)
+        return job.gathered.communicator(f"dims:{label}", name=f"dimensions {label}", ground="inferred", confidence=0.5)
+    return job.gathered.communicator("world", name="all ranks", members=everyone, ground="inferred", confidence=0.8)
 
 
 def _collective(node: Node, p: int | None) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _p2p(call: PendingCall, members: list[int]) -> dict[str, Any]:
 
 def _say_sizes(job: ChakraJob) -> None:
     if any(call.node.op in ("all-gather", "gather") for call in job.calls):
-        job.found.claim(
+        job.gathered.claim(
             "comm_size of all-gather",
             "what one rank hands in",
             KIND,
@@ -190,4 +190,4 @@ def emit_edges(job: ChakraJob) -> None:
     """Write what waits for what, now that every event has its row."""
     for file in job.files:
         for before, after, kind in file.edges:
-            job.found.edges.add(src_event=file.events[before], dst_event=file.events[after], kind=kind)
+            job.gathered.edges.add(src_event=file.events[before], dst_event=file.events[after], kind=kind)

@@ -141,7 +141,7 @@ class KinetoFindings:
 
     def groups(self, groups: KinetoCommunicators, numbered: Numbered) -> None:
         """Note communicators and sequence numbers that are not read."""
-        for group in groups.found.values():
+        for group in groups.groups.values():
             if group.note:
                 self.claim("members", group.comm_id, "record_param_comms", group.ground, 0.9, group.note)
             if group.ground == "assumed":
@@ -151,7 +151,7 @@ class KinetoFindings:
             note = "no Seq in the trace: the n-th operation of a kind in a group and iteration is taken as the same on all ranks"
             self.claim("sequence", "counted", "order of events", "inferred", 0.8, note)
         for number in numbered.uneven:
-            group = next(group for group in groups.found.values() if group.number == number)
+            group = next(group for group in groups.groups.values() if group.number == number)
             note = (
                 "ranks hold different numbers of operations of this group: profiles that do not begin or end together"
             )

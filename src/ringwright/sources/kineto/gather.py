@@ -68,7 +68,7 @@ class _Sorter:
     """Puts events into the tables of a file."""
 
     def __init__(self, rank_file: RankFile) -> None:
-        self.found = rank_file
+        self.rank_file = rank_file
         self._names: dict[str, int] = {}
         self._threads: dict[tuple[Any, Any], int] = {}
         self._calls: dict[str, int] = {}
@@ -106,11 +106,11 @@ class _Sorter:
         if kind == LAUNCH:
             launches.add(event, line)
         elif kind == SYNC:
-            self._take_in(self.found.syncs, event, line)
+            self._take_in(self.rank_file.syncs, event, line)
 
     def _devices(self, batch: _Batch) -> bool:
         """Append all kernels and copies of a batch at once; False, and nothing is done, when one of them is odd."""
-        rank_file, table, before = self.found, self.found.kernels, len(self.found.kernels)
+        rank_file, table, before = self.rank_file, self.rank_file.kernels, len(self.rank_file.kernels)
         times = _times(batch.events)
         if times is None or before + len(batch.events) > ROWS_PER_FILE:
             return False
@@ -134,7 +134,7 @@ class _Sorter:
 
     def _launches(self, batch: _Batch) -> bool:
         """Append all launching calls of a batch at once, as above."""
-        table = self.found.calls
+        table = self.rank_file.calls
         times = _times(batch.events)
         if times is None or len(table) + len(batch.events) > ROWS_PER_FILE:
             return False
@@ -155,14 +155,14 @@ class _Sorter:
         table.line.extend(batch.lines)
 
     def _device(self, event: Event, line: int, *, is_copy: bool) -> None:
-        table = self.found.kernels
+        table = self.rank_file.kernels
         if not self._time(table, event, line):
             return
         try:
             args = decode_kernel(event.args)
         except BAD_JSON:
             args = None
-            self.found.bad += 1
+            self.rank_file.bad += 1
         number = whole(args.correlation) if args is not None else None
         table.correlation.append(-1 if number is None else number)
         table.is_copy.append(is_copy)
@@ -179,7 +179,7 @@ class _Sorter:
         table.channels.append(_small(grid[0]) if type(grid) is list and grid else 0)
         table.external.append(_or(whole(args.external), -1))
         if args.collective is not None or args.group_name is not None or args.group_id is not None:
-            self.found.meta[len(table) - 1] = args
+            self.rank_file.meta[len(table) - 1] = args
 
     def _launch(self, event: Event, line: int) -> None:
         try:
@@ -187,9 +187,9 @@ class _Sorter:
         except BAD_JSON:
             number = None
         if number is None:
-            self.found.bad += 1
-        elif self._take_in(self.found.calls, event, line):
-            self.found.calls.correlation.append(number)
+            self.rank_file.bad += 1
+        elif self._take_in(self.rank_file.calls, event, line):
+            self.rank_file.calls.correlation.append(number)
 
     def _host(self, event: Event, line: int) -> None:
         name = event.name
@@ -198,10 +198,12 @@ class _Sorter:
                 args = decode_comm(event.args)
             except BAD_JSON:
                 args = CommArgs()
-                self.found.bad += 1
-            if self._take_in(self.found.records, event, line):
-                self.found.record_args.append(args)
-        elif name[:4] in _LABEL_STARTS and name.startswith(_LABELS) and self._take_in(self.found.labels, event, line):
+                self.rank_file.bad += 1
+            if self._take_in(self.rank_file.records, event, line):
+                self.rank_file.record_args.append(args)
+        elif (
+            name[:4] in _LABEL_STARTS and name.startswith(_LABELS) and self._take_in(self.rank_file.labels, event, line)
+        ):
             self._label(event)
 
     def _label(self, event: Event) -> None:
@@ -209,19 +211,19 @@ class _Sorter:
         try:
             said = decode_label(event.args)
         except BAD_JSON:
-            self.found.bad += 1
+            self.rank_file.bad += 1
             return
         dims, types = said.dims, said.types
         if type(dims) is list and type(types) is list and len(dims) == len(types) == 1 and type(dims[0]) is list:
             counts = [whole(size) for size in dims[0]]
             if counts and all(count is not None and count >= 0 for count in counts):
                 elements = math.prod(count for count in counts if count is not None)
-                self.found.label_args[len(self.found.labels) - 1] = CommArgs(dtype=types[0], in_count=elements)
+                self.rank_file.label_args[len(self.rank_file.labels) - 1] = CommArgs(dtype=types[0], in_count=elements)
 
     def _note(self, event: Event, line: int) -> None:
         """A user annotation: a step, a phase, or (newer releases) the label of a collective."""
         if event.name.startswith(("ProfilerStep", "## ")):
-            self._take_in(self.found.notes, event, line)
+            self._take_in(self.rank_file.notes, event, line)
         else:
             self._host(event, line)
 
@@ -239,10 +241,10 @@ class _Sorter:
             dur = 0.0
         is_number = (type(ts) is float or type(ts) is int) and (type(dur) is float or type(dur) is int)
         if not is_number or not 0 <= dur < _PID or not -LIMIT < ts < LIMIT:
-            self.found.bad += 1
+            self.rank_file.bad += 1
             return False
         if len(table.ts) >= ROWS_PER_FILE:
-            self.found.dropped += 1
+            self.rank_file.dropped += 1
             return False
         table.ts.append(ts)
         table.dur.append(dur)
@@ -255,9 +257,9 @@ class _Sorter:
         number = self._names.get(name)
         if number is None:
             name = name[:LONGEST_NAME] if len(self._names) < NAMES else TOO_MANY
-            number = self._names.setdefault(name, len(self.found.names))
-            if number == len(self.found.names):
-                self.found.names.append(name)
+            number = self._names.setdefault(name, len(self.rank_file.names))
+            if number == len(self.rank_file.names):
+                self.rank_file.names.append(name)
         return number
 
     def _thread(self, pid: Any, tid: Any) -> int:
@@ -266,8 +268,8 @@ class _Sorter:
         if number is None:
             if len(self._threads) >= NAMES:
                 return 0
-            number = self._threads[key] = len(self.found.threads)
-            self.found.threads.append(key)
+            number = self._threads[key] = len(self.rank_file.threads)
+            self.rank_file.threads.append(key)
         return number
 
 

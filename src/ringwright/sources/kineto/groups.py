@@ -39,7 +39,7 @@ class KinetoCommunicators:
     """All groups of a job, found as the files are read."""
 
     def __init__(self) -> None:
-        self.found: dict[tuple[Any, ...], KinetoCommunicator] = {}
+        self.groups: dict[tuple[Any, ...], KinetoCommunicator] = {}
 
     def of_file(self, config: Any, said: Iterable[CallFacts]) -> FileGroups:
         """Return the groups of one file, from its ``pg_config`` and everything said in it."""
@@ -58,16 +58,16 @@ class KinetoCommunicators:
 
     def get(self, key: tuple[Any, ...], comm_id: str) -> KinetoCommunicator:
         """Return the group of a key, made on first sight."""
-        if key not in self.found:
-            self.found[key] = KinetoCommunicator(len(self.found), comm_id)
-        return self.found[key]
+        if key not in self.groups:
+            self.groups[key] = KinetoCommunicator(len(self.groups), comm_id)
+        return self.groups[key]
 
     def named(self, name: str, members: tuple[int, ...], size: int | None) -> KinetoCommunicator:
         """Return the group of a name; equal names with other members are other groups, as in jobs of split groups."""
         key = ("name", name, members or None)
-        if key in self.found:
-            return self.found[key]
-        for (kind, *rest), group in self.found.items():
+        if key in self.groups:
+            return self.groups[key]
+        for (kind, *rest), group in self.groups.items():
             fits = kind == "name" and rest[0] == name and (not members or not group.members)
             if fits and (size is None or group.size in (None, size)):
                 return group

@@ -89,7 +89,7 @@ class _Joiner:
     """The joining of one file."""
 
     def __init__(self, rank_file: RankFile, linked: Linked, library: str | None) -> None:
-        self.found, self.linked, self.library = rank_file, linked, library
+        self.rank_file, self.linked, self.library = rank_file, linked, library
         self.records, self.labels = Spans(rank_file.records), Spans(rank_file.labels)
         if self._adopt():
             self.records = Spans(rank_file.records)
@@ -102,7 +102,7 @@ class _Joiner:
 
     def _adopt(self) -> bool:
         """Older releases label some collectives without recording them: such a label stands for its record."""
-        rank_file, before = self.found, len(self.found.records)
+        rank_file, before = self.rank_file, len(self.rank_file.records)
         labels, records = rank_file.labels, rank_file.records
         is_call = [name.startswith(_BACKENDS) and operation(name) is not None for name in rank_file.names]
         for number, name in enumerate(labels.name):
@@ -124,7 +124,7 @@ class _Joiner:
                 self._of_kernels(numbers, record)
                 taken.add(record)
         seen = {key for op in self.linked.operations if (key := _key(op)) is not None}
-        for record in range(len(self.found.records)):
+        for record in range(len(self.rank_file.records)):
             if self._parents[record] is None and record not in taken:
                 self._of_record(record, seen)
         self.linked.operations.sort(key=lambda op: (op.enqueue if op.enqueue is not None else op.start or 0.0, op.line))
@@ -133,10 +133,10 @@ class _Joiner:
         """Return the kernels of each record; None holds those without."""
         import numpy as np
 
-        kernels, calls = self.found.kernels, self.found.calls
+        kernels, calls = self.rank_file.kernels, self.rank_file.calls
         mine = np.flatnonzero(self.linked.communicates).tolist()
         self.is_numbered_apart = any(kernels.external[n] not in (-1, kernels.correlation[n]) for n in mine)
-        for number, args in enumerate(self.found.record_args):
+        for number, args in enumerate(self.rank_file.record_args):
             if type(args.external) is int:
                 self.by_external[args.external] = number
         owned: dict[int | None, list[int]] = defaultdict(list)
@@ -153,7 +153,7 @@ class _Joiner:
 
     def _parent(self, number: int) -> int | None:
         """Return the record around this one that speaks of the same operation: some releases write two."""
-        table = self.found.records
+        table = self.rank_file.records
         for other in self.records.around(table.thread[number], table.ts[number])[:4]:
             is_around = table.ts[other] + table.dur[other] >= table.ts[number] + table.dur[number]
             if (
@@ -180,30 +180,30 @@ class _Joiner:
 
     def _facts(self, record: int) -> CallFacts:
         if record not in self.facts:
-            self.facts[record] = facts([self.found.record_args[record]])
+            self.facts[record] = facts([self.rank_file.record_args[record]])
         return self.facts[record]
 
     def _children(self, record: int) -> list[int]:
-        table = self.found.records
+        table = self.rank_file.records
         inside = self.records.within(table.thread[record], table.ts[record], table.ts[record] + table.dur[record])
         return [number for number in inside if number != record and self._root(number) == record]
 
     def _label(self, record: int) -> tuple[str | None, int | None]:
         """Return the operation that the labels in or around a record name, and the label."""
-        table, labels = self.found.records, self.found.labels
+        table, labels = self.rank_file.records, self.rank_file.labels
         thread, start = table.thread[record], table.ts[record]
         for number in self.labels.within(thread, start, start + table.dur[record]):
-            op = operation(self.found.names[labels.name[number]])
+            op = operation(self.rank_file.names[labels.name[number]])
             if op is not None:
                 return op, number
         for number in self.labels.around(thread, start):
-            op = operation(self.found.names[labels.name[number]])
+            op = operation(self.rank_file.names[labels.name[number]])
             if op is not None:
                 return op, number
         return None, None
 
     def _of_kernels(self, numbers: list[int], record: int | None) -> None:
-        rank_file, kernels = self.found, self.found.kernels
+        rank_file, kernels = self.rank_file, self.rank_file.kernels
         first = min(numbers, key=lambda number: kernels.ts[number])
         kind = self.linked.classes[kernels.name[first]]
         said = [rank_file.meta.get(number) for number in numbers]
@@ -249,7 +249,7 @@ class _Joiner:
 
     def _of_record(self, record: int, seen: set[tuple[object, ...]]) -> None:
         """An operation that was asked for, and whose kernel the trace does not hold."""
-        rank_file, table = self.found, self.found.records
+        rank_file, table = self.rank_file, self.rank_file.records
         about = facts([rank_file.record_args[n] for n in [record, *self._children(record)]])
         op, label, ground = about.op, None, "read"
         if about.said is None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def communicators(groups: KinetoCommunicators, places: list[FileOrigin], world: int | None) -> pl.DataFrame:
     """Return the communicators of all files; sizes that nothing gives are assumed to be the world's."""
-    return rows("communicators", [_row(group, places, world) for group in groups.found.values()])
+    return rows("communicators", [_row(group, places, world) for group in groups.groups.values()])
 
 
 def _row(group: KinetoCommunicator, places: list[FileOrigin], world: int | None) -> dict[str, Any]:

@@ -74,11 +74,11 @@ def save(
             }
         )
         program = made.get((sample.algorithm, sample.size_bytes))
-        if program is not None and sample.found[0].spans:
+        if program is not None and sample.results[0].spans:
             recorded = trace(
                 program,
                 plans(program),
-                sample.found[: program.n_nodes],
+                sample.results[: program.n_nodes],
                 executor=sample.entrant,
                 hosts=question.lab is not None,
             )

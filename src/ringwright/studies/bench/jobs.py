@@ -57,14 +57,14 @@ class BenchSample:
     algorithm: str
     size_bytes: int
     inner: int
-    found: list[NodeResult]
+    results: list[NodeResult]
     beside: str
     wire: str
 
     @property
     def rounds_s(self) -> list[tuple[float, float]]:
         """Each round that all nodes have finished: when its last rank started, when its last one ended."""
-        rounds = zip(*(each.times_s for each in self.found), strict=False)
+        rounds = zip(*(each.times_s for each in self.results), strict=False)
         return [(max(start for start, _ in each), max(end for _, end in each)) for each in rounds]
 
     @property

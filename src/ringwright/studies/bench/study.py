@@ -164,7 +164,7 @@ def _row(question: BenchSpec, sample: jobs.BenchSample, times_s: np.ndarray) -> 
     time_s = float(np.median(times_s))
     algbw = sample.size_bytes / time_s / 1e9
     low, high = np.quantile(times_s, [0.1, 0.9])
-    wrong = sum(each.wrong for each in sample.found)
+    wrong = sum(each.wrong for each in sample.results)
     return {
         "backend": sample.entrant,
         "algorithm": sample.algorithm,
@@ -188,7 +188,7 @@ def _row(question: BenchSpec, sample: jobs.BenchSample, times_s: np.ndarray) -> 
 
 def _sent(sample: jobs.BenchSample) -> int:
     """Return the bytes of all ranks' interfaces in all rounds, headers counted; -1 where they were not counted."""
-    counted = [each.sent_bytes for each in sample.found]
+    counted = [each.sent_bytes for each in sample.results]
     return sum(counted) if min(counted) >= 0 else -1
 
 

@@ -76,7 +76,7 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
         fabric=topology.name,
         left_out=LEFT_OUT,
-        found=costs.told,
+        remarks=costs.told,
     )
 
 

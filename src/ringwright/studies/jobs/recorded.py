@@ -107,7 +107,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
         assumptions=(*workload.assumptions, said, *faults.assumed(fabric)),
         fabric=fabric.name,
         left_out=LEFT_OUT,
-        found=after.told,
+        remarks=after.told,
     )
 
 

@@ -40,7 +40,7 @@ class Job:
     assumptions: tuple[str, ...] = ()
     fabric: str = ""
     left_out: tuple[str, ...] = ()
-    found: Callable[[], list[str]] = list  # what turned out while costs were asked for
+    remarks: Callable[[], list[str]] = list  # what turned out while costs were asked for
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def document(
         "workload": job.workload.name,
         "fabric": job.fabric,
         "mesh": dict(job.workload.mesh.axes),
-        "assumptions": [*job.assumptions, *job.found(), f"overlapped compute: interference {job.interference.model}"],
+        "assumptions": [*job.assumptions, *job.remarks(), f"overlapped compute: interference {job.interference.model}"],
         "rows": rows,
         "left_out": list(job.left_out),
     }

@@ -75,5 +75,5 @@ def job(workload: Workload, topology: Topology, algorithm: str = "") -> Job:
         assumptions=told,
         fabric=topology.name,
         left_out=LEFT_OUT,
-        found=costs.told,
+        remarks=costs.told,
     )

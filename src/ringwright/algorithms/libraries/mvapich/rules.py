@@ -50,7 +50,9 @@ def two_level(op: str, node_sizes: Sequence[int], size_bytes: int, *, leaders: i
     node is smaller, a rank leads several parts).
     """
     if not node_sizes or min(node_sizes) < 1:
-        raise UsageError(f"nodes of {list(node_sizes)} ranks: each needs one at least", remedy="give each node one rank or more")
+        raise UsageError(
+            f"nodes of {list(node_sizes)} ranks: each needs one at least", remedy="give each node one rank or more"
+        )
     if leaders is not None and leaders < 1:
         raise UsageError(f"{leaders} leaders per node", remedy="give one leader or more")
     if op not in _facts()["outer"]:
