@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 ALPHAS = ("pipelined", "busy")
 MOST_DISTANCES = 1 << 22  # sources times links that are searched at once
+IN_NETWORK = "switches may add"
 ROOT_FIRST = ("broadcast", "scatter")
 
 
@@ -86,6 +87,15 @@ def bound(
 ) -> Bound:
     """Return the highest lower bound of ``bounds``."""
     return bounds(collective, topology, in_network=in_network, alpha=alpha, exact=exact)[0]
+
+
+def lowest(
+    collective: Collective, topology: Topology, *, alpha: str = "pipelined", exact: bool | None = None
+) -> Bound:
+    """Return the bound of every program there can be: where switches can add and copy, they may; ``ground`` says so."""
+    within = bool(topology.aggregators)
+    found = bound(collective, topology, in_network=within, alpha=alpha, exact=exact)
+    return dataclasses.replace(found, ground=f"{found.ground}, {IN_NETWORK}") if within else found
 
 
 def bounds(

@@ -24,7 +24,10 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         [row["reduction"], row["kind"], f"{row['time_us']:,.2f}", f"{row['algbw_gbs']:.2f}"] for row in result["bounds"]
     ]
     layout.table(out, ["reduction", "kind", "time us", "algbw GB/s"], rows, left=("reduction", "kind"))
-    names = result["certificate"]
+    least = result["lowest"]
+    told = f"no program can beat {least['time_us']:,.2f} us, {least['algbw_gbs']:.2f} GB/s: {least['ground']}"
+    layout.line(out, told)
+    names = least["certificate"]
     if names:
         layout.heading(out, "The cut", "what must leave these nodes cannot leave them faster")
         more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""

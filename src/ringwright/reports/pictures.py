@@ -26,7 +26,7 @@ def curves(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     if len({row["size_bytes"] for row in drawn}) < 2:
         return None
     names = list(dict.fromkeys(row["algorithm"] for row in drawn))
-    floor = {row["size_bytes"]: row["bound_us"] for row in drawn if row["bound_us"] > 0}
+    floor = {row["size_bytes"]: row["lowest_bound_us"] for row in drawn if row["lowest_bound_us"] > 0}
     across = _Axis([row["size_bytes"] for row in drawn], LEFT, WIDTH - RIGHT)
     upwards = _Axis([row["time_us"] for row in drawn] + list(floor.values()), HEIGHT - BOTTOM, TOP)
     lines = [

@@ -32,6 +32,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         _alone(out, rows)
     else:
         _side_by_side(out, rows, list(dict.fromkeys(row["algorithm"] for row in result["rows"])))
+    _bounds(out, result)
     _declines(out, result)
     for note in result["notes"]:
         layout.heading(out, "Not alike")
@@ -48,7 +49,7 @@ def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
     table = []
     for row in rows:
         rates = f"{row['algbw_gbs']:.2f}", f"{row['busbw_gbs']:.2f}"
-        line = [format_size(row["size_bytes"]), time(row["time_us"]), *rates, time(row["bound_us"]), share(row)]
+        line = [format_size(row["size_bytes"]), time(row["time_us"]), *rates, time(row["lowest_bound_us"]), share(row)]
         table.append([*line, time(row["worst_us"])] if faulty else line)
     layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
 
@@ -80,7 +81,7 @@ def _grid(out: Console, rows: list[dict[str, Any]], letters: dict[str, str], fie
         winner = min(by_algorithm.values(), key=lambda row: float(row[field]))
         cells = [_cell(by_algorithm.get(name), field, winner) for name in letters]
         line = [format_size(size), *cells]
-        table.append([*line, time(winner["bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
+        table.append([*line, time(winner["lowest_bound_us"]), f"{winner['busbw_gbs']:.2f}"] if bound else line)
     columns = ["size", *letters.values(), *(["bound", "busbw GB/s*"] if bound else [])]
     layout.table(out, columns, table)
 
@@ -103,6 +104,15 @@ def declined(result: dict[str, Any]) -> list[tuple[str, str, list[int]]]:
         if row.get("declined") is not None:
             sizes_of.setdefault((row["algorithm"], row["declined"]), []).append(row["size_bytes"])
     return [(name, why, sizes) for (name, why), sizes in sizes_of.items()]
+
+
+def _bounds(out: Console, result: dict[str, Any]) -> None:
+    """Print both bounds where they differ: what no program can beat, and what none that adds at the ranks can."""
+    rows = {row["size_bytes"]: row for row in answered(result) if row["lowest_bound_us"] != row["bound_us"]}
+    if rows:
+        layout.heading(out, "Bounds in us", result["bound_ground"])
+        cells = [[format_size(size), time(row["lowest_bound_us"]), time(row["bound_us"])] for size, row in rows.items()]
+        layout.table(out, ["size", "bound", "at the ranks"], cells)
 
 
 def _declines(out: Console, result: dict[str, Any]) -> None:
@@ -136,4 +146,4 @@ def time(time_us: float) -> str:
 
 def share(row: dict[str, Any]) -> str:
     """Return how much of the time the bound explains."""
-    return f"{100 * row['bound_us'] / row['time_us']:.0f} %" if row["time_us"] else "-"
+    return f"{100 * row['lowest_bound_us'] / row['time_us']:.0f} %" if row["time_us"] else "-"

@@ -30,7 +30,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
             ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
         ],
         curves=pictures.curves(rows),
-        notes=[*result["notes"], *(f"{name} declined: {why}" for name, why, _ in declined(result))],
+        notes=[*filter(None, [result["bound_ground"]]), *result["notes"], *(f"{name} declined: {why}" for name, why, _ in declined(result))],
         times=_times(rows),
         limits=_limits(rows),
         loads=[_load(detail) for detail in details],
@@ -42,7 +42,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
 
 
 def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    columns = ["Algorithm", "Size", "Time us", "algbw GB/s", "busbw GB/s", "Bound us", "Of bound"]
+    columns = ["Algorithm", "Size", "Time us", "algbw GB/s", "busbw GB/s", "Bound us", "At the ranks us", "Of bound"]
     cells = [
         [
             tables.text(row["algorithm"]),
@@ -50,8 +50,9 @@ def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
             tables.number(row["time_us"], time),
             tables.number(row["algbw_gbs"], _two),
             tables.number(row["busbw_gbs"], _two),
+            tables.number(row["lowest_bound_us"], time),
             tables.number(row["bound_us"], time),
-            tables.share(row["bound_us"] / row["time_us"] if row["time_us"] else 0.0),
+            tables.share(row["lowest_bound_us"] / row["time_us"] if row["time_us"] else 0.0),
         ]
         for row in rows
     ]

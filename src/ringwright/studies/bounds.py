@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective, carried
@@ -17,13 +16,16 @@ if TYPE_CHECKING:
 def bounds(
     op: str, topology: Topology, size_bytes: int, group: Sequence[int] | None = None, root: int = 0
 ) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.bound/1``; the headline is the bound without in-network reduction."""
+    """Return the object of schema ``ringwright.bound/1``: what adds at the ranks, what adds in the network, the lowest.
+
+    The keys beside ``bounds`` are those of programs that add at the ranks; ``lowest`` is what no program can beat.
+    """
     size_bytes = carried(op, [size_bytes])[0]
     collective = Collective(op, range(topology.n_ranks) if group is None else group, size_bytes, root=root)
     by_place = {"at the ranks": floors.bound(collective, topology)}
     if topology.aggregators:
         by_place["in the network"] = floors.bound(collective, topology, in_network=True)
-    plain = by_place["at the ranks"]
+    plain, least = by_place["at the ranks"], floors.lowest(collective, topology)
     return {
         "schema": "ringwright.bound/1",
         "collective": op,
@@ -38,6 +40,14 @@ def bounds(
             {"reduction": where, "kind": each.kind, "time_us": each.time_s * 1e6, "algbw_gbs": each.algbw / 1e9}
             for where, each in by_place.items()
         ],
+        "lowest": {
+            "reduction": list(by_place)[-1],
+            "kind": least.kind,
+            "time_us": least.time_s * 1e6,
+            "algbw_gbs": least.algbw / 1e9,
+            "ground": least.ground,
+            "certificate": list(least.certificate),
+        },
     }
 
 
@@ -61,7 +71,7 @@ def bound(
         Of an operation: bytes, or ``64M`` (binary), the size column of nccl-tests. Usual: 64 MiB.
     in_network
         Whether switches that can add and copy may do so, where the machine has any. False gives the bound of programs that
-        add at the ranks alone, the headline of ``ringwright bound``; NVLS and SHARP can beat that one.
+        add at the ranks alone; NVLS and SHARP can beat that one.
     alpha
         Whether a link is free (``pipelined``) or ``busy`` during its latency; then rounds count.
 
@@ -84,6 +94,5 @@ def bound(
     'cut'
     """
     topology = spelled.machine(on)
-    within = in_network and bool(topology.aggregators)
-    bounds = floors.bound(spelled.collective(what, topology, size), topology, in_network=within, alpha=alpha)
-    return replace(bounds, ground=f"{bounds.ground}, switches may add") if within else bounds
+    find = floors.lowest if in_network else floors.bound
+    return find(spelled.collective(what, topology, size), topology, alpha=alpha)

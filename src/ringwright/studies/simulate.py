@@ -44,6 +44,7 @@ class SimulatedRow:
     why: str  # what the critical path spent its time on
     worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
     worst_start_s: float | None = None
+    lowest_bound_us: float | None = None  # of any program: where switches can add, they may
     declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
@@ -132,10 +133,18 @@ def sweep(
         "latency_model": question.alpha,
         "faults": len(top.faults),
         "provenance": top.provenance,
+        "bound_ground": _ground(top),
         "rows": rows,
         "notes": _unlike(software, question.topology),
         "left_out": list(left_out),
     }
+
+
+def _ground(topology: Topology) -> str:
+    """Return what the lowest bound rests on, where the fabric makes it lower than that of adding at the ranks."""
+    if not topology.aggregators:
+        return ""
+    return "switches may add and copy here; what adds at the ranks alone cannot go below the bound at the ranks"
 
 
 def _declined(name: str, collective: Collective, error: RingwrightError) -> dict[str, Any]:
@@ -193,6 +202,7 @@ def measure(
         run.folded,
         run.path(),
         *_worst(question, program, time_s),
+        lowest_bound_us=(without if within is None else within) * 1e6,
     )
     return row, run.left_out
 
