@@ -10,45 +10,17 @@ import signal
 import sys
 import threading
 from collections.abc import Iterator
-from importlib import import_module
 from itertools import pairwise
 from types import FrameType
-from typing import TYPE_CHECKING
 
+from ringwright import called
+from ringwright.cli import progress
+from ringwright.cli.application import app, explain
+from ringwright.cli.verbs import VERBS
 from ringwright.errors import EXIT_GOOD, EXIT_INPUT, EXIT_OUR_BUG, EXIT_USAGE, RingwrightError, UsageError
 
-if TYPE_CHECKING:
-    from cyclopts import App
-
-VERBS = {
-    "summary": "One screen: operations, sizes, communicators, findings.",
-    "report": "One self-contained HTML page.",
-    "diff": "What changed between two runs.",
-    "check": "A gate for CI: thresholds per operation and size class.",
-    "convert": "Parquet, CSV or JSON lines; redacted on demand.",
-    "query": "SQL over the tables.",
-    "read": "Which kind of recording is this?",
-    "run": "Record a job: run -- torchrun train.py, nothing changed.",
-    "live": "A running job: its growing files, refreshed in place.",
-    "doctor": "Why do I see nothing? Settings, files, remedies.",
-    "plugin": "Record a job: the NCCL profiler plug-in, built here.",
-    "bench": "Collectives on real ranks, beside the libraries' own.",
-    "sweep": "Real models in every parallel form, recorded and compared.",
-    "compare": "A benchmark beside its simulation, error by error.",
-    "workload": "What a model makes its ranks say, before it runs.",
-    "simulate": "How long a collective takes on a fabric, with faults.",
-    "bound": "What no algorithm can beat, and the cut that proves it.",
-    "library": "What a library would choose, size by size.",
-    "calibrate": "Link numbers of a system from nccl-tests tables.",
-    "systems": "Every algorithm and library, and what it has shown.",
-    "survey": "The survey's 45 systems, and what each does for a job.",
-    "reproduce": "Is the paper right? Its claim beside what we measure.",
-    "export": "Algorithms, rules and fabrics as files of other systems.",
-    "lab": "Real ranks on a network of namespaces, with faults.",
-    "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
-}
+__all__ = ["VERBS", "app", "harmless", "main"]
 STDIN = "<stdin>"
-_LISTED = {"systems": "every_knob", "export": "every_export", "convert": "every_format"}
 _OUTPUTS = ("-o", "--output", "--out", "--trace")
 ERROR_SCHEMA = "ringwright.error/1"  # what --json prints where nothing could be read
 _INTERRUPTED = 130
@@ -57,6 +29,12 @@ _INTERRUPTED = 130
 def main(arguments: list[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` default to those of the process."""
     given = sys.argv[1:] if arguments is None else arguments
+    with called.named(called.words() if arguments is None else called.NAME, VERBS), progress.spoken(given) as words:
+        return _answered(words)
+
+
+def _answered(given: list[str]) -> int:
+    """Dispatch, and make of whatever goes wrong a message and an exit code."""
     code = EXIT_GOOD
     try:
         with _terminable(), _closed_pipe_as_one_error():
@@ -65,7 +43,7 @@ def main(arguments: list[str] | None = None) -> int:
     except RingwrightError as error:
         if error.exit_code == EXIT_INPUT and _wants_json(given):
             _print_error(error)
-        print(f"ringwright: {harmless(str(error))}", file=sys.stderr)
+        _say(str(error))
         return error.exit_code
     except BrokenPipeError:
         _silence()  # the reader of our pipe has seen enough; a gate that has failed by then stays failed
@@ -116,7 +94,7 @@ def _cannot_be_read(error: OSError) -> int:
 
     reason = os.strerror(error.errno or 0).lower()
     told = InputError(f"{error.filename} cannot be read: {reason}", remedy=f"ls -l {shlex.quote(str(error.filename))}")
-    print(f"ringwright: {harmless(str(told))}", file=sys.stderr)
+    _say(str(told))
     return InputError.exit_code
 
 
@@ -128,28 +106,8 @@ def _cannot_be_written(error: OSError) -> int:
     place = error.filename or "standard output"
     reason = os.strerror(error.errno or 0).lower()
     remedy = "free some space (df -h), or name a place that can be written"
-    print(f"ringwright: {OutputError(f'{place} cannot be written: {reason}', remedy=remedy)}", file=sys.stderr)
+    _say(str(OutputError(f"{place} cannot be written: {reason}", remedy=remedy)))
     return OutputError.exit_code
-
-
-def app() -> App:
-    """Return the command line application; a verb's module is imported when the verb is called."""
-    from cyclopts import App, Parameter
-
-    from ringwright import __version__
-
-    application = App(
-        name="ringwright",
-        help="See what your collectives did.",
-        version=__version__,
-        help_format="plaintext",
-        help_epilogue="First steps: ringwright summary --sample",
-        result_action="return_value",
-        default_parameter=Parameter(negative=""),
-    )
-    for order, (verb, sentence) in enumerate(VERBS.items()):
-        application.command(f"ringwright.cli.{verb}:{verb}", name=verb, help=sentence, sort_key=order)
-    return application
 
 
 @contextlib.contextmanager
@@ -174,14 +132,6 @@ def _terminable() -> Iterator[None]:
                 signal.signal(number, handler)
 
 
-def _list_knobs(application: App, arguments: list[str]) -> None:
-    """Let the help of a verb end with what lies in folders and plug-ins: knobs, exports, formats; no other help reads them."""
-    verb = arguments[0] if arguments else ""
-    if verb in _LISTED and {"--help", "-h"} & set(arguments):
-        told: str = getattr(import_module(f"ringwright.cli.{verb}"), _LISTED[verb])()
-        application[verb].help_epilogue = told
-
-
 def _dispatch(arguments: list[str]) -> int:
     from cyclopts import CycloptsError
 
@@ -189,14 +139,16 @@ def _dispatch(arguments: list[str]) -> int:
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
     if any(word == "-" and before in _OUTPUTS for before, word in pairwise(own)):
         raise UsageError("an output is a file, - is none", remedy="name a file with -o")
-    _list_knobs(application, own)
+    following = explain(application, own)
     words = [STDIN if word == "-" else word for word in arguments]  # a lone dash would be taken for an option
     try:
         answer = application(words or ["--help"], exit_on_error=False, print_error=False)
     except CycloptsError as error:
         verb = next((word for word in arguments if word in VERBS), "")
-        print(f"ringwright: {harmless(str(error))}\n  try: {f'ringwright {verb}'.rstrip()} --help", file=sys.stderr)
+        _say(f"{error}\n  try: {f'ringwright {verb}'.rstrip()} --help")
         return EXIT_USAGE
+    if following:
+        print(f"\n{following}")
     return answer if isinstance(answer, int) else EXIT_GOOD
 
 
@@ -212,6 +164,11 @@ def _print_error(error: RingwrightError) -> None:
 
     told = {"what": error.what, "where": error.where, "try": error.remedy}
     print(json.dumps({"schema": ERROR_SCHEMA, "exit_code": error.exit_code, "error": told}, indent=1))
+
+
+def _say(text: str) -> None:
+    """Say on stderr what went wrong; a command to try next begins with how this program was called."""
+    print(f"{called.NAME}: {called.as_called(harmless(text))}", file=sys.stderr)
 
 
 def harmless(text: str) -> str:
@@ -232,9 +189,8 @@ def _our_bug(error: Exception, arguments: list[str]) -> int:
     command = f"RINGWRIGHT_DEBUG=1 {shlex.join(['ringwright', *arguments])}"
     if (plugin := blame(error)) is not None:
         failed = plugin.failed(error, command)
-        print(f"ringwright: {harmless(str(failed))}", file=sys.stderr)
+        _say(str(failed))
         return failed.exit_code
     cause = " ".join(f"{type(error).__name__}: {error}".split())[:300]
-    told = f"ringwright: this is a bug of ours: {cause}\n  try: {command}"
-    print(harmless(told), file=sys.stderr)
+    _say(f"this is a bug of ours: {cause}\n  try: {command}")
     return EXIT_OUR_BUG

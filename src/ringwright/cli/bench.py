@@ -11,7 +11,8 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright import drafts
-from ringwright.cli import reading
+from ringwright.cli import options, progress, reading
+from ringwright.cli.networks import AS_IT_IS, NetworkOptions
 from ringwright.cli.sizes import Sizes
 from ringwright.units import parse_time
 
@@ -28,16 +29,13 @@ def bench(
     iters: Annotated[int, Parameter(name=["--iters", "-n"])] = 10,
     warmup: Annotated[int, Parameter(name=["--warmup", "-w"])] = 2,
     dtype: Annotated[str, Parameter(name=["--dtype", "-d"])] = "float32",
-    op: Annotated[str, Parameter(name=["--op", "-o"])] = "sum",
+    op: str | None = None,
     root: Annotated[int, Parameter(name=["--root", "-r"])] = 0,
     lab: str | None = None,
-    fault: tuple[str, ...] = (),
-    tcp: str = "reno",
-    seed: int = 0,
-    timeout: str = "60s",
-    out: Path | None = None,
+    network: NetworkOptions = AS_IT_IS,
+    output: options.Folder = None,
     calibration: Path | None = None,
-    json: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Run a collective on real ranks: our programs, native libraries forced to the same algorithm, the prediction beside.
 
@@ -46,27 +44,28 @@ def bench(
     backend
         Comma separated: openmpi, mpich, gloo, nccl, ringwright (shared memory; sockets in a lab), ringwright@gloo.
     algorithm
-        Systems, comma separated: ring,rabenseifner (their knobs: ringwright systems SLUG).
+        Systems, comma separated: ring,rabenseifner (list algorithms; their knobs: systems SLUG).
     iters
         Rounds; libraries and programs take turns in each.
     lab
         Talk over a network of namespaces: switch:4,rate=100Mb/s.
-    fault
-        A line of the lab's fault script; may be repeated.
-    tcp
-        Congestion control in the lab: reno, cubic or bbr.
-    timeout
-        Without any progress for so long the ranks say who waits for whom, and end.
-    out
-        Folder for a capture, for ringwright compare.
+    op
+        Reduction: sum (the default), prod, max or min. -o sum, as nccl-tests spells it, is still read as that.
+    output
+        Folder for a capture, for the verb compare.
     calibration
         Write what a message costs here to this file.
     json
         Print one JSON object instead (schema ringwright.bench/1).
+
+    Examples
+    --------
+    ringwright bench all-reduce --ranks 2 -b 64K -e 1M -f 4 -n 3
     """
     from ringwright.reports import benched
     from ringwright.studies.bench import BenchSpec, bench, calibration_of
 
+    op, out = _reduction_and_folder(op, output)
     question = BenchSpec(
         collective,
         ranks,
@@ -79,15 +78,25 @@ def bench(
         iters,
         warmup,
         lab,
-        fault,
-        tcp,
-        seed,
-        parse_time(timeout),
+        network.fault,
+        network.tcp,
+        network.seed,
+        parse_time(network.timeout),
         record=out is not None,
     )
-    with drafts.grown(out) if out else contextlib.nullcontext():
-        result = bench(question, out=out, progress=reading.told)
+    with drafts.grown(out) if out else contextlib.nullcontext(), progress.steps("measuring") as advance:
+        result = bench(question, out=out, progress=advance)
     if calibration is not None:
         calibration_of(result, calibration)
     (reading.print_json if json else partial(benched.write, file=sys.stdout))(result)
     return 1 if any(row["wrong"] for row in result["rows"]) else 0
+
+
+def _reduction_and_folder(op: str | None, output: Path | None) -> tuple[str, Path | None]:
+    """Return the reduction and the folder; -o with the name of a reduction is that reduction, as it was until now."""
+    from ringwright.collective import REDUCE_OPS
+
+    if output is not None and op is None and str(output) in REDUCE_OPS:
+        print(f"ringwright: -o {output} is read as --op {output}; -o will name the folder alone", file=sys.stderr)
+        return str(output), None
+    return op or "sum", output

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.units import parse_size
 
@@ -20,7 +20,7 @@ def bound(
     machine: MachineOptions = EVERYWHERE,
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1G",
     root: int = 0,
-    json: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Print the latency and bandwidth bounds of a collective, with and without in-network reduction.
 
@@ -34,6 +34,10 @@ def bound(
         Place of the root in the group.
     json
         Print one JSON object instead (schema ringwright.bound/1).
+
+    Examples
+    --------
+    ringwright bound all-gather --fabric dgx-a100:2 -b 1G
     """
     from ringwright.studies import bounds
 

@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from ringwright.cli import reading
+from ringwright.cli import options, progress, reading
 
 
 def calibrate(
@@ -19,9 +15,9 @@ def calibrate(
     name: str = "",
     source: str = "",
     date: str = "",
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    force: bool = False,
-    json: bool = False,
+    output: options.Target = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Fit three numbers per link class to measured times, and say how well they fit.
 
@@ -47,10 +43,14 @@ def calibrate(
         Overwrite the file.
     json
         Print the calibration as JSON (schema ringwright.calibration/1).
+
+    Examples
+    --------
+    ringwright calibrate --help
     """
     from ringwright.studies import calibrate as study
 
-    with reading.busy("fitting"):
+    with progress.busy("fitting"):
         found, judged = study.calibrate(
             [*tables],
             fabric,

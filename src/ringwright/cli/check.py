@@ -6,18 +6,19 @@ import os
 import sys
 from pathlib import Path
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD
 
 
 def check(
     *paths: str,
+    sample: options.Sample = False,
     config: Path | None = None,
     max_refused: str | None = None,
     ranks: int | None = None,
     allow_verdict: bool | None = None,
     allow_empty: bool | None = None,
-    json: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Compare a job with thresholds; exit code 1 when one is crossed.
 
@@ -39,13 +40,17 @@ def check(
         Pass even when no operation was read.
     json
         Print one JSON object instead (schema ringwright.check/1).
+
+    Examples
+    --------
+    ringwright check --sample --ranks 16
     """
     from ringwright.analysis import gate
     from ringwright.reports import checks
 
     given = {"max_refused_share": max_refused, "expected_ranks": ranks}
     thresholds = gate.read_thresholds(config, **given, allow_verdict=allow_verdict, allow_empty=allow_empty)
-    result = gate.check(reading.summary(reading.inputs(paths)), thresholds)
+    result = gate.check(reading.summary(reading.inputs(paths, sample=sample)), thresholds)
     with reading.while_read():
         if json:
             reading.print_json(result)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from ringwright.cli import reading
+from ringwright.cli import options, progress, reading
 from ringwright.errors import UsageError
 
 
@@ -16,9 +13,9 @@ def compare(
     capture: Path | None = None,
     *,
     jobs: Path | None = None,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    force: bool = False,
-    json: bool = False,
+    output: options.Target = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Calibrate on half of a benchmark's sizes, predict the rest under the same faults, and show the error of each.
 
@@ -27,7 +24,7 @@ def compare(
     Parameters
     ----------
     capture
-        The folder of ringwright bench --lab ... --out.
+        The folder of bench --lab ... -o FOLDER.
     jobs
         A CSV of measured training steps instead (columns: docs/step-accuracy.md).
     output
@@ -36,6 +33,10 @@ def compare(
         Overwrite the page.
     json
         Print one JSON object instead (schema ringwright.compare/1; of jobs: ringwright.step-accuracy/1).
+
+    Examples
+    --------
+    ringwright bench all-reduce --ranks 2 --lab switch:2,rate=100Mb/s -b 64K -e 1M -f 4 -n 3 -o run1 && ringwright compare run1
     """
     if (capture is None) == (jobs is None):
         raise UsageError("name one folder or one table", remedy="ringwright compare FOLDER, or --jobs FILE.csv")
@@ -44,7 +45,7 @@ def compare(
     from ringwright.reports import compared
     from ringwright.studies import compare as study
 
-    with reading.busy("simulating"):
+    with progress.busy("simulating"):
         found = study.compare(capture)
     if output is not None:
         reading.write_page(output, compared.page(found, capture, reading.command_line()), force=force)
@@ -59,8 +60,8 @@ def _jobs(table: Path, *, json: bool) -> int:
     from ringwright.reports import step_accuracy
     from ringwright.studies.jobs import accuracy, measured
 
-    with reading.busy("simulating"):
-        found = accuracy.document(*accuracy.judge(measured.read(table)))
+    with progress.steps("simulating") as advance:
+        found = accuracy.document(*accuracy.judge(measured.read(table), progress=advance))
     if json:
         reading.print_json(found)
     else:

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
-
-from ringwright.cli import reading
+from ringwright import called
+from ringwright.cli import options, reading
 from ringwright.errors import UsageError
 
 
 def convert(
     *paths: str,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
+    sample: options.Sample = False,
+    output: options.Target = None,
     format: str = "parquet",  # noqa: A002 - the option's public name
     redact: bool = False,
     salt: str = "",
-    force: bool = False,
-    json: bool = False,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Write what was read as Parquet, CSV or JSON lines, a timeline or metrics, or the log itself with its names redacted.
 
@@ -39,14 +39,19 @@ def convert(
         Overwrite the output if it exists.
     json
         Print what was written as one JSON object (schema ringwright.convert/1).
+
+    Examples
+    --------
+    ringwright convert --sample -o job.trace --force
     """
     if output is None:
         raise UsageError("no output is named", remedy="ringwright convert LOG -o DIR")
-    written = _write(reading.inputs(paths), output, format, redact, salt, force)
+    written = _write(reading.inputs(paths, sample=sample), output, format, redact, salt, force)
     if json:
         reading.print_json({"schema": "ringwright.convert/1", "outputs": [str(path) for path in written]})
     else:
-        print(f"wrote {output}" + (f"; next: ringwright summary {output}" if format in ("parquet", "log") else ""))
+        following = f"; next: ringwright summary {shlex.quote(str(output))}" if format in ("parquet", "log") else ""
+        print(f"wrote {output}{called.as_called(following)}")
     return 0
 
 

@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import sys
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD
 
 
 def diff(
-    before: str, after: str, *, fail_over: str | None = None, slower_only: bool = False, json: bool = False
+    before: str | None = None,
+    after: str | None = None,
+    *,
+    sample: options.Sample = False,
+    fail_over: str | None = None,
+    slower_only: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Show what changed between two runs: calls and bytes, times by size, steps, and what disturbed the later one.
 
     The cause of a slower run (a slow rank, a slower link, loss, a flapping port, other traffic) is told where both runs have
-    times and iterations, as recordings of `ringwright run` do; where two causes look alike it says so.
+    times and iterations, as recordings of the verb run do; where two causes look alike it says so.
 
     Parameters
     ----------
     before
         The earlier run: a log, a folder or a capture.
     after
-        The later run.
+        The later run; with --sample the sample job, and without either both runs are the sample.
     fail_over
         Exit with code 1 when calls or bytes, the time of a size or of a step, waiting or exposed communication changed by more
         than this share, for example 5%; times only where they changed by more than they vary by themselves.
@@ -29,6 +35,10 @@ def diff(
         With --fail-over: what became faster passes.
     json
         Print one JSON object instead (schema ringwright.diff/1).
+
+    Examples
+    --------
+    ringwright diff --sample
     """
     from ringwright.analysis import diff as comparison
     from ringwright.analysis.diff_gate import over
@@ -37,7 +47,7 @@ def diff(
     from ringwright.reports import changes
 
     bound = parse_share(fail_over) if fail_over is not None else None
-    paths = [reading.inputs((path,)) for path in (before, after)]
+    paths = reading.two_inputs(before, after, sample=sample)
     first, second = (reading.trace(each) for each in paths)
     result = comparison.diff(reading.summarised(first, paths[0]), reading.summarised(second, paths[1]))
     result["disturbance"] = disturbance(second, first) if can_be_told(second, first) else None

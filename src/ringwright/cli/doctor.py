@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 
 
-def doctor(*paths: str, json: bool = False) -> int:
+def doctor(*paths: str, sample: options.Sample = False, json: options.Json = False) -> int:
     """Say what this machine and its settings record, or what some recordings can and cannot tell, with remedies.
 
     Parameters
@@ -16,10 +16,15 @@ def doctor(*paths: str, json: bool = False) -> int:
         Recordings to look at; without any the environment is.
     json
         Print one JSON object instead (schema ringwright.doctor/1).
+
+    Examples
+    --------
+    ringwright doctor
+    ringwright doctor --sample
     """
     from ringwright.studies.doctor import examine
 
-    found = examine(trace=reading.trace(reading.inputs(paths)) if paths else None)
+    found = examine(trace=reading.trace(reading.inputs(paths, sample=sample)) if paths or sample else None)
     if json:
         reading.print_json(found)
         return 0

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.units import parse_size
 
@@ -18,13 +17,13 @@ def export(
     collective: str,
     *,
     to: str,
-    output: Annotated[Path, Parameter(name=["--output", "-o"])],
+    output: options.NeededTarget,
     algorithm: str = "ring",
     machine: MachineOptions = EVERYWHERE,
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1M",
     root: int = 0,
-    force: bool = False,
-    json: bool = False,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Write a program for MSCCL, MSCCL++, LogGOPSim or ASTRA-sim, or a library's choices as its own rules.
 
@@ -46,6 +45,10 @@ def export(
         Overwrite the output.
     json
         Print what was written as one JSON object (schema ringwright.export/1).
+
+    Examples
+    --------
+    ringwright export all-reduce --fabric switch:8 --algorithm ring --to msccl-xml -o ring.xml --force
     """
     from ringwright.studies import export as study
 

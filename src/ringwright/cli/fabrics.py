@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ringwright.cli import options
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,25 +17,24 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=options.MACHINE)
 @dataclass(frozen=True, kw_only=True)
 class MachineOptions:
     """The machine that a verb is about."""
 
     fabric: Annotated[
         str | None,
-        Parameter(
-            help="Family and size: switch:8, torus:8x8, dgx-h100:16,sharp=true (16 nodes; ringwright systems FAMILY)."
-        ),
+        Parameter(help="Family and size: switch:8, torus:8x8, dgx-h100:16,sharp=true (16 nodes; list fabrics)."),
     ] = None
     topology: Annotated[
         Path | None, Parameter(help="A file instead: NCCL XML, our JSON, TACCL, ASTRA-sim, topo -m.")
     ] = None
-    fault: Annotated[tuple[str, ...], Parameter(help="What goes wrong: 'link node3/nic2 flap 100ms every 2s'.")] = ()
-    seed: Annotated[int, Parameter(help="For faults that are drawn.")] = 0
-    calibration: Annotated[str | None, Parameter(help="Name or file of fitted links (see ringwright calibrate).")] = (
-        None
-    )
+    fault: Annotated[
+        tuple[str, ...],
+        Parameter(group=options.FAULTS, help="What goes wrong: 'link node3/nic2 flap 100ms every 2s' (list faults)."),
+    ] = ()
+    seed: Annotated[int, Parameter(group=options.FAULTS, help="For faults that are drawn.")] = 0
+    calibration: Annotated[str | None, Parameter(help="Name or file of fitted links (list calibrations).")] = None
     ranks: Annotated[str | None, Parameter(help="The group: a count, or ranks and ranges such as 0-7,16.")] = None
 
     def build(self) -> Topology:

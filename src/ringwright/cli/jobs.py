@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from ringwright.cli import options
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,35 +17,38 @@ if TYPE_CHECKING:
     from ringwright.studies.jobs.study import Job
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=options.JOB)
 @dataclass(frozen=True, kw_only=True)
 class JobOptions:
     """A job from a model card."""
 
     model: Annotated[
-        str | None, Parameter(help="vgg16, resnet50, gpt3-175b, llama3-70b, deepseek-v3 ...: a whole job.")
+        str | None, Parameter(help="vgg16, resnet50, gpt3-175b, llama3-70b ... (list models): a whole job.")
     ] = None
     gpus: Annotated[int | None, Parameter(help="Number of GPUs.")] = None
     parallel: Annotated[str | None, Parameter(help="tp8,pp16,dp128,sp,vp2,cp2,ep8,zero1,fsdp.")] = None
     policy: Annotated[
         str | None,
         Parameter(
-            help="Schedulers, comma separated: none,p3:slice_elements=40000,outer+inner (ringwright systems SLUG)."
+            group=options.POLICY,
+            help="Schedulers, comma separated: none,p3:slice_elements=40000,outer+inner (list policies).",
         ),
     ] = None
     micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
     micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
     seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None
     gradients: Annotated[str | None, Parameter(help="Element type of gradients.")] = None
-    gpu: Annotated[str | None, Parameter(help="Device: a100, h100, b200, gb200 ...")] = None
+    gpu: Annotated[str | None, Parameter(help="Device: a100, h100, b200, gb200 ... (list gpus)")] = None
     fit: Annotated[str | None, Parameter(help="Name or file of efficiencies fitted to measured steps.")] = None
     recompute: Annotated[str, Parameter(help="none, selective or full.")] = "none"
     mode: Annotated[str, Parameter(help="training, prefill or decode.")] = "training"
     schedule: Annotated[str, Parameter(help="Pipeline: 1f1b (interleaved with vp) or gpipe.")] = "1f1b"
     interference: Annotated[str, Parameter(help="Overlapped compute: none, factor, share or waves.")] = "none"
     step_ms: Annotated[float | None, Parameter(help="Scale compute to this measured step of one GPU.")] = None
-    tune: Annotated[int | None, Parameter(help="Tune each policy's knobs in so many simulated steps.")] = None
-    unfolded: Annotated[bool, Parameter(help="Simulate every rank, symmetric or not.")] = False
+    tune: Annotated[
+        int | None, Parameter(group=options.POLICY, help="Tune each policy's knobs in so many simulated steps.")
+    ] = None
+    unfolded: Annotated[bool, Parameter(group=options.ENGINE, help="Simulate every rank, symmetric or not.")] = False
 
     def question(self, algorithm: str, dtype: str | None) -> Any:
         """Return the question as the study takes it; UsageError without a model."""
@@ -105,7 +109,7 @@ class JobOptions:
         self, job: Job, usual: str, results: Results, told: tuple[str, ...] = (), more: dict[str, Any] | None = None
     ) -> int:
         """Simulate the policies and show them; save the first one's run where a trace is asked for."""
-        from ringwright.cli import reading
+        from ringwright.cli import progress
         from ringwright.studies.jobs import generated, study, tune
 
         job = replace(
@@ -115,7 +119,7 @@ class JobOptions:
             interference=generated.interference(self.interference, job.interference.units),
         )
         wanted = (self.policy or usual).split(",")
-        with reading.busy("simulating"):
+        with progress.steps("simulating") as advance:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
             wanted = [each.spelling for each in tuned] or wanted
 
@@ -125,7 +129,9 @@ class JobOptions:
 
                     traced.trace(job, found).save(results.trace, force=results.force)
 
-            result = study.document(job, wanted, pictures=results.output is not None and not results.json, kept=kept)
+            result = study.document(
+                job, wanted, pictures=results.output is not None and not results.json, kept=kept, progress=advance
+            )
         result |= (more or {}) | ({"tuned": [tune.document(each) for each in tuned]} if tuned else {})
         return results.show(result)
 

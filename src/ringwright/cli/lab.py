@@ -8,7 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
+from ringwright.cli.networks import AS_IT_IS, NetworkOptions
 from ringwright.errors import UsageError
 from ringwright.units import parse_time
 
@@ -16,16 +17,13 @@ from ringwright.units import parse_time
 def lab(
     fabric: str | None = None,
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    fault: tuple[str, ...] = (),
-    seed: int = 0,
-    tcp: str = "reno",
-    timeout: str = "60s",
+    network: NetworkOptions = AS_IT_IS,
     ready: str = "",
-    out: Path | None = None,
+    output: options.Folder = None,
     rootless: bool = False,
-    force: bool = False,
+    force: options.Force = False,
     list: bool = False,  # noqa: A002 (the option's name)
-    json: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Build a star, tree or ring of network namespaces, run a command on each rank, apply faults, and clean up.
 
@@ -35,17 +33,9 @@ def lab(
         switch:4,rate=100Mb/s, leaf-spine:8,spines=1,rate=100Mb/s or ring:4,rate=100Mb/s.
     command
         What every rank runs, behind --; RANK, WORLD_SIZE, MASTER_ADDR and the like are set.
-    fault
-        A line of the fault script, such as 'link rank3 loss 1% at 2s for 1s'; may be repeated.
-    seed
-        Draws what the script leaves open, and which frames are lost.
-    tcp
-        Congestion control: reno, cubic or bbr.
-    timeout
-        Ranks that still run by then are ended.
     ready
         Start the fault script's clock when every rank has printed this text, instead of at once.
-    out
+    output
         Folder of the capture (ringwright-lab-N in this folder, unless given).
     rootless
         Use a user namespace although this is root.
@@ -55,6 +45,10 @@ def lab(
         List the labs that live, or that were killed and not yet cleaned up.
     json
         Print one JSON object instead (schema ringwright.lab/1).
+
+    Examples
+    --------
+    ringwright lab switch:2,rate=100Mb/s --fault 'link rank1 loss 1%' -- python3 -c "print('a rank')"
     """
     from ringwright.lab import leftovers, ranks
     from ringwright.reports import lab as report
@@ -68,12 +62,12 @@ def lab(
     outcome = ranks.run(
         fabric,
         command,
-        faults=fault,
-        seed=seed,
-        tcp=tcp,
-        timeout_s=parse_time(timeout),
+        faults=network.fault,
+        seed=network.seed,
+        tcp=network.tcp,
+        timeout_s=parse_time(network.timeout),
         ready=ready,
-        out=out or ranks.free_folder(Path.cwd()),
+        out=output or ranks.free_folder(Path.cwd()),
         rootless=rootless or None,
         force=force,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.cli.sizes import Sizes
 
 EVERY_SIZE = Sizes(begin="8", end="1G")
@@ -18,7 +18,7 @@ def library(
     nodes: int = 1,
     fabric: str | None = None,
     sizes: Sizes = EVERY_SIZE,
-    json: bool = False,
+    json: options.Json = False,
 ) -> int:
     """List the algorithm, protocol and channels that a library chooses, and the time it predicts.
 
@@ -36,6 +36,10 @@ def library(
         For NCCL the kind of node: dgx-a100, dgx-h100, p4d, gb200-nvl72, ...
     json
         Print one JSON object instead (schema ringwright.library/1).
+
+    Examples
+    --------
+    ringwright library nccl-2-4@2.27 --ranks 64 --nodes 8 --fabric dgx-h100
     """
     from ringwright.studies import library as study
 

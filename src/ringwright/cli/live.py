@@ -5,11 +5,16 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 
 
 def live(
-    *paths: str, interval: float = 2.0, textfile: Path | None = None, once: bool = False, json: bool = False
+    *paths: str,
+    sample: options.Sample = False,
+    interval: float = 2.0,
+    textfile: Path | None = None,
+    once: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Follow logs and recordings of a running job; ends with Ctrl-C.
 
@@ -25,12 +30,16 @@ def live(
         Look once and end.
     json
         Print one JSON object a look (schema ringwright.live/1).
+
+    Examples
+    --------
+    ringwright live --sample --once
     """
     from ringwright.reports import live as view
     from ringwright.studies.live import follow
 
     with view.screen(sys.stdout, plain=json or once) as show:
-        for snapshot in follow(reading.inputs(paths), interval):
+        for snapshot in follow(reading.inputs(paths, sample=sample), interval):
             if textfile is not None and snapshot.operations:
                 reading.write_textfile(snapshot.trace, textfile)
             if json:

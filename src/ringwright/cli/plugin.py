@@ -4,32 +4,36 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
-from cyclopts import Parameter
-
-from ringwright.cli import reading
+from ringwright import called
+from ringwright.cli import options, reading
 
 
 def plugin(
     action: Literal["build", "env"],
     *,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    force: bool = False,
-    json: bool = False,
+    output: options.Target = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Build the NCCL profiler plug-in with this machine's compiler, or print the lines that switch it on.
 
     Parameters
     ----------
     action
-        build compiles it, env prints the export lines: eval "$(ringwright plugin env)".
+        build compiles it, env prints the export lines.
     output
         The library, libnccl-profiler-ringwright.so in this folder unless named.
     force
         Build it anew if it exists.
     json
         Print one JSON object instead (schema ringwright.plugin/1).
+
+    Examples
+    --------
+    ringwright plugin build --force
+    eval "$(ringwright plugin env)"
     """
     from ringwright.capture.nccl_profiler import FILE_NAME, build, environment
 
@@ -44,5 +48,6 @@ def plugin(
             print(f"export {name}={shlex.quote(value)}")
     else:
         option = f" -o {shlex.quote(str(output))}" if output else ""
-        print(f'wrote {path}; next: eval "$(ringwright plugin env{option})", then start the job')
+        following = called.as_called(f'eval "$(ringwright plugin env{option})"')
+        print(f"wrote {path}; next: {following}, then start the job")
     return 0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from ringwright.cli import harmless, reading
+from ringwright.cli import harmless, options, reading
 
 
-def query(sql: str, *paths: str, sample: bool = False, files: bool = False, json: bool = False) -> int:
+def query(
+    sql: str, *paths: str, sample: options.Sample = False, files: bool = False, json: options.Json = False
+) -> int:
     """Answer an SQL query over events, communicators, topology, claims and ledger.
 
     Parameters
@@ -16,12 +18,14 @@ def query(sql: str, *paths: str, sample: bool = False, files: bool = False, json
         For example: "select op, sum(multiplicity) from events group by op".
     paths
         Logs, folders or captures; - reads standard input.
-    sample
-        Read the sample job that ships with ringwright.
     files
         Let the query read other files too: read_csv('...'), read_parquet('...').
     json
         Print one JSON object instead (schema ringwright.query/1).
+
+    Examples
+    --------
+    ringwright query "select op, sum(multiplicity) as calls from events group by op" --sample
     """
     trace = reading.trace(reading.inputs(paths, sample=sample))
     answer = trace.query(sql, files=files)

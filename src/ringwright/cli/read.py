@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 
 
-def read(*paths: str, json: bool = False) -> int:
+def read(*paths: str, sample: options.Sample = False, json: options.Json = False) -> int:
     """Say which kind of recording each file is, and what was read of it.
 
     Parameters
@@ -16,10 +16,14 @@ def read(*paths: str, json: bool = False) -> int:
         Files, folders, archives or captures; - reads standard input.
     json
         Print one JSON object instead (schema ringwright.read/1).
+
+    Examples
+    --------
+    ringwright read --sample
     """
     from ringwright.studies.recordings import document
 
-    found = document(reading.inputs(paths), reading.trace)
+    found = document(reading.inputs(paths, sample=sample), reading.trace)
     if json:
         reading.print_json(found)
         return 0

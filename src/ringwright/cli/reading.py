@@ -1,15 +1,15 @@
-"""What every verb does first: read the inputs, with a sign of life on stderr when that is a terminal."""
+"""What every verb about recordings does first: find and read the inputs; and how each verb prints its answer."""
 
 from __future__ import annotations
 
-import itertools
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ringwright import drafts
-from ringwright.cli import STDIN
+from ringwright.cli import STDIN, progress
 from ringwright.errors import StrictError, UsageError
 
 if TYPE_CHECKING:
@@ -34,11 +34,28 @@ def inputs(paths: tuple[str, ...], *, sample: bool = False) -> list[str]:
     return ["-" if path == STDIN else path for path in paths]
 
 
+def two_inputs(before: str | None, after: str | None, *, sample: bool) -> list[list[str]]:
+    """Return the inputs of two runs; with ``sample`` the sample job stands where none is named."""
+    named = [path for path in (before, after) if path is not None]
+    if sample and len(named) == 2:
+        raise UsageError("--sample is one of the two runs", remedy=f"ringwright diff --sample {shlex.quote(named[0])}")
+    if not sample and len(named) < 2:
+        raise UsageError("two runs are compared", remedy="ringwright diff BEFORE AFTER, or ringwright diff --sample")
+    return [inputs((path,)) if path is not None else inputs((), sample=True) for path in (before, after)]
+
+
+def recording(path: str | None, *, sample: bool) -> str | None:
+    """Return the recording that is asked about: the one named, the sample, or None; raise UsageError for both."""
+    if not sample:
+        return path
+    return inputs(() if path is None else (path,), sample=True)[0]
+
+
 def trace(paths: list[str], *, events: str = "auto") -> Trace:
     """Return the Trace of some inputs; ``events`` as in ``ringwright.read``."""
     from ringwright.sources import read
 
-    with counter("reading") as advance:
+    with progress.read(paths) as advance:
         return read(paths, events=events, progress=advance)
 
 
@@ -49,7 +66,7 @@ def summary(paths: list[str], *, strict: bool = False) -> Summary:
 
 def summarised(source: Trace, paths: list[str], *, strict: bool = False) -> Summary:
     """Return the summary of a trace that was read from ``paths``; ``strict`` as in ``summary``."""
-    with busy("summarising"):
+    with progress.busy("summarising"):
         from ringwright.analysis.summary import summarise
 
         result = summarise(source)
@@ -59,55 +76,6 @@ def summarised(source: Trace, paths: list[str], *, strict: bool = False) -> Summ
         lost = counted if refused or missing else result["losses"][0]
         raise StrictError(lost, where=", ".join(paths[:3]), remedy="leave out --strict to have the part that was read")
     return result
-
-
-@contextmanager
-def counter(what: str) -> Iterator[Callable[[int], None] | None]:
-    """Give a callable that counts bytes read on stderr, with the rate; None when stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import (
-        DownloadColumn,
-        Progress,
-        SpinnerColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TransferSpeedColumn,
-    )
-
-    columns = (SpinnerColumn(), TextColumn(what), DownloadColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=None)
-        yield lambda size_bytes: bar.advance(task, size_bytes)
-
-
-@contextmanager
-def busy(what: str) -> Iterator[None]:
-    """Show a spinner on stderr while the body runs, only when stderr is a terminal."""
-    if not sys.stderr.isatty():
-        yield
-        return
-    from rich.console import Console
-
-    with Console(stderr=True, markup=False).status(what):
-        yield
-
-
-@contextmanager
-def steps(what: str) -> Iterator[Callable[[str], None] | None]:
-    """Give a callable that names the step at hand on stderr, with the time since the first; None when stderr is no terminal."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
-
-    columns = (SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task, number = bar.add_task(what, total=None), itertools.count(1)
-        yield lambda name: bar.update(task, description=f"{what}, step {next(number)}: {name}")
 
 
 @contextmanager
@@ -121,12 +89,6 @@ def while_read() -> Iterator[None]:
     except SystemExit as leaving:  # how the library that draws our reports ends a process whose pipe was closed
         if not isinstance(leaving.__context__, BrokenPipeError):
             raise
-
-
-def told(what: str) -> None:
-    """Say on stderr what is going on, only when it is a terminal."""
-    if sys.stderr.isatty():
-        print(f"ringwright: {what}", file=sys.stderr)
 
 
 def print_json(document: Mapping[str, Any]) -> None:
@@ -146,8 +108,6 @@ def write_json(target: Path, document: Mapping[str, Any]) -> None:
 
 def command_line() -> str:
     """Return the command that was given, for a page that can be made again."""
-    import shlex
-
     from ringwright.scrub import words
 
     return shlex.join(words(["ringwright", *sys.argv[1:]]))

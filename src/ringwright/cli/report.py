@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
-
 from ringwright import drafts
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 
 
 def report(
     *paths: str,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    sample: bool = False,
-    force: bool = False,
-    json: bool = False,
+    output: options.Target = None,
+    sample: options.Sample = False,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Write one self-contained HTML page that opens without a network.
 
@@ -26,12 +21,14 @@ def report(
         Logs, folders or captures; - reads standard input.
     output
         The page to write; named after the first input if left out.
-    sample
-        Read the sample job that ships with ringwright.
     force
         Overwrite the output if it exists.
     json
         Print what was written as one JSON object (schema ringwright.report/1).
+
+    Examples
+    --------
+    ringwright report --sample -o job.html --force
     """
     from ringwright.exports.placement import claim_file
     from ringwright.reports import html

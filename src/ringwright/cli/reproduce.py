@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from ringwright import drafts
-from ringwright.cli import reading
+from ringwright.cli import options, progress, reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD, UsageError
 
 
@@ -18,8 +18,8 @@ def reproduce(
     record: Annotated[Path | None, Parameter(help="Write the answers here as JSON.")] = None,
     short: bool = False,
     fresh: bool = False,
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
-    json: bool = False,
+    output: options.Folder = None,
+    json: options.Json = False,
 ) -> int:
     """Run what papers claim and hold each row against its tolerance; exit code 1 when one fails.
 
@@ -33,10 +33,14 @@ def reproduce(
         Of an experiment (collective-profiling-poster) the form for minutes, not the one for a night.
     fresh
         Of an experiment: run every cell again, also those that lie in its folder from an earlier run. Papers keep nothing.
-    out
+    output
         Folder of an experiment, which goes on there if it was cut short; named after the slug unless given.
     json
         Print one JSON object instead (schema ringwright.reproduce/1).
+
+    Examples
+    --------
+    ringwright reproduce nccl-2-4
     """
     from ringwright.papers import reproduce as study
 
@@ -45,9 +49,9 @@ def reproduce(
     if experiments and len(paths) > 1:
         raise UsageError("an experiment is run by itself", remedy=f"ringwright reproduce {experiments[0].stem}")
     if experiments:
-        return _experiment(experiments[0].stem, short=short, fresh=fresh, out=out, record=record, json=json)
-    with reading.busy("reproducing"):
-        result = study.reproduce(paths)
+        return _experiment(experiments[0].stem, short=short, fresh=fresh, out=output, record=record, json=json)
+    with progress.steps("reproducing") as advance:
+        result = study.reproduce(paths, advance)
     if record:
         reading.write_json(record, result)
     if json:
@@ -62,10 +66,9 @@ def reproduce(
 def _experiment(slug: str, *, short: bool, fresh: bool, out: Path | None, record: Path | None, json: bool) -> int:
     from ringwright.papers.poster.study import experiment
     from ringwright.reports import experiment as report
-    from ringwright.reports import progress
 
     folder = out or Path(f"{slug}-{'short' if short else 'full'}")
-    with drafts.grown(folder), progress.bar(slug) as told:
+    with drafts.grown(folder), progress.steps(slug) as told:
         result = experiment(folder, short=short, fresh=fresh, progress=told)
         drafts.write(folder / "report.html", report.page(result, reading.command_line()))
     if record:

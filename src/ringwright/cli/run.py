@@ -8,34 +8,35 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading
+from ringwright import called
+from ringwright.cli import options, reading
 from ringwright.units import parse_time
 
 
 def run(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
-    out: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
-    nccl: Literal["full", "light", "off"] = "full",
-    flight: bool = False,
-    profile: str = "",
-    plugin: Path | None = None,
-    no_hook: bool = False,
-    no_layers: bool = False,
-    no_mpi: bool = False,
+    output: options.Folder = None,
+    nccl: Annotated[Literal["full", "light", "off"], options.IN_RECORDING] = "full",
+    flight: Annotated[bool, options.IN_RECORDING] = False,
+    profile: Annotated[str, options.IN_RECORDING] = "",
+    plugin: Annotated[Path | None, options.IN_RECORDING] = None,
+    no_hook: Annotated[bool, options.IN_RECORDING] = False,
+    no_layers: Annotated[bool, options.IN_RECORDING] = False,
+    no_mpi: Annotated[bool, options.IN_RECORDING] = False,
     job: str = "",
-    timeout: str = "",
-    stall: str = "300s",
+    timeout: Annotated[str, options.IN_LIMITS] = "",
+    stall: Annotated[str, options.IN_LIMITS] = "300s",
     no_summary: bool = False,
-    force: bool = False,
-    json: bool = False,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Record what a command (torchrun, mpirun, python) communicates; its output and exit code stay its own.
 
     Parameters
     ----------
     command
-        The job, behind --: ringwright run --out DIR -- torchrun --nproc-per-node 2 train.py
-    out
+        The job, behind --: run -o DIR -- torchrun --nproc-per-node 2 train.py
+    output
         Folder of the recording (ringwright-run-N in this folder, unless given).
     nccl
         NCCL's log, a file per process: full has every call, light only set-up.
@@ -44,7 +45,7 @@ def run(
     profile
         PyTorch profiler and execution trace: 5:2 skips five iterations and records two.
     plugin
-        The NCCL profiler plug-in (ringwright plugin build); used if it lies in this folder.
+        The NCCL profiler plug-in (verb plugin); used if it lies in this folder.
     no_hook
         Leave PyTorch's process groups alone.
     no_layers
@@ -63,6 +64,10 @@ def run(
         Record over an older recording.
     json
         Print one JSON object instead (schema ringwright.run/1), on standard output after the job's own.
+
+    Examples
+    --------
+    ringwright run -o job --force -- python3 -c "print('a job')"
     """
     from ringwright.capture.folder import free_folder
     from ringwright.capture.settings import Options, profile_of
@@ -80,14 +85,14 @@ def run(
     )
     done = record(
         command,
-        out or free_folder(Path.cwd()),
+        output or free_folder(Path.cwd()),
         options,
         job=job,
         force=force,
         summarised=not no_summary,
         timeout_s=parse_time(timeout) if timeout else None,
         stall_s=parse_time(stall) or None,
-        tell=lambda words: print(f"ringwright: {words}", file=sys.stderr),
+        tell=lambda words: print(called.as_called(f"ringwright: {words}"), file=sys.stderr),
     )
     if json:
         reading.print_json(done.document())

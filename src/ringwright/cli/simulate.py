@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import simulated
+from ringwright.cli import options, reading, simulated
 from ringwright.cli.fabrics import MachineOptions, group
 from ringwright.cli.jobs import JobOptions, Results
 from ringwright.cli.sizes import Sizes
@@ -17,20 +17,21 @@ EVERYWHERE, FROM_1K, NO_JOB = MachineOptions(), Sizes(begin="1K"), JobOptions()
 
 
 def simulate(
-    collective: str | None = None,
+    collective: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     *,
+    sample: options.Sample = False,
     job: JobOptions = NO_JOB,
-    algorithm: str | None = None,
+    algorithm: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     machine: MachineOptions = EVERYWHERE,
     sizes: Sizes = FROM_1K,
-    engine: str = "auto",
-    alpha: str = "pipelined",
-    root: int = 0,
-    dtype: str | None = None,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    trace: Path | None = None,
-    force: bool = False,
-    json: bool = False,
+    engine: Annotated[str, Parameter(group=options.ENGINE)] = "auto",
+    alpha: Annotated[str, Parameter(group=options.ENGINE)] = "pipelined",
+    root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
+    dtype: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
+    output: options.Target = None,
+    trace: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """Simulate a collective (an nccl-tests table, each time beside its bound), or with --model a whole job, a row per policy.
 
@@ -41,7 +42,7 @@ def simulate(
         exscan; or a recording (capture, trace, log), whose step is replayed by each --policy.
     algorithm
         Systems, comma separated: ring,blueconnect:factors=8x16,nccl-2-4@2.27 (default: ring; of a job: nccl-2-4).
-        Their knobs: ringwright systems SLUG.
+        What there is: list algorithms; their knobs: systems SLUG.
     engine
         auto, closed-form, recurrence, events or flows.
     alpha
@@ -58,7 +59,14 @@ def simulate(
         Overwrite the page and the Trace.
     json
         Print one JSON object instead (schema ringwright.simulate/1).
+
+    Examples
+    --------
+    ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,nvls-tree -b 1M -e 64M -f 8
+    ringwright simulate --model resnet50 --gpus 8 --fabric dgx-h100:1 --policy pytorch-ddp,p3
+    ringwright simulate --sample --policy p3
     """
+    collective = reading.recording(collective, sample=sample)
     if collective is not None and collective not in OPS and Path(collective).exists():
         return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json))
     if collective is None:

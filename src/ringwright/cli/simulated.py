@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ringwright.cli import reading
+from ringwright.cli import progress, reading
 
 if TYPE_CHECKING:
     from ringwright.studies.simulate import SimulationSpec
@@ -26,8 +26,8 @@ def show(
     from ringwright.studies import simulate as study
 
     names = algorithms.split(",")
-    with reading.busy("simulating"):
-        result = study.sweep(question, names, wanted)
+    with progress.steps("simulating") as advance:
+        result = study.sweep(question, names, wanted, advance)
     if trace:
         from ringwright.studies.traced import trace as traced
 

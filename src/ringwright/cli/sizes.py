@@ -7,15 +7,21 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from ringwright.cli import options
 from ringwright.units import parse_size
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=options.SIZES)
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
     """Sizes from the smallest to the largest."""
 
-    begin: Annotated[str, Parameter(name=["--begin", "-b"], help="Smallest size.")] = "8"
+    begin: Annotated[
+        str,
+        Parameter(
+            name=["--begin", "-b"], help="Smallest size (usual: simulate 1K, bench 64K, library 8).", show_default=False
+        ),
+    ] = "8"
     end: Annotated[str | None, Parameter(name=["--end", "-e"], help="Largest size; only the smallest if left out.")] = (
         None
     )

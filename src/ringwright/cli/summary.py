@@ -5,11 +5,15 @@ from __future__ import annotations
 import shlex
 import sys
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 
 
 def summary(
-    *paths: str, sample: bool = False, json: bool = False, strict: bool = False, width: int | None = None
+    *paths: str,
+    sample: options.Sample = False,
+    json: options.Json = False,
+    strict: bool = False,
+    width: int | None = None,
 ) -> int:
     """Show operations, sizes, communicators, traffic and findings on one screen.
 
@@ -17,14 +21,16 @@ def summary(
     ----------
     paths
         Logs, folders or captures; - reads standard input.
-    sample
-        Read the sample job that ships with ringwright.
     json
         Print one JSON object instead (schema ringwright.summary/1).
     strict
         Fail with exit code 3 when a line could not be understood.
     width
         Columns of the report; the terminal's width if left out.
+
+    Examples
+    --------
+    ringwright summary --sample
     """
     given = reading.inputs(paths, sample=sample)
     result = reading.summary(given, strict=strict)

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading, surveyed
+from ringwright.cli import options, progress, reading, surveyed
 from ringwright.cli.fabrics import MachineOptions
 
 
 def survey(
-    job: str | None = None,
+    job: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     *,
+    sample: options.Sample = False,
     machine: MachineOptions = surveyed.EVERYWHERE,
     model: surveyed.ModelOptions = surveyed.NO_OPTIONS,
-    exhaustive: bool = False,
-    output: Annotated[Path | None, Parameter(name=["--output", "-o"])] = None,
-    force: bool = False,
-    json: bool = False,
+    exhaustive: Annotated[bool, Parameter(group=options.QUESTION)] = False,
+    output: options.Target = None,
+    force: options.Force = False,
+    json: options.Json = False,
 ) -> int:
     """List the survey's systems with what each has shown; for a job, simulate its step with each and find the best pair.
 
@@ -36,14 +36,19 @@ def survey(
         Overwrite the page.
     json
         Print one JSON object instead (schema ringwright.survey/1).
+
+    Examples
+    --------
+    ringwright survey
+    ringwright survey resnet50 --fabric switch:4
     """
     from ringwright.exports.placement import claim_file
     from ringwright.survey import document
 
-    asked = surveyed.question(job, machine, model)
+    asked = surveyed.question(reading.recording(job, sample=sample), machine, model)
     if output is not None:
         claim_file(output, force=force)  # before minutes are spent
-    with reading.steps("surveying") as told:
+    with progress.steps("surveying") as told:
         found = document.survey(asked, exhaustive=exhaustive, told=told)
     if json:
         reading.print_json(found)

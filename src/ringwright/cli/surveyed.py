@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.cli.fabrics import MachineOptions
 from ringwright.cli.jobs import switch
 from ringwright.errors import UsageError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 EVERYWHERE = MachineOptions()
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=options.JOB)
 @dataclass(frozen=True, kw_only=True)
 class ModelOptions:
     """How a model's step is cut, where the job is a model."""

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from ringwright import drafts
-from ringwright.cli import reading
+from ringwright.cli import options, progress, reading
 from ringwright.errors import EXIT_GATE, EXIT_GOOD
 from ringwright.units import parse_time
 
@@ -17,10 +14,10 @@ from ringwright.units import parse_time
 def sweep(
     grid: Path,
     *,
-    out: Annotated[Path, Parameter(name=["--out", "-o"])],
+    output: options.NeededFolder,
     timeout: str = "300s",
     retry: bool = False,
-    json: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Run each point of a grid (model, parallel form, ranks, batch, sequence, fault) that is not there yet, and compare them.
 
@@ -30,7 +27,7 @@ def sweep(
     ----------
     grid
         TOML file with [axes], [all] and [[cell]]; see docs/sweep.md.
-    out
+    output
         Folder of the sweep: a folder per grid point, results.parquet, report.html. A sweep that was cut short goes on.
     timeout
         For each grid point.
@@ -39,17 +36,17 @@ def sweep(
     json
         Print one JSON object instead (schema ringwright.sweep/1).
     """
-    from ringwright.reports import progress, swept
+    from ringwright.reports import swept
     from ringwright.studies import sweep as study
     from ringwright.studies.sweep.run import check_folder
     from ringwright.studies.sweep.table import gather
 
     wanted = study.read_grid(grid)
-    check_folder(out)
-    with drafts.grown(out), progress.bar("cells") as told:
-        counts = study.sweep(wanted, out, timeout_s=parse_time(timeout), retry=retry, progress=told)
-        result = gather(out) | {"counts": counts, "left_out": [[point.key, why] for point, why in wanted.left_out]}
-        drafts.write(out / "report.html", swept.page(result, reading.command_line()))
+    check_folder(output)
+    with drafts.grown(output), progress.steps("sweeping") as told:
+        counts = study.sweep(wanted, output, timeout_s=parse_time(timeout), retry=retry, progress=told)
+        result = gather(output) | {"counts": counts, "left_out": [[point.key, why] for point, why in wanted.left_out]}
+        drafts.write(output / "report.html", swept.page(result, reading.command_line()))
     if json:
         reading.print_json(result)
     else:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import sys
 
-from ringwright.cli import reading
+from ringwright.cli import options, progress, reading
 
 
 def systems(
-    slug: str | None = None, *, family: str | None = None, check: bool = False, seed: int = 0, json: bool = False
+    slug: str | None = None,
+    *,
+    family: str | None = None,
+    check: bool = False,
+    seed: int = 0,
+    json: options.Json = False,
 ) -> int:
     """List all systems, or one with the range and choices of its knobs; --check runs a seeded part of the campaign on each.
 
@@ -24,13 +29,18 @@ def systems(
         Which part of the campaign.
     json
         Print one JSON object instead (schema ringwright.systems/1, of one system ringwright.system/1).
+
+    Examples
+    --------
+    ringwright systems ring
+    ringwright systems --family communication-scheduling
     """
     from ringwright.survey import catalogue
 
     if slug is not None:
         return _one(slug, json=json)
-    with reading.busy("checking" if check else "listing"):
-        result = catalogue.catalogue(family=family, check=check, seed=seed)
+    with progress.steps("checking" if check else "listing") as advance:
+        result = catalogue.catalogue(family=family, check=check, seed=seed, progress=advance)
     if json:
         reading.print_json(result)
         return 0

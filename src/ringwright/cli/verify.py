@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.errors import EXIT_GOOD, EXIT_PROGRAM
 
 
-def verify(file: Path, *, json: bool = False) -> int:
+def verify(file: Path, *, json: options.Json = False) -> int:
     """Check an MSCCL XML or MSCCL++ JSON program: rules, deadlock, races, result; exit code 4 when it is not legal.
 
     Parameters
@@ -18,6 +18,10 @@ def verify(file: Path, *, json: bool = False) -> int:
         The program.
     json
         Print one JSON object instead (schema ringwright.verify/1).
+
+    Examples
+    --------
+    ringwright export all-reduce --fabric switch:8 --to msccl-xml -o ring.xml --force && ringwright verify ring.xml
     """
     from ringwright.sources.programs import verify_file
 

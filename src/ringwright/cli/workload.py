@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from ringwright.cli import reading
+from ringwright.cli import options, reading
 from ringwright.cli.workload_file import WorkloadFile
 from ringwright.studies import workload as study
 
@@ -17,26 +17,26 @@ NO_FILE = WorkloadFile()
 def workload(
     model: str,
     *,
-    gpus: int | None = None,
-    parallel: str | None = None,
-    micro_batches: int | None = None,
-    micro_batch_size: int | None = None,
-    seq: int | None = None,
-    dtype: str | None = None,
-    gradients: str | None = None,
-    recompute: str = "none",
-    mode: str = "training",
+    gpus: Annotated[int | None, options.IN_JOB] = None,
+    parallel: Annotated[str | None, options.IN_JOB] = None,
+    micro_batches: Annotated[int | None, options.IN_JOB] = None,
+    micro_batch_size: Annotated[int | None, options.IN_JOB] = None,
+    seq: Annotated[int | None, options.IN_JOB] = None,
+    dtype: Annotated[str | None, options.IN_JOB] = None,
+    gradients: Annotated[str | None, options.IN_JOB] = None,
+    recompute: Annotated[str, options.IN_JOB] = "none",
+    mode: Annotated[str, options.IN_JOB] = "training",
     stage: int | None = None,
     dims: Annotated[dict[str, int] | None, Parameter(name="--dims")] = None,
     file: WorkloadFile = NO_FILE,
-    json: bool = False,
+    json: options.Json = False,
 ) -> int:
     """Print a model's parameters, its operations for a token, and the collectives of one rank.
 
     Parameters
     ----------
     model
-        vgg16, resnet50, bert-large, gpt3-175b, llama3-70b, mixtral-8x7b, deepseek-v3, ...
+        vgg16, resnet50, bert-large, gpt3-175b, llama3-70b, mixtral-8x7b, deepseek-v3 ... (list models)
     gpus
         Number of GPUs; data parallelism takes what the parallel form leaves.
     parallel
@@ -61,6 +61,10 @@ def workload(
         Another dimension: --dims.vocabulary 32000.
     json
         Print one JSON object instead (schema ringwright.workload/1).
+
+    Examples
+    --------
+    ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8
     """
     question = study.WorkloadSpec(
         model,

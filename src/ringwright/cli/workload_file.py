@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
+from ringwright.cli import options
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from ringwright.studies.workload import WorkloadSpec
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=options.OUTPUT)
 @dataclass(frozen=True, kw_only=True)
 class WorkloadFile:
     """A file for the workload of an iteration, or for the buckets that a policy makes of its gradients."""
 
-    output: Annotated[
-        Path | None, Parameter(name=["--output", "-o"], help="FILE.json, or a folder of Chakra traces.")
-    ] = None
+    output: Annotated[options.Target, Parameter(help="FILE.json, or a folder of Chakra traces.")] = None
     to: Annotated[
         str | None, Parameter(help="json, chakra, ddp-buckets or ddp-buckets-py (default: by the name of the file).")
     ] = None
@@ -30,7 +28,7 @@ class WorkloadFile:
         str | None, Parameter(help="Policy that goes along: pytorch-ddp, bytescheduler:partition_mb=1, ...")
     ] = None
     gpu: Annotated[str, Parameter(help="Device whose times its tasks have.")] = "h100"
-    force: Annotated[bool, Parameter(help="Overwrite it.")] = False
+    force: Annotated[options.Force, Parameter(help="Overwrite it.")] = False
 
     def save(self, question: WorkloadSpec) -> None:
         """Write the workload, if a file is named."""

@@ -89,9 +89,7 @@ def bound(
     return bounds(collective, topology, in_network=in_network, alpha=alpha, exact=exact)[0]
 
 
-def lowest(
-    collective: Collective, topology: Topology, *, alpha: str = "pipelined", exact: bool | None = None
-) -> Bound:
+def lowest(collective: Collective, topology: Topology, *, alpha: str = "pipelined", exact: bool | None = None) -> Bound:
     """Return the bound of every program there can be: where switches can add and copy, they may; ``ground`` says so."""
     within = bool(topology.aggregators)
     found = bound(collective, topology, in_network=within, alpha=alpha, exact=exact)

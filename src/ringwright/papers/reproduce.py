@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from ringwright import steps
 from ringwright.errors import InputError, UsageError
 from ringwright.papers.figures import rows
 from ringwright.papers.figures.kinds import sentence, tally
@@ -50,13 +51,14 @@ def study_of(path: Path) -> str | None:
     return study
 
 
-def reproduce(paths: Iterable[Path]) -> dict[str, Any]:
+def reproduce(paths: Iterable[Path], progress: steps.Advance | None = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.reproduce/1``: per paper the rows, and ``kinds``, how many of each kind pass.
 
-    For a single paper also ``slug`` and ``rows``. Raises InputError for a file that cannot be run, before any is.
+    For a single paper also ``slug`` and ``rows``. ``progress`` is told of each paper. Raises InputError for a file that
+    cannot be run, before any is.
     """
     described = [(read(path), path) for path in paths]
-    papers = [rows.paper(*each) for each in described]
+    papers = [rows.paper(*each) for each in steps.told(described, progress, lambda each: each[1].stem)]
     single = {"slug": papers[0]["slug"], "rows": papers[0]["rows"]} if len(papers) == 1 else {}
     kinds = tally(row for paper in papers for row in paper["rows"])
     return {"schema": SCHEMA, **single, "kinds": kinds, "papers": papers}

@@ -30,7 +30,11 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
             ("Its busbw", f"{fastest['busbw_gbs']:.1f} GB/s"),
         ],
         curves=pictures.curves(rows),
-        notes=[*filter(None, [result["bound_ground"]]), *result["notes"], *(f"{name} declined: {why}" for name, why, _ in declined(result))],
+        notes=[
+            *filter(None, [result["bound_ground"]]),
+            *result["notes"],
+            *(f"{name} declined: {why}" for name, why, _ in declined(result)),
+        ],
         times=_times(rows),
         limits=_limits(rows),
         loads=[_load(detail) for detail in details],

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError
 from ringwright.registry import algorithm
+from ringwright.units import format_size
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run
@@ -91,12 +93,12 @@ def sweep(
     question: SimulationSpec,
     spellings: Iterable[str],
     wanted: Sequence[int],
-    progress: Callable[[int], None] | None = None,
+    progress: steps.Advance | None = None,
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.simulate/1``: a row per algorithm and size, and what was left out.
 
     An algorithm that declines a size beside others that answer is a row with its reason in ``declined`` and no times; where
-    none answers its error is raised.
+    none answers its error is raised. ``progress`` is told of each row.
     """
     left_out: dict[str, None] = {}
     rows: list[dict[str, Any]] = []
@@ -105,23 +107,20 @@ def sweep(
     refused: list[RingwrightError] = []
     wanted = carried(question.op, wanted)
     left_out |= {} if question.op not in CARRYING_NOTHING else {f"sizes: a {question.op} carries no data": None}
-    for spelling in spellings:
-        _, make, knobs = algorithm(spelling)
-        for size in wanted:
-            collective = question.collective(size)
-            try:
-                program = make(collective, question.topology, **knobs)
-                row, omitted = measure(question, program, spelling, floors)
-            except (UsageError, InfeasibleError) as error:
-                refused.append(error)
-                rows.append(_declined(spelling, collective, error))
-                continue
-            timed = bool(program.software.message_s or program.software.base_s)
-            software[spelling] = software.get(spelling, False) or timed
-            rows.append(asdict(row))
-            left_out |= dict.fromkeys(omitted)
-            if progress:
-                progress(1)
+    asked = [(spelling, *algorithm(spelling)[1:], size) for spelling in spellings for size in wanted]
+    for spelling, make, knobs, size in steps.told(asked, progress, _named):
+        collective = question.collective(size)
+        try:
+            program = make(collective, question.topology, **knobs)
+            row, omitted = measure(question, program, spelling, floors)
+        except (UsageError, InfeasibleError) as error:
+            refused.append(error)
+            rows.append(_declined(spelling, collective, error))
+            continue
+        timed = bool(program.software.message_s or program.software.base_s)
+        software[spelling] = software.get(spelling, False) or timed
+        rows.append(asdict(row))
+        left_out |= dict.fromkeys(omitted)
     if refused and len(refused) == len(rows):
         raise refused[0]
     top = question.topology
@@ -138,6 +137,10 @@ def sweep(
         "notes": _unlike(software, question.topology),
         "left_out": list(left_out),
     }
+
+
+def _named(asked: tuple[Any, ...]) -> str:
+    return f"{asked[0]}, {format_size(asked[-1])}"
 
 
 def _ground(topology: Topology) -> str:

@@ -6,7 +6,7 @@ import difflib
 from contextlib import suppress
 from typing import Any
 
-from ringwright import registry
+from ringwright import registry, steps
 from ringwright.errors import PluginError, UsageError
 from ringwright.papers import reproduce
 from ringwright.plugins import HOUSE
@@ -15,7 +15,9 @@ SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
 KNOB = "KNOB=VALUE"
 
 
-def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) -> dict[str, Any]:
+def catalogue(
+    *, family: str | None = None, check: bool = False, seed: int = 0, progress: steps.Advance | None = None
+) -> dict[str, Any]:
     """Return the object of schema ``ringwright.systems/1``; ``check`` runs a seeded part of the campaign now."""
     everything = (*registry.systems(), *registry.schedulers())
     chosen = [system for system in everything if family in (None, system.family, system.kind)]
@@ -24,7 +26,7 @@ def catalogue(*, family: str | None = None, check: bool = False, seed: int = 0) 
     if not chosen and not broken:
         known = sorted({name for system in everything for name in (system.family, system.kind)})
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
-    shown = _run(chosen, seed) if check else recorded()
+    shown = _run(chosen, seed, progress) if check else recorded()
     reproduced = reproduce.recorded()
     refusals = [*(each.error(each.refused) for each in registry.refused()), *broken.values(), *_of_other_rooms()]
     nothing = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
@@ -132,9 +134,10 @@ def _ground() -> str:
     return f"recorded campaign (scripts/conformance) of {record['date']}: {all_of} cases, seed {record['seed']}"
 
 
-def _run(chosen: list[registry.System], seed: int) -> dict[str, dict[str, Any]]:
+def _run(chosen: list[registry.System], seed: int, progress: steps.Advance | None) -> dict[str, dict[str, Any]]:
     from ringwright.contracts import campaign
     from ringwright.contracts.outcome import tally
 
-    results = tally(map(campaign.check, campaign.some_cases(chosen, seed)), [system.slug for system in chosen])
+    cases = steps.told([*campaign.some_cases(chosen, seed)], progress)
+    results = tally(map(campaign.check, cases), [system.slug for system in chosen])
     return {slug: {**row, "recorded": False} for slug, row in results.items()}

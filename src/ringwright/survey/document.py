@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ringwright.steps import Advance
 from ringwright.survey import catalogue, records
 from ringwright.survey.asked import Asked
 from ringwright.survey.entries import PROFILER, TREE, Entry, entries
-from ringwright.survey.measured import Progress, Runs, StepOutcome, best, figures, scene, untouched_by
+from ringwright.survey.measured import Runs, StepOutcome, best, figures, scene, untouched_by
 from ringwright.survey.needs import NEEDS, Scene, unmet
 
 SCHEMA = "ringwright.survey/1"
@@ -19,7 +20,7 @@ NO_JOB: dict[str, Any] = {
 }
 
 
-def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Progress | None = None) -> dict[str, Any]:
+def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Advance | None = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.survey/1``: ``rows``, and of a job ``baseline`` and ``best``.
 
     ``asked`` is the job, None for the list alone. Times in microseconds, bytes those that a rank puts on wires in a step.
@@ -27,7 +28,7 @@ def survey(asked: Asked | None = None, *, exhaustive: bool = False, told: Progre
     listed = entries()
     conformance = {row["slug"]: row["conformance"] for row in catalogue.catalogue()["systems"]}
     document: dict[str, Any] = {"schema": SCHEMA, "job": None, "tree": tree(listed)}
-    runs = None if asked is None else Runs(asked, told)
+    runs = None if asked is None else Runs(asked, told, expected=sum(entry.built for entry in listed))
     where = (
         None if asked is None else Scene(scene(asked), asked.topology, asked.recorded, asked.measured_us is not None)
     )

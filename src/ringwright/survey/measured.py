@@ -13,6 +13,7 @@ from typing import Any
 from ringwright.costs.stages import LinkCosts
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.rewrites import Operation, operations
+from ringwright.steps import Advance
 from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.wire import wire_bytes
 from ringwright.studies.workload import WorkloadSpec
@@ -20,7 +21,6 @@ from ringwright.survey.asked import Asked
 from ringwright.workload import Workload
 
 Pair = tuple[str, str]  # algorithm, policy
-Progress = Callable[[str], None]
 FAMILIES = ("algorithm", "policy")
 
 
@@ -42,10 +42,11 @@ class StepOutcome:
 
 @dataclass
 class Runs:
-    """Simulated pairs of a job, each once. ``told`` is called with each pair before it is simulated."""
+    """Simulated pairs of a job, each once. ``told`` is called before each; ``expected`` is how many there will be, at least."""
 
     asked: Asked
-    told: Progress | None = None
+    told: Advance | None = None
+    expected: int = 0
     outcomes: dict[Pair, StepOutcome] = field(default_factory=dict)
     jobs: dict[str, study.Job] = field(default_factory=dict, repr=False)
 
@@ -54,7 +55,8 @@ class Runs:
         key = (algorithm, policy)
         if key not in self.outcomes:
             if self.told:
-                self.told(f"{algorithm} + {policy}")
+                done = len(self.outcomes)
+                self.told(done, max(self.expected, done + 1), f"{algorithm} + {policy}")
             self.outcomes[key] = self._simulated(algorithm, policy)
         return self.outcomes[key]
 
@@ -110,6 +112,7 @@ def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exha
     Both orders of exchange begin at the baseline; of equals the first in the order given is taken.
     """
     choices = (list(algorithms), list(policies))
+    runs.expected = max(runs.expected, _pairs_to_try(len(algorithms), len(policies), exhaustive=exhaustive))
     if exhaustive:
         pairs = [(algorithm, policy) for algorithm in choices[0] for policy in choices[1]]
         found = min(pairs, key=runs.step_us)
@@ -126,6 +129,11 @@ def best(runs: Runs, algorithms: Sequence[str], policies: Sequence[str], *, exha
         "equal_bits": runs.outcome(*found).equal_bits,
         "command": runs.asked.command(*found),
     }
+
+
+def _pairs_to_try(algorithms: int, policies: int, *, exhaustive: bool) -> int:
+    """Return how many pairs a search simulates: all, or each algorithm and each policy beside two others at least."""
+    return algorithms * policies if exhaustive else 2 * (algorithms + policies)
 
 
 def _exchanged(runs: Runs, start: Pair, choices: tuple[list[str], list[str]], order: Iterable[int]) -> Pair:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from ringwright.errors import InfeasibleError
 from ringwright.papers.figures.kinds import tally
 from ringwright.papers.poster import SLUG, figures, plan
 from ringwright.papers.poster.effects import effects
+from ringwright.steps import Advance
 from ringwright.studies.sweep import resumed
 from ringwright.studies.sweep.grid import Grid, legal
 from ringwright.studies.sweep.patterns import provisions
@@ -21,8 +21,6 @@ from ringwright.studies.sweep.table import finished, gather
 SCHEMA = "ringwright.reproduce/1"
 PARTS = ("agreement", "served", "shapes", "scale", "disturbed")
 RESULT = "experiment.json"
-
-Progress = Callable[[int, int, str], None]
 
 
 def grid(part: str, *, short: bool) -> Grid:
@@ -34,7 +32,7 @@ def grid(part: str, *, short: bool) -> Grid:
 
 
 def experiment(
-    out: Path, *, short: bool, fresh: bool = False, parts: tuple[str, ...] = PARTS, progress: Progress | None = None
+    out: Path, *, short: bool, fresh: bool = False, parts: tuple[str, ...] = PARTS, progress: Advance | None = None
 ) -> dict[str, Any]:
     """Run what is not there yet and return the object of schema ``ringwright.reproduce/1`` with all that the report shows.
 
@@ -78,7 +76,7 @@ def experiment(
     return document
 
 
-def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Progress | None) -> dict[str, Any]:
+def _part(out: Path, part: str, *, short: bool, fresh: bool, progress: Advance | None) -> dict[str, Any]:
     """Run one part and gather what it gave."""
 
     def told(done: int, of: int, key: str) -> None:

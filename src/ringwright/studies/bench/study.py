@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ringwright import steps
 from ringwright.errors import InfeasibleError, RanksFailedError, UsageError
 from ringwright.execute import launch
 from ringwright.registry import algorithm
@@ -24,10 +25,9 @@ if TYPE_CHECKING:
 SCHEMA = "ringwright.bench/1"
 HORIZON_S = 600.0  # flapping is laid out until then
 LOOPBACK_RATE = 1e9  # bytes/s, only to guess how long a round takes
-Progress = Callable[[str], None]
 
 
-def bench(question: BenchSpec, *, out: Path | None = None, progress: Progress | None = None) -> dict[str, Any]:
+def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advance | None = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.bench/1``: a row per backend, algorithm and size; ratios; what was left out.
 
     Raises UsageError for a question that cannot be asked, InfeasibleError where ranks did not come to an end.
@@ -55,9 +55,7 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: Progress | 
             if net and not clock:
                 clock.append(net.start_faults())
 
-        for group in jobs.groups(question, usable, notes):
-            if progress:
-                progress(", ".join(f"{entrant.name} {name}" for entrant, name in group.entries))
+        for group in steps.told([*jobs.groups(question, usable, notes)], progress, _named):
             try:
                 measured_samples, measured = jobs.measure(
                     question, group, made, net.places if net else None, rate, begin, samples
@@ -107,6 +105,10 @@ def _plain(ranks: int) -> Topology:
     from ringwright.fabrics import fabric
 
     return fabric(f"switch:{ranks}")
+
+
+def _named(group: jobs.LaunchGroup) -> str:
+    return ", ".join(f"{entrant.name} {name}" for entrant, name in group.entries)
 
 
 @contextlib.contextmanager

@@ -7,10 +7,11 @@ once for all rows.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from ringwright import steps
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.studies import workload as workload_study
@@ -101,14 +102,12 @@ class RefusedStep:
 
 
 def judge(
-    rows: Iterable[MeasuredStep], predictor: Predictor | None = None, progress: Callable[[str], None] | None = None
+    rows: Iterable[MeasuredStep], predictor: Predictor | None = None, progress: steps.Advance | None = None
 ) -> tuple[list[JudgedStep], list[RefusedStep]]:
     """Return each row beside its prediction, and those whose parallel form the model refuses."""
     predictor = predictor or Predictor()
     judged, refused = list[JudgedStep](), list[RefusedStep]()
-    for row in rows:
-        if progress:
-            progress(row.label)
+    for row in steps.told([*rows], progress, lambda row: row.label):
         try:
             judged.append(JudgedStep(row, predictor.seconds(row)))
         except UsageError as error:

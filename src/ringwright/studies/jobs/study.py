@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from ringwright import steps
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
 from ringwright.engines.job.run import JobRun, simulate
@@ -125,7 +126,12 @@ def _untouched(workload: Workload, _costs: Costs) -> Workload:
 
 
 def document(
-    job: Job, policies: Sequence[str], *, pictures: bool = False, kept: Callable[[PolicyResult], None] | None = None
+    job: Job,
+    policies: Sequence[str],
+    *,
+    pictures: bool = False,
+    kept: Callable[[PolicyResult], None] | None = None,
+    progress: steps.Advance | None = None,
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.simulate-job/1``: assumptions, and a row per policy in microseconds.
 
@@ -139,7 +145,7 @@ def document(
         _schedule(spelling)
     rows: list[dict[str, Any]] = []
     refused: list[RingwrightError] = []
-    for spelling in policies:
+    for spelling in steps.told(policies, progress):
         try:
             result = answer(job, spelling)
         except (WorkloadError, InfeasibleError) as error:

@@ -23,6 +23,7 @@ from typing import Any
 from ringwright import drafts
 from ringwright.capture.settings import Options, settings
 from ringwright.errors import MissingExtraError, RanksFailedError, RingwrightError, UsageError
+from ringwright.steps import Advance
 from ringwright.studies.sweep.grid import Grid
 from ringwright.studies.sweep.point import GridPoint
 from ringwright.studies.sweep.program import WARM, told
@@ -35,8 +36,6 @@ _RECORD = Options(nccl="off")
 _NEEDED = ("torch", "transformers")
 _PACKAGES = ("ringwright", "torch", "transformers", "numpy", "polars")
 
-Progress = Callable[[int, int, str], None]
-
 
 def sweep(
     grid: Grid,
@@ -45,7 +44,7 @@ def sweep(
     timeout_s: float = 300.0,
     retry: bool = False,
     fresh: bool = False,
-    progress: Progress | None = None,
+    progress: Advance | None = None,
 ) -> dict[str, int]:
     """Run the grid points that are not there yet; return how many were run, kept from before, and failed.
 

@@ -1,0 +1,31 @@
+"""Options that several verbs have: their one spelling, and the groups under which ``--help`` shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+QUESTION = Group("Question", sort_key=1)
+JOB = Group("Job", sort_key=2)
+POLICY = Group("Policy", sort_key=3)
+MACHINE = Group("Machine", sort_key=4)
+FAULTS = Group("Faults", sort_key=5)
+SIZES = Group("Sizes", sort_key=6)
+ENGINE = Group("Engine", sort_key=7)
+RECORDING = Group("What is recorded", sort_key=8)
+LIMITS = Group("Limits", sort_key=9)
+OUTPUT = Group("Output", sort_key=10)
+
+IN_JOB, IN_RECORDING, IN_LIMITS = (Parameter(group=group) for group in (JOB, RECORDING, LIMITS))
+
+Target = Annotated[Path | None, Parameter(name=["--output", "-o"], group=OUTPUT)]
+Folder = Annotated[Path | None, Parameter(name=["--output", "-o", "--out"], group=OUTPUT)]  # --out: as it was called
+NeededTarget = Annotated[Path, Parameter(name=["--output", "-o"], group=OUTPUT)]
+NeededFolder = Annotated[Path, Parameter(name=["--output", "-o", "--out"], group=OUTPUT)]
+Force = Annotated[bool, Parameter(group=OUTPUT)]
+Json = Annotated[bool, Parameter(group=OUTPUT)]
+Sample = Annotated[
+    bool, Parameter(group=QUESTION, help="Read the sample job that ships with ringwright instead of files.")
+]

@@ -1,0 +1,43 @@
+"""The verbs, in the order of ``--help``: which group each belongs to, and what it does in one line."""
+
+from __future__ import annotations
+
+GROUPS = {
+    "Record": {
+        "run": "Record a job: run -- torchrun train.py, nothing changed.",
+        "plugin": "Record a job: the NCCL profiler plug-in, built here.",
+        "live": "A running job: its growing files, refreshed in place.",
+        "doctor": "Why do I see nothing? Settings, files, remedies.",
+    },
+    "Understand": {
+        "summary": "One screen: operations, sizes, communicators, findings.",
+        "report": "One self-contained HTML page.",
+        "diff": "What changed between two runs.",
+        "check": "A gate for CI: thresholds per operation and size class.",
+        "query": "SQL over the tables.",
+        "read": "Which kind of recording is this?",
+        "convert": "Parquet, CSV or JSON lines; redacted on demand.",
+    },
+    "Predict": {
+        "simulate": "How long a collective or a step takes on a fabric, with faults.",
+        "bound": "What no algorithm can beat, and the cut that proves it.",
+        "library": "What a library would choose, size by size.",
+        "workload": "What a model makes its ranks say, before it runs.",
+        "survey": "The survey's 45 systems, and what each does for a job.",
+        "calibrate": "Link numbers of a system from nccl-tests tables.",
+        "export": "Algorithms, rules and fabrics as files of other systems.",
+        "list": "What can be named: fabrics, models, policies, GPUs, faults ...",
+    },
+    "Run": {
+        "bench": "Collectives on real ranks, beside the libraries' own.",
+        "sweep": "Real models in every parallel form, recorded and compared.",
+        "lab": "Real ranks on a network of namespaces, with faults.",
+    },
+    "Prove": {
+        "compare": "A benchmark beside its simulation, error by error.",
+        "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
+        "systems": "Every algorithm and library, and what it has shown.",
+        "reproduce": "Is the paper right? Its claim beside what we measure.",
+    },
+}
+VERBS = {verb: sentence for group in GROUPS.values() for verb, sentence in group.items()}
