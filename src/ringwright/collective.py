@@ -51,6 +51,21 @@ DTYPE_BYTES = {
     "uint64": 8,
     "float64": 8,
 }
+# What each does, for people.
+MEANINGS = {
+    "all-reduce": "every rank gets the sum of all vectors",
+    "reduce-scatter": "every rank gets its own block of the sum of all vectors",
+    "all-gather": "every rank gets the blocks of all ranks",
+    "broadcast": "every rank gets the root's vector",
+    "reduce": "the root gets the sum of all vectors",
+    "gather": "the root gets the blocks of all ranks",
+    "scatter": "every rank gets its own block of the root's vector",
+    "all-to-all": "every rank sends each other one its own block",
+    "barrier": "no rank goes on before all have come",
+    "send-recv": "one rank gets another one's vector",
+    "scan": "every rank gets the sum of its vector and those of the ranks before it",
+    "exscan": "every rank gets the sum of the vectors of the ranks before it",
+}
 REDUCE_OPS = ("sum", "prod", "max", "min", "avg")
 
 # What algbw is multiplied with, times (p-1)/p for p ranks, to give busbw; 1 for all others (nccl-tests, doc/PERFORMANCE.md).
@@ -143,7 +158,9 @@ class Collective:
     def __post_init__(self) -> None:
         """Raise UsageError where the arguments contradict each other."""
         if self.op not in OPS:
-            raise UsageError(f"'{self.op}' is not a collective", remedy=f"one of: {', '.join(OPS)}")
+            raise UsageError(
+                f"'{self.op}' is not a collective", remedy=f"ringwright list collectives; one of: {', '.join(OPS)}"
+            )
         if not len(self.group):
             raise UsageError(f"{self.op} over an empty group")
         if self.size_bytes < 0:

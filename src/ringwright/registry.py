@@ -202,7 +202,8 @@ def find(name: str, among: Callable[[], tuple[System, ...]] = systems) -> System
         )
         raise UsageError(f"'{name}' {what}", remedy=f"--{'policy' if among is systems else 'algorithm'} {name}")
     near = difflib.get_close_matches(name, found, 3) or list(found)[:8]
-    raise UsageError(f"no system is called '{name}'", remedy=f"ringwright systems; perhaps {', '.join(near)}")
+    listed = "algorithms" if among is systems else "policies"
+    raise UsageError(f"no system is called '{name}'", remedy=f"ringwright list {listed}; perhaps {', '.join(near)}")
 
 
 def scheduler(spelling: str) -> tuple[str, Callable[..., Workload]]:

@@ -164,7 +164,7 @@ def gpu(name: str, **changed: float) -> Gpu:
     """Return a device by name, some of its figures changed; UsageError for one that is not known."""
     known = GPUS.get(name.lower())
     if known is None:
-        raise UsageError(f"'{name}' is no device known here", remedy=f"one of: {', '.join(GPUS)}")
+        raise UsageError(f"'{name}' is no device known here", remedy=f"ringwright list gpus; one of: {', '.join(GPUS)}")
     return replace(known, **changed)  # type: ignore[arg-type]
 
 

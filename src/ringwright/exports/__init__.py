@@ -109,7 +109,8 @@ def find(name: str, *takes: str, also: Sequence[Export] = ()) -> Export:
     near = difflib.get_close_matches(name, known, 3)
     hint = f"; perhaps {', '.join(near)}" if near else ""
     raise UsageError(
-        f"'{name}' is no export of a {_either(takes)}", remedy=f"one of: {', '.join(dict.fromkeys(known))}{hint}"
+        f"'{name}' is no export of a {_either(takes)}",
+        remedy=f"ringwright list formats; one of: {', '.join(dict.fromkeys(known))}{hint}",
     )
 
 

@@ -59,7 +59,9 @@ def family(name: str) -> Callable[..., Topology]:
     if name not in known:
         near = get_close_matches(name, known, 3)
         hint = f"did you mean {' or '.join(near)}? " if near else ""
-        raise UsageError(f"no fabric is named '{name}'", remedy=f"{hint}one of: {', '.join(known)}")
+        raise UsageError(
+            f"no fabric is named '{name}'", remedy=f"ringwright list fabrics; {hint}one of: {', '.join(known)}"
+        )
     slug = name.replace("-", "_")
     function: Callable[..., Topology] = getattr(import_module(f"{__name__}.{slug}"), slug)
     return function

@@ -24,7 +24,10 @@ MOST_LATENCY_S, MOST_RATE, MOST_SLOW = 1000, 100, 1_000_000
 MOST_ROWS = 5_000_000
 MOST_NEAR = 20_000  # names among which near ones are sought
 LAB = "ringwright lab FABRIC --fault '...' -- COMMAND"
-HELP = "link node3/nic2 flap 100ms every 2s; link a>b rate 50% from 1ms to 3ms; nic N dead at 5ms; rank 7 slow 2x"
+HELP = (
+    "ringwright list faults; link node3/nic2 flap 100ms every 2s; link a>b rate 50% from 1ms to 3ms; nic N dead at 5ms;"
+    " rank 7 slow 2x"
+)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,13 @@
 """Faults as lines of text: what breaks, how, and when.
 
     link node3/nic2 flap 100ms every 2s             # down for 100 ms in every 2 s, from a seeded moment on
-    link node0/gpu0>node0/gpu1 rate 50% from 1ms to 3ms
+    link node0/gpu0>node0/gpu1 rate 50% from 1ms to 3ms     # half as fast, in one direction, for a while
     nic node3/nic2 dead at 5ms                      # all links at that node, for good
-    switch leaf0 dead from 1s to 2s
     rank 7 slow 2x                                  # adds and computes at half speed
-    link leaf0--spine1 loss 0.1%                    # both directions
-    link * loss 0.01%
-    link node*/nic0 latency +5us at 1s for 500ms
+    switch leaf0 dead from 1s to 2s                 # all links at that switch, for a while
+    link leaf0--spine1 loss 0.1%                    # frames lost, in both directions
+    link * loss 0.01%                               # frames lost on every link
+    link node*/nic0 latency +5us at 1s for 500ms    # 5 us longer, for half a second, on links of a pattern
     link random:3 dead at 10ms                      # three cables by lot, seeded
 
 Targets: ``link`` with ``a>b`` (one direction), ``a--b`` (both), one node (all links at it) or a pattern; ``nic`` and
@@ -25,6 +25,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,9 +35,18 @@ from ringwright.topology import FAULT_FIELDS, Fault, Topology
 from ringwright.units import parse_time
 
 SCHEMA = "ringwright.faults/1"
+_WORDS = re.compile(r"^    (\w+) (\S+) (\w+)(.*?) +# (.+)$", re.MULTILINE)
 HEALTHY = {"rate_factor": 1.0, "compute_factor": 1.0}
 MOST_ROWS = 5_000_000
 LAB_FIELDS = ("jitter_s", "reorder", "ecn", "killed", "stopped")  # beyond the simulation's model
+
+
+def in_words() -> list[tuple[str, str, str]]:
+    """Return the lines above: what is hit and how (``link flap``), the line, what it means."""
+    return [
+        (f"{target} {effect}", f"{target} {where} {effect}{rest}", meaning)
+        for target, where, effect, rest, meaning in _WORDS.findall(__doc__ or "")
+    ]
 
 
 def apply(topology: Topology, lines: Iterable[str], *, horizon_s: float = 1.0, seed: int = 0) -> Topology:

@@ -72,7 +72,8 @@ def _found(name: str) -> tuple[str, Any, str]:
     broken = [error.what for error in families.problems()]
     raise UsageError(
         "; ".join([f"'{name}' is not a model known here", *broken]),
-        remedy=", ".join(dict.fromkeys(near)) or f"one of: {', '.join(names())}",
+        remedy="ringwright list models; "
+        + (f"perhaps {', '.join(dict.fromkeys(near))}" if near else f"one of: {', '.join(names())}"),
     )
 
 

@@ -76,7 +76,8 @@ def load(name_or_path: str | Path) -> Calibration:
     if not path.is_file():
         raise UsageError(
             f"no calibration and no file is called '{name_or_path}'",
-            remedy=f"one of {', '.join(names())}, or make one: ringwright calibrate TABLE --fabric dgx-a100:2 -o mine.json",
+            remedy=f"ringwright list calibrations; one of {', '.join(names())}, or make one:"
+            " ringwright calibrate TABLE --fabric dgx-a100:2 -o mine.json",
         )
     if path.stat().st_size > _LARGEST_FILE:
         raise InputError("a calibration is not that large", where=str(path), remedy="ringwright calibrate --help")

@@ -61,7 +61,10 @@ def load(name_or_path: str | Path) -> Fit:
         data = (resources.files("ringwright.costs.fits") / f"{name_or_path}.json").read_bytes()
         return _parsed(data, str(name_or_path))
     if not path.is_file():
-        raise UsageError(f"no fit and no file is called '{name_or_path}'", remedy=f"one of: {', '.join(names())}")
+        raise UsageError(
+            f"no fit and no file is called '{name_or_path}'",
+            remedy=f"ringwright list fits; one of: {', '.join(names())}",
+        )
     if path.stat().st_size > _LARGEST_FILE:
         raise InputError("a fit is not that large", where=str(path), remedy=f"one of: {', '.join(names())}")
     return _parsed(path.read_bytes(), str(path))

@@ -1,0 +1,34 @@
+"""``ringwright list``: what can be named."""
+
+from __future__ import annotations
+
+import sys
+
+from ringwright.cli import options, reading
+
+
+def list(what: str | None = None, *, json: options.Json = False) -> int:  # noqa: A001 - the verb's name
+    """List what can be named, each with its meaning and a spelling that is accepted as it stands.
+
+    Parameters
+    ----------
+    what
+        fabrics, models, policies, gpus, faults, algorithms, collectives, formats, sources, calibrations or fits.
+    json
+        Print one JSON object instead (schema ringwright.list/1).
+
+    Examples
+    --------
+    ringwright list
+    ringwright list fabrics
+    """
+    from ringwright.survey import lists
+
+    found = lists.document(what)
+    if json:
+        reading.print_json(found)
+        return 0
+    from ringwright.reports import listed
+
+    listed.write(found, sys.stdout)
+    return 0
