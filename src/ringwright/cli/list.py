@@ -24,7 +24,7 @@ def list(what: str | None = None, *, json: options.Json = False) -> int:  # noqa
     """
     from ringwright.survey import lists
 
-    found = lists.document(what)
+    found = lists.listing(what)
     if json:
         reading.print_json(found)
         return 0

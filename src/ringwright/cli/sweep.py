@@ -35,6 +35,10 @@ def sweep(
         Run grid points again that failed.
     json
         Print one JSON object instead (schema ringwright.sweep/1).
+
+    Examples
+    --------
+    echo 'axes.model = ["llama"]' > grid.toml && ringwright sweep grid.toml -o sweep1
     """
     from ringwright.reports import swept
     from ringwright.studies import sweep as study

@@ -16,7 +16,8 @@ from ringwright.topology import NIC, RANK, SWITCH, Topology
 from ringwright.units import parse_time
 
 EFFECTS = (
-    "dead, rate P%, loss P%, latency T, slow Fx or flap T every T; in the lab also jitter, reorder, ecn, kill, stop"
+    "ringwright list faults; dead, rate P%, loss P%, latency T, slow Fx or flap T every T; in the lab also jitter, reorder, ecn,"
+    " kill, stop"
 )
 OF_ALL = ("rate", "loss", "latency")  # a line that begins so is about every link
 OF_RANKS = ("compute_factor", "killed", "stopped")

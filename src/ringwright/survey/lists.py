@@ -32,7 +32,7 @@ class NamedThing:
     example: str
 
 
-def document(what: str | None = None) -> dict[str, Any]:
+def listing(what: str | None = None) -> dict[str, Any]:
     """Return the object of schema ``ringwright.list/1``: the rows of one list, or without a name a row for each list.
 
     UsageError for a list that there is not.
