@@ -5,21 +5,28 @@ Everything is drawn from a seed and a number, so that one command makes one inpu
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import gzip
 import io
 import json
 import random
 import re
+import resource
 import signal
 import sys
 import tarfile
 import time
 import traceback
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+
+if find_spec("polars") is None:  # or every input would fail, for a reason that is not its own
+    sys.exit("these campaigns need the project's environment: scripts/ringwright makes it, then . .venv/bin/activate")
 
 from profiler_recording import recording, sealed_damage
 
@@ -327,6 +334,68 @@ class Outcome:
     place: str = ""
     took_s: float = 0.0
     grew_bytes: int = 0
+
+
+@dataclass
+class Tally:
+    """What came of the inputs so far, by kind; of each place that fails ``examples`` commands are printed at once."""
+
+    examples: int = 1
+    counts: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
+    places: Counter[str] = field(default_factory=Counter)
+    slowest_s: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    most_bytes: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, kind: str, outcome: Outcome, again: str) -> None:
+        """Count one; ``again`` is the command that tries it alone."""
+        self.counts[kind][outcome.what] += 1
+        self.slowest_s[kind] = max(self.slowest_s[kind], outcome.took_s)
+        self.most_bytes[kind] = max(self.most_bytes[kind], outcome.grew_bytes)
+        if outcome.what == "failed":
+            place = f"{outcome.place} {outcome.wrong.split(':')[0]}"
+            self.places[place] += 1
+            if self.places[place] <= self.examples:
+                print(f"{again}   # {outcome.place} {outcome.wrong}", flush=True)
+
+    def close(self) -> int:
+        """Print a line of each kind and of each place that failed; return the exit code."""
+        for kind, counts in self.counts.items():
+            told = ", ".join(f"{name} {count:,}" for name, count in sorted(counts.items()))
+            most = f"at most {self.slowest_s[kind]:.1f} s and {self.most_bytes[kind] >> 20} MiB"
+            print(f"{kind:16} {counts.total():>8,} inputs: {told}; {most}")
+        for place, count in self.places.most_common():
+            print(f"{count:>6} x {place}")
+        spent = resource.getrusage(resource.RUSAGE_SELF)
+        print(f"{(spent.ru_utime + spent.ru_stime) / 3600:.2f} hours of processor time")
+        return int(bool(self.places))
+
+
+def numbers(given: argparse.Namespace) -> Iterator[int]:
+    """Yield the inputs' numbers until all are done, time is over, or SIGTERM comes: what was counted is then printed."""
+    if given.only is not None:
+        yield given.only
+        return
+    ended: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ended.append(number))
+    until = time.monotonic() + 60 * given.minutes
+    for number in range(given.first, given.first + given.inputs):
+        if ended or time.monotonic() > until:
+            return
+        yield number
+
+
+def arguments_of(description: str | None) -> argparse.ArgumentParser:
+    """Return a parser with what every campaign of damaged input takes."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path, nargs="?", help="published recordings")
+    parser.add_argument("--inputs", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--minutes", type=float, default=float("inf"))
+    parser.add_argument("--seed", default="0")
+    parser.add_argument("--only", type=int, help="this input alone, with its traceback")
+    parser.add_argument("--keep", type=Path, help="leave the input's files in this folder")
+    parser.add_argument("--examples", type=int, default=1, help="commands printed for each place that fails")
+    return parser
 
 
 def watched(try_it: Callable[[], object], *, loud: bool = False) -> Outcome:
