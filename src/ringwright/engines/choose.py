@@ -61,7 +61,9 @@ def _delayed(run: Run, program: Program) -> Run:
     base = round(program.software.base_s * PS)
     if not base or not run.events:
         return run
-    return replace(run, start_ps=run.start_ps + base, end_ps=run.end_ps + base, time_ps=run.time_ps + base)
+    return replace(
+        run, start_ps=run.start_ps + base, end_ps=run.end_ps + base, time_ps=run.time_ps + base, base_ps=base
+    )
 
 
 def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, native: bool) -> Run:

@@ -38,13 +38,17 @@ class Path:
         shown = [
             f"{100 * size / total:.0f} % {words}" for size, words in sorted(parts, reverse=True) if size * 200 > total
         ]
-        return (
-            f"{len(self.messages)} messages one after the other: {', '.join(shown[:5])}" if shown else "nothing moves"
-        )
+        if not shown:
+            return "nothing moves"
+        count = len(self.messages)
+        return f"{f'{count} messages one after the other' if count > 1 else 'one message'}: {', '.join(shown[:5])}"
 
 
-def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray) -> Path:
-    """Follow the last message back: each time to the one whose end it waited for."""
+def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray, base_ps: int = 0) -> Path:
+    """Follow the last message back: each time to the one whose end it waited for.
+
+    ``base_ps`` is software before the first message. The parts of the path add up to the end of the last message.
+    """
     import numpy as np
 
     n = flat.n_messages
@@ -67,7 +71,8 @@ def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps:
         if not behind:
             break
         chain.append(max(behind, key=lambda message: int(end_ps[message])))
-    return _account(flat, machine, start_ps, end_ps, chain[::-1])
+    stems = [stem(message) for message in chain]
+    return _account(flat, machine, start_ps[stems[::-1]], end_ps, chain[::-1], stems[::-1], base_ps)
 
 
 def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: int) -> list[int]:
@@ -81,23 +86,38 @@ def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: in
     return messages
 
 
-def _account(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray, chain: list[int]) -> Path:
+def _account(
+    flat: MessageGraph,
+    machine: Machine,
+    start_ps: np.ndarray,
+    end_ps: np.ndarray,
+    chain: list[int],
+    stems: list[int],
+    base_ps: int,
+) -> Path:
+    """Divide the time; a branch of a multicast begins where its stem does, at ``start_ps`` (per message of the chain)."""
     moving: dict[str, int] = {}
     waiting: dict[str, int] = {}
-    software, clock = 0, 0
-    for message in chain:
-        start, end, delay = int(start_ps[message]), int(end_ps[message]), int(flat.delay[message])
-        hops = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
+    software = clock = base_ps
+    for message, stem, start in zip(chain, stems, start_ps.tolist(), strict=True):
+        end, delay = int(end_ps[message]), int(flat.delay[stem])
+        hops = _hops(flat, stem)
         sending = sum(int(machine.latency[hop]) for hop in hops[:1] if machine.sends[hop])
         software += delay + sending
         stood = max(0, start - clock - delay)
         if stood and hops:
             name = machine.label(hops[0])
             waiting[name] = waiting.get(name, 0) + stood
-        slowest = _slowest(machine, hops)
-        moving[slowest] = moving.get(slowest, 0) + end - start - sending
+        slowest = _slowest(machine, hops if stem == message else hops + _hops(flat, message))
+        began = max(start, clock)  # the next message of a sender may leave while the one before is still on its way
+        moving[slowest] = moving.get(slowest, 0) + end - began - sending
         clock = end
     return Path(tuple(chain), moving, waiting, software)
+
+
+def _hops(flat: MessageGraph, message: int) -> list[int]:
+    hops: list[int] = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
+    return hops
 
 
 def _slowest(machine: Machine, hops: list[int]) -> str:

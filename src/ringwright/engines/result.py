@@ -38,6 +38,8 @@ class Run:
         What each resource carried and how long it was busy: int64 of shape (resources,).
     left_out
         Effects that the engine knows nothing of.
+    base_ps
+        Software before the first message, which ``time_ps`` holds.
 
     Examples
     --------
@@ -62,6 +64,7 @@ class Run:
     bytes: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
     busy_ps: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
     title: str = ""
+    base_ps: int = 0
 
     def __repr__(self) -> str:
         return line(f"Run({self.title + ': ' if self.title else ''}{format_us(self.time_s)}, {self.engine})")
@@ -124,7 +127,7 @@ class Run:
     def _critical(self) -> Path | None:
         if self.flat is None or self.machine is None:
             return None
-        return critical(self.flat, self.machine, self.start_ps, self.end_ps)
+        return critical(self.flat, self.machine, self.start_ps, self.end_ps, self.base_ps)
 
     def with_loads(self, machine: Machine, carried: np.ndarray) -> Run:
         """Return the run with what each resource of the whole machine carried."""
