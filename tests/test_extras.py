@@ -68,7 +68,9 @@ def test_no_page_or_message_asks_an_index_for_ringwright() -> None:
     assert not [str(page.relative_to(REPOSITORY)) for page in pages if asked.search(page.read_text())]
 
 
-def test_a_command_names_the_python_that_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_command_names_the_python_that_runs(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """As short as a shell in this folder takes it, and quoted."""
     folder = tmp_path / "a folder" / "bin"
     folder.mkdir(parents=True)
@@ -81,7 +83,7 @@ def test_a_command_names_the_python_that_runs(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setenv("PATH", str(folder))
     assert extras.install("tune").startswith("python -m pip install ")
     monkeypatch.setenv("PATH", "/nowhere")
-    monkeypatch.chdir("/")
+    monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert extras.install("tune").startswith(f"'{python}' -m pip")
 
 
