@@ -6,6 +6,7 @@ import json
 import os
 import re
 import runpy
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -48,6 +49,57 @@ def test_the_examples_are_fresh(name: str) -> None:
     script = runpy.run_path(str(REPOSITORY / "scripts" / "readme"))
     block = script["example"](name, [*RUN_MAIN, *script["BLOCKS"][name]])
     assert script["with_block"](README, name, block) == README, "run scripts/readme"
+
+
+# Compilers, real ranks, networks of namespaces, minutes: understood here, run by the tests of their rooms.
+LONG = {"run", "plugin", "bench", "lab", "compare", "survey", "reproduce"}
+CODE = re.compile(r"```bash\n(.*?)```|`((?:scripts/)?ringwright [^`]+)`", re.DOTALL)
+
+
+def typed(page: str) -> list[list[str]]:
+    """Every command of ours on a page as the words of a shell, in the order in which they stand."""
+    found = []
+    for block, single in CODE.findall(page):
+        for line in re.sub(r"\\\n\s*", "", block or single).splitlines():
+            lexer = shlex.shlex(line.replace("$(", "").replace(')"', '"'), posix=True, punctuation_chars="&;|")
+            lexer.whitespace_split = True
+            words: list[str] = []
+            for word in [*lexer, ";"]:
+                if set(word) <= set("&;|"):
+                    if words and words[0] in ("scripts/ringwright", "ringwright") and len(words) > 1:
+                        found.append(words[1:])
+                    words = []
+                else:
+                    words.append(word)
+    return [words for words in found if not {word for word in words if word.isupper() and word.isalpha()}]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=["README", "cli"])
+def test_every_command_on_the_page_is_understood(page: str) -> None:
+    from ringwright.cli.application import app
+
+    commands = typed(page)
+    assert len(commands) > 15
+    for words in commands:
+        app().parse_args(words, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.parametrize("page", PAGES, ids=["README", "cli"])
+def test_the_commands_run_as_they_stand(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a folder where nothing is, in the order of the page: what one writes the next may read."""
+    from ringwright.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    wanted = [words for words in typed(page) if words[0] not in LONG]
+    wanted.sort(key=lambda words: "--trace" not in words)  # a recording is made before it is read
+    for words in wanted:
+        code = main(words)
+        assert code == 0, f"{shlex.join(words)}: {capsys.readouterr().err}"
+        capsys.readouterr()
 
 
 def test_links_lead_somewhere() -> None:

@@ -62,7 +62,7 @@ def claim(folder: Path, job: str, *, force: bool) -> None:
     Files that no recording wrote are never removed. Raises UsageError where the folder is taken, or cannot be written.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder", remedy="name another with --out")
+        raise UsageError(f"{folder} is no folder", remedy="name another with --outputput")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         _take(folder, job, force=force)
@@ -71,7 +71,7 @@ def claim(folder: Path, job: str, *, force: bool) -> None:
         probe.unlink()
     except OSError as error:
         raise UsageError(
-            f"{folder} cannot be written: {error.strerror}", remedy="name another folder with --out"
+            f"{folder} cannot be written: {error.strerror}", remedy="name another folder with --output"
         ) from error
 
 
@@ -85,7 +85,7 @@ def _take(folder: Path, job: str, *, force: bool) -> None:
     if not force:
         raise UsageError(
             f"{folder} is not empty",
-            remedy="name another --out; --force to record over; --job NAME joins a job's other launchers",
+            remedy="name another --output; --force to record over; --job NAME joins a job's other launchers",
         )
     with drafts.alone(folder):  # a recording that still runs is not removed
         for pattern in PATTERNS:

@@ -53,7 +53,7 @@ def launch(
     something grows again.
     """
     if not command:
-        raise UsageError("no command is named", remedy="ringwright run --out DIR -- torchrun train.py")
+        raise UsageError("no command is named", remedy="ringwright run -o DIR -- torchrun train.py")
     began_s = time.monotonic()
     is_apart = timeout_s is not None
     if is_apart:

@@ -35,9 +35,9 @@ class Capture:
     def _make(self, folder: Path, *, force: bool) -> None:
         ours = [*(folder / name for name in NAMES), *folder.glob("rank-*.out"), *folder.glob("rank-*.err")]
         if folder.exists() and not folder.is_dir():
-            raise UsageError(f"{folder} is no folder", remedy="--out DIR")
+            raise UsageError(f"{folder} is no folder", remedy="--output DIR")
         if not force and folder.exists() and any(folder.iterdir()):
-            raise UsageError(f"{folder} is not empty", remedy="name another --out, or --force")
+            raise UsageError(f"{folder} is not empty", remedy="name another --output, or --force")
         folder.mkdir(parents=True, exist_ok=True)
         for path in ours:
             path.unlink(missing_ok=True)

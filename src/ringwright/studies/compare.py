@@ -158,7 +158,7 @@ def compare(folder: Path) -> Comparison:
         raise InputError(
             "this benchmark ran on a machine whose links nobody knows",
             where=str(folder),
-            remedy="ringwright bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 4M --out DIR",
+            remedy="ringwright bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 4M -o DIR",
         )
     plain = fabric(question.lab)
     outside = beyond(plain, question.faults, question.seed)

@@ -95,7 +95,7 @@ def name(backend: str, algorithm: str, size_bytes: int) -> str:
 def load(folder: Path) -> dict[str, Any]:
     """Return the document; InputError where the folder is no capture of a benchmark."""
     path = folder / FILE
-    remedy = "ringwright bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 4M --out DIR"
+    remedy = "ringwright bench all-reduce --lab switch:4,rate=100Mb/s -b 64K -e 4M -o DIR"
     if not path.is_file():
         raise InputError("this is no capture of a benchmark", where=f"{path} is missing", remedy=remedy)
     if path.stat().st_size > _MOST_BYTES:

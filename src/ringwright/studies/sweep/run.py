@@ -232,4 +232,4 @@ def _check_libraries() -> None:
 def check_folder(out: Path) -> None:
     """Raise UsageError where ``out`` holds something else than a sweep."""
     if out.is_file() or (out.is_dir() and any(out.iterdir()) and not (out / CELLS).is_dir()):
-        raise UsageError(f"{out} is no sweep's folder", remedy="name another with --out")
+        raise UsageError(f"{out} is no sweep's folder", remedy="name another with --output")

@@ -28,7 +28,7 @@ def finished(out: Path) -> list[tuple[GridPoint, Path, dict[str, Any]]]:
         if facts is not None:
             points.append((GridPoint(**facts["cell"]), folder, facts))
     if not points:
-        raise InputError("no cell of a sweep", where=str(out), remedy="ringwright sweep GRID.toml --out DIR")
+        raise InputError("no cell of a sweep", where=str(out), remedy="ringwright sweep GRID.toml -o DIR")
     return points
 
 
