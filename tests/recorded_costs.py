@@ -10,6 +10,7 @@ import hashlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -114,7 +115,7 @@ def of_stages() -> Iterator[str]:
     for model in models:
         for op in OPS:
             for ranks in ((0,), (0, 1), tuple(range(6))):
-                yield f"{op} {asked(repr(model.stages(op, size, ranks, 'dp')) for size in SIZES)}"
+                yield f"{op} {asked(str([astuple(each) for each in model.stages(op, size, ranks, 'dp')]) for size in SIZES)}"
 
 
 def groups() -> dict[str, Callable[[], Iterator[str]]]:

@@ -136,7 +136,7 @@ def test_a_reader_that_says_little_gets_defaults(tmp_path: Path) -> None:
         ({"multiplicity": -3}, "counts", "has multiplicity below 1"),
         ({"clock": None}, "clocks", "has times and no clock"),
         ({"duration_s": -1.0}, "clocks", "lasts less than nothing"),
-        ({"_no_device": True}, "devices", "rank 0 has events and no device: call found.device(rank, host)"),
+        ({"_no_device": True}, "devices", "rank 0 has events and no device: call gathered.device(rank, host)"),
         ({"communicator": 7}, "communicators", "communicator 7 is in the events"),
         ({"size_bytes": -5}, "sizes", "has a size_bytes below 0"),
         ({"kind": None}, "kinds", "has no kind"),

@@ -180,7 +180,7 @@ def test_any_order_is_within_the_bound_and_a_wrong_sum_is_not(dtype: str, p: int
     found = check.within_order(program, answers(program, arithmetic.narrow(off, dtype)), seed=1)
     assert found is not None
     assert (found.rank, found.element, found.wrong) == (0, 77, p)
-    assert found.found == pytest.approx(off[77], rel=0.1)  # the value, not how it is stored
+    assert found.got == pytest.approx(off[77], rel=0.1)  # the value, not how it is stored
 
 
 def test_averages_of_reals_are_within_the_bound() -> None:

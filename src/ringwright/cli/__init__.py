@@ -103,10 +103,10 @@ def _cannot_be_written(error: OSError) -> int:
     from ringwright.errors import OutputError
 
     _silence()
-    place = error.filename or "standard output"
+    where = error.filename or "standard output"
     reason = os.strerror(error.errno or 0).lower()
     remedy = "free some space (df -h), or name a place that can be written"
-    _say(str(OutputError(f"{place} cannot be written: {reason}", remedy=remedy)))
+    _say(str(OutputError(f"{where} cannot be written: {reason}", remedy=remedy)))
     return OutputError.exit_code
 
 

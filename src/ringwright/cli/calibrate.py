@@ -51,7 +51,7 @@ def calibrate(
     from ringwright.studies import calibrate as study
 
     with progress.busy("fitting"):
-        found, judged = study.calibrate(
+        calibration, judged = study.calibrate(
             [*tables],
             fabric,
             release=release,
@@ -64,11 +64,11 @@ def calibrate(
         from ringwright.costs.calibration import save
         from ringwright.exports.placement import claim_file
 
-        save(found, claim_file(output, force=force))
+        save(calibration, claim_file(output, force=force))
     if json:
-        reading.print_json(study.document(found))
+        reading.print_json(study.document(calibration))
         return 0
     from ringwright.reports import calibrated
 
-    calibrated.write(found, judged, sys.stdout, output)
+    calibrated.write(calibration, judged, sys.stdout, output)
     return 0

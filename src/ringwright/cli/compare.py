@@ -46,13 +46,13 @@ def compare(
     from ringwright.studies import compare as study
 
     with progress.busy("simulating"):
-        found = study.compare(capture)
+        comparison = study.compare(capture)
     if output is not None:
-        reading.write_page(output, compared.page(found, capture, reading.command_line()), force=force)
+        reading.write_page(output, compared.page(comparison, capture, reading.command_line()), force=force)
     if json:
-        reading.print_json(found.document())
+        reading.print_json(comparison.document())
     else:
-        compared.write(found, capture, sys.stdout)
+        compared.write(comparison, capture, sys.stdout)
     return 0
 
 
@@ -61,9 +61,9 @@ def _jobs(table: Path, *, json: bool) -> int:
     from ringwright.studies.jobs import accuracy, measured
 
     with progress.steps("simulating") as advance:
-        found = accuracy.document(*accuracy.judge(measured.read(table), progress=advance))
+        document = accuracy.document(*accuracy.judge(measured.read(table), progress=advance))
     if json:
-        reading.print_json(found)
+        reading.print_json(document)
     else:
-        step_accuracy.write(found, sys.stdout)
+        step_accuracy.write(document, sys.stdout)
     return 0

@@ -24,11 +24,11 @@ def doctor(*paths: str, sample: options.Sample = False, json: options.Json = Fal
     """
     from ringwright.studies.doctor import examine
 
-    found = examine(trace=reading.trace(reading.inputs(paths, sample=sample)) if paths or sample else None)
+    document = examine(trace=reading.trace(reading.inputs(paths, sample=sample)) if paths or sample else None)
     if json:
-        reading.print_json(found)
+        reading.print_json(document)
         return 0
     from ringwright.reports import checkup
 
-    checkup.write(found, sys.stdout)
+    checkup.write(document, sys.stdout)
     return 0

@@ -97,13 +97,13 @@ class JobOptions:
             workload = written.read(Path(recording))
             machine, told = switch(machine, workload.mesh.size)
             return self._rows(written.job(workload, machine.build(), algorithm), "none", results, told)
-        found = replayed(reading.trace([recording]))
-        machine, told = switch(machine, found.workload.mesh.size)
+        replay = replayed(reading.trace([recording]))
+        machine, told = switch(machine, replay.workload.mesh.size)
         healthy = replace(machine, fault=()).build()
         change = recorded.Counterfactual(algorithm, healthy, machine.build() if machine.fault else healthy)
-        made = recorded.job(found, change)
+        made = recorded.job(replay, change)
         told = told if made.fabric != recorded.ITS_OWN else ()
-        return self._rows(made, "none", results, told, recorded.ground(found))
+        return self._rows(made, "none", results, told, recorded.ground(replay))
 
     def _rows(
         self, job: Job, usual: str, results: Results, told: tuple[str, ...] = (), more: dict[str, Any] | None = None
@@ -123,11 +123,11 @@ class JobOptions:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
             wanted = [each.spelling for each in tuned] or wanted
 
-            def kept(found: study.PolicyResult) -> None:
-                if results.trace and found.policy == wanted[0]:
+            def kept(result: study.PolicyResult) -> None:
+                if results.trace and result.policy == wanted[0]:
                     from ringwright.studies.jobs import traced
 
-                    traced.trace(job, found).save(results.trace, force=results.force)
+                    traced.trace(job, result).save(results.trace, force=results.force)
 
             result = study.document(
                 job, wanted, pictures=results.output is not None and not results.json, kept=kept, progress=advance

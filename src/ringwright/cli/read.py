@@ -23,11 +23,11 @@ def read(*paths: str, sample: options.Sample = False, json: options.Json = False
     """
     from ringwright.studies.recordings import document
 
-    found = document(reading.inputs(paths, sample=sample), reading.trace)
+    kinds = document(reading.inputs(paths, sample=sample), reading.trace)
     if json:
-        reading.print_json(found)
+        reading.print_json(kinds)
         return 0
     from ringwright.reports import checkup
 
-    checkup.write_kinds(found, sys.stdout)
+    checkup.write_kinds(kinds, sys.stdout)
     return 0

@@ -49,15 +49,15 @@ def survey(
     if output is not None:
         claim_file(output, force=force)  # before minutes are spent
     with progress.steps("surveying") as told:
-        found = document.survey(asked, exhaustive=exhaustive, told=told)
+        result = document.survey(asked, exhaustive=exhaustive, told=told)
     if json:
-        reading.print_json(found)
+        reading.print_json(result)
         return 0
     from ringwright.reports import survey as report
 
-    report.write(found, sys.stdout)
+    report.write(result, sys.stdout)
     if output is not None:
         from ringwright.reports import survey_page
 
-        reading.write_page(output, survey_page.page(found, reading.command_line()), force=force)
+        reading.write_page(output, survey_page.page(result, reading.command_line()), force=force)
     return 0

@@ -54,11 +54,11 @@ def _one(slug: str, *, json: bool) -> int:
     from ringwright.reports import systems as report
     from ringwright.survey import catalogue
 
-    found = catalogue.one(slug)
+    system = catalogue.one(slug)
     if json:
-        reading.print_json(found)
+        reading.print_json(system)
     else:
-        report.write_one(found, sys.stdout)
+        report.write_one(system, sys.stdout)
     return 0
 
 

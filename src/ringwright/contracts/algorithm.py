@@ -123,8 +123,8 @@ def few_over_knobs(chosen: Iterable[System], seed: int, per_knob: int = 2) -> It
         for case in over_knobs([system], seed, 1):
             every.setdefault(case.knobs.partition("=")[0], []).append(case)
         draw = random.Random(f"{system.slug} {seed}")  # noqa: S311 - a choice of tests
-        for found in every.values():
-            yield from draw.sample(found, min(per_knob, len(found)))
+        for cases in every.values():
+            yield from draw.sample(cases, min(per_knob, len(cases)))
 
 
 def knob_cases(

@@ -34,8 +34,8 @@ def moves(program: Program, most: int) -> int:
 def legal(program: Program, topology: Topology) -> str | None:
     """The table of rules, the declared bytes and number of steps among them."""
     del topology
-    found = validity.check(program)
-    return "; ".join(map(str, found[:3])) or None
+    violations = validity.check(program)
+    return "; ".join(map(str, violations[:3])) or None
 
 
 def right(program: Program, topology: Topology) -> str | None:

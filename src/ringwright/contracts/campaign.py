@@ -57,5 +57,5 @@ def parsed(text: str) -> Case:
 def recorded() -> dict[str, Any]:
     """Return the record of the last campaign: cases, seed, and tallies by slug under ``systems``; empty where none ships."""
     record = files("ringwright") / "contracts" / RECORD
-    found: dict[str, Any] = json.loads(record.read_text()) if record.is_file() else {}
-    return found
+    document: dict[str, Any] = json.loads(record.read_text()) if record.is_file() else {}
+    return document

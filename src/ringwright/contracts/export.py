@@ -148,8 +148,8 @@ def check_export(
 def _reader(write: Callable[..., Any]) -> Callable[[Path], Any] | None:
     home = sys.modules[inspect.unwrap(write).__module__]
     where = getattr(write, "READER", getattr(home, "READER", ""))
-    place, _, name = where.partition(":")
-    return getattr(import_module(place), name) if where else None
+    module, _, name = where.partition(":")
+    return getattr(import_module(module), name) if where else None
 
 
 def _examine(
@@ -176,18 +176,18 @@ def _examine(
     return outcome
 
 
-def _written(export: Export, thing: Any, place: Path) -> dict[str, bytes]:
+def _written(export: Export, thing: Any, folder: Path) -> dict[str, bytes]:
     """Write into a folder and return every file by its name there."""
-    place.mkdir()
+    folder.mkdir()
     if export.takes == "trace":
-        export.write(thing, place / "trace")
+        export.write(thing, folder / "trace")
     else:
-        found = export.files(thing)
-        if not all(isinstance(data, bytes) for data in (found.values() if isinstance(found, dict) else found)):
+        written = export.files(thing)
+        if not all(isinstance(data, bytes) for data in (written.values() if isinstance(written, dict) else written)):
             raise TypeError("it returned no bytes and no list of them")
-        for key, data in found.items() if isinstance(found, dict) else enumerate(found):
-            (place / f"{key}.{export.name}").write_bytes(data)
-    return {str(path.relative_to(place)): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+        for key, data in written.items() if isinstance(written, dict) else enumerate(written):
+            (folder / f"{key}.{export.name}").write_bytes(data)
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
 def _is_something(files: dict[str, bytes]) -> str | None:
@@ -200,8 +200,8 @@ def _differs(one: dict[str, bytes], two: dict[str, bytes]) -> str | None:
     return f"{strange[0]} differs from one time to the next" if strange else None
 
 
-def _again(read: Callable[..., Any], thing: Any, place: Path) -> Any:
-    files = list(place.iterdir())
+def _again(read: Callable[..., Any], thing: Any, folder: Path) -> Any:
+    files = list(folder.iterdir())
     more: dict[str, Any] = {}
     collective = getattr(thing, "collective", None)
     if collective is not None and "size_bytes" in inspect.signature(read).parameters:

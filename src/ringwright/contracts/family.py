@@ -56,10 +56,10 @@ def same_again(card: ModelCard) -> str | None:
 def held(card: ModelCard) -> str | None:
     """The products of a forward pass hold each parameter once; a token meets no more than there are."""
     works = [work for block in forward(card, 1, usual_sequence(card)).values() for work in block]
-    found, wanted = sum(work.parameters for work in works), parameters(card)
+    counted, wanted = sum(work.parameters for work in works), parameters(card)
     extra = wanted - card.anatomy().elements  # corrections that no gradient reaches
-    if found not in (wanted, wanted - extra):
-        return f"the products hold {found:,} parameters, the shapes {wanted:,}"
+    if counted not in (wanted, wanted - extra):
+        return f"the products hold {counted:,} parameters, the shapes {wanted:,}"
     active = active_parameters(card)
     return None if 0 < active <= wanted else f"a token meets {active:,} of {wanted:,} parameters"
 

@@ -79,27 +79,27 @@ def declared(knob: Knob, draw: random.Random, ranks: int, algorithms: Sequence[s
 
 def settled(knob: Knob, algorithms: Sequence[str]) -> tuple[str, ...]:
     """Return the values that a knob declares by name: both ends of its ranges, its words, algorithms; none for lists."""
-    found: list[str] = [NONE] if knob.is_optional else []
+    values: list[str] = [NONE] if knob.is_optional else []
     for form in knob.forms:
         if form.many:
             continue
         if form.limits is not None:
             ends = (form.limits.low, min(form.limits.high, MOST) if math.isinf(form.limits.high) else form.limits.high)
-            found += [plain(end) if form.kind == "int" else f"{end:.6g}" for end in ends]
-        found += ["true", "false"] if form.kind == "bool" else []
-        found += [*form.choices, *(form.pattern.examples if form.pattern else ())]
-        found += algorithms if form.kind == "algorithm" else []
-    return tuple(dict.fromkeys(found))
+            values += [plain(end) if form.kind == "int" else f"{end:.6g}" for end in ends]
+        values += ["true", "false"] if form.kind == "bool" else []
+        values += [*form.choices, *(form.pattern.examples if form.pattern else ())]
+        values += algorithms if form.kind == "algorithm" else []
+    return tuple(dict.fromkeys(values))
 
 
 def factors(ranks: int, draw: random.Random) -> list[int]:
     """Return numbers that multiply to a count of ranks."""
-    found = []
+    parts = []
     while ranks > 1:
         part = draw.choice([divisor for divisor in range(2, ranks + 1) if ranks % divisor == 0])
-        found.append(part)
+        parts.append(part)
         ranks //= part
-    return found or [1]
+    return parts or [1]
 
 
 def beyond(knob: Knob) -> tuple[str, ...]:
@@ -126,5 +126,5 @@ def _between(limits: Range, draw: random.Random) -> float:
     if draw.random() < 0.1:
         return draw.choice((low, high))
     small = max(low, min(1.0, high / 1e6), 1e-9)
-    found = math.exp(draw.uniform(math.log(small), math.log(max(high, small))))
-    return min(max(found, low), high)
+    value = math.exp(draw.uniform(math.log(small), math.log(max(high, small))))
+    return min(max(value, low), high)

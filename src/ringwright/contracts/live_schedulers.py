@@ -38,12 +38,12 @@ def tried(system: System, model: str, plain: bench.LiveResult) -> SchedulerRun:
     except UsageError as error:
         return SchedulerRun(system.slug, model, "declined", error.what)
     try:
-        found = bench.measure(_job(model, name, {}))
+        measured = bench.measure(_job(model, name, {}))
     except RanksFailedError as error:
         return SchedulerRun(system.slug, model, "wrong", error.what)
     if not whole:
         return SchedulerRun(system.slug, model, "rounded")
-    same = found.parameters_hash == plain.parameters_hash
+    same = measured.parameters_hash == plain.parameters_hash
     return SchedulerRun(system.slug, model, "exact" if same else "wrong", "" if same else "the parameters differ")
 
 

@@ -41,12 +41,12 @@ def chosen(
     group_sizes: Sequence[int] = GROUP_SIZES, sizes: Sequence[str] = SIZES, *, slugs: Sequence[str] = ()
 ) -> list[AlgorithmCase]:
     """Return one case for each algorithm, collective, group size, buffer size and root, on the first fabric that it takes."""
-    found: dict[tuple[object, ...], AlgorithmCase] = {}
+    case_of: dict[tuple[object, ...], AlgorithmCase] = {}
     named = [system for system in systems() if not slugs or system.slug in slugs]
     for case in cases(named, group_sizes):
         if case.size in sizes:
-            found.setdefault((case.slug, case.op, case.p, case.size, case.root), case)
-    return list(found.values())
+            case_of.setdefault((case.slug, case.op, case.p, case.size, case.root), case)
+    return list(case_of.values())
 
 
 def program(case: AlgorithmCase) -> Program | None:
@@ -104,9 +104,9 @@ def _together(
         for each in batch:
             yield from _together(executor, [each], timeout_s, seed)
         return
-    for (case, made), found in zip(batch, answers, strict=True):
-        difference = check.against_interpreter(made, found, seed=seed)
-        own = sum(answer.wrong for answer in found)
+    for (case, made), outcome in zip(batch, answers, strict=True):
+        difference = check.against_interpreter(made, outcome, seed=seed)
+        own = sum(answer.wrong for answer in outcome)
         wrong = str(difference) if difference else f"{own} elements are not what the seeds say" if own else ""
         yield Result(case, executor.name, wrong)
 

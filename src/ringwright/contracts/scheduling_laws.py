@@ -43,8 +43,8 @@ class Scheduled:
 
 def legal(each: Scheduled) -> str | None:
     """The table of rules of a Workload, its policy among them."""
-    found = validity.check(each.job, warnings=False)
-    return f"{found[0].rule}: {found[0].message} ({found[0].where})" if found else None
+    findings = validity.check(each.job, warnings=False)
+    return f"{findings[0].rule}: {findings[0].message} ({findings[0].where})" if findings else None
 
 
 def alone(each: Scheduled) -> str | None:
@@ -76,13 +76,13 @@ def work(each: Scheduled) -> str | None:
 
 def carried(each: Scheduled) -> str | None:
     """Every payload is in exactly one operation, and the pieces of an operation are its bytes."""
-    found = rewritten(each.job)
-    times = Counter(payload.name for operation in found for payload in operation.payloads)
+    changed = rewritten(each.job)
+    times = Counter(payload.name for operation in changed for payload in operation.payloads)
     for payload in each.job.payloads:
         if times[payload.name] != 1:
             return f"payload {payload.name} is sent {times[payload.name]} times"
     is_whole = all(kind_of(rewrite.kind).WHOLE for rewrite in each.job.policy.rewrites or ())
-    for operation in found:
+    for operation in changed:
         piece, rest = operation.sizes()
         if piece * (operation.pieces - 1) + rest != operation.size_bytes or not 0 < rest <= piece:
             return f"{operation.name}: pieces of {piece} B and {rest} B are not its {operation.size_bytes} B"
@@ -97,12 +97,12 @@ def in_time(each: Scheduled) -> str | None:
     run = each.run
     carriers = {payload.name: one for one in rewritten(each.job) for payload in one.payloads}
     rows = {row.name: row for row in run.laid.rows if row.what == "task"}
-    legs = defaultdict(list)
+    phases = defaultdict(list)
     for row in operations(run):
-        legs[row.name].append(row)
+        phases[row.name].append(row)
     for payload in each.job.payloads:
         one = carriers[payload.name]
-        mine = legs[one.name]
+        mine = phases[one.name]
         pieces = [piece for piece in range(one.pieces) if payload in one.carried(piece)]
         if payload.per != "step" or any(row.count != one.pieces for row in mine):
             continue  # of micro-batches and of several groups, rows hold more than the pieces
@@ -111,7 +111,7 @@ def in_time(each: Scheduled) -> str | None:
             if any(int(run.ends(rows[task], step).max()) > begun for task in payload.producers):
                 return f"{one.name} starts before {payload.name} is made"
             if any((run.starts(after, step) < run.ends(before, step)).any() for before, after in pairwise(mine)):
-                return f"{one.name}: a leg starts before the one before it ended"
+                return f"{one.name}: a phase starts before the one before it ended"
             done = int(run.ends(mine[-1], step)[pieces].max())
             for task, distance in payload.consumers:
                 if step + distance < run.laid.steps and int(run.starts(rows[task], step + distance).min()) < done:
@@ -196,7 +196,7 @@ def one_order(each: Scheduled) -> str | None:
     """The ranks of a group issue the same operations in the same order, though some are slower; by index, all ranks do."""
     run = simulate(each.job, each.costs, steps=STEPS, slowdowns={0: 1.3, 3: 0.8}, folded=False)
     orders: dict[int, list[tuple[int, int, str, int]]] = defaultdict(list)
-    issued = {(row.name, row.rank_classes): row for row in reversed(operations(run))}  # of several legs the first
+    issued = {(row.name, row.rank_classes): row for row in reversed(operations(run))}  # of several phases the first
     for row in issued.values():
         for step in range(STEPS):
             for piece, start in enumerate(run.starts(row, step).tolist()):

@@ -39,11 +39,11 @@ class Layers:
 
     def jobs(self) -> list[tuple[int, int, int]]:
         """Return, per tensor in ready order, when it is ready after the start of backward, its bytes, the forward after it."""
-        found, now = [], 0
+        jobs, now = [], 0
         for layer in reversed(range(len(self.sizes))):
             now += self.backward[layer]
-            found.append((now, self.sizes[layer], sum(self.forward[layer:])))
-        return found
+            jobs.append((now, self.sizes[layer], sum(self.forward[layer:])))
+        return jobs
 
 
 def layers(draw: random.Random, most: int = 8, largest: int = 9, *, scale: int = 1) -> Layers:

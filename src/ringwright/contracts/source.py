@@ -55,8 +55,8 @@ def counts(trace: Trace, events: pl.DataFrame) -> Answer:
     calls = events["kind"].is_in(CALLS)
     for name in ("multiplicity", "records"):
         why = f"has {name} below 1: reports would count nothing"
-        if (found := _none_of(events, calls & (events[name].is_null() | (events[name] < 1)), why)) is not None:
-            return found
+        if (problem := _none_of(events, calls & (events[name].is_null() | (events[name] < 1)), why)) is not None:
+            return problem
     return None
 
 
@@ -64,11 +64,11 @@ def clocks(trace: Trace, events: pl.DataFrame) -> Answer:
     """Times are numbers, none lasts less than nothing, and each says which clock it is of."""
     for name in TIMES:
         if (
-            found := _none_of(events, ~events[name].fill_null(0.0).is_finite(), f"has a {name} that is no number")
+            problem := _none_of(events, ~events[name].fill_null(0.0).is_finite(), f"has a {name} that is no number")
         ) is not None:
-            return found
-    if (found := _none_of(events, events["duration_s"].fill_null(0.0) < 0, "lasts less than nothing")) is not None:
-        return found
+            return problem
+    if (problem := _none_of(events, events["duration_s"].fill_null(0.0) < 0, "lasts less than nothing")) is not None:
+        return problem
     timed = events["start_s"].is_not_null() | events["enqueue_s"].is_not_null()
     return _none_of(events, timed & (events["clock"].is_null() | (events["clock"] == "")), "has times and no clock")
 
@@ -76,8 +76,8 @@ def clocks(trace: Trace, events: pl.DataFrame) -> Answer:
 def sizes(trace: Trace, events: pl.DataFrame) -> Answer:
     """No size, count or rank is below nothing."""
     for name in ("size_bytes", "count", "rank", "nranks", "comm_rank"):
-        if (found := _none_of(events, events[name].fill_null(0) < 0, f"has a {name} below 0")) is not None:
-            return found
+        if (problem := _none_of(events, events[name].fill_null(0) < 0, f"has a {name} below 0")) is not None:
+            return problem
     return None
 
 
@@ -87,7 +87,7 @@ def devices(trace: Trace, events: pl.DataFrame) -> Answer:
     seen = set(table.filter(table["kind"] == "device")["rank"].drop_nulls().to_list())
     calls = events.filter(events["kind"].is_in(CALLS))
     missing = sorted(set(calls["rank"].drop_nulls().to_list()) - seen)
-    return f"rank {missing[0]} has events and no device: call found.device(rank, host)" if missing else None
+    return f"rank {missing[0]} has events and no device: call gathered.device(rank, host)" if missing else None
 
 
 def communicators(trace: Trace, events: pl.DataFrame) -> Answer:
@@ -95,7 +95,7 @@ def communicators(trace: Trace, events: pl.DataFrame) -> Answer:
     table = trace.table("communicators")
     strange = sorted(set(events["communicator"].drop_nulls().to_list()) - set(table["communicator"].to_list()))
     if strange:
-        return f"communicator {strange[0]} is in the events and not in communicators: call found.communicator(...)"
+        return f"communicator {strange[0]} is in the events and not in communicators: call gathered.communicator(...)"
     small = table.filter(table["size"].is_null() | (table["size"] < 1))
     return f"communicator {small['comm_id'][0]} has no ranks" if len(small) else None
 
@@ -125,7 +125,7 @@ def ledger(trace: Trace, events: pl.DataFrame) -> Answer:
     return (
         None
         if len(table) or not len(events)
-        else "the ledger is empty: found.note(file, 'understood', what, records) says what was read"
+        else "the ledger is empty: gathered.note(file, 'understood', what, records) says what was read"
     )
 
 

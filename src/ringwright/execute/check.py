@@ -26,14 +26,14 @@ class Difference:
     rank: int
     block: int
     element: int
-    found: float
+    got: float
     wanted: float
     wrong: int  # elements in all
 
     def __str__(self) -> str:
         return (
             f"{self.wrong} elements differ; first: rank {self.rank}, block {self.block}, element {self.element} "
-            f"is {self.found:g} instead of {self.wanted:g}"
+            f"is {self.got:g} instead of {self.wanted:g}"
         )
 
 
@@ -83,9 +83,7 @@ def _first(
             if len(differs) and first is None:
                 at = int(differs[0])
                 first = Difference(rank, block, at, float(mine[at]), float(values[at]), 0)
-    return (
-        None if first is None else Difference(first.rank, first.block, first.element, first.found, first.wanted, wrong)
-    )
+    return None if first is None else Difference(first.rank, first.block, first.element, first.got, first.wanted, wrong)
 
 
 def _as_stored(values: np.ndarray, kind: str) -> np.ndarray:

@@ -41,7 +41,7 @@ class FileFindings:
 
     def __init__(self, path: str | Path) -> None:
         self.path = str(path)
-        self.found: list[FileFinding] = []
+        self.findings: list[FileFinding] = []
         self.dropped = 0
         self._counts: dict[str, int] = {}
 
@@ -63,7 +63,7 @@ class FileFindings:
         severity = finding.violation.severity
         self._counts[severity] = self._counts.get(severity, 0) + 1
         if self._counts[severity] <= MOST:
-            self.found.append(finding)
+            self.findings.append(finding)
         elif severity == "error":
             self.dropped += 1
 
@@ -75,12 +75,12 @@ class FileFindings:
     @property
     def errors(self) -> list[FileFinding]:
         """Findings that make the program illegal."""
-        return [each for each in self.found if each.violation.severity == "error"]
+        return [each for each in self.findings if each.violation.severity == "error"]
 
     @property
     def warnings(self) -> list[FileFinding]:
         """Findings that do not."""
-        return [each for each in self.found if each.violation.severity != "error"]
+        return [each for each in self.findings if each.violation.severity != "error"]
 
     def error(self) -> ProgramError:
         """Return the first error, ready to raise."""

@@ -36,7 +36,7 @@ class _File:
     """One host's counters on their way to rows."""
 
     def __init__(self, gathered: Gathered, name: str) -> None:
-        self.found, self.name = gathered, name
+        self.gathered, self.name = gathered, name
         self.head: dict[str, Any] = {}
         self.last: dict[str, int] = {}
 
@@ -55,10 +55,10 @@ class _File:
                     good = False
                 understood += good
                 if not good:
-                    self.found.note(self.name, "refused", "no line of counters", at=number)
-        self.found.note(self.name, "understood", "lines of network counters", understood)
+                    self.gathered.note(self.name, "refused", "no line of counters", at=number)
+        self.gathered.note(self.name, "understood", "lines of network counters", understood)
         if understood:
-            self.found.inputs.append(self.name)
+            self.gathered.inputs.append(self.name)
 
     def _take(self, value: Any, line: int) -> bool:
         if isinstance(value, dict):
@@ -82,7 +82,7 @@ class _File:
             return
         where, _, what = name.rpartition(".")
         op = f"tcp.{what}" if where == "tcp" else what
-        self.found.events.add(
+        self.gathered.events.add(
             kind="metric",
             op=op,
             text=where,

@@ -110,17 +110,17 @@ def judge(
     cases: Iterable[BlindCase], done: Callable[[Verdict], None] | None = None, noise: HealthyNoise | None = None
 ) -> list[Verdict]:
     """Run and diagnose every case; real ones need PyTorch (MissingExtraError). ``noise``: that of healthy ranks, else ours."""
-    found = []
+    verdicts = []
     noise = noise or ours()
     for case in cases:
         with tempfile.TemporaryDirectory(prefix="ringwright-") as scratch:
             trace, truth = _made(case, Path(scratch) / "job", noise)
             said = summarise(trace)["verdict"]
         answer = _answer(case, truth, said)
-        found.append(answer)
+        verdicts.append(answer)
         if done is not None:
             done(answer)
-    return found
+    return verdicts
 
 
 def _made(case: BlindCase, folder: Path, noise: HealthyNoise) -> tuple[Trace, BlindTruth]:
@@ -270,18 +270,20 @@ def _confusion(answers: list[Verdict]) -> Iterator[dict[str, Any]]:
 _COUNTED = ("cases", "right", "told", "wrong", "silent")
 
 
-def write(found: dict[str, Any], out: Any) -> None:
+def write(document: dict[str, Any], out: Any) -> None:
     """Write scores, recall by kind and band, and the confusion table as text."""
     head = " ".join(f"{name:>6}" for name in _COUNTED)
     print(f"{'faults':<36} {head} {'precision':>9} {'recall':>7} {'begin':>7}", file=out)
-    for name, row in found["scores"].items():
+    for name, row in document["scores"].items():
         _line(name, row, out)
-    print(f"healthy: {found['healthy']['cases']} jobs, {found['healthy']['false_alarms']} false alarms\n", file=out)
-    for row in found["kinds"]:
+    print(
+        f"healthy: {document['healthy']['cases']} jobs, {document['healthy']['false_alarms']} false alarms\n", file=out
+    )
+    for row in document["kinds"]:
         band = f"{row['severity_from']:g}x" + (f" to {row['severity_to']:.3g}x" if row["severity_to"] else " and above")
         _line(f"{row['mechanism']}{' (real)' if row['real'] else ''} {band}", row, out)
     print(f"\n{'mechanism':<18} {'real':<5} {'cases':>5}  outcomes; verdicts", file=out)
-    for row in found["confusion"]:
+    for row in document["confusion"]:
         told = "; ".join(
             ", ".join(f"{key} {count}" for key, count in row[part].items()) for part in ("outcomes", "verdicts")
         )

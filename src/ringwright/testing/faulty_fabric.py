@@ -103,9 +103,9 @@ def _probes(top: Topology, rng: np.random.Generator) -> list[dict[str, Any]]:
     p = top.n_ranks
     collective = Collective("all-to-all", range(p), p * SIZE_BYTES)
     nics = [_nic(top, rank) for rank in range(p)]
-    place = [nics[:rank].count(nics[rank]) for rank in range(p)]  # among those that share a NIC
-    turns = [np.flatnonzero(np.array(place) == turn) for turn in range(max(place) + 1)]
-    found, clock = [], 0.0
+    nic_index = [nics[:rank].count(nics[rank]) for rank in range(p)]  # among those that share a NIC
+    turns = [np.flatnonzero(np.array(nic_index) == turn) for turn in range(max(nic_index) + 1)]
+    rows, clock = [], 0.0
     for by, ranks in product(range(1, p), turns):
         step = Step((explicit(Op.SEND, ranks, (ranks + by) % p, ranks * p + (ranks + by) % p),))
         program = Program("probe", collective, cut(collective), lambda step=step: [step], 1, Cost((), 0.0))  # type: ignore[misc]
@@ -114,7 +114,7 @@ def _probes(top: Topology, rng: np.random.Generator) -> list[dict[str, Any]]:
         lasted = (run.end_ps - run.start_ps)[: run.flat.n_messages] / 1e12
         for repeat in range(REPEATS):
             times = lasted * np.exp(rng.normal(0, NOISE, len(lasted)))
-            found += [
+            rows += [
                 {
                     "kind": "p2p",
                     "op": "send",
@@ -135,7 +135,7 @@ def _probes(top: Topology, rng: np.random.Generator) -> list[dict[str, Any]]:
                 for src, dst, time in zip(run.flat.src, run.flat.dst, times, strict=True)
             ]
             clock += float(times.max()) + 1e-4
-    return found
+    return rows
 
 
 def _late(mechanism: str, rng: np.random.Generator) -> tuple[Trace, FabricTruth]:

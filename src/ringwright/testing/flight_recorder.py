@@ -298,11 +298,11 @@ class FlightJob:
 
     def dumps(self) -> dict[int, dict[str, Any]]:
         """Return the dump of each rank that wrote one."""
-        found = {number: self._dump(number, rank) for number, rank in enumerate(self.run())}
+        dumps = {number: self._dump(number, rank) for number, rank in enumerate(self.run())}
         if self.mechanism in ("killed", "healthy-lost-file"):
             for rank in self._blamed:
-                del found[rank]
-        return found
+                del dumps[rank]
+        return dumps
 
     def files(self, prefix: str = "nccl_trace_rank_") -> dict[str, bytes]:
         """Return file names and bytes."""

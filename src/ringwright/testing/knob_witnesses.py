@@ -29,11 +29,11 @@ class Witness:
         return plain is not None and knobbed is not None and figures(plain) != figures(knobbed)
 
 
-def figures(found: Any) -> Any:
+def figures(tree: Any) -> Any:
     """Return a document without what says how it was spelled or how long it took."""
-    if isinstance(found, dict):
-        return {key: figures(value) for key, value in found.items() if key not in NAMES}
-    return [figures(each) for each in found] if isinstance(found, list) else found
+    if isinstance(tree, dict):
+        return {key: figures(value) for key, value in tree.items() if key not in NAMES}
+    return [figures(each) for each in tree] if isinstance(tree, list) else tree
 
 
 def _collective(op: str, size: str, *more: str, fabric: str = "switch:16") -> tuple[str, ...]:

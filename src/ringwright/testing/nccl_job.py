@@ -93,10 +93,10 @@ class NcclJob:
 
     def of_role(self, role: str) -> list[int]:
         """Return the communicators that carry a role; a degree that fills the job uses the world communicator."""
-        found = [index for index, comm in enumerate(self.communicators) if comm.role == role]
-        if not found and (self.degrees.get(role) or 1) == self.ranks:
+        indices = [index for index, comm in enumerate(self.communicators) if comm.role == role]
+        if not indices and (self.degrees.get(role) or 1) == self.ranks:
             return [0]
-        return found
+        return indices
 
 
 def size_of(op: str, count: int, datatype: int, nranks: int) -> int:

@@ -78,12 +78,12 @@ def from_recordings(paths: Iterable[Path]) -> HealthyNoise | None:
     late, shared, names = [], [], []
     for path in paths:
         try:
-            found = _measured(read(str(path)))
+            noise = _measured(read(str(path)))
         except (RingwrightError, OSError):
             continue
-        if found is not None:
-            late.append(found[0])
-            shared.append(found[1])
+        if noise is not None:
+            late.append(noise[0])
+            shared.append(noise[1])
             names.append(path.name)
     return HealthyNoise(tuple(late), tuple(shared), ", ".join(names)) if late else None
 
@@ -139,8 +139,8 @@ def _own(trace: Trace) -> pl.DataFrame | None:
 
 def main() -> int:
     """Print the tables of recordings: ``python -m ringwright.testing.noise CAPTURE ...``."""
-    found = from_recordings(Path(name) for name in sys.argv[1:])
-    if found is None:
+    noise = from_recordings(Path(name) for name in sys.argv[1:])
+    if noise is None:
         print("no recording with timed calls on several ranks", file=sys.stderr)  # noqa: T201 - its answer
         return 1
     jobs = [
@@ -148,7 +148,7 @@ def main() -> int:
             "late": np.rint(late * _PER_MILLE).astype(int).tolist(),
             "shared": np.rint(shared * _PER_MILLE).astype(int).tolist(),
         }
-        for late, shared in zip(found.late, found.shared, strict=True)
+        for late, shared in zip(noise.late, noise.shared, strict=True)
     ]
     origin = "gloo ranks recorded on a busy machine of two cores"
     print(json.dumps({"origin": origin, "unit": "thousandths of a step", "jobs": jobs}, separators=(",", ":")))  # noqa: T201

@@ -55,7 +55,7 @@ class _Job:
     calls: int
     step_s: float
     moving: float
-    place: str
+    scope: str
     overlaps: bool
 
 
@@ -69,10 +69,10 @@ def job(mechanism: str, seed: int, noise: HealthyNoise) -> tuple[Trace, Injected
 
 def _drawn(rng: Random) -> _Job:
     p, steps = int(rng.choice(WORLDS)), int(math.exp(rng.uniform(math.log(24), math.log(160))))
-    place = str(rng.choice(_PLACES)) if p >= 8 else "world"
-    calls = int(rng.integers(1, 6)) if place == "world" else int(rng.integers(2, 5))
+    scope = str(rng.choice(_PLACES)) if p >= 8 else "world"
+    calls = int(rng.integers(1, 6)) if scope == "world" else int(rng.integers(2, 5))
     return _Job(
-        p, steps, calls, float(rng.uniform(0.02, 0.5)), float(rng.uniform(0.05, 0.4)), place, rng.random() < 0.4
+        p, steps, calls, float(rng.uniform(0.02, 0.5)), float(rng.uniform(0.05, 0.4)), scope, rng.random() < 0.4
     )
 
 
@@ -212,33 +212,33 @@ def _ran(sizes: _Job, extra: Floats, noise: HealthyNoise, rng: Random) -> _Ran:
     shared = noise.together(steps, rng)
     own = (1 - sizes.moving) * rng.dirichlet(np.ones(calls) * 6)
     moved = sizes.moving * rng.dirichlet(np.ones(calls) * 6)
-    groups = [_groups(sizes, place) for place in range(calls)]
+    groups = [_groups(sizes, call) for call in range(calls)]
     begins, ends = np.zeros((p, steps, calls)), np.zeros((p, steps, calls))
     step_begins, step_ends = np.zeros((p, steps)), np.zeros((p, steps))
     clock = np.zeros(p)
     for step in range(steps):
         step_begins[:, step] = clock
         free = clock.copy()  # of what transfers
-        for place in range(calls):
-            mine = own[place] * (1 + late[:, step] / max(own.sum(), 0.1) + shared[step]) + extra[:, step, place]
-            clock = clock + sizes.step_s * np.maximum(mine, 0.02 * own[place])
-            begins[:, step, place] = clock
-            lasts = moved[place] * sizes.step_s * math.exp(rng.normal(0, 0.04))
-            for ranks in groups[place]:
+        for call in range(calls):
+            mine = own[call] * (1 + late[:, step] / max(own.sum(), 0.1) + shared[step]) + extra[:, step, call]
+            clock = clock + sizes.step_s * np.maximum(mine, 0.02 * own[call])
+            begins[:, step, call] = clock
+            lasts = moved[call] * sizes.step_s * math.exp(rng.normal(0, 0.04))
+            for ranks in groups[call]:
                 free[ranks] = max(clock[ranks].max(), free[ranks].max()) + lasts
-            ends[:, step, place] = free + np.abs(rng.normal(0, 3e-6, p))
+            ends[:, step, call] = free + np.abs(rng.normal(0, 3e-6, p))
             if not sizes.overlaps:
-                clock = ends[:, step, place].copy()
+                clock = ends[:, step, call].copy()
         clock = np.maximum(clock, ends[:, step].max(axis=1))
         step_ends[:, step] = clock
     return _Ran(begins, ends, step_begins, step_ends)
 
 
-def _groups(sizes: _Job, place: int) -> list[list[int]]:
+def _groups(sizes: _Job, call: int) -> list[list[int]]:
     """In a mesh all calls but a step's last are among neighbours of four, the last among those of equal place."""
-    if sizes.place == "world":
+    if sizes.scope == "world":
         return [list(range(sizes.p))]
-    if place + 1 < sizes.calls:
+    if call + 1 < sizes.calls:
         return [list(range(first, min(first + 4, sizes.p))) for first in range(0, sizes.p, 4)]
     return [list(range(first, sizes.p, 4)) for first in range(4)]
 
@@ -252,7 +252,7 @@ def _trace(sizes: _Job, ran: _Ran, rng: Random) -> Trace:
         (each.T * drift + offsets).T for each in (ran.begins, ran.ends, ran.step_begins, ran.step_ends)
     )
     seen = _Ran(begins, ends, *steps)
-    members = sorted({tuple(ranks) for place in range(sizes.calls) for ranks in _groups(sizes, place)})
+    members = sorted({tuple(ranks) for call in range(sizes.calls) for ranks in _groups(sizes, call)})
     comms = [
         {
             "communicator": number,
@@ -278,23 +278,23 @@ def _events(sizes: _Job, ran: _Ran, members: list[tuple[int, ...]], *, with_step
     import polars as pl
 
     p, steps, calls = ran.begins.shape
-    rank, step, place = (grid.ravel() for grid in np.meshgrid(range(p), range(steps), range(calls), indexing="ij"))
+    rank, step, call = (grid.ravel() for grid in np.meshgrid(range(p), range(steps), range(calls), indexing="ij"))
     of = np.zeros((p, calls), int)
     for at in range(calls):
         for ranks in _groups(sizes, at):
             of[ranks, at] = members.index(tuple(ranks))
-    number = of[rank, place]
+    number = of[rank, call]
     before = np.array([[sum(of[r, k] == of[r, at] for k in range(at)) for at in range(calls)] for r in range(p)])
     per_step = np.array([[int((of[r] == of[r, at]).sum()) for at in range(calls)] for r in range(p)])
     ops = np.array(["all-reduce", "reduce-scatter", "all-gather"])
     frame = pl.DataFrame(
         {
             "kind": "collective",
-            "op": ops[place % 3] if sizes.place == "world" else "all-reduce",
+            "op": ops[call % 3] if sizes.scope == "world" else "all-reduce",
             "rank": rank,
             "communicator": number,
-            "sequence": step * per_step[rank, place] + before[rank, place],
-            "size_bytes": (place + 1) << 20,
+            "sequence": step * per_step[rank, call] + before[rank, call],
+            "size_bytes": (call + 1) << 20,
             "start_s": ran.begins.ravel(),
             "duration_s": (ran.ends - ran.begins).ravel(),
             "iteration": step,

@@ -40,8 +40,8 @@ def collectives(
         size = draw(st.one_of(st.sampled_from([0, 1, 4, 4 * len(group)]), st.integers(0, max_bytes)))
         return Collective(op, group, 0 if op == "barrier" else size, dtype, root=root)
 
-    found: SearchStrategy[Collective] = st.composite(draw_one)()
-    return found
+    strategy: SearchStrategy[Collective] = st.composite(draw_one)()
+    return strategy
 
 
 def groups(max_ranks: int = 12) -> SearchStrategy[Sequence[int]]:
@@ -49,8 +49,8 @@ def groups(max_ranks: int = 12) -> SearchStrategy[Sequence[int]]:
     st = _strategies()
     whole = st.integers(1, max_ranks).map(range)
     some = st.lists(st.integers(0, max_ranks - 1), min_size=1, max_size=max_ranks, unique=True).map(tuple)
-    found: SearchStrategy[Sequence[int]] = st.one_of(whole, some)
-    return found
+    strategy: SearchStrategy[Sequence[int]] = st.one_of(whole, some)
+    return strategy
 
 
 def topologies(ranks: int, families: Sequence[str] = PLAIN_FABRICS) -> SearchStrategy[Topology]:
@@ -60,14 +60,14 @@ def topologies(ranks: int, families: Sequence[str] = PLAIN_FABRICS) -> SearchStr
 
     rate = st.sampled_from([1e9, 12.5e9, 50e9, 450e9])
     latency = st.sampled_from([0.0, 1e-7, 1e-6, 2e-5])
-    found: SearchStrategy[Topology] = st.builds(
+    strategy: SearchStrategy[Topology] = st.builds(
         lambda family, more, rate, latency: fabric(f"{family}:{ranks + more}", rate=rate, latency_s=latency),
         st.sampled_from(list(families)),
         st.integers(0, 2),
         rate,
         latency,
     )
-    return found
+    return strategy
 
 
 def _strategies() -> Any:

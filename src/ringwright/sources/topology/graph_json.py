@@ -42,7 +42,7 @@ class _Graph:
     """The object being read."""
 
     def __init__(self, document: dict[str, Any], name: str) -> None:
-        self.found, self.name = document, name
+        self.document, self.name = document, name
 
     def wrong(self, what: str, where: str) -> InputError:
         return InputError(f"{self.name}: {what}", where=f"{self.name} {where}", remedy=REMEDY)
@@ -61,7 +61,7 @@ class _Graph:
         ranks = int((kinds == 0).sum())
         src, dst = rows[:, 0].astype(np.int32), rows[:, 1].astype(np.int32)
         return Topology(
-            str(self.found.get("name") or Path(self.name).stem),
+            str(self.document.get("name") or Path(self.name).stem),
             ranks,
             kinds,
             src,
@@ -80,13 +80,13 @@ class _Graph:
             occupying=self._words("occupying", (), at_least=0),
             aggregators=self._aggregators(len(kinds)),
             faults=self._faults(len(rows), ranks),
-            provenance=str(self.found.get("provenance") or self.found.get("desc") or ""),
+            provenance=str(self.document.get("provenance") or self.document.get("desc") or ""),
         )
 
     def _kinds(self) -> Any:
         import numpy as np
 
-        n, kinds = self.found.get("n"), self.found.get("kinds")
+        n, kinds = self.document.get("n"), self.document.get("kinds")
         if not isinstance(n, int) or isinstance(n, bool) or not 1 <= n <= 1 << 24:
             raise self.wrong(f"n is {str(n)[:20]}, not a count of ranks", "n")
         if kinds is None:
@@ -101,7 +101,7 @@ class _Graph:
     def _edges(self, nodes: int) -> Any:
         import numpy as np
 
-        edges = self.found["edges"]
+        edges = self.document["edges"]
         if len(edges) > MOST_LINKS:
             raise self.wrong("too many links", "edges")
         if not edges:
@@ -120,13 +120,13 @@ class _Graph:
         return rows
 
     def _words(self, key: str, default: tuple[str, ...], *, at_least: int) -> tuple[str, ...]:
-        words = self.found.get(key, list(default))
+        words = self.document.get(key, list(default))
         if not isinstance(words, list) or len(words) < at_least or not all(isinstance(word, str) for word in words):
             raise self.wrong(f"{key} are words", key)
         return tuple(words)
 
     def _number(self, key: str, default: float) -> float:
-        value = self.found.get(key)
+        value = self.document.get(key)
         if value is None:
             return default
         if not _all_numbers([value]) or value <= 0:
@@ -136,7 +136,7 @@ class _Graph:
     def _column(self, key: str, length: int, kind: Any) -> Any:
         import numpy as np
 
-        values = self.found.get(key)
+        values = self.document.get(key)
         if values is None:
             return None
         legal = isinstance(values, list) and len(values) == length and _all_numbers(values)
@@ -147,7 +147,7 @@ class _Graph:
         return np.array(values, kind)
 
     def _rows(self, key: str) -> list[Any]:
-        rows = self.found.get(key, [])
+        rows = self.document.get(key, [])
         if not isinstance(rows, list):
             raise self.wrong(f"{key} are a list", key)
         return rows
@@ -178,14 +178,14 @@ class _Graph:
         return tuple(groups)
 
     def _messages(self) -> dict[str, float]:
-        costs = self.found.get("message_us", {})
+        costs = self.document.get("message_us", {})
         legal = isinstance(costs, dict) and _all_numbers(list(costs.values()))
         if not legal or min(costs.values(), default=0) < 0:
             raise self.wrong("message_us gives a time for each class", "message_us")
         return {key: value / 1e6 for key, value in costs.items()}
 
     def _aggregators(self, nodes: int) -> dict[int, Capability]:
-        rows = self.found.get("aggregators", {})
+        rows = self.document.get("aggregators", {})
         if not isinstance(rows, dict):
             raise self.wrong("aggregators are an object by node", "aggregators")
         try:

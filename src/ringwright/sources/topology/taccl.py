@@ -66,28 +66,28 @@ class _Profile:
     """The fields of a profile in SI."""
 
     def __init__(self, document: dict[str, Any], name: str, chunk: int, scale: float) -> None:
-        self.found, self.name, self.chunk, self.scale = document, name, chunk, scale
+        self.document, self.name, self.chunk, self.scale = document, name, chunk, scale
         if chunk < 1 or not scale > 0:
             raise InputError(f"{name}: a chunk of {chunk} B at scale {scale} makes no sense", where=name)
         self.gpus = self._count("gpus_per_node", MOST_GPUS)
 
     def wrong(self, key: str) -> InputError:
-        value = str(self.found.get(key))[:40]
+        value = str(self.document.get(key))[:40]
         return InputError(
             f"{self.name}: {key} is {value}", where=f"{self.name} {key}", remedy="see TACCL's INPUT_GUIDE.md"
         )
 
     def _count(self, key: str, most: int) -> int:
-        value = self.found.get(key)
+        value = self.document.get(key)
         if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
             raise self.wrong(key)
         return value
 
     def times(self, key: str, missing: float | None = None) -> float:
         """Return a field in seconds."""
-        if key not in self.found and missing is not None:
+        if key not in self.document and missing is not None:
             return missing
-        return self._seconds(self.found.get(key), key)
+        return self._seconds(self.document.get(key), key)
 
     def _seconds(self, value: Any, key: str) -> float:
         if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e12:
@@ -101,7 +101,7 @@ class _Profile:
         return self.chunk / beta_s
 
     def _betas(self) -> list[float]:
-        betas = self.found.get("node_betas_list")
+        betas = self.document.get("node_betas_list")
         if not isinstance(betas, list) or not 1 <= len(betas) <= 64:
             raise self.wrong("node_betas_list")
         return [self._rate(beta, "node_betas_list") for beta in betas]
@@ -110,8 +110,8 @@ class _Profile:
         """Add the GPUs and what joins them."""
         gpus = [parts.node(("gpu", gpu), RANK, f"gpu{gpu}") for gpu in range(self.gpus)]
         alpha_s = self.times("alpha")
-        title = str(self.found.get("name", "")).lower()
-        if "links" in self.found:
+        title = str(self.document.get("name", "")).lower()
+        if "links" in self.document:
             self._custom(parts, gpus, alpha_s)
         elif title.startswith("ndv2"):
             rates = self._betas()
@@ -134,7 +134,7 @@ class _Profile:
                     parts.one_way(gpus[here], gpus[there], self._rate(betas[there][here], "betas"), "nvlink", alpha_s)
 
     def _matrix(self, key: str) -> list[list[Any]]:
-        rows = self.found.get(key)
+        rows = self.document.get(key)
         if not isinstance(rows, list) or len(rows) != self.gpus:
             raise self.wrong(key)
         if any(not isinstance(row, list) or len(row) != self.gpus for row in rows):
@@ -143,11 +143,11 @@ class _Profile:
 
     def nics(self, parts: Parts) -> None:
         """Add the NICs, each shared by neighbouring GPUs; their rate is that of remote_beta."""
-        count = self.found.get("nics_per_node", 0)
+        count = self.document.get("nics_per_node", 0)
         if not count:
             return
         nics = self._count("nics_per_node", self.gpus)
-        rate = self._rate(self.found.get("remote_beta"), "remote_beta")
+        rate = self._rate(self.document.get("remote_beta"), "remote_beta")
         for nic in range(nics):
             node = parts.node(("nic", nic), NIC, f"nic{nic}")
             parts.nic_rates[node] = rate
