@@ -40,7 +40,7 @@ def reproduce(
 
     Examples
     --------
-    ringwright reproduce nccl-2-4
+    ringwright reproduce netai2020
     """
     from ringwright.papers import reproduce as study
 
