@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import re
@@ -131,6 +132,27 @@ def test_nothing_in_the_package_looks_above_it() -> None:
             if int(depth) >= len(name.parts):
                 above.add(str(name))
     assert above == told_to_ranks
+
+
+def test_no_message_sends_to_a_page_or_script_of_the_checkout() -> None:
+    """Whoever installed a wheel has neither; what a message names is in the package, or in the message."""
+    told = []
+    for path in PACKAGE.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            words = [
+                part.value
+                for each in call.keywords
+                if each.arg == "remedy"
+                for part in ast.walk(each.value)
+                if isinstance(part, ast.Constant)
+            ]
+            told += [
+                f"{path.name}:{call.lineno}"
+                for word in words
+                if re.search(r"\b(docs|scripts|tests|reproduce)/", str(word))
+            ]
+    assert not told
 
 
 def test_every_data_file_has_its_source_and_licence_in_the_notice() -> None:

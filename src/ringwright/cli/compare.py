@@ -26,7 +26,7 @@ def compare(
     capture
         The folder of bench --lab ... -o FOLDER.
     jobs
-        A CSV of measured training steps instead (columns: docs/step-accuracy.md).
+        A CSV of measured training steps instead (gpus, sequence, iteration_ms and the like).
     output
         Write one HTML page with both Traces side by side.
     force

@@ -26,7 +26,7 @@ def sweep(
     Parameters
     ----------
     grid
-        TOML file with [axes], [all] and [[cell]]; see docs/sweep.md.
+        TOML file with [axes] (every combination), [all] and single ones in [[cell]].
     output
         Folder of the sweep: a folder per grid point, results.parquet, report.html. A sweep that was cut short goes on.
     timeout

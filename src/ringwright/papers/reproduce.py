@@ -72,7 +72,7 @@ def read(path: Path) -> dict[str, Any]:
         if lacking:
             raise KeyError(min(lacking))
     except (OSError, tomllib.TOMLDecodeError, KeyError, UnicodeDecodeError) as error:
-        remedy = f"compare it with {FOLDER / 'blueconnect.toml'}"
+        remedy = f"compare it with {rows.EXAMPLE}"
         raise InputError(f"cannot be run: {error}", where=str(path), remedy=remedy) from error
     return described
 

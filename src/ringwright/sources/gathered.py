@@ -63,7 +63,8 @@ class TableBuilder:
         alike = [each for each in self.types if each.startswith(name) or name.startswith(each)]
         near = alike or difflib.get_close_matches(name, self.types, 3, 0.5) or list(self.types)[:8]
         return UsageError(
-            f"{self.table} has no column '{name}'", remedy=f"perhaps {', '.join(near[:3])}; docs/trace.md"
+            f"{self.table} has no column '{name}'",
+            remedy=f"perhaps {', '.join(near[:3])}; all: ringwright.trace.TABLES['{self.table}']",
         )
 
     def _filled(self, frame: pl.DataFrame) -> pl.DataFrame:

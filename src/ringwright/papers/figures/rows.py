@@ -14,6 +14,7 @@ from ringwright.papers.figures import collectives
 from ringwright.papers.figures.kinds import KINDS, tally
 
 EXACT = 1e-9
+EXAMPLE = Path(__file__).resolve().parents[1] / "rows" / "blueconnect.toml"  # to compare a file with
 
 
 def paper(described: dict[str, Any], path: Path) -> dict[str, Any]:
@@ -52,7 +53,7 @@ def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
         what = f"the tolerance {row['tolerance']!r} needs a claimed number or a band [low, high]"
     if what:
         raise InputError(
-            f"cannot be run: {what} in row '{row.get('figure')}'", where=str(path), remedy="see docs/reproduce.md"
+            f"cannot be run: {what} in row '{row.get('figure')}'", where=str(path), remedy=f"compare it with {EXAMPLE}"
         )
     return measure
 

@@ -22,6 +22,7 @@ VARIABLE = "RINGWRIGHT_KERNELS"
 UNKNOWN = "unknown-communication"
 COMPUTE = "compute"
 LONGEST_NAME = 1024
+_REMEDY = f"compare it with {Path(__file__).with_name('catalogue.toml')}, whose first lines say what a rule is"
 _PLACEHOLDERS = (
     "all-gather",
     "broadcast",
@@ -155,7 +156,7 @@ def _rules(document: dict[str, Any], where: str) -> list[_Rule]:
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], 1):
         where_in = f"{where}: [[kernel]] {number}"
         if not isinstance(entry, dict) or not isinstance(entry.get("pattern"), str):
-            raise InputError("a kernel rule needs class and pattern", where=where_in, remedy="see docs/kineto.md")
+            raise InputError("a kernel rule needs class and pattern", where=where_in, remedy=_REMEDY)
         op = entry.get("op")
         known = operation(op) if isinstance(op, str) else None
         if op is not None and known is None:
@@ -170,7 +171,7 @@ def _rules(document: dict[str, Any], where: str) -> list[_Rule]:
 def _text(table: Any, key: str, where: str) -> str:
     value = table.get(key, "") if isinstance(table, dict) else None
     if not isinstance(value, str):
-        raise InputError(f"{key} must be text", where=where, remedy="see docs/kineto.md")
+        raise InputError(f"{key} must be text", where=where, remedy=_REMEDY)
     return value
 
 
@@ -178,4 +179,4 @@ def _pattern(text: str, where: str, flags: int = 0) -> re.Pattern[str]:
     try:
         return re.compile(text, flags)
     except re.error as error:
-        raise InputError(f"not a regular expression: {error}", where=where, remedy="see docs/kineto.md") from error
+        raise InputError(f"not a regular expression: {error}", where=where, remedy=_REMEDY) from error

@@ -1,6 +1,6 @@
 """Measured training steps from tables: one row per configuration, with its model, its parallel form and its time.
 
-Two kinds of table are read: columns named as in docs/step-accuracy.md, and those of Megatron-Bridge's performance summary
+Two kinds of table are read: columns of this project's own names (``COLUMNS``), and those of Megatron-Bridge's performance summary
 (tokens a second and GPU), of which rows of models that are not known here are left out.
 """
 
@@ -15,6 +15,10 @@ from pathlib import Path
 from ringwright.errors import InputError
 
 TIMES = {"iteration_ms": 1e-3, "iteration_s": 1.0, "Tokens / sec / GPU": 0.0}
+COLUMNS = (
+    "name the columns: model, or hidden, heads and layers; sequence, global_batch, micro_batch; gpus, tensor_parallel, "
+    "pipeline_parallel; iteration_ms or iteration_s"
+)
 GPT_WORDS = 51200  # the 50,257 of GPT-2, filled up as a cut over 8 ranks needs
 # Models by their printed names (arXiv 2205.05198, table 3); the interleaved schedule has 3 chunks a stage where it is used.
 PRINTED = {
@@ -98,13 +102,9 @@ def read(path: str | Path) -> list[MeasuredStep]:
             steps += [_row(asked, half(row))] if asked else []
         except (KeyError, ValueError) as error:
             what = f"no column {error} has a value" if isinstance(error, KeyError) else str(error)
-            raise InputError(
-                what, where=f"{path}, line {line}", remedy="columns as in docs/step-accuracy.md"
-            ) from error
+            raise InputError(what, where=f"{path}, line {line}", remedy=COLUMNS) from error
     if not steps:
-        raise InputError(
-            "the table holds no row that can be asked about", where=str(path), remedy="docs/step-accuracy.md"
-        )
+        raise InputError("the table holds no row that can be asked about", where=str(path), remedy=COLUMNS)
     return steps
 
 

@@ -24,6 +24,7 @@ from ringwright.studies.sweep.point import GridPoint, point
 from ringwright.studies.sweep.program import check
 
 MOST_CELLS = 100_000
+EXAMPLE = """a TOML file such as: axes = {model = ["gpt2"], parallel = ["ddp:dp=2"]}, and below it all = {steps = 4}"""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def read_grid(path: Path) -> Grid:
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise InputError(f"no grid: {error}", where=str(path), remedy="see docs/sweep.md for an example") from error
+        raise InputError(f"no grid: {error}", where=str(path), remedy=EXAMPLE) from error
     strange = sorted(set(document) - {"axes", "all", "cell"})
     if strange:
         raise UsageError(f"a grid has no part '{strange[0]}'", where=str(path), remedy="[axes], [all] and [[cell]]")
