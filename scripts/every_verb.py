@@ -41,7 +41,6 @@ QUESTIONS: dict[str, list[tuple[str, int]]] = {
         ("simulate all-reduce --fabric dgx-h100:2 -b 1M -o simulated.html", 0),
         ("simulate --model llama3-8b --gpus 8 --parallel tp8 --fabric dgx-h100:1 --policy pytorch-ddp,p3", 0),
     ],
-    "list": [("list", 0), ("list fabrics", 0), ("list policies --json", 0)],
     "bound": [("bound all-gather --fabric dgx-a100:2", 0)],
     "library": [("library nccl-2-4@2.27 --ranks 16 --nodes 2 --fabric dgx-h100", 0)],
     "calibrate": [("calibrate table.txt --fabric dgx-h100:2 --release 2.20 -o calibration.json", 0)],
