@@ -15,7 +15,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from ringwright.collective import OPS, ROOTED, Collective
-from ringwright.contracts.algorithm_checks import CHECKS, moves
+from ringwright.contracts.algorithm_checks import CHECKS, moves, same_again, with_steps_kept
 from ringwright.contracts.knob_values import declared, settled
 from ringwright.contracts.outcome import DECLINED, Outcome, TriedInput, beside, made, raised
 from ringwright.errors import UsageError
@@ -24,6 +24,7 @@ from ringwright.registry import System, find, values
 
 if TYPE_CHECKING:
     from ringwright.program import Program
+    from ringwright.topology import Topology
 
 GROUP_SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17, 32, 64)
 SMALL_GROUPS = (1, 2, 3, 4, 5, 6, 8, 12)
@@ -145,11 +146,17 @@ def knob_cases(
 
 
 @cache
-def ranks_of(fabric: str) -> int:
-    """Return the ranks of a fabric that names its size, as ``dgx-h100:2``; those that do not have as many as the case."""
+def machine(fabric: str) -> Topology:
+    """Return a fabric of the campaign, made once: some hundred, of at most a few dozen ranks."""
     from ringwright.fabrics import fabric as build
 
-    return build(fabric).n_ranks if ":" in fabric else 1 << 30
+    return build(fabric)
+
+
+@cache
+def ranks_of(fabric: str) -> int:
+    """Return the ranks of a fabric that names its size, as ``dgx-h100:2``; those that do not have as many as the case."""
+    return machine(fabric).n_ranks if ":" in fabric else 1 << 30
 
 
 def check(case: AlgorithmCase) -> Outcome:
@@ -159,10 +166,8 @@ def check(case: AlgorithmCase) -> Outcome:
 
 def examine(case: AlgorithmCase, algorithm: Callable[..., Program]) -> Outcome:
     """Run every check of a case on any algorithm."""
-    from ringwright.fabrics import fabric
-
     outcome = Outcome(case)
-    topology = fabric(case.fabric if ":" in case.fabric else f"{case.fabric}:{case.p}")
+    topology = machine(case.fabric if ":" in case.fabric else f"{case.fabric}:{case.p}")
     if case.knobs:
         try:
             said = values(case.slug, knobs_of(inspect.unwrap(algorithm)), case.knobs.split(":"), where=case.knobs)
@@ -180,8 +185,9 @@ def examine(case: AlgorithmCase, algorithm: Callable[..., Program]) -> Outcome:
     if case.knobs and moves(program, MOST_WITH_KNOBS) > MOST_WITH_KNOBS:
         outcome.note("program", f"{DECLINED}more than {MOST_WITH_KNOBS:,} moves")
         return outcome
+    outcome.run("same-again", partial(same_again, program, kept := with_steps_kept(program)))
     for name, look in CHECKS.items():
-        outcome.run(name, partial(look, program, topology))
+        outcome.run(name, partial(look, kept, topology))
     return outcome
 
 

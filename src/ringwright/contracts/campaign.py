@@ -13,6 +13,7 @@ from ringwright.errors import UsageError
 from ringwright.registry import System, schedulers, systems
 
 RECORD = "recorded.json"  # written by scripts/conformance
+ROOMS = ("algorithms", "schedulers")
 Case = algorithm.AlgorithmCase | scheduler.SchedulerCase
 
 
@@ -37,6 +38,18 @@ def some_cases(chosen: Sequence[System], seed: int) -> Iterator[Case]:
 def _apart(chosen: Sequence[System]) -> tuple[list[System], list[System]]:
     order = {system.slug for system in schedulers()}
     return [each for each in chosen if each.slug not in order], [each for each in chosen if each.slug in order]
+
+
+def cases(room: str, seed: int, *, only: str = "", some: bool = False) -> Iterator[Case]:
+    """Yield the cases of a room: all, or those of one system, or (``some``) a seeded part."""
+    listed = systems() if room == "algorithms" else schedulers()
+    chosen = [system for system in listed if only in ("", system.slug) and not system.problem]
+    yield from (some_cases if some else every_case)(chosen, seed)
+
+
+def room_of(case: Case) -> str:
+    """Return the room of a case."""
+    return "schedulers" if isinstance(case, scheduler.SchedulerCase) else "algorithms"
 
 
 def check(case: Case) -> Outcome:

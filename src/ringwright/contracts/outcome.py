@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -107,6 +107,14 @@ def beside(call: Callable[..., object], name: str) -> tuple[str, ...]:
 def failures(outcomes: Iterable[Outcome]) -> list[str]:
     """Return a line for each failed check: the case, the check, and what is wrong. An empty list keeps the contract."""
     return [f"{each.case}: {name}: {reason}" for each in outcomes for name, reason in each.failed.items()]
+
+
+def add(counts: dict[str, dict[str, int]], more: Mapping[str, Mapping[str, int]]) -> None:
+    """Add the tallies of one part of a campaign to those of the others."""
+    for slug, row in more.items():
+        have = counts.setdefault(slug, dict.fromkeys(row, 0))
+        for name, count in row.items():
+            have[name] += count
 
 
 def tally(outcomes: Iterable[Outcome], slugs: Iterable[str] = ()) -> dict[str, dict[str, int]]:

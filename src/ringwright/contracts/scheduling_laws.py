@@ -170,11 +170,14 @@ def urgent(each: Scheduled) -> str | None:
     if order is None or not order.keys or order.gates or not order.blocking or policy.agreement == "index":
         return f"{DECLINED}no order by urgency"
     for queue in _free(each.run):
-        passed = sent(each.run, queue)
-        for ready, start, _, at in passed:
-            for others, begins, _, other in passed:
-                if others < start < begins and ready <= start and flat.key[other] < flat.key[at]:
-                    return f"operation {at} starts at {start / 1e12:.6g} s while {other}, more urgent, waits"
+        passed = np.array(sent(each.run, queue), np.int64).reshape(-1, 4)
+        ready, starts, instance = passed[:, 0], passed[:, 1], passed[:, 3]
+        keys = flat.key[instance]
+        for begun, start, at, key in zip(ready, starts, instance, keys, strict=True):
+            overtaken = (ready < start) & (start < starts) & (keys < key)
+            if begun <= start and overtaken.any():
+                other = instance[overtaken.argmax()]
+                return f"operation {at} starts at {start / 1e12:.6g} s while {other}, more urgent, waits"
     return None
 
 
@@ -215,8 +218,6 @@ def one_order(each: Scheduled) -> str | None:
 
 def folds(each: Scheduled) -> str | None:
     """Ranks that are alike are simulated once: the answer with a slow rank is that of all ranks one by one."""
-    if each.job.policy.queue is not None and each.job.policy.queue.random is not None:
-        return f"{DECLINED}an order that is drawn is drawn anew however ranks are simulated"
     folded, whole = (
         simulate(each.job, each.costs, steps=STEPS, slowdowns={1: 1.5}, folded=alike) for alike in (True, False)
     )

@@ -9,6 +9,7 @@ import numpy as np
 from ringwright.engines.job.flat import FlatJob, Interference, Queues
 from ringwright.engines.job.step import PS, StepBuilder
 from ringwright.engines.job.tasks import Tasks
+from ringwright.rewrites.drawn import drawn
 from ringwright.workload import Queue
 
 
@@ -29,8 +30,7 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
     later[step.updates] = 1
     key = np.where(np.tile(on_stream, steps), key + (at + np.tile(later, steps)) * tasks.span, key)
     if policy.random is not None:
-        drawn = np.random.default_rng(policy.random).permutation(n * steps)
-        key = np.where(np.tile(on_stream, steps), key, drawn)
+        key = np.where(np.tile(on_stream, steps), key, _drawn(step, steps, policy.random))
     after_start, after, waits = _edges_of(step, steps)
     load_start, loads = _compressed(step.loads, n, steps)
     domain_start, domain = _compressed(
@@ -67,6 +67,18 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
         n_tags=len(tasks.tags),
         interference=interference,
     )
+
+
+def _drawn(step: StepBuilder, steps: int, seed: int) -> np.ndarray:
+    """Return the urgency of every instance of ``steps`` steps in a drawn order; int64 of shape (steps * step.n,)."""
+    key = np.zeros((steps, step.n), np.int64)
+    sent = [row for row in step.rows if row.what == "operation"]
+    place = {name: at for at, name in enumerate(dict.fromkeys(row.name for row in sent))}
+    for row in sent:
+        for number in range(steps):
+            mine = drawn(seed, number, place[row.name], range(row.count), micro_batch=row.micro_batch)
+            key[number, row.first : row.first + row.count] = mine
+    return key.ravel()
 
 
 def _queues(step: StepBuilder, policy: Queue, strict: np.ndarray) -> Queues:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bisect import insort
 from dataclasses import dataclass
-from random import Random
 from typing import TYPE_CHECKING
+
+from ringwright.rewrites.drawn import drawn
 
 if TYPE_CHECKING:
     from ringwright.execute.live.plan import LivePlan, Unit
@@ -35,11 +36,13 @@ class Chooser:
 
     def ready(self, step: int, unit: Unit) -> None:
         """Take in the pieces of a unit that all ranks have."""
-        for piece in self._plan.pieces(unit):
+        operation = self._plan.operations[unit.operation]
+        pieces = self._plan.pieces(unit)
+        keys = [operation.key or 0] * len(pieces)
+        if self._random is not None:  # as it is simulated: alike on all ranks, anew each step
+            keys = drawn(self._random, step, unit.operation, pieces).tolist()
+        for piece, key in zip(pieces, keys, strict=True):
             self._arrivals += 1
-            key = self._plan.operations[unit.operation].key or 0
-            if self._random is not None:  # alike on all ranks, anew each step
-                key = Random(f"{self._random}/{step}/{unit.operation}/{piece}").getrandbits(30)  # noqa: S311 - no secret
             insort(self._ready, Waiting(key, self._arrivals, step, unit.operation, piece))
 
     def done(self, operation: int, piece: int) -> None:

@@ -1,0 +1,178 @@
+"""The conformance campaign in pieces: each is done whole and kept in a file, so that a campaign that was stopped goes on."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import itertools
+import json
+import multiprocessing
+import random
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ringwright import __version__
+from ringwright.contracts import campaign
+from ringwright.contracts.outcome import add, tally
+
+RECORD = Path(__file__).resolve().parent.parent / "src" / "ringwright" / "contracts" / campaign.RECORD
+ROOMS = campaign.ROOMS
+PIECE = 500  # cases: half a minute
+Tallies = dict[str, dict[str, int]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to run: rooms, one system or all (""), the seed; ``some``: a seeded part; ``replay``: one case by its text."""
+
+    rooms: tuple[str, ...]
+    only: str = ""
+    seed: int = 0
+    some: bool = False
+    replay: str = ""
+
+    def cases(self, room: str) -> list[campaign.Case]:
+        """Return the cases of a room, so that any beginning of them is a fair part."""
+        if self.replay:
+            case = campaign.parsed(self.replay)
+            return [case] if campaign.room_of(case) == room else []
+        return in_turn(list(campaign.cases(room, self.seed, only=self.only, some=self.some)), self.seed)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many processes, for how many seconds, and (which, of how many) parts of the pieces."""
+
+    processes: int = 1
+    seconds: float = float("inf")
+    part: tuple[int, int] = (1, 1)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Some cases of a room, and a name that other cases do not have."""
+
+    room: str
+    number: int
+    cases: tuple[campaign.Case, ...]
+
+    @property
+    def name(self) -> str:
+        """The file that it is kept in: another list of cases has other names."""
+        listed = "\n".join(map(str, self.cases))
+        return f"{self.room}-{self.number:04}-{hashlib.sha256(listed.encode()).hexdigest()[:10]}.json"
+
+
+@dataclass
+class Done:
+    """What has been done: per room cases done and asked for, tallies and CPU seconds by slug; and every failed check."""
+
+    of: dict[str, int] = field(default_factory=dict)
+    cases: dict[str, int] = field(default_factory=dict)
+    tallies: dict[str, Tallies] = field(default_factory=dict)
+    cpu_s: dict[str, dict[str, float]] = field(default_factory=dict)
+    failures: list[str] = field(default_factory=list)
+
+    def take(self, room: str, answer: dict) -> None:  # type: ignore[type-arg]
+        """Add what a piece said."""
+        self.cases[room] = self.cases.get(room, 0) + answer["cases"]
+        add(self.tallies.setdefault(room, {}), answer["tallies"])
+        spent = self.cpu_s.setdefault(room, {})
+        for slug, seconds in answer["cpu_s"].items():
+            spent[slug] = spent.get(slug, 0.0) + seconds
+        self.failures += answer["failures"]
+
+
+def in_turn(cases: list[campaign.Case], seed: int) -> list[campaign.Case]:
+    """Return the cases so that any beginning of them is a fair part: drawn within each system, systems in turn."""
+    draw = random.Random(seed)  # noqa: S311 - an order of tests
+    by_slug: dict[str, list[campaign.Case]] = {}
+    for case in cases:
+        by_slug.setdefault(case.slug, []).append(case)
+    for mine in by_slug.values():
+        draw.shuffle(mine)
+    return [case for row in itertools.zip_longest(*by_slug.values()) for case in row if case is not None]
+
+
+def cut(asked: Asked, size: int = PIECE) -> Iterator[tuple[str, list[Piece]]]:
+    """Yield each room with its pieces."""
+    for room in asked.rooms:
+        cases = asked.cases(room)
+        yield room, [Piece(room, at // size, tuple(cases[at : at + size])) for at in range(0, len(cases), size)]
+
+
+def work(piece: Piece) -> tuple[Piece, dict]:  # type: ignore[type-arg]
+    """Run every check of a piece: its tallies, its CPU seconds by slug, its failures with the command that replays each."""
+    outcomes, spent, failures = [], {}, []
+    for case in piece.cases:
+        begun = time.process_time()
+        outcomes.append(campaign.check(case))
+        spent[case.slug] = spent.get(case.slug, 0.0) + time.process_time() - begun
+        failures += [
+            f'scripts/conformance --replay "{case}"   # {name}: {reason}'
+            for name, reason in outcomes[-1].failed.items()
+        ]
+    return piece, {"cases": len(outcomes), "tallies": tally(outcomes), "cpu_s": spent, "failures": failures}
+
+
+def run(asked: Asked, limits: Limits, folder: Path | None = None) -> Done:
+    """Run what is not done yet, print each failure as it comes, and return all that is done."""
+    done, waiting, until = Done(), [], time.monotonic() + limits.seconds
+    which, parts = limits.part
+    for room, listed in cut(asked):
+        done.of[room] = sum(len(piece.cases) for piece in listed)
+        for piece in listed:
+            kept = folder / piece.name if folder else None
+            if kept is not None and kept.is_file():
+                done.take(room, json.loads(kept.read_text()))
+            elif piece.number % parts == which - 1:
+                waiting.append(piece)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+    for piece, answer in _answers(waiting, limits.processes):
+        if folder is not None:
+            (folder / f"{piece.name}.part").write_text(json.dumps(answer))
+            (folder / f"{piece.name}.part").rename(folder / piece.name)
+        done.take(piece.room, answer)
+        print(*answer["failures"], sep="\n", end="\n" if answer["failures"] else "", flush=True)
+        if time.monotonic() > until:
+            break
+    return done
+
+
+def _answers(waiting: list[Piece], processes: int) -> Iterator[tuple[Piece, dict]]:  # type: ignore[type-arg]
+    if processes == 1 or len(waiting) < 2:
+        yield from map(work, waiting)
+        return
+    with multiprocessing.Pool(processes) as pool:
+        yield from pool.imap_unordered(work, waiting)
+
+
+def show(done: Done) -> None:
+    """Print a line for each system, and what it cost."""
+    for room, tallies in done.tallies.items():
+        for slug, row in sorted(tallies.items()):
+            print(
+                f"{room:10} {slug:28} passed {row['passed']:7,}  declined {row['declined']:7,}  failed {row['failed']:4,}"
+                f"  {done.cpu_s[room][slug]:8.1f} CPU s"
+            )
+    cases, of = sum(done.cases.values()), sum(done.of.values())
+    cpu_s = sum(sum(each.values()) for each in done.cpu_s.values())
+    part = "" if cases == of else f" of {of:,}"
+    print(f"{cases:,}{part} cases, {len(done.failures)} failed checks, {cpu_s:.0f} CPU s")
+
+
+def record(done: Done, seed: int) -> None:
+    """Write the record that the package carries."""
+    kept = {
+        "version": __version__,
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "seed": seed,
+        "cases": sum(done.cases.values()),
+        "of": sum(done.of.values()),
+        "cpu_s": round(sum(sum(each.values()) for each in done.cpu_s.values())),
+        "rooms": {room: dict(sorted(tallies.items())) for room, tallies in done.tallies.items()},
+    }
+    RECORD.write_text(json.dumps(kept, indent=1) + "\n")
