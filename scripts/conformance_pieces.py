@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
-import datetime
+import atexit
+import datetime as dt
 import hashlib
 import itertools
 import json
 import multiprocessing
 import random
+import shutil
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from ringwright import __version__
 from ringwright.contracts import campaign
 from ringwright.contracts.outcome import add, tally
 
-RECORD = Path(__file__).resolve().parent.parent / "src" / "ringwright" / "contracts" / campaign.RECORD
+ROOT = Path(__file__).resolve().parent.parent
+RECORD = ROOT / "src" / "ringwright" / "contracts" / campaign.RECORD
 ROOMS = campaign.ROOMS
 PIECE = 500  # cases: half a minute
 Tallies = dict[str, dict[str, int]]
@@ -37,8 +43,12 @@ class Asked:
         """Return the cases of a room, so that any beginning of them is a fair part."""
         if self.replay:
             case = campaign.parsed(self.replay)
+            if room == "sources" == campaign.room_of(case):
+                return list(campaign.cases(room, self.seed, only=case.slug, recordings=made_recordings()))
             return [case] if campaign.room_of(case) == room else []
-        return in_turn(list(campaign.cases(room, self.seed, only=self.only, some=self.some)), self.seed)
+        recordings = made_recordings() if room == "sources" else {}
+        listed = campaign.cases(room, self.seed, only=self.only, some=self.some, recordings=recordings)
+        return in_turn(list(listed), self.seed)
 
 
 @dataclass(frozen=True)
@@ -83,6 +93,21 @@ class Done:
         for slug, seconds in answer["cpu_s"].items():
             spent[slug] = spent.get(slug, 0.0) + seconds
         self.failures += answer["failures"]
+
+
+@cache
+def made_recordings() -> dict[str, tuple[str, ...]]:
+    """Return a small recording of every kind that is read, its files in a folder that is removed at the end."""
+    sys.path.append(str(ROOT / "tests"))
+    from every_recording import MADE, put
+
+    folder = Path(tempfile.mkdtemp(prefix="ringwright-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    files = {}
+    for kind, make in MADE.items():
+        (folder / kind).mkdir()
+        files[kind] = tuple(map(str, put(folder / kind, make(folder / kind))))
+    return files
 
 
 def in_turn(cases: list[campaign.Case], seed: int) -> list[campaign.Case]:
@@ -131,14 +156,14 @@ def run(asked: Asked, limits: Limits, folder: Path | None = None) -> Done:
                 waiting.append(piece)
     if folder is not None:
         folder.mkdir(parents=True, exist_ok=True)
-    for piece, answer in _answers(waiting, limits.processes):
+    answers = _answers(waiting, limits.processes)
+    while time.monotonic() < until and (answered := next(answers, None)) is not None:
+        piece, answer = answered
         if folder is not None:
             (folder / f"{piece.name}.part").write_text(json.dumps(answer))
             (folder / f"{piece.name}.part").rename(folder / piece.name)
         done.take(piece.room, answer)
         print(*answer["failures"], sep="\n", end="\n" if answer["failures"] else "", flush=True)
-        if time.monotonic() > until:
-            break
     return done
 
 
@@ -168,7 +193,7 @@ def record(done: Done, seed: int) -> None:
     """Write the record that the package carries."""
     kept = {
         "version": __version__,
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": dt.datetime.now(dt.UTC).date().isoformat(),
         "seed": seed,
         "cases": sum(done.cases.values()),
         "of": sum(done.of.values()),

@@ -195,8 +195,8 @@ class Queue:
     ``windows`` (role -> (amount, "bytes" or "operations")) limit what is started and not yet done; without one the limit is
     one operation. ``blocking``: the most urgent operation, when it does not fit, keeps the others back too; such a queue
     may overshoot its window by that operation. ``traffic`` (role -> class) is for ``gates``. ``issue_s`` is what starting
-    an operation costs the issuing thread. ``random`` (a seed) draws an order anew each iteration: that of an iteration is the same on
-    all ranks, and however many iterations there are.
+    an operation costs the issuing thread. ``random`` (a seed) draws an order anew each iteration, the
+    same on all ranks, and however many iterations there are.
     """
 
     keys: Mapping[str, int] = field(default_factory=dict)

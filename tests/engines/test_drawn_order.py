@@ -28,7 +28,9 @@ def orders(steps: int, **how: object) -> dict[tuple[int, int], tuple[str, ...]]:
     for row in small_jobs.operations(run):
         for rank_class in row.rank_classes:
             for step in range(steps):
-                urgent[step, rank_class].append((int(run.laid.flat.key[row.first + step * run.laid.per_step]), row.name))
+                urgent[step, rank_class].append(
+                    (int(run.laid.flat.key[row.first + step * run.laid.per_step]), row.name)
+                )
     return {where: tuple(name for _, name in sorted(listed)) for where, listed in urgent.items()}
 
 

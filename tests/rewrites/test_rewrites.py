@@ -7,23 +7,14 @@ from typing import Any
 
 import pytest
 
+from ringwright.contracts.rewrite import SETTINGS as GOOD
+from ringwright.contracts.rewrite import shape, step
 from ringwright.errors import UsageError
 from ringwright.rewrites import KINDS, operations
 from ringwright.rewrites.kind import carried_by, settings_of
 from ringwright.validity.workloads import check
-from ringwright.workload import Mesh, Payload, Policy, RankClass, Rewrite, Task, Workload
+from ringwright.workload import Policy, Rewrite
 
-GOOD: dict[str, dict[str, Any]] = {  # settings of each kind that change the step below
-    "collective": {"op": "push-pull"},
-    "fuse": {"caps_bytes": (4096, 8192)},
-    "groups": {"names": (("g0", "g1"),)},
-    "partition": {"size_bytes": 512},
-    "parts": {"servers": 4, "above_elements": 100},
-    "select": {"share": 0.5, "chunk_elements": 16},
-    "substitute": {"names": ("g2",), "batch": 4},
-    "threshold": {"size_bytes": 8192},
-    "width": {"element_bytes": 2},
-}
 BAD: dict[str, dict[str, Any]] = {
     "collective": {"op": 7},
     "fuse": {"caps_bytes": ()},
@@ -35,34 +26,6 @@ BAD: dict[str, dict[str, Any]] = {
     "threshold": {"size_bytes": "much"},
     "width": {"element_bytes": 0},
 }
-
-
-def step(*rewrites: Rewrite) -> Workload:
-    """Return three layers whose gradients are summed."""
-    tasks = tuple(Task(f"B{at}", "all", "B", seconds=1e-3) for at in range(3))
-    payloads = tuple(
-        Payload(
-            f"g{at}",
-            "all",
-            "all-reduce",
-            4096,
-            ("dp",),
-            "dp",
-            (f"B{at}",),
-            (),
-            elements=1024,
-            merges="f32",
-            factors=(32, 32),
-        )
-        for at in range(3)
-    )
-    return Workload(
-        "step", Mesh((("dp", 4),)), (RankClass("all"),), tasks, (), payloads, policy=Policy(rewrites=rewrites)
-    )
-
-
-def shape(workload: Workload) -> list[tuple[object, ...]]:
-    return [(each.name, each.op, each.size_bytes, each.piece_bytes) for each in operations(workload)]
 
 
 def test_every_kind_has_a_case_here() -> None:

@@ -48,10 +48,13 @@ class Strips:
         first = [self.small[int(path[0])] for path in self.strips]
         terms = tuple(
             dataclasses.replace(
-                term, size_bytes=sum(one.cost.terms[i].size_bytes for one in self._unhidden(term, first, each))
+                term,
+                messages=term.messages * (len(self.strips[0]) if term.level == self.slowest else 1),
+                size_bytes=sum(one.cost.terms[i].size_bytes for one in self._unhidden(term, first, each)),
             )
             for i, term in enumerate(first[0].cost.terms)
         )
+        hides = len(self.strips[0]) > 1 and self.slowest != "level0"  # which it does on networks of their own alone
         return Program(
             self.name,
             self.collective,
@@ -62,7 +65,7 @@ class Strips:
                 terms,
                 sum(program.cost.sent_bytes for program in each),
                 sum(program.cost.reduced_bytes for program in each),
-                is_even=all(one.cost.is_even for one in each),
+                is_even=all(one.cost.is_even for one in each) and not hides,
             ),
             channels=len(self.strips),
         )

@@ -1,4 +1,4 @@
-"""``ringwright systems``: every algorithm and library, how long it is, what it has shown."""
+"""``ringwright systems``: every system of every room, how long it is, what it has shown."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def systems(
     slug
         One algorithm, scheduler or fabric (ring, p3, dgx-h100): what it is and what can be set, as in ring:channels=2.
     family
-        Only this family or class: collective-library, building-block, published, library.
+        Only this family or class: collective-library, building-block, published, library, fabric, source, export,
+        model-family, rewrite.
     check
-        Run the checks now instead of showing the recorded campaign.
+        Run the checks now instead of showing the recorded campaign (sources need recordings: of them, what is recorded).
     seed
         Which part of the campaign.
     json

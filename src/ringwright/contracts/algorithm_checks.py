@@ -105,7 +105,7 @@ class _Same:
 
 
 @lru_cache(1 << 14)
-def _least(collective: Collective, machine: _Same, in_network: bool) -> Bound:  # noqa: FBT001 - a key of the cache
+def _least(collective: Collective, machine: _Same, in_network: bool) -> Bound:
     """Return the bound of a collective on a machine; a campaign asks for the same ones with every system."""
     from ringwright.costs.bounds import bound
 

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from typing import Any
 
-from ringwright.contracts import algorithm, scheduler
+from ringwright.contracts import algorithm, rooms, scheduler
 from ringwright.contracts.outcome import Outcome
 from ringwright.errors import UsageError
 from ringwright.registry import System, schedulers, systems
 
 RECORD = "recorded.json"  # written by scripts/conformance
-ROOMS = ("algorithms", "schedulers")
-Case = algorithm.AlgorithmCase | scheduler.SchedulerCase
+ROOMS = ("algorithms", "schedulers", *rooms.ROOMS)
+Case = algorithm.AlgorithmCase | scheduler.SchedulerCase | rooms.RoomCase
 
 
 def every_case(chosen: Sequence[System], seed: int) -> Iterator[Case]:
@@ -40,8 +40,16 @@ def _apart(chosen: Sequence[System]) -> tuple[list[System], list[System]]:
     return [each for each in chosen if each.slug not in order], [each for each in chosen if each.slug in order]
 
 
-def cases(room: str, seed: int, *, only: str = "", some: bool = False) -> Iterator[Case]:
-    """Yield the cases of a room: all, or those of one system, or (``some``) a seeded part."""
+def cases(
+    room: str, seed: int, *, only: str = "", some: bool = False, recordings: rooms.Recordings = rooms.NO_RECORDINGS
+) -> Iterator[Case]:
+    """Yield the cases of a room: all, or those of one system, or (``some``) a seeded part.
+
+    ``recordings``: files by kind of source, to read each kind on.
+    """
+    if room in rooms.ROOMS:
+        yield from (case for case in rooms.cases(room, recordings) if only in ("", case.slug))
+        return
     listed = systems() if room == "algorithms" else schedulers()
     chosen = [system for system in listed if only in ("", system.slug) and not system.problem]
     yield from (some_cases if some else every_case)(chosen, seed)
@@ -49,17 +57,23 @@ def cases(room: str, seed: int, *, only: str = "", some: bool = False) -> Iterat
 
 def room_of(case: Case) -> str:
     """Return the room of a case."""
+    if isinstance(case, rooms.RoomCase):
+        return case.room
     return "schedulers" if isinstance(case, scheduler.SchedulerCase) else "algorithms"
 
 
 def check(case: Case) -> Outcome:
     """Run every check of a case."""
+    if isinstance(case, rooms.RoomCase):
+        return rooms.check(case)
     return scheduler.check(case) if isinstance(case, scheduler.SchedulerCase) else algorithm.check(case)
 
 
 def parsed(text: str) -> Case:
     """Return the case that its text replays; UsageError for anything else."""
     slug = (text.split() or [""])[0]
+    if slug in rooms.ROOMS:
+        return rooms.RoomCase.parsed(text)
     if slug in {system.slug for system in schedulers()}:
         return scheduler.SchedulerCase.parsed(text)
     if slug in {system.slug for system in systems()}:
@@ -68,7 +82,7 @@ def parsed(text: str) -> Case:
 
 
 def recorded() -> dict[str, Any]:
-    """Return the record of the last campaign: cases, seed, and tallies by slug under ``systems``; empty where none ships."""
+    """Return the record of the last campaign: cases, seed, and tallies by room and slug under ``rooms``; empty for none."""
     record = files("ringwright") / "contracts" / RECORD
     document: dict[str, Any] = json.loads(record.read_text()) if record.is_file() else {}
     return document

@@ -98,9 +98,13 @@ def examples(takes: str) -> Iterator[Any]:
     from ringwright.sources import read
     from ringwright.sources.sample import sample
 
-    if takes in ("program", "collective", "question"):
+    if takes in ("program", "collective"):
         made_programs = _programs()
         yield from made_programs if takes == "program" else (program.collective for program in made_programs)
+    elif takes == "question":
+        from ringwright.studies.simulate import SimulationSpec
+
+        yield from ((SimulationSpec(op, fabric("dgx-h100:1")), "nccl-2-4") for op in ("all-reduce", "all-gather"))
     elif takes == "topology":
         yield from (fabric("torus:2x2"), fabric("ring:4"), fabric("dgx-h100:1"))
     elif takes == "trace":
@@ -155,9 +159,7 @@ def _reader(write: Callable[..., Any]) -> Callable[[Path], Any] | None:
 def _examine(
     export: Export, number: int, thing: Any, read: Callable[[Path], Any] | None, loss: tuple[str, ...]
 ) -> Outcome:
-    outcome = Outcome(
-        TriedInput(export.name, f"{export.takes} {number}: {getattr(thing, 'name', type(thing).__name__)}")
-    )
+    outcome = Outcome(TriedInput(export.name, f"{export.takes} {number}: {_named(thing)}"))
     with tempfile.TemporaryDirectory(prefix="ringwright-") as folder:
         first, why = made(lambda: _written(export, thing, Path(folder) / "one"))
         if first is None:
@@ -176,13 +178,19 @@ def _examine(
     return outcome
 
 
+def _named(thing: Any) -> str:
+    return str(getattr(thing, "name", getattr(thing, "op", type(thing).__name__)))
+
+
 def _written(export: Export, thing: Any, folder: Path) -> dict[str, bytes]:
     """Write into a folder and return every file by its name there."""
     folder.mkdir()
     if export.takes == "trace":
         export.write(thing, folder / "trace")
     else:
-        written = export.files(thing)
+        written = (
+            export.files(*thing) if isinstance(thing, tuple) else export.files(thing)
+        )  # a question and its answers
         if not all(isinstance(data, bytes) for data in (written.values() if isinstance(written, dict) else written)):
             raise TypeError("it returned no bytes and no list of them")
         for key, data in written.items() if isinstance(written, dict) else enumerate(written):

@@ -21,6 +21,6 @@ def switch(
     """
     dimension = Dimension("switch", n, rate, latency_s, "rank")
     star = lattice(f"switch:{n}", [dimension], aggregator=SHARP if sharp else None, provenance=ORIGIN)
-    if backplane is None:
+    if backplane is None or n == 1:  # one rank has no links that could share it
         return star
     return dataclasses.replace(star, groups=(shared("switch backplane", backplane, range(n)),))

@@ -14,9 +14,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     out = layout.console(file, width=width)
     systems = result["systems"]
     layout.line(out, f"{len(systems)} systems; checks: {result['ground']}", style="bold", indent=0)
-    for kind in dict.fromkeys(system["class"] for system in systems):
+    kinds = dict.fromkeys((system["class"] == system["family"], system["class"]) for system in systems)
+    for _, kind in sorted(kinds, key=lambda each: each[0]):  # what is of a class of its own comes first
         mine = [system for system in systems if system["class"] == kind]
-        layout.heading(out, kind, mine[0]["family"])
+        has_papers = any(system["reproduced"] or system["figure"] for system in mine)
+        layout.heading(out, kind, mine[0]["family"] if mine[0]["family"] != kind else "")
         rows = [
             [
                 system["slug"] + ("" if system["origin"] == "house" else f" ({system['origin']})"),
@@ -24,11 +26,11 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
                 _checks(system["conformance"], "passed"),
                 _checks(system["conformance"], "declined"),
                 system["conformance"].get("failed", 0) or "",
-                system["reproduced"] or _claimed(system["figure"]),
+                *([system["reproduced"] or _claimed(system["figure"])] if has_papers else []),
             ]
             for system in mine
         ]
-        columns = ["slug", "lines", "passed", "declined", "failed", "figure"]
+        columns = ["slug", "lines", "passed", "declined", "failed", *(["figure"] if has_papers else [])]
         layout.table(out, columns, rows, left=("slug", "figure"))
     if result["refused"]:
         layout.heading(out, "Plug-ins that cannot be used", f"{len(result['refused'])}")

@@ -1,52 +1,87 @@
-"""The list of systems with what each has shown: lines, conformance checks, the paper's figure."""
+"""The list of the systems of every room with what each has shown: lines, checks of its contract, the paper's figure."""
 
 from __future__ import annotations
 
 import difflib
+import itertools
 from contextlib import suppress
 from typing import Any
 
 from ringwright import registry, steps
+from ringwright.contracts import campaign, rooms
+from ringwright.contracts.outcome import Outcome, tally
 from ringwright.errors import PluginError, UsageError
 from ringwright.papers import reproduce
 from ringwright.plugins import HOUSE
 
 SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
 KNOB = "KNOB=VALUE"
+FAMILIES = {  # the family of what each room holds
+    "fabrics": "fabric",
+    "sources": "source",
+    "families": "model-family",
+    "exports": "export",
+    "rewrites": "rewrite",
+}
+NOTHING = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
+Shown = dict[tuple[str, str], dict[str, Any]]  # (room, slug) -> what its contract showed
 
 
 def catalogue(
     *, family: str | None = None, check: bool = False, seed: int = 0, progress: steps.Advance | None = None
 ) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.systems/1``; ``check`` runs a seeded part of the campaign now."""
+    """Return the object of schema ``ringwright.systems/1``: a row for every system of every room.
+
+    Machines, models and formats come first, then algorithms and schedulers. ``check`` runs a seeded part of the campaign now,
+    but on sources, which need recordings.
+    """
     everything = (*registry.systems(), *registry.schedulers())
     chosen = [system for system in everything if family in (None, system.family, system.kind)]
     broken = {system.slug: error for system in chosen if (error := system.problem)}
     chosen = [system for system in chosen if system.slug not in broken]
-    if not chosen and not broken:
-        known = sorted({name for system in everything for name in (system.family, system.kind)})
+    beside = [each for room in rooms.ROOMS if family in (None, FAMILIES[room]) for each in rooms.members(room)]
+    if not chosen and not broken and not beside:
+        known = sorted({*FAMILIES.values(), *(name for system in everything for name in (system.family, system.kind))})
         raise UsageError(f"no systems of the family '{family}'", remedy=f"one of: {', '.join(known)}")
-    shown = _run(chosen, seed, progress) if check else recorded()
-    reproduced = reproduce.recorded()
+    shown = recorded() | (_run(chosen, beside, seed, progress) if check else {})
     refusals = [*(each.error(each.refused) for each in registry.refused()), *broken.values(), *_of_other_rooms()]
-    nothing = {"passed": 0, "declined": 0, "failed": 0, "recorded": False}
     return {
         "schema": SCHEMA,
         "ground": f"checked now, seed {seed}" if check else _ground(),
-        "systems": [
-            {
-                "slug": system.slug,
-                "family": system.family,
-                "class": system.kind,
-                "origin": system.origin,
-                "lines": system.lines,
-                "conformance": shown.get(system.slug, nothing),
-                "figure": system.headings.get("Figure", ""),
-                "reproduced": reproduced.get(system.slug, ""),
-            }
-            for system in chosen
-        ],
+        "systems": [*(_member(each, shown) for each in beside), *_rows(chosen, shown)],
         "refused": [{"what": error.what, "where": error.where, "try": error.remedy} for error in refusals],
+    }
+
+
+def _rows(chosen: list[registry.System], shown: Shown) -> list[dict[str, Any]]:
+    order = {system.slug for system in registry.schedulers()}
+    reproduced = reproduce.recorded()
+    return [
+        {
+            "slug": system.slug,
+            "family": system.family,
+            "class": system.kind,
+            "origin": system.origin,
+            "lines": system.lines,
+            "conformance": shown.get(("schedulers" if system.slug in order else "algorithms", system.slug), NOTHING),
+            "figure": system.headings.get("Figure", ""),
+            "reproduced": reproduced.get(system.slug, ""),
+        }
+        for system in chosen
+    ]
+
+
+def _member(each: rooms.RoomMember, shown: Shown) -> dict[str, Any]:
+    """Return the row of a fabric, source, export, model family or rewrite."""
+    return {
+        "slug": each.slug,
+        "family": FAMILIES[each.room],
+        "class": FAMILIES[each.room],
+        "origin": each.origin,
+        "lines": each.lines,
+        "conformance": shown.get((each.room, each.slug), NOTHING),
+        "figure": "",
+        "reproduced": "",
     }
 
 
@@ -115,18 +150,14 @@ def knob_lines() -> list[str]:
     ]
 
 
-def recorded() -> dict[str, dict[str, Any]]:
-    """Return the tallies of the last campaign, by slug; empty where none ships."""
-    from ringwright.contracts import campaign
-
-    tallies: dict[str, dict[str, Any]] = campaign.recorded().get("systems", {})
-    return {slug: {**row, "recorded": True} for slug, row in tallies.items()}
+def recorded() -> Shown:
+    """Return the tallies of the last campaign, by room and slug; empty where none ships."""
+    tallies: dict[str, dict[str, dict[str, int]]] = campaign.recorded().get("rooms", {})
+    return {(room, slug): {**row, "recorded": True} for room, rows in tallies.items() for slug, row in rows.items()}
 
 
 def _ground() -> str:
     """Say what the record is: how many cases of how many, drawn by which seed, and when."""
-    from ringwright.contracts import campaign
-
     record = campaign.recorded()
     if "seed" not in record:
         return "recorded campaign (scripts/conformance)"
@@ -134,10 +165,18 @@ def _ground() -> str:
     return f"recorded campaign (scripts/conformance) of {record['date']}: {all_of} cases, seed {record['seed']}"
 
 
-def _run(chosen: list[registry.System], seed: int, progress: steps.Advance | None) -> dict[str, dict[str, Any]]:
-    from ringwright.contracts import campaign
-    from ringwright.contracts.outcome import tally
-
-    cases = steps.told([*campaign.some_cases(chosen, seed)], progress)
-    results = tally(map(campaign.check, cases), [system.slug for system in chosen])
-    return {slug: {**row, "recorded": False} for slug, row in results.items()}
+def _run(
+    chosen: list[registry.System], beside: list[rooms.RoomMember], seed: int, progress: steps.Advance | None
+) -> Shown:
+    """Return what a seeded part of the campaign shows now, by room and slug."""
+    members = {(each.room, each.slug) for each in beside}
+    cases = itertools.chain(
+        campaign.some_cases(chosen, seed),
+        (case for room in rooms.ROOMS for case in rooms.cases(room) if (room, case.slug) in members),
+    )
+    outcomes: dict[str, list[Outcome]] = {room: [] for room in campaign.ROOMS}
+    for case in steps.told([*cases], progress):
+        outcomes[campaign.room_of(case)].append(campaign.check(case))
+    return {
+        (room, slug): {**row, "recorded": False} for room, mine in outcomes.items() for slug, row in tally(mine).items()
+    }

@@ -15,9 +15,10 @@ def systems(
     Parameters
     ----------
     slug
-        One algorithm, scheduler or fabric: ``ring``, ``p3``, ``dgx-h100``. None: all algorithms and schedulers.
+        One algorithm, scheduler or fabric: ``ring``, ``p3``, ``dgx-h100``. None: all systems of all rooms.
     family
-        Of all, only this family or class: ``collective-library``, ``building-block``, ``published``, ``priority`` ...
+        Of all, only this family or class: ``collective-library``, ``building-block``, ``published``, ``priority``,
+        ``fabric``, ``source``, ``export``, ``model-family``, ``rewrite`` ...
     check, seed
         Run a seeded part of the conformance campaign now (minutes) instead of showing the recorded one.
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ringwright.contracts.algorithm import AlgorithmCase, check_algorithm
 from ringwright.contracts.export import check_export
+from ringwright.contracts.fabric import check_fabric
 from ringwright.contracts.family import check_family
 from ringwright.contracts.outcome import Outcome, failures
+from ringwright.contracts.rewrite import check_rewrite
 from ringwright.contracts.scheduler import check_scheduler
 from ringwright.contracts.source import check_source, check_trace
 
@@ -14,7 +16,9 @@ __all__ = [
     "Outcome",
     "check_algorithm",
     "check_export",
+    "check_fabric",
     "check_family",
+    "check_rewrite",
     "check_scheduler",
     "check_source",
     "check_trace",
