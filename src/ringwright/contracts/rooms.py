@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from types import MappingProxyType
@@ -105,12 +105,9 @@ def _checked(case: RoomCase) -> list[Outcome]:
         from ringwright.sources.kinds import kinds
 
         return check_source(kinds()[case.slug].read, list(case.files))
-    contract: Callable[[str], list[Outcome]] = {
-        "fabrics": check_fabric,
-        "families": check_family,
-        "rewrites": check_rewrite,
-    }[case.room]
-    return contract(case.slug)
+    if case.room == "fabrics":
+        return check_fabric(case.slug)
+    return check_family(case.slug) if case.room == "families" else check_rewrite(case.slug)
 
 
 def _fabrics() -> Iterator[RoomMember]:

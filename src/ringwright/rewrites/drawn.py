@@ -28,4 +28,5 @@ def _mixed(state: np.ndarray) -> np.ndarray:
     state = state + one
     state = (state ^ (state >> np.uint64(30))) * two
     state = (state ^ (state >> np.uint64(27))) * three
-    return state ^ (state >> np.uint64(31))
+    mixed: np.ndarray = state ^ (state >> np.uint64(31))
+    return mixed
