@@ -137,7 +137,8 @@ def _bursts(calls: pl.DataFrame, gap_s: float) -> list[dict[str, Any]]:
             pl.len().alias("count"),
         )
     )
-    return grouped.sort("bytes", descending=True).head(MAX_BURSTS).sort("start_s").drop("burst").to_dicts()
+    largest = grouped.sort("bytes", "start_s", descending=[True, False]).head(MAX_BURSTS)  # of equal ones the first
+    return largest.sort("start_s").drop("burst").to_dicts()
 
 
 def _largest(frame: pl.DataFrame, calls: pl.DataFrame, gap_s: float) -> dict[str, Any]:
