@@ -324,7 +324,7 @@ def test_the_list_alone_and_its_page(tmp_path: Path, capsys: pytest.CaptureFixtu
     ("words", "said"),
     [
         (["no-such-model"], "no model known here"),
-        (["llama3-7b"], "try: llama3-70b"),
+        (["llama3-7b"], "perhaps llama3-70b"),
         (["vgg16", "--fabric", "no-such:8"], "no fabric is named"),
         (["vgg16", "--fabric", "switch:4", "--gpus", "9"], "9 ranks do not fit"),
         (["vgg16", "--gpus", "0"], "--gpus is 0"),
