@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -192,3 +193,13 @@ def test_warnings_do_not_push_errors_out() -> None:
     mixed = [*[doubt("order", "perhaps", "here", "look")] * 3, Finding("task", "wrong", "here", "mend it")]
     kept = workloads._some(iter(mixed), 2)
     assert [each.severity for each in kept] == ["warning", "warning", "warning", "error"]
+
+
+@pytest.mark.parametrize(("op", "what"), [("all-gather", "input"), ("gather", "input"), ("all-to-all", "input")])
+def test_a_layout_with_too_few_slots_is_told(op: str, what: str) -> None:
+    """A layout for one chunk cannot hold the blocks of another collective: a broken rule, not a bug of ours."""
+    wanted = Collective(op, range(4), 4000)
+    made = Program("short", wanted, cut(Collective("broadcast", range(4), 4000), 1), lambda: iter(()), 0, Cost((), 0.0))
+    (first, *_) = validity.check(made)
+    assert (first.rule, first.rank >= 0) == ("range", True)
+    assert re.search(rf"its ({what}|result) reaches slot \d+, the layout has \d+", first.message)

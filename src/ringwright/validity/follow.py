@@ -30,6 +30,8 @@ class Follower:
 
     def follow(self) -> list[Violation]:
         """Return what is broken."""
+        if self._is_short():
+            return self.violations
         for rank in range(self.program.p):
             slots, chunks = placed(self.program, rank, after=False)
             self.value[rank * self.slots + slots] = self._contribution(rank, chunks)
@@ -47,6 +49,18 @@ class Follower:
         if not self.violations and abs(self.sent - cost.sent_bytes) > slack:
             self._add("cost", f"{self.sent} B sent, declared {cost.sent_bytes:.0f} B")
         return self.violations
+
+    def _is_short(self) -> bool:
+        """Say whether input or result of a rank lies in slots that the layout does not have; then nothing can be followed."""
+        for rank in range(self.program.p):
+            for after in (False, True):
+                slots, _ = placed(self.program, rank, after=after)
+                last = int(slots.max(initial=0))
+                if not 0 <= int(slots.min(initial=0)) <= last < self.slots:
+                    what = "result" if after else "input"
+                    self._add("range", f"its {what} reaches slot {last}, the layout has {self.slots}", rank=rank)
+                    return True
+        return False
 
     def _contribution(self, rank: int, chunks: np.ndarray) -> np.ndarray:
         """Return the fingerprints of a rank's data: of the chunk alone, where nothing is reduced."""

@@ -1,0 +1,138 @@
+"""Every field of a Collective, a Program and a Capability changes an answer, or is listed as informative with its reason."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from ringwright import interpreter, validity
+from ringwright.algorithms.blocks.linear import linear
+from ringwright.algorithms.blocks.nvls import nvls
+from ringwright.algorithms.blocks.ring import ring
+from ringwright.collective import Collective
+from ringwright.engines.choose import simulate
+from ringwright.errors import RingwrightError
+from ringwright.exports.msccl_xml import msccl_xml
+from ringwright.exports.threadblocks import scheduled
+from ringwright.fabrics import fabric
+from ringwright.program import Cost, Op, Program, Software, Step, Stream, Term, cut, explicit
+from ringwright.topology import Capability, Topology
+
+pytestmark = pytest.mark.once
+WANTED = Collective("all-reduce", range(4), 4000)
+TOP = fabric("torus:2x2")
+RING = ring(WANTED)
+
+
+def asked(question: Any) -> str:
+    try:
+        return str(question())
+    except RingwrightError as error:
+        return f"refused: {error}"
+
+
+def told(program: Program, topology: Topology = TOP) -> dict[str, str]:
+    """Return what each reader of a program says of it: rules, interpreter, engines, closed form and a file."""
+    given = interpreter.inputs(program.collective)
+    return {
+        "rules": asked(lambda: validity.check(program, warnings=True)),
+        "result": asked(lambda: interpreter.run(validity.require(program), given)),
+        "time": asked(lambda: (simulate(program, topology, "events"), simulate(program, topology, "events").time_ps)),
+        "formula": asked(lambda: simulate(program, topology, "closed-form").time_ps),
+        "file": asked(lambda: msccl_xml(program)),
+    }
+
+
+SHORT = [Step((explicit(Op.SEND, [0], [1], [0]),))]
+PROGRAM: dict[str, Any] = {
+    "name": "other",
+    "collective": replace(WANTED, op="all-gather"),
+    "layout": cut(WANTED, 2),
+    "make_steps": lambda: iter(SHORT),
+    "n_steps": RING.n_steps + 1,
+    "cost": Cost((Term(1, 1.0),), 1.0),
+    "aggregators": (4,),
+    "protocol": "LL",
+    "software": Software(base_s=1e-3),
+}
+INFORMATIVE: dict[str, Any] = {
+    "streams": (Stream(4, 8),),  # how an aggregating node is used: no engine limits its slots yet
+    "channels": 7,  # how many there are is told in tables; which one a move takes stands in its block
+}
+
+
+@pytest.mark.parametrize("name", sorted({each.name for each in fields(Program)} - {"knobs", "schedule"}))
+def test_a_field_of_a_program_is_noticed(name: str) -> None:
+    if name in INFORMATIVE:
+        assert told(replace(RING, **{name: INFORMATIVE[name]})) == told(RING)
+    else:
+        assert told(replace(RING, **{name: PROGRAM[name]})) != told(RING)
+
+
+def test_a_declared_order_is_noticed() -> None:
+    ordered = scheduled(RING)
+    assert told(replace(ordered, schedule=None)) != told(ordered)
+
+
+def test_the_factors_of_a_program_say_what_a_level_is() -> None:
+    cost = Cost((Term(1, 1000.0, "level1"),), 1.0)
+    one, other = (replace(RING, cost=cost, knobs={"factors": factors}) for factors in ((2, 2), (1, 4)))
+    far = fabric("ring:4,rate=1GB/s,latency_s=1e-6")
+    assert told(one, far)["formula"] != told(other, far)["formula"]
+
+
+COLLECTIVE: dict[str, Any] = {
+    "op": "reduce-scatter",
+    "group": (0, 1, 3, 2),
+    "size_bytes": 8000,
+    "dtype": "float64",
+    "reduce_op": "max",
+    "root": 1,
+    "in_place": True,
+    "counts": (4, 8, 12, 16),
+    "commutative": False,
+}
+
+
+BEFORE = {"counts": Collective("all-gather", range(4), 40)}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Collective)])
+def test_a_field_of_a_collective_is_noticed(name: str) -> None:
+    """By the readers of a program made for it; what a ring cannot do it refuses, which is noticing too."""
+    before = BEFORE.get(name, WANTED)
+    other = replace(before, **{name: COLLECTIVE[name]})
+    if name == "root":
+        before = Collective("broadcast", range(4), 4000)
+        assert told(linear(replace(before, root=1))) != told(linear(before))
+        return
+    if name == "in_place":
+        assert repr(other) != repr(before)  # where a rank's input lies: real ranks and files ask, see execute.job
+        return
+    assert asked(lambda: told(ring(other))) != asked(lambda: told(ring(before)))
+
+
+NVLS_TOP = fabric("dgx-h100:1")
+NVLS = nvls(Collective("all-reduce", range(8), 1 << 20), NVLS_TOP)
+CAPABILITY: dict[str, Any] = {"reduce_rate": 1e9, "latency_s": 1e-3}
+NOT_READ = {
+    "ops": ("max",),
+    "dtypes": ("int8",),
+    "fanin_max": 2,
+    "memory_bytes": 1,
+    "multicast": False,
+}  # what an aggregating node can do is told, and exported; no engine and no rule asks for it yet
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Capability)])
+def test_a_field_of_a_capability_is_noticed(name: str) -> None:
+    changed = {**CAPABILITY, **NOT_READ}[name]
+    other = replace(
+        NVLS_TOP, aggregators={node: replace(able, **{name: changed}) for node, able in NVLS_TOP.aggregators.items()}
+    )
+    same = told(NVLS, other) == told(NVLS, NVLS_TOP)
+    assert same is (name in NOT_READ)
+    assert math.isfinite(simulate(NVLS, other, "events").time_s)
