@@ -1,155 +1,203 @@
-"""An algorithm, a scheduler and a reader as somebody from outside writes them, each broken in several ways: is each one told?"""
+"""A stranger's algorithm, scheduler and reader, added by file and by entry point: whole, and each broken in ten ways.
+
+The parts are those of docs/template. Each is broken by changing one line of its file; then it is loaded, from the file or through
+an entry point of a distribution that is made for it, and its contract is run. Printed is what the contract says.
+"""
 
 from __future__ import annotations
 
-import random
+import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
 
-from ringwright.collective import Collective
-from ringwright.costs.stages import Costs
-from ringwright.errors import InputError
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, nothing, turn
-from ringwright.sources.gathered import Gathered
-from ringwright.sources.source import Source
-from ringwright.testing.conformance import Outcome, check_algorithm, check_scheduler, check_source
-from ringwright.trace import Trace
-from ringwright.workload import Queue, Workload
+from ringwright import registry
+from ringwright.sources import kinds
+from ringwright.testing import check_algorithm, check_scheduler, check_source
+from ringwright.testing.conformance import Outcome
 
-LINES = b"all-reduce 0 1024 1.0 0.5\nall-reduce 1 1024 1.0 0.5\n"
-Broken = tuple[str, str, Callable[[], list[Outcome]]]  # what is wrong, the check that says so, the contract run on it
-
-
-def my_ring(
-    collective: Collective, topology: object = None, *, hops: int = 1, late: int = 0, boast: float = 1.0
-) -> Program:
-    """Return an all-gather round a ring; the knobs break it."""
-    del topology
-    p, size = collective.p, float(collective.size_bytes)
-    if p == 1:
-        return nothing("my-ring", collective)
-
-    def steps() -> Iterator[Step]:
-        for step in range(p - 1 - late):
-            yield Step((Block(Op.SEND, (p,), turn(p), turn(p, 1), turn(p, -step * hops)),))
-
-    largest = float(cut(collective).chunk_bytes.max(initial=0))
-    cost = Cost((Term(p - 1, largest * (p - 1) * boast),), size * (p - 1))
-    return Program("my-ring", collective, cut(collective), steps, p - 1 - late, cost)
+TEMPLATE = Path(__file__).resolve().parents[1] / "docs" / "template" / "src" / "ringwright_template"
+ROWS = (
+    "rank,op,bytes,start_us,time_us\n"
+    "0,all-reduce,1024,10,5\n1,all-reduce,1024,12,4\n0,all-reduce,64,30,5\n1,all-reduce,64,31,4\n"
+)
+WAYS = ("file", "entry point")
 
 
-def my_order(workload: Workload, costs: Costs) -> Workload:
-    """Small tensors first."""
-    del costs
-    keys = {each.name: each.size_bytes for each in workload.payloads}
-    return workload.with_policy("my-order", queue=Queue(keys=keys), boundary="layer", agreement="static")
+@dataclass(frozen=True)
+class Part:
+    """A file of the template: what it adds, its function, the group of entry points, and how its contract is run."""
+
+    what: str
+    module: str
+    function: str
+    group: str
+    check: Callable[[Any], list[Outcome]]
 
 
-def by_luck(workload: Workload, costs: Costs) -> Workload:
-    """Draw an order, another one each time."""
-    keys = {each.name: random.randrange(99) for each in workload.payloads}  # noqa: S311 - that is what is wrong
-    return my_order(workload, costs).with_policy("by-luck", queue=Queue(keys=keys))
-
-
-def by_hash(workload: Workload, costs: Costs) -> Workload:
-    """Take the order in which a set goes round: another one in each process."""
-    keys = {name: at for at, name in enumerate({each.name for each in workload.payloads})}
-    return my_order(workload, costs).with_policy("by-hash", queue=Queue(keys=keys))
-
-
-def by_magic(workload: Workload, costs: Costs) -> Workload:
-    """Take the time out of the tasks."""
-    return replace(my_order(workload, costs), tasks=tuple(replace(each, seconds=0.0) for each in workload.tasks))
-
-
-def my_lines(**changed: Any) -> Callable[[list[Source]], Trace]:
-    """Return a reader of lines ``op rank bytes start duration``; ``changed`` columns break it."""
-
-    def read(sources: list[Source]) -> Trace:
-        found = Gathered("my-lines")
-        for source in sources:
-            for number, line in enumerate(source.head(1 << 20).decode().splitlines()):
-                op, rank, size, start, duration = line.split()
-                row: dict[str, Any] = {
-                    "kind": "collective",
-                    "op": op,
-                    "rank": int(rank),
-                    "size_bytes": int(size),
-                    "start_s": float(start),
-                    "duration_s": float(duration),
-                    "clock": "wall",
-                    "file": source.name,
-                    "line": number,
-                    "communicator": found.communicator("world", size=2),
-                }
-                found.events.add(**row | changed)
-                found.device(int(rank), "n1")
-            found.note(source.name, "understood", "lines", found.events.total)
-        if not found.events.total:
-            raise InputError("no line", where=sources[0].name)
-        return found.trace()
-
-    return read
-
-
-def ring(name: str = "my_ring", ops: tuple[str, ...] = ("all-gather",), **knobs: Any) -> list[Outcome]:
-    """Run the contract on the ring with some knobs."""
-
-    def mine(collective: Collective, topology: object = None) -> Program:
-        return my_ring(collective, topology, **knobs)
-
-    mine.__name__, mine.OPS = name, ops  # type: ignore[attr-defined]
-    return check_algorithm(mine, group_sizes=(1, 2, 4, 5), knobs=False)
-
-
-def lines(**changed: Any) -> list[Outcome]:
-    """Run the contract on the reader with some columns changed."""
+def of_reader(read: Any) -> list[Outcome]:
+    """Run the contract of readers on a small file."""
     with tempfile.TemporaryDirectory(prefix="ringwright-") as folder:
-        (Path(folder) / "a.txt").write_bytes(LINES)
-        return check_source(my_lines(**changed), Path(folder) / "a.txt")
+        file = Path(folder) / "ops.csv"
+        file.write_text(ROWS)
+        return check_source(read, file)
 
 
-WHOLE: tuple[tuple[str, Callable[[], list[Outcome]]], ...] = (
-    ("algorithm", ring),
-    ("scheduler", lambda: check_scheduler(my_order, seeds=range(1))),
-    ("reader", lines),
-)
-BROKEN: tuple[Broken, ...] = (
-    ("algorithm: a wrong chunk goes round", "legal", lambda: ring(hops=2)),
-    ("algorithm: the last step is missing", "right", lambda: ring(late=1)),
-    ("algorithm: it declares no OPS", "declared", lambda: ring(ops=())),
-    ("algorithm: OPS of another library", "declared", lambda: ring(ops=("allgather",))),
-    ("algorithm: it boasts of half the cost", "closed-form", lambda: ring(boast=0.5)),
-    ("scheduler: an order drawn by luck", "same-again", lambda: check_scheduler(by_luck, seeds=range(1))),
-    (
-        "scheduler: an order that differs by rank",
-        "same-on-every-rank",
-        lambda: check_scheduler(by_hash, seeds=range(2)),
+PARTS = {
+    "algorithm": Part(
+        "algorithm",
+        "stride_ring",
+        "stride_ring",
+        "algorithms",
+        lambda part: check_algorithm(part, group_sizes=(1, 2, 5), sizes=("zero", "ragged", "even"), knobs=False),
     ),
-    ("scheduler: tasks lose their time", "alone", lambda: check_scheduler(by_magic, seeds=range(1))),
-    ("reader: an operation in other words", "operations", lambda: lines(op="all_reduce")),
-    ("reader: rows without records", "counts", lambda: lines(records=0)),
-    ("reader: times without a clock", "clocks", lambda: lines(clock=None)),
-    ("reader: a column that does not exist", "read", lambda: lines(seq=1)),
+    "scheduler": Part(
+        "scheduler",
+        "smallest_first",
+        "smallest_first",
+        "schedulers",
+        lambda part: check_scheduler(part, seeds=range(2), knobs=False),
+    ),
+    "reader": Part("reader", "op_csv", "read_op_csv", "sources", of_reader),
+}
+
+
+@dataclass(frozen=True)
+class Break:
+    """One line of a part, changed: what is wrong, the old and the new text, and the check that must say so."""
+
+    part: str
+    what: str
+    check: str
+    old: str
+    new: str
+
+
+KEYS = "keys={each.name: place for place, each in enumerate(by_size)},"
+LUCK = "keys={each.name: __import__('random').random() for each in by_size},"
+BY_RANK = "keys={each.name: hash((__import__('os').urandom(8), place)) % 97 for place, each in enumerate(by_size)},"
+UNKNOWN = "keys={each.name + '?': place for place, each in enumerate(by_size)},"
+DONE = 'return workload.with_policy("smallest-first", queue=queue, boundary="layer")'
+BEGIN = "    def steps()"
+
+
+def changed(part: str, value: str) -> str:
+    """Return the end of a scheduler that changes a part of the workload before it is done."""
+    return f"import dataclasses as d\n    workload = d.replace(workload, {part}=tuple({value}))\n    {DONE}"
+
+
+IDLE = changed("tasks", "d.replace(each, seconds=0.0) for each in workload.tasks")
+FEWER = changed("payloads", "workload.payloads[1:]")
+SMALLER = changed("payloads", "d.replace(each, size_bytes=each.size_bytes // 2) for each in workload.payloads")
+BROKEN = (
+    Break("algorithm", "a wrong chunk goes round", "legal", "-k * stride", "-2 * k * stride"),
+    Break("algorithm", "the last step is missing", "legal", "range(p - 1):", "range(p - 2):"),
+    Break("algorithm", "it declares no OPS", "declared", 'OPS = ("all-gather",)', "OPS = ()"),
+    Break("algorithm", "OPS of another library", "declared", 'OPS = ("all-gather",)', 'OPS = ("allgather",)'),
+    Break("algorithm", "half the start-ups", "closed-form", "Term(p - 1, path_bytes)", "Term((p - 1) / 2, path_bytes)"),
+    Break("algorithm", "too few bytes", "legal", "sent_bytes=p * path_bytes", "sent_bytes=path_bytes / 2"),
+    Break("algorithm", "what should be sent is added", "legal", "Op.SEND", "Op.REDUCE"),
+    Break("algorithm", "one step more is declared than there are", "legal", "steps, p - 1, cost", "steps, p, cost"),
+    Break("algorithm", "an error of Python", "program", BEGIN, f"    p = p if p != 5 else p / 0\n\n{BEGIN}"),
+    Break(
+        "algorithm", "it returns no program", "program", 'return Program("stride-ring"', 'return str and ("stride-ring"'
+    ),
+    Break("scheduler", "an order drawn by luck", "same-again", KEYS, LUCK),
+    Break("scheduler", "an order that differs by rank", "same-on-every-rank", KEYS, BY_RANK),
+    Break("scheduler", "tasks lose their time", "alone", DONE, IDLE),
+    Break("scheduler", "a payload is lost", "alone", DONE, FEWER),
+    Break("scheduler", "bytes are lost", "alone", DONE, SMALLER),
+    Break("scheduler", "it returns nothing", "workload", DONE, DONE.replace("return ", "")),
+    Break("scheduler", "an error of Python", "workload", DONE, "raise KeyError('gradients')"),
+    Break("scheduler", "a window of no operation", "legal", "float(at_once)", "-float(at_once)"),
+    Break("scheduler", "keys of payloads that do not exist", "legal", KEYS, UNKNOWN),
+    Break("scheduler", "a boundary that nobody knows", "legal", 'boundary="layer"', 'boundary="sometimes"'),
+    Break("reader", "an operation in other words", "operations", "op=words[1],", "op=words[1].replace('-', '_'),"),
+    Break("reader", "rows without records", "counts", "records=1,", "records=0,"),
+    Break("reader", "a multiplicity of none", "counts", "multiplicity=1,", "multiplicity=0,"),
+    Break("reader", "times without a clock", "clocks", 'clock="wall",', "clock=None,"),
+    Break("reader", "a column that does not exist", "read", "multiplicity=1,", "multiplicity=1, seq=1,"),
+    Break("reader", "ranks without devices", "devices", "gathered.device(rank)  #", "pass  #"),
+    Break("reader", "no ground", "grounds", 'ground="read",', 'ground="",'),
+    Break("reader", "a confidence above one", "grounds", "confidence=1.0,", "confidence=2.0,"),
+    Break("reader", "a time below nothing", "clocks", "duration_s=time_us / 1e6,", "duration_s=-time_us / 1e6,"),
+    Break("reader", "an empty file is an empty Trace", "nothing", "if not gathered.events.total:", "if False:"),
 )
 
 
-def main() -> int:
+def text_of(part: Part, broken: Break | None) -> str:
+    """Return the file of a part, with its line changed; SystemExit where the template has no such line."""
+    text = (TEMPLATE / f"{part.module}.py").read_text()
+    if broken is None:
+        return text
+    if text.count(broken.old) < 1:
+        raise SystemExit(f"{part.module}.py has no line with: {broken.old}")
+    return text.replace(broken.old, broken.new, 1)
+
+
+@contextmanager
+def loaded(part: Part, text: str, way: str) -> Iterator[Any]:
+    """Give the part as it is loaded from a file, or through an entry point of a distribution that is installed for a moment."""
+    with tempfile.TemporaryDirectory(prefix="ringwright-") as folder:
+        file = Path(folder) / f"stranger_{part.module}.py"
+        file.write_text(text)
+        if way == "file":
+            spec = spec_from_file_location(file.stem, file)
+            if spec is None or spec.loader is None:
+                raise SystemExit(f"{file} cannot be loaded")
+            module = sys.modules[file.stem] = module_from_spec(spec)
+            spec.loader.exec_module(module)
+            yield getattr(module, part.function)
+            del sys.modules[file.stem]
+            return
+        notes = Path(folder) / "stranger-1.0.dist-info"
+        notes.mkdir()
+        (notes / "METADATA").write_text("Metadata-Version: 2.1\nName: stranger\nVersion: 1.0\n")
+        (notes / "entry_points.txt").write_text(f"[ringwright.{part.group}]\nstrangers = {file.stem}:{part.function}\n")
+        sys.path.insert(0, folder)
+        try:
+            yield _by_name(part)
+        finally:
+            sys.path.remove(folder)
+            sys.modules.pop(file.stem, None)
+
+
+def _by_name(part: Part) -> Any:
+    """Return what the product loads under the name of the entry point."""
+    if part.group == "sources":
+        return kinds.kinds()["strangers"].read
+    among = registry.schedulers if part.group == "schedulers" else registry.systems
+    return registry.find("strangers", among).load()
+
+
+def told(broken: Break | None, part: Part, way: str) -> dict[str, str]:
+    """Return what the contract says of a part, by check; ``load`` where it is refused before any check."""
+    with loaded(part, text_of(part, broken), way) as function:
+        outcomes = part.check(function)
+    return {check: words for outcome in outcomes for check, words in outcome.failed.items()}
+
+
+def main(arguments: list[str] | None = None) -> int:
     """Print what each contract says; 1 where something whole is blamed or something broken is not."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--by", choices=WAYS, help="file or entry point, else both")
+    given = parser.parse_args(arguments)
     missed = 0
-    for what, run in WHOLE:
-        outcomes = run()
-        failed = [each for each in outcomes if each.failed]
-        missed += bool(failed)
-        print(f"{what}: {sum(len(each.passed) for each in outcomes)} checks passed, {len(failed)} cases failed")
-    for what, check, run in BROKEN:
-        told = next((each.failed[check] for each in run() if check in each.failed), "")
-        missed += not told
-        print(f"{what}\n    {check}: {told or 'NOBODY SAID SO'}")
+    for way in WAYS if given.by is None else (given.by,):
+        for part in PARTS.values():
+            said = told(None, part, way)
+            missed += bool(said)
+            print(f"{part.what}, whole, by {way}: {said or 'every check passes'}")
+            for broken in (each for each in BROKEN if each.part == part.what):
+                said = told(broken, part, way)
+                missed += broken.check not in said
+                words = said.get(broken.check, f"NOBODY SAID SO, but {said}").splitlines()[0]
+                print(f"  {broken.what}\n      {broken.check}: {words}")
     return 1 if missed else 0
 
 

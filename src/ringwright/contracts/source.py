@@ -113,7 +113,10 @@ def grounds(trace: Trace, events: pl.DataFrame) -> Answer:
             if name == "claims" and not row["source"]:
                 return f"claims: '{what}' says not where it is from"
     said = set(events["ground"].drop_nulls().to_list()) - set(GROUNDS)
-    return f"an event has the ground '{min(said)}', not {', '.join(GROUNDS)}" if said else None
+    if said:
+        return f"an event has the ground '{min(said)}', not {', '.join(GROUNDS)}"
+    wrong = [each for each in events["confidence"].drop_nulls().to_list() if not 0 <= each <= 1]
+    return f"an event has the confidence {wrong[0]}, not 0 to 1" if wrong else None
 
 
 def ledger(trace: Trace, events: pl.DataFrame) -> Answer:
