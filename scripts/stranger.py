@@ -104,9 +104,7 @@ BROKEN = (
     Break("algorithm", "what should be sent is added", "legal", "Op.SEND", "Op.REDUCE"),
     Break("algorithm", "one step more is declared than there are", "legal", "steps, p - 1, cost", "steps, p, cost"),
     Break("algorithm", "an error of Python", "program", BEGIN, f"    p = p if p != 5 else p / 0\n\n{BEGIN}"),
-    Break(
-        "algorithm", "it returns no program", "program", 'return Program("stride-ring"', 'return str and ("stride-ring"'
-    ),
+    Break("algorithm", "it returns no program", "program", BEGIN, f"    return None\n\n{BEGIN}"),
     Break("scheduler", "an order drawn by luck", "same-again", KEYS, LUCK),
     Break("scheduler", "an order that differs by rank", "same-on-every-rank", KEYS, BY_RANK),
     Break("scheduler", "tasks lose their time", "alone", DONE, IDLE),

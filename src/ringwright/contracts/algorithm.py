@@ -177,7 +177,7 @@ def examine(case: AlgorithmCase, algorithm: Callable[..., Program]) -> Outcome:
         algorithm = partial(algorithm, **said)
     program, why = made(lambda: algorithm(case.collective(), topology))
     if program is None:
-        outcome.note("program", why)
+        outcome.note("program", why or "it returned None, not a Program")
         return outcome
     if (strange := _not_a_program(program)) is not None:
         outcome.note("program", strange)
