@@ -205,7 +205,7 @@ def measure(given: argparse.Namespace) -> dict[str, Any]:
     argv = [sys.executable, str(Path(__file__).resolve()), "--in-rank", "--result", str(result)]
     argv += ["--rounds", str(given.rounds), "--waits", given.waits, *(["--quick"] * given.quick)]
     line, environment = command(
-        found, given.ranks, argv, {**os.environ, **settings}, transport=given.transport, crowded=True
+        found, given.ranks, argv, {**os.environ, **settings}, transport=given.transport, oversubscribed=True
     )
     subprocess.run(line, env=environment, check=True, timeout=600)
     document: dict[str, Any] = json.loads(result.read_text())

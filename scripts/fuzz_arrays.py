@@ -72,7 +72,7 @@ def changes(draw: random.Random, servers: int) -> Arrays:
     return {
         "change_resource": np.sort(below(draw, servers, count)).astype(np.int64),
         "change_time": np.sort(picked(draw, WHOLE, count, np.int64)),
-        "change_pace": picked(draw, PACES, count, np.float64),
+        "change_ps_per_byte": picked(draw, PACES, count, np.float64),
         "delay_resource": np.sort(below(draw, servers, later)).astype(np.int64),
         "delay_time": np.sort(picked(draw, WHOLE, later, np.int64)),
         "delay_latency": picked(draw, WHOLE, later, np.int64),
@@ -90,7 +90,7 @@ def messages(draw: random.Random) -> Arrays:
         **graph(draw, count + joins),
         "size_bytes": picked(draw, WHOLE, count, np.int64),
         "delay": picked(draw, WHOLE, count, np.int64),
-        "pace": picked(draw, PACES, servers, np.float64),
+        "ps_per_byte": picked(draw, PACES, servers, np.float64),
         "latency": picked(draw, WHOLE, servers, np.int64),
         "whole": picked(draw, flags, servers, np.uint8),
         "holds": picked(draw, flags, servers, np.uint8),
@@ -119,7 +119,7 @@ def flows(draw: random.Random) -> Arrays:
     made = messages(draw)
     classes = draw.randint(1, 4)
     starts = cuts(draw, classes, 3)
-    ways = below(draw, len(made["pace"]), int(starts[-1]))
+    ways = below(draw, len(made["ps_per_byte"]), int(starts[-1]))
     return made | {"owner": below(draw, classes, len(made["size_bytes"])), "starts": starts, "ways": ways}
 
 

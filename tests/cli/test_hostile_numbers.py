@@ -97,14 +97,16 @@ def test_arrays_are_checked_before_the_compiled_loops() -> None:
         {"latency": 1 << 62},
         {"delay": -1},
         {"size_bytes": -1},
-        {"pace": float("nan")},
-        {"pace": -1.0},
+        {"ps_per_byte": float("nan")},
+        {"ps_per_byte": -1.0},
     ):
-        with pytest.raises(ValueError, match=r"latency|delay|size_bytes|pace"):
+        with pytest.raises(ValueError, match=r"latency|delay|size_bytes|ps_per_byte"):
             engine.events(**loop(**wrong))
 
 
-def loop(latency: int = 0, delay: int = 0, size_bytes: int = 8, pace: float = 1.0, hops: int = 1) -> dict[str, Any]:
+def loop(
+    latency: int = 0, delay: int = 0, size_bytes: int = 8, ps_per_byte: float = 1.0, hops: int = 1
+) -> dict[str, Any]:
     """Return the arrays of one message over some links."""
     none32, none64, nonef = np.zeros(0, np.int32), np.zeros(0, np.int64), np.zeros(0, np.float64)
     return {
@@ -118,13 +120,13 @@ def loop(latency: int = 0, delay: int = 0, size_bytes: int = 8, pace: float = 1.
         "parent": none32,
         "hop": none32,
         "child": none32,
-        "pace": np.full(hops, pace),
+        "ps_per_byte": np.full(hops, ps_per_byte),
         "latency": np.full(hops, latency),
         "whole": np.ones(hops, np.uint8),
         "holds": np.zeros(hops, np.uint8),
         "change_resource": none64,
         "change_time": none64,
-        "change_pace": nonef,
+        "change_ps_per_byte": nonef,
         "delay_resource": none64,
         "delay_time": none64,
         "delay_latency": none64,

@@ -15,7 +15,7 @@ import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = (REPOSITORY / "README.md").read_text()
-COMMAND_LINE = re.compile(r"(?:^|`)(scripts/\w+|ringwright)(?: ([a-z]+))?\b", re.MULTILINE)
+COMMAND_LINE = re.compile(r"(?:^|`)(scripts/[\w-]+|ringwright)(?: ([a-z]+))?\b", re.MULTILINE)
 PAGES = [README, (REPOSITORY / "docs" / "cli.md").read_text()]
 
 RUN_MAIN = [sys.executable, "-c", "import sys; from ringwright.cli import main; sys.exit(main())"]

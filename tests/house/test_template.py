@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.once]
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the template, and beside it ``site``, where it is installed."""
-    pytest.importorskip("setuptools")
+    if find_spec("setuptools") is None:  # asked without importing it: it would put itself in the place of distutils
+        pytest.skip("setuptools is absent")
     folder = tmp_path_factory.mktemp("stranger")
     shutil.copytree(TEMPLATE, folder / "template", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "build"))
     command = [
