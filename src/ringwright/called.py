@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 NAME = "ringwright"
+PYTHONS = ("python", "python3")
 TOLD_BY_SCRIPT = "RINGWRIGHT_CALLED_AS"  # a script that starts the program says here how it was typed itself
 
 
@@ -54,15 +55,22 @@ def words() -> str:
     told = os.environ.pop(TOLD_BY_SCRIPT, "")
     started = told or sys.argv[0]
     if not told and Path(started).parts[-2:] == (NAME, "__main__.py"):
-        return f"{_found(sys.executable, 'python', 'python3')} -m {NAME}"
+        return f"{python()} -m {NAME}"
     if Path(started).name != NAME:
         return NAME  # called from Python, or under another name
-    return _found(started, NAME)
+    return shlex.quote(found_as(started, NAME))
 
 
-def _found(path: str, *names: str) -> str:
-    """Return the first name by which a shell finds a file, else its path in quotes where it needs them."""
+def python() -> str:
+    """Return how a shell in this folder starts the Python that runs this, quoted where it needs that."""
+    return shlex.quote(found_as(sys.executable, *PYTHONS))
+
+
+def found_as(path: str, *names: str) -> str:
+    """Return the shortest words by which a shell in this folder starts a file: a name that it finds, else a path, not quoted."""
     for name in names:
         if path == name or Path(shutil.which(name) or "").absolute() == Path(path).absolute():  # links count as typed
             return name
-    return shlex.quote(path if os.sep in path else f"{os.curdir}{os.sep}{path}")
+    below = os.path.relpath(path)
+    short = path if below.startswith(os.pardir) else below
+    return short if os.sep in short else f"{os.curdir}{os.sep}{short}"

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import re
 import shlex
 import shutil
@@ -17,7 +16,8 @@ from importlib.metadata import PackageNotFoundError, distribution, requires
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-NAME = "ringwright"
+from ringwright.called import NAME, PYTHONS, found_as
+
 _REQUIREMENT = re.compile(r"(?P<wanted>[^;]+?)\s*(?:;\s*(?P<marker>.*))?")
 _EXTRA = re.compile(r"extra\s*==\s*['\"](?P<extra>[^'\"]+)['\"]")
 
@@ -66,14 +66,5 @@ def _source() -> tuple[Path | None, bool]:
 def _pip() -> list[str]:
     """Return what installs for the Python that runs this; an environment without pip is one of uv's."""
     if importlib.util.find_spec("pip") is None and shutil.which("uv"):
-        return ["uv", "pip", "install", "--python", _python()]
-    return [_python(), "-m", "pip", "install"]
-
-
-def _python() -> str:
-    """Return the shortest words by which a shell in this folder starts the Python that runs this."""
-    for name in ("python", "python3"):
-        if (named := shutil.which(name)) and os.path.abspath(named) == os.path.abspath(sys.executable):  # noqa: PTH100
-            return name
-    relative = os.path.relpath(sys.executable)
-    return sys.executable if relative.startswith("..") else relative
+        return ["uv", "pip", "install", "--python", found_as(sys.executable, *PYTHONS)]
+    return [found_as(sys.executable, *PYTHONS), "-m", "pip", "install"]

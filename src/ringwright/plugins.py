@@ -150,6 +150,11 @@ class Plugin:
         return len(source.splitlines()), tuple(filter(None, [ast.get_docstring(tree), *mine]))
 
 
+def origin_of(plugin: Plugin | None) -> str:
+    """Return who adds a thing: ``house``, or the name of the distribution."""
+    return HOUSE if plugin is None else plugin.distribution
+
+
 def points(group: str, taken: Iterable[str] = ()) -> tuple[Plugin, ...]:
     """Return what is installed in a group, by name, of every path that Python looks in now; nothing of it is imported.
 

@@ -238,13 +238,16 @@ class Term:
 class Cost:
     """What a program declares of itself: its critical path, all bytes that ranks send, and bytes reduced on the path.
 
-    Where ``is_even`` is false the figures are those of an even cut, and each moved chunk may be one element off.
+    Where ``is_even`` is false the figures are those of an even cut, and each moved chunk may be one element off. Where ``hides``
+    is true, phases of some levels are hidden behind those of another: the path holds only where each level is a network of its
+    own.
     """
 
     terms: tuple[Term, ...]
     sent_bytes: float
     reduced_bytes: float = 0.0
     is_even: bool = True
+    hides: bool = False
 
     @property
     def messages(self) -> float:

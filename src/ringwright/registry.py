@@ -20,7 +20,7 @@ from ringwright import plugins
 from ringwright.errors import PluginError, UsageError
 from ringwright.headings import HEADINGS, clause, headings, of_several
 from ringwright.knobs import Knob, knobs_of
-from ringwright.plugins import HOUSE, Plugin
+from ringwright.plugins import Plugin, origin_of
 from ringwright.spellings import parse, unknown
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class System:
     @property
     def origin(self) -> str:
         """Who adds it: ``house``, or the name of the distribution."""
-        return HOUSE if self.plugin is None else self.plugin.distribution
+        return origin_of(self.plugin)
 
     @property
     def problem(self) -> PluginError | None:

@@ -16,8 +16,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 import conformance_pieces as pieces
 
 from outsiders import install
-from ringwright import fabrics
+from ringwright import fabrics, validity
+from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.cli import main
+from ringwright.collective import Collective
 from ringwright.contracts import campaign, rooms
 from ringwright.contracts.outcome import Outcome
 from ringwright.errors import UsageError
@@ -152,3 +154,13 @@ def test_pieces_of_a_pipeline_pay_their_start_ups() -> None:
     for text in ("blueconnect all-reduce p=4 size=even", "accl all-reduce p=3 size=zero"):
         outcome = campaign.check(campaign.parsed(f"{text} fabric=full root=0 knobs=pieces=3"))
         assert "closed-form" in outcome.passed
+
+
+@pytest.mark.parametrize("count", [1, 4])
+def test_bytes_of_pieces_are_held_to_the_last_one(count: int) -> None:
+    """Levels that hide each other have no closed form on one network; an element too many is told all the same."""
+    made = blueconnect(Collective("all-reduce", range(4), 4096), factors=(2, 2), pieces=count)
+    assert (made.cost.hides, made.cost.is_even) == (count > 1, True)
+    wrong = dataclasses.replace(made, cost=dataclasses.replace(made.cost, sent_bytes=made.cost.sent_bytes + 4))
+    assert validity.check(made) == []
+    assert [each.rule for each in validity.check(wrong)] == ["cost"]

@@ -148,3 +148,24 @@ def test_the_verb(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     broken.write_text("slug = 'x'\n[setup]\n[expected]\n")
     assert main(["reproduce", str(broken)]) == EXIT_INPUT
     assert "'figure'" in capsys.readouterr().err
+
+
+def test_a_record_keeps_the_papers_that_were_not_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    record = tmp_path / "record.json"
+    assert main(["reproduce", "netai2020", "--record", str(record)]) == 0
+    assert main(["reproduce", "accl", "--record", str(record)]) == EXIT_GATE
+    held = json.loads(record.read_text())
+    assert [paper["slug"] for paper in held["papers"]] == ["accl", "netai2020"]
+    assert sum(kind["rows"] for kind in held["kinds"]) == sum(len(paper["rows"]) for paper in held["papers"])
+    capsys.readouterr()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"schema": "ringwright.experiment/1", "papers": []}', '{"papers": 3}'])
+def test_a_file_that_is_no_record_is_not_written_over(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "notes.json"
+    record.write_text(text)
+    assert main(["reproduce", "netai2020", "--record", str(record)]) == EXIT_INPUT
+    assert record.read_text() == text
+    assert "notes.json" in capsys.readouterr().err

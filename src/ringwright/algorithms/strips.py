@@ -54,7 +54,7 @@ class Strips:
             )
             for i, term in enumerate(first[0].cost.terms)
         )
-        hides = len(self.strips[0]) > 1 and self.slowest != "level0"  # which it does on networks of their own alone
+        hides = len(self.strips[0]) > 1 and self.slowest != "level0"
         return Program(
             self.name,
             self.collective,
@@ -65,7 +65,8 @@ class Strips:
                 terms,
                 sum(program.cost.sent_bytes for program in each),
                 sum(program.cost.reduced_bytes for program in each),
-                is_even=all(one.cost.is_even for one in each) and not hides,
+                is_even=all(one.cost.is_even for one in each),
+                hides=hides,
             ),
             channels=len(self.strips),
         )

@@ -24,11 +24,11 @@ def list(what: str | None = None, *, json: options.Json = False) -> int:  # noqa
     """
     from ringwright.survey import lists
 
-    found = lists.listing(what)
+    rows = lists.listing(what)
     if json:
-        reading.print_json(found)
+        reading.print_json(rows)
         return 0
     from ringwright.reports import listed
 
-    listed.write(found, sys.stdout)
+    listed.write(rows, sys.stdout)
     return 0

@@ -108,7 +108,7 @@ def size_of(paths: Sequence[str]) -> int:
 
 
 def left(done: int, of: int, passed_s: float) -> str:
-    """Return the share done and the time left at the pace so far, in words; empty where neither is known."""
+    """Return the share done and the time left at the rate so far, in words; empty where neither is known."""
     if not of:
         return ""
     share = f"{100 * done / of:.0f} %"

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from ringwright import drafts
 from ringwright.cli import options, progress, reading
@@ -15,7 +12,7 @@ from ringwright.errors import EXIT_GATE, EXIT_GOOD, UsageError
 
 def reproduce(
     *names: str,
-    record: Annotated[Path | None, Parameter(help="Write the answers here as JSON.")] = None,
+    record: Path | None = None,
     short: bool = False,
     fresh: bool = False,
     output: options.Folder = None,
@@ -29,6 +26,8 @@ def reproduce(
     ----------
     names
         Slugs, or TOML files of your own; all papers if left out, without those that are experiments.
+    record
+        Write the answers into this file as JSON, beside those of other papers that it holds.
     short
         Of an experiment (collective-profiling-poster) the form for minutes, not the one for a night.
     fresh
@@ -50,10 +49,11 @@ def reproduce(
         raise UsageError("an experiment is run by itself", remedy=f"ringwright reproduce {experiments[0].stem}")
     if experiments:
         return _experiment(experiments[0].stem, short=short, fresh=fresh, out=output, record=record, json=json)
+    before = study.papers_of(record) if record else []
     with progress.steps("reproducing") as advance:
         result = study.reproduce(paths, advance)
     if record:
-        reading.write_json(record, result)
+        reading.write_json(record, study.joined(result, before))
     if json:
         reading.print_json(result)
     else:

@@ -32,6 +32,8 @@ def closed_form(program: Program, topology: Topology) -> str | None:
     del topology
     if not program.cost.is_even or program.p < 2 or program.aggregators:
         return f"{DECLINED}an uneven cut, a group of one, or an aggregating switch"
+    if program.cost.hides:
+        return f"{DECLINED}levels that overlap on networks of their own"
     channels = sorted({block.channel for step in program.steps() for block in step.blocks}) or [0]
     if not all(_one_port(program, channel) for channel in channels):
         return f"{DECLINED}several messages at once"

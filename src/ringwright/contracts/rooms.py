@@ -16,7 +16,7 @@ from ringwright.contracts.rewrite import check_rewrite
 from ringwright.contracts.source import check_source
 from ringwright.errors import UsageError
 from ringwright.exports import Export
-from ringwright.plugins import HOUSE, Plugin
+from ringwright.plugins import Plugin, origin_of
 from ringwright.registry import ROOT
 
 ROOMS = ("fabrics", "sources", "families", "exports", "rewrites")
@@ -36,7 +36,7 @@ class RoomMember:
     @property
     def origin(self) -> str:
         """Who adds it: ``house``, or the name of the distribution."""
-        return HOUSE if self.plugin is None else self.plugin.distribution
+        return origin_of(self.plugin)
 
     @property
     def lines(self) -> int:

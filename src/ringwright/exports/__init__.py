@@ -24,7 +24,7 @@ from typing import Any
 
 from ringwright import plugins
 from ringwright.errors import PluginError, UsageError
-from ringwright.plugins import HOUSE, Plugin
+from ringwright.plugins import Plugin, origin_of
 
 TAKES = ("program", "collective", "topology", "question", "trace", "workload")
 
@@ -42,7 +42,7 @@ class Export:
     @property
     def origin(self) -> str:
         """Who adds it: ``house``, or the name of the distribution."""
-        return HOUSE if self.plugin is None else self.plugin.distribution
+        return origin_of(self.plugin)
 
     def load(self) -> Callable[..., Any]:
         """Import and return the function."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from ringwright.errors import UsageError
 from ringwright.knobs import Choices, Ports, Ratio, Seconds, Seed
+from ringwright.mixing import STEP, mixed
 from ringwright.topology import UNREACHED
 
 if TYPE_CHECKING:
@@ -66,11 +67,8 @@ def spread(src: np.ndarray, dst: np.ndarray, seed: int, routes: int) -> np.ndarr
     """Return which of equal routes each pair takes, by a seeded hash (splitmix64), as ECMP switches choose by flow."""
     import numpy as np
 
-    mixed = src.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + dst.astype(np.uint64) + np.uint64(seed % (1 << 63))
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    mixed ^= mixed >> np.uint64(31)
-    return (mixed % np.uint64(routes)).astype(np.int64)
+    state = src.astype(np.uint64) * np.uint64(STEP) + dst.astype(np.uint64) + np.uint64(seed % (1 << 63))
+    return (mixed(state) % np.uint64(routes)).astype(np.int64)
 
 
 @dataclass(frozen=True)

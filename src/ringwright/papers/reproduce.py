@@ -64,6 +64,32 @@ def reproduce(paths: Iterable[Path], progress: steps.Advance | None = None) -> d
     return {"schema": SCHEMA, **single, "kinds": kinds, "papers": papers}
 
 
+def papers_of(record: Path) -> list[dict[str, Any]]:
+    """Return the papers that a record holds, none where there is no such file; InputError for a file that is no record."""
+    if not record.is_file():
+        return []
+    try:
+        document = json.loads(record.read_bytes())
+        schema, papers = document["schema"], document["papers"]
+        named = [paper["slug"] for paper in papers if paper["rows"] is not None]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            "is no record of papers", where=str(record), remedy="name another file for --record"
+        ) from error
+    if schema != SCHEMA or len(named) < len(papers):
+        raise InputError(
+            f"is a record of {schema}, not {SCHEMA}", where=str(record), remedy="name another file for --record"
+        )
+    return list(papers)
+
+
+def joined(result: dict[str, Any], before: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Return an answer with the papers of an earlier record that were not asked now, all by slug."""
+    by_slug = {paper["slug"]: paper for paper in (*before, *result["papers"])}
+    papers = [by_slug[slug] for slug in sorted(by_slug)]
+    return {"schema": SCHEMA, "kinds": tally(row for paper in papers for row in paper["rows"]), "papers": papers}
+
+
 def read(path: Path) -> dict[str, Any]:
     """Return what a file describes: slug, figure, source and rows, perhaps a note; InputError where one is lacking."""
     try:

@@ -8,9 +8,9 @@ from ringwright import called
 from ringwright.reports import layout
 
 
-def write(found: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+def write(listing: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
     """Write the object of schema ``ringwright.list/1`` for a terminal."""
     out = layout.console(file, width=width)
-    layout.line(out, f"{found['what']}: {len(found['rows'])}", style="bold", indent=0)
-    rows = [[row["name"], row["meaning"], called.as_called(row["example"])] for row in found["rows"]]
+    layout.line(out, f"{listing['what']}: {len(listing['rows'])}", style="bold", indent=0)
+    rows = [[row["name"], row["meaning"], called.as_called(row["example"])] for row in listing["rows"]]
     layout.table(out, ("name", "meaning", "typed"), rows, left=("name", "meaning", "typed"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-_MIX = tuple(map(np.uint64, (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)))
+from ringwright.mixing import following
 
 
 def drawn(seed: int, step: int, operation: int, pieces: range, *, micro_batch: int = 0) -> np.ndarray:
@@ -18,15 +18,5 @@ def drawn(seed: int, step: int, operation: int, pieces: range, *, micro_batch: i
     """
     state = np.zeros(1, np.uint64)
     for part in (seed, step, operation, micro_batch):
-        state = _mixed(state ^ np.uint64(part & (1 << 64) - 1))
-    return (_mixed(state + np.array(pieces, np.uint64)) >> np.uint64(2)).astype(np.int64)
-
-
-def _mixed(state: np.ndarray) -> np.ndarray:
-    """Return numbers in which every bit depends on every bit of those given (splitmix64); uint64, of their shape."""
-    one, two, three = _MIX
-    state = state + one
-    state = (state ^ (state >> np.uint64(30))) * two
-    state = (state ^ (state >> np.uint64(27))) * three
-    mixed: np.ndarray = state ^ (state >> np.uint64(31))
-    return mixed
+        state = following(state ^ np.uint64(part & (1 << 64) - 1))
+    return (following(state + np.array(pieces, np.uint64)) >> np.uint64(2)).astype(np.int64)

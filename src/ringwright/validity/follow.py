@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ringwright.mixing import following
 from ringwright.program import ADDING, Op
 from ringwright.validity.rules import Violation
 
@@ -65,7 +66,7 @@ class Follower:
     def _contribution(self, rank: int, chunks: np.ndarray) -> np.ndarray:
         """Return the fingerprints of a rank's data: of the chunk alone, where nothing is reduced."""
         who = rank if self.program.collective.reduces else 0
-        return _hash(chunks.astype(np.uint64) * np.uint64(0x1_0000_0001) + np.uint64(who))
+        return following(chunks.astype(np.uint64) * np.uint64(0x1_0000_0001) + np.uint64(who))
 
     def _wanted(self, chunks: np.ndarray) -> Iterator[np.ndarray]:
         """Yield, rank after rank, the fingerprints of what it must hold."""
@@ -186,12 +187,3 @@ def placed(program: Program, rank: int, *, after: bool) -> tuple[np.ndarray, np.
     blocks = np.asarray(collective.final(rank) if after else collective.initial(rank), np.int64)
     chunks = (blocks[:, None] * layout.parts + np.arange(layout.parts)).reshape(-1)
     return chunks, chunks
-
-
-def _hash(keys: np.ndarray) -> np.ndarray:
-    """Mix 64 bits (the finaliser of splitmix64)."""
-    keys = keys + np.uint64(0x9E3779B97F4A7C15)
-    keys = (keys ^ (keys >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    keys = (keys ^ (keys >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    mixed: np.ndarray = keys ^ (keys >> np.uint64(31))
-    return mixed

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import plugins
 from ringwright.errors import InputError, PluginError
-from ringwright.plugins import HOUSE, Plugin
+from ringwright.plugins import Plugin, origin_of
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -57,7 +57,7 @@ class Kind:
     @property
     def origin(self) -> str:
         """Who adds it: ``house``, or the name of the distribution."""
-        return HOUSE if self.plugin is None else self.plugin.distribution
+        return origin_of(self.plugin)
 
     def sure(self, head: bytes, name: str) -> int:
         """Return how sure it is of a file; a plug-in that fails is not, and is remembered."""
