@@ -67,6 +67,11 @@ def answer(case: str) -> dict[str, Any]:
         told["metrics"] = metrics(made()[case]())
         told["gate"] = check(summary(case))
     told.pop("inputs", None)
+    return placeless(told)
+
+
+def placeless(told: dict[str, Any]) -> dict[str, Any]:
+    """Return an answer without the folders of this machine, which it names where it names its inputs."""
     text = json.dumps(plain(told), default=str)
     for folder in (str(SAMPLES), str(shared_data.data_folder())):
         text = text.replace(folder, "")
@@ -75,7 +80,7 @@ def answer(case: str) -> dict[str, Any]:
 
 def compared(before: str, after: str) -> dict[str, Any]:
     """Return the differences between the summaries of two cases."""
-    return {"diff": plain(diff.diff(summary(before), summary(after)))}
+    return placeless({"diff": diff.diff(summary(before), summary(after))})
 
 
 def made() -> dict[str, Callable[[], Trace]]:
