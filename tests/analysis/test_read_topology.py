@@ -7,6 +7,7 @@ from collections import Counter
 from html.parser import HTMLParser
 from typing import Any
 
+import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
@@ -182,6 +183,20 @@ def test_each_end_of_a_connection_keeps_its_own_nic(tmp_path: Any) -> None:
         ("n1", "5", GIB / 2, 0.0),
     ]
     assert topology["shown"]["rails"] == {"connections": 2, "same_nic_at_both_ends": 0}
+
+
+def test_a_nic_row_that_lost_its_name_is_left_out(tmp_path: Any) -> None:
+    """As a capture whose topology table was damaged holds it."""
+    log = write_log(make_job(2, 2), "2.19", subsystems=NO_OPERATIONS)
+    (tmp_path / "job.log").write_bytes(log.text)
+    trace = read([str(tmp_path / "job.log")])
+    whole = summarise(trace)["topology"]["nics"]
+    nameless = pl.when(pl.col("kind") == "nic").then(None).otherwise(pl.col("nic"))
+    trace.tables["topology"] = trace.table("topology").lazy().with_columns(nic=nameless)
+    kept = summarise(trace)["topology"]["nics"]
+    assert {(row["host"], row["nic"]) for row in kept} <= {(row["host"], row["nic"]) for row in whole}
+    assert all(row["name"] is None for row in kept)
+    assert any(row["name"] for row in whole)
 
 
 def test_nothing_read_is_nothing_shown(tmp_path: Any) -> None:

@@ -182,7 +182,9 @@ def _nics(
     table: list[dict[str, Any]], groups: list[CommunicatorWiring], devices: dict[int, dict[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return each NIC that a line names or a connection uses, with the global ranks that go through it."""
-    names = {(row["host"], row["nic"]): row["value"] for row in table if row["kind"] == "nic"}
+    names = {
+        (row["host"], row["nic"]): row["value"] for row in table if row["kind"] == "nic" and row["nic"] is not None
+    }
     users: dict[tuple[str | None, str], set[int]] = {key: set() for key in names}
     connections: Counter[tuple[str | None, str]] = Counter()
     for group in groups:
