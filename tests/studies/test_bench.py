@@ -426,5 +426,5 @@ def test_gloo_moves_an_all_reduce_for_a_reduce_scatter_and_ours_the_optimum() ->
 
 def test_questions_know_their_own_names() -> None:
     with pytest.raises(UsageError, match="no backend"):
-        BenchSpec("all-reduce", 2, [64], ["ringwright@nowhere"]).entrants()
-    assert [each.executor.name for each in BenchSpec("all-reduce", 2, [64], lab=STAR).entrants()] == ["sockets"]
+        BenchSpec("all-reduce", 2, [64], ["ringwright@nowhere"]).candidates()
+    assert [each.executor.name for each in BenchSpec("all-reduce", 2, [64], lab=STAR).candidates()] == ["sockets"]

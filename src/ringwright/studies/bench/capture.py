@@ -63,7 +63,7 @@ def save(
         starts = [start - began_s for start, _ in sample.rounds_s]
         runs.append(
             {
-                "backend": sample.entrant,
+                "backend": sample.candidate,
                 "algorithm": sample.algorithm,
                 "size_bytes": sample.size_bytes,
                 "beside": sample.beside,
@@ -79,10 +79,10 @@ def save(
                 program,
                 plans(program),
                 sample.results[: program.n_nodes],
-                executor=sample.entrant,
+                executor=sample.candidate,
                 hosts=question.lab is not None,
             )
-            recorded.save(folder / name(sample.entrant, sample.algorithm, sample.size_bytes), force=True)
+            recorded.save(folder / name(sample.candidate, sample.algorithm, sample.size_bytes), force=True)
     document = {"schema": SCHEMA, "question": asdict(question), "result": dict(result), "runs": runs}
     drafts.write(folder / FILE, json.dumps(document) + "\n")
 

@@ -16,7 +16,7 @@ from ringwright.execute.place import here
 from ringwright.execute.plan import plans
 from ringwright.registry import find
 from ringwright.studies.bench import probe
-from ringwright.studies.bench.question import BenchSpec, Entrant
+from ringwright.studies.bench.question import BenchSpec, Candidate
 
 if TYPE_CHECKING:
     from ringwright.execute.job import NodeResult
@@ -46,14 +46,14 @@ class LaunchGroup:
     starter: Executor
     settings: dict[str, str] = field(default_factory=dict)
     call: str = ""
-    entries: list[tuple[Entrant, str]] = field(default_factory=list)  # entrant, algorithm
+    entries: list[tuple[Candidate, str]] = field(default_factory=list)  # candidate, algorithm
 
 
 @dataclass(frozen=True)
 class BenchSample:
     """One contender at one size: what each node found."""
 
-    entrant: str
+    candidate: str
     algorithm: str
     size_bytes: int
     inner: int
@@ -73,13 +73,13 @@ class BenchSample:
         return [(end - start) / self.inner for start, end in self.rounds_s]
 
 
-def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -> list[LaunchGroup]:
+def groups(question: BenchSpec, candidates: Sequence[Candidate], notes: list[str]) -> list[LaunchGroup]:
     """Return the starts of ranks that a benchmark needs; ``notes`` gets what a library cannot do."""
-    ours = [each for each in entrants if not each.native]
+    ours = [each for each in candidates if not each.native]
     launches: list[LaunchGroup] = []
-    for entrant in entrants:
-        if entrant.native:
-            launches += _native(question, entrant, notes)
+    for candidate in candidates:
+        if candidate.native:
+            launches += _native(question, candidate, notes)
     for group in launches:
         group.entries += [
             (each, name)
@@ -96,19 +96,19 @@ def groups(question: BenchSpec, entrants: Sequence[Entrant], notes: list[str]) -
     return launches
 
 
-def _native(question: BenchSpec, entrant: Entrant, notes: list[str]) -> list[LaunchGroup]:
-    if not entrant.executor.library:
-        return [LaunchGroup(entrant.executor, entries=[(entrant, OWN.get((entrant.name, question.op), "own"))])]
+def _native(question: BenchSpec, candidate: Candidate, notes: list[str]) -> list[LaunchGroup]:
+    if not candidate.executor.library:
+        return [LaunchGroup(candidate.executor, entries=[(candidate, OWN.get((candidate.name, question.op), "own"))])]
     from ringwright.execute.mpi_forced import forced
 
     launches = []
     for name in question.algorithms:
         try:
-            made = forced(entrant.executor.library, question.op, find(name.partition(":")[0]).slug, p=question.ranks)
+            made = forced(candidate.executor.library, question.op, find(name.partition(":")[0]).slug, p=question.ranks)
         except DeclinedError as error:
             notes.append(f"{error.what} ({error.remedy})" if error.remedy else error.what)
             continue
-        launches.append(LaunchGroup(entrant.executor, made.settings, made.call, [(entrant, name)]))
+        launches.append(LaunchGroup(candidate.executor, made.settings, made.call, [(candidate, name)]))
     return launches
 
 
@@ -119,7 +119,7 @@ def _is_at_home(mine: Executor, starter: Executor) -> bool:
 
 def _fits(group: LaunchGroup, algorithm: str) -> bool:
     """Return whether this start is about that algorithm."""
-    return any(name == algorithm for entrant, name in group.entries if entrant.native)
+    return any(name == algorithm for candidate, name in group.entries if candidate.native)
 
 
 def measure(
@@ -140,12 +140,12 @@ def measure(
     rounds, meanings = _probes(question, group, cut, slowest_rate, nodes)
     for size in question.sizes:
         contenders = []
-        for entrant, name in group.entries:
-            if entrant.native:
-                contenders.append(Contender(f"{entrant.name}|{name}"))
+        for candidate, name in group.entries:
+            if candidate.native:
+                contenders.append(Contender(f"{candidate.name}|{name}"))
             elif (name, size) in made:
                 cut.append(_padded(plans(made[name, size]), nodes))
-                contenders.append(Contender(f"{entrant.name}|{name}", entrant.executor.wire, len(cut) - 1))
+                contenders.append(Contender(f"{candidate.name}|{name}", candidate.executor.wire, len(cut) - 1))
         inner = _inner(size, slowest_rate)
         rounds.append(
             Contest(
@@ -203,7 +203,7 @@ def _probes(
     question: BenchSpec, group: LaunchGroup, cut: list[list[NodePlan]], slowest_rate: float, nodes: int
 ) -> tuple[list[Contest], list[tuple[str, str, int]]]:
     """Return the probe's cases and what each is: (wire, kind, bytes). A library is probed through its own messages."""
-    wires = dict.fromkeys(entrant.executor.wire for entrant, _ in group.entries)
+    wires = dict.fromkeys(candidate.executor.wire for candidate, _ in group.entries)
     chunks = sorted({max(size // question.ranks, probe.SMALL_BYTES) for size in question.sizes if size})
     sizes = [] if question.lab else _spread(chunks)
     cases, meanings = [], []
@@ -254,8 +254,8 @@ def _sorted(
 ) -> tuple[list[BenchSample], dict[str, dict[tuple[str, int], float]]]:
     probes: dict[str, dict[tuple[str, int], float]] = {}
     samples: list[BenchSample] = []
-    natives = [entrant.name for entrant, _ in group.entries if entrant.native]
-    wires = {f"{entrant.name}|{name}": entrant.executor.wire for entrant, name in group.entries}
+    natives = [candidate.name for candidate, _ in group.entries if candidate.native]
+    wires = {f"{candidate.name}|{name}": candidate.executor.wire for candidate, name in group.entries}
     for results in zip(*answers, strict=True):
         case = rounds[results[0].case]
         name, _, algorithm = results[0].label.partition("|")

@@ -18,7 +18,7 @@ OURS = "ringwright"
 
 
 @dataclass(frozen=True)
-class Entrant:
+class Candidate:
     """A backend as it was named: a library, or our program on an executor."""
 
     name: str
@@ -51,17 +51,17 @@ class BenchSpec:
         """Return the collective at one size."""
         return Collective(self.op, range(self.ranks), size_bytes, self.dtype, self.reduce_op, self.root)
 
-    def entrants(self) -> list[Entrant]:
+    def candidates(self) -> list[Candidate]:
         """Return the contenders; UsageError for an unknown name, or for one that cannot run here."""
-        return [self._entrant(name) for name in dict.fromkeys(self.backends)]
+        return [self._candidate(name) for name in dict.fromkeys(self.backends)]
 
-    def _entrant(self, name: str) -> Entrant:
+    def _candidate(self, name: str) -> Candidate:
         if name in LIBRARIES:
-            return Entrant(name, executor(name), native=True)
+            return Candidate(name, executor(name), native=True)
         own, _, over = name.partition("@")
         if own != OURS or (over and over not in EXECUTORS):
             own = ", ".join(f"{OURS}@{each}" for each in EXECUTORS)
             raise UsageError(f"no backend '{name}'", remedy=f"one of: {', '.join(LIBRARIES)}, {OURS}, {own}")
         if self.lab and over == "memory":
             raise UsageError("ranks in a lab do not share memory", remedy=f"--backend {OURS}")
-        return Entrant(name, executor(over or ("sockets" if self.lab else "memory")), native=False)
+        return Candidate(name, executor(over or ("sockets" if self.lab else "memory")), native=False)

@@ -32,15 +32,15 @@ def bench(question: BenchSpec, *, out: Path | None = None, progress: steps.Advan
 
     Raises UsageError for a question that cannot be asked, InfeasibleError where ranks did not come to an end.
     """
-    entrants = question.entrants()
+    candidates = question.candidates()
     notes: list[str] = []
     usable = []
-    for entrant in entrants:
-        reason = entrant.executor.missing()
+    for candidate in candidates:
+        reason = candidate.executor.missing()
         if reason:
-            notes.append(f"{entrant.name} left out: {' '.join(reason.split())}")
+            notes.append(f"{candidate.name} left out: {' '.join(reason.split())}")
         else:
-            usable.append(entrant)
+            usable.append(candidate)
     if not usable:
         raise UsageError("none of these backends can run here", where="; ".join(notes), remedy="--backend ringwright")
     with launch.terminable(), _network(question, out) as net:
@@ -108,7 +108,7 @@ def _plain(ranks: int) -> Topology:
 
 
 def _named(group: jobs.LaunchGroup) -> str:
-    return ", ".join(f"{entrant.name} {name}" for entrant, name in group.entries)
+    return ", ".join(f"{candidate.name} {name}" for candidate, name in group.entries)
 
 
 @contextlib.contextmanager
@@ -150,7 +150,7 @@ def _rows(
     """Return a row for each backend, algorithm and size: of several starts the first."""
     rows: dict[tuple[str, str, int], dict[str, Any]] = {}
     for sample in samples:
-        key = (sample.entrant, sample.algorithm, sample.size_bytes)
+        key = (sample.candidate, sample.algorithm, sample.size_bytes)
         times = sample.times_s
         if key in rows or not times:
             continue
@@ -168,7 +168,7 @@ def _row(question: BenchSpec, sample: jobs.BenchSample, times_s: np.ndarray) -> 
     low, high = np.quantile(times_s, [0.1, 0.9])
     wrong = sum(each.wrong for each in sample.results)
     return {
-        "backend": sample.entrant,
+        "backend": sample.candidate,
         "algorithm": sample.algorithm,
         "ranks": question.ranks,
         "size_bytes": sample.size_bytes,
@@ -205,7 +205,7 @@ def _predicted(
     from ringwright.engines.choose import simulate
 
     program = made.get((sample.algorithm, sample.size_bytes)) or _own(question, sample)
-    times_s = probes.get((sample.beside or sample.entrant, sample.wire)) or probes.get(("", sample.wire))
+    times_s = probes.get((sample.beside or sample.candidate, sample.wire)) or probes.get(("", sample.wire))
     if program is None or not times_s:
         return None
     machine = probe.fit(question.ranks, times_s, sample.size_bytes / question.ranks)
@@ -235,7 +235,7 @@ def faulted(question: BenchSpec, fabric: Topology) -> Topology:
 def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[str, Any]]:
     """Return ours over theirs, for each pair that took turns in the same processes, the same algorithm or a library's own."""
     natives = {
-        (each.entrant, each.algorithm, each.size_bytes): each for each in samples if not each.beside and each.times_s
+        (each.candidate, each.algorithm, each.size_bytes): each for each in samples if not each.beside and each.times_s
     }
     ratios = []
     for sample in samples:
@@ -248,7 +248,7 @@ def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[s
         ours_s, theirs_s = float(np.median(sample.times_s)), float(np.median(theirs.times_s))
         ratios.append(
             {
-                "backend": sample.entrant,
+                "backend": sample.candidate,
                 "native": sample.beside,
                 "algorithm": sample.algorithm,
                 "native_algorithm": theirs.algorithm,
@@ -263,7 +263,7 @@ def _ratios(question: BenchSpec, samples: list[jobs.BenchSample]) -> list[dict[s
 
 def _remarks(question: BenchSpec, usable: list[Any]) -> list[str]:
     remarks = []
-    names = [entrant.name for entrant in usable]
+    names = [candidate.name for candidate in usable]
     cores = len(os.sched_getaffinity(0))
     if question.ranks > cores:
         how = "" if question.lab else ": predictions know nothing of waiting for a core"
