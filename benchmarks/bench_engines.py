@@ -81,7 +81,7 @@ def instructions(command: list[str], folder: Path) -> int | None:
 
 
 def loops(rounds: int, *, count: bool) -> None:
-    from ringwright.engines import loops as chosen
+    from ringwright.engines.loops import events
 
     print(f"\nThe event loop, 512 ranks on a switch, laid out ({rounds} rounds, least)")
     heads = (
@@ -110,7 +110,7 @@ def loops(rounds: int, *, count: bool) -> None:
             took = []
             for _ in range(rounds):
                 begin = time.process_time()
-                _, end = chosen.events(flat, made)
+                _, end = events(flat, made)
                 took.append(time.process_time() - begin)
             lines = subprocess.run(
                 [hand, folder, str(rounds)], check=True, capture_output=True, text=True
@@ -128,7 +128,7 @@ def loops(rounds: int, *, count: bool) -> None:
 
 
 def fairness(rounds: int) -> None:
-    from ringwright.engines import loops as chosen
+    from ringwright.engines.loops import engine
     from ringwright.fabrics import fabric
 
     top = fabric("leaf-spine:4096,oversubscription=2", routing="ecmp", seed=1)
@@ -137,7 +137,7 @@ def fairness(rounds: int) -> None:
     took = []
     for _ in range(max(rounds, 20)):
         begin = time.perf_counter()
-        rates = chosen.engine.fair_rates(starts, ways.astype(np.int32), (top.rate * 2**10).astype(np.int64))
+        rates = engine.fair_rates(starts, ways.astype(np.int32), (top.rate * 2**10).astype(np.int64))
         took.append(time.perf_counter() - begin)
     print(
         f"\nMax-min rates of 4,096 flows over {top.n_links:,} links: {min(took) * 1e3:.2f} ms, {len(np.unique(rates))} rates"
@@ -234,9 +234,9 @@ def main() -> None:
     if asked.target:
         target(asked.target)
         return
-    from ringwright.engines import loops as chosen
+    from ringwright.engines.loops import engine
 
-    if chosen.engine is None:
+    if engine is None:
         print("There is no compiled engine here: only the Python twins could be measured, and their speed is no goal.")
         return
     loops(asked.rounds, count=not asked.quick)

@@ -9,11 +9,11 @@ import json
 import sys
 from pathlib import Path
 
-from ringwright.reports import accuracy as report
-from ringwright.reports import step_accuracy as steps_report
+from ringwright.reports import step_accuracy
+from ringwright.reports.accuracy import write, write_engines, write_mpi
 from ringwright.studies import accuracy, accuracy_engines, mpi_accuracy
-from ringwright.studies.jobs import accuracy as step_accuracy
 from ringwright.studies.jobs import measured
+from ringwright.studies.jobs.accuracy import document, judge
 
 STEP_TABLES = ("training_iterations.csv", "megatron_iterations.csv")
 
@@ -27,18 +27,18 @@ def main(arguments: list[str]) -> int:
     mpi = folders[0] / "mpi_collectives_times.csv"
     ranked = [mpi_accuracy.study(mpi, engine) for engine in ("closed-form", "events")] if mpi.is_file() else []
     tables = [path for path in (folders[0] / name for name in STEP_TABLES) if path.is_file()]
-    steps = step_accuracy.document(*step_accuracy.judge([row for path in tables for row in measured.read(path)]))
+    steps = document(*judge([row for path in tables for row in measured.read(path)]))
     if "--json" in arguments:
         json.dump({"nccl": found, "mpi": ranked, "steps": steps}, sys.stdout, indent=1)
         print()
         return 0
-    report.write(found, sys.stdout)
+    write(found, sys.stdout)
     known, _ = accuracy.cases(folders[0] / "nccl_times.csv")
-    report.write_engines("(a)", accuracy_engines.by_sizes(known), accuracy.TARGET_SIZES, sys.stdout)
-    report.write_engines("(b)", accuracy_engines.by_nodes(known), accuracy.TARGET_NODES, sys.stdout)
+    write_engines("(a)", accuracy_engines.by_sizes(known), accuracy.TARGET_SIZES, sys.stdout)
+    write_engines("(b)", accuracy_engines.by_nodes(known), accuracy.TARGET_NODES, sys.stdout)
     for each in ranked:
-        report.write_mpi(each, sys.stdout)
-    steps_report.write(steps, sys.stdout)
+        write_mpi(each, sys.stdout)
+    step_accuracy.write(steps, sys.stdout)
     return 0
 
 

@@ -17,7 +17,7 @@ from types import ModuleType
 
 from ringwright.collective import Collective
 from ringwright.costs import gpus, links, nccl
-from ringwright.costs.bounds import bounds
+from ringwright.costs.lower_bounds import bounds
 from ringwright.costs.nccl import node_types
 from ringwright.costs.nccl.constants import constants
 from ringwright.costs.nccl.occupancy import occupancy

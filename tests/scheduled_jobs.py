@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ringwright.contracts.outcome import beside
-from ringwright.contracts.small_jobs import MIB, Layers, layers, link, on_mesh, operations, sent
+from ringwright.contracts.small_jobs import MIB, Layers, layers, link, on_mesh, operation_rows, sent
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.run import JobRun
 from ringwright.engines.job.step import PS
@@ -25,7 +25,7 @@ __all__ = [
     "layers",
     "link",
     "on_mesh",
-    "operations",
+    "operation_rows",
     "sent",
     "units",
 ]

@@ -479,13 +479,13 @@ def test_an_export_of_a_trace_says_what_it_wrote(writers: Path, capsys: pytest.C
 
 def test_every_export_lies_in_a_folder() -> None:
     from ringwright import exports
-    from ringwright.studies import export, rules
+    from ringwright.studies import export_files, rules
 
     for listed in (exports.exports(*exports.TAKES).values(), exports.in_folder(rules.__name__)):
         assert all(callable(each.load()) for each in listed)
     assert set(exports.exports("trace")) == {"csv", "jsonl", "parquet", "perfetto", "prometheus"}
     assert set(exports.exports("workload")) == {"chakra", "json", "ddp-buckets", "ddp-buckets-py"}
-    assert len(export.known()) == len(set(export.known())) == 12
+    assert len(export_files.known()) == len(set(export_files.known())) == 12
 
 
 # -------------------------------------------------------------------------------------------------------- families

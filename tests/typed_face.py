@@ -7,8 +7,8 @@ from typing import Any, assert_type
 
 import ringwright
 from ringwright.analysis.document import Summary
-from ringwright.costs.bounds import Bound
 from ringwright.costs.calibration import Calibration
+from ringwright.costs.lower_bounds import Bound
 from ringwright.studies.calibrate import Size
 from ringwright.studies.jobs.study import PolicyResult
 from ringwright.studies.record import Recording

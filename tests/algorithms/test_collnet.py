@@ -15,7 +15,7 @@ from ringwright.algorithms.libraries.nccl_2_4.system import system_of
 from ringwright.algorithms.placement import by_host
 from ringwright.algorithms.switch_trees import network_switches, switch_trees
 from ringwright.collective import Collective
-from ringwright.costs.bounds import bound
+from ringwright.costs.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric

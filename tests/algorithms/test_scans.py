@@ -16,7 +16,7 @@ from ringwright.algorithms.libraries.open_mpi import open_mpi
 from ringwright.cli import main
 from ringwright.collective import Collective
 from ringwright.contracts import algorithm as conformance
-from ringwright.costs.bounds import bounds
+from ringwright.costs.lower_bounds import bounds
 from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
 from ringwright.execute.mpi_runtime import available

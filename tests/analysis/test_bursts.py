@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ringwright.analysis.summary import summarise
-from ringwright.analysis.timeline import timeline
+from ringwright.analysis.traffic_over_time import timeline
 from ringwright.reports import terminal
 from ringwright.trace import Trace, rows
 

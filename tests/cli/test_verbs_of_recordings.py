@@ -12,7 +12,7 @@ import pytest
 from ringwright.cli import main
 from ringwright.errors import UsageError
 from ringwright.reports import checkup
-from ringwright.reports import live as view
+from ringwright.reports.live import screen
 from ringwright.sources import read
 from ringwright.studies.doctor import examine
 from ringwright.studies.live import Snapshot, follow
@@ -119,7 +119,7 @@ def test_the_live_table_is_drawn_in_place() -> None:
 
     out = Terminal()
     snapshot = next(follow([SAMPLE]))
-    with view.screen(out) as show:
+    with screen(out) as show:
         show(snapshot)
         show(snapshot)
     assert "all-reduce" in out.getvalue()

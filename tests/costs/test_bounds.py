@@ -19,8 +19,8 @@ from ringwright.algorithms import blocks
 from ringwright.algorithms.blocks.ring import ring as ring_program
 from ringwright.algorithms.published.blueconnect import blueconnect
 from ringwright.collective import OPS, Collective
-from ringwright.costs.bounds import Bound, bound, bounds, forest_s
 from ringwright.costs.cuts import distances
+from ringwright.costs.lower_bounds import Bound, bound, bounds, forest_s
 from ringwright.costs.maxflow import Cut, tightest, weakest
 from ringwright.engines.choose import simulate
 from ringwright.engines.events import run

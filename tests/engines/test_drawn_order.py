@@ -25,7 +25,7 @@ def orders(steps: int, **how: object) -> dict[tuple[int, int], tuple[str, ...]]:
     """Return the order of each (step, rank class): the names of its operations, the most urgent first."""
     run = simulate(tictac(JOB, COSTS, random=3), COSTS, steps=steps, **how)  # type: ignore[arg-type]
     urgent = defaultdict(list)
-    for row in small_jobs.operations(run):
+    for row in small_jobs.operation_rows(run):
         for rank_class in row.rank_classes:
             for step in range(steps):
                 urgent[step, rank_class].append(

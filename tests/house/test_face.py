@@ -162,7 +162,7 @@ def test_no_array_is_dumped() -> None:
         "trace",
         "engines.result",
         "engines.job.run",
-        "costs.bounds",
+        "costs.lower_bounds",
     ]
     found = []
     for room in rooms:

@@ -11,7 +11,7 @@ import pytest
 from ringwright import registry
 from ringwright.cli import main
 from ringwright.errors import EXIT_GATE, EXIT_INPUT, EXIT_USAGE, InputError
-from ringwright.papers import reproduce
+from ringwright.papers import claims
 from ringwright.papers.figures.fit import crossing, least, turns
 from ringwright.papers.figures.rows import holds
 
@@ -34,13 +34,13 @@ LONG = {
     "tictac",
     "torus-2d-allreduce",
 }
-RECORD = json.loads((files("ringwright") / "papers" / reproduce.RECORD).read_text())["papers"]
-PAPERS = sorted(path.stem for path in reproduce.find([]))  # without experiments, which take long
+RECORD = json.loads((files("ringwright") / "papers" / claims.RECORD).read_text())["papers"]
+PAPERS = sorted(path.stem for path in claims.find([]))  # without experiments, which take long
 
 
 @pytest.mark.parametrize("slug", [pytest.param(slug, marks=[pytest.mark.slow] * (slug in LONG)) for slug in PAPERS])
 def test_paper(slug: str) -> None:
-    (paper,) = reproduce.reproduce(reproduce.find([slug]))["papers"]
+    (paper,) = claims.reproduce(claims.find([slug]))["papers"]
     assert paper["slug"] == slug
     (before,) = (each["rows"] for each in RECORD if each["slug"] == slug)
     assert [(row["figure"], row["kind"], row["pass"]) for row in paper["rows"]] == [
@@ -63,9 +63,7 @@ def test_rows_that_fail_say_why_and_others_do_not() -> None:
 
 def test_no_row_is_kept_that_cannot_fail() -> None:
     assert {row["kind"] for paper in RECORD for row in paper["rows"]} <= {"prediction", "form", "exact", "fitted"}
-    assert "over_extremes" not in {
-        row["measure"] for path in reproduce.find([]) for row in reproduce.read(path)["rows"]
-    }
+    assert "over_extremes" not in {row["measure"] for path in claims.find([]) for row in claims.read(path)["rows"]}
 
 
 def test_every_scheduler_has_its_figures() -> None:
@@ -110,7 +108,7 @@ def test_a_row_that_cannot_be_run_is_named(row: str, said: str, tmp_path: Path) 
     path = tmp_path / "odd.toml"
     path.write_text(f"slug = 'p3'\nfigure = 'f'\nsource = 's'\n[setup]\nstudy = 'figures'\n[[rows]]\n{row}\n")
     with pytest.raises(InputError, match=said):
-        reproduce.reproduce([path])
+        claims.reproduce([path])
 
 
 def test_curves_are_judged_by_their_turns() -> None:

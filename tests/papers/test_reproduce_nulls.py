@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ringwright import registry
-from ringwright.papers import reproduce
+from ringwright.papers import claims
 from ringwright.papers.figures import collectives, rows
 from ringwright.papers.figures.kinds import PREDICTION
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.once
 
 PS = 1e12
 STEP_S = 0.12  # of the constant, which once passed eight rows of one paper
-FILES = {path.stem: reproduce.read(path) for path in reproduce.find([])}
+FILES = {path.stem: claims.read(path) for path in claims.find([])}
 PREDICTED = sorted(slug for slug, each in FILES.items() if any(row["kind"] == PREDICTION for row in each["rows"]))
 LONG = {"bytescheduler", "imagenet-4-minutes", "lina", "mvapich", "p3", "pace", "plink", "tictac", "torus-2d-allreduce"}
 # The naive algorithm in the system's place, by the function that measures; schedulers are put out of the way in ``untouched``.
@@ -40,7 +40,7 @@ NAIVE: dict[str, dict[str, Any]] = {
 
 def recorded(slug: str) -> dict[str, Any]:
     """Return what each row of a paper got in the last record."""
-    record = json.loads((files("ringwright") / "papers" / reproduce.RECORD).read_text())["papers"]
+    record = json.loads((files("ringwright") / "papers" / claims.RECORD).read_text())["papers"]
     return {row["figure"]: row["got"] for paper in record if paper["slug"] == slug for row in paper["rows"]}
 
 

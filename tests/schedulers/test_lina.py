@@ -34,8 +34,8 @@ from ringwright.schedulers.priority.lina._memory import held_bytes
 from ringwright.schedulers.priority.lina._packing import chosen, packed
 from ringwright.schedulers.priority.lina.placement import MOST_EXPERTS, ExpertPlacement, layer_tokens, place, quotas
 from ringwright.schedulers.priority.lina.popularity import decide_again, most_wanted, profile
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated, study
+from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.workload import RankClass, Resource, Workload
 from ringwright.workloads.moe_chain import MoeLayer, moe_chain
 
@@ -240,7 +240,7 @@ def test_a_device_gets_no_more_experts_than_it_holds() -> None:
 
 def test_a_generated_job_keeps_its_experts_in_memory() -> None:
     """Of Qwen3's 128 experts a device that had 16 by the rule would hold 654 GB; an H100 has 80 GB."""
-    asked = generated.GeneratedJobSpec(workload_study.WorkloadSpec("qwen3-235b-a22b", 256, "ep128"))
+    asked = generated.GeneratedJobSpec(WorkloadSpec("qwen3-235b-a22b", 256, "ep128"))
     job = generated.workload(asked)
     assert {each.name: each.capacity for each in job.resources}["memory"] == 80e9
     made = lina(job, NodeCosts(400e9, 8, 450e9))

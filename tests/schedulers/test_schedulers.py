@@ -27,8 +27,8 @@ from ringwright.schedulers.priority.bytescheduler import bytescheduler
 from ringwright.schedulers.priority.p3 import p3
 from ringwright.schedulers.priority.pace import pace
 from ringwright.schedulers.priority.tictac import tictac
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated
+from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.workload import PARTS, Queue, Rewrite, Workload
 from ringwright.workloads.layers import layerwise, measured
 from ringwright.workloads.models import model
@@ -102,7 +102,7 @@ def test_poseidon_takes_the_samples_that_the_job_says() -> None:
     said = [poseidon(each, link()).assumptions[-1] for each in (job, Layers((1,), (1,), (6,)).job(2, op="push-pull"))]
     assert said[0] == "poseidon: factors for 1 of 1 linear layers at batch=5 a rank (the job's)"
     assert said[1].endswith("at batch=32 a rank (the paper's, the job says none)")
-    step = generated.workload(generated.GeneratedJobSpec(workload_study.WorkloadSpec("vgg16", 8, None, 2, 8)))
+    step = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("vgg16", 8, None, 2, 8)))
     assert {each.samples for each in step.payloads if each.factors} == {16}
     assert "at batch=16 a rank (the job's)" in poseidon(step, link()).assumptions[-1]
 

@@ -14,9 +14,9 @@ from ringwright.contracts.outcome import DECLINED
 from ringwright.costs.stages import Costs, LinkCosts, ServerCosts
 from ringwright.engines.job.run import simulate
 from ringwright.engines.job.step import PS
-from ringwright.rewrites import operations as rewritten
+from ringwright.rewrites import operations
 from ringwright.workload import Queue, Rewrite, Workload
-from scheduled_jobs import POLICIES, Layers, layers, link, on_mesh, operations
+from scheduled_jobs import POLICIES, Layers, layers, link, on_mesh, operation_rows
 
 SEEDS = st.integers(0, 1 << 30)
 NAMES = st.sampled_from(sorted(POLICIES))
@@ -41,7 +41,7 @@ def test_every_law_is_kept(seed: int, name: str, op: str) -> None:
 @given(SEEDS, NAMES)
 def test_every_byte_is_sent_once(seed: int, name: str) -> None:
     job = POLICIES[name](layers(random.Random(seed)).job(), link())
-    for operation in rewritten(job):
+    for operation in operations(job):
         assert operation.size_bytes == sum(payload.size_bytes for payload in operation.payloads)
 
 
@@ -51,7 +51,7 @@ def test_each_piece_of_a_bucket_carries_whose_bytes_are_in_it(seed: int, cut: in
     fuse = Rewrite("fuse", settings={"caps_bytes": [bucket]})
     partition = Rewrite("partition", settings={"size_bytes": cut})
     job = layers(random.Random(seed)).job().with_policy("cut", rewrites=(fuse, partition))
-    for operation in rewritten(job):
+    for operation in operations(job):
         owner = [payload.name for payload in operation.payloads for _ in range(payload.size_bytes)]
         assert operation.pieces == -(-len(owner) // cut)
         for piece in range(operation.pieces):
@@ -66,7 +66,7 @@ def test_a_barrier_holds_everything_back(seed: int, name: str) -> None:
     run = simulate(job, link(), steps=STEPS)
     forward = [row for row in run.laid.rows if row.kind == "F"]
     for step in range(1, STEPS):
-        done = max(int(run.ends(row, step - 1).max()) for row in operations(run))
+        done = max(int(run.ends(row, step - 1).max()) for row in operation_rows(run))
         assert min(int(run.starts(row, step).min()) for row in forward) >= done
 
 
@@ -77,7 +77,7 @@ def test_layers_are_let_through_one_by_one(seed: int) -> None:
     made = replace(made, sizes=(1, *(9 + size for size in made.sizes[1:])))
     run = simulate(POLICIES["p3"](made.job(), link()), link(), steps=2)
     begun = min(int(run.starts(row, 1).min()) for row in run.laid.rows if row.kind == "F")
-    assert begun < max(int(run.ends(row, 0).max()) for row in operations(run))
+    assert begun < max(int(run.ends(row, 0).max()) for row in operation_rows(run))
 
 
 @given(SEEDS, NAMES, st.sampled_from(["all-reduce", "push-pull"]))
@@ -125,7 +125,7 @@ def test_buckets_start_in_the_order_of_their_index_whatever_is_ready_first() -> 
     for agreement in ("index", "program"):
         each = job.with_policy("test", queue=Queue(), agreement=agreement, boundary="barrier")
         run = simulate(each, link(), steps=1)
-        order[agreement] = [row.name for row in sorted(operations(run), key=lambda row: int(run.starts(row, 0)[0]))]
+        order[agreement] = [row.name for row in sorted(operation_rows(run), key=lambda row: int(run.starts(row, 0)[0]))]
     assert order["index"] == ["layer2", "layer1", "layer0"]
     assert order["program"] == ["layer0", "layer2", "layer1"]
 
@@ -138,7 +138,7 @@ def test_a_random_order_is_drawn_anew_and_repeats_with_its_seed(seed: int) -> No
     runs = [simulate(job, link(), steps=2) for _ in range(2)]
     assert runs[0].times.start.tolist() == runs[1].times.start.tolist()
     orders = [
-        [row.name for row in sorted(operations(runs[0]), key=lambda row, at=step: int(runs[0].starts(row, at)[0]))]  # type: ignore[misc]
+        [row.name for row in sorted(operation_rows(runs[0]), key=lambda row, at=step: int(runs[0].starts(row, at)[0]))]  # type: ignore[misc]
         for step in range(2)
     ]
     assert orders[0] != orders[1]

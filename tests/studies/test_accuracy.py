@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ringwright.reports import accuracy as report
+from ringwright.reports.accuracy import write
 from ringwright.studies import accuracy, mpi_accuracy
 from shared_data import needs_shared_data, real
 
@@ -53,7 +53,7 @@ def test_cases_and_their_transports(capsys: pytest.CaptureFixture[str]) -> None:
     assert {transport for name, transport in by_name.items() if name.endswith("env5")} == {"rdma"}
     import sys
 
-    report.write(found, sys.stdout)
+    write(found, sys.stdout)
     assert "target 12%" in capsys.readouterr().out
 
 
@@ -87,5 +87,5 @@ def test_rows_that_a_law_refused_are_named(tmp_path: Path, monkeypatch: pytest.M
     assert len(found["refused"]) == 1
     assert f"{case}:{len(mine) + 1} law algbw" in found["refused"][0]
     told = io.StringIO()
-    report.write(found, told)
+    write(found, told)
     assert f"left out, for a law refused them: {case}:{len(mine) + 1}" in told.getvalue()

@@ -12,9 +12,9 @@ import pytest
 from ringwright.costs.stages import Costs, LinkCosts, ServerCosts
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.tune import SPACES, spelled, tune, tuned
+from ringwright.studies.model_workload import WorkloadSpec
 
 pytestmark = pytest.mark.once
 
@@ -24,7 +24,7 @@ SAMPLES, WITHIN, GRID = 15, 1.05, 5
 
 def job(model: str, parallel: str, device: str, costs: Costs | None, **asked: int) -> study.Job:
     ranks = math.prod(int(word[2:]) for word in parallel.split(","))
-    card = workload_study.WorkloadSpec(model, ranks, parallel, asked.pop("micro_batches", 1), **asked)
+    card = WorkloadSpec(model, ranks, parallel, asked.pop("micro_batches", 1), **asked)
     made = generated.made(generated.GeneratedJobSpec(card, gpu=device), fabric("dgx-h100:2"))
     return replace(made, costs=costs) if costs else made
 

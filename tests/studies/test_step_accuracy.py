@@ -14,11 +14,11 @@ from ringwright.costs.gpus import gpu
 from ringwright.engines.job.run import simulate
 from ringwright.errors import InputError, UsageError
 from ringwright.fabrics import fabric
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.accuracy import Predictor, document, fitted, judge, median
 from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.measured import half, read
+from ringwright.studies.model_workload import WorkloadSpec
 
 pytestmark = pytest.mark.once
 
@@ -66,7 +66,7 @@ def test_a_fit_of_one_system_holds_on_another() -> None:
 
 
 def test_a_condensed_job_takes_what_the_whole_takes_where_nothing_overlaps() -> None:
-    card = workload_study.WorkloadSpec("llama3-8b", 8, "tp2,pp4", 8, 1, 512)
+    card = WorkloadSpec("llama3-8b", 8, "tp2,pp4", 8, 1, 512)
     made = generated.made(generated.GeneratedJobSpec(card, gpu="a100"), fabric("dgx-a100:1"))
     whole = simulate(made.workload, made.costs, steps=3).step_s
     joined = simulate(condensed(made.workload, made.costs), made.costs, steps=2).step_s
@@ -86,7 +86,7 @@ def test_small_kernels_wait_for_the_host(tmp_path: Path) -> None:
 
 
 def fitted_step(parallel: str, issue_s: float) -> float:
-    card = workload_study.WorkloadSpec("gpt2-small", 8, parallel, 4, 1, 512)
+    card = WorkloadSpec("gpt2-small", 8, parallel, 4, 1, 512)
     made = generated.made(
         generated.GeneratedJobSpec(card, gpu="a100", fit="a100-megatron", compute={"issue_s": issue_s}),
         fabric("dgx-a100:1"),

@@ -16,8 +16,7 @@ from patience import HANG_S
 from ringwright.errors import InputError, MissingExtraError, UsageError
 from ringwright.papers.poster import figures, plan, study
 from ringwright.papers.poster.effects import interval
-from ringwright.reports import experiment as report
-from ringwright.reports import plots, swept
+from ringwright.reports import experiment, plots, swept
 from ringwright.studies.sweep import read_grid, run
 from ringwright.studies.sweep.grid import grid_of, legal
 from ringwright.studies.sweep.point import GridPoint, point
@@ -258,7 +257,7 @@ def test_full_size_deepseek_gives_181_and_1(tmp_path: Path) -> None:
     assert got["all-gathers per forward pass"] == (1, 1, True)
     assert got["bytes of each all-reduce, per token"] == (14_336, 14_336, True)
     assert all(row["pass"] for row in document["rows"])
-    page = report.page(document, "ringwright reproduce collective-profiling-poster --short")
+    page = experiment.page(document, "ringwright reproduce collective-profiling-poster --short")
     assert "deepseek-v3 tp:tp=16 prompt" in page
     assert json.loads((tmp_path / study.RESULT).read_text())["slug"] == "collective-profiling-poster"
 
@@ -308,10 +307,10 @@ def test_a_reproduction_says_first_that_it_resumed(tmp_path: Path, monkeypatch: 
     assert fresh["resumed"] is None
     said = [io.StringIO(), io.StringIO()]
     for document, file in zip((again, fresh), said, strict=True):
-        report.write(document, file)
+        experiment.write(document, file)
     assert "of an earlier run, 2023-11-14T22:13Z, ringwright 0.0.9" in " ".join(said[0].getvalue().split())
     assert "earlier run" not in said[1].getvalue()
-    assert "of an earlier run" in report.page(again, "ringwright reproduce")
+    assert "of an earlier run" in experiment.page(again, "ringwright reproduce")
 
 
 def test_an_experiment_is_run_by_itself() -> None:

@@ -18,12 +18,12 @@ from ringwright.cli import main
 from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
-from ringwright.reports import survey as report
 from ringwright.reports import survey_page
+from ringwright.reports.survey import job_cells, write
 from ringwright.rewrites import operations
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.wire import sent_by_ranks
+from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.survey import asked, catalogue, document, entries, measured, needs
 from ringwright.survey.form import fitting
 
@@ -197,7 +197,7 @@ def test_who_changes_the_bits_is_seen_in_a_run(name: str, request: pytest.Fixtur
 
 
 def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
-    question = workload_study.WorkloadSpec("mixtral-8x7b", 4, "ep4,dp4", seq=256)
+    question = WorkloadSpec("mixtral-8x7b", 4, "ep4,dp4", seq=256)
     job = generated.made(generated.GeneratedJobSpec(question), fabric(MACHINE))
     scene = needs.Scene(job.workload)
     assert needs.unmet(("workload.all-to-all",), (), scene) == ""
@@ -221,7 +221,7 @@ def test_an_algorithm_that_leaves_an_operation_to_the_library_says_so() -> None:
     ],
 )
 def test_a_need_is_looked_up_in_its_field(need: str, machine: str, lacking: bool) -> None:
-    workload = generated.workload(generated.GeneratedJobSpec(workload_study.WorkloadSpec("vgg16", 4)))
+    workload = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("vgg16", 4)))
     told = needs.unmet((need,), (), needs.Scene(workload, fabric(machine)))
     assert told.startswith(f"{need}: ") if lacking else told == ""
 
@@ -294,11 +294,11 @@ def test_the_form_is_the_first_that_a_device_can_hold() -> None:
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_no_number_is_cut_at_any_width(width: int, of_vgg: dict[str, Any]) -> None:
     text = io.StringIO()
-    report.write(of_vgg, text, width=width)
+    write(of_vgg, text, width=width)
     lines = text.getvalue().splitlines()
     words = {word for line in lines for word in line.split()}
     for each in of_vgg["rows"]:
-        for cell in report.job_cells(each):
+        for cell in job_cells(each):
             assert set(cell.split()) <= words, (each["slug"], cell)
     assert all(len(line) <= width for line in lines if not line.lstrip().startswith("$")), max(lines, key=len)
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ringwright import interpreter, registry, validity
 from ringwright.collective import Collective
-from ringwright.costs.bounds import bound
+from ringwright.costs.lower_bounds import bound
 from ringwright.engines.choose import simulate
 from ringwright.errors import UsageError
 from ringwright.testing import strategies

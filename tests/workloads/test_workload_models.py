@@ -20,7 +20,7 @@ import pytest
 
 import ringwright.cli
 from ringwright.errors import UsageError
-from ringwright.studies.workload import WorkloadSpec, workload
+from ringwright.studies.model_workload import WorkloadSpec, workload
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.expected.front import expected
 from ringwright.workloads.expected.row import in_iteration

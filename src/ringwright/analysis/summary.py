@@ -7,9 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from ringwright.analysis import operations as ops
-from ringwright.analysis import pairs
-from ringwright.analysis import timeline as times
+from ringwright.analysis import logical_operations, pairs, traffic_over_time
 from ringwright.analysis.bandwidth import bandwidth
 from ringwright.analysis.bars import bars
 from ringwright.analysis.culprits import culprits
@@ -110,7 +108,7 @@ class _Prepared:
 def _prepared(trace: Trace) -> _Prepared:
     import polars as pl
 
-    logical = ops.logical(trace)
+    logical = logical_operations.logical(trace)
     claims = trace.table("claims").to_dicts()
     comms = [row | {"members": row["members"] or []} for row in trace.table("communicators").to_dicts()]
     launch = {claim["field"][7:]: int(claim["value"]) for claim in claims if claim["field"].startswith("launch ")}
@@ -122,7 +120,7 @@ def _prepared(trace: Trace) -> _Prepared:
     return _Prepared(
         trace,
         logical.with_columns(named),
-        ops.point_to_point(trace),
+        logical_operations.point_to_point(trace),
         claims,
         comms,
         roles,
@@ -154,17 +152,17 @@ def _calls(given: _Prepared) -> Calls:
         "ranks_seen": given.counted.seen or _ranks_told(given.faults),
         "ranks_expected": given.counted.expected,
         "communicators": _sizes(given.communicators),
-        "operations": ops.by_operation(given.logical),
+        "operations": logical_operations.by_operation(given.logical),
         "roles": given.roles.degrees,
         "ledger": _ledger(trace),
         "errors": [_error(row) for row in given.faults[:500]],
         "errors_total": len(given.faults) + int(trace.meta.get("errors_dropped", 0)),
         "iterations": _iterations(trace),
-        "timeline": times.timeline(trace),
-        "concurrency": times.concurrency(trace),
+        "timeline": traffic_over_time.timeline(trace),
+        "concurrency": traffic_over_time.concurrency(trace),
         "algorithms": pairs.algorithms(trace),
-        "by_role": ops.shares(given.logical, "role"),
-        "by_phase": ops.shares(given.logical, "phase"),
+        "by_role": logical_operations.shares(given.logical, "role"),
+        "by_phase": logical_operations.shares(given.logical, "phase"),
         "communicator_list": _communicator_list(given.communicators, given.roles, given.logical),
         "ranks": _ranks(given.devices, trace),
     }
@@ -219,7 +217,7 @@ def _traffic(given: _Prepared) -> Traffic:
     ordered = sorted(matrix.pairs.items(), key=lambda item: (-item[1], item[0]))
     limit = TOP_PAIRS if (given.counted.expected or 0) > FULL_PAIRS else len(ordered)
     return {
-        "size_classes": ops.size_classes(ops.by_operation(given.logical)),
+        "size_classes": logical_operations.size_classes(logical_operations.by_operation(given.logical)),
         "pair_bytes": [{"src": a, "dst": b, "bytes": round(amount)} for (a, b), amount in ordered[:limit]],
         "truncated": len(ordered) > limit,
         "host_pair_bytes": pairs.host_pairs(matrix.pairs, given.host_of),

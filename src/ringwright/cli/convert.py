@@ -71,7 +71,7 @@ def _write(paths: list[str], output: Path, form: str, redact: bool, salt: str, f
 
         trace = redacted(trace, salt=salt)
     if form == "perfetto":
-        from ringwright.studies.timeline import one_clock
+        from ringwright.studies.one_clock import one_clock
 
         trace = one_clock(trace)
     return export.write(trace, output, force=force)

@@ -50,11 +50,13 @@ def export(
     --------
     ringwright export all-reduce --fabric switch:8 --algorithm ring --to msccl-xml -o ring.xml --force
     """
-    from ringwright.studies import export as study
+    from ringwright.studies import export_files
 
     topology = machine.build()
-    files = study.export(to, collective, topology, algorithm, parse_size(size), group(machine.ranks, topology), root)
-    written = study.write(files, output, force=force)
+    files = export_files.export(
+        to, collective, topology, algorithm, parse_size(size), group(machine.ranks, topology), root
+    )
+    written = export_files.write(files, output, force=force)
     if json:
         reading.print_json({"schema": "ringwright.export/1", "to": to, "files": [str(path) for path in written]})
     else:
@@ -64,6 +66,6 @@ def export(
 
 def every_export() -> str:
     """Return the names that --to takes."""
-    from ringwright.studies import export as study
+    from ringwright.studies import export_files
 
-    return "Exports: " + ", ".join(study.known())
+    return "Exports: " + ", ".join(export_files.known())

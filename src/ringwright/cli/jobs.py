@@ -52,12 +52,12 @@ class JobOptions:
 
     def question(self, algorithm: str, dtype: str | None) -> Any:
         """Return the question as the study takes it; UsageError without a model."""
-        from ringwright.studies import workload as workload_study
         from ringwright.studies.jobs.generated import GeneratedJobSpec
+        from ringwright.studies.model_workload import WorkloadSpec
 
         if self.model is None:
             raise UsageError("no model is named", remedy="--model llama3-70b --gpus 64 --parallel tp4,pp8")
-        card = workload_study.WorkloadSpec(
+        card = WorkloadSpec(
             self.model,
             self.gpus,
             self.parallel,

@@ -51,11 +51,11 @@ def lab(
     ringwright lab switch:2,rate=100Mb/s --fault 'link rank1 loss 1%' -- python3 -c "print('a rank')"
     """
     from ringwright.lab import leftovers, ranks
-    from ringwright.reports import lab as report
+    from ringwright.reports.lab import labs, write
 
     if list:
-        labs = leftovers.found()
-        reading.print_json({"schema": "ringwright.labs/1", "labs": labs}) if json else report.labs(labs, sys.stdout)
+        left = leftovers.found()
+        reading.print_json({"schema": "ringwright.labs/1", "labs": left}) if json else labs(left, sys.stdout)
         return 0
     if fabric is None:
         raise UsageError("no fabric is named", remedy="ringwright lab switch:4,rate=100Mb/s -- COMMAND")
@@ -74,5 +74,5 @@ def lab(
     if json:
         reading.print_json(outcome.full())
     else:
-        report.write(outcome.full(), sys.stdout)
+        write(outcome.full(), sys.stdout)
     return outcome.code

@@ -35,10 +35,10 @@ def live(
     --------
     ringwright live --sample --once
     """
-    from ringwright.reports import live as view
+    from ringwright.reports.live import screen
     from ringwright.studies.live import follow
 
-    with view.screen(sys.stdout, plain=json or once) as show:
+    with screen(sys.stdout, plain=json or once) as show:
         for snapshot in follow(reading.inputs(paths, sample=sample), interval):
             if textfile is not None and snapshot.operations:
                 reading.write_textfile(snapshot.trace, textfile)

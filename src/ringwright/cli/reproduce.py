@@ -41,19 +41,19 @@ def reproduce(
     --------
     ringwright reproduce netai2020
     """
-    from ringwright.papers import reproduce as study
+    from ringwright.papers import claims
 
-    paths = study.find(names)
-    experiments = [path for path in paths if study.study_of(path) is not None]
+    paths = claims.find(names)
+    experiments = [path for path in paths if claims.study_of(path) is not None]
     if experiments and len(paths) > 1:
         raise UsageError("an experiment is run by itself", remedy=f"ringwright reproduce {experiments[0].stem}")
     if experiments:
         return _experiment(experiments[0].stem, short=short, fresh=fresh, out=output, record=record, json=json)
-    before = study.papers_of(record) if record else []
+    before = claims.papers_of(record) if record else []
     with progress.steps("reproducing") as advance:
-        result = study.reproduce(paths, advance)
+        result = claims.reproduce(paths, advance)
     if record:
-        reading.write_json(record, study.joined(result, before))
+        reading.write_json(record, claims.joined(result, before))
     if json:
         reading.print_json(result)
     else:
@@ -65,16 +65,16 @@ def reproduce(
 
 def _experiment(slug: str, *, short: bool, fresh: bool, out: Path | None, record: Path | None, json: bool) -> int:
     from ringwright.papers.poster.study import experiment
-    from ringwright.reports import experiment as report
+    from ringwright.reports.experiment import page, write
 
     folder = out or Path(f"{slug}-{'short' if short else 'full'}")
     with drafts.grown(folder), progress.steps(slug) as told:
         result = experiment(folder, short=short, fresh=fresh, progress=told)
-        drafts.write(folder / "report.html", report.page(result, reading.command_line()))
+        drafts.write(folder / "report.html", page(result, reading.command_line()))
     if record:
         reading.write_json(record, result)
     if json:
         reading.print_json(result)
     else:
-        report.write(result, sys.stdout)
+        write(result, sys.stdout)
     return EXIT_GOOD if all(row["pass"] for row in result["rows"]) else EXIT_GATE

@@ -53,9 +53,9 @@ def survey(
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import survey as report
+    from ringwright.reports.survey import write
 
-    report.write(result, sys.stdout)
+    write(result, sys.stdout)
     if output is not None:
         from ringwright.reports import survey_page
 

@@ -45,21 +45,21 @@ def systems(
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import systems as report
+    from ringwright.reports.systems import write
 
-    report.write(result, sys.stdout)
+    write(result, sys.stdout)
     return 0
 
 
 def _one(slug: str, *, json: bool) -> int:
-    from ringwright.reports import systems as report
+    from ringwright.reports.systems import write_one
     from ringwright.survey import catalogue
 
     system = catalogue.one(slug)
     if json:
         reading.print_json(system)
     else:
-        report.write_one(system, sys.stdout)
+        write_one(system, sys.stdout)
     return 0
 
 

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from ringwright.cli import options, reading
 from ringwright.cli.workload_file import WorkloadFile
-from ringwright.studies import workload as study
+from ringwright.studies import model_workload
 
 NO_FILE = WorkloadFile()
 
@@ -66,7 +66,7 @@ def workload(
     --------
     ringwright workload llama3-70b --gpus 64 --parallel tp4,pp8
     """
-    question = study.WorkloadSpec(
+    question = model_workload.WorkloadSpec(
         model,
         gpus,
         parallel,
@@ -80,12 +80,12 @@ def workload(
         stage,
         dims or {},
     )
-    result = study.workload(question)
+    result = model_workload.workload(question)
     file.save(question)
     if json:
         reading.print_json(result)
         return 0
-    from ringwright.reports import workload as report
+    from ringwright.reports.workload import write
 
-    report.write(result, sys.stdout)
+    write(result, sys.stdout)
     return 0

@@ -12,7 +12,7 @@ from ringwright.cli import options
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
-    from ringwright.studies.workload import WorkloadSpec
+    from ringwright.studies.model_workload import WorkloadSpec
 
 
 @Parameter(name="*", group=options.OUTPUT)

@@ -16,7 +16,7 @@ from ringwright.contracts.outcome import DECLINED
 
 if TYPE_CHECKING:
     from ringwright.collective import Collective
-    from ringwright.costs.bounds import Bound
+    from ringwright.costs.lower_bounds import Bound
     from ringwright.program import Program, Step
     from ringwright.topology import Topology
 
@@ -107,7 +107,7 @@ class _Same:
 @lru_cache(1 << 14)
 def _least(collective: Collective, machine: _Same, in_network: bool) -> Bound:
     """Return the bound of a collective on a machine; a campaign asks for the same ones with every system."""
-    from ringwright.costs.bounds import bound
+    from ringwright.costs.lower_bounds import bound
 
     return bound(collective, machine.topology, exact=False, in_network=in_network)
 

@@ -79,7 +79,7 @@ def timed(top: Topology, again: Topology) -> str | None:
     del again
     from ringwright.algorithms.blocks.ring import ring
     from ringwright.collective import Collective
-    from ringwright.costs.bounds import bound
+    from ringwright.costs.lower_bounds import bound
     from ringwright.engines.choose import simulate
 
     collective = Collective("all-reduce", range(min(top.n_ranks, 16)), 1 << 20)

@@ -21,7 +21,7 @@ from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
 from ringwright.knobs import Knob, knobs_of
 from ringwright.registry import System, find, schedulers, values
-from ringwright.rewrites import operations as rewritten
+from ringwright.rewrites import operations
 from ringwright.workload import Workload
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def examine(case: SchedulerCase, scheduler: Scheduler) -> Outcome:
         return outcome
     outcome.run("same-again", lambda: _same_again(scheduler, case, job))
     outcome.run("same-on-every-rank", lambda: _same_under_other_names(scheduler, case, job))
-    pieces = sum(operation.pieces for operation in rewritten(job))
+    pieces = sum(operation.pieces for operation in operations(job))
     if pieces > MOST_PIECES:
         outcome.note("run", f"{DECLINED}more than {MOST_PIECES:,} pieces")
         return outcome
@@ -157,9 +157,11 @@ def _same_under_other_names(scheduler: Scheduler, case: SchedulerCase, job: Work
 
     Names with another beginning sort alike, and lie elsewhere in sets and hashes.
     """
-    mine = [_told(each, "") for each in rewritten(job)]
+    mine = [_told(each, "") for each in operations(job)]
     for prefix in ("x.", "other.", "yet-another."):
-        theirs = [_told(each, prefix) for each in rewritten(scheduler(_renamed(case.workload(), prefix), case.costs()))]
+        theirs = [
+            _told(each, prefix) for each in operations(scheduler(_renamed(case.workload(), prefix), case.costs()))
+        ]
         if theirs != mine:
             at = next((at for at, (one, two) in enumerate(zip(mine, theirs, strict=False)) if one != two), len(mine))
             what = " and ".join(str(each[at][0] if at < len(each) else "nothing") for each in (mine, theirs))

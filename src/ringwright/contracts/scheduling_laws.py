@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.contracts.outcome import DECLINED
-from ringwright.contracts.small_jobs import operations, sent
+from ringwright.contracts.small_jobs import operation_rows, sent
 from ringwright.engines.job.run import simulate
-from ringwright.rewrites import kind_of
-from ringwright.rewrites import operations as rewritten
+from ringwright.rewrites import kind_of, operations
 from ringwright.validity import workloads as validity
 from ringwright.workload import PARTS
 
@@ -76,7 +75,7 @@ def work(each: Scheduled) -> str | None:
 
 def carried(each: Scheduled) -> str | None:
     """Every payload is in exactly one operation, and the pieces of an operation are its bytes."""
-    changed = rewritten(each.job)
+    changed = operations(each.job)
     times = Counter(payload.name for operation in changed for payload in operation.payloads)
     for payload in each.job.payloads:
         if times[payload.name] != 1:
@@ -95,10 +94,10 @@ def carried(each: Scheduled) -> str | None:
 def in_time(each: Scheduled) -> str | None:
     """A piece starts when all that it carries is made; what uses a payload starts when all pieces with a byte of it ended."""
     run = each.run
-    carriers = {payload.name: one for one in rewritten(each.job) for payload in one.payloads}
+    carriers = {payload.name: one for one in operations(each.job) for payload in one.payloads}
     rows = {row.name: row for row in run.laid.rows if row.what == "task"}
     phases = defaultdict(list)
-    for row in operations(run):
+    for row in operation_rows(run):
         phases[row.name].append(row)
     for payload in each.job.payloads:
         one = carriers[payload.name]
@@ -199,7 +198,7 @@ def one_order(each: Scheduled) -> str | None:
     """The ranks of a group issue the same operations in the same order, though some are slower; by index, all ranks do."""
     run = simulate(each.job, each.costs, steps=STEPS, slowdowns={0: 1.3, 3: 0.8}, folded=False)
     orders: dict[int, list[tuple[int, int, str, int]]] = defaultdict(list)
-    issued = {(row.name, row.rank_classes): row for row in reversed(operations(run))}  # of several phases the first
+    issued = {(row.name, row.rank_classes): row for row in reversed(operation_rows(run))}  # of several phases the first
     for row in issued.values():
         for step in range(STEPS):
             for piece, start in enumerate(run.starts(row, step).tolist()):

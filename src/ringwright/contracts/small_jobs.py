@@ -90,8 +90,8 @@ def on_mesh(workload: Workload) -> Workload:
     return replace(workload, mesh=mesh())
 
 
-def operations(run: JobRun) -> list[Instances]:
-    """Return the rows of operations."""
+def operation_rows(run: JobRun) -> list[Instances]:
+    """Return the rows of a run that are operations."""
     return [row for row in run.laid.rows if row.what == "operation"]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import UsageError
-from ringwright.papers import reproduce as claims
+from ringwright.papers import claims
 
 
 def reproduce(*names: str | Path) -> dict[str, Any]:

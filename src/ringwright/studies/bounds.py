@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective, carried
-from ringwright.costs import bounds as floors
+from ringwright.costs import lower_bounds
 from ringwright.studies import spelled
 
 if TYPE_CHECKING:
@@ -22,10 +22,10 @@ def bounds(
     """
     size_bytes = carried(op, [size_bytes])[0]
     collective = Collective(op, range(topology.n_ranks) if group is None else group, size_bytes, root=root)
-    by_place = {"at the ranks": floors.bound(collective, topology)}
+    by_place = {"at the ranks": lower_bounds.bound(collective, topology)}
     if topology.aggregators:
-        by_place["in the network"] = floors.bound(collective, topology, in_network=True)
-    plain, least = by_place["at the ranks"], floors.lowest(collective, topology)
+        by_place["in the network"] = lower_bounds.bound(collective, topology, in_network=True)
+    plain, least = by_place["at the ranks"], lower_bounds.lowest(collective, topology)
     return {
         "schema": "ringwright.bound/1",
         "collective": op,
@@ -58,7 +58,7 @@ def bound(
     size: int | str | None = None,
     in_network: bool = True,
     alpha: str = "pipelined",
-) -> floors.Bound:
+) -> lower_bounds.Bound:
     """Return the time below which no program can do a collective on a machine, and what of the machine says so.
 
     Parameters
@@ -94,5 +94,5 @@ def bound(
     'cut'
     """
     topology = spelled.machine(on)
-    find = floors.lowest if in_network else floors.bound
+    find = lower_bounds.lowest if in_network else lower_bounds.bound
     return find(spelled.collective(what, topology, size), topology, alpha=alpha)

@@ -7,9 +7,9 @@ from pathlib import Path
 from ringwright.errors import UsageError
 from ringwright.exports import find
 from ringwright.program import Program
-from ringwright.studies import export as files
+from ringwright.studies import export_files
 from ringwright.studies.jobs import written
-from ringwright.studies.timeline import one_clock
+from ringwright.studies.one_clock import one_clock
 from ringwright.topology import Topology
 from ringwright.trace import Trace
 from ringwright.workload import Workload
@@ -56,9 +56,11 @@ def export(
     output = Path(output)
     if isinstance(what, Program):
         target = find(to, "program", "collective")
-        return files.write([*target.files(what if target.takes == "program" else what.collective)], output, force=force)
+        return export_files.write(
+            [*target.files(what if target.takes == "program" else what.collective)], output, force=force
+        )
     if isinstance(what, Topology):
-        return files.write([*find(to, "topology").files(what)], output, force=force)
+        return export_files.write([*find(to, "topology").files(what)], output, force=force)
     if isinstance(what, Workload):
         return written.save(what, output, to, force=force)
     if isinstance(what, Trace):

@@ -188,10 +188,10 @@ def _job(what: object, on: spelled.Machine | None, algorithm: str, faults: Itera
 
 
 def _of_model(name: str, topology: Topology, algorithm: str) -> Job:
-    from ringwright.studies import workload as workload_study
     from ringwright.studies.jobs.generated import GeneratedJobSpec, made
+    from ringwright.studies.model_workload import WorkloadSpec
 
-    card = workload_study.WorkloadSpec(name, topology.n_ranks)
+    card = WorkloadSpec(name, topology.n_ranks)
     return made(GeneratedJobSpec(card, algorithms={"": algorithm} if algorithm else {}), topology)
 
 

@@ -223,7 +223,7 @@ class Floors:
         return self._floor(collective, in_network=False), within
 
     def _floor(self, collective: Collective, *, in_network: bool) -> float:
-        from ringwright.costs.bounds import bound
+        from ringwright.costs.lower_bounds import bound
 
         topology, alpha = self._question.topology, self._question.alpha
         time_s = bound(collective, topology, in_network=in_network, alpha=alpha, exact=False).time_s

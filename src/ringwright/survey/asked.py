@@ -12,10 +12,10 @@ import numpy as np
 
 from ringwright.costs.gpus import OF_FABRIC, gpu
 from ringwright.errors import UsageError
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated, recorded, study, written
 from ringwright.studies.jobs.costs import LIBRARY, RING, FabricCosts
 from ringwright.studies.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
+from ringwright.studies.model_workload import WorkloadSpec, form
 from ringwright.survey.form import fitting
 from ringwright.workloads.models import model
 from ringwright.workloads.replay import replayed
@@ -85,7 +85,7 @@ def of_model(name: str, topology: Topology, question: SurveySpec, machine: str) 
     ``machine`` is the machine as options of the command line.
     """
     gpus, parallel, told = _form(name, topology, question)
-    card = workload_study.WorkloadSpec(
+    card = WorkloadSpec(
         name, gpus, parallel, question.micro_batches, question.micro_batch_size, question.seq, mode=question.mode
     )
     made = generated.made(generated.GeneratedJobSpec(card), topology)
@@ -176,11 +176,7 @@ def of_path(path: str, machine_of: Callable[[int], NamedMachine], read: Callable
 
 def usual_fabric(gpus: int | None, parallel: str | None) -> str:
     """Return the fabric that is taken where none is named: enough nodes for the GPUs, eight where no number is said."""
-    ranks = (
-        gpus
-        if gpus is not None
-        else (workload_study.form(parallel, None).world if parallel else DEFAULT_NODES * GPUS_A_NODE)
-    )
+    ranks = gpus if gpus is not None else (form(parallel, None).world if parallel else DEFAULT_NODES * GPUS_A_NODE)
     return f"{DEFAULT_FABRIC}:{max(1, -(-ranks // GPUS_A_NODE))}"
 
 
@@ -202,8 +198,8 @@ def _form(name: str, topology: Topology, question: SurveySpec) -> tuple[int | No
     if question.parallel is not None:
         named = question.gpus is not None or "dp" in question.parallel.replace("fsdp", "")
         gpus = question.gpus if named else topology.n_ranks
-        form = workload_study.form(question.parallel, gpus)
-        return form.world, question.parallel, ()
+        parallel = form(question.parallel, gpus)
+        return parallel.world, question.parallel, ()
     gpus = topology.n_ranks if question.gpus is None else question.gpus
     if gpus < 1:
         raise UsageError(f"--gpus is {gpus}", where=name, remedy="--gpus 1 or more")

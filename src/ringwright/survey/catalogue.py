@@ -11,7 +11,7 @@ from ringwright import registry, steps
 from ringwright.contracts import campaign, rooms
 from ringwright.contracts.outcome import Outcome, tally
 from ringwright.errors import PluginError, UsageError
-from ringwright.papers import reproduce
+from ringwright.papers import claims
 from ringwright.plugins import HOUSE
 
 SCHEMA, SCHEMA_ONE = "ringwright.systems/1", "ringwright.system/1"
@@ -55,7 +55,7 @@ def catalogue(
 
 def _rows(chosen: list[registry.System], shown: Shown) -> list[dict[str, Any]]:
     order = {system.slug for system in registry.schedulers()}
-    reproduced = reproduce.recorded()
+    reproduced = claims.recorded()
     return [
         {
             "slug": system.slug,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ringwright.errors import UsageError
-from ringwright.studies.workload import WorkloadSpec, settled
+from ringwright.studies.model_workload import WorkloadSpec, settled
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters
 

@@ -16,7 +16,7 @@ from ringwright.rewrites import Operation, operations
 from ringwright.steps import Advance
 from ringwright.studies.jobs import generated, study
 from ringwright.studies.jobs.wire import wire_bytes
-from ringwright.studies.workload import WorkloadSpec
+from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.survey.asked import Asked
 from ringwright.workload import Workload
 

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from ringwright import steps
 from ringwright.engines.job.run import simulate
 from ringwright.errors import UsageError
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import generated
 from ringwright.studies.jobs.condensed import condensed
 from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.measured import MeasuredStep
+from ringwright.studies.model_workload import WorkloadSpec
 
 if TYPE_CHECKING:
     from ringwright.costs.stages import Costs
@@ -64,7 +64,7 @@ class Predictor:
         return self.known[key]
 
     def _simulated(self, row: MeasuredStep) -> float:
-        card = workload_study.WorkloadSpec(
+        card = WorkloadSpec(
             row.model,
             row.gpus,
             row.parallel,

@@ -10,10 +10,10 @@ from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
 from ringwright.studies.jobs.study import Job
+from ringwright.studies.model_workload import WorkloadSpec, assumptions, settled, usual_dtype
 from ringwright.topology import Topology
 from ringwright.workload import Workload
 from ringwright.workloads.grid import grid
@@ -35,7 +35,7 @@ LEFT_OUT = (
 class GeneratedJobSpec:
     """A job's settings besides the model: the device, the algorithms, the pipeline schedule."""
 
-    card: workload_study.WorkloadSpec
+    card: WorkloadSpec
     gpu: str | None = None
     algorithms: Mapping[str, str] = field(default_factory=dict)
     schedule: str = "1f1b"
@@ -59,11 +59,7 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         more.append(scaled)
     _, roles = grid(step.parallel)
     costs = FabricCosts(topology, generated.mesh, roles, question.algorithms)
-    known = [
-        each
-        for each in workload_study.assumptions(card, step, question.card)
-        if not each.startswith("gradients travel")
-    ]
+    known = [each for each in assumptions(card, step, question.card) if not each.startswith("gradients travel")]
     collectives = (
         f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine; other sizes between"
     )
@@ -85,9 +81,7 @@ def workload(question: GeneratedJobSpec, policy: str | None = None) -> Workload:
     card, step, dtype = _settled(question)
     roofline = Roofline(gpu(question.gpu or "h100", **question.compute), dtype, max(step.width_bytes, WIDTHS[dtype]))
     generated = job(card, step, roofline, schedule=question.schedule)
-    generated = replace(
-        generated, assumptions=(*workload_study.assumptions(card, step, question.card), *_ground(roofline))
-    )
+    generated = replace(generated, assumptions=(*assumptions(card, step, question.card), *_ground(roofline)))
     return generated if policy is None else scheduler(policy)[1](generated, made(question).costs)
 
 
@@ -101,9 +95,9 @@ def interference(name: str, units: int) -> Interference:
 def _settled(question: GeneratedJobSpec) -> tuple[ModelCard, StepSpec, str]:
     """Return card, step and the type of matrix products; what is narrower than 16 bits travels in 16."""
     card = model(question.card.model, **question.card.dims)
-    dtype = element_type(question.card.dtype or workload_study.usual_dtype(card))
+    dtype = element_type(question.card.dtype or usual_dtype(card))
     travels = dtype if WIDTHS[dtype] > 1 else "bfloat16"
-    return card, workload_study.settled(card, replace(question.card, dtype=travels)), dtype
+    return card, settled(card, replace(question.card, dtype=travels)), dtype
 
 
 def _fabric(topology: Topology | None, ranks: int) -> tuple[Topology, list[str]]:

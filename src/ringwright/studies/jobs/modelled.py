@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ringwright.studies import workload as workload_study
 from ringwright.studies.jobs.generated import GeneratedJobSpec, workload
+from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.workload import Workload
 
 
@@ -61,7 +61,5 @@ def job(
     >>> ringwright.job("llama3-8b", gpus=16, parallel="tp8")
     Workload(llama3-8b training, 16 ranks, 1 classes, 366 tasks, 424 payloads, policy none)
     """
-    card = workload_study.WorkloadSpec(
-        model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode
-    )
+    card = WorkloadSpec(model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode)
     return workload(GeneratedJobSpec(card, gpu, schedule=schedule))
