@@ -59,10 +59,12 @@ _NEEDED_OF: dict[str, dict[tuple[str, ...], tuple[str, ...]]] = {
     "events": {("collective", "p2p", "measurement", "metric", "tuning"): ("op",)},
     "topology": {("ring", "tree", "connection"): ("communicator", "src", "dst"), ("ring",): ("channel",)},
 }
-_TEXTS = ("source", "summary", "library", "clock_note", "hostname", "tables_as", "inspector_output_format_version")
-_LISTS = ("inputs", "losses", "limits", "nccl_versions", "dump_versions", "passed_over")
-_COUNTS = ("world", "origin_ns", "records", "errors_dropped", "pid")
-_META: dict[str, tuple[type, ...]] = {
+_TEXTS = ("source", "summary", "library", "clock_note", "tables_as")
+_LISTS = ("inputs", "losses", "limits", "nccl_versions", "dump_versions", "profiler_versions", "passed_over")
+_NUMBERS = ("profiler_versions",)  # of the lists, those of numbers
+_COUNTS = ("world", "origin_ns", "records", "errors_dropped")
+# What readers and writers note in meta, and the types that it can be of.
+META: dict[str, tuple[type, ...]] = {
     **dict.fromkeys(_TEXTS, (str, type(None))),
     **dict.fromkeys(_LISTS, (list,)),
     **dict.fromkeys(_COUNTS, (int, type(None))),
@@ -70,7 +72,7 @@ _META: dict[str, tuple[type, ...]] = {
     "redacted": (bool,),
     "timeout_s": (float, int, type(None)),
 }
-_NEVER_NONE = ("source", "summary", "records", "errors_dropped")
+_NEVER_NONE = ("source", "summary", "errors_dropped")
 
 
 @dataclass(frozen=True)
@@ -103,18 +105,18 @@ def checked_meta(meta: Mapping[str, Any]) -> tuple[dict[str, Any], list[Omission
     """Return what of the meta data is of its type and range, and what is not."""
     good, faults = {}, []
     for name, value in meta.items():
-        if name not in _META or _fits(name, value):
+        if name not in META or _fits(name, value):
             good[name] = value
         else:
-            faults.append(Omission("meta.json", f"{name} is no {_META[name][0].__name__} that can be: it is left out"))
+            faults.append(Omission("meta.json", f"{name} is no {META[name][0].__name__} that can be: it is left out"))
     return good, faults
 
 
 def _fits(name: str, value: Any) -> bool:
-    if type(value) not in _META[name] or (value is None and name in _NEVER_NONE):
+    if type(value) not in META[name] or (value is None and name in _NEVER_NONE):
         return False
     if type(value) is list:
-        return all(type(each) is str for each in value)
+        return all(type(each) is (int if name in _NUMBERS else str) for each in value)
     if name == "world":
         return value is None or 1 <= value <= MOST_RANKS
     if type(value) in (int, float):

@@ -124,7 +124,7 @@ def _timed(trace: Trace) -> pl.DataFrame:
             *(pl.col(name).drop_nulls().first() for name in ("algorithm", "protocol", "datatype", "nnodes")),
         )
     )
-    return once.select(
+    rows = once.select(
         pl.lit("job").alias("kind"),
         "table",
         "op",
@@ -141,7 +141,8 @@ def _timed(trace: Trace) -> pl.DataFrame:
         pl.col("ranks_seen").cast(pl.Int64),
         pl.col("first").cast(pl.Int64),
         "wait_s",
-    ).collect()
+    )
+    return rows.collect().sort("first")  # in one order each time: so are sums of floats, to the last digit
 
 
 def _entry(row: dict[str, Any]) -> dict[str, Any]:
