@@ -25,16 +25,27 @@ What a limit asks for and the input does not tell fails: it cannot be judged.
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from ringwright.analysis import gate_times
 from ringwright.analysis.document import Summary
+from ringwright.analysis.gate_document import (
+    COUNTED,
+    TIMED,
+    CheckResult,
+    ClassLimit,
+    CountedBound,
+    GateAnswer,
+    Thresholds,
+    checked,
+)
 from ringwright.errors import UsageError
 from ringwright.units import format_size, parse_size
 
 SCHEMA = "ringwright.check/1"
-DEFAULTS: dict[str, Any] = {
+DEFAULTS: Thresholds = {
     "max_refused_share": 0.01,
     "expected_ranks": None,
     "allow_verdict": False,
@@ -46,14 +57,24 @@ DEFAULTS: dict[str, Any] = {
     "limit": [],
 }
 _SELECTORS = ("op", "min_size", "max_size")
-_BOUNDS = ("max_count", "min_count", "max_bytes", "min_bytes", "max_share")
-_SHARES = ("max_share", "max_wait_share", "max_exposed_share")
+_SIZES: tuple[Literal["min_size", "max_size", "max_bytes", "min_bytes"], ...] = (
+    "min_size",
+    "max_size",
+    "max_bytes",
+    "min_bytes",
+)
+_SHARES: tuple[Literal["max_share", "max_wait_share", "max_exposed_share"], ...] = (
+    "max_share",
+    "max_wait_share",
+    "max_exposed_share",
+)
+_COUNTS: tuple[Literal["max_count", "min_count"], ...] = ("max_count", "min_count")
 _REMEDY = "see the threshold file in: ringwright check --help"
 
 
-def read_thresholds(path: str | Path | None, **given: Any) -> dict[str, Any]:
+def read_thresholds(path: str | Path | None, **given: object) -> Thresholds:
     """Return thresholds: the defaults, then the file, then what is ``given`` and not None; raise UsageError."""
-    loaded: dict[str, Any] = {}
+    loaded: dict[str, object] = {}
     if path is not None:
         try:
             loaded = tomllib.loads(Path(path).read_text(encoding="utf-8"))
@@ -62,7 +83,11 @@ def read_thresholds(path: str | Path | None, **given: Any) -> dict[str, Any]:
     stray = [key for key in loaded if key not in DEFAULTS]
     if stray:
         raise UsageError(f"unknown threshold {', '.join(stray)}", where=str(path), remedy=f"use {', '.join(DEFAULTS)}")
-    merged = {**DEFAULTS, **loaded, **{key: value for key, value in given.items() if value is not None}}
+    merged: dict[str, object] = {
+        **DEFAULTS,
+        **loaded,
+        **{key: value for key, value in given.items() if value is not None},
+    }
     return _checked(merged, str(path or "the command line"))
 
 
@@ -78,12 +103,12 @@ def parse_share(value: str | float) -> float:
     return share
 
 
-def check(summary: Summary, thresholds: dict[str, Any] | None = None) -> dict[str, Any]:
+def check(summary: Summary, thresholds: Thresholds | None = None) -> GateAnswer:
     """Return ``passed``, ``checks`` (check, passed, measured, limit, detail) and ``line``, one line for CI."""
     limits = thresholds if thresholds is not None else read_thresholds(None)
     checks = [_operations(summary, limits), _refused(summary, limits), _verdict(summary, limits)]
     checks += _truncated(summary, limits) + _ranks(summary, limits)
-    checks += [_result(*judged) for judged in gate_times.whole(summary, limits)]
+    checks += gate_times.whole(summary, limits)
     checks += [result for limit in limits["limit"] for result in _limit(summary, limit)]
     failed = [result for result in checks if not result["passed"]]
     if failed:
@@ -94,26 +119,44 @@ def check(summary: Summary, thresholds: dict[str, Any] | None = None) -> dict[st
     return {"schema": SCHEMA, "passed": not failed, "checks": checks, "line": " ".join(line.split())}
 
 
-def _checked(merged: dict[str, Any], where: str) -> dict[str, Any]:
+def _checked(merged: Mapping[str, object], where: str) -> Thresholds:
     """Return thresholds with shares and sizes as numbers."""
-    if not isinstance(merged["limit"], list) or not all(isinstance(entry, dict) for entry in merged["limit"]):
+    written = merged["limit"]
+    if not isinstance(written, list) or not all(isinstance(entry, dict) for entry in written):
         raise UsageError("limits are tables", where=where, remedy="write [[limit]] above each")
-    expected = merged["expected_ranks"]
-    if expected is not None and (isinstance(expected, bool) or not isinstance(expected, int)):
-        raise UsageError(f"expected_ranks is not a whole number: {expected!r}", where=where, remedy=_REMEDY)
-    for key in ("allow_verdict", "allow_empty", "allow_truncated"):
-        if not isinstance(merged[key], bool):
-            raise UsageError(f"{key} is neither true nor false: {merged[key]!r}", where=where, remedy=_REMEDY)
-    limits = [_checked_limit(entry, f"{where}, limit {number}") for number, entry in enumerate(merged["limit"], 1)]
-    shares = ("max_refused_share", "max_wait_share", "max_exposed_share")
-    typed: dict[str, Any] = {key: parse_share(merged[key]) for key in shares if merged[key] is not None}
-    if merged["max_step_us"] is not None:
-        typed["max_step_us"] = gate_times.number("max_step_us", merged["max_step_us"], where)
-    return {**merged, **typed, "limit": limits}
+    ranks = merged["expected_ranks"]
+    expected = None if ranks is None else _whole_number("expected_ranks", ranks, where)
+    allowed = {key: _flag(merged, key, where) for key in ("allow_verdict", "allow_empty", "allow_truncated")}
+    limits = [_checked_limit(entry, f"{where}, limit {number}") for number, entry in enumerate(written, 1)]
+    refused = parse_share(str(merged["max_refused_share"]))
+    waited, exposed = _share(merged["max_wait_share"]), _share(merged["max_exposed_share"])
+    step_us = merged["max_step_us"]
+    return {
+        "max_refused_share": refused,
+        "expected_ranks": expected,
+        "allow_verdict": allowed["allow_verdict"],
+        "allow_empty": allowed["allow_empty"],
+        "allow_truncated": allowed["allow_truncated"],
+        "max_step_us": None if step_us is None else gate_times.number("max_step_us", step_us, where),
+        "max_wait_share": waited,
+        "max_exposed_share": exposed,
+        "limit": limits,
+    }
 
 
-def _checked_limit(entry: dict[str, Any], where: str) -> dict[str, Any]:
-    bounds = dict.fromkeys((*_BOUNDS, *gate_times.BOUNDS))
+def _flag(merged: Mapping[str, object], key: str, where: str) -> bool:
+    value = merged[key]
+    if not isinstance(value, bool):
+        raise UsageError(f"{key} is neither true nor false: {value!r}", where=where, remedy=_REMEDY)
+    return value
+
+
+def _share(value: object) -> float | None:
+    return None if value is None else parse_share(str(value))
+
+
+def _checked_limit(entry: Mapping[str, object], where: str) -> ClassLimit:
+    bounds = (*COUNTED, *TIMED)
     known = (*_SELECTORS, *bounds)
     stray = [key for key in entry if key not in known]
     if stray:
@@ -122,52 +165,62 @@ def _checked_limit(entry: dict[str, Any], where: str) -> dict[str, Any]:
         raise UsageError(
             "a limit without a bound limits nothing", where=where, remedy=f"add one of {', '.join(bounds)}"
         )
-    sizes = ("min_size", "max_size", "max_bytes", "min_bytes")
-    limit = {key: parse_size(str(value)) if key in sizes else value for key, value in entry.items()}
-    limit |= {key: parse_share(limit[key]) for key in _SHARES if key in limit}
-    limit |= {key: gate_times.number(key, limit[key], where) for key in gate_times.NUMBERS if key in limit}
-    for key in ("max_count", "min_count"):
-        if key in limit and (isinstance(limit[key], bool) or not isinstance(limit[key], int)):
-            raise UsageError(f"{key} is not a whole number: {limit[key]!r}", where=where, remedy=_REMEDY)
+    limit: ClassLimit = {}
+    if "op" in entry:
+        limit["op"] = str(entry["op"])
+    for size in _SIZES:
+        if size in entry:
+            limit[size] = parse_size(str(entry[size]))
+    for share in _SHARES:
+        if share in entry:
+            limit[share] = parse_share(str(entry[share]))
+    for number in gate_times.NUMBERS:
+        if number in entry:
+            limit[number] = gate_times.number(number, entry[number], where)
+    for count in _COUNTS:
+        if count in entry:
+            limit[count] = _whole_number(count, entry[count], where)
     return limit
 
 
-def _result(name: str, passed: bool, measured: Any, limit: Any, detail: str) -> dict[str, Any]:
-    return {"check": name, "passed": passed, "measured": measured, "limit": limit, "detail": detail}
+def _whole_number(key: str, value: object, where: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{key} is not a whole number: {value!r}", where=where, remedy=_REMEDY)
+    return value
 
 
-def _operations(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
+def _operations(summary: Summary, limits: Thresholds) -> CheckResult:
     count = sum(o.get("count") or 0 for o in summary.get("operations") or [])
     detail = f"{count} operations read" if count else "no operation read, so nothing can be judged"
     timed = len(summary.get("bandwidth") or [])
     if timed and not count:
         count, detail = timed, f"{timed} rows of a benchmark read"
-    return _result("operations", bool(count) or limits["allow_empty"], count, 0 if limits["allow_empty"] else 1, detail)
+    return checked("operations", bool(count) or limits["allow_empty"], count, 0 if limits["allow_empty"] else 1, detail)
 
 
-def _refused(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
+def _refused(summary: Summary, limits: Thresholds) -> CheckResult:
     ledger = summary.get("ledger") or {}
     lines = ledger.get("lines") or 0
     share = (ledger.get("refused") or 0) / lines if lines else 0.0
     bound = limits["max_refused_share"]
-    return _result("refused", share <= bound, share, bound, f"{share:.2%} of lines refused, at most {bound:.2%}")
+    return checked("refused", share <= bound, share, bound, f"{share:.2%} of lines refused, at most {bound:.2%}")
 
 
-def _verdict(summary: Summary, limits: dict[str, Any]) -> dict[str, Any]:
+def _verdict(summary: Summary, limits: Thresholds) -> CheckResult:
     verdict = summary.get("verdict")
     if not verdict:
-        return _result("verdict", True, None, None, "no verdict")
+        return checked("verdict", True, None, None, "no verdict")
     ranks = ", ".join(str(rank) for rank in (verdict.get("ranks") or [])[:8]) or "unknown"
     detail = f"verdict {verdict.get('kind')}: ranks {ranks}"
-    return _result("verdict", limits["allow_verdict"], verdict.get("kind"), None, detail)
+    return checked("verdict", limits["allow_verdict"], verdict.get("kind"), None, detail)
 
 
-def _truncated(summary: Summary, limits: dict[str, Any]) -> list[dict[str, Any]]:
+def _truncated(summary: Summary, limits: Thresholds) -> list[CheckResult]:
     if limits["allow_truncated"]:
         return []
     truncated = bool(summary.get("losses"))
     return [
-        _result(
+        checked(
             "complete",
             not truncated,
             truncated,
@@ -177,15 +230,15 @@ def _truncated(summary: Summary, limits: dict[str, Any]) -> list[dict[str, Any]]
     ]
 
 
-def _ranks(summary: Summary, limits: dict[str, Any]) -> list[dict[str, Any]]:
+def _ranks(summary: Summary, limits: Thresholds) -> list[CheckResult]:
     expected = limits["expected_ranks"]
     if expected is None:
         return []
     seen = summary.get("ranks_seen") or 0
-    return [_result("ranks", seen == expected, seen, expected, f"{seen} ranks seen, {expected} expected")]
+    return [checked("ranks", seen == expected, seen, expected, f"{seen} ranks seen, {expected} expected")]
 
 
-def _limit(summary: Summary, limit: dict[str, Any]) -> list[dict[str, Any]]:
+def _limit(summary: Summary, limit: ClassLimit) -> list[CheckResult]:
     """Return one result per bound of a limit, over the calls that its op and size class select."""
     low, high = limit.get("min_size", 0), limit.get("max_size")
     count = moved = whole = 0
@@ -199,19 +252,19 @@ def _limit(summary: Summary, limit: dict[str, Any]) -> list[dict[str, Any]]:
     name = f"{limit.get('op', 'any op')} {format_size(low)} to {format_size(high) if high is not None else 'any size'}"
     measured = {"count": count, "bytes": moved, "share": moved / whole if whole else 0.0}
     counted = [
-        _bounded(name, bound, limit[bound], measured[bound.split("_")[1]]) for bound in _BOUNDS if bound in limit
+        _bounded(name, bound, limit[bound], measured[bound.split("_")[1]]) for bound in COUNTED if bound in limit
     ]
-    return counted + [_result(*judged) for judged in gate_times.of_class(summary, limit, name)]
+    return counted + gate_times.of_class(summary, limit, name)
 
 
-def _bounded(name: str, bound: str, limit: float, value: float) -> dict[str, Any]:
+def _bounded(name: str, bound: CountedBound, limit: float, value: float) -> CheckResult:
     side, quantity = bound.split("_")
     passed = value <= limit if side == "max" else value >= limit
     shown = [
         format_size(v) if quantity == "bytes" else f"{v:.1%}" if quantity == "share" else f"{v} calls"
         for v in (value, limit)
     ]
-    return _result(
+    return checked(
         f"{name} {bound}",
         passed,
         value,

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 from ringwright.analysis.diff_times import exposed, waiting
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import Row, Summary
+from ringwright.analysis.gate_document import TIMED, CheckResult, ClassLimit, Thresholds, TimedBound, checked
 from ringwright.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-WHOLE = ("max_step_us", "max_wait_share", "max_exposed_share")
-BOUNDS = ("max_time_us", "min_busbw_gbs", "max_wait_share", "max_exposed_share")
-NUMBERS = ("max_step_us", "max_time_us", "min_busbw_gbs")
-Judged = tuple[str, bool, Any, Any, str]  # check, passed, measured, limit, detail
+NUMBERS: tuple[Literal["max_time_us", "min_busbw_gbs"], ...] = ("max_time_us", "min_busbw_gbs")
 
 
-def number(key: str, value: Any, where: str) -> float:
+def number(key: str, value: object, where: str) -> float:
     """Return a limit that is a time or a rate; raise UsageError for what is no positive number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         raise UsageError(
@@ -31,37 +29,37 @@ def number(key: str, value: Any, where: str) -> float:
     return float(value)
 
 
-def whole(summary: Summary, limits: dict[str, Any]) -> list[Judged]:
+def whole(summary: Summary, limits: Thresholds) -> list[CheckResult]:
     """Judge the job as a whole: its median step, its waiting, its exposed communication."""
     judged = []
     if limits["max_step_us"] is not None:
         lasted = [row["time_s"] * 1e6 for row in summary.get("iterations") or [] if (row.get("time_s") or 0) > 0]
         judged.append(_most("step", "a median step", median(lasted) if lasted else None, limits["max_step_us"], _us))
-    for key, measure, name in (
-        ("max_wait_share", waiting, "waiting for late ranks"),
-        ("max_exposed_share", exposed, "communication not hidden behind compute"),
+    for key, limit, told, name in (
+        ("wait_share", limits["max_wait_share"], waiting, "waiting for late ranks"),
+        ("exposed_share", limits["max_exposed_share"], exposed, "communication not hidden behind compute"),
     ):
-        if limits[key] is not None:
-            told = measure(summary)
-            judged.append(_most(key[4:], name, None if told is None else told[1], limits[key], _percent))
+        if limit is not None:
+            share = told(summary)
+            judged.append(_most(key, name, None if share is None else share[1], limit, _percent))
     return judged
 
 
-def of_class(summary: Summary, limit: dict[str, Any], name: str) -> list[Judged]:
+def of_class(summary: Summary, limit: ClassLimit, name: str) -> list[CheckResult]:
     """Judge one operation and size class: its slowest size, its lowest bus bandwidth, its waiting and exposed shares."""
     timed = [row for row in summary.get("bandwidth") or [] if _selected(row, limit) and (row.get("time_us") or 0) > 0]
     bare = [row for row in (summary.get("overlap") or {}).get("operations") or [] if _selected(row, limit)]
     rates = [row["busbw_gbs"] for row in timed if row.get("busbw_gbs") is not None]
-    measured = {
+    measured: dict[TimedBound, float | None] = {
         "max_time_us": max((row["time_us"] for row in timed), default=None),
         "min_busbw_gbs": min(rates, default=None),
         "max_wait_share": _wait_share(timed),
         "max_exposed_share": _ratio(sum(row["exposed_us"] for row in bare), sum(row["comm_us"] for row in bare)),
     }
-    return [_bounded(name, key, measured[key], limit[key]) for key in BOUNDS if key in limit]
+    return [_bounded(name, key, measured[key], limit[key]) for key in TIMED if key in limit]
 
 
-def _selected(row: dict[str, Any], limit: dict[str, Any]) -> bool:
+def _selected(row: Row, limit: ClassLimit) -> bool:
     size = row.get("size_bytes")
     low, high = limit.get("min_size", 0), limit.get("max_size")
     if size is None:
@@ -69,7 +67,7 @@ def _selected(row: dict[str, Any], limit: dict[str, Any]) -> bool:
     return limit.get("op") in (None, row.get("op")) and low <= size and (high is None or size <= high)
 
 
-def _wait_share(timed: list[dict[str, Any]]) -> float | None:
+def _wait_share(timed: list[Row]) -> float | None:
     seen = [
         (row["wait_us"], row["time_us"], row.get("samples") or 1) for row in timed if row.get("wait_us") is not None
     ]
@@ -81,20 +79,22 @@ def _ratio(part: float, all_of_it: float) -> float | None:
     return part / all_of_it if all_of_it > 0 else None
 
 
-def _most(check: str, name: str, value: float | None, limit: float, show: Callable[[float], str]) -> Judged:
+def _most(check: str, name: str, value: float | None, limit: float, show: Callable[[float], str]) -> CheckResult:
     if value is None:
-        return check, False, None, limit, f"{name}: not in the input, so {show(limit)} cannot be judged"
-    return check, value <= limit, round(value, 6), limit, f"{name}: {show(value)}, at most {show(limit)}"
+        return checked(check, False, None, limit, f"{name}: not in the input, so {show(limit)} cannot be judged")
+    return checked(check, value <= limit, round(value, 6), limit, f"{name}: {show(value)}, at most {show(limit)}")
 
 
-def _bounded(name: str, key: str, value: float | None, limit: float) -> Judged:
+def _bounded(name: str, key: TimedBound, value: float | None, limit: float) -> CheckResult:
     what, show = _SHOWN[key]
     if value is None:
-        return f"{name} {key}", False, None, limit, f"{name}: {what} is not in the input, so it cannot be judged"
+        return checked(
+            f"{name} {key}", False, None, limit, f"{name}: {what} is not in the input, so it cannot be judged"
+        )
     least = key.startswith("min")
     passed = value >= limit if least else value <= limit
     detail = f"{name}: {what} {show(value)}, {'at least' if least else 'at most'} {show(limit)}"
-    return f"{name} {key}", passed, round(value, 6), limit, detail
+    return checked(f"{name} {key}", passed, round(value, 6), limit, detail)
 
 
 def _us(value: float) -> str:
@@ -109,7 +109,7 @@ def _gbs(value: float) -> str:
     return f"{value:.4g} GB/s"
 
 
-_SHOWN: dict[str, tuple[str, Callable[[float], str]]] = {
+_SHOWN: dict[TimedBound, tuple[str, Callable[[float], str]]] = {
     "max_time_us": ("time of the slowest size", _us),
     "min_busbw_gbs": ("lowest bus bandwidth", _gbs),
     "max_wait_share": ("waiting for late ranks", _percent),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, TextIO
+from typing import TextIO
 
+from ringwright.analysis.gate_document import GateAnswer
 from ringwright.reports import layout
 
 
-def write(result: dict[str, Any], file: TextIO, *, annotate: bool = False) -> None:
+def write(result: GateAnswer, file: TextIO, *, annotate: bool = False) -> None:
     """Write a ``ringwright.check/1`` object; with ``annotate`` the last line is a GitHub annotation."""
     out = layout.console(file)
     for check in result["checks"]:
