@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from ringwright.analysis import diff_times
+from ringwright.analysis.diff_document import CountChange, RunCounts, RunDifference, TimedAlone, TimedSize
 from ringwright.analysis.document import Summary
 
 SCHEMA = "ringwright.diff/1"
 Tally = dict[tuple[Any, ...], tuple[int, int]]  # key -> (count, bytes)
 
 
-def diff(before: Summary, after: Summary) -> dict[str, Any]:
+def diff(before: Summary, after: Summary) -> RunDifference:
     """Return what changed from one summary to the other.
 
     ``changes``: one entry per changed key of a ``kind`` (operation, size, communicator, algorithm, host-pair) with
@@ -22,7 +23,7 @@ def diff(before: Summary, after: Summary) -> dict[str, Any]:
     and whether it ``changed`` beyond that; ``time_classes`` the same per power of two of the size; ``times``: steps, waiting
     and exposed communication; ``timed_in_one_only``: how many operations and sizes have a partner in the other run missing.
     """
-    changes: list[dict[str, Any]] = []
+    changes: list[CountChange] = []
     for kind, tally in (
         ("operation", _operations),
         ("size", _sizes),
@@ -48,7 +49,7 @@ def diff(before: Summary, after: Summary) -> dict[str, Any]:
     }
 
 
-def _side(summary: Summary) -> dict[str, Any]:
+def _side(summary: Summary) -> RunCounts:
     operations = summary.get("operations") or []
     return {
         "inputs": summary.get("inputs") or [],
@@ -100,8 +101,8 @@ def _sum(items: Any) -> Tally:
     return total
 
 
-def _changes(kind: str, before: Tally, after: Tally) -> list[dict[str, Any]]:
-    changes = []
+def _changes(kind: str, before: Tally, after: Tally) -> list[CountChange]:
+    changes: list[CountChange] = []
     for key in {**before, **after}:
         old, new = before.get(key, (0, 0)), after.get(key, (0, 0))
         if old == new:
@@ -124,7 +125,7 @@ def _changes(kind: str, before: Tally, after: Tally) -> list[dict[str, Any]]:
     return changes
 
 
-def _host_pairs(before: Summary, after: Summary) -> tuple[list[dict[str, Any]], list[str]]:
+def _host_pairs(before: Summary, after: Summary) -> tuple[list[CountChange], list[str]]:
     """Compare host pairs where the two runs share hosts; two runs on other machines differ in every name."""
     tallies = [
         _sum(((row["src"], row["dst"]), 0, row["bytes"]) for row in side.get("host_pair_bytes") or [])
@@ -157,13 +158,13 @@ def _ground_notes(before: Summary, after: Summary) -> list[str]:
     return notes
 
 
-def _time_notes(rows: list[dict[str, Any]], alone: dict[str, int]) -> list[str]:
+def _time_notes(rows: list[TimedSize], alone: TimedAlone) -> list[str]:
     notes = []
     if any("assumed" in row["noise_from"] for row in rows):
         notes.append("some times were measured once: that they vary by 3 % by themselves is assumed")
-    for side, other in (("before", "after"), ("after", "before")):
-        if alone[side]:
-            notes.append(f"{alone[side]} timed operations and sizes are only in the run {side}, none of them {other}")
+    for side, count, other in (("before", alone["before"], "after"), ("after", alone["after"], "before")):
+        if count:
+            notes.append(f"{count} timed operations and sizes are only in the run {side}, none of them {other}")
     if not rows:
         notes.append("no operation and size is timed in both runs: no time of a size is compared")
     return notes

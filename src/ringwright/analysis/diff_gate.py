@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ringwright.analysis.diff_document import RunDifference, TimedWhole
 from ringwright.analysis.diff_times import beyond, ratios
 from ringwright.units import format_size
 
 
-def over(difference: dict[str, Any], bound: float, *, slower_only: bool = False) -> list[str]:
+def over(difference: RunDifference, bound: float, *, slower_only: bool = False) -> list[str]:
     """Return a sentence per kind of change beyond ``bound``; empty when the gate passes.
 
     A time counts where it changed by more than ``bound`` and by more than it varies by itself; a share of time where it
@@ -24,19 +23,19 @@ def over(difference: dict[str, Any], bound: float, *, slower_only: bool = False)
     return failed
 
 
-def _comparable(difference: dict[str, Any]) -> bool:
+def _comparable(difference: RunDifference) -> bool:
     calls = all(difference[side]["count"] for side in ("before", "after"))
     return bool(calls or difference["bandwidth"] or difference["times"])
 
 
-def _calls(difference: dict[str, Any], bound: float) -> str:
+def _calls(difference: RunDifference, bound: float) -> str:
     share = difference["changed_share"]
     return f"{share:.1%} of calls or bytes changed" if share > bound else ""
 
 
-def _only_in_one(difference: dict[str, Any], bound: float) -> str:
+def _only_in_one(difference: RunDifference, bound: float) -> str:
     """Judge benchmarks and other timed calls that have no partner; calls of a job are in the changed share already."""
-    alone = sum(difference["timed_in_one_only"].values())
+    alone = difference["timed_in_one_only"]["before"] + difference["timed_in_one_only"]["after"]
     if difference["before"]["count"] or difference["after"]["count"] or not alone:
         return ""
     share = alone / (alone + len({(row["op"], row["size_bytes"], row["nranks"]) for row in difference["bandwidth"]}))
@@ -51,7 +50,7 @@ def _size_of(ratio: float) -> float:
     return max(ratio, 1 / ratio)
 
 
-def _classes(difference: dict[str, Any], bound: float, slower_only: bool) -> str:
+def _classes(difference: RunDifference, bound: float, slower_only: bool) -> str:
     rows = difference["time_classes"]
     far = [row for row in rows if _far(row["ratio"], row["noise"], bound, slower_only)]
     if not far:
@@ -61,7 +60,7 @@ def _classes(difference: dict[str, Any], bound: float, slower_only: bool) -> str
     return f"{len(far)} of {len(rows)} size classes changed, most of all {where}: {_times(worst['ratio'])} the time"
 
 
-def _sizes(difference: dict[str, Any], bound: float, slower_only: bool) -> str:
+def _sizes(difference: RunDifference, bound: float, slower_only: bool) -> str:
     rows = difference["bandwidth"]
     far = [(_size_of(r), r, row) for row in rows for r in ratios(row) if _far(r, row["noise"], bound, slower_only)]
     if not far:
@@ -76,17 +75,16 @@ def _times(ratio: float) -> str:
     return f"{ratio:.2f}x"
 
 
-def _whole(row: dict[str, Any], bound: float, slower_only: bool) -> str:
-    if row["before_share"] is None:
+def _whole(row: TimedWhole, bound: float, slower_only: bool) -> str:
+    before, after, ratio, share = row["before_share"], row["after_share"], row["ratio"], row["noise"]
+    if before is None or after is None:
+        if ratio is None or share is None or not _far(ratio, share, bound, slower_only):
+            return ""
         ms = f"{row['before_us'] / 1e3:,.2f} ms before, {row['after_us'] / 1e3:,.2f} ms after"
         name = {"step": "a step", "communication": "communication in a step"}[row["what"]]
-        return (
-            f"{name} takes {_times(row['ratio'])} the time ({ms})"
-            if _far(row["ratio"], row["noise"], bound, slower_only)
-            else ""
-        )
-    moved = row["after_share"] - row["before_share"]
+        return f"{name} takes {_times(ratio)} the time ({ms})"
+    moved = after - before
     if not row["changed"] or abs(moved) <= bound or (moved < 0 and slower_only):
         return ""
     name = {"waiting": "waiting for late ranks", "exposed": "communication not hidden behind compute"}[row["what"]]
-    return f"{name}: {row['before_share']:.1%} before, {row['after_share']:.1%} after"
+    return f"{name}: {before:.1%} before, {after:.1%} after"

@@ -10,53 +10,61 @@ from statistics import median
 from typing import Any
 
 from ringwright.analysis import noise
-from ringwright.analysis.document import Summary
+from ringwright.analysis.diff_document import TimedAlone, TimedClass, TimedSize, TimedWhole
+from ringwright.analysis.document import Row, Summary
 
 BEYOND = 4.0  # standard deviations
 NOTABLE = 0.02  # smaller changes are never called a change
 NOTABLE_POINTS = 0.05  # the same for a share of time
 _BASE = ("kind", "op", "size_bytes", "nranks", "task")
-_BOTH = ("before_us", "after_us", "ratio")
 _LABELS = ("algorithm", "protocol", "datatype")
-Entries = list[dict[str, Any]]
+Entries = list[Row]
 
 
-def bandwidth(before: Summary, after: Summary) -> tuple[list[dict[str, Any]], dict[str, int]]:
+def bandwidth(before: Summary, after: Summary) -> tuple[list[TimedSize], TimedAlone]:
     """Return a row per timed call that both runs have, by operation and size, and how many only one of them has."""
     sides = [_grouped(side.get("bandwidth") or []) for side in (before, after)]
     pairs = noise.Pairs(before.get("bandwidth") or [], after.get("bandwidth") or [])
-    rows = []
+    rows: list[TimedSize] = []
     for key in sides[0]:
         if key in sides[1]:
             rows += [_row(key, old, new, pairs) for old, new in _labelled(sides[0][key], sides[1][key])]
-    alone = {"before": len(sides[0].keys() - sides[1].keys()), "after": len(sides[1].keys() - sides[0].keys())}
+    alone: TimedAlone = {
+        "before": len(sides[0].keys() - sides[1].keys()),
+        "after": len(sides[1].keys() - sides[0].keys()),
+    }
     return sorted(
         _joined(rows), key=lambda row: (row["kind"], row["op"] or "", row["size_bytes"], row["nranks"] or 0)
     ), alone
 
 
-def _joined(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _joined(rows: list[TimedSize]) -> list[TimedSize]:
     """Return one row per call: what was measured in place stands in the row of the same call out of place."""
     inside = {_call(row): row for row in rows if row["task"] == "in-place"}
-    joined = []
+    joined: list[TimedSize] = []
     for row in rows:
         partner = inside.pop(_call(row), None) if row["task"] == "out-of-place" else None
         if partner is not None:
             joined.append(
-                row
-                | {f"inplace_{name}": partner[name] for name in _BOTH}
-                | {"changed": row["changed"] or partner["changed"]}
+                {
+                    **row,
+                    "inplace_before_us": partner["before_us"],
+                    "inplace_after_us": partner["after_us"],
+                    "inplace_ratio": partner["ratio"],
+                    "changed": row["changed"] or partner["changed"],
+                }
             )
         elif row["task"] != "in-place":
             joined.append(row)
     return [*joined, *inside.values()]
 
 
-def _call(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("kind", "op", "size_bytes", "nranks", *_LABELS))
+def _call(row: TimedSize) -> tuple[object, ...]:
+    labels = (row["algorithm"], row["protocol"], row["datatype"])
+    return (row["kind"], row["op"], row["size_bytes"], row["nranks"], *labels)
 
 
-def ratios(row: dict[str, Any]) -> list[float]:
+def ratios(row: TimedSize) -> list[float]:
     """Return how much longer a row's call took, out of place and in place where both were measured."""
     return [row["ratio"]] + ([row["inplace_ratio"]] if row["inplace_ratio"] is not None else [])
 
@@ -81,7 +89,7 @@ def _with(entries: Entries, label: tuple[Any, ...]) -> Entries:
     return [entry for entry in entries if tuple(entry.get(name) for name in _LABELS) == label]
 
 
-def _row(key: tuple[Any, ...], old: Entries, new: Entries, pairs: noise.Pairs) -> dict[str, Any]:
+def _row(key: tuple[Any, ...], old: Entries, new: Entries, pairs: noise.Pairs) -> TimedSize:
     kind, op, size, nranks, task = key
     before, after = _mean(old, "time_us"), _mean(new, "time_us")
     one, other = (_noise(side, op, size, pairs) for side in (old, new))
@@ -103,15 +111,19 @@ def _row(key: tuple[Any, ...], old: Entries, new: Entries, pairs: noise.Pairs) -
         "noise": round(share, 5),
         "noise_from": one.source if one.source == other.source else f"{one.source}; {other.source}",
         "changed": beyond(ratio, share),
-        **{f"inplace_{name}": None for name in _BOTH},
-        **_labels(old, new),
+        "inplace_before_us": None,
+        "inplace_after_us": None,
+        "inplace_ratio": None,
+        "algorithm": _alike("algorithm", old, new),
+        "protocol": _alike("protocol", old, new),
+        "datatype": _alike("datatype", old, new),
     }
 
 
-def _labels(old: Entries, new: Entries) -> dict[str, Any]:
-    """Return algorithm, protocol and type of a row, None where its calls differ in them."""
-    told = {name: {entry.get(name) for entry in (*old, *new)} for name in _LABELS}
-    return {name: next(iter(values)) if len(values) == 1 else None for name, values in told.items()}
+def _alike(label: str, old: Entries, new: Entries) -> str | None:
+    """Return the algorithm, protocol or type of a row, None where its calls differ in it."""
+    values: set[str | None] = {entry.get(label) for entry in (*old, *new)}
+    return values.pop() if len(values) == 1 else None
 
 
 def beyond(ratio: float, share: float, bound: float = NOTABLE) -> bool:
@@ -143,9 +155,9 @@ def _noise(entries: Entries, op: str, size: int, pairs: noise.Pairs) -> noise.No
     return pairs.near(op, size) or noise.UNKNOWN
 
 
-def classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def classes(rows: list[TimedSize]) -> list[TimedClass]:
     """Return one entry per operation and power of two of the size: the geometric mean ratio of its rows, and its noise."""
-    by_class: dict[tuple[str, str, int], list[dict[str, Any]]] = {}
+    by_class: dict[tuple[str, str, int], list[TimedSize]] = {}
     for row in rows:
         size = row["size_bytes"]
         low = 1 << (size.bit_length() - 1) if size > 0 else 0
@@ -153,7 +165,7 @@ def classes(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [_class(kind, op, low, members) for (kind, op, low), members in sorted(by_class.items())]
 
 
-def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _class(kind: str, op: str, low: int, rows: list[TimedSize]) -> TimedClass:
     logs = [(math.log(ratio), row["noise"]) for row in rows for ratio in ratios(row)]
     ratio = math.exp(math.fsum(away for away, _ in logs) / len(logs))
     share = math.sqrt(math.fsum(each**2 for _, each in logs)) / len(logs)
@@ -170,7 +182,7 @@ def _class(kind: str, op: str, low: int, rows: list[dict[str, Any]]) -> dict[str
 
 
 # ------------------------------------------------------------------------------------------------- steps and shares
-def times(before: Summary, after: Summary) -> list[dict[str, Any]]:
+def times(before: Summary, after: Summary) -> list[TimedWhole]:
     """Return what both runs tell of whole steps, of waiting and of exposed communication; a run without them adds nothing."""
     rows = [
         _steps(before, after),
@@ -181,7 +193,7 @@ def times(before: Summary, after: Summary) -> list[dict[str, Any]]:
     return [row for row in rows if row is not None]
 
 
-def _steps(before: Summary, after: Summary) -> dict[str, Any] | None:
+def _steps(before: Summary, after: Summary) -> TimedWhole | None:
     lasted = [
         [i["time_s"] * 1e6 for i in side.get("iterations") or [] if (i.get("time_s") or 0) > 0]
         for side in (before, after)
@@ -211,7 +223,7 @@ def _steps(before: Summary, after: Summary) -> dict[str, Any] | None:
     }
 
 
-def _communication(before: Summary, after: Summary) -> dict[str, Any] | None:
+def _communication(before: Summary, after: Summary) -> TimedWhole | None:
     """Return how long the kernels of a rank communicated per step, waiting included; sizes need not be known for it."""
     old, new = _communicated(before), _communicated(after)
     if old is None or new is None:
@@ -239,7 +251,7 @@ def _communicated(summary: Summary) -> float | None:
     return total / cells if cells and total > 0 else None
 
 
-def _share(what: str, before: Summary, after: Summary) -> dict[str, Any] | None:
+def _share(what: str, before: Summary, after: Summary) -> TimedWhole | None:
     """Return how much of the time in collectives was waiting, or was not hidden behind compute."""
     measure = waiting if what == "waiting" else exposed
     was, now = measure(before), measure(after)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
+from ringwright.analysis.diff_document import CountChange, RunCounts, RunDifference, TimedSize, TimedWhole
+from ringwright.analysis.document import Row
 from ringwright.reports import layout
 from ringwright.reports.layout import percent
 from ringwright.reports.simulated import time as microseconds
@@ -16,15 +18,16 @@ TOP_CHANGES = 20
 TOP_TIMES = 40
 
 
-def write(difference: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+def write(difference: RunDifference, file: TextIO, *, width: int | None = None) -> None:
     """Write the report of a ``ringwright.diff/1`` object to ``file``."""
     out = layout.console(file, width=width)
     for side in ("before", "after"):
         layout.line(out, f"{side}: {_side(difference[side])}", indent=0)
     for note in difference["notes"]:
         layout.line(out, f"- {note}", style="yellow")
-    if difference.get("disturbance"):
-        _disturbance(out, difference["disturbance"])
+    disturbance = difference.get("disturbance")
+    if disturbance:
+        _disturbance(out, disturbance)
     _times(out, difference.get("times") or [])
     _bandwidth(out, difference.get("bandwidth") or [])
     changes = difference["changes"]
@@ -36,32 +39,33 @@ def write(difference: dict[str, Any], file: TextIO, *, width: int | None = None)
     layout.cut(out, TOP_CHANGES, len(changes), "changes")
 
 
-def _nothing(difference: dict[str, Any]) -> str:
+def _nothing(difference: RunDifference) -> str:
     if not difference["before"]["count"] and not difference["after"]["count"]:
         return "neither input holds calls of a job: there are none to compare"
     return "none: operations, sizes, communicators, algorithms and host pairs are equal"
 
 
-def _times(out: Console, rows: list[dict[str, Any]]) -> None:
+def _times(out: Console, rows: list[TimedWhole]) -> None:
     """Say how steps, waiting and exposed communication moved."""
     if not rows:
         return
     layout.heading(out, "time", "changed: by more than it varies by itself")
     for row in rows:
         style = "yellow" if row["changed"] else ""
-        if row["before_share"] is None:
+        before, after = row["before_share"], row["after_share"]
+        if before is None or after is None:
             name = {"step": "a step", "communication": "communication in a step"}[row["what"]]
             ms = f"{row['before_us'] / 1e3:,.2f} ms before, {row['after_us'] / 1e3:,.2f} ms after"
-            text = f"{name}: {ms}, {row['ratio']:.2f}x; varies by {percent(row['noise'])} ({row['noise_from']})"
+            text = f"{name}: {ms}, {row['ratio']:.2f}x; varies by {percent(row['noise'] or 0.0)} ({row['noise_from']})"
         else:
             whole = "the time in collectives" if row["what"] == "waiting" else "communication"
             name = {"waiting": "waiting for late ranks", "exposed": "not hidden behind compute"}[row["what"]]
-            shares = f"{percent(row['before_share'])} before, {percent(row['after_share'])} after"
+            shares = f"{percent(before)} before, {percent(after)} after"
             text = f"{name}: {shares}, of {whole}"
         layout.line(out, f"{text}{'; changed' if row['changed'] else ''}", style=style)
 
 
-def _bandwidth(out: Console, rows: list[dict[str, Any]]) -> None:
+def _bandwidth(out: Console, rows: list[TimedSize]) -> None:
     """Say how much longer each size took; the changed first in choice, by size in order."""
     if not rows:
         return
@@ -81,10 +85,8 @@ def _bandwidth(out: Console, rows: list[dict[str, Any]]) -> None:
     )
 
 
-def _timed(row: dict[str, Any]) -> list[Any]:
-    rates = [
-        None if row[f"{side}_busbw_gbs"] is None else f"{row[f'{side}_busbw_gbs']:.3g}" for side in ("before", "after")
-    ]
+def _timed(row: TimedSize) -> list[str | None]:
+    rates = [None if rate is None else f"{rate:.3g}" for rate in (row["before_busbw_gbs"], row["after_busbw_gbs"])]
     return [
         format_size(row["size_bytes"]),
         row["op"],
@@ -97,19 +99,19 @@ def _timed(row: dict[str, Any]) -> list[Any]:
     ]
 
 
-def _disturbance(out: Console, disturbance: dict[str, Any]) -> None:
+def _disturbance(out: Console, disturbance: Row) -> None:
     where = [f"rank {rank}" for rank in disturbance["ranks"]] + [str(host) for host in disturbance["hosts"]]
     layout.heading(out, "what disturbed the later run", " · ".join([disturbance["kind"], *where]))
     for evidence in disturbance["evidence"]:
         layout.line(out, evidence)
 
 
-def _side(side: dict[str, Any]) -> str:
+def _side(side: RunCounts) -> str:
     name = ", ".join(str(name) for name in side["inputs"][:3]) or "unnamed input"
     return f"{name}: {format_count(side['count'])} calls, {format_size(side['bytes'])}; {side['coverage']}".rstrip("; ")
 
 
-def _table(out: Console, changes: list[dict[str, Any]]) -> None:
+def _table(out: Console, changes: list[CountChange]) -> None:
     layout.table(
         out,
         ("kind", "what", "count before", "after", "bytes changed"),
@@ -127,7 +129,7 @@ def _table(out: Console, changes: list[dict[str, Any]]) -> None:
     )
 
 
-def _what(change: dict[str, Any]) -> str:
+def _what(change: CountChange) -> str:
     sign = {"added": "new: ", "removed": "gone: "}.get(change["change"], "")
     if change["kind"] in ("size", "algorithm") and change["size_bytes"] is not None:
         rest = change["key"].split(" ")[2:]
