@@ -6,9 +6,17 @@ from typing import get_type_hints
 
 import polars as pl
 
+from ringwright.analysis.diff import diff
+from ringwright.analysis.diff_document import RunDifference
 from ringwright.analysis.document import Calls, Conclusions, Judgements, Origin, Summary, Times, Traffic
+from ringwright.analysis.gate import check, read_thresholds
+from ringwright.analysis.gate_document import GateAnswer, Thresholds
 from ringwright.analysis.summary import summarise
+from ringwright.cli.reading import inputs
+from ringwright.reports import topology
+from ringwright.sources import read
 from ringwright.trace import Trace
+from typed_documents import departures
 
 
 def trace(**columns: object) -> Trace:
@@ -34,6 +42,43 @@ def test_the_summary_has_the_keys_of_its_type_in_their_order() -> None:
     keys = [key for part in (Origin, Calls, Times, Traffic, Judgements, Conclusions) for key in get_type_hints(part)]
     assert list(summarise(trace())) == keys
     assert set(keys) == set(get_type_hints(Summary))
+
+
+def test_every_part_of_a_summary_is_of_its_type() -> None:
+    summary = summarise(read(inputs((), sample=True)))
+    assert summary["topology"]["shown"]
+    assert [*departures(summary, Summary)] == []
+    section = topology.page(summary)
+    assert section is not None
+    assert section["rings"]["pictures"]
+    assert section["trees"]["pictures"]
+    assert [*departures(section, topology.TopologySection)] == []
+
+
+def test_a_difference_is_of_its_type() -> None:
+    slower = summarise(trace(duration_s=2e-3, size_bytes=1 << 21))
+    for before, after in ((summarise(trace()), summarise(trace(duration_s=2e-3))), (summarise(trace()), slower)):
+        assert [*departures(diff(before, after), RunDifference)] == []
+    assert diff(summarise(trace()), slower)["changes"]
+    assert diff(summarise(trace()), summarise(trace(duration_s=2e-3)))["bandwidth"]
+
+
+def test_the_gate_is_of_its_type() -> None:
+    limit = {"op": "all-reduce", "min_size": "64K", "max_count": 1, "max_share": "50%", "max_time_us": 3}
+    limits = read_thresholds(None, max_wait_share="1%", max_step_us=5.0, limit=[limit])
+    assert [*departures(limits, Thresholds)] == []
+    answer = check(summarise(trace()), limits)
+    assert [*departures(answer, GateAnswer)] == []
+    assert not answer["passed"]
+
+
+def test_what_departs_from_its_type_is_seen() -> None:
+    answer = check(summarise(trace()))
+    assert [*departures({**answer, "line": 3}, GateAnswer)] == ["document.line: 3 is no <class 'str'>"]
+    assert [*departures(dict(reversed(answer.items())), GateAnswer)]
+    assert [*departures({**answer, "more": 1}, GateAnswer)]
+    del answer["checks"][0]["detail"]
+    assert next(departures(answer, GateAnswer)).startswith("document.checks[0]: keys")
 
 
 def test_durations_without_a_beginning_are_not_called_no_time() -> None:

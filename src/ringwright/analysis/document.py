@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
+from ringwright.analysis.topology_document import ReadTopology
+
 Row = dict[str, Any]  # a row of a frame, as its analysis names the columns
 
 
@@ -94,7 +96,7 @@ class Traffic(TypedDict):
     host_pair_bytes: list[Row]
     nic_bytes: list[Row]
     pair_ground: Row
-    topology: Row
+    topology: ReadTopology
 
 
 class Facts(Origin, Calls, Times, Traffic):

@@ -8,8 +8,19 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ringwright.analysis.document import Row
+from ringwright.analysis.topology_document import (
+    Neighbours,
+    RailUse,
+    ReadNic,
+    ReadRing,
+    ReadTopology,
+    ReadTree,
+    ShownCommunicator,
+    TransportUse,
+)
 from ringwright.analysis.topology_loads import loads
 
 if TYPE_CHECKING:
@@ -45,7 +56,7 @@ class CommunicatorWiring:
         return (bool(self.rings or self.trees), self.size, -self.number)
 
 
-def topology(trace: Trace) -> dict[str, Any]:
+def topology(trace: Trace) -> ReadTopology:
     """Return ``rings``, ``trees``, ``nics``, ``transports``, and of the largest communicator ``shown``; empty where none."""
     table = trace.table("topology").to_dicts()
     groups = _groups(trace, table)
@@ -66,7 +77,7 @@ def topology(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _groups(trace: Trace, table: list[dict[str, Any]]) -> list[CommunicatorWiring]:
+def _groups(trace: Trace, table: list[Row]) -> list[CommunicatorWiring]:
     """Return the communicators of which any path is known."""
     known = {
         number: (size, members)
@@ -108,13 +119,13 @@ def _order(following: dict[int, int]) -> list[int]:
     return ring
 
 
-def place(group: CommunicatorWiring, rank: int, devices: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def place(group: CommunicatorWiring, rank: int, devices: dict[int, Row]) -> Row:
     """Return the device row of a rank in the communicator, empty where none is known."""
     member = group.members[rank] if 0 <= rank < len(group.members) else -1
     return devices.get(member, {})
 
 
-def _ring(group: CommunicatorWiring, channel: int, devices: dict[int, dict[str, Any]]) -> dict[str, Any]:
+def _ring(group: CommunicatorWiring, channel: int, devices: dict[int, Row]) -> ReadRing:
     ring = group.rings[channel]
     hosts = [place(group, rank, devices).get("host") for rank in ring]
     crossings = sum(a != b for a, b in zip(hosts, hosts[1:] + hosts[:1], strict=True))
@@ -127,7 +138,7 @@ def _ring(group: CommunicatorWiring, channel: int, devices: dict[int, dict[str, 
     }
 
 
-def _tree(group: CommunicatorWiring, channel: int) -> dict[str, Any]:
+def _tree(group: CommunicatorWiring, channel: int) -> ReadTree:
     edges = sorted(group.trees[channel])
     parent = dict(edges)
     depth = max(_depths(parent).values(), default=0)
@@ -155,7 +166,7 @@ def _depths(parent: dict[int, int]) -> dict[int, int]:
     return depths
 
 
-def _transports(groups: list[CommunicatorWiring]) -> list[dict[str, Any]]:
+def _transports(groups: list[CommunicatorWiring]) -> list[TransportUse]:
     """Return how many directed links, and how many channels on them, go by each transport."""
     pairs: dict[str, set[tuple[int, int, int]]] = defaultdict(set)
     channels: dict[str, set[tuple[int, int, int, int]]] = defaultdict(set)
@@ -166,7 +177,7 @@ def _transports(groups: list[CommunicatorWiring]) -> list[dict[str, Any]]:
                     continue  # the line said none that exists; the law on transports has counted it
                 pairs[transport].add((group.number, src, dst))
                 channels[transport].add((group.number, src, dst, channel))
-    rows = [
+    rows: list[TransportUse] = [
         {
             "transport": name,
             "links": len(kinds),
@@ -178,9 +189,7 @@ def _transports(groups: list[CommunicatorWiring]) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (-row["connections"], row["transport"]))
 
 
-def _nics(
-    table: list[dict[str, Any]], groups: list[CommunicatorWiring], devices: dict[int, dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _nics(table: list[Row], groups: list[CommunicatorWiring], devices: dict[int, Row]) -> list[ReadNic]:
     """Return each NIC that a line names or a connection uses, with the global ranks that go through it."""
     names = {
         (row["host"], row["nic"]): row["value"] for row in table if row["kind"] == "nic" and row["nic"] is not None
@@ -209,9 +218,7 @@ def _nics(
     ]
 
 
-def _shown(
-    group: CommunicatorWiring, devices: dict[int, dict[str, Any]], groups: list[CommunicatorWiring]
-) -> dict[str, Any]:
+def _shown(group: CommunicatorWiring, devices: dict[int, Row], groups: list[CommunicatorWiring]) -> ShownCommunicator:
     """Return all of one communicator: its ranks, neighbours, links and what 1 GiB of each collective puts on them."""
     where = [place(group, rank, devices) for rank in range(group.size)]
     return {
@@ -249,25 +256,35 @@ def _member(group: CommunicatorWiring, rank: int) -> int | None:
     return member if member >= 0 else None
 
 
-def _neighbours(group: CommunicatorWiring) -> list[dict[str, Any]]:
+def _neighbours(group: CommunicatorWiring) -> list[Neighbours]:
     """Return per rank whom it has before and after it in rings, above and below it in trees, and its NICs."""
-    names = ("ring_from", "ring_to", "parents", "children", "nics")
-    neighbours: list[dict[str, set[Any]]] = [{name: set() for name in names} for _ in range(group.size)]
+    before, after, above, below = ([set[int]() for _ in range(group.size)] for _ in range(4))
+    nics = [set[str]() for _ in range(group.size)]
     rings = [pair for ring in group.rings.values() for pair in zip(ring, ring[1:] + ring[:1], strict=True)]
     for src, dst in (*rings, *(pair for edges in _parts(group).values() for pair in edges)):
-        neighbours[src]["ring_to"].add(dst)
-        neighbours[dst]["ring_from"].add(src)
+        after[src].add(dst)
+        before[dst].add(src)
     for edges in (*group.trees.values(), *group.part_trees.values()):
         for child, parent in edges:
-            neighbours[child]["parents"].add(parent)
-            neighbours[parent]["children"].add(child)
+            above[child].add(parent)
+            below[parent].add(child)
     for (src, dst, side), by_channel in group.links.items():
-        mine = neighbours[src if side == "send" else dst]["nics"]
+        mine = nics[src if side == "send" else dst]
         mine.update(nic for _, nic in by_channel.values() if nic is not None)
-    return [{"rank": rank} | {name: sorted(near[name]) for name in names} for rank, near in enumerate(neighbours)]
+    return [
+        {
+            "rank": rank,
+            "ring_from": sorted(before[rank]),
+            "ring_to": sorted(after[rank]),
+            "parents": sorted(above[rank]),
+            "children": sorted(below[rank]),
+            "nics": sorted(nics[rank]),
+        }
+        for rank in range(group.size)
+    ]
 
 
-def _rails(group: CommunicatorWiring) -> dict[str, Any] | None:
+def _rails(group: CommunicatorWiring) -> RailUse | None:
     """Return how many network connections stay on a rail: the same number of NIC at both ends; None without both ends."""
     same = total = 0
     for (src, dst, side), by_channel in group.links.items():
@@ -279,7 +296,7 @@ def _rails(group: CommunicatorWiring) -> dict[str, Any] | None:
     return {"connections": total, "same_nic_at_both_ends": same} if total else None
 
 
-def _notes(group: CommunicatorWiring, where: list[dict[str, Any]], *, elsewhere: bool) -> list[str]:
+def _notes(group: CommunicatorWiring, where: list[Row], *, elsewhere: bool) -> list[str]:
     """Say what is not known of this communicator, and why; ``elsewhere``: connections of others were read."""
     notes = []
     unseen = sum(not at for at in where)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.topology_document import CollectiveLoad, CommunicatorLoads, LinkPath, LoadedLink
 from ringwright.costs import traffic
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ Link = tuple[int, int, int]  # channel, src, dst
 Bytes = dict[Link, float]
 
 
-def loads(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
+def loads(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -> CommunicatorLoads:
     """Return ``loads`` by operation and algorithm, and ``links`` with what each carries, all for ``size_bytes``."""
     carried = {
         (op, kind): _by_channel(group, op, kind, size_bytes)
@@ -59,7 +60,7 @@ def crosses(group: CommunicatorWiring, src: int, dst: int, hosts: list[str | Non
     return any(transport.startswith("NET/") for transport in told) if told else None
 
 
-def _load(group: CommunicatorWiring, op: str, kind: str, link_bytes: Bytes, hosts: list[str | None]) -> dict[str, Any]:
+def _load(group: CommunicatorWiring, op: str, kind: str, link_bytes: Bytes, hosts: list[str | None]) -> CollectiveLoad:
     edges: dict[tuple[int, int], float] = defaultdict(float)
     nics: dict[tuple[str | None, str], list[float]] = defaultdict(lambda: [0.0, 0.0])
     named = between = 0.0
@@ -92,7 +93,7 @@ def _load(group: CommunicatorWiring, op: str, kind: str, link_bytes: Bytes, host
     }
 
 
-def _pairwise(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -> dict[str, Any]:
+def _pairwise(group: CommunicatorWiring, hosts: list[str | None], size_bytes: int) -> CollectiveLoad:
     """Return the load of an all-to-all, from each rank to each directly: no ring or tree carries it, and no NIC is told."""
     per_rank = Counter(hosts)
     share = size_bytes / group.size
@@ -115,7 +116,7 @@ def _pairwise(group: CommunicatorWiring, hosts: list[str | None], size_bytes: in
 
 def _links(
     group: CommunicatorWiring, carried: dict[tuple[str, str], Bytes], hosts: list[str | None]
-) -> list[dict[str, Any]]:
+) -> list[LoadedLink]:
     """Return the links that rings or trees use: ends, channels, transport, NICs, and bytes by operation and algorithm."""
     by_link: dict[tuple[int, int], dict[str, float]] = defaultdict(lambda: defaultdict(float))
     channels: dict[tuple[int, int], set[int]] = defaultdict(set)
@@ -138,7 +139,7 @@ def _links(
     ]
 
 
-def _path(group: CommunicatorWiring, src: int, dst: int, channels: set[int]) -> dict[str, Any]:
+def _path(group: CommunicatorWiring, src: int, dst: int, channels: set[int]) -> LinkPath:
     """Return transports and NICs of a link, on the channels that use it."""
     ends = {
         side: [end for channel, end in group.links.get((src, dst, side), {}).items() if channel in channels]

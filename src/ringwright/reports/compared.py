@@ -165,7 +165,7 @@ def page(comparison: Comparison, folder: Path, command: str) -> str:
     )
 
 
-def _table(rows: list[ComparedRow]) -> dict[str, Any]:
+def _table(rows: list[ComparedRow]) -> tables.PageTable:
     columns = ["Backend", "Algorithm", "Size", "Measured us", "p10 us", "p90 us", "Simulated us", "Error %", "Used for"]
     cells = [
         [

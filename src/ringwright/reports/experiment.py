@@ -90,7 +90,7 @@ def label(row: Mapping[str, Any]) -> str:
     return f"{name} {row['parallel'].partition(',capacity')[0]}{mode}{turn}"
 
 
-def _rows(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _rows(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable:
     columns = ["Figure", "Kind", "Claimed", "Got", "Tolerance", "Pass", "Source", "Note"]
     cells = [
         [
@@ -108,7 +108,7 @@ def _plain(value: Any) -> str:
     return format_count(value) if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def _patterns(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _patterns(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable:
     columns = [
         "What",
         "Ranks",
@@ -151,7 +151,7 @@ def _courses(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return _in_turn(list(courses.values()), MOST_COURSES)
 
 
-def _effects(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _effects(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable:
     columns = [
         "Model",
         "Disturbance",
@@ -213,7 +213,7 @@ def _steps(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{"label": f"{row['model']}, {row['anomaly']}", "plot": plot} for row, plot in made if plot]
 
 
-def _provisions(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _provisions(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable:
     columns = ["What", "On the wire", "Largest request", "Largest burst", "Gbit/s for 100 ms", "What follows"]
     cells = [
         [
@@ -229,7 +229,7 @@ def _provisions(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return tables.table("provide", "A rank's wire", columns, cells, whole=WHOLE)
 
 
-def _agreement(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _agreement(rows: Sequence[Mapping[str, Any]]) -> tables.PageTable:
     columns = [
         "Cell",
         "When",

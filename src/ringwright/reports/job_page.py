@@ -45,7 +45,7 @@ def page(result: dict[str, Any], command: str) -> str:
     )
 
 
-def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = [
         "Policy",
         "Step ms",
@@ -74,7 +74,7 @@ def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return tables.table("policies", "Policy by policy", columns, cells)
 
 
-def _roles(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _roles(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = ["Policy", "Role", "Operations", "Bytes", "On the wire ms", "Exposed ms", "Queued ms, each"]
     cells = [
         [
@@ -91,7 +91,7 @@ def _roles(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return tables.table("roles", "Role by role, per rank and step", columns, cells)
 
 
-def _causes(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _causes(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = ["Policy", "Cause", "Exposed ms", "Operations", "Costliest", "What helps"]
     cells = [
         [

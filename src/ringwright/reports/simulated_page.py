@@ -45,7 +45,7 @@ def page(result: dict[str, Any], details: list[Detail], command: str) -> str:
     )
 
 
-def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _times(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = ["Algorithm", "Size", "Time us", "algbw GB/s", "busbw GB/s", "Bound us", "At the ranks us", "Of bound"]
     cells = [
         [
@@ -63,7 +63,7 @@ def _times(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return tables.table("times", "Every size", columns, cells)
 
 
-def _limits(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _limits(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = [
         "Algorithm",
         "Size",

@@ -62,7 +62,7 @@ def _figures(result: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _job(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _job(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = [
         "System",
         "Class",
@@ -87,7 +87,7 @@ def _job(rows: list[dict[str, Any]]) -> dict[str, Any]:
     return tables.table("job", "System by system, in the baseline's place", columns, cells, MOST)
 
 
-def _shown(rows: list[dict[str, Any]]) -> dict[str, Any]:
+def _shown(rows: list[dict[str, Any]]) -> tables.PageTable:
     columns = ["System", "Class", "Year", *(name.capitalize() for name in survey.HERE), "Claim of"]
     cells = [
         [

@@ -3,16 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
 
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import Row, Summary
 from ringwright.reports import cuts
 from ringwright.reports.completion import operation_rows, short_place, size_rows
 from ringwright.reports.layout import percent
 from ringwright.units import format_count, format_size
 
 MOST_ROWS = 200
-Cell = dict[str, Any]
+
+
+class Cell(TypedDict):
+    """What stands in a row: its text, the value it sorts by, a tooltip, the percentage of a bar, and whether it is code."""
+
+    text: str
+    value: float | None
+    hint: str
+    bar: float | None
+    code: bool
+
+
+class ColumnHead(TypedDict):
+    """The head of a column."""
+
+    label: str
+    numeric: bool
+
+
+class PageTable(TypedDict):
+    """A table of the page; ``note`` says how many rows are cut."""
+
+    name: str
+    title: str
+    columns: list[ColumnHead]
+    rows: list[list[Cell]]
+    note: str
+
+
 _BLANK: Cell = {"text": "", "value": None, "hint": "", "bar": None, "code": False}
 
 
@@ -53,22 +81,22 @@ def table(
     rows: Iterable[list[Cell]],
     most: int = MOST_ROWS,
     whole: str = "ringwright summary --json",
-) -> dict[str, Any]:
+) -> PageTable:
     """Return one table; a column is numeric when the first row's cell is. ``whole``: what holds the rows that are cut."""
     kept, left = cuts.head(rows, most)
     numeric = [cell["value"] is not None for cell in kept[0]] if kept else [False] * len(columns)
-    heads = [{"label": label, "numeric": numeric[at]} for at, label in enumerate(columns)]
+    heads: list[ColumnHead] = [{"label": label, "numeric": numeric[at]} for at, label in enumerate(columns)]
     note = f"{left:,} of {left + len(kept):,} rows are cut here; {whole} holds all" if left else ""
     return {"name": name, "title": title, "columns": heads, "rows": kept, "note": note}
 
 
-def all_tables(view: Summary) -> dict[str, dict[str, Any]]:
+def all_tables(view: Summary) -> dict[str, PageTable]:
     """Return every table of the page by name."""
     built = [*_operations(view), *_traffic(view), *_communicators(view), *_time(view), *_ground(view)]
     return {one["name"]: one for one in built}
 
 
-def _operations(view: Summary) -> list[dict[str, Any]]:
+def _operations(view: Summary) -> list[PageTable]:
     columns = ["op", "min size", "median", "max", "count", "records", "bytes", "share of bytes"]
     operations = [
         [
@@ -108,12 +136,12 @@ def _operations(view: Summary) -> list[dict[str, Any]]:
     ]
 
 
-def _grouped(rows: list[dict[str, Any]], name: str) -> list[list[Cell]]:
+def _grouped(rows: list[Row], name: str) -> list[list[Cell]]:
     ordered = sorted(rows, key=lambda r: -(r.get("bytes") or 0))
     return [[text(r.get(name)), text(r["op"]), count(r.get("count")), size(r.get("bytes"))] for r in ordered]
 
 
-def _traffic(view: Summary) -> list[dict[str, Any]]:
+def _traffic(view: Summary) -> list[PageTable]:
     tables = []
     pairs: tuple[tuple[str, str, Sequence[Mapping[str, Any]]], ...] = (
         ("pairs", "Rank pairs", view["pair_bytes"]),
@@ -130,7 +158,7 @@ def _traffic(view: Summary) -> list[dict[str, Any]]:
     return [*tables, table("nics", "NICs", ["host", "NIC", "sent", "received"], rows)]
 
 
-def _communicators(view: Summary) -> list[dict[str, Any]]:
+def _communicators(view: Summary) -> list[PageTable]:
     listed = sorted(view["communicator_list"], key=lambda c: (-(c.get("bytes") or 0), c["communicator"]))
     rows = [
         [
@@ -173,7 +201,7 @@ def _communicators(view: Summary) -> list[dict[str, Any]]:
     ]
 
 
-def _time(view: Summary) -> list[dict[str, Any]]:
+def _time(view: Summary) -> list[PageTable]:
     bursts = (view["timeline"] or {}).get("bursts") or []
     ordered = sorted(bursts, key=lambda b: -(b.get("bytes") or 0))
     zero_s = cuts.time_origin_s(view["timeline"])
@@ -193,7 +221,7 @@ def _seconds(value: float) -> str:
     return f"{value:.4g} s"
 
 
-def _ground(view: Summary) -> list[dict[str, Any]]:
+def _ground(view: Summary) -> list[PageTable]:
     claims = [
         [
             text(c.get("field")),
@@ -205,7 +233,7 @@ def _ground(view: Summary) -> list[dict[str, Any]]:
         ]
         for c in view["claims"]
     ]
-    ledger = [
+    ledger: list[list[Cell]] = [
         [
             text(r.get("outcome")),
             text(r.get("reason")),

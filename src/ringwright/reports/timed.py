@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.analysis.document import Summary
 from ringwright.reports import layout
-from ringwright.reports.tables import count, number, share, size, table, text
+from ringwright.reports.tables import PageTable, count, number, share, size, table, text
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def us(value: float | None) -> str:
     return f"{value / 1e6:,.1f} s"
 
 
-def all_tables(view: Summary) -> dict[str, dict[str, Any]]:
+def all_tables(view: Summary) -> dict[str, PageTable]:
     """Return the page's tables of timed recordings by name; those without rows are drawn by nobody."""
     waits = [
         [

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, TypeGuard
 
 from ringwright.analysis.document import Summary
-from ringwright.reports import layout, tables, topology_picture
+from ringwright.analysis.topology_document import ReadNic, ReadRing, ReadTopology, ShownCommunicator
+from ringwright.reports import layout, tables
+from ringwright.reports.ring_pictures import RingPictures, rings
+from ringwright.reports.topology_names import name_of
+from ringwright.reports.tree_pictures import TreePictures, trees
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
@@ -16,18 +20,18 @@ MOST_VISITS, MOST_NAMED = 16, 32  # hosts, and ranks of one, that a ring in word
 GROUND = "computed from the rings and trees that were read, channels sharing equally; which algorithm ran is not in these lines"
 
 
-def is_there(topology: dict[str, Any] | None) -> bool:
+def is_there(topology: ReadTopology | None) -> TypeGuard[ReadTopology]:
     """Whether anything of a topology was read."""
     return topology is not None and bool(topology.get("shown") or topology.get("nics"))
 
 
-def title(topology: dict[str, Any]) -> str:
+def title(topology: ReadTopology) -> str:
     """Return what is shown: communicator, ranks, hosts, channels."""
     shown = topology.get("shown")
     if not shown:
         return f"{len(topology['nics'])} NICs are named; no ring, tree or connection was read"
     hosts = {member["host"] for member in shown["members"] if member["host"]}
-    channels = shown["channels"].get("coll") or len({ring["channel"] for ring in mine(topology, "rings")})
+    channels = shown["channels"].get("coll") or len({ring["channel"] for ring in _rings(topology, shown)})
     parts = [
         f"communicator {shown['communicator']}: {shown['size']:,} ranks",
         f"{_hosts(len(hosts))}",
@@ -42,23 +46,14 @@ def _hosts(count: int) -> str:
     return "hosts not read" if not count else f"{count:,} host{'s' if count > 1 else ''} read"
 
 
-def mine(topology: dict[str, Any], kind: str) -> list[dict[str, Any]]:
-    """Return the rings or trees of the communicator that is shown."""
-    number = topology["shown"]["communicator"]
-    return [row for row in topology[kind] if row["communicator"] == number]
+def _rings(topology: ReadTopology, shown: ShownCommunicator) -> list[ReadRing]:
+    return [ring for ring in topology["rings"] if ring["communicator"] == shown["communicator"]]
 
 
-def name_of(shown: dict[str, Any], rank: int) -> str:
-    """Return the global rank of a rank where it is known, else the rank in its communicator."""
-    number = shown["members"][rank]["global_rank"]
-    return str(rank if number is None else number)
-
-
-def ring_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
+def ring_texts(topology: ReadTopology, shown: ShownCommunicator) -> list[tuple[str, str]]:
     """Return channels and path of each different ring: ``host a: 0 1 2 3 > host b: 4 5 6 7 > back to 0``."""
-    shown = topology["shown"]
     channels_of: dict[tuple[tuple[int, ...], str], list[int]] = {}
-    for ring in mine(topology, "rings"):
+    for ring in _rings(topology, shown):
         channels_of.setdefault((tuple(ring["ranks"]), ring["ground"]), []).append(ring["channel"])
     for part in shown["part_rings"]:
         channels_of.setdefault((tuple(part["ranks"]), "part"), []).append(part["channel"])
@@ -72,7 +67,7 @@ def ring_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
     return told
 
 
-def path(shown: dict[str, Any], order: tuple[int, ...]) -> str:
+def path(shown: ShownCommunicator, order: tuple[int, ...]) -> str:
     """Return ranks in their order, host by host: ``a: 0 1 > b: 2 3``."""
     pieces: list[tuple[str, list[str]]] = []
     for rank in order:
@@ -91,11 +86,12 @@ def _ends(ranks: list[str]) -> list[str]:
     return ranks if left <= 0 else [*ranks[: MOST_NAMED - 2], f"... {left:,} more ...", *ranks[-2:]]
 
 
-def tree_texts(topology: dict[str, Any]) -> list[tuple[str, str]]:
+def tree_texts(topology: ReadTopology, shown: ShownCommunicator) -> list[tuple[str, str]]:
     """Return channels and shape of each different tree."""
-    shown = topology["shown"]
     channels_of: dict[tuple[str, int | None, int], list[int]] = {}
-    for tree in mine(topology, "trees"):
+    for tree in topology["trees"]:
+        if tree["communicator"] != shown["communicator"]:
+            continue
         channels_of.setdefault((str(tree["edges"]), tree["root"], tree["depth"]), []).append(tree["channel"])
     return [
         (numbers(channels), f"root {name_of(shown, root) if root is not None else '?'}, {depth} levels below it")
@@ -116,26 +112,27 @@ def write(out: Console, view: Summary) -> None:
     if not is_there(topology):
         return
     layout.heading(out, "topology", title(topology))
-    if topology.get("shown"):
-        _paths(out, topology)
-        _neighbours(out, topology["shown"])
-        _loads(out, topology["shown"])
+    shown = topology.get("shown")
+    if shown:
+        _paths(out, topology, shown)
+        _neighbours(out, shown)
+        _loads(out, shown)
     _nics(out, topology)
     if topology["transports"]:
         told = ", ".join(f"{row['transport']} {row['connections']:,}" for row in topology["transports"][:TOP_ROWS])
         layout.line(out, f"connections by transport, all communicators: {told}")
-    for note in (topology.get("shown") or {}).get("notes", []):
+    for note in shown["notes"] if shown else []:
         layout.line(out, f"not known: {note}", style="yellow")
 
 
-def _paths(out: Console, topology: dict[str, Any]) -> None:
-    for kind, texts in (("ring", ring_texts(topology)), ("tree", tree_texts(topology))):
+def _paths(out: Console, topology: ReadTopology, shown: ShownCommunicator) -> None:
+    for kind, texts in (("ring", ring_texts(topology, shown)), ("tree", tree_texts(topology, shown))):
         for channels, text in texts[:TOP_RINGS]:
             layout.line(out, f"{kind} of channel {channels}: {text}")
         layout.cut(out, TOP_RINGS, len(texts), f"{kind}s of another shape")
 
 
-def _neighbours(out: Console, shown: dict[str, Any]) -> None:
+def _neighbours(out: Console, shown: ShownCommunicator) -> None:
     rows = [row for row in neighbour_rows(shown) if set(row[3:]) != {"-"}]
     if not rows:
         return
@@ -145,7 +142,7 @@ def _neighbours(out: Console, shown: dict[str, Any]) -> None:
     layout.cut(out, TOP_ROWS, len(rows), "ranks")
 
 
-def neighbour_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
+def neighbour_rows(shown: ShownCommunicator) -> list[tuple[Any, ...]]:
     """Return per rank: host, device, neighbours in rings (from, to) and trees (parents, children), NICs."""
 
     def names(ranks: list[int]) -> str:
@@ -153,7 +150,7 @@ def neighbour_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
 
     rows = []
     for member, near in zip(shown["members"], shown["neighbours"], strict=True):
-        around = [names(near[name]) for name in ("ring_from", "ring_to", "parents", "children")]
+        around = [names(ranks) for ranks in (near["ring_from"], near["ring_to"], near["parents"], near["children"])]
         device = "-" if member["device"] is None or member["device"] < 0 else str(member["device"])
         rows.append(
             (
@@ -170,11 +167,11 @@ def neighbour_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
 LOAD_HEADS = ("collective", "link inside", "link between", "NIC sends", "NIC receives", "between hosts")
 
 
-def load_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
+def load_rows(shown: ShownCommunicator) -> list[tuple[Any, ...]]:
     """Return per collective and algorithm: bytes on the busiest link inside and between hosts, on the busiest NIC, in all."""
     rows = []
     for load in shown["loads"]:
-        nics = [[nic[name] for nic in load["nics"]] for name in ("sent_bytes", "received_bytes")]
+        nics = [[nic["sent_bytes"] for nic in load["nics"]], [nic["received_bytes"] for nic in load["nics"]]]
         known, channels = load["channels_known"], load["channels"]
         name = f"{load['op']} {load['algorithm']}" + (
             f", {known} of {channels} channels known" if known < channels else ""
@@ -184,7 +181,7 @@ def load_rows(shown: dict[str, Any]) -> list[tuple[Any, ...]]:
     return rows
 
 
-def _loads(out: Console, shown: dict[str, Any]) -> None:
+def _loads(out: Console, shown: ShownCommunicator) -> None:
     if not shown["loads"]:
         return
     out.print()
@@ -200,7 +197,7 @@ def _loads(out: Console, shown: dict[str, Any]) -> None:
     layout.table(out, heads, [[row[column] for column in told] for row in rows], left=("collective",))
 
 
-def _nics(out: Console, topology: dict[str, Any]) -> None:
+def _nics(out: Console, topology: ReadTopology) -> None:
     rows = [
         (row["host"] or "not read", row["nic"], row["name"], ranks(row["ranks"]), row["connections"])
         for row in used(topology)
@@ -219,9 +216,10 @@ def _nics(out: Console, topology: dict[str, Any]) -> None:
         layout.line(out, rail)
 
 
-def rail_text(topology: dict[str, Any]) -> str:
+def rail_text(topology: ReadTopology) -> str:
     """Say how many connections between hosts stay on a rail, the empty string where that is not known."""
-    rails = (topology.get("shown") or {}).get("rails")
+    shown = topology.get("shown")
+    rails = shown.get("rails") if shown else None
     if not rails:
         return ""
     return (
@@ -230,7 +228,7 @@ def rail_text(topology: dict[str, Any]) -> str:
     )
 
 
-def used(topology: dict[str, Any]) -> list[dict[str, Any]]:
+def used(topology: ReadTopology) -> list[ReadNic]:
     """Return the NICs that some connection uses; all where no connection was read."""
     busy = [row for row in topology["nics"] if row["connections"]]
     return busy or topology["nics"]
@@ -241,7 +239,19 @@ def ranks(values: list[int]) -> str:
     return numbers(values) or "none"
 
 
-def page(view: Summary) -> dict[str, Any] | None:
+class TopologySection(TypedDict):
+    """What the page's section shows."""
+
+    title: str
+    rings: RingPictures
+    trees: TreePictures
+    notes: list[str]
+    rails: str
+    ground: str
+    tables: list[tables.PageTable]
+
+
+def page(view: Summary) -> TopologySection | None:
     """Return what the page's section shows; None where no topology was read."""
     topology = view["topology"]
     if not is_there(topology):
@@ -249,8 +259,8 @@ def page(view: Summary) -> dict[str, Any] | None:
     shown = topology.get("shown")
     return {
         "title": title(topology),
-        "rings": topology_picture.rings(topology),
-        "trees": topology_picture.trees(topology),
+        "rings": rings(topology),
+        "trees": trees(topology),
         "notes": shown["notes"] if shown else [],
         "rails": rail_text(topology),
         "ground": f"{format_size(shown['size_bytes'])} of each collective, {GROUND}" if shown else "",
@@ -258,7 +268,7 @@ def page(view: Summary) -> dict[str, Any] | None:
     }
 
 
-def _tables(topology: dict[str, Any]) -> list[dict[str, Any]]:
+def _tables(topology: ReadTopology) -> list[tables.PageTable]:
     shown = topology.get("shown")
     nics = [
         [
@@ -281,12 +291,12 @@ def _tables(topology: dict[str, Any]) -> list[dict[str, Any]]:
     return [*(_of_shown(topology, shown) if shown else []), *last]
 
 
-def _of_shown(topology: dict[str, Any], shown: dict[str, Any]) -> list[dict[str, Any]]:
+def _of_shown(topology: ReadTopology, shown: ShownCommunicator) -> list[tables.PageTable]:
     loads = [[tables.text(row[0]), *map(tables.size, row[1:])] for row in load_rows(shown)]
     near = [[tables.number(int(row[0])), *map(tables.text, row[1:])] for row in neighbour_rows(shown)]
-    paths = [
+    paths: list[list[tables.Cell]] = [
         [tables.text(kind), tables.text(channels), {**tables.text(""), "text": layout.printable(text)}]
-        for kind, texts in (("ring", ring_texts(topology)), ("tree", tree_texts(topology)))
+        for kind, texts in (("ring", ring_texts(topology, shown)), ("tree", tree_texts(topology, shown)))
         for channels, text in texts
     ]
     return [
@@ -305,7 +315,7 @@ def _of_shown(topology: dict[str, Any], shown: dict[str, Any]) -> list[dict[str,
 _KEYS = ("all-reduce ring", "all-gather ring", "all-reduce tree")
 
 
-def _links(shown: dict[str, Any]) -> list[list[dict[str, Any]]]:
+def _links(shown: ShownCommunicator) -> list[list[tables.Cell]]:
     rows = []
     for link in shown["links"]:
         hosts = (
@@ -313,11 +323,11 @@ def _links(shown: dict[str, Any]) -> list[list[dict[str, Any]]]:
             if link["src_host"] == link["dst_host"]
             else f"{link['src_host'] or '?'} > {link['dst_host'] or '?'}"
         )
-        ends = [" ".join(link[name]) for name in ("nic_sends", "nic_receives")]
+        ends = [" ".join(link["nic_sends"]), " ".join(link["nic_receives"])]
         nics = f"{ends[0] or '?'} > {ends[1] or '?'}" if any(ends) else ""
         rows.append(
             [
-                *(tables.number(int(name_of(shown, link[end]))) for end in ("src", "dst")),
+                *(tables.number(int(name_of(shown, rank))) for rank in (link["src"], link["dst"])),
                 tables.text(hosts),
                 tables.text(numbers(link["channels"])),
                 tables.text(", ".join(link["transports"])),

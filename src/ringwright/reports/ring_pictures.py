@@ -1,26 +1,85 @@
-"""Geometry of the pictures of rings and trees: boxes are hosts, squares are ranks, in units of SVG.
+"""Geometry of the pictures of rings: boxes are hosts, squares are ranks, in units of SVG.
 
 A ring is drawn as the path that it takes: hosts in the order of their first visit, row by row, to and fro, and ranks in the
-order in which the ring visits them; so neighbours in the ring are neighbours on the page. A tree is drawn from its root
-downwards, a box per host. Beyond :data:`MOST_RANKS` ranks a square is a host with its range of ranks, beyond
-:data:`MOST_HOSTS` hosts nothing is drawn and the reason is said.
+order in which the ring visits them; so neighbours in the ring are neighbours on the page. Beyond :data:`MOST_RANKS` ranks a
+square is a host with its range of ranks, beyond :data:`MOST_HOSTS` hosts nothing is drawn and the reason is said.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
-MOST_RANKS = 128
-MOST_HOSTS = 128
-MOST_PICTURES = 4
+from ringwright.analysis.topology_document import ReadTopology, ShownCommunicator
+from ringwright.reports.topology_names import (
+    MOST_HOSTS,
+    MOST_PICTURES,
+    MOST_RANKS,
+    UNKNOWN,
+    hosts_of,
+    name_of,
+    shortened,
+    too_many,
+)
+
 WIDTH = 980
 SQUARE, FOLDED, BETWEEN = 30, 78, 8  # height and width of a rank's square, width of a host's, space between
 BOX_PAD, BOX_HEAD = 10, 20
 GAP_X, GAP_Y, EDGE = 44, 34, 26
 MOST_IN_ROW = 8
-TREE_GAP = 14
-UNKNOWN = "host not read"
+
+
+class HostFrame(TypedDict):
+    """The box of a host, its name as it fits, and the row of boxes that it stands in."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    host: str
+    title: str
+    row: int
+
+
+class DrawnSquare(TypedDict):
+    """The square of a rank, or of a host's ranks, with its text at (cx, cy)."""
+
+    x: float
+    width: float
+    y: float
+    cx: float
+    cy: float
+    text: str
+    title: str
+    small: bool
+
+
+class RingArrow(TypedDict):
+    """The arrow between two squares, "in" a host or over the "net", and its text at (x, y)."""
+
+    path: str
+    kind: str
+    text: str
+    x: float
+    y: float
+    anchor: str
+
+
+class RingPicture(TypedDict):
+    """One ring, of the channels that have it."""
+
+    channels: list[int]
+    width: float
+    height: float
+    frames: list[HostFrame]
+    squares: list[DrawnSquare]
+    lines: list[RingArrow]
+
+
+class RingPictures(TypedDict):
+    """The different rings, and what is folded or left out."""
+
+    pictures: list[RingPicture]
+    note: str
 
 
 class Square(NamedTuple):
@@ -32,7 +91,7 @@ class Square(NamedTuple):
     half: float  # of its width
 
 
-def rings(view: dict[str, Any]) -> dict[str, Any]:
+def rings(view: ReadTopology) -> RingPictures:
     """Return ``pictures`` of the shown communicator's different rings, and a ``note`` on what is folded or left out."""
     shown = view.get("shown")
     if not shown:
@@ -41,8 +100,8 @@ def rings(view: dict[str, Any]) -> dict[str, Any]:
     different: dict[tuple[int, ...], list[int]] = {}
     for ring in mine:
         different.setdefault(tuple(ring["ranks"]), []).append(ring["channel"])
-    hosts = [member["host"] or UNKNOWN for member in shown["members"]]
-    note = _too_many(shown["size"], hosts)
+    hosts = hosts_of(shown)
+    note = too_many(shown["size"], hosts)
     if note and len(set(hosts)) > MOST_HOSTS:
         return {"pictures": [], "note": note}
     first = list(different.items())[:MOST_PICTURES]
@@ -59,19 +118,11 @@ def rings(view: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _too_many(size: int, hosts: list[str]) -> str:
-    if len(set(hosts)) > MOST_HOSTS:
-        return f"{len(set(hosts)):,} hosts are more than a picture can show; the tables and --json hold what was read"
-    if size > MOST_RANKS:
-        return f"{size:,} ranks are folded: a square is a host, with the first and last rank that the ring visits there"
-    return ""
-
-
-def _nic_of(shown: dict[str, Any]) -> dict[tuple[int, int], str]:
+def _nic_of(shown: ShownCommunicator) -> dict[tuple[int, int], str]:
     """Return what is written beside a link between hosts: ``NIC 2 > 3``, sender's and receiver's."""
     nics = {}
     for link in shown["links"]:
-        ends = ["/".join(link[name]) for name in ("nic_sends", "nic_receives")]
+        ends = ["/".join(link["nic_sends"]), "/".join(link["nic_receives"])]
         if link["between_hosts"] and any(ends):
             nics[link["src"], link["dst"]] = f"{ends[0] or '?'}>{ends[1] or '?'}"
     return nics
@@ -80,10 +131,10 @@ def _nic_of(shown: dict[str, Any]) -> dict[tuple[int, int], str]:
 def _ring(
     order: tuple[int, ...],
     channels: list[int],
-    shown: dict[str, Any],
+    shown: ShownCommunicator,
     hosts: list[str],
     nics: dict[tuple[int, int], str],
-) -> dict[str, Any]:
+) -> RingPicture:
     """Return boxes, squares and lines of one ring."""
     stops = _stops(order, hosts, folded=shown["size"] > MOST_RANKS)
     boxes: dict[str, list[int]] = {}
@@ -92,7 +143,7 @@ def _ring(
     square = FOLDED if shown["size"] > MOST_RANKS else SQUARE
     frames, places, height = _laid_out(boxes, square)
     lines = [_line(stops, number, places, frames, nics, height) for number in range(len(stops))]
-    squares = [
+    squares: list[DrawnSquare] = [
         {
             "x": round(at.x - at.half, 1),
             "width": square,
@@ -109,7 +160,7 @@ def _ring(
         "channels": channels,
         "width": WIDTH,
         "height": round(height, 1),
-        "boxes": frames,
+        "frames": frames,
         "squares": squares,
         "lines": [line for line in lines if line],
     }
@@ -126,23 +177,18 @@ def _stops(order: tuple[int, ...], hosts: list[str], *, folded: bool) -> list[li
     return stops
 
 
-def _label(stop: list[int], shown: dict[str, Any]) -> str:
-    names = [_global(rank, shown) for rank in (stop[0], stop[-1])]
+def _label(stop: list[int], shown: ShownCommunicator) -> str:
+    names = [name_of(shown, rank) for rank in (stop[0], stop[-1])]
     return names[0] if len(stop) == 1 else f"{names[0]}..{names[1]}"
 
 
-def _global(rank: int, shown: dict[str, Any]) -> str:
-    number = shown["members"][rank]["global_rank"]
-    return str(rank if number is None else number)
-
-
-def _title(stop: list[int], shown: dict[str, Any]) -> str:
+def _title(stop: list[int], shown: ShownCommunicator) -> str:
     member = shown["members"][stop[0]]
     device = "" if member["device"] is None else f", GPU {member['device']}"
     return f"rank {_label(stop, shown)} on {member['host'] or UNKNOWN}{device}"
 
 
-def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, Any]], list[Square], float]:
+def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[HostFrame], list[Square], float]:
     """Place boxes row by row, to and fro, and their squares likewise; all boxes are as large as the largest."""
     pitch = square + BETWEEN
     most = max(len(inside) for inside in boxes.values())
@@ -151,7 +197,7 @@ def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, 
     wide, tall = across * pitch + 2 * BOX_PAD, deep * (SQUARE + BETWEEN) + BOX_HEAD + BOX_PAD
     wide = max(wide, 120)
     in_row = max(1, int((WIDTH - 2 * EDGE + GAP_X) // (wide + GAP_X)))
-    frames: list[dict[str, Any]] = []
+    frames: list[HostFrame] = []
     places: dict[int, Square] = {}
     for number, (host, inside) in enumerate(boxes.items()):
         row, at = divmod(number, in_row)
@@ -175,20 +221,14 @@ def _laid_out(boxes: dict[str, list[int]], square: int) -> tuple[list[dict[str, 
     return frames, [places[number] for number in range(len(places))], height
 
 
-def shortened(host: str, wide: float) -> str:
-    """Return a host's name as it fits a box: the end tells hosts apart, so the beginning goes."""
-    room = max(4, int((wide - 12) / 7))
-    return host if len(host) <= room else f"…{host[-room + 1 :]}"
-
-
 def _line(
     stops: list[list[int]],
     number: int,
     places: list[Square],
-    frames: list[dict[str, Any]],
+    frames: list[HostFrame],
     nics: dict[tuple[int, int], str],
     height: float,
-) -> dict[str, Any] | None:
+) -> RingArrow | None:
     """Return the arrow from a square to the next; the last one goes home along the edge of the picture."""
     if len(stops) < 2:
         return None
@@ -244,7 +284,7 @@ def _straight(here: Square, there: Square) -> str:
     return f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
 
 
-def _home(here: Square, there: Square, frames: list[dict[str, Any]], height: float) -> str:
+def _home(here: Square, there: Square, frames: list[HostFrame], height: float) -> str:
     """Return a way around the boxes: down, along the bottom, up the left edge, and in from the left."""
     bottom = height - 6
     same_row = frames[here.box]["row"] == frames[there.box]["row"]
@@ -258,116 +298,3 @@ def _home(here: Square, there: Square, frames: list[dict[str, Any]], height: flo
     side = there.x - there.half - 3
     around = [(here.x, here.y + SQUARE / 2), (here.x, bottom), (margin, bottom), (margin, there.y), (side, there.y)]
     return "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in around)
-
-
-def trees(view: dict[str, Any]) -> dict[str, Any]:
-    """Return ``pictures`` of the shown communicator's different trees, a box per host, from the root downwards."""
-    shown = view.get("shown")
-    if not shown:
-        return {"pictures": [], "note": ""}
-    mine = [tree for tree in view["trees"] if tree["communicator"] == shown["communicator"]]
-    hosts = [member["host"] or UNKNOWN for member in shown["members"]]
-    different: dict[tuple[tuple[int, int], ...], list[int]] = {}
-    for tree in mine:
-        different.setdefault(tuple((child, parent) for child, parent in tree["edges"]), []).append(tree["channel"])
-    if not different:
-        return {"pictures": [], "note": ""}
-    if len(set(hosts)) > MOST_HOSTS:
-        return {"pictures": [], "note": _too_many(shown["size"], hosts)}
-    drawn = [_tree(edges, channels, shown, hosts) for edges, channels in list(different.items())[:MOST_PICTURES]]
-    left = len(different) - len(drawn)
-    note = f"{left} further tree{'s' if left > 1 else ''} of another shape in the data only" if left else ""
-    return {"pictures": drawn, "note": note}
-
-
-def _tree(
-    edges: tuple[tuple[int, int], ...], channels: list[int], shown: dict[str, Any], hosts: list[str]
-) -> dict[str, Any]:
-    """Return one tree: nodes are runs of ranks in one host, each below its parent."""
-    children: dict[int, list[int]] = defaultdict(list)
-    for child, parent in edges:
-        children[parent].append(child)
-    (root,) = set(range(shown["size"])) - {child for child, _ in edges}
-    nodes = _runs(root, children, hosts)
-    _spread(nodes)
-    arrows = []
-    for above in nodes:
-        for number in above["below"]:
-            below, y = nodes[number], above["y"] + above["tall"]
-            arrows.append(
-                {
-                    "x1": round(above["x"], 1),
-                    "y1": y,
-                    "x2": round(below["x"], 1),
-                    "y2": below["y"],
-                    "kind": "in" if above["host"] == below["host"] else "net",
-                    "text": below["joins"],
-                    "tx": round((above["x"] + 2 * below["x"]) / 3, 1),
-                    "ty": round((y + 2 * below["y"]) / 3 - 1, 1),
-                }
-            )
-    return {
-        "channels": channels,
-        "root": _global(root, shown),
-        "width": round(max(nodes[0]["room"] + 16, 120), 1),
-        "height": round(max(node["y"] + node["tall"] for node in nodes) + 8, 1),
-        "boxes": [_box(node, shown) for node in nodes],
-        "lines": arrows,
-    }
-
-
-def _spread(nodes: list[dict[str, Any]]) -> None:
-    """Give each node its place: as much room as its children need, they side by side below it."""
-    for node in reversed(nodes):  # a node comes before its children
-        rows = min(-(-len(node["ranks"]) // MOST_IN_ROW), 2)
-        node["wide"], node["tall"] = max(104.0, 26.0 * min(len(node["ranks"]), MOST_IN_ROW) + 14), 22 + 16 * rows
-        node["need"] = sum(nodes[child]["room"] for child in node["below"]) + TREE_GAP * max(len(node["below"]) - 1, 0)
-        node["room"] = max(node["wide"], node["need"])
-    nodes[0]["left"], nodes[0]["y"] = 8.0, 6.0
-    for each in nodes:
-        each["x"] = each["left"] + each["room"] / 2
-        left = each["x"] - each["need"] / 2
-        for child in each["below"]:
-            nodes[child]["left"], nodes[child]["y"] = left, each["y"] + each["tall"] + GAP_Y
-            left += nodes[child]["room"] + TREE_GAP
-
-
-def _box(node: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
-    """Return a node as a box with its host and at most two rows of ranks."""
-    names = [_global(rank, shown) for rank in node["ranks"]]
-    rows = [names[at : at + MOST_IN_ROW] for at in range(0, len(names), MOST_IN_ROW)]
-    if len(rows) > 2:
-        rows = [[*names[: MOST_IN_ROW - 2], "..."], ["...", *names[-MOST_IN_ROW + 2 :]]]
-    return {
-        "x": round(node["x"] - node["wide"] / 2, 1),
-        "y": node["y"],
-        "width": node["wide"],
-        "height": node["tall"],
-        "cx": round(node["x"], 1),
-        "host": shortened(node["host"], node["wide"]),
-        "title": f"{node['host']}: ranks {' '.join(names)}",
-        "ranks": [{"text": " ".join(row), "y": node["y"] + 32 + 16 * at} for at, row in enumerate(rows)],
-    }
-
-
-def _runs(root: int, children: dict[int, list[int]], hosts: list[str]) -> list[dict[str, Any]]:
-    """Return the tree with the ranks of one host that hang together as one node, parents before children."""
-    nodes: list[dict[str, Any]] = []
-    waiting: list[tuple[int, int, str]] = [(root, -1, "")]
-    while waiting:
-        first, above, joins = waiting.pop(0)
-        number = len(nodes)
-        node: dict[str, Any] = {"host": hosts[first], "ranks": [], "below": [], "joins": joins}
-        nodes.append(node)
-        if above >= 0:
-            nodes[above]["below"].append(number)
-        inside = [first]
-        while inside:
-            rank = inside.pop(0)
-            node["ranks"].append(rank)
-            for child in sorted(children[rank]):
-                if hosts[child] == hosts[rank]:
-                    inside.append(child)
-                else:
-                    waiting.append((child, number, f"{child}→{rank}"))
-    return nodes

@@ -1,0 +1,55 @@
+"""Whether a value is what its type says: the keys of typed dictionaries and their order, and what stands under each."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator
+from typing import Any, NotRequired, Union, get_args, get_origin, get_type_hints, is_typeddict
+
+
+def departures(value: Any, kind: Any, where: str = "document") -> Iterator[str]:
+    """Yield a line for each part of ``value`` that is not of its declared kind."""
+    if kind is Any:
+        return
+    origin, inner = get_origin(kind), get_args(kind)
+    if is_typeddict(kind):
+        yield from _keys(value, kind, where)
+    elif origin in (Union, types.UnionType):
+        if all([*departures(value, each, where)] for each in inner):
+            yield f"{where}: {value!r:.80} is none of {inner}"
+    elif origin is list:
+        if not isinstance(value, list):
+            yield f"{where}: {type(value).__name__} is no list"
+            return
+        for number, each in enumerate(value):
+            yield from departures(each, inner[0], f"{where}[{number}]")
+    elif origin is dict:
+        if not isinstance(value, dict):
+            yield f"{where}: {type(value).__name__} is no dictionary"
+            return
+        for key, each in value.items():
+            yield from departures(key, inner[0], f"{where} key")
+            yield from departures(each, inner[1], f"{where}.{key}")
+    elif not _is_plain(value, kind):
+        yield f"{where}: {value!r:.80} is no {kind}"
+
+
+def _keys(value: Any, kind: Any, where: str) -> Iterator[str]:
+    if not isinstance(value, dict):
+        yield f"{where}: {value!r:.80} is no {kind.__name__}"
+        return
+    hints = get_type_hints(kind)
+    told = [key for key in hints if key in value]
+    marked = get_type_hints(kind, include_extras=True)
+    needed = {key for key in kind.__required_keys__ if get_origin(marked[key]) is not NotRequired}
+    if list(value) != told or needed - value.keys():
+        yield f"{where}: keys {list(value)}, where {kind.__name__} has {list(hints)}"
+        return
+    for key in told:
+        yield from departures(value[key], hints[key], f"{where}.{key}")
+
+
+def _is_plain(value: Any, kind: Any) -> bool:
+    if kind is float:  # as type checkers see it, a whole number is one
+        return isinstance(value, int | float)
+    return type(value) is kind or (kind is type(None) and value is None)
