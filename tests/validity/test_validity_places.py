@@ -11,7 +11,7 @@ import pytest
 
 from ringwright import validity
 from ringwright.collective import Collective
-from ringwright.errors import ProgramError
+from ringwright.errors import ProgramError, WorkloadError
 from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.validity import workload_order, workloads
 from ringwright.validity.rules import Violation
@@ -54,10 +54,23 @@ def test_what_lacks_has_no_step_and_what_is_too_much_the_step_that_wrote_it_last
     found = validity.check(program(BROADCAST, PASSED_ON[:1]))
     assert [(each.rule, each.rank, each.step, each.chunk) for each in found] == [("result", 2, -1, 0)]
     scan = Collective("scan", range(2), 8)
-    backwards = program(scan, [[(REDUCE, 1, 0, 0), (REDUCE, 0, 1, 0)]])
+    backwards = program(scan, [[], [(REDUCE, 1, 0, 0), (REDUCE, 0, 1, 0)]])
     strange = [each for each in validity.check(backwards) if "has the contribution" in each.message]
-    assert [(each.rank, each.step, each.chunk) for each in strange] == [(0, 0, 0)]
+    assert [(each.rank, each.step, each.chunk) for each in strange] == [(0, 1, 0)]
     assert "has the contribution of rank 1" in str(strange[0])
+
+
+def test_a_result_that_never_arrives_is_told_from_a_wrong_one() -> None:
+    gathered = Collective("all-gather", range(2), 16)
+    found = validity.check(program(gathered, [[(SEND, 0, 1, 0)]]))
+    assert [(each.message, each.rank, each.step) for each in found] == [("chunk 1 never arrives", 0, -1)]
+    overwritten = [[(SEND, 0, 1, 0), (SEND, 1, 0, 1)], [(SEND, 1, 0, 0)]]
+    assert validity.check(program(gathered, overwritten)) == []
+    made = program(gathered, overwritten[:1])
+    swapped = [*made.make_steps(), Step((explicit(Op.COPY, [0], [0], [0], [1]),))]
+    wrong = dataclasses.replace(made, make_steps=lambda: iter(swapped), n_steps=2)
+    found = validity.check(wrong)
+    assert [(each.message, each.rank, each.step) for each in found] == [("chunk 1 is not what it should be", 0, 1)]
 
 
 def test_two_writes_to_one_slot_name_it() -> None:
@@ -192,7 +205,20 @@ def test_findings_end_when_there_are_enough_errors() -> None:
 def test_warnings_do_not_push_errors_out() -> None:
     mixed = [*[doubt("order", "perhaps", "here", "look")] * 3, Finding("task", "wrong", "here", "mend it")]
     kept = workloads._some(iter(mixed), 2)
-    assert [each.severity for each in kept] == ["warning", "warning", "warning", "error"]
+    assert [each.severity for each in kept] == ["warning", "warning", "error"]
+
+
+def test_an_error_behind_many_warnings_is_found() -> None:
+    """Of 60 payloads nobody waits for the first 59, and the last one is made by a task that does not exist."""
+    idle = [Payload(f"p{at}", "all", "all-reduce", 8, ("dp",), "dp", ("a",), ()) for at in range(59)]
+    wrong = Payload("wrong", "all", "all-reduce", 8, ("dp",), "dp", ("gone",), (("a", 0),))
+    made = step([work("a")], payloads=(*idle, wrong))
+    found = workloads.check(made)
+    assert (len(found), found[0].rule, found[0].severity) == (20, "producer", "error")
+    assert {each.severity for each in found[1:]} == {"warning"}
+    with pytest.raises(WorkloadError, match="gone"):
+        workloads.require(made)
+    assert len(workloads.check(step([work("a")], payloads=tuple(idle)), 50)) == 50
 
 
 @pytest.mark.parametrize(("op", "what"), [("all-gather", "input"), ("gather", "input"), ("all-to-all", "input")])

@@ -77,13 +77,14 @@ def require(workload: Workload) -> Workload:
 
 
 def _some(findings: Iterator[Finding], most: int) -> list[Finding]:
-    """Return the first ``most`` errors and as many warnings."""
+    """Return the first ``most`` errors and as many warnings: neither takes the room of the other."""
     kept: list[Finding] = []
-    errors = 0
+    room = {True: most, False: most}
     for each in findings:
-        errors += each.severity == "error"
-        if len(kept) < 2 * most:
+        is_error = each.severity == "error"
+        if room[is_error] > 0:
             kept.append(each)
-        if errors >= most:
+            room[is_error] -= 1
+        if not room[True]:
             break
     return kept
