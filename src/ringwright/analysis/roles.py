@@ -111,17 +111,20 @@ def _expert_like(talk: set[str]) -> bool:
 
 
 def _chain_stride(families: dict[tuple[int, int], list[int]], ops: dict[int, set[str]]) -> int | None:
-    """The stride of pairs that only send and receive; else of the pairs that are most, as neighbours in a pipeline are."""
-    for (size, stride), members in families.items():
-        if size == 2 and stride > 0 and len(members) > 1:
-            talk = set[str]().union(*(ops.get(number, set()) for number in members))
-            if talk and talk <= {"send", "recv"}:
-                return stride
-    pairs = {stride: len(members) for (size, stride), members in families.items() if size == 2 and stride > 0}
-    if not pairs:
+    """The stride of pairs that only send and receive; else of the pairs that are most, as neighbours in a pipeline are.
+
+    Pairs that were seen at work and never sent to each other are no neighbours, however many they are.
+    """
+    pairs = {stride: members for (size, stride), members in families.items() if size == 2 and stride > 0}
+    talk = {stride: set[str]().union(*(ops.get(number, set()) for number in pairs[stride])) for stride in pairs}
+    for stride, members in pairs.items():
+        if len(members) > 1 and talk[stride] and talk[stride] <= {"send", "recv"}:
+            return stride
+    may_be = [stride for stride in pairs if not talk[stride] or talk[stride] & {"send", "recv"}]
+    if not may_be or len(pairs) < 2:
         return None
-    stride, count = max(pairs.items(), key=lambda item: (item[1], -item[0]))
-    return stride if count >= 2 and len(pairs) > 1 else None
+    stride = max(may_be, key=lambda stride: (len(pairs[stride]), -stride))
+    return stride if len(pairs[stride]) >= 2 else None
 
 
 def _chain_length(families: dict[tuple[int, int], list[int]], stride: int, world: int | None) -> int | None:
