@@ -93,3 +93,12 @@ def test_races_are_looked_for_in_rounds_that_fit_into_memory(monkeypatch: pytest
     monkeypatch.setattr(declared, "MOST_CLOCKS", 1)
     assert declared.check_order(schedule) == whole
     assert kept == [9] * 8
+
+
+def test_an_error_of_the_order_is_told_once_with_doubts_or_without(tmp_path: Path) -> None:
+    """Both ranks receive before they send: a deadlock, and nothing that is only doubtful."""
+    waiting = [(1, 1, [step("r", "i0", "s0"), step("s", "i0")])], [(0, 0, [step("r", "i0", "s0"), step("s", "i0")])]
+    made = read_program(put(tmp_path, xml([*waiting], coll="custom")))
+    errors = validity.check(made)
+    assert {each.rule for each in errors} == {"deadlock"}
+    assert validity.check(made, warnings=True) == errors

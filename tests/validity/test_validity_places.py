@@ -16,7 +16,7 @@ from ringwright.program import Cost, Op, Program, Step, cut, explicit
 from ringwright.validity import workload_order, workloads
 from ringwright.validity.rules import Violation
 from ringwright.validity.workload_finding import Finding, doubt
-from ringwright.workload import Edge, Mesh, Payload, RankClass, Resource, Task, Workload
+from ringwright.workload import Edge, Mesh, Payload, Policy, RankClass, Resource, Rewrite, Task, Workload
 
 SEND, REDUCE = Op.SEND, Op.REDUCE
 Move = tuple[Op, int, int, int]  # op, source, target, chunk
@@ -71,6 +71,12 @@ def test_a_result_that_never_arrives_is_told_from_a_wrong_one() -> None:
     wrong = dataclasses.replace(made, make_steps=lambda: iter(swapped), n_steps=2)
     found = validity.check(wrong)
     assert [(each.message, each.rank, each.step) for each in found] == [("chunk 1 is not what it should be", 0, 1)]
+
+
+def test_two_writes_to_one_slot_of_a_later_rank_name_it() -> None:
+    gathered = Collective("all-gather", range(3), 24)
+    found = validity.check(program(gathered, [[(SEND, 1, 2, 1), (SEND, 1, 2, 1)]]))
+    assert [(each.rank, each.step, each.chunk) for each in found if each.rule == "conflict"] == [(2, 0, 1)]
 
 
 def test_two_writes_to_one_slot_name_it() -> None:
@@ -172,6 +178,39 @@ def test_each_kind_of_token_is_followed_alone() -> None:
     ]
     found = workloads.check(step(tasks, resources=resources))
     assert [each.message for each in found] == ["two (micro-batch 0, step 0) needs 1 of 'b', 0 are left"]
+
+
+def test_tokens_of_a_class_are_followed_on_its_own_stream() -> None:
+    """The first class takes them on another stream; that the second takes before it gives back is seen all the same."""
+    tasks = [
+        Task("in", "first", "F", 1.0, stream="copy", demands=(("slots", 1.0),)),
+        Task("out", "first", "F", 1.0, stream="copy", demands=(("slots", -1.0),)),
+        Task("one", "second", "F", 1.0, demands=(("slots", 1.0),)),
+        Task("two", "second", "F", 1.0, demands=(("slots", 1.0),)),
+        Task("free", "second", "F", 1.0, demands=(("slots", -2.0),)),
+    ]
+    classes = (RankClass("first", {"dp": 0}), RankClass("second", {"dp": 1}))
+    made = Workload("by hand", Mesh((("dp", 2),)), classes, tuple(tasks), resources=(Resource("slots", "tokens", 1.0),))
+    assert [(each.rule, each.where) for each in workloads.check(made)] == [("tokens", "resource slots, class second")]
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [(), (("dp", 0),), (("dp", 2), ("dp", 2)), (("dp", True),), (("dp", 1 << 23),)],
+    ids=["no-axis", "no-rank", "twice", "no-number", "too-many"],
+)
+def test_ranks_of_a_mesh_that_makes_no_sense_are_not_put_into_classes(axes: tuple[tuple[str, int], ...]) -> None:
+    payload = Payload("p", "all", "all-reduce", 8, ("dp",), "dp", ("a",), (("b", 0),))
+    made = dataclasses.replace(step([work("a"), work("b")], payloads=(payload,)), mesh=Mesh(axes))
+    rules = {rule for rule, _ in findings(made)}
+    assert rules & {"mesh", "name"}
+    assert "class" not in rules
+
+
+def test_every_broken_rewrite_is_told() -> None:
+    policy = Policy(rewrites=(Rewrite("zip"), Rewrite("fuse"), Rewrite("zap")))
+    found = [each for each in workloads.check(step([work("a")], policy=policy)) if each.rule == "policy"]
+    assert [each.where for each in found] == [f"policy rewrite {at}" for at in range(3)]
 
 
 @pytest.mark.parametrize(("micro_batches", "is_large"), [(2, False), (3, True)])
