@@ -10,6 +10,7 @@ from ringwright.analysis.document import Summary
 from ringwright.costs.calibration import Calibration
 from ringwright.costs.lower_bounds import Bound
 from ringwright.studies.calibrate import Size
+from ringwright.studies.executed import Executed
 from ringwright.studies.jobs.study import PolicyResult
 from ringwright.studies.record import Recording
 from ringwright.studies.spelled import Algorithm, Scheduler
@@ -41,8 +42,9 @@ def jobs() -> None:
     assert_type(ringwright.simulate("job/"), ringwright.Run | PolicyResult)
 
 
-def verbs() -> None:
+def verbs(program: ringwright.Program) -> None:
     assert_type(ringwright.run(["true"]), Recording)
+    assert_type(ringwright.run(program), Executed)
     assert_type(ringwright.bench("all-reduce"), dict[str, Any])
     assert_type(ringwright.calibrate(["table.txt"], "dgx-h100:2"), tuple[Calibration, list[Size]])
     assert_type(ringwright.systems(), dict[str, Any])

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from ringwright.studies.jobs.live import schedule
     from ringwright.studies.jobs.modelled import job
     from ringwright.studies.predict import simulate
-    from ringwright.studies.record import run
+    from ringwright.studies.run import run
     from ringwright.studies.spelled import algorithm, scheduler
     from ringwright.studies.verify import verify
     from ringwright.survey.by_name import survey
@@ -66,7 +66,7 @@ _HOMES = {
     "read": ("ringwright.sources", "read"),
     "replay": ("ringwright.workloads.replay", "replay"),
     "reproduce": ("ringwright.papers.by_name", "reproduce"),
-    "run": ("ringwright.studies.record", "run"),
+    "run": ("ringwright.studies.run", "run"),
     "sample": ("ringwright.sources.sample", "sample"),
     "schedule": ("ringwright.studies.jobs.live", "schedule"),
     "scheduler": ("ringwright.studies.spelled", "scheduler"),

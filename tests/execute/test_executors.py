@@ -27,7 +27,7 @@ from ringwright.collective import OPS, PER_RANK, PREFIXES, REDUCE_OPS, REDUCING,
 from ringwright.contracts import real_ranks
 from ringwright.contracts.algorithm import AlgorithmCase
 from ringwright.errors import InfeasibleError, UsageError
-from ringwright.execute import check, data, job, launch
+from ringwright.execute import batch, check, data, job, launch
 from ringwright.execute.arithmetic import STORED, STORED_BYTES
 from ringwright.execute.backends import ordinary
 from ringwright.execute.executors import EXECUTORS, Executor, executor
@@ -151,7 +151,7 @@ def test_some_of_every_algorithm_with_a_library(name: str, group_sizes: tuple[in
 
 # ----------------------------------------------------------------------------------------- element types, cuts and groups
 def exact(name: str, programs: list[Program], **how: Any) -> None:
-    for program, found in zip(programs, real_ranks.run(executor(name), programs, seed=5, **how), strict=True):
+    for program, found in zip(programs, batch.run_all(executor(name), programs, seed=5, **how), strict=True):
         if how.get("reals"):
             assert check.within_order(program, found, seed=5) is None, program.collective
         else:
@@ -288,7 +288,7 @@ def dropped(plan: NodePlan) -> dict[str, Any]:
 @pytest.mark.parametrize("change", [copied, shifted, swapped], ids=lambda change: change.__name__)
 def test_a_wrong_step_is_found(name: str, change: Change) -> None:
     program = ring(Collective("all-reduce", range(4), 4 * 1024))
-    answers = real_ranks.run(executor(name), [program, program], cut=wrongly(change), timeout_s=10)
+    answers = batch.run_all(executor(name), [program, program], cut=wrongly(change), timeout_s=10)
     for found in answers:
         difference = check.against_interpreter(program, found)
         assert difference is not None
@@ -300,7 +300,7 @@ def test_a_wrong_step_is_found(name: str, change: Change) -> None:
 def test_a_lost_message_is_named(name: str) -> None:
     program = ring(Collective("all-reduce", range(4), 4 * 1024))
     with pytest.raises(InfeasibleError) as raised:
-        real_ranks.run(executor(name), [program], cut=wrongly(dropped), timeout_s=2.0)
+        batch.run_all(executor(name), [program], cut=wrongly(dropped), timeout_s=2.0)
     said = raised.value.what.splitlines()
     step = plans(program)[1].sends[-1].step
     waits = next(line for line in said if line.startswith("rank 2 "))
@@ -346,7 +346,7 @@ def test_a_killed_rank_is_named(name: str) -> None:
     meddler.start()
     began_s = time.monotonic()
     with pytest.raises(InfeasibleError) as raised:
-        real_ranks.run(executor(name), busy(), timeout_s=HANG_S)
+        batch.run_all(executor(name), busy(), timeout_s=HANG_S)
     assert meddler.hit > 0
     assert "rank 2 was killed by signal 9" in raised.value.what
     assert time.monotonic() - began_s < HANG_S / 2, "nobody should wait for a dead rank"
@@ -357,7 +357,7 @@ def test_a_stopped_rank_is_named(name: str) -> None:
     meddler = Meddler(1, signal.SIGSTOP)
     meddler.start()
     with pytest.raises(InfeasibleError) as raised:
-        real_ranks.run(executor(name), busy(), timeout_s=6)
+        batch.run_all(executor(name), busy(), timeout_s=6)
     assert meddler.hit > 0
     assert "rank 1 does not answer" in raised.value.what
     assert not any(f"rank {other} does not answer" in raised.value.what for other in (0, 2, 3))
@@ -375,7 +375,7 @@ def test_a_rank_that_raises_is_named(name: str) -> None:
     program = ring(Collective("all-reduce", range(3), 3 << 12))
     began_s = time.monotonic()
     with pytest.raises(InfeasibleError) as raised:
-        real_ranks.run(executor(name), [program], cut=wrongly(broken), timeout_s=HANG_S)
+        batch.run_all(executor(name), [program], cut=wrongly(broken), timeout_s=HANG_S)
     assert any(line.startswith("rank 1 failed: ") for line in raised.value.what.splitlines())
     assert not any(f"rank {other} failed" in raised.value.what for other in (0, 2))
     assert time.monotonic() - began_s < HANG_S / 2, "the others are told at once"
@@ -385,7 +385,7 @@ def test_a_rank_that_cannot_begin_shows_its_last_words() -> None:
     """Its wire is unknown to its backend: no status but an error, which must be seen."""
     program = ring(Collective("all-reduce", range(2), 64))
     with pytest.raises(InfeasibleError, match="'carrier-pigeon' needs ranks that were started by its library"):
-        real_ranks.run(Executor("x", "carrier-pigeon"), [program], timeout_s=5)
+        batch.run_all(Executor("x", "carrier-pigeon"), [program], timeout_s=5)
 
 
 # ---------------------------------------------------------------------------------------------------------------- sockets

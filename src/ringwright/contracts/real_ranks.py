@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ringwright.contracts.algorithm import AlgorithmCase, cases
 from ringwright.errors import RingwrightError, UsageError
-from ringwright.execute import check, launch
+from ringwright.execute import batch
 from ringwright.execute.executors import Executor
-from ringwright.execute.job import AskedCollective, Contender, Contest, RankJob
-from ringwright.execute.place import here
-from ringwright.execute.plan import plans
 from ringwright.registry import find, systems
 
 if TYPE_CHECKING:
-    from ringwright.execute.job import NodeResult
-    from ringwright.execute.plan import NodePlan
     from ringwright.program import Program
 
 GROUP_SIZES = (2, 3, 4, 8)
@@ -81,63 +76,28 @@ def verify(
         if made.n_nodes > MOST_RANKS.get(executor.name, 64):
             yield Result(case, executor.name, declined=f"too many ranks for {executor.name}")
             continue
-        batch = waiting.setdefault(made.n_nodes, [])
-        batch.append((case, made))
-        if len(batch) == AT_ONCE:
-            yield from _together(executor, batch, timeout_s, seed)
-            batch.clear()
-    for batch in waiting.values():
-        if batch:
-            yield from _together(executor, batch, timeout_s, seed)
+        tried = waiting.setdefault(made.n_nodes, [])
+        tried.append((case, made))
+        if len(tried) == AT_ONCE:
+            yield from _together(executor, tried, timeout_s, seed)
+            tried.clear()
+    for tried in waiting.values():
+        if tried:
+            yield from _together(executor, tried, timeout_s, seed)
 
 
 def _together(
-    executor: Executor, batch: Sequence[tuple[AlgorithmCase, Program]], timeout_s: float, seed: int
+    executor: Executor, tried: Sequence[tuple[AlgorithmCase, Program]], timeout_s: float, seed: int
 ) -> Iterator[Result]:
     """Run a batch in one start; where that start fails, each case in a start of its own, so that one is blamed alone."""
     try:
-        answers = run(executor, [made for _, made in batch], timeout_s=timeout_s, seed=seed)
+        answers = batch.run_all(executor, [made for _, made in tried], timeout_s=timeout_s, seed=seed)
     except RingwrightError as error:
-        if len(batch) == 1:
-            yield Result(batch[0][0], executor.name, str(error))
+        if len(tried) == 1:
+            yield Result(tried[0][0], executor.name, str(error))
             return
-        for each in batch:
+        for each in tried:
             yield from _together(executor, [each], timeout_s, seed)
         return
-    for (case, made), outcome in zip(batch, answers, strict=True):
-        difference = check.against_interpreter(made, outcome, seed=seed)
-        own = sum(answer.wrong for answer in outcome)
-        wrong = str(difference) if difference else f"{own} elements are not what the seeds say" if own else ""
-        yield Result(case, executor.name, wrong)
-
-
-def run(
-    executor: Executor,
-    programs: Sequence[Program],
-    *,
-    timeout_s: float = 20.0,
-    seed: int = 0,
-    reals: bool = False,
-    cut: Callable[[Program], list[NodePlan]] = plans,
-) -> list[list[NodeResult]]:
-    """Run programs of equally many nodes once, checked; return for each program every node's answer.
-
-    ``cut`` makes plans of a program; a test hands in one that makes them wrong.
-    """
-    nodes = programs[0].n_nodes
-    rounds = [
-        Contest(
-            AskedCollective.of(each.collective),
-            [Contender(each.name, executor.wire, number)],
-            seed=seed,
-            keep=True,
-            reals=reals,
-        )
-        for number, each in enumerate(programs)
-    ]
-    addresses = [place.address for place in here(nodes)]
-    job = RankJob(nodes, addresses, rounds, executor.backend, timeout_s)
-    with launch.job_folder() as folder:
-        launch.lay_out(folder, job, [cut(each) for each in programs])
-        answers = launch.run(folder, job, executor.starts(folder, nodes), limit_s=timeout_s + 10.0 * len(programs))
-    return [[answers[node][number] for node in range(nodes)] for number in range(len(programs))]
+    for (case, made), outcome in zip(tried, answers, strict=True):
+        yield Result(case, executor.name, batch.wrong(made, outcome, seed=seed))

@@ -153,8 +153,11 @@ class RankRunner:
             self._look(runner, case, collective, result)
             self.pass_gate()
             if case.record and isinstance(runner, Ours):
+                runner.fill(case.seed, reals=case.reals)  # what is recorded is checked too
+                self.pass_gate()
                 result.started_s = time.perf_counter()
                 result.spans = runner.spans()
+                self._look(runner, case, collective, result)
                 self.pass_gate()
             runners.append((result, runner))
         self._time(case, runners)

@@ -51,13 +51,15 @@ def _collectives(program: Program, results: Sequence[NodeResult], zero_s: float)
 def _messages(program: Program, plan: NodePlan, result: NodeResult, zero_s: float) -> pl.DataFrame:
     import polars as pl
 
+    of = (*program.collective.group, *program.aggregators)
     rows = []
     for span in result.spans:
         message = (plan.sends if span.sends else plan.receives)[span.which]
         adds = any(run.adds for run in message.runs)
         rows.append(
             {
-                "rank": plan.node,
+                "rank": of[plan.node],
+                "comm_rank": plan.node,
                 "peer": message.peer,
                 "size_bytes": message.size,
                 "sent_bytes": message.size if span.sends else 0,
@@ -69,6 +71,7 @@ def _messages(program: Program, plan: NodePlan, result: NodeResult, zero_s: floa
         )
     schema = {
         "rank": pl.Int64,
+        "comm_rank": pl.Int64,
         "peer": pl.Int64,
         "size_bytes": pl.Int64,
         "sent_bytes": pl.Int64,

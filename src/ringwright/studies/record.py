@@ -12,7 +12,7 @@ from typing import Any
 
 from ringwright import drafts, scrub
 from ringwright.analysis.document import Summary
-from ringwright.capture.folder import Manifest, claim, free_folder, job_name
+from ringwright.capture.folder import Manifest, claim, job_name
 from ringwright.capture.launch import JobExit, launch
 from ringwright.capture.mpi.launcher import is_launcher
 from ringwright.capture.settings import CaptureEnvironment, Options, settings, through_mpi
@@ -168,58 +168,3 @@ def _nothing(folder: Path) -> str:
         f"nothing was recorded{why}: no process made a torch.distributed group, called MPI, or used NCCL; "
         "Python started with -I, -E or -S, or in a container without this environment, is not seen"
     )
-
-
-def run(
-    command: Sequence[str],
-    out: str | Path | None = None,
-    *,
-    options: Options | None = None,
-    timeout_s: float | None = None,
-    summarised: bool = True,
-    force: bool = False,
-) -> Recording:
-    """Run a command and record what it communicates; its output and exit code stay its own.
-
-    Parameters
-    ----------
-    command
-        Program and arguments: ``["torchrun", "--nproc-per-node", "2", "train.py"]``. No shell reads it.
-    out
-        Folder of the recording. Usual: the first of ``ringwright-run-1``, ``-2`` ... that is free here.
-    options
-        What to record (``ringwright.capture.settings.Options``); usual: everything that costs little.
-    timeout_s
-        End the job after so many seconds.
-    summarised
-        Read the recording afterwards.
-    force
-        Record over an older recording.
-
-    Returns
-    -------
-    Recording
-        The ``folder``, how the command ``ended``, and the ``summary`` (schema ``ringwright.summary/1``; None where nothing
-        was recorded, and ``notes`` says why).
-
-    Raises
-    ------
-    UsageError
-        The folder is taken, the command does not exist, or an option cannot be had.
-
-    Examples
-    --------
-    >>> import sys, tempfile, ringwright
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     done = ringwright.run([sys.executable, "-c", "pass"], folder, summarised=False)
-    >>> done.ended.code
-    0
-    """
-    folder = free_folder(Path.cwd()) if out is None else Path(out)
-    return record(
-        command, folder, options or Options(), timeout_s=timeout_s, summarised=summarised, force=force, tell=_silent
-    )
-
-
-def _silent(_words: str) -> None:
-    """Keep words to the user of a terminal from one who has the object."""
