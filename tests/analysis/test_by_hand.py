@@ -12,6 +12,7 @@ from ringwright.analysis import culprits, diff, diff_times, findings, gate, topo
 from ringwright.analysis.benchmarks import BenchmarkTimes, system_of
 from ringwright.analysis.disturbance import NONE, UNKNOWN, Signs, _judge
 from ringwright.analysis.fail_slow import pair_slowdown
+from ringwright.analysis.hang_mismatch import mismatches
 from ringwright.analysis.hang_progress import progress
 from ringwright.analysis.lateness import FEWEST_STEPS, lateness
 from ringwright.analysis.metrics import metrics
@@ -137,6 +138,30 @@ def test_only_a_death_ends_the_time_in_which_a_job_was_idle() -> None:
     assert progress(trace).idle_s == pytest.approx(2.5)
 
 
+@pytest.mark.parametrize(
+    ("mine", "kind"),
+    [
+        ("BABABABA", "hang-mismatch-skipped"),  # goes on one operation early
+        ("BA", "hang-mismatch-order"),  # nothing says that it goes on early
+        ("BAABABAB", "hang-mismatch-order"),  # falls in again after two
+        ("CBABABAB", "hang-mismatch-operation"),
+        ("CABABABA", "hang-mismatch-inserted"),
+    ],
+)
+def test_a_rank_out_of_step_exchanged_two_operations_left_one_out_or_put_one_in(mine: str, kind: str) -> None:
+    """Three ranks of four alternate between two operations; the last one does as it is said."""
+    names = {"A": "all-reduce", "B": "all-gather", "C": "broadcast"}
+    base = {"kind": "collective", "communicator": 0, "state": "scheduled", "file": "dump", "datatype": "float32"}
+    events = [
+        base | {"rank": rank, "op": names[letter], "sequence": at, "sent_bytes": 8, "received_bytes": 8, "line": at}
+        for rank, letters in enumerate(["ABABABAB"] * 3 + [mine])
+        for at, letter in enumerate(letters)
+    ]
+    (told,) = mismatches(Trace.of({"events": rows("events", events)}))
+    assert (told["kind"], told["ranks"], told["confidence"]) == (kind, [3], 0.95)
+    assert told["evidence"][0] == "group 0, sequence 0: members do not agree in operation"
+
+
 @pytest.mark.parametrize(("steps", "ranks", "can_tell"), [(13, 2, True), (11, 2, False), (13, 1, False)])
 def test_lateness_needs_a_dozen_steps_and_two_ranks(steps: int, ranks: int, can_tell: bool) -> None:
     """The first of thirteen steps has nothing before it, from which a rank's own time could run."""
@@ -209,6 +234,19 @@ def test_a_line_that_names_a_rank_beyond_its_communicator_is_left_out() -> None:
     assert [each["ranks"] for each in told["rings"]] == [[0, 1]]
     assert told["shown"] is not None
     assert "3 lines name ranks that a communicator of 2 does not have: they are left out" in told["shown"]["notes"]
+
+
+@pytest.mark.parametrize(
+    ("channels", "listed"), [(2, "0, 1"), (8, "0, 1, 2, 3, 4, 5, 6, 7"), (11, "0, 1, 2, 3, 4, 5, 6, 7 and 3 more")]
+)
+def test_channels_of_a_note_are_listed_up_to_eight(channels: int, listed: str) -> None:
+    comm = {"communicator": 0, "comm_id": "g", "size": 4, "members": [0, 1, 2, 3]}
+    parts = [
+        {"communicator": 0, "kind": "tree-part", "channel": at, "src": 0, "dst": 1} for at in reversed(range(channels))
+    ]
+    told = topology(Trace.of({"communicators": rows("communicators", [comm]), "topology": rows("topology", parts)}))
+    assert told["shown"] is not None
+    assert f"all of the tree of channel {listed}: lines of some ranks are not here" in told["shown"]["notes"]
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,16 @@ def test_who_died_is_the_verdict_and_the_conclusion_comes_first(
     assert says in found["findings"][0]["title"]
 
 
+def test_a_process_that_dies_of_its_failed_call_is_not_to_blame_however_long_the_message(tmp_path: Path) -> None:
+    """Its words name no peer; the rank that died later of something else is the one."""
+    long = "RuntimeError: timed out " + "in the backward pass of a layer " * 8
+    died = ["y", 7 * S, "exception", 1, *long.split(": ", 1)]
+    failed = [waits(0)[0], ["r", 5, 7 * S, long], died, ["x", "exit", 8 * S, None]]
+    own = [["y", 9 * S, "exception", 1, "ValueError", "loss is NaN"], ["x", "exit", 9 * S, None]]
+    verdict = recorded(tmp_path, {0: failed, 1: own, 2: failed})["verdict"]
+    assert (verdict["kind"], verdict["ranks"]) == ("rank-died", [1])
+
+
 def test_what_the_launcher_ends_is_not_to_blame(tmp_path: Path) -> None:
     ended = [["y", 9 * S, "signal", 15, "", ""]]
     killed = [["y", 10 * S, "signal", 9, "", ""]]

@@ -110,6 +110,14 @@ def test_late_launch_without_a_wait() -> None:
     assert "90 us after it ended" in found["evidence"][0]["text"]
 
 
+def test_a_wait_that_begins_when_the_communication_has_ended_did_not_hold_it_up() -> None:
+    job = Maker()
+    job.collective(0, 128)
+    job.add("cuda_runtime", "cudaStreamSynchronize", 128, 4)
+    job.kernel(GEMM, 200, 40, launch=132)
+    assert reasons(job) == {"late-launch": 128}
+
+
 def test_dependency_behind_a_stream_wait() -> None:
     job = Maker()
     job.collective(100, 100)

@@ -118,6 +118,12 @@ def test_ranks_that_hold_up_every_step_in_turn_do_so_by_half_of_it(delay: float,
     assert verdict(in_turn(delay))[0] == kind
 
 
+def test_a_quarter_of_the_steps_held_up_no_more_than_the_others_are_not_in_turn() -> None:
+    late = in_turn(0.45)
+    late[late.argmax(axis=0)[::4], np.arange(0, STEPS, 4)] = 0.55
+    assert verdict(late)[0] == "none"
+
+
 def test_ranks_in_turn_are_those_that_were_last() -> None:
     late = quiet()
     for number, step in enumerate(range(0, STEPS, 4)):

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from ringwright.analysis.clocks import align
+from ringwright.analysis.clocks import Clock, align
 from ringwright.errors import InputError
 from ringwright.sources.archives import unpack
 from ringwright.sources.detect import kind_of
@@ -184,6 +184,7 @@ def test_one_clock_needs_no_alignment() -> None:
     found = align(Trace.of({"events": events}))
     assert not found.refused
     assert found.uncertainty_s == 0
+    assert found.clocks == {rank: Clock(rank, 0.0, 0.0, 0.0, 0.0, 0) for rank in range(2)}  # and rests on no collective
 
 
 def test_archives_give_their_files_and_nothing_else(tmp_path: Path) -> None:

@@ -102,3 +102,25 @@ def test_an_error_of_the_order_is_told_once_with_doubts_or_without(tmp_path: Pat
     errors = validity.check(made)
     assert {each.rule for each in errors} == {"deadlock"}
     assert validity.check(made, warnings=True) == errors
+
+
+def test_of_many_that_are_stuck_twenty_are_told(tmp_path: Path) -> None:
+    """A circle of ranks, each of which receives before it sends; each gives the one that it waits for."""
+    many = 25
+    circle = [
+        [((rank + 1) % many, (rank - 1) % many, [step("r", "i0", "s0"), step("s", "i0")])] for rank in range(many)
+    ]
+    schedule = read_program(put(tmp_path, xml(circle, coll="custom"))).schedule
+    assert isinstance(schedule, Schedule)
+    told = declared.check_order(schedule, 30)
+    assert [(each.rule, each.rank, each.step) for each in told] == [("deadlock", rank, 0) for rank in range(20)]
+    assert told[1].message == "thread block 0: waits for the message of rank 0, thread block 0, step 1"
+    assert len(declared.check_order(schedule)) == 20
+    assert len(declared.check_order(schedule, 3)) == 3
+
+
+def test_of_many_races_twenty_are_told_unless_more_are_asked_for() -> None:
+    schedule = side_by_side(*[(0, copy((INPUT, 0), (SCRATCH, 0)))] * 31)
+    assert len(declared.check_order(schedule)) == 20
+    assert len(declared.check_order(schedule, 25)) == 25
+    assert len(declared.check_order(schedule, 50)) == 30

@@ -11,6 +11,7 @@ import pytest
 
 from ringwright import validity
 from ringwright.collective import Collective
+from ringwright.errors import ProgramError
 from ringwright.program import Cost, Layout, Op, Program, Step, cut, explicit
 from ringwright.validity import workload_parts
 from ringwright.validity.follow import Follower
@@ -79,6 +80,16 @@ def test_no_two_contributions_look_alike(first: int) -> None:
     ranks = [*range(40), *range(131_000, 131_040)]
     seen = np.concatenate([follower._contribution(rank, np.arange(first, first + 40)) for rank in ranks])
     assert len(np.unique(seen)) == len(seen)
+
+
+def test_twenty_broken_rules_are_told_unless_more_are_asked_for() -> None:
+    """Nothing is sent: each of six ranks lacks the chunks of the five others."""
+    made = one_step(Collective("all-gather", range(6), 48))
+    assert len(validity.check(made)) == 20
+    assert len(validity.check(made, 25)) == 25
+    assert len(validity.check(made, 50)) == 30
+    with pytest.raises(ProgramError, match="and 19 more"):
+        validity.require(made)
 
 
 def test_a_violation_without_a_place_says_only_what_is_broken() -> None:
