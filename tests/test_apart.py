@@ -13,7 +13,7 @@ import pytest
 from ringwright import apart
 from ringwright.analysis.summary import summarise
 from ringwright.cli import main
-from ringwright.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError
+from ringwright.errors import EXIT_GOOD, EXIT_INPUT, InputError, OutputError, UsageError
 from ringwright.sources import read
 from ringwright.trace import TABLES, Trace
 
@@ -171,3 +171,82 @@ def test_a_path_with_brackets_is_a_path(has_sums: bool, sample: Trace, tmp_path:
     if not has_sums:
         without_sums(capture)
     assert Trace.open(capture).df.equals(sample.df)
+
+
+# ------------------------------------------------------------------------------------------------- queries that read files
+@pytest.fixture
+def foreign(tmp_path: Path) -> Path:
+    """A table of somebody else's, whose name has a quote."""
+    path = tmp_path / "it's.parquet"
+    pl.DataFrame({"op": ["all-reduce", None], "at": [1.5, 2.5]}).write_parquet(path)
+    return path
+
+
+def reads(path: Path, what: str = "*") -> str:
+    return f"select {what} from read_parquet('{str(path).replace(chr(39), chr(39) * 2)}')"
+
+
+def test_a_query_joins_what_it_reads_with_a_trace(sample: Trace, foreign: Path) -> None:
+    assert sample.query(reads(foreign), files=True).rows() == [("all-reduce", 1.5), (None, 2.5)]
+    joined = f"select sum(multiplicity) as calls from events join ({reads(foreign)}) as other on events.op = other.op"
+    expected = sample.df.filter(op="all-reduce")["multiplicity"].sum()
+    assert sample.query(joined, files=True).rows() == [(expected,)]
+
+
+def test_a_damaged_file_of_others_is_an_error_of_three_parts(
+    capture: Path, foreign: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.DataFrame({"at": range(5000)}).write_parquet(foreign)
+    bend(foreign)
+    assert main(["query", reads(foreign), str(capture), "--files"]) == EXIT_INPUT
+    what, where, remedy = capsys.readouterr().err.strip().split("\n")
+    assert (
+        "a file that the query reads cannot be read: the process that decoded it ended by signal 6: memory all" in what
+    )
+    assert where.endswith("it's.parquet")
+    assert "there and whole" in remedy
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [(None, "No such file"), (b"", "parquet: File out of specification"), (b"PAR1" * 9, "parquet: ")],
+    ids=["missing", "empty", "torn"],
+)
+def test_a_file_that_is_none_is_told(data: bytes | None, words: str, sample: Trace, tmp_path: Path) -> None:
+    path = tmp_path / "other.parquet"
+    if data is not None:
+        path.write_bytes(data)
+    with pytest.raises(InputError, match=words) as raised:
+        sample.query(reads(path), files=True)
+    assert raised.value.where == str(path)
+
+
+def test_a_query_that_is_wrong_is_blamed_itself(sample: Trace, foreign: Path) -> None:
+    for sql in (reads(foreign, "nope"), reads(foreign, "cast(op as int)"), f"{reads(foreign)} where"):
+        with pytest.raises(UsageError, match="the query could not be answered"):
+            sample.query(sql, files=True)
+
+
+def test_a_query_of_no_files_starts_no_process(sample: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(apart, "DECODER", Path("none"))
+    assert sample.query("select count(*) from events", files=True).item() == len(sample.df)
+
+
+def test_no_room_for_an_answer_is_told(
+    sample: Trace, foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "decoder.py").write_text('print(\'["files", "No space left on device (os error 28)"]\')')
+    monkeypatch.setattr(apart, "DECODER", tmp_path / "decoder.py")
+    with pytest.raises(OutputError, match="disk is full"):
+        sample.query(reads(foreign), files=True)
+
+
+def test_nothing_is_left_of_a_query(
+    sample: Trace, foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "scratch"))
+    answer = sample.query(reads(foreign), files=True)
+    gc.collect()
+    assert not list((tmp_path / "scratch").iterdir())
+    assert answer["at"].to_list() == [1.5, 2.5]

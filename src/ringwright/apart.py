@@ -1,23 +1,29 @@
 """Tables that no check sum vouches for are decoded in a process of their own; only the copy that it made is read here.
 
 The library that decodes is compiled, and some damage ends its process: a page that tells a negative number of values
-asks for 2^61 bytes of memory. There it ends a process of bounded memory and time, and costs one table.
+asks for 2^61 bytes of memory. There it ends a process of bounded memory and time, and costs one table. A query that reads
+files of others is answered there too, without bounds: it may be as large as whoever asks it likes.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringwright.drafts import told
 from ringwright.scratch import ROOM, TemporaryFolder
+
+if TYPE_CHECKING:
+    import polars as pl
 
 DECODER = Path(__file__).with_name("decoder.py")
 LEAST_S = 30
@@ -57,6 +63,42 @@ def copies(tables: Mapping[str, Sequence[Path]], columns: Mapping[str, Iterable[
     return made
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The answer to a query; None where there is none, and ``why``: ``of_files`` says that they are to blame, not the query."""
+
+    frame: pl.DataFrame | None = None
+    why: str = ""
+    of_files: bool = False
+
+
+def answer(sql: str, tables: Mapping[str, pl.LazyFrame]) -> Answer:
+    """Answer a query over tables and over files that it names itself.
+
+    Raises OutputError where the tables, or the answer, find no room.
+    """
+    import polars as pl
+
+    held = TemporaryFolder()
+    target = held.path / "answer.arrow"
+    copied = {}
+    with told(held.path, room=ROOM):
+        for name, frame in tables.items():
+            if re.search(rf"\b{name}\b", sql, re.IGNORECASE):
+                copied[name] = str(held.path / f"{name}.parquet")
+                frame.sink_parquet(copied[name])
+    said, end = _run({"sql": sql, "tables": copied, "to": str(target)})
+    if not said:
+        return Answer(why=end, of_files=True)
+    kind, why = said[0]
+    if kind == "answer":
+        return Answer(pl.read_ipc(BytesIO(target.read_bytes())))  # nothing of it is mapped
+    with told(held.path, room=ROOM):
+        if "no space left" in why.lower():
+            raise OSError(why)
+    return Answer(why=why, of_files=kind == "files")
+
+
 def _decoded(tables: Mapping[str, Sequence[Path]], columns: Mapping[str, Iterable[str]], made: Copies) -> str:
     """Run the decoder once, take what it says, and return how it ended."""
     if made.held is None:
@@ -70,7 +112,7 @@ def _decoded(tables: Mapping[str, Sequence[Path]], columns: Mapping[str, Iterabl
         "memory_bytes": MEMORY_BYTES + size_bytes,
         "file_bytes": COPY_BYTES + COPY_RATIO * size_bytes,
     }
-    said, end = _run(asked, 2 * time_s)
+    said, end = _run(asked, 2 * time_s, {"POLARS_MAX_THREADS": "2"})
     for name, words in said:
         with told(made.held.path, room=ROOM):
             if "no space left" in words.lower():
@@ -82,9 +124,11 @@ def _decoded(tables: Mapping[str, Sequence[Path]], columns: Mapping[str, Iterabl
     return end
 
 
-def _run(asked: dict[str, Any], timeout_s: float) -> tuple[list[tuple[str, str]], str]:
-    """Return what the decoder said of each table that it came to, and how it ended."""
-    environment = {**os.environ, "RUST_BACKTRACE": "0", "POLARS_MAX_THREADS": "2"}
+def _run(
+    asked: dict[str, Any], timeout_s: float | None = None, settings: Mapping[str, str] | None = None
+) -> tuple[list[tuple[str, str]], str]:
+    """Return what the decoder said of each table that it came to, or of the query, and how it ended."""
+    environment = {**os.environ, "RUST_BACKTRACE": "0", **(settings or {})}
     command = [sys.executable, "-P", str(DECODER)]
     try:
         process = subprocess.Popen(

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright import drafts, reopened, sums
+from ringwright import apart, drafts, reopened, sums
 from ringwright.errors import InputError, SchemaError, UsageError
 from ringwright.notebook import line, table
 
@@ -28,6 +28,7 @@ META_FILE = "meta.json"
 _COMMENT = re.compile(r"/\*.*?\*/|--[^\n]*", re.DOTALL)
 _LITERAL = re.compile(r"'(?:[^']|'')*'")
 _FILE_READER = re.compile(r"(?i)\b((?:read|scan)_\w+)[\"`\]]?\s*\(")
+_FILES_READ = re.compile(r"(?i)\b(?:read|scan)_\w+[\"`\]]?\s*\(\s*'((?:[^']|'')*)'")
 SUMS = "files"  # in meta.json: size and check sum of every table
 
 # column -> type name; the names are resolved to Polars types on first use. Units are part of each name.
@@ -243,7 +244,10 @@ class Trace:
         return self.table("events")
 
     def query(self, sql: str, *, files: bool = False) -> pl.DataFrame:
-        """Return the answer to an SQL query over the seven tables (Polars SQL); with ``files`` it may read files too."""
+        """Return the answer to an SQL query over the seven tables (Polars SQL); with ``files`` it may read files too.
+
+        Raises UsageError for a query that cannot be answered, InputError for a file that cannot be read.
+        """
         import polars as pl
 
         reader = _FILE_READER.search(_LITERAL.sub("''", _COMMENT.sub(" ", sql)))
@@ -252,14 +256,26 @@ class Trace:
                 f"the query reads a file ({reader[1]}), which is not allowed",
                 remedy="add --files where you trust the query",
             )
+        if reader:
+            return self._query_of_files(sql)
         try:
             answer: pl.DataFrame = pl.SQLContext(dict(self.tables)).execute(sql, eager=True)
         except pl.exceptions.PolarsError as error:
-            raise UsageError(
-                f"the query could not be answered: {error}",
-                remedy=f'query "select * from events limit 5"; the tables are {", ".join(TABLES)}',
-            ) from error
+            raise _unanswered(str(error)) from error
         return answer
+
+    def _query_of_files(self, sql: str) -> pl.DataFrame:
+        """Have a query that reads files answered in a process of its own, which damage in one of them may end."""
+        answer = apart.answer(sql, self.tables)
+        if answer.frame is not None:
+            return answer.frame
+        if not answer.of_files:
+            raise _unanswered(answer.why)
+        raise InputError(
+            f"a file that the query reads cannot be read: {answer.why}",
+            where=", ".join(name.replace("''", "'") for name in _FILES_READ.findall(sql)),
+            remedy="name a file that is there and whole",
+        )
 
     def to_pandas(self) -> Any:
         """Return the events as a pandas frame (needs pandas)."""
@@ -312,6 +328,13 @@ class Trace:
         )
         rows = (["" if value is None else value for value in row] for row in counts.iter_rows())
         return table(self._label(), ("kind", "op", "events", "bytes"), rows)
+
+
+def _unanswered(words: str) -> UsageError:
+    return UsageError(
+        f"the query could not be answered: {words}",
+        remedy=f'query "select * from events limit 5"; the tables are {", ".join(TABLES)}',
+    )
 
 
 def is_capture(path: Path) -> bool:
