@@ -130,6 +130,7 @@ LEDGER = {
     "example_line": "i64",
     "example": "str",
 }
+Row = dict[str, Any]  # a row of a table, by the names of its columns; a column that is not named is null
 TABLES: dict[str, dict[str, str]] = {
     "events": EVENTS,
     "edges": EDGES,
@@ -170,7 +171,7 @@ def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def rows(table: str, records: list[dict[str, Any]]) -> pl.DataFrame:
+def rows(table: str, records: list[Row]) -> pl.DataFrame:
     """Return a frame of one table from dictionaries; absent keys become null."""
     wanted = schema(table)
     return fitted({name: [record.get(name) for record in records] for name in wanted}, wanted)

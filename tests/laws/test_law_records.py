@@ -16,7 +16,7 @@ from ringwright.cli.reading import summarised
 from ringwright.errors import StrictError
 from ringwright.laws.records import gap
 from ringwright.sources import read
-from ringwright.sources.inspector import read_inspector
+from ringwright.sources.nccl_inspector import read_inspector
 from ringwright.sources.source import Source
 from ringwright.trace import Trace
 from shared_data import needs_shared_data, real

@@ -12,7 +12,7 @@ import pytest
 
 from ringwright.errors import InputError, RingwrightError
 from ringwright.sources.detect import kind_of
-from ringwright.sources.inspector import read_inspector
+from ringwright.sources.nccl_inspector import read_inspector
 from ringwright.sources.prometheus import bucket_bytes, read_prometheus
 from ringwright.sources.source import Source
 from ringwright.trace import Trace
