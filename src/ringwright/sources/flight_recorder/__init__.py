@@ -9,14 +9,14 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.errors import InputError
 
 if TYPE_CHECKING:
     from ringwright.sources.flight_recorder.dump import Dump
     from ringwright.sources.source import Source
-    from ringwright.trace import Trace
+    from ringwright.trace import Row, Trace
 
 REMEDY = "pass the dumps of one job, one per rank (TORCH_NCCL_DUMP_ON_TIMEOUT=1, TORCH_FR_BUFFER_SIZE=2000)"
 
@@ -29,7 +29,7 @@ def read_flight_recorder(sources: list[Source], *, progress: Callable[[int], Non
     from ringwright.sources.flight_recorder.build import DumpedJob
 
     losses: list[str] = []
-    refused: list[dict[str, Any]] = []
+    refused: list[Row] = []
     with _no_collection():
         job = DumpedJob()
         for dump in _read(sources, losses, refused, progress):
@@ -55,7 +55,7 @@ def _no_collection() -> Iterator[None]:
 
 
 def _read(
-    sources: list[Source], losses: list[str], refused: list[dict[str, Any]], progress: Callable[[int], None] | None
+    sources: list[Source], losses: list[str], refused: list[Row], progress: Callable[[int], None] | None
 ) -> Iterator[Dump]:
     from ringwright.sources.flight_recorder.dump import read_dump
     from ringwright.sources.flight_recorder.opcodes import RefusedError

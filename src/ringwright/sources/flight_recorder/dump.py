@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -13,6 +12,7 @@ import msgspec
 
 from ringwright.sources.flight_recorder.names import rank_in_name
 from ringwright.sources.flight_recorder.opcodes import MOST_BYTES, MOST_CONTAINERS, RefusedError, load
+from ringwright.sources.source import is_damage
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
@@ -69,8 +69,7 @@ def _bytes(source: Source) -> bytes:
             try:
                 piece = stream.read(1 << 20)
             except Exception as error:
-                # zstandard raises its own type, which exists only when it is installed
-                if not isinstance(error, OSError | EOFError | zlib.error) and type(error).__name__ != "ZstdError":
+                if not is_damage(error):
                     raise
                 source.losses.append((f"input damaged, rest not read: {type(error).__name__}", size))
                 break

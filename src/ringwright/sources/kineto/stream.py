@@ -10,12 +10,11 @@ the event is refused, counted, and its neighbours are kept.
 from __future__ import annotations
 
 import re
-import zlib
 from collections.abc import Callable, Iterator
 
 from ringwright.sources.kineto.pieces import EVENT_START, Reading, cuts, decode, repair, whole
 from ringwright.sources.kineto.records import BAD_JSON, Event, decode_any
-from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source
+from ringwright.sources.source import BOMB_FLOOR, BOMB_RATIO, Source, is_damage
 
 BLOCK_BYTES = 8 << 20
 READ_BYTES = 256 << 10  # what an archive gives at a time: damage costs no more than this
@@ -64,8 +63,7 @@ class _Feed:
             try:
                 pieces.append(read(min(step, size)))
             except Exception as error:
-                # zstandard raises its own type, which exists only when it is installed
-                if not isinstance(error, OSError | EOFError | zlib.error) and type(error).__name__ != "ZstdError":
+                if not is_damage(error):
                     raise
                 self._lose(f"input damaged, rest not read: {type(error).__name__}")
                 break
