@@ -7,21 +7,18 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from ringwright.papers.figures.kinds import EXACT, FITTED, FORM, IDENTITY, PREDICTION
-
-ORDER = (PREDICTION, FORM, EXACT, FITTED, IDENTITY)  # what a row proves, most first
 ALGORITHMS, SCHEDULERS = "systems", "schedulers"  # sections of the record of real ranks
 
 
 def claim(slug: str) -> dict[str, Any]:
     """Return ``claim``, ``got``, ``kind``, ``claim_of``, ``inside``, ``reproduced`` of a system's paper, None without a record.
 
-    Of its rows in ``papers/reproduced.json`` the first of the kind that proves most.
+    Of its rows in ``papers/reproduced.json`` the headline: what the paper's abstract claims.
     """
     paper = _papers().get(slug)
     if paper is None or not paper["rows"]:
         return dict.fromkeys(("claim", "got", "kind", "claim_of", "inside", "reproduced"))
-    row = min(paper["rows"], key=lambda each: ORDER.index(each["kind"]))
+    row = next(each for each in paper["rows"] if each["headline"])
     kinds = ", ".join(f"{each['kind']} {each['pass']} of {each['rows']}" for each in paper["kinds"])
     return {
         "claim": row["claimed"],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,15 +19,20 @@ EXAMPLE = Path(__file__).resolve().parents[1] / "rows" / "blueconnect.toml"  # t
 
 
 def paper(described: dict[str, Any], path: Path) -> dict[str, Any]:
-    """Return slug, figure, source, note, kinds and rows: figure, kind, claimed, got, tolerance, pass, source, note.
+    """Return slug, figure, source, note, kinds and rows: figure, kind, claimed, got, tolerance, pass, source, note, headline.
 
     A row of the file has ``figure``, ``kind`` (one of :data:`KINDS`), ``measure`` (a function of
     ``papers/figures/<slug>.py`` or of ``collectives.py`` there, and the arguments in ``with``), ``tolerance`` ("exact", a
     relative number, or [low, high] for what is got), ``claimed`` (may be a sentence where the tolerance is a band) and, where it
-    differs from the paper's, ``source``. InputError for a row that cannot be run; none is run before all are read.
+    differs from the paper's, ``source``. One of several rows has ``headline = true``: what the paper's abstract claims.
+    InputError for a row that cannot be run; none is run before all are read.
     """
+    headline = _headline(described["rows"], path)
     measures = [_measure(row, path, described["slug"]) for row in described["rows"]]
-    rows = [_row(row, measure, described) for row, measure in zip(described["rows"], measures, strict=True)]
+    rows = [
+        _row(row, measure, described) | {"headline": row is headline}
+        for row, measure in zip(described["rows"], measures, strict=True)
+    ]
     return {
         "slug": described["slug"],
         "figure": described["figure"],
@@ -36,6 +42,18 @@ def paper(described: dict[str, Any], path: Path) -> dict[str, Any]:
         "rows": rows,
         "inside": all(row["pass"] for row in rows),
     }
+
+
+def _headline(written: list[dict[str, Any]], path: Path) -> dict[str, Any] | None:
+    """Return the row that states the paper's own claim: the one that says so, or the only one."""
+    marked = [row for row in written if row.get("headline", False) is not False]
+    if len(written) > 1 and (len(marked) != 1 or marked[0]["headline"] is not True):
+        raise InputError(
+            f"cannot be run: {len(marked)} of {len(written)} rows say that they are the paper's own claim, not one",
+            where=str(path),
+            remedy="write headline = true in the row that the abstract states, and in no other",
+        )
+    return next(iter(marked or written), None)
 
 
 def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
@@ -51,11 +69,24 @@ def _measure(row: dict[str, Any], path: Path, slug: str) -> Any:
         what = f"nothing measures '{row['measure']}'"
     elif not _is_claim(row["claimed"], row["tolerance"]):
         what = f"the tolerance {row['tolerance']!r} needs a claimed number or a band [low, high]"
+    else:
+        what = _misses(measure, row.get("with", {}))
     if what:
         raise InputError(
             f"cannot be run: {what} in row '{row.get('figure')}'", where=str(path), remedy=f"compare it with {EXAMPLE}"
         )
     return measure
+
+
+def _misses(measure: Any, arguments: object) -> str:
+    """Say why a function cannot be called with what stands in ``with``; the empty string where it can."""
+    if not isinstance(arguments, dict):
+        return "'with' is no table"
+    try:
+        signature(measure).bind(**arguments)
+    except TypeError as error:
+        return f"'{measure.__name__}': {error}"
+    return ""
 
 
 def _named(measure: str, slug: str) -> Any:
