@@ -43,7 +43,10 @@ QUESTIONS: dict[str, list[tuple[str, int]]] = {
     ],
     "bound": [("bound all-gather --fabric dgx-a100:2", 0)],
     "library": [("library nccl-2-4@2.27 --ranks 16 --nodes 2 --fabric dgx-h100", 0)],
-    "calibrate": [("calibrate table.txt --fabric dgx-h100:2 --release 2.20 -o calibration.json", 0)],
+    "calibrate": [
+        ("calibrate table.txt --fabric dgx-h100:2 --release 2.20 -o calibration.json", 0),
+        ("calibrate --sample --fabric dgx-h100:2 --release 2.20", 0),
+    ],
     "systems": [("systems", 0), ("systems ring", 0), ("systems --family published", 0)],
     "survey": [("survey", 0)],
     "list": [("list", 0), ("list fabrics --json", 0)],

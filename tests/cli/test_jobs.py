@@ -12,8 +12,8 @@ import pytest
 from ringwright import registry
 from ringwright.cli import main
 from ringwright.errors import EXIT_PROGRAM, EXIT_USAGE
-from ringwright.studies import workload
 from ringwright.studies.jobs import generated, study
+from ringwright.studies.model_workload import WorkloadSpec
 from ringwright.trace import Trace
 
 BASE = ["simulate", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp2,pp2", "--seq", "2048"]
@@ -86,7 +86,7 @@ def test_algorithm_and_policy_together(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.slow
 def test_largest_job_folds() -> None:
-    question = generated.GeneratedJobSpec(workload.WorkloadSpec("llama3-405b", 16384, "tp8,pp16,dp128", 16))
+    question = generated.GeneratedJobSpec(WorkloadSpec("llama3-405b", 16384, "tp8,pp16,dp128", 16))
     found = study.answer(generated.made(question), "pytorch-ddp")
     assert len(found.run.laid.rank_classes) == 16
     assert sum(found.run.laid.rank_classes.counts) == 16384

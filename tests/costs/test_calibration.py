@@ -231,3 +231,18 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["calibrate", str(table), "--fabric", "dgx-a100:2"]) == 2  # no release
     assert "--release" in capsys.readouterr().err
     assert main(["calibrate", str(tmp_path), "--fabric", "nobody:2", "--release", "2.18"]) == 2
+
+
+def test_the_sample_is_the_table_that_a_shipped_calibration_was_fitted_to(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["calibrate", "--sample", "--fabric", "dgx-h100:2", "--release", "2.20"]
+    assert main([*command, "--json"]) == 0
+    fitted, shipped = json.loads(capsys.readouterr().out), load("p5")
+    assert fitted["sizes_bytes"] == [1 << power for power in range(3, 35)]
+    assert fitted["operations"] == ["all-reduce"]
+    assert fitted["outside"]["rate_bytes_per_s"] == pytest.approx(shipped.outside.rate_bytes_per_s, rel=0.01)
+    assert fitted["outside"]["latency_s"] == pytest.approx(shipped.outside.latency_s, rel=0.1)
+    assert fitted["inside"]["rate_bytes_per_s"] == pytest.approx(shipped.inside.rate_bytes_per_s, rel=0.1)
+    assert main([*command[:2], "table.txt", *command[2:]]) == 2
+    assert "--sample reads the sample alone" in capsys.readouterr().err

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from ringwright.cli import options, progress, reading
+from ringwright.errors import UsageError
 
 
 def calibrate(
     *tables: str,
     fabric: str,
+    sample: Annotated[bool, Parameter(group=options.QUESTION)] = False,
     release: str | None = None,
     collective: str | None = None,
     name: str = "",
@@ -27,6 +32,8 @@ def calibrate(
         Output of nccl-tests or rccl-tests, JSON lines of mscclpp, or nccl_times.csv; several give one calibration.
     fabric
         Box and nodes: dgx-a100:2 (2 boxes), dgx-h100:2x4 (4 GPUs of each); {n} is the nodes that a table names.
+    sample
+        Read the table that ships with ringwright instead, of two nodes of eight H100.
     release
         NCCL release, if the tables do not name it.
     collective
@@ -46,13 +53,19 @@ def calibrate(
 
     Examples
     --------
-    ringwright calibrate --help
+    ringwright calibrate --sample --fabric dgx-h100:2 --release 2.20
     """
+    from ringwright.sources.sample import measured_table
     from ringwright.studies import calibrate as study
 
+    if sample and tables:
+        raise UsageError(
+            "--sample reads the sample alone",
+            remedy="ringwright calibrate --sample --fabric dgx-h100:2 --release 2.20",
+        )
     with progress.busy("fitting"):
         calibration, judged = study.calibrate(
-            [*tables],
+            [str(measured_table())] if sample else [*tables],
             fabric,
             release=release,
             collective=collective,

@@ -154,7 +154,7 @@ LEGEND = (
     "real ranks: a recorded run on real processes was right",
     "same bits: what it delivers is the plain sum, to the bit, wherever adding is exact",
     "same bits of a scheduler: on the job simulated, without one on VGG-16 over four ranks",
-    "claimed, got, kind: of its paper's rows the first of the kind that proves most (ringwright reproduce SLUG shows all)",
+    "claimed, got, kind: of its paper's rows the one that its abstract states (ringwright reproduce SLUG shows all)",
 )
 JOB_LEGEND = (
     "step, exposed, wire: an algorithm with the baseline's policy, a policy with the baseline's algorithm; means over ranks",

@@ -1,4 +1,4 @@
-"""The job that ships with the package."""
+"""The job and the benchmark table that ship with the package."""
 
 from __future__ import annotations
 
@@ -21,3 +21,11 @@ def sample() -> Path:
     'job.log.gz'
     """
     return Path(str(files("ringwright") / "samples" / "job.log.gz"))
+
+
+def measured_table() -> Path:
+    """Return where the sample of nccl-tests lies: an all-reduce of two nodes of eight H100, 8 B to 16 GiB.
+
+    Its first lines say where it is from. ``ringwright.calibrate`` and ``ringwright.read`` take it.
+    """
+    return Path(str(files("ringwright") / "samples" / "all_reduce_perf.txt"))
