@@ -91,6 +91,12 @@ def test_a_bound_of_the_gate_is_told_in_its_own_unit(bound: str, value: float, d
     assert failed == [f"all-reduce 4 KiB to any size: {detail}"]
 
 
+def test_a_summary_that_saw_no_rank_has_none_of_those_expected() -> None:
+    checks = gate.check({}, gate.read_thresholds(None, expected_ranks=4))["checks"]
+    (ranks,) = [each for each in checks if each["check"] == "ranks"]
+    assert (ranks["passed"], ranks["measured"], ranks["detail"]) == (False, 0, "0 ranks seen, 4 expected")
+
+
 # ------------------------------------------------------------------------------------------------------------ who it was
 def test_a_port_error_shows_up_to_three_completions_that_followed() -> None:
     def error(op: str, number: int) -> Row:

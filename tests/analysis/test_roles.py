@@ -60,7 +60,9 @@ def degrees(job: Job) -> tuple[int | None, ...]:
 
 
 def test_three_degrees_of_which_the_launch_told_two() -> None:
-    job = Job(32, tp=4, pp=2).add("tp", groups(32, 4, 1)).add("dp", groups(16, 4, 4))
+    job = Job(32, tp=4, pp=2).add("tp", groups(32, 4, 1))
+    assert degrees(job) == (4, 2, 4, None)
+    job.add("dp", groups(16, 4, 4))
     assert degrees(job) == (4, 2, 4, None)
     job = Job(30, tp=4, pp=2)  # that do not fit: no third one is made up
     assert degrees(job) == (4, 2, None, None)
