@@ -110,6 +110,18 @@ def test_little_waiting_does_not_matter() -> None:
     assert "nobody is accused" in found["reason"]
 
 
+def test_how_little_the_waiting_is_is_said() -> None:
+    """Of two ranks one waits 10 us in calls that take 190 us: 10 of 390 us of rank time."""
+    events = [
+        {"kind": "collective", "op": "all-reduce", "communicator": 0, "sequence": at, "rank": rank, "duration_s": s}
+        for at in range(6)
+        for rank, s in enumerate((190e-6, 200e-6))
+    ]
+    found = arrivals(Trace.of({"events": rows("events", events)}))
+    assert (found["verdict"], found["wait_us"]) == ("none", 60)
+    assert found["reason"] == "waiting is 2.6% of the time in collectives: nobody is accused"
+
+
 def test_a_rank_late_in_one_step_of_many_is_not_accused() -> None:
     trace = job({}, steps=6, jitter=20.0)
     import polars as pl

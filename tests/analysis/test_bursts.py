@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import polars as pl
 import pytest
 
 from ringwright.analysis.summary import summarise
@@ -52,6 +53,28 @@ def test_calls_that_come_together_add_up_once() -> None:
     assert [burst["bytes"] for burst in found["bursts"]] == [4 * CALL_BYTES, CALL_BYTES]
     assert found["largest_burst"]["bytes"] == 4 * CALL_BYTES
     assert sum(sum(row["bytes"]) for row in found["series"]) == 5 * CALL_BYTES
+
+
+def test_calls_that_cannot_be_matched_count_once_by_the_size_of_their_group() -> None:
+    """Without a sequence each of four ranks' records is a quarter of the call; a send is itself alone."""
+    given = trace(4, 4, [1.0, 1.0001])
+    given.tables["events"] = given.table("events").lazy().with_columns(sequence=None)
+    found = timeline(given)
+    assert found is not None
+    assert [burst["bytes"] for burst in found["bursts"]] == [2 * CALL_BYTES]
+    sends = trace(2, 4, [1.0])
+    sends.tables["events"] = (
+        sends.table("events").lazy().with_columns(kind=pl.lit("p2p"), op=pl.lit("send"), sequence=None, peer=3)
+    )
+    found = timeline(sends)
+    assert found is not None
+    assert [burst["bytes"] for burst in found["bursts"]] == [2 * CALL_BYTES]
+
+
+def test_two_hundred_bursts_are_listed() -> None:
+    found = timeline(trace(2, 2, [10.0 * at for at in range(210)]))
+    assert found is not None
+    assert len(found["bursts"]) == 200
 
 
 def test_one_call_is_a_burst_and_a_group_of_one_is_none() -> None:

@@ -13,7 +13,8 @@ from ringwright.analysis.benchmarks import BenchmarkTimes, system_of
 from ringwright.analysis.disturbance import NONE, UNKNOWN, Signs, _judge
 from ringwright.analysis.fail_slow import pair_slowdown
 from ringwright.analysis.hang_mismatch import mismatches
-from ringwright.analysis.hang_progress import progress
+from ringwright.analysis.hang_progress import EventRow, Progress, progress
+from ringwright.analysis.hang_waits import NOT_STARTED, waits
 from ringwright.analysis.lateness import FEWEST_STEPS, lateness
 from ringwright.analysis.metrics import metrics
 from ringwright.analysis.overlap import overlap
@@ -125,6 +126,30 @@ def test_who_is_named_comes_first_then_who_died_then_the_surer() -> None:
     assert sorted(backwards, key=culprits._strength) == ordered
 
 
+def standing(*calls: tuple[str, str, int | None, str]) -> Progress:
+    """Return a group in which each rank stands at its first call: kind, operation, peer, state of that call."""
+    state = Progress(members={0: tuple(range(len(calls)))}, present=set(range(len(calls))))
+    for rank, (kind, op, peer, said) in enumerate(calls):
+        call = EventRow(kind, op, rank, 0, rank, 0, peer, said, None, None, None, None, None, "dump", 0, None)
+        state.open[rank] = [call]
+        state.enqueued[0, rank] = 0
+    return state
+
+
+def test_a_device_that_did_not_start_what_the_others_did_holds_them_up() -> None:
+    started = ("collective", "all-reduce", None, "started")
+    graph = waits(standing(started, started, ("collective", "all-reduce", None, "scheduled"), started))
+    assert graph.roots == {2: NOT_STARTED}
+    assert graph.reach == {2: 3}
+    assert graph.edges == {0: {2}, 1: {2}, 2: set(), 3: {2}}
+
+
+def test_of_sends_and_receives_that_meet_none_has_to_start_first() -> None:
+    pair = ("p2p", "send", 1, "started"), ("p2p", "recv", 0, "started")
+    other = ("p2p", "send", 3, "started"), ("p2p", "recv", 2, "scheduled")
+    assert waits(standing(*pair, *other)).roots == {}
+
+
 def event(rank: int, seconds: float, **more: Any) -> Row:
     return {"kind": "collective", "op": "all-reduce", "rank": rank, "communicator": 0, "start_s": seconds, **more}
 
@@ -166,6 +191,29 @@ def test_a_rank_out_of_step_exchanged_two_operations_left_one_out_or_put_one_in(
     (told,) = mismatches(Trace.of({"events": rows("events", events)}))
     assert (told["kind"], told["ranks"], told["confidence"]) == (kind, [3], 0.95)
     assert told["evidence"][0] == "group 0, sequence 0: members do not agree in operation"
+
+
+@pytest.mark.parametrize(
+    ("op", "sent", "received", "agree"),
+    [
+        ("all-gather", (8, 16, 24), (48, 48, 48), True),
+        ("all-gather", (8, 16, 24), (64, 64, 64), False),
+        ("reduce-scatter", (48, 48, 48), (8, 16, 24), True),
+        ("reduce-scatter", (48, 48, 48), (8, 16, 16), False),
+        ("all-reduce", (8, 8, 8), (8, 8, 8), True),
+        ("all-reduce", (8, 16, 24), (8, 16, 24), False),
+    ],
+)
+def test_uneven_parts_agree_where_they_make_up_the_whole(
+    op: str, sent: tuple[int, ...], received: tuple[int, ...], agree: bool
+) -> None:
+    base = {"kind": "collective", "communicator": 0, "sequence": 0, "state": "scheduled", "file": "dump", "line": 0}
+    events = [
+        base | {"op": op, "datatype": "float32", "rank": rank, "sent_bytes": out, "received_bytes": into}
+        for rank, (out, into) in enumerate(zip(sent, received, strict=True))
+    ]
+    found = mismatches(Trace.of({"events": rows("events", events)}))
+    assert [each["kind"] for each in found] == ([] if agree else ["hang-mismatch-size"])
 
 
 @pytest.mark.parametrize(("steps", "ranks", "can_tell"), [(13, 2, True), (11, 2, False), (13, 1, False)])

@@ -75,6 +75,13 @@ def test_members_and_traffic_alone() -> None:
     assert degrees(job) == (2, 4, 2, None)
 
 
+def test_a_pipeline_of_three_stages_has_groups_of_three() -> None:
+    job = Job(12).add("tp", groups(12, 4, 1)).add("pp", [[a, a + 4] for a in range(8)])
+    job.add("pp", groups(12, 3, 4), silent=True)
+    assert told(job) == job.made
+    assert degrees(job) == (4, 3, 1, None)
+
+
 def test_pairs_that_are_most_are_neighbours_of_a_pipeline_where_nothing_says_what_they_send() -> None:
     job = Job(16, pp=4)
     job.add("pp", [[a, a + 4] for a in range(12)], silent=True).add(

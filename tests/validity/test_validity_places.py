@@ -149,6 +149,54 @@ def test_a_circle_of_tasks_ends_where_it_begins() -> None:
     assert sorted(names[:-1]) == ["a", "b"]
 
 
+def circle(of: int) -> Workload:
+    """Return a step in which each of so many tasks waits for the next one."""
+    return step(
+        [work(f"t{at}") for at in range(of)], edges=tuple(Edge(f"t{(at + 1) % of}", f"t{at}") for at in range(of))
+    )
+
+
+@pytest.mark.parametrize(("tasks", "told"), [(3, 4), (8, 9), (9, 9), (12, 9)])
+def test_of_a_large_circle_nine_tasks_are_told(tasks: int, told: int) -> None:
+    (found,) = workloads.check(circle(tasks))
+    assert found.rule == "cycle"
+    assert len(found.message.split(" waits for ")) == told
+
+
+def test_an_order_that_runs_work_of_the_step_last_contradicts_what_waits_for_it() -> None:
+    """What runs once a step comes behind all micro-batches on its stream; here the first of them waits for it."""
+    tasks = [work("a"), work("once", "B", per="step")]
+    (found,) = workloads.check(step(tasks, edges=(Edge("once", "a"),), micro_batches=2))
+    assert (found.rule, found.where) == ("order", "class all")
+    names = found.message.partition(": ")[2].split(" waits for ")
+    assert names[0] == names[-1]
+    assert {name.partition(" ")[0] for name in names} == {"a", "once"}
+    elsewhere = dataclasses.replace(tasks[1], stream="other")
+    assert findings(step([tasks[0], elsewhere], edges=(Edge("once", "a"),), micro_batches=2)) == []
+
+
+@pytest.mark.parametrize("listed", ["F0 B0 F1 F2", "F1 F2 F0 B0", "F2 F0 B0 F1"])
+def test_an_order_that_waits_for_itself_through_other_classes_names_the_class_of_its_first_task(listed: str) -> None:
+    """The first stage runs F0 before B0; B0 sends to the second stage, that to the third, and that to F0."""
+    tasks = {name: Task(name, f"s{name[1]}", name[0], 1.0) for name in listed.split()}
+    sent = (("B0", "F1"), ("F1", "F2"), ("F2", "F0"))
+    payloads = [
+        Payload(a + b, f"s{a[1]}", "send-recv", 8, ("pp",), "pp", (a,), ((b, 0),), "micro-batch", peer=f"s{b[1]}")
+        for a, b in sent
+    ]
+    made = Workload(
+        "three stages",
+        Mesh((("pp", 3),)),
+        tuple(RankClass(f"s{at}", {"pp": at}) for at in range(3)),
+        tuple(tasks.values()),
+        payloads=tuple(payloads),
+        resources=(Resource("link.tx", "shared"), Resource("link.rx", "shared")),
+    )
+    (found,) = workloads.check(made)
+    first = found.message.partition(": ")[2].partition(" ")[0]
+    assert (found.rule, found.where) == ("order", f"class {tasks[first].of}")
+
+
 def test_work_once_a_step_is_no_circle() -> None:
     assert findings(step([work("a"), work("once", "B", per="step"), work("u", "U", per="step")])) == []
 
@@ -205,6 +253,13 @@ def test_ranks_of_a_mesh_that_makes_no_sense_are_not_put_into_classes(axes: tupl
     rules = {rule for rule, _ in findings(made)}
     assert rules & {"mesh", "name"}
     assert "class" not in rules
+
+
+@pytest.mark.parametrize(("broken", "more"), [(1, ""), (2, " (and 1 more)"), (3, " (and 2 more)")])
+def test_the_error_of_an_illegal_workload_counts_the_rest(broken: int, more: str) -> None:
+    with pytest.raises(WorkloadError) as refused:
+        workloads.require(step([work(f"t{at}", "X") for at in range(broken)]))
+    assert refused.value.what == f"by hand is not legal: task: t0 is of kind 'X'{more}"
 
 
 def test_every_broken_rewrite_is_told() -> None:
