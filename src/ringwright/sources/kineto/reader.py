@@ -152,7 +152,7 @@ def _conformed(frame: pl.LazyFrame) -> pl.LazyFrame:
 def _finish(part: TraceFile, file: int, numbered: Numbered, table: pl.DataFrame, origin: int | None) -> pl.DataFrame:
     import polars as pl
 
-    counted = pl.Series(numbered.counted[file], dtype=pl.Boolean)
+    counted = pl.lit(pl.Series(numbered.counted[file], dtype=pl.Boolean))
     is_known = pl.col("confidence") > (0.3 if part.origin.world is None else 0)
     sizes = dict(table.select("communicator", pl.when(is_known).then(pl.col("size"))).rows())
     ranks = dict(table.select("communicator", "members").rows())
