@@ -11,6 +11,7 @@ import pytest
 
 from ringwright import exports
 from ringwright.contracts import family as of_families
+from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.sources.topology import read_topology
 from ringwright.testing.conformance import check_export, check_family, failures
@@ -113,3 +114,8 @@ def test_a_broken_family_is_told_what_does_not_agree(monkeypatch: pytest.MonkeyP
         monkeypatch, meta=lambda dims: SimpleNamespace(parameters=lambda: [SimpleNamespace(shape=(3, 3))])
     )
     assert "of shape" in other["meta"]
+
+
+def test_a_family_of_no_name_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="no family of models is named 'gtp2'"):
+        check_family("gtp2")

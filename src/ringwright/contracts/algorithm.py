@@ -222,9 +222,41 @@ def check_algorithm(
 ) -> list[Outcome]:
     """Return the outcome of every check on an algorithm of your own; ``failures`` of them lists what is wrong.
 
-    Each collective of ``ops`` (none: those that ``OPS`` beside the algorithm names) on each group size, buffer size (a name
-    of ``SIZES``) and fabric (none: ``FABRICS`` beside it, or plain ones). ``knobs``: every knob of its signature too, at both
-    ends of its range, with each of its words, and drawn by ``seed``.
+    Checked are rules, results, bounds, declared cost and repeatability, over collectives, group sizes, buffer sizes, fabrics
+    and knobs.
+
+    Parameters
+    ----------
+    algorithm
+        A callable ``(collective, topology, **knobs) -> Program``.
+    ops
+        Collectives to try, such as ``all-reduce``; none: those that ``OPS`` beside the algorithm names.
+    group_sizes
+        Numbers of ranks.
+    sizes
+        Names of buffer sizes: keys of ``ringwright.contracts.algorithm.SIZES``, which work out bytes from the group's size.
+    fabrics
+        Families of machines, such as ``switch``, or with their size, ``torus:2x2``; none: those of ``FABRICS`` beside the
+        algorithm, else plain ones.
+    knobs
+        Whether to try each knob of its signature too: both ends of its range, each of its words, and values drawn.
+    seed
+        Of the values that are drawn.
+
+    Returns
+    -------
+    list of Outcome
+        One a case. What the algorithm openly refuses (UsageError, InfeasibleError) is declined, what it raises otherwise
+        failed: nothing is raised here.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> from ringwright.testing import check_algorithm, failures
+    >>> ring = ringwright.algorithm("ring")
+    >>> outcomes = check_algorithm(ring, ["all-reduce"], group_sizes=[3], sizes=["ragged"], fabrics=["switch"], knobs=False)
+    >>> [str(each.case) for each in outcomes], failures(outcomes)
+    (['algorithm all-reduce p=3 size=ragged fabric=switch root=0'], [])
     """
     name = getattr(algorithm, "__name__", "algorithm").replace("_", "-")
     try:

@@ -136,9 +136,33 @@ def check_export(
 ) -> list[Outcome]:
     """Return the outcome of every check on an export of your own; ``failures`` of them lists what is lost.
 
-    ``takes``: program, collective, topology, trace or workload. ``read`` reads a file back (else ``READER`` beside the
-    function, as ``module:function``), and ``loss`` (else ``LOSS`` beside it) names what the format cannot hold: a key of
-    ``ringwright.contracts.export.VIEWS``. ``given`` are things to write, where those of the house cannot be.
+    Checked is that the same thing gives the same bytes twice, and that what is read back is what was written.
+
+    Parameters
+    ----------
+    export
+        A function that returns bytes, or a file for each rank; of a Trace one that writes files and returns their paths.
+    takes
+        Of what it is: ``program``, ``collective``, ``topology``, ``trace`` or ``workload``.
+    read
+        A function that reads a file back, from its path; none: what ``READER`` beside the export names (``module:function``),
+        else nothing is read back.
+    loss
+        What the format cannot hold: keys of ``ringwright.contracts.export.VIEWS``; none: those of ``LOSS`` beside the export.
+    given
+        Things to write; none: small ones of the kind that it takes.
+
+    Returns
+    -------
+    list of Outcome
+        One for each thing.
+
+    Examples
+    --------
+    >>> from ringwright.exports.topology_json import topology_json
+    >>> from ringwright.testing import check_export, failures
+    >>> failures(check_export(topology_json, "topology"))
+    []
     """
     if not isinstance(export, Export):
         module, name = export.__module__, export.__name__

@@ -103,8 +103,25 @@ def check_fabric(
 ) -> list[Outcome]:
     """Return the outcome of every check on a family of machines; ``failures`` of them lists what is wrong.
 
-    ``family``: its name, of the house or of an entry point of ``ringwright.fabrics``, or the function itself. ``sizes`` as
-    they are typed, ``("2", "4x2")`` (none: the smallest that it takes). ``knobs``: every knob of its signature too.
+    Parameters
+    ----------
+    family
+        Its name, of the house or of an entry point of ``ringwright.fabrics``, or the function ``(size, **knobs) -> Topology``.
+    sizes
+        Sizes as they are typed, such as ``("2", "4x2")``; none: the smallest that the family takes.
+    knobs
+        Whether to try each knob of its signature too.
+
+    Returns
+    -------
+    list of Outcome
+        One for each size, and for each value of a knob.
+
+    Examples
+    --------
+    >>> from ringwright.testing import check_fabric, failures
+    >>> failures(check_fabric("torus", sizes=("2x3",), knobs=False))
+    []
     """
     name = family if isinstance(family, str) else getattr(family, "__name__", "fabric").replace("_", "-")
     try:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ringwright.contracts.outcome import DECLINED, Outcome, TriedInput
-from ringwright.errors import MissingExtraError
+from ringwright.errors import MissingExtraError, UsageError
 from ringwright.workloads.flops import flops_per_token, forward
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import MAY_BE_NONE, active_parameters, parameters, usual_sequence
@@ -88,12 +88,40 @@ CHECKS: dict[str, Callable[[ModelCard], str | None]] = {
 def check_family(family: str, *, meta: Meta | None = None) -> list[Outcome]:
     """Return the outcome of every check on each size of a family; ``failures`` of them lists what does not agree.
 
-    ``family``: its name, of the house or of an entry point of ``ringwright.families``. ``meta`` builds the model on PyTorch's
-    meta device from dimensions; its parameters are counted, one by one, against the shapes of the family's file.
+    Checked are parameters and operations (FLOP) against each other and against published numbers, and the shapes against a
+    model as PyTorch builds it.
+
+    Parameters
+    ----------
+    family
+        Its name, of the house or of an entry point of ``ringwright.families``.
+    meta
+        A function that builds the model from its dimensions on PyTorch's meta device, which holds no data; its parameters are
+        compared one by one with the shapes that the family's file says. None: that of the house, where it can build the family.
+
+    Returns
+    -------
+    list of Outcome
+        One for each size of the family.
+
+    Raises
+    ------
+    UsageError
+        No family has that name.
+
+    Examples
+    --------
+    >>> from ringwright.testing import check_family, failures
+    >>> failures(check_family("qwen3"))
+    []
     """
     from ringwright.workloads import families
 
-    module = families.family(family)
+    try:
+        module = families.family(family)
+    except KeyError:
+        known = ", ".join({**families.of_house(), **families.of_others()})
+        raise UsageError(f"no family of models is named '{family}'", remedy=f"one of: {known}") from None
     if meta is None and getattr(module, "IS_BUILT", False):
         meta = partial(_house_meta, family)
     return [

@@ -105,7 +105,26 @@ def beside(call: Callable[..., object], name: str) -> tuple[str, ...]:
 
 
 def failures(outcomes: Iterable[Outcome]) -> list[str]:
-    """Return a line for each failed check: the case, the check, and what is wrong. An empty list keeps the contract."""
+    """Return a line for each failed check: the case, the check, and what is wrong. An empty list keeps the contract.
+
+    Parameters
+    ----------
+    outcomes
+        What a ``check_`` function returned.
+
+    Returns
+    -------
+    list of str
+        ``case: check: reason``.
+
+    Examples
+    --------
+    >>> from ringwright.testing import check_algorithm, failures
+    >>> def lazy(collective, topology):
+    ...     return None
+    >>> failures(check_algorithm(lazy, ["all-reduce"], group_sizes=[2], sizes=["one"], fabrics=["switch"]))
+    ['lazy all-reduce p=2 size=one fabric=switch root=0: program: it returned None, not a Program']
+    """
     return [f"{each.case}: {name}: {reason}" for each in outcomes for name, reason in each.failed.items()]
 
 

@@ -108,7 +108,29 @@ CHECKS: dict[str, Callable[[str, dict[str, Any]], str | None]] = {
 
 
 def check_rewrite(kind: str, settings: dict[str, Any] | None = None) -> list[Outcome]:
-    """Return the outcome of every check on a kind of rewrite; ``settings`` (else those of ``SETTINGS``) change the step here."""
+    """Return the outcome of every check on a kind of rewrite; ``failures`` of them lists what is wrong.
+
+    Checked is that settings are typed, that no payload is lost, and that what travels is what the kind says, on a step of
+    three layers whose gradients are summed.
+
+    Parameters
+    ----------
+    kind
+        Its name, of the house or of an entry point of ``ringwright.rewrites``: ``partition``, ``fuse`` ...
+    settings
+        Settings that change that step, such as ``{"size_bytes": 512}``; None: of a kind of the house those of ``SETTINGS``.
+
+    Returns
+    -------
+    list of Outcome
+        One: the step.
+
+    Examples
+    --------
+    >>> from ringwright.testing import check_rewrite, failures
+    >>> failures(check_rewrite("partition", {"size_bytes": 1000}))
+    []
+    """
     outcome = Outcome(TriedInput(kind, "three layers"))
     settings = SETTINGS.get(kind) if settings is None else settings
     if settings is None:

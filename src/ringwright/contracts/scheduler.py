@@ -197,9 +197,32 @@ def check_scheduler(
 ) -> list[Outcome]:
     """Return the outcome of every law on a scheduler of your own; ``failures`` of them lists what is broken.
 
-    A scheduler takes (workload, costs) and returns the workload with its policy. ``seeds`` draw the jobs; ``knobs``: every
-    knob of its signature too, at both ends of its range, with each of its words, and drawn by ``seed``. What it changes besides
-    the policy it says in ``CHANGES`` beside it: ``CHANGES = ("tasks",)``.
+    Checked are the laws of scheduling on small random jobs: every byte is sent once, nothing is used before it has come, all
+    ranks do the same ...
+
+    Parameters
+    ----------
+    scheduler
+        A callable ``(workload, costs, **knobs) -> Workload`` that sets parts of the policy. What it changes besides it says in
+        ``CHANGES`` beside it: ``CHANGES = ("tasks",)``.
+    seeds
+        Each draws a job of every kind.
+    knobs
+        Whether to try each knob of its signature too: both ends of its range, each of its words, and values drawn.
+    seed
+        Of the values that are drawn.
+
+    Returns
+    -------
+    list of Outcome
+        One a case: a job, and values of knobs.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> from ringwright.testing import check_scheduler, failures
+    >>> failures(check_scheduler(ringwright.scheduler("p3"), seeds=[1], knobs=False))
+    []
     """
     slug = getattr(scheduler, "__name__", "scheduler").replace("_", "-")
     try:

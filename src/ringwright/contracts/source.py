@@ -160,7 +160,27 @@ CHECKS: dict[str, Callable[[Trace, pl.DataFrame], Answer]] = {
 
 
 def check_trace(trace: Trace, slug: str = "", what: str = "") -> Outcome:
-    """Return the outcome of every check on a Trace, whoever made it."""
+    """Return the outcome of every check on a Trace, whoever made it; ``failures`` of it in a list names what is wrong.
+
+    Parameters
+    ----------
+    trace
+        A Trace.
+    slug, what
+        Of whom and of what it is, for the lines of ``failures``; usual: the source that its meta names.
+
+    Returns
+    -------
+    Outcome
+        What the contract of sources says of it.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> from ringwright.testing import check_trace, failures
+    >>> failures([check_trace(ringwright.read(ringwright.sample()))])
+    []
+    """
     outcome = Outcome(TriedInput(slug or str(trace.meta.get("source", "trace")), what))
     events = trace.df
     for name, look in CHECKS.items():
@@ -171,9 +191,28 @@ def check_trace(trace: Trace, slug: str = "", what: str = "") -> Outcome:
 def check_source(read: Reader, files: str | Path | Sequence[str | Path]) -> list[Outcome]:
     """Return the outcome of every check on a reader of your own; ``failures`` of them lists what it forgot.
 
-    ``read`` gets what the readers of the house get, a list of ``Source``, and returns a Trace. ``files``: recordings that it
-    understands, read together, and each again in a second reading. That a file of no kind is refused with an InputError,
-    rather than read as an empty Trace, is checked too.
+    Checked are the Trace, as by ``check_trace``, that a second reading gives the same one, and that a file that holds nothing
+    is refused with an InputError rather than read as an empty Trace.
+
+    Parameters
+    ----------
+    read
+        What the readers of the house are: a callable from a list of ``ringwright.sources.source.Source`` to a Trace.
+    files
+        Paths of recordings that it understands; they are read together.
+
+    Returns
+    -------
+    list of Outcome
+        One: the files together.
+
+    Examples
+    --------
+    >>> import ringwright
+    >>> from ringwright.sources.nccl_log import read_log
+    >>> from ringwright.testing import check_source, failures
+    >>> failures(check_source(read_log, ringwright.sample()))
+    []
     """
     from ringwright.sources.inputs import find
     from ringwright.trace import Trace
