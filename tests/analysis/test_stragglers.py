@@ -74,6 +74,17 @@ def test_ranks_late_at_the_same_time_are_slow_and_one_after_the_other_what_is_sl
     assert [one.row for one in found.stretches] == [2, 5, 1]
 
 
+@pytest.mark.parametrize(("delay", "rows"), [(0.4, (2,)), (0.6, (2, 5))])
+def test_beside_the_costliest_stretch_only_one_that_costs_a_third_is_accused(
+    delay: float, rows: tuple[int, ...]
+) -> None:
+    """A fifth of a step for forty steps costs eight steps; what lasts six steps must cost 2.4 of them."""
+    late = quiet()
+    late[2, 20:] = 0.2
+    late[5, 4:10] = delay * 0.9
+    assert held_up(seen(late)).rows == rows
+
+
 @pytest.mark.parametrize(("others", "kind"), [(3.5, "at-times"), (2.8, "lasting")])
 def test_a_stretch_must_explain_what_holds_the_job_up(others: float, kind: str) -> None:
     """Other ranks in turn late by so many times the usual difference count beyond three: then the one explains too little of it."""
