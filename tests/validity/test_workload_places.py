@@ -120,6 +120,17 @@ def test_tokens_taken_each_micro_batch_are_counted_so() -> None:
     assert [each.message for each in found] == ["2 of 'slots' a step are taken and never given back, by take"]
 
 
+def test_tokens_never_given_back_are_told_of_the_task_that_takes_them() -> None:
+    resources = (Resource("slots", "tokens", 8.0),)
+    tasks = [
+        work("idle", demands=(("slots", 0.0),)),
+        work("give", "B", demands=(("slots", -0.5),)),
+        work("take", demands=(("slots", 1.0),)),
+    ]
+    found = workloads.check(step(tasks, resources=resources))
+    assert [each.message for each in found] == ["0.5 of 'slots' a step are taken and never given back, by take"]
+
+
 def test_an_update_gives_back_before_the_next_step_takes() -> None:
     resources = (Resource("slots", "tokens", 1.0),)
     tasks = [work("take", demands=(("slots", 1.0),)), work("u", "U", per="step", demands=(("slots", -1.0),))]
