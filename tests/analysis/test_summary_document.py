@@ -8,13 +8,14 @@ import polars as pl
 
 from ringwright.analysis.diff import diff
 from ringwright.analysis.diff_document import RunDifference
-from ringwright.analysis.document import Calls, Conclusions, Judgements, Origin, Summary, Times, Traffic
+from ringwright.analysis.document import Calls, Conclusions, Culprit, Judgements, Origin, Summary, Times, Traffic
 from ringwright.analysis.gate import check, read_thresholds
 from ringwright.analysis.gate_document import GateAnswer, Thresholds
 from ringwright.analysis.summary import summarise
 from ringwright.cli.reading import inputs
 from ringwright.reports import topology
 from ringwright.sources import read
+from ringwright.testing import faulty_fabric, noise, slow_ranks
 from ringwright.trace import Trace
 from typed_documents import departures
 
@@ -70,6 +71,18 @@ def test_the_gate_is_of_its_type() -> None:
     answer = check(summarise(trace()), limits)
     assert [*departures(answer, GateAnswer)] == []
     assert not answer["passed"]
+
+
+def test_culprits_are_of_their_type() -> None:
+    traces = [faulty_fabric.job(next(iter(faulty_fabric.RANK_FAULTS)), 3)[0]]
+    traces += [slow_ranks.job(mechanism, 5, noise.ours())[0] for mechanism in [*slow_ranks.MECHANISMS][:2]]
+    accused = [one for each in traces for one in summarise(each)["culprits"]]
+    assert len(accused) >= len(traces)
+    for one in accused:
+        ordered = {key: one[key] for key in get_type_hints(Culprit) if key in one}  # type: ignore[literal-required]
+        assert ordered == one
+        assert [*departures(ordered, Culprit)] == []
+        assert "command" in one
 
 
 def test_what_departs_from_its_type_is_seen() -> None:

@@ -15,6 +15,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.document import Culprit, Row
 from ringwright.analysis.hang_mismatch import say_ranks
 from ringwright.analysis.lateness import Lateness, lateness
 from ringwright.analysis.stragglers import NOBODY, HeldUp, at_least, held_up
@@ -50,7 +51,7 @@ def arrivals(trace: Trace) -> dict[str, Any]:
     return answer | {"verdict": verdict, "reason": reason, "culprits": culprits}
 
 
-def _by_steps(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[dict[str, Any]]] | None:
+def _by_steps(trace: Trace, judged: pl.DataFrame) -> tuple[str, str, list[Culprit]] | None:
     """Return the verdict by steps, None where there are too few of them."""
     seen = lateness(trace, judged)
     if seen is None:
@@ -72,7 +73,7 @@ def _is_waited(judged: pl.DataFrame, seen: Lateness, stragglers: HeldUp) -> bool
     return float(there["wait"].sum()) >= WAIT_SHARE * float(there["us"].sum())
 
 
-def _sum(rows: list[dict[str, Any]], name: str) -> float:
+def _sum(rows: list[Row], name: str) -> float:
     return round(math.fsum(row[name] for row in rows), 3)
 
 
@@ -127,7 +128,7 @@ def _judge(frame: pl.DataFrame) -> pl.DataFrame:
     return added.with_columns(clear.alias("is_clear"))
 
 
-def _table(judged: pl.DataFrame) -> list[dict[str, Any]]:
+def _table(judged: pl.DataFrame) -> list[Row]:
     import polars as pl
 
     grouped = judged.group_by("rank").agg(
@@ -154,7 +155,7 @@ class _Suspects:
     chance: float
 
 
-def _verdict(judged: pl.DataFrame, ranks: list[dict[str, Any]]) -> tuple[str, str, list[dict[str, Any]]]:
+def _verdict(judged: pl.DataFrame, ranks: list[Row]) -> tuple[str, str, list[Culprit]]:
     waited = _sum(ranks, "wait_us")
     spent = waited + _sum(ranks, "transfer_us")
     if waited < WAIT_SHARE * spent:
@@ -179,16 +180,17 @@ def _verdict(judged: pl.DataFrame, ranks: list[dict[str, Any]]) -> tuple[str, st
     reason = f"{say_ranks(suspects.ranks)} arrives last and causes {suspects.share:.0%} of all waiting{caveat}"
     chance = f"chance {suspects.chance:.1g} were all alike"
     times = f"last in {suspects.times} of {suspects.trials} collectives with a clear last rank ({chance})"
-    culprit = {
+    culprit: Culprit = {
         "ranks": suspects.ranks,
         "kind": "straggler",
         "confidence": round(confidence - (0.1 if steps < 2 else 0.0), 2),
         "evidence": [reason, times, *_worst(judged, suspects.ranks)],
+        "hosts": [],
     }
     return "straggler", reason, [culprit]
 
 
-def _suspects(ranks: list[dict[str, Any]], trials: int) -> _Suspects | None:
+def _suspects(ranks: list[Row], trials: int) -> _Suspects | None:
     """Return the ranks, at most a quarter, that each cause far more waiting than their part, and together most of it.
 
     They must also be last more often than chance explains.

@@ -10,6 +10,7 @@ from ringwright.analysis import remedies
 from ringwright.analysis.arrivals import arrivals
 from ringwright.analysis.died import KIND as DIED
 from ringwright.analysis.died import died
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.fail_slow import fail_slow
 from ringwright.analysis.hang import hang
 from ringwright.analysis.hang_gauge import hang_gauge
@@ -18,7 +19,6 @@ from ringwright.errors import MissingExtraError
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
-Culprit = dict[str, Any]
 CANNOT_TELL = "cannot tell"
 
 
@@ -50,10 +50,10 @@ def verdict(accused: list[Culprit]) -> Culprit | None:
     """Return the strongest culprit; one that names nobody says that it cannot tell."""
     if not accused:
         return None
-    best = dict(accused[0])
+    best = accused[0]
     if not best["ranks"] and not best["hosts"] and CANNOT_TELL not in str(best["evidence"]):
-        best["evidence"] = [*best["evidence"], CANNOT_TELL]
-    return best
+        return {**best, "evidence": [*best["evidence"], CANNOT_TELL]}
+    return {**best}
 
 
 def _complete(one: Culprit, meta: Mapping[str, Any]) -> Culprit:
@@ -61,10 +61,7 @@ def _complete(one: Culprit, meta: Mapping[str, Any]) -> Culprit:
     command = one.get("command") or (
         remedies.perfetto(meta) if one["kind"].startswith("straggler") else remedies.report(meta)
     )
-    evidence = one.get("evidence") or []
-    listed = [evidence] if isinstance(evidence, str) else list(evidence)
-    whole = {"ranks": list(one.get("ranks") or []), "hosts": list(one.get("hosts") or []), "evidence": listed}
-    return {**one, **whole, "confidence": one.get("confidence") or 0.0, "command": command}
+    return {**one, "command": command}
 
 
 def _strength(one: Culprit) -> tuple[bool, bool, float]:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.hang_mismatch import say_ranks
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ OUT_OF_MEMORY = "dmesg -T | grep -i 'killed process'"
 IN_ORDER = "ended in order"
 _MOST_SHOWN = 4
 
-Culprit = dict[str, Any]
 _PEER_WORDS = (
     "connection closed by peer",
     "connection reset by peer",
@@ -125,7 +125,7 @@ def _silent(trace: Trace, ends: dict[int, str], broken: set[int], failed: dict[i
     ):
         if ranks and len(ranks) * 2 <= len(ends):
             deaths = [_Death(rank, None, 0.0, what, "", "", None) for rank in sorted(ranks)]
-            return [_culprit(trace, deaths, [], failed) | {"confidence": sure}]
+            return [{**_culprit(trace, deaths, [], failed), "confidence": sure}]
     return []
 
 
@@ -142,8 +142,17 @@ def _culprit(trace: Trace, named: list[_Death], victims: list[_Death], failed: d
         what = next((text for rank in hit for text in failed.get(rank, [])), "ended by the launcher")
         evidence.append(f"{say_ranks(hit)} failed because of it: {what}")
     hosts = sorted({one.host for one in named if one.host})
-    row = {"ranks": ranks, "hosts": hosts, "kind": KIND, "confidence": 0.95, "evidence": evidence, "begin_step": step}
-    return row | ({"command": OUT_OF_MEMORY} if first.how == "signal" and first.code == SIGKILL else {})
+    culprit: Culprit = {
+        "ranks": ranks,
+        "hosts": hosts,
+        "kind": KIND,
+        "confidence": 0.95,
+        "evidence": evidence,
+        "begin_step": step,
+    }
+    if first.how == "signal" and first.code == SIGKILL:
+        culprit["command"] = OUT_OF_MEMORY
+    return culprit
 
 
 def _step(trace: Trace, rank: int) -> int | None:

@@ -5,7 +5,7 @@ A key that a section does not have is an error of the type checker, here and in 
 
 from __future__ import annotations
 
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from ringwright.analysis.topology_document import ReadTopology
 
@@ -60,11 +60,28 @@ class Calls(TypedDict):
     ranks: list[Row]
 
 
+class Culprit(TypedDict):
+    """Who is to blame, how sure that is, 0 to 1, and on what evidence; its keys in any order.
+
+    ``command`` is what to type next, in every culprit of a summary, empty where no file is known. ``begin_step`` and
+    ``steps_share`` are told of ranks that died or were late: from which step on, and in which share of the steps.
+    """
+
+    kind: str
+    ranks: list[int]
+    hosts: list[str]
+    confidence: float
+    evidence: list[str]
+    command: NotRequired[str]
+    begin_step: NotRequired[int | None]
+    steps_share: NotRequired[float]
+
+
 class Times(TypedDict):
     """What only recordings with times, states, metrics or measurements hold."""
 
-    verdict: Row | None
-    culprits: list[Row]
+    verdict: Culprit | None
+    culprits: list[Culprit]
     waits: list[Row]
     arrivals: Row | None
     steps_us: dict[str, list[float]]

@@ -10,11 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.series import Series, series
 from ringwright.analysis.slow_cells import locate
 from ringwright.errors import MissingExtraError
@@ -29,7 +30,6 @@ LEAST_RUN = 8  # samples on either side of a change
 LEAST_STEPS = 3  # steps on either side of a change
 MOST_SAMPLES = 5_000  # longer series are taken as medians of equal runs
 
-Culprit = dict[str, Any]
 Floats = npt.NDArray[np.float64]
 
 

@@ -8,9 +8,10 @@ no minority the ranks stay empty and the evidence says "cannot tell"; a healthy 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.hang_mismatch import mismatches, say_ranks
 from ringwright.analysis.hang_progress import EventRow, Progress, progress
 from ringwright.analysis.hang_waits import (
@@ -29,7 +30,6 @@ from ringwright.analysis.hang_waits import (
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
-Culprit = dict[str, Any]
 
 MOST_MISSING_SHARE = 0.25  # beyond it, dumps were not collected rather than ranks dead
 MOST_ACCUSED_SHARE = 0.2  # more at once is a moment of a running job, or has a cause that dumps do not show
@@ -107,7 +107,8 @@ def _with_next(culprit: Culprit, usual: str) -> Culprit:
     kind = "mismatch" if culprit["kind"].startswith("hang-mismatch") else culprit["kind"]
     who = say_ranks(culprit["ranks"]) if culprit["ranks"] else "the ranks in the evidence"
     command, shows = _NEXT.get(kind, _NEXT[NOT_ENTERED])
-    return culprit | {"command": command or usual, "evidence": [*culprit["evidence"], f"next: {shows.format(who=who)}"]}
+    evidence = [*culprit["evidence"], f"next: {shows.format(who=who)}"]
+    return {**culprit, "command": command or usual, "evidence": evidence}
 
 
 def _roots(state: Progress, graph: Waits, ballot: Vote) -> list[Culprit]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.hang_mismatch import say_ranks
 
 if TYPE_CHECKING:
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
 GAUGE = "(?i)(^|_)hang$"
 
 
-def hang_gauge(trace: Trace) -> list[dict[str, Any]]:
+def hang_gauge(trace: Trace) -> list[Culprit]:
     """Return one culprit with the ranks whose hang gauge is 1; none where the gauge is 0 or absent.
 
     The gauge says who hangs, not who began: the confidence is at most 0.5, and lower the more ranks hang.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ringwright.analysis.document import Culprit
+
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
@@ -15,8 +17,6 @@ _SIDES = {
     "scatter": (False, True),
 }
 _MOST_SEQUENCES = 2_000
-
-Culprit = dict[str, Any]
 
 
 class _Ask(NamedTuple):

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.hang_mismatch import say_ranks
 from ringwright.analysis.lateness import Lateness
 from ringwright.analysis.stragglers import HeldUp, Stretch
@@ -15,7 +14,7 @@ AT_FIRST = 0.8  # of a delay before the step's first call, from which on what pr
 MOST_SPANS = 6
 
 
-def culprit(seen: Lateness, stragglers: HeldUp, ground: float) -> dict[str, Any]:
+def culprit(seen: Lateness, stragglers: HeldUp, ground: float) -> Culprit:
     """Return the culprit: ``begin_step`` where it began, ``steps_share`` of the steps held up; confidence by ``ground``."""
     ranks = [] if stragglers.kind == "in-turn" else [seen.ranks[row] for row in stragglers.rows]
     share = len(stragglers.steps) / len(seen.labels)

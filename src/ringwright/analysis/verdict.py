@@ -11,6 +11,8 @@ import json
 from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.document import Culprit, Row
+
 if TYPE_CHECKING:
     from ringwright.trace import Trace
 
@@ -25,10 +27,8 @@ _HARMLESS_EVENTS = (
     "sm change",
 )
 
-Verdict = dict[str, Any]
 
-
-def errors(trace: Trace) -> list[dict[str, Any]]:
+def errors(trace: Trace) -> list[Row]:
     """Return the error events in order of time where they carry one, else of the input; ``first`` marks the root."""
     import polars as pl
 
@@ -44,7 +44,7 @@ def errors(trace: Trace) -> list[dict[str, Any]]:
     return table
 
 
-def _is_root(row: dict[str, Any]) -> bool:
+def _is_root(row: Row) -> bool:
     if row["op"] == "completion":
         return bool(row["code"] != FLUSHED)
     if row["op"] == "async":
@@ -53,8 +53,8 @@ def _is_root(row: dict[str, Any]) -> bool:
 
 
 def verdict(
-    errors: list[dict[str, Any]], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
-) -> Verdict | None:
+    errors: list[Row], ras: dict[str, Any] | None, world: int | None, host_of: dict[int, str]
+) -> Culprit | None:
     """Return the strongest verdict of the errors, or None for a healthy job."""
     for rule in (_network(errors), _ras(ras, world), _hang(errors, world, host_of), _fatal(errors), _killed(errors)):
         if rule is not None:
@@ -75,7 +75,7 @@ _SAYS = {
 }
 
 
-def _verdict(kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str]) -> Verdict:
+def _verdict(kind: str, ranks: list[int], hosts: list[str], confidence: float, evidence: list[str]) -> Culprit:
     """Return a verdict; its conclusion comes before what it rests on."""
     listed = ", ".join(map(str, ranks[:16])) + (", ..." if len(ranks) > 16 else "")
     who = f"rank{'s' if len(ranks) > 1 else ''} {listed}" if ranks else ", ".join(hosts[:4])
@@ -85,11 +85,11 @@ def _verdict(kind: str, ranks: list[int], hosts: list[str], confidence: float, e
     return {"kind": kind, "ranks": ranks, "hosts": hosts, "confidence": confidence, "evidence": [*first, *rest][:12]}
 
 
-def _location(row: dict[str, Any]) -> str:
+def _location(row: Row) -> str:
     return f"{row['file']}:{row['line']}: {row['text'][:160]}"
 
 
-def _network(errors: list[dict[str, Any]]) -> Verdict | None:
+def _network(errors: list[Row]) -> Culprit | None:
     roots = [row for row in errors if _is_root(row)]
     if not roots:
         return None
@@ -117,7 +117,7 @@ def _peer_host(peer: str | None) -> str:
     return (peer or "").partition("<")[0]
 
 
-def _ras(ras: dict[str, Any] | None, world: int | None) -> Verdict | None:
+def _ras(ras: dict[str, Any] | None, world: int | None) -> Culprit | None:
     """RAS lists the smaller set of ranks, ahead or behind; the lag is computed, not copied."""
     counts = (ras or {}).get("counts", [])
     if not ras or len({op for _, op in counts}) < 2:
@@ -136,7 +136,7 @@ def _ras(ras: dict[str, Any] | None, world: int | None) -> Verdict | None:
     return _verdict("ras-mismatch", ranks, [], 0.8 if ranks else 0.3, evidence)
 
 
-def _hang(errors: list[dict[str, Any]], world: int | None, host_of: dict[int, str]) -> Verdict | None:
+def _hang(errors: list[Row], world: int | None, host_of: dict[int, str]) -> Culprit | None:
     waiting: dict[int, tuple[int, str, str]] = {}
     places: dict[int, str] = {}
     for row in errors:
@@ -200,7 +200,7 @@ def _minority(progress: dict[int, dict[str, Any]], counter: str) -> set[int]:
     return minority
 
 
-def _fatal(errors: list[dict[str, Any]]) -> Verdict | None:
+def _fatal(errors: list[Row]) -> Culprit | None:
     """A warning followed by a chain of error codes ended the job on that process; the first such chain is the root."""
     chained = {(row["host"], row["file"]) for row in errors if row["op"] == "chain" and row["code"]}
     first = next((row for row in errors if row["op"] == "warning" and (row["host"], row["file"]) in chained), None)
@@ -210,7 +210,7 @@ def _fatal(errors: list[dict[str, Any]]) -> Verdict | None:
     return _verdict("error", rank, [first["host"]] if first["host"] else [], 0.5, [_location(first)])
 
 
-def _killed(errors: list[dict[str, Any]]) -> Verdict | None:
+def _killed(errors: list[Row]) -> Culprit | None:
     dead = [row for row in errors if row["op"] == "killed" and row["code"] != 15]
     if not dead:
         return None

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import Culprit, Summary
 from ringwright.reports import charts, cuts, ranks_picture, tables, timed, topology
 from ringwright.reports.completion import absence, complete, no_timeline
 from ringwright.reports.layout import percent
@@ -143,20 +143,18 @@ def _verdict(view: Summary) -> dict[str, Any] | None:
     verdict = view["verdict"]
     if not verdict:
         return None
-    evidence = verdict.get("evidence") or []
-    ranks, hosts = verdict.get("ranks") or [], verdict.get("hosts") or []
     return {
-        "kind": cuts.short(verdict.get("kind")),
-        "ranks": cuts.short(", ".join(str(rank) for rank in ranks[:32]) or "unknown"),
-        "hosts": cuts.short(", ".join(str(host) for host in hosts[:16]) or "unknown"),
-        "confidence": cuts.short(verdict.get("confidence", "not stated"), 24),
-        "evidence": [cuts.short(e, 400) for e in ([evidence] if isinstance(evidence, str) else evidence)],
+        "kind": cuts.short(verdict["kind"]),
+        "ranks": cuts.short(", ".join(str(rank) for rank in verdict["ranks"][:32]) or "unknown"),
+        "hosts": cuts.short(", ".join(verdict["hosts"][:16]) or "unknown"),
+        "confidence": cuts.short(verdict["confidence"], 24),
+        "evidence": [cuts.short(item, 400) for item in verdict["evidence"]],
     }
 
 
-def _finding(finding: dict[str, Any], verdict: dict[str, Any] | None) -> dict[str, Any]:
+def _finding(finding: dict[str, Any], verdict: Culprit | None) -> dict[str, Any]:
     """Return a finding as the page shows it; the verdict's evidence stands with the verdict, and only there."""
-    is_verdict = verdict is not None and finding.get("evidence") == verdict.get("evidence")
+    is_verdict = verdict is not None and finding.get("evidence") == verdict["evidence"]
     return {
         "severity": finding.get("severity") if finding.get("severity") in ("error", "warning") else "info",
         "title": cuts.short(finding["title"][:1].upper() + finding["title"][1:]),

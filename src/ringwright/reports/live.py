@@ -54,11 +54,8 @@ def _drawn(snapshot: Snapshot) -> Group:
     verdict = snapshot.verdict
     lines: list[Text | Table] = [Text(layout.printable(headline(snapshot)), style="bold"), table]
     if verdict:
-        told = verdict.get("evidence") or ""
-        because = told if isinstance(told, str) else "; ".join(map(str, told[:2]))
-        lines.append(
-            Text(layout.printable(f"{verdict.get('kind')}: ranks {verdict.get('ranks')}: {because}"), style="red")
-        )
+        because = "; ".join(verdict["evidence"][:2])
+        lines.append(Text(layout.printable(f"{verdict['kind']}: ranks {verdict['ranks']}: {because}"), style="red"))
     return Group(*lines)
 
 

@@ -55,16 +55,14 @@ def _size(size_bytes: float | None) -> str | None:
 def _verdict(out: Console, view: Summary) -> None:
     verdict = view["verdict"]
     if verdict:
-        ranks = ", ".join(str(rank) for rank in (verdict.get("ranks") or [])[:8])
-        hosts = ", ".join((verdict.get("hosts") or [])[:4])
-        sure = verdict.get("confidence")
-        layout.heading(out, f"verdict: {verdict.get('kind')}", f"confidence {sure}" if sure is not None else "")
+        ranks = ", ".join(str(rank) for rank in verdict["ranks"][:8])
+        hosts = ", ".join(verdict["hosts"][:4])
+        layout.heading(out, f"verdict: {verdict['kind']}", f"confidence {verdict['confidence']}")
         layout.line(out, f"ranks {ranks or 'unknown'}; hosts {hosts or 'unknown'}", style="red")
-        evidence = verdict.get("evidence") or []
-        for number, item in enumerate([evidence] if isinstance(evidence, str) else evidence):
+        for number, item in enumerate(verdict["evidence"]):
             layout.line(out, f"because: {item}" if number else item, style="" if number else "bold")
     told: set[Any] = set()
-    said = "\n".join(map(str, (verdict or {}).get("evidence") or []))
+    said = "\n".join(verdict["evidence"] if verdict else [])
     for error in sorted(view["errors"], key=lambda e: not e.get("first")):
         if error.get("text") in told or len(told) == TOP_ERRORS or str(error.get("text")) in said:
             continue

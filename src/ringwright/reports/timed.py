@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import Culprit, Summary
 from ringwright.reports import layout
 from ringwright.reports.tables import PageTable, count, number, share, size, table, text
 from ringwright.units import format_size
@@ -177,14 +177,16 @@ def _ranks(ranks: list[int] | None) -> str:
     return shown if len(ranks) <= 12 else f"{shown} and {len(ranks) - 12} more"
 
 
-def _others(view: Summary) -> list[dict[str, Any]]:
+def _others(view: Summary) -> list[Culprit]:
     """Return the culprits but the one that is the verdict: that stands at the head, with all its evidence."""
-    verdict = view["verdict"] or {}
-    keys = ("kind", "ranks", "confidence")
-    same = [one for one in view["culprits"] if all(one[key] == verdict.get(key) for key in keys)]
+    verdict = view["verdict"]
+    same = [one for one in view["culprits"] if verdict is not None and _is_alike(one, verdict)]
     return [one for one in view["culprits"] if not same or one is not same[0]]
 
 
-def _because(one: dict[str, Any]) -> str:
-    evidence = one.get("evidence") or ""
-    return evidence if isinstance(evidence, str) else "; ".join(str(item) for item in evidence[:3])
+def _is_alike(one: Culprit, other: Culprit) -> bool:
+    return (one["kind"], one["ranks"], one["confidence"]) == (other["kind"], other["ranks"], other["confidence"])
+
+
+def _because(one: Culprit) -> str:
+    return "; ".join(one["evidence"][:3])

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.document import Culprit, Row
 from ringwright.analysis.summary import summarise
 from ringwright.errors import InputError, UsageError
 from ringwright.sources import read
@@ -30,8 +31,8 @@ class Snapshot:
 
     at_s: float
     trace: Trace | None
-    operations: list[dict[str, Any]] = field(default_factory=list)
-    verdict: dict[str, Any] | None = None
+    operations: list[Row] = field(default_factory=list)
+    verdict: Culprit | None = None
     coverage: str = ""
     waiting: str = ""
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ringwright.analysis.document import Culprit
 from ringwright.analysis.summary import summarise
 from ringwright.sources import read
 from ringwright.testing import slow_ranks
@@ -176,7 +177,7 @@ def _with_clocks_apart(trace: Trace, draw: Any) -> Trace:
     return Trace.of(frames, trace.meta)
 
 
-def _answer(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any] | None) -> Verdict:
+def _answer(case: BlindCase, truth: BlindTruth, verdict: Culprit | None) -> Verdict:
     said = tuple(sorted(verdict["ranks"])) if verdict else ()
     begin = _begin(case, truth, verdict)
     if truth.is_healthy:
@@ -190,7 +191,7 @@ def _answer(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any] | None) 
     return Verdict(case, truth.ranks, said, verdict["kind"] if verdict else "", outcome, truth.severity, begin)
 
 
-def _is_told(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any]) -> bool:
+def _is_told(case: BlindCase, truth: BlindTruth, verdict: Culprit) -> bool:
     """Whether a verdict without ranks says how many of the steps are held up, where that is an answer."""
     share = verdict.get("steps_share")
     if case.mechanism not in slow_ranks.ROUND or share is None or truth.share is None:
@@ -198,11 +199,11 @@ def _is_told(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any]) -> boo
     return abs(float(share) - truth.share) <= max(SHARE_OFF, 0.25 * truth.share)
 
 
-def _begin(case: BlindCase, truth: BlindTruth, verdict: dict[str, Any] | None) -> bool | None:
+def _begin(case: BlindCase, truth: BlindTruth, verdict: Culprit | None) -> bool | None:
     """Whether the step is named where a lasting slowness begins, within two steps or a twenty-fifth of the job."""
     if case.mechanism not in slow_ranks.BEGINS or truth.begin is None:
         return None
-    said = (verdict or {}).get("begin_step")
+    said = verdict.get("begin_step") if verdict else None
     return said is not None and abs(said - truth.begin) <= max(2, truth.steps // 25)
 
 
