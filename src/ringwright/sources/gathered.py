@@ -11,7 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import UsageError
-from ringwright.trace import TABLES, Trace, fitted, schema
+from ringwright.trace import TABLES, Row, Trace, fitted, schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -149,9 +149,9 @@ class Gathered:
             "events", multiplicity=1, records=1, source=source, ground="read", confidence=1.0
         )  # what a row says that says nothing else
         self.edges = TableBuilder("edges")
-        self.comms: dict[str, dict[str, Any]] = {}
-        self.devices: dict[tuple[Any, ...], dict[str, Any]] = {}
-        self.claims: list[dict[str, Any]] = []
+        self.comms: dict[str, Row] = {}
+        self.devices: dict[tuple[Any, ...], Row] = {}
+        self.claims: list[Row] = []
         self.ledger: Counter[tuple[str, str, str]] = Counter()
         self.examples: dict[tuple[str, str, str], tuple[int | None, str]] = {}
         self.losses: list[str] = []
@@ -187,7 +187,7 @@ class Gathered:
                 row.setdefault(key_, value)
         return int(row["communicator"])
 
-    def of(self, number: int) -> dict[str, Any]:
+    def of(self, number: int) -> Row:
         """Return what is known of a communicator by its number."""
         return list(self.comms.values())[number]
 
@@ -204,7 +204,7 @@ class Gathered:
         self, field: str, value: Any, source: str, *, ground: str = "read", confidence: float = 1.0, note: str = ""
     ) -> None:
         """Note a fact with where it comes from; the same claim is kept once."""
-        row: dict[str, Any] = {"field": field, "value": text(value), "source": text(source), "ground": ground}
+        row: Row = {"field": field, "value": text(value), "source": text(source), "ground": ground}
         row |= {"confidence": confidence, "note": text(note)}
         if row not in self.claims[-64:]:
             self.claims.append(row)
@@ -236,7 +236,7 @@ class Gathered:
         if release and release not in self.releases:
             self.releases.append(release)
 
-    def _whole(self, row: dict[str, Any]) -> dict[str, Any]:
+    def _whole(self, row: Row) -> Row:
         """Return a communicator's row; a size that nothing gives is that of the ranks seen, and said to be assumed."""
         ranks = row.pop("ranks")
         seen = sorted(rank for rank in ranks if rank is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.laws import reason
 from ringwright.laws.records import Gap, gap
@@ -11,8 +11,10 @@ from ringwright.laws.records import Gap, gap
 if TYPE_CHECKING:
     import polars as pl
 
+    from ringwright.trace import Row
 
-def entry(file: str, what: str, gap: Gap) -> dict[str, Any]:
+
+def entry(file: str, what: str, gap: Gap) -> Row:
     """Return the ledger's line of one gap; ``what`` names whose numbers they are."""
     return {
         "file": file,
@@ -23,7 +25,7 @@ def entry(file: str, what: str, gap: Gap) -> dict[str, Any]:
     }
 
 
-def of_collectives(events: pl.DataFrame, names: dict[int, str]) -> list[dict[str, Any]]:
+def of_collectives(events: pl.DataFrame, names: dict[int, str]) -> list[Row]:
     """Return the ledger's lines of collectives that are missing, from columns communicator, comm_rank, op, sequence and file.
 
     Numbers begin for every rank where they begin for its group. A library numbers each operation for itself, or all together:
@@ -32,7 +34,7 @@ def of_collectives(events: pl.DataFrame, names: dict[int, str]) -> list[dict[str
     import polars as pl
 
     mine = events.filter((pl.col("kind") == "collective") & pl.col("sequence").is_not_null())
-    entries: list[dict[str, Any]] = []
+    entries: list[Row] = []
     first = _firsts(mine)
     suspects = _suspects(mine)
     for part in suspects.partition_by("communicator", "comm_rank", maintain_order=True):

@@ -16,7 +16,7 @@ from ringwright.sources.nccl_inspector.records import OPS
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source
-    from ringwright.trace import Trace
+    from ringwright.trace import Row, Trace
 
 SOURCE = "prometheus"
 MOST_SAMPLES = 2_000_000
@@ -42,7 +42,7 @@ def read_prometheus(sources: list[Source], *, progress: Callable[[int], None] | 
     from ringwright.trace import Trace, rows
 
     samples: list[Sample] = []
-    ledger: list[dict[str, Any]] = []
+    ledger: list[Row] = []
     losses: list[str] = []
     for source in sources:
         taken, refused, comments, example = _samples(source, MOST_SAMPLES - len(samples), progress)
@@ -148,7 +148,7 @@ def _device(labels: dict[str, str]) -> int | None:
     return _whole(labels.get("local_rank") or labels.get("gpu", "").removeprefix("GPU"))
 
 
-def _metric(sample: Sample) -> dict[str, Any]:
+def _metric(sample: Sample) -> Row:
     name, labels, value, file, line = sample
     return {
         "kind": "metric",
@@ -166,9 +166,9 @@ def _metric(sample: Sample) -> dict[str, Any]:
     }
 
 
-def _measurements(samples: list[Sample]) -> list[dict[str, Any]]:
+def _measurements(samples: list[Sample]) -> list[Row]:
     """Return one row per operation, bucket and process: the bandwidth and the time of the same labels belong together."""
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    rows: dict[tuple[Any, ...], Row] = {}
     for sample in samples:
         name, labels, value, _, _ = sample
         what = _INSPECTOR.get(name) or ("time_us" if name.endswith(_XPU_TIME) else None)
@@ -183,7 +183,7 @@ def _measurements(samples: list[Sample]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def _measurement(sample: Sample, op: str) -> dict[str, Any]:
+def _measurement(sample: Sample, op: str) -> Row:
     name, labels, _, _, _ = sample
     algorithm, _, protocol = labels.get("algo_proto", "").partition("_")
     is_known = algorithm.lower() not in ("", "unknown")
@@ -211,8 +211,8 @@ def bucket_bytes(text: str) -> int | None:
     return int(match[1]) * _SIZES[match[3]] if match and len(match[1]) < 8 else None
 
 
-def _devices(samples: list[Sample]) -> list[dict[str, Any]]:
-    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+def _devices(samples: list[Sample]) -> list[Row]:
+    rows: dict[tuple[Any, ...], Row] = {}
     for _, labels, _, _, _ in samples:
         key = (_rank(labels), _host(labels), _device(labels))
         if key[0] is not None or key[2] is not None:
@@ -222,8 +222,8 @@ def _devices(samples: list[Sample]) -> list[dict[str, Any]]:
     ]
 
 
-def _claims(samples: list[Sample]) -> list[dict[str, Any]]:
-    def claim(field: str, value: str, note: str) -> dict[str, Any]:
+def _claims(samples: list[Sample]) -> list[Row]:
+    def claim(field: str, value: str, note: str) -> Row:
         return {"field": field, "value": value, "source": SOURCE, "ground": "read", "confidence": 1.0, "note": note}
 
     claims = [claim("coverage", "gauges", "a sample is the state when it was scraped; operations are not counted")]

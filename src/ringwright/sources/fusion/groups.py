@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.trace import Trace
-
-Row = dict[str, Any]
+    from ringwright.trace import Row, Trace
 
 
 def match(parts: Sequence[Trace], claims: list[Row]) -> tuple[list[Row], list[dict[int, int]]]:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import polars as pl
 
+    from ringwright.trace import Row
+
 LEAST_SHARE = 0.8  # of operations in common that must agree before sequences are taken for one
 LONGEST = 4000  # operations of one group that are compared
 _MOST_SHIFTS = 2000
-Row = dict[str, Any]
 Signature = list[tuple[int, str, int | None]]  # sequence, op, size
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.trace import EVENTS
 
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from ringwright.trace import Row
+
 _KEYS = ("kind", "communicator", "turn", "rank", "op_class", "peer_class")
 # Two sources must not differ here; elsewhere (threads, lines, times) they may well see different things.
 COMPARED = ("op", "size_bytes", "datatype", "reduce_op", "root", "nranks", "algorithm", "protocol", "channels")
 _OWN = ("source", "file", "line", "ground", "confidence", "records", "multiplicity", "text")
 _EXAMPLES = 3
-Row = dict[str, Any]
 
 
 def merged(parts: Sequence[pl.DataFrame], claims: list[Row]) -> pl.DataFrame:

@@ -14,7 +14,7 @@ from ringwright.sources.nccl_log.state import LogState
 from ringwright.sources.nccl_log.wiring import Wiring, wire
 
 if TYPE_CHECKING:
-    from ringwright.trace import Trace
+    from ringwright.trace import Row, Trace
 
 SOURCE = "nccl-log"
 
@@ -53,7 +53,7 @@ def _meta(state: LogState, fold: RecordSink, identity: JobIdentity, names: list[
     }
 
 
-def _communicators(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
+def _communicators(state: LogState, identity: JobIdentity) -> list[Row]:
     rows = []
     parents = {
         (state.handles[index].host, state.handles[index].pid, state.handles[index].pointer): number
@@ -95,7 +95,7 @@ def _rank_at(handles: list[int], identity: JobIdentity) -> int:
     return -1
 
 
-def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> list[dict[str, Any]]:
+def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> list[Row]:
     rows = _devices(state, identity)
     for number, wiring in enumerate(wirings):
         for channel, ring in wiring.rings.items():
@@ -120,13 +120,13 @@ def _topology(state: LogState, identity: JobIdentity, wirings: list[Wiring]) -> 
     return rows
 
 
-def _edge(kind: str, communicator: int, channel: int, src: int, dst: int, ground: str) -> dict[str, Any]:
+def _edge(kind: str, communicator: int, channel: int, src: int, dst: int, ground: str) -> Row:
     return {"kind": kind, "communicator": communicator, "channel": channel, "src": src, "dst": dst, "ground": ground}
 
 
-def _devices(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
+def _devices(state: LogState, identity: JobIdentity) -> list[Row]:
     """One row per device seen; processes that only spoke, and never joined a communicator, count too."""
-    seen: dict[tuple[str, int, str], dict[str, Any]] = {}
+    seen: dict[tuple[str, int, str], Row] = {}
     for handle in state.handles:
         if handle.index in identity.alias:
             continue
@@ -148,9 +148,9 @@ def _devices(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
     return list(seen.values())
 
 
-def _other_events(state: LogState, identity: JobIdentity) -> list[dict[str, Any]]:
+def _other_events(state: LogState, identity: JobIdentity) -> list[Row]:
     ranks = {(h.host, h.pid): identity.rank_of.get(h.index) for h in state.handles if h.index not in identity.alias}
-    rows: list[dict[str, Any]] = []
+    rows: list[Row] = []
     for error in state.errors:
         rank = error.rank if error.rank is not None else ranks.get((error.host, error.pid))
         rank = state.process_rank.get((error.host, error.pid)) if rank is None else rank
@@ -178,7 +178,7 @@ def _other_events(state: LogState, identity: JobIdentity) -> list[dict[str, Any]
         step = {"kind": "step", "iteration": iteration, "duration_s": seconds, "multiplicity": 1, "records": 1}
         rows.append(step | {"source": SOURCE, "ground": "read"})
     for (op, size, algorithm, protocol, channels), count in sorted(state.tuning.items()):
-        choice: dict[str, Any] = {"kind": "tuning", "op": op, "size_bytes": size, "algorithm": algorithm}
+        choice: Row = {"kind": "tuning", "op": op, "size_bytes": size, "algorithm": algorithm}
         choice |= {"protocol": protocol, "channels": channels or None, "multiplicity": count, "records": count}
         rows.append(choice | {"source": SOURCE, "ground": "read"})
     return rows
@@ -190,8 +190,8 @@ def _json(data: dict[str, Any]) -> str:
     return json.dumps(data, sort_keys=True)
 
 
-def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = []
+def _claims(state: LogState, identity: JobIdentity, fold: RecordSink) -> list[Row]:
+    rows: list[Row] = []
 
     def claim(field: str, value: Any, ground: str, note: str = "", confidence: float = 1.0) -> None:
         row = {"field": field, "value": str(value), "source": SOURCE, "ground": ground, "confidence": confidence}

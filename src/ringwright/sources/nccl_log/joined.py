@@ -12,6 +12,8 @@ from ringwright.sources.nccl_log.state import LogState
 if TYPE_CHECKING:
     import polars as pl
 
+    from ringwright.trace import Row
+
 
 class Joined:
     """The joiner's export, cut by communicator."""
@@ -72,7 +74,7 @@ class Joined:
         import polars as pl
 
         signature, member, _count = self.totals
-        blocks: list[dict[str, Any]] = []
+        blocks: list[Row] = []
         for size in sorted({group.size for group in self.identity.groups}):
             entries, bits = self._entries(size)
             in_size = self.signature["group"][signature] == size
@@ -95,7 +97,7 @@ class Joined:
         }
         return pl.DataFrame(blocks, schema=kinds | {"comm_rank": pl.Int32, "rank": pl.Int32})
 
-    def _collectives(self, number: int, members: Any, entries: Any, bits: Any, ours: Any) -> list[dict[str, Any]]:
+    def _collectives(self, number: int, members: Any, entries: Any, bits: Any, ours: Any) -> list[Row]:
         import numpy as np
 
         touched = entries[(bits & self._mask(number, bits.shape[1])).any(axis=1)]
@@ -113,7 +115,7 @@ class Joined:
             if not self.point[self.signature["op"][sig]]
         ]
 
-    def _points(self, number: int, size: int, members: Any, ours: Any) -> list[dict[str, Any]]:
+    def _points(self, number: int, size: int, members: Any, ours: Any) -> list[Row]:
         handles = self.fold.members[size]
         rank = {
             index: group_rank
@@ -129,7 +131,7 @@ class Joined:
             rows.append(row | {"comm_rank": rank.get(true), "rank": self.identity.rank_of.get(true)})
         return rows
 
-    def _row(self, number: int, sig: int, logical: int, records: int) -> dict[str, Any]:
+    def _row(self, number: int, sig: int, logical: int, records: int) -> Row:
         values = {
             name: int(self.signature[name][sig]) for name in ("op", "count", "datatype", "redop", "root", "group")
         }

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from ringwright.sources.source import Source
-    from ringwright.trace import Trace
+    from ringwright.trace import Row, Trace
 
 _SOURCE = "nccl-profiler"
 _MIXED_DRIFT_NS = 1_000_000
@@ -73,7 +73,7 @@ def _times(part: pl.DataFrame) -> list[str]:
 
 def _read(
     sources: list[Source], progress: Callable[[int], None] | None
-) -> tuple[list[ProfilerFile], list[str], list[dict[str, Any]]]:
+) -> tuple[list[ProfilerFile], list[str], list[Row]]:
     files, losses, ledger = [], [], []
     for source in sources:
         try:
@@ -112,7 +112,7 @@ def _version(code: int) -> str:
     return f"{code // major}.{code % major // 100}.{code % 100}"
 
 
-def _communicator(number: int, group: ProfilerCommunicator) -> dict[str, Any]:
+def _communicator(number: int, group: ProfilerCommunicator) -> Row:
     members = [-1] * group.size
     for member in group.members:
         if 0 <= member.comm_rank < len(members) and member.rank is not None:
@@ -130,7 +130,7 @@ def _communicator(number: int, group: ProfilerCommunicator) -> dict[str, Any]:
     }
 
 
-def _devices(files: list[ProfilerFile], groups: list[ProfilerCommunicator]) -> list[dict[str, Any]]:
+def _devices(files: list[ProfilerFile], groups: list[ProfilerCommunicator]) -> list[Row]:
     ranks: dict[int, set[int]] = {}
     for group in groups:
         for member in group.members:
@@ -150,12 +150,12 @@ def _devices(files: list[ProfilerFile], groups: list[ProfilerCommunicator]) -> l
     ]
 
 
-def _claim(field: str, value: str, source: str, ground: str = "read", note: str | None = None) -> dict[str, Any]:
+def _claim(field: str, value: str, source: str, ground: str = "read", note: str | None = None) -> Row:
     confidence = {"read": 1.0, "inferred": 0.8, "assumed": 0.5}[ground]
     return {"field": field, "value": value, "source": source, "ground": ground, "confidence": confidence, "note": note}
 
 
-def _claims(files: list[ProfilerFile], groups: list[ProfilerCommunicator], how: str) -> list[dict[str, Any]]:
+def _claims(files: list[ProfilerFile], groups: list[ProfilerCommunicator], how: str) -> list[Row]:
     claims = [_claim("global ranks", how, _SOURCE, "read" if how == "environment" else "inferred")]
     if len({recorded.host for recorded in files}) > 1:
         note = "times of different hosts are compared as their wall clocks stand"
@@ -173,7 +173,7 @@ def _claims(files: list[ProfilerFile], groups: list[ProfilerCommunicator], how: 
     return claims
 
 
-def _time_claims(clocks: dict[tuple[int, int], Any], files: list[ProfilerFile]) -> list[dict[str, Any]]:
+def _time_claims(clocks: dict[tuple[int, int], Any], files: list[ProfilerFile]) -> list[Row]:
     note = "GPU timer placed between enqueue and what the host saw; durations are the GPU's own"
     return [
         _claim(
@@ -187,9 +187,7 @@ def _time_claims(clocks: dict[tuple[int, int], Any], files: list[ProfilerFile]) 
     ]
 
 
-def _other_claims(
-    bad_kernels: int, inferred: list[int], groups: list[ProfilerCommunicator], foreign: int
-) -> list[dict[str, Any]]:
+def _other_claims(bad_kernels: int, inferred: list[int], groups: list[ProfilerCommunicator], foreign: int) -> list[Row]:
     claims = []
     if bad_kernels:
         note = "NCCL's ring of GPU timers wrapped: the end lies before the start"
@@ -229,7 +227,7 @@ def _os_error(number: int) -> str:
     return os.strerror(number) if number < _MOST_ERROR else f"error {number}"
 
 
-def _ledger(recorded: ProfilerFile) -> list[dict[str, Any]]:
+def _ledger(recorded: ProfilerFile) -> list[Row]:
     rows = [
         {"file": recorded.name, "outcome": "understood", "reason": records.NAMES[kind], "lines": count}
         for kind, count in sorted(recorded.counts.items())
