@@ -122,7 +122,7 @@ def test_a_folder_that_cannot_be_had_is_told_in_words(tmp_path: Path) -> None:
     for folder in (tmp_path / "file", tmp_path / "file" / "below", Path("/proc/nowhere")):
         with pytest.raises(UsageError) as told:
             claim(folder, "", force=False)
-        assert "--out" in str(told.value.remedy)
+        assert str(told.value.remedy).endswith("with --output")
 
 
 def test_a_manifest_is_not_written_over_by_another_life(tmp_path: Path) -> None:

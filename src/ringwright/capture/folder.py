@@ -62,7 +62,7 @@ def claim(folder: Path, job: str, *, force: bool) -> None:
     Files that no recording wrote are never removed. Raises UsageError where the folder is taken, or cannot be written.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(f"{folder} is no folder", remedy="name another with -o")
+        raise UsageError(f"{folder} is no folder", remedy="name another folder with --output")
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=PRIVATE_FOLDER)
         _take(folder, job, force=force)

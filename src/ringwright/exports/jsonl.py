@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,6 +28,9 @@ def jsonl(trace: Trace, path: str | Path, *, force: bool = False) -> list[Path]:
     with draft(target) as beside, beside.open("wb") as out:
         out.write(json.dumps(header, default=str).encode() + b"\n")
         for name in [*(n for n in TABLES if n != "events"), "events"]:
-            out.flush()
-            trace.scan(name).select(pl.lit(name).alias("table"), pl.all()).sink_ndjson(out)
+            # Not every release of the library writes to an open file: each table goes to a file beside, and is appended.
+            with tempfile.NamedTemporaryFile(dir=beside.parent, prefix=f".{beside.name}.") as rows:
+                trace.scan(name).select(pl.lit(name).alias("table"), pl.all()).sink_ndjson(rows.name)
+                with Path(rows.name).open("rb") as written:
+                    shutil.copyfileobj(written, out, 1 << 20)
     return [target]

@@ -40,5 +40,6 @@ def about(trace: Trace) -> str:
     counts = dict(events.group_by("kind").agg(pl.col("multiplicity").fill_null(1).sum()).collect().iter_rows())
     ranks = events.select(pl.col("rank").drop_nulls().n_unique()).collect().item()
     groups = trace.table("communicators").height
-    parts = [f"{count:,} {kind}" for kind, count in sorted(counts.items(), key=lambda item: -item[1]) if kind]
+    named = {kind: count for kind, count in counts.items() if kind}
+    parts = [f"{count:,} {kind}" for kind, count in sorted(named.items(), key=lambda item: (-item[1], item[0]))]
     return f"{trace.meta.get('source') or 'capture'}: {', '.join(parts) or 'no event'}; {ranks} ranks, {groups} communicators"
