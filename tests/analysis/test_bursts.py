@@ -71,6 +71,16 @@ def test_calls_that_cannot_be_matched_count_once_by_the_size_of_their_group() ->
     assert [burst["bytes"] for burst in found["bursts"]] == [2 * CALL_BYTES]
 
 
+@pytest.mark.parametrize(
+    ("span_s", "bin_s"), [(0.2, 0.001), (0.3, 0.01), (20.0, 0.1), (200.0, 1.0), (86_400.0, 600.0), (3.6e6, 18_000.0)]
+)
+def test_a_log_of_any_length_is_shown_in_at_most_240_bins(span_s: float, bin_s: float) -> None:
+    found = timeline(trace(2, 2, [1.0, 1.0 + span_s]))
+    assert found is not None
+    assert found["bin_s"] == bin_s
+    assert max(len(row["bytes"]) for row in found["series"]) <= 241
+
+
 def test_two_hundred_bursts_are_listed() -> None:
     found = timeline(trace(2, 2, [10.0 * at for at in range(210)]))
     assert found is not None

@@ -92,6 +92,13 @@ def test_a_bound_of_the_gate_is_told_in_its_own_unit(bound: str, value: float, d
     assert failed == [f"all-reduce 4 KiB to any size: {detail}"]
 
 
+def test_a_limit_that_cannot_be_read_is_told_by_its_number() -> None:
+    with pytest.raises(UsageError) as refused:
+        gate.read_thresholds(None, limit=[{"max_count": 3}, {"max_count": "three"}])
+    assert "limit 2" in refused.value.where
+    assert gate.check({"ranks_seen": 4}, gate.read_thresholds(None, expected_ranks=4))["checks"][-1]["passed"]
+
+
 def test_a_summary_that_saw_no_rank_has_none_of_those_expected() -> None:
     checks = gate.check({}, gate.read_thresholds(None, expected_ranks=4))["checks"]
     (ranks,) = [each for each in checks if each["check"] == "ranks"]
