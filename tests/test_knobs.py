@@ -177,7 +177,7 @@ def test_what_ended_as_a_bug_of_ours_is_answered(capsys: pytest.CaptureFixture[s
 
 @pytest.mark.parametrize("spelling", ["accl:inner=pairwise", "blueconnect:factors=8x2:inner=torus-2d-allreduce"])
 def test_an_algorithm_with_places_of_its_own_serves_no_level(spelling: str) -> None:
-    with pytest.raises(UsageError, match="keeps data in places of its own"):
+    with pytest.raises(UsageError, match="needs slots of its own beside the data"):
         made(spelling, "all-reduce", "dgx-h100:2")
 
 

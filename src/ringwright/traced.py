@@ -26,9 +26,9 @@ class TraceWriter:
     clock: str
 
     def events(self, columns: Mapping[str, Any] | pl.DataFrame, **same: Any) -> pl.DataFrame:
-        """Return rows of ``events``: ``columns`` by name, one value a row, and what is the ``same`` in each.
+        """Return rows of ``events``: ``columns`` hold a value for each row, ``same`` one value for all rows.
 
-        A row is one event behind one record, read and certain, where nothing else is said. Times are in seconds.
+        Where neither says otherwise, a row stands for one event of one record, read, with a confidence of 1. Times are in s.
         """
         import polars as pl
 
@@ -45,7 +45,7 @@ class TraceWriter:
         return conform("events", frame.with_columns(pl.lit(value).alias(name) for name, value in missing.items()))
 
     def collectives(self, program: Program, **columns: Any) -> pl.DataFrame:
-        """Return one run of a program: a row per rank of its group, with the times (s) in ``columns``."""
+        """Return one run of a program: a row for each rank of its group; ``columns`` hold its times in seconds."""
         collective = program.collective
         ranks = {"rank": list(collective.group), "comm_rank": list(range(collective.p))}
         return self.events(
@@ -110,7 +110,7 @@ def communicators(rows: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
 
 
 def devices(ranks: Sequence[int], hosts: Sequence[str], numbers: Sequence[int] | None = None) -> pl.DataFrame:
-    """Return rows of ``topology`` that say on which host each rank is, and as which device of it where ``numbers`` say so."""
+    """Return rows of ``topology``: the host of each rank and, with ``numbers``, which device of its host it is."""
     import polars as pl
 
     columns: dict[str, Any] = {"kind": ["device"] * len(ranks), "rank": list(ranks), "host": list(hosts)}

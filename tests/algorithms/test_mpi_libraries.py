@@ -137,7 +137,7 @@ def test_open_mpi_falls_back_as_the_library_does() -> None:
     assert ran(collective("all-gather", 7, 4), "neighbor") == "ring"
     assert ran(with_counts("all-gather", 7), "neighbor") == "ring"
     assert ran(collective("broadcast", 8, 7), "scatter_allgather") == "binomial"
-    with pytest.raises(UsageError, match="two_proc on 3"):
+    with pytest.raises(UsageError, match="two_proc is for 2 ranks, not 3"):
         ran(collective("all-gather", 3, 4), "two_proc")
     with pytest.raises(UsageError, match="does no send-recv"):
         open_mpi(Collective("send-recv", range(3), 4))

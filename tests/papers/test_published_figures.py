@@ -190,7 +190,7 @@ def test_factors_best_is_found_by_a_user(size_bytes: int) -> None:
     assert time_s(made, topology) < time_s(blueconnect(collective, topology), topology)
     if size_bytes == 48 << 20:  # no factor crosses a box before its level does
         assert math.prod(made.knobs["factors"][: [4, 2].index(made.knobs["factors"][0]) + 1]) == 4
-    with pytest.raises(UsageError, match="asks which machine"):
+    with pytest.raises(UsageError, match="needs a machine to price"):
         blueconnect(collective, factors="best")
 
 

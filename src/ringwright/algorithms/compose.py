@@ -1,4 +1,4 @@
-"""Programs made of programs: a small one run in every row of a mesh, on any group, one after or beside the other."""
+"""Programs made of programs: one for a small group run in every row of a mesh, or on any ranks; delayed, or side by side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from ringwright.program import Program
 
 Algorithm = Callable[..., "Program"]
-# One further axis of a mesh: its size, what a step along it adds to the rank, and to the chunk.
+# Another axis of a mesh: its size, and what a step along it adds to the rank and to the chunk.
 Axis = tuple[int, int, int]
 
 
@@ -38,8 +38,8 @@ def lift(
 ) -> Iterator[Step]:
     """Run steps of a small group in every row of a mesh at once.
 
-    Rank i of the group becomes ``i * rank_weight`` and chunk c the ``chunk_weight`` chunks from ``c * chunk_weight`` on; each
-    further axis adds to both.
+    In the first row rank i of the group is rank ``i * rank_weight``, and its chunk c the ``chunk_weight`` chunks from
+    ``c * chunk_weight`` on. Each of ``axes`` repeats the rows and says what that adds to ranks and chunks.
     """
     for step in steps:
         blocks = tuple(_lift(block, rank_weight, chunk_weight, axes, channel) for block in step.blocks)
@@ -96,7 +96,7 @@ def _embed(block: Block, who: np.ndarray, where: np.ndarray | None, channel: int
 
 
 def shift(steps: Iterable[Step], slots: int, channel: int = 0) -> Iterator[Step]:
-    """Run steps on other slots, ``slots`` further on, and other channels; patterns stay patterns."""
+    """Run steps on slots that are ``slots`` higher, and channels ``channel`` higher; affine blocks stay affine."""
 
     def later(value: Affine | np.ndarray) -> Affine | np.ndarray:
         return value.scaled(1, slots) if isinstance(value, Affine) else value + slots

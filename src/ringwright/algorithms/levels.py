@@ -30,12 +30,16 @@ def factorise(p: int, topology: Topology | None, factors: Sequence[int] | None) 
         factors = [size for _, size in topology.axes]
     sizes = [p] if factors is None else list(factors)
     if math.prod(sizes) != p or min(sizes) < 1:
-        raise UsageError(f"factors {'x'.join(map(str, sizes))} do not make {p} ranks")
+        raise UsageError(f"the product of the factors {'x'.join(map(str, sizes))} is not {p}, the number of ranks")
     return [size for size in sizes if size > 1]
 
 
 class Levels:
-    """The phases. Rank = x_0 + p_0 (x_1 + p_1 (...)); data are cut by x_0 first, so that what is left is always one range."""
+    """The phases of a collective over levels of p_0, p_1, ... ranks.
+
+    A rank is x_0 + p_0 (x_1 + p_1 (...)), x_i its number within level i. Data are cut by x_0 first, so that what is left
+    after each level is one range.
+    """
 
     def __init__(self, collective: Collective, sizes: list[int], chosen: list[Algorithm]) -> None:
         self.collective, self.sizes = collective, sizes
@@ -49,14 +53,17 @@ class Levels:
         if collective.op != "reduce-scatter":
             phases += [(i, "all-gather") for i in reversed(range(last))]
         self.phases = [(level, self._small(level, op, chosen[level])) for level, op in phases]
-        # Chunks in all, so that every level's own cut falls between two of them.
+        # So many chunks that every level cuts the data between two of them.
         self.total = math.lcm(self.below[-1], *(self.below[i] * each.layout.n_chunks for i, each in self.phases))
 
     def _small(self, level: int, op: str, algorithm: Algorithm) -> Program:
         size = self.collective.size_bytes // self.below[level]
         made = algorithm(Collective(op, range(self.sizes[level]), size, self.collective.dtype))
         if made.layout.slots > made.layout.n_chunks or made.layout.before is not None or made.layout.after is not None:
-            raise UsageError(f"{made.name} keeps data in places of its own, so it serves no level", remedy="inner=ring")
+            raise UsageError(
+                f"{made.name} needs slots of its own beside the data, so it cannot do one level of several",
+                remedy="inner=ring",
+            )
         return made
 
     def program(self, name: str) -> Program:
@@ -85,7 +92,7 @@ class Levels:
             return cut(collective, self.total)
         parts = self.total // collective.p
         plain = cut(collective, parts)
-        # Slots follow the digits from x_0 on, blocks follow the ranks: the owner of slot range j is a permutation.
+        # Slots are ordered by x_0 first and blocks by rank: which rank owns slot range j is a permutation.
         owner = np.arange(collective.p).reshape(self.sizes[::-1]).transpose().reshape(-1)
         chunk = (owner[:, None] * parts + np.arange(parts)).reshape(-1)
         slot = np.arange(self.total)

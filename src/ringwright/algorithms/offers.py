@@ -33,7 +33,7 @@ def is_even(collective: Collective, parts: int) -> bool:
 
 
 def segments_of(collective: Collective, segment_bytes: int, share: int = 1) -> int:
-    """Return into how many segments of at most ``segment_bytes`` (0: do not cut) 1/share of the size falls, at least 1."""
+    """Return how many segments of at most ``segment_bytes`` (0: no limit) 1/share of the size is cut into; 1 at the least."""
     if segment_bytes < 0:
         raise UsageError(f"a segment of {segment_bytes} B is negative", remedy="0 sends the message whole")
     if segment_bytes == 0:
@@ -45,7 +45,7 @@ def segments_of(collective: Collective, segment_bytes: int, share: int = 1) -> i
 
 
 def require_few(what: str, pieces: int, collective: Collective) -> None:
-    """Raise DeclinedError where so many pieces for every rank make more messages than can be simulated in a minute."""
+    """Raise DeclinedError where ``pieces`` for each rank make more messages than can be simulated in a minute."""
     messages = 2 * pieces * collective.p
     if messages > MOST_MESSAGES:
         raise DeclinedError(

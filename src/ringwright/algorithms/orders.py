@@ -1,4 +1,4 @@
-"""Which product of factors suits a machine: every ordered one, priced level by level with the flows that share each link."""
+"""Which factorisation of p into levels suits a machine: all are priced, with the flows that share each link."""
 
 from __future__ import annotations
 
@@ -33,15 +33,16 @@ def count(p: int) -> int:
 
 
 def best(collective: Collective, topology: Topology) -> tuple[int, ...]:
-    """Return the factors, fastest level first, for which rings level by level take least; of equals the fewest levels.
+    """Return the factors, fastest level first, with which rings on every level take the least time; of equals the fewest levels.
 
-    A level of ``q`` ranks ``stride`` apart costs 2 (q-1) alpha + 2 (q-1)/q n_i beta (half of it for a reduce-scatter or an
-    all-gather), where beta counts all groups of the level at once: the busiest link's flows over its rate. UsageError where
+    A level of q ranks with n_i bytes each costs 2 (q-1) alpha + 2 (q-1)/q n_i beta (half of it for a reduce-scatter or an
+    all-gather), where all groups of the level run at once: beta is the busiest link's flows over its rate. UsageError where
     there are too many orders to price.
     """
     if count(collective.p) > MOST_ORDERS:
         raise UsageError(
-            f"{collective.p} ranks are a product in {count(collective.p):,} ways", remedy="factors=8x16 names one"
+            f"{collective.p} has {count(collective.p):,} ordered factorisations; at most {MOST_ORDERS:,} are priced",
+            remedy="name one: factors=8x16",
         )
     prices: dict[tuple[int, int], tuple[float, float]] = {}
     sides = 2 if collective.op == "all-reduce" else 1

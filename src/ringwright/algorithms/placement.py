@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def members(
     collective: Collective, topology: Topology | None, hosts: Sequence[int] | None = None
 ) -> list[list[int]] | None:
-    """Return the places in the group by host, hosts in the order of their first member; None where nothing tells.
+    """Return the places in the group by host, hosts in the order of their first member; None where hosts are unknown.
 
-    ``hosts`` gives the host of each place and stands before what the topology says.
+    ``hosts`` gives the host of each place; without it the topology does.
     """
     if hosts is None:
         if topology is None or topology.hosts is None:
@@ -51,7 +51,7 @@ def is_consecutive(nodes: Sequence[Sequence[int]]) -> bool:
 
 
 def by_host(collective: Collective, topology: Topology | None) -> list[list[int]]:
-    """Return the places by host; all are on one where nothing tells."""
+    """Return the places by host; all on one where hosts are unknown."""
     return members(collective, topology) or [list(range(collective.p))]
 
 

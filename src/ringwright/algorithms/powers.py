@@ -1,4 +1,4 @@
-"""Ranks as digits: groups of radix**k acting ranks, into which the others fold; partners that differ in one digit.
+"""Ranks as digits: radix**k ranks act, the others hand their data to one of them; partners differ in one digit.
 
 With p ranks and the largest radix**k not above p, ranks fall into radix**k contiguous groups, the larger groups first; the
 last of each group acts for it. For radix 2 these are the pairs of the first 2(p - 2**k) ranks and all others alone.
@@ -57,7 +57,7 @@ class RankDigits:
     def number(
         self, turns: Mapping[int, int] | None = None, weights: Sequence[int] | None = None, base: int = 0
     ) -> Affine:
-        """Return, over all acting ranks, the sum of each digit (turned by ``turns[digit]``) times its weight.
+        """Return, for every acting rank, the sum over its digits of ((digit + turns) mod radix) times the digit's weight.
 
         Without weights it is the number of the acting rank itself, or of the partner that ``turns`` leads to.
         """
@@ -71,7 +71,7 @@ class RankDigits:
         return (self.radix,) * self.digits
 
     def block(self, op: Op, dst: Affine, chunk: Affine, span: int = 1) -> Block:
-        """Return one move per acting rank; numbers of acting ranks become ranks."""
+        """Return one move per acting rank to the acting rank of number ``dst``."""
         if self.is_whole:
             return Block(op, self.shape, self.number(), dst, chunk, span=span)
         acting = self.starts[1:] - 1
@@ -95,7 +95,7 @@ class RankDigits:
 
     # ------------------------------------------------------------------------------------------------- all others
     def others(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ranks that do not act, and who acts for each; those next to the acting one first.
+        """Return the ranks that do not act, and the rank that acts for each; those nearest to it first.
 
         Both int64 of shape (idle ranks,).
         """
@@ -107,7 +107,7 @@ class RankDigits:
         return rank[order], acting[order]
 
     def enter(self, span: int, chunk: int = 0) -> Iterator[Step]:
-        """Yield the step in which all others hand ``span`` slots to who acts for them, which adds them up."""
+        """Yield the step in which the other ranks send ``span`` slots to the rank that acts for them, which adds them up."""
         ranks, acting = self.others()
         if len(ranks):
             yield Step((explicit(Op.REDUCE, ranks, acting, chunk, span=span),), "fold")

@@ -14,7 +14,10 @@ from ringwright.collective import Collective
 from ringwright.program import Cost, Layout, Op, Program, Step, Term, explicit, nothing
 
 HANDED, RESULT, COMING = 0, 1, 2
-NODES, BEFORE = (3, 4, 5), 6  # of leaders: the same three for whole hosts; of all: what the hosts before add up to
+NODES, BEFORE = (
+    (3, 4, 5),
+    6,
+)  # NODES: those three for the sums of whole hosts, at leaders; BEFORE: the sum of all hosts before
 
 
 def in_line(name: str, collective: Collective) -> Program:
@@ -39,9 +42,9 @@ def _line(p: int, *, exclusive: bool) -> Iterator[Step]:
 
 
 def doubled(name: str, collective: Collective) -> Program:
-    """Return the program in which ranks that differ in bit k exchange what their blocks of 2**k ranks add up to, in round k.
+    """Return the program in which, in round k, ranks that differ in bit k exchange the sums of their blocks of 2**k ranks.
 
-    Who has the higher number adds what comes to its result as well. A rank whose partner does not exist waits a round.
+    The higher of the two adds what it receives to its result as well. A rank whose partner does not exist waits a round.
     """
     p, n = collective.p, float(collective.size_bytes)
     if p == 1:
@@ -64,7 +67,7 @@ def _rounds(op: str, p: int) -> Iterator[Step]:
         yield Step((explicit(Op.SEND, ranks, partners, HANDED, COMING),), "exchange")
         higher = ranks[ranks > partners]
         blocks = [explicit(Op.REDUCE, ranks, ranks, COMING, HANDED)]
-        # Without its own contribution a result begins with what comes first: at the lowest bit of the rank's number.
+        # The result of an exscan begins with the first sum that a rank receives: in the round of its lowest set bit.
         begun = higher if op == "scan" else higher[higher & ((1 << bit) - 1) > 0]
         first = np.setdiff1d(higher, begun)
         blocks += [
@@ -76,8 +79,8 @@ def _rounds(op: str, p: int) -> Iterator[Step]:
 def by_hosts(name: str, collective: Collective, nodes: list[list[int]]) -> Program:
     """Return MPICH's scan in two levels: inside each host, among their leaders (the first of each), and broadcast inside.
 
-    The last of a host has its total and hands it to the leader; after the leaders' scan each hands its prefix to the next.
-    ``nodes`` run host by host in rank order.
+    After the scan inside, a host's last rank has its total and sends it to the leader; after the leaders' scan each leader
+    sends its prefix to the next. ``nodes``: ranks by host, in rank order.
     """
     p, n = collective.p, float(collective.size_bytes)
     if p == 1:
@@ -117,7 +120,7 @@ def _spread(p: int) -> Iterator[Step]:
 
 
 def _layout(collective: Collective, slots: int) -> Layout:
-    """Return the slots: a scan's result begins as the own contribution, an exscan's is not there, at rank 0 to the end."""
+    """Return the slots: a scan's result begins as the rank's own contribution, an exscan's is missing (at rank 0 for good)."""
     only = np.array([0])
     if collective.op == "scan" and slots == 2:
         return Layout(1, collective.block_bytes)

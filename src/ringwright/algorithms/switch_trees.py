@@ -119,7 +119,7 @@ def _leaves(system: str, topology: Topology, able: frozenset[int], ranks: list[i
 
 
 def _joined(topology: Topology, able: frozenset[int], leaves: list[int], turn: int) -> dict[int, int]:
-    """Return each switch with the one above it: the paths from a root to the leaves, switches that cannot add left out."""
+    """Return the parent of each switch on the routes from a root to the leaves; switches that cannot add are left out."""
     far = distances(topology, np.array(leaves), np.ones(topology.n_links))
     ranked = {node: (far[:, node].max(), far[:, node].sum()) for node in sorted(able)}
     least = min(ranked.values())
@@ -142,14 +142,14 @@ def _require_able(system: str, collective: Collective, topology: Topology, node:
         (
             what
             for what, is_there in (
-                (f"no {op}", op in can.ops),
-                (f"no {collective.dtype}", collective.dtype in can.dtypes),
-                (f"not {fan_in} at once", fan_in <= can.fanin_max),
-                ("no multicast", can.multicast),
+                (f"it does not add by {op}", op in can.ops),
+                (f"it does not add {collective.dtype}", collective.dtype in can.dtypes),
+                (f"it adds at most {can.fanin_max} contributions, not {fan_in}", fan_in <= can.fanin_max),
+                ("it has no multicast", can.multicast),
             )
             if not is_there
         ),
         None,
     )
     if lacks:
-        raise UsageError(f"{system}: {topology.label(node)} adds {lacks}", remedy="--algorithm ring")
+        raise UsageError(f"{system}: {topology.label(node)} cannot do this: {lacks}", remedy="--algorithm ring")

@@ -82,7 +82,7 @@ def level_tree(p: int, fanout: int) -> Tree:
 
 
 def knomial(p: int, radix: int) -> Tree:
-    """Return the tree in which all that have the message hand it to radix-1 others per level, the farthest first."""
+    """Return the tree in which every rank that has the message sends it to radix-1 others per level, the farthest first."""
     children: list[list[int]] = [[] for _ in range(p)]
     top = 1
     while top < p:
@@ -113,7 +113,9 @@ def in_order_binary(p: int) -> Tree:
             continue
         middle = low + (root - low) // 2  # the left half is low..middle-1
         halves = [(low, middle - 1), (middle, root - 1)] if middle > low else [(low, root - 1)]
-        children[root] = [high for _, high in halves]  # backwards in time the right half, the neighbour, comes first
+        children[root] = [
+            high for _, high in halves
+        ]  # a reduction runs backwards: there the right half, the rank's neighbour, comes first
         waiting += halves
     return Tree(children, top=p - 1, in_order=True)
 

@@ -37,7 +37,7 @@ def bine(collective: Collective, topology: Topology | None = None) -> Program:
     require_op("bine", collective, OPS)
     require_commutative("bine", collective)
     if p & (p - 1):
-        raise UsageError(f"bine wants a power of two, not {p} ranks", remedy="--algorithm binomial")
+        raise UsageError(f"bine needs a power of two, not {p} ranks", remedy="--algorithm binomial")
     if p == 1:
         return nothing("bine", collective)
     return (_butterfly if collective.op in OPS[:3] else _tree)(collective, Butterfly([p], far_first=True))

@@ -1,7 +1,7 @@
 """Binomial tree.
 
-Idea: all that have the message hand it to one other each per round, the farthest first, so that twice as many have it. A
-    gather or scatter moves along with each hand-over the blocks of the whole subtree.
+Idea: in each round every rank that has the message sends it to one other, the farthest first, so that twice as many have
+    it. A gather or scatter sends the blocks of a whole subtree at once.
 Cost: broadcast and reduce ceil(lg p) (alpha + n beta); gather and scatter ceil(lg p) alpha + (p-1)/p n beta.
 Knobs: segment_bytes=0 (the message whole; broadcast, reduce, all-reduce only).
 Holds: subtrees are ranges of ranks, counted from the root; a reduction meets the ranks in order.
@@ -48,7 +48,7 @@ def _blocks_program(collective: Collective) -> Program:
         return nothing("binomial", collective)
     rounds = math.ceil(math.log2(p))
     share = collective.size_bytes / p
-    # In a gather a last subtree that is smaller than the others sends early: the figures are those of equal subtrees.
+    # Where the last subtree is smaller, it sends earlier than this: the cost is that of equal subtrees.
     alike = is_even(collective, 1) and (collective.op == "scatter" or p & (p - 1) == 0)
     return Program(
         "binomial",
@@ -61,7 +61,7 @@ def _blocks_program(collective: Collective) -> Program:
 
 
 def _carried(collective: Collective) -> float:
-    """Return all bytes sent: each block passes as many hand-overs as its rank, counted from the root, has bits set."""
+    """Return all bytes sent: each block is sent once for each bit that is set in its rank's number, counted from the root."""
     p, blocks = collective.p, collective.block_bytes
     return float(sum(int(blocks[(node + collective.root) % p]) * node.bit_count() for node in range(p)))
 
@@ -77,7 +77,7 @@ def _hand_overs(collective: Collective, rounds: int) -> Iterator[Step]:
 
 
 def _subtrees(p: int, reach: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return parent, child and block of what passes between nodes that are ``reach`` apart, counted from the root."""
+    """Return parent, child and block of what nodes ``reach`` apart, counted from the root, send each other."""
     block = np.arange(p)
     block = block[block & reach > 0]
     child = block & -reach

@@ -8,7 +8,7 @@ Knobs: radix=2.
 Holds: no round has a partner more than once; any p, without folding.
 Figure: none; a building block.
 Source: Bruck, Ho, Kipnis, Upfal, Weathersby, IEEE TPDS 8(11), 1997; the barrier: Hensgen, Finkel, Manber, IJPP 17(1), 1988.
-Declines: reductions (a block would be counted more than once; a barrier passes names instead, of no bytes).
+Declines: reductions (a block would be counted more than once; a barrier passes on the names of ranks, of 0 bytes).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def bruck(collective: Collective, topology: Topology | None = None, *, radix: Ra
 
 
 def rounds(p: int, radix: int) -> Iterator[tuple[int, list[int]]]:
-    """Yield what each rank has before a round (neighbours, itself included) and how far it reaches in it."""
+    """Yield, for each round, how many ranks' blocks a rank has before it, and the distances over which it sends."""
     have = 1
     while have < p:
         yield have, [have * times for times in range(1, radix) if have * times < p]
@@ -99,7 +99,7 @@ def _gather_cost(collective: Collective, radix: int) -> Cost:
 
 # --------------------------------------------------------------------------------------------------------- all-to-all
 def _exchange(collective: Collective, radix: int) -> Iterator[Step]:
-    """Block (s, s+d) has come as far as s + (d mod have) when the digit of weight ``have`` is looked at."""
+    """Yield the rounds. Before the one of the digit of weight ``have``, the block from s to s + d is at s + (d mod have)."""
     p = collective.p
     rank = np.arange(p)
     for have, reaches in rounds(p, radix):
@@ -118,7 +118,7 @@ def _exchange_cost(collective: Collective, radix: int) -> Cost:
     p = collective.p
     hops = np.array([_nonzero_digits(away, radix) for away in range(p)])
     pairs = collective.block_bytes.reshape(-1, p)
-    if len(pairs) == 1:  # every rank has the same row, so that each block goes every distance once
+    if len(pairs) == 1:  # all ranks have the same row: each of its blocks goes every distance once
         sent = int(pairs.sum()) * int(hops.sum())
     else:
         rank = np.arange(p)
@@ -137,7 +137,7 @@ def _nonzero_digits(number: int, radix: int) -> int:
 
 # ------------------------------------------------------------------------------------------------------------ barrier
 def _names_layout(collective: Collective) -> Layout:
-    """Slot 0 counts who has arrived; slot 1 + a has the name of the rank a places before."""
+    """Return the slots: 0 collects all that have arrived, 1 + a has the name of the rank a places before."""
     slots = collective.p + 1
     held = (np.array([0, 1]), np.array([0, 0]))
     template = np.zeros(slots, np.int64)

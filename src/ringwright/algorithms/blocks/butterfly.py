@@ -50,7 +50,7 @@ def butterfly(collective: Collective, topology: Topology | None = None) -> Progr
 
 
 def _order(fold: RankDigits) -> tuple[np.ndarray, np.ndarray]:
-    """Return the block in each slot, and the slots of each position: q has the group whose bits are those of q reversed."""
+    """Return the block in each slot, and the slots of each position: at q are the blocks of the group of q's reversed bits."""
     position = np.zeros(fold.size, np.int64)
     for digit in range(fold.digits):
         position |= (np.arange(fold.size) >> digit & 1) << (fold.digits - 1 - digit)

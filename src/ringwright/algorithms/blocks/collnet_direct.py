@@ -80,15 +80,17 @@ def _inside(nodes: list[list[int]], head: list[int], at: int, op: Op) -> list[Wa
 
 
 def heads_of(nodes: list[list[int]], wanted: int | None) -> list[list[int]]:
-    """Return the head of each node for each part of the data; a small node's ranks head several parts."""
+    """Return, for each part of the data, the head of each node; in a small node a rank is the head of several parts."""
     count = wanted or max(map(len, nodes))
     if not 1 <= count <= max(map(len, nodes)):
-        raise UsageError(f"{count} heads on a node", remedy=f"1 to {max(map(len, nodes))}")
+        raise UsageError(
+            f"heads={count} is not between 1 and the ranks of a node", remedy=f"heads=1 to {max(map(len, nodes))}"
+        )
     return [[node[part * len(node) // count] for node in nodes] for part in range(count)]
 
 
 def segments_for(share_bytes: float, wanted: int | None) -> int:
     """Return into how many segments a head's share is cut."""
     if wanted is not None and wanted < 1:
-        raise UsageError(f"{wanted} segments", remedy="take one or more")
+        raise UsageError(f"segments={wanted} is below 1", remedy="segments=1 or more")
     return wanted or max(1, min(MOST_SEGMENTS, int(share_bytes // SEGMENT_BYTES)))

@@ -4,7 +4,7 @@ Idea: every rank sends each of the others what is meant for it, straight, many a
 Cost: all-gather, reduce-scatter, all-to-all ceil((p-1)/w) rounds of w messages: alpha each round, (p-1)/p n beta in all.
 Knobs: window=0 messages at once (all; Open MPI's linear_sync and MPICH's scattered limit them, to 32 in MPICH).
 Holds: no byte travels further than once; every rank starts with its next neighbour, so that no target is hit by all. With a
-    window a rank has as many places for what comes in, and a message waits until the one before it is put away.
+    window of w a rank has w slots for what comes in, and a message waits until the one before it has been copied out.
 Figure: none; a building block.
 Source: open-mpi/ompi coll/tuned algorithms 1 and 4 of alltoall, 8 of allgather; pmodels/mpich ``scattered``.
 Declines: reductions that keep the order of the ranks.
@@ -92,7 +92,7 @@ def _steps(collective: Collective, towards: Callable[[int], Block], width: int, 
         slots = [constant(collective.n_blocks + index) for index in range(len(blocks))]
         coming = [replace(block, to=slot) for block, slot in zip(blocks, slots, strict=True)]
         yield Step((*arrived, *coming), collective.op)
-        # What has come is put away while the next round is under way.
+        # What a round brought is copied to its place while the next round is under way.
         arrived = [
             Block(Op.COPY, block.shape, block.dst, block.dst, slot, block.chunk)
             for block, slot in zip(blocks, slots, strict=True)

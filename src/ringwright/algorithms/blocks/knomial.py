@@ -1,6 +1,6 @@
 """k-nomial tree.
 
-Idea: all that have the message hand it to k-1 others each per level, so that k times as many have it afterwards.
+Idea: on each level every rank that has the message sends it to k-1 others, so that k times as many have it afterwards.
 Cost: broadcast and reduce ceil(log_k p) levels of (k-1) (alpha + n beta).
 Knobs: radix=4; segment_bytes=0 (the message whole).
 Holds: a reduction meets the ranks in order, counted from the root.

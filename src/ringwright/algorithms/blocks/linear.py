@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from ringwright.topology import Topology
 
 OPS = ("broadcast", "reduce", "gather", "scatter", "all-reduce", "barrier", "all-gather", "reduce-scatter", *PREFIXES)
-# What passes at the root, phase by phase: everything added up, one block from or to each, or everything to each.
+# What the root does, phase by phase: adds up everything, takes or gives one block of each, or gives everything to each.
 PHASES = {
     "broadcast": ("spread",),
     "reduce": ("add",),

@@ -72,6 +72,6 @@ def _common(collective: Collective, first: Program, second: Program) -> tuple[La
     """Return the layout that both cuts fall into, and how many of its chunks a chunk of each makes."""
     pieces = math.lcm(first.layout.n_chunks, second.layout.n_chunks)
     if collective.op == "reduce-scatter" and first.layout.n_chunks > 1:
-        raise UsageError(f"{first.name} cuts into {first.layout.n_chunks} segments before a scatter")
+        raise UsageError(f"{first.name} cuts into {first.layout.n_chunks} segments, which a scatter cannot follow")
     layout = cut(collective, pieces // collective.n_blocks)
     return layout, (pieces // first.layout.n_chunks, pieces // second.layout.n_chunks)

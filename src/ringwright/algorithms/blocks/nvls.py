@@ -49,7 +49,7 @@ def nvls(collective: Collective, topology: Topology | None = None, *, segments: 
     parts = pieces * (p if collective.n_blocks == 1 else 1)
     layout = cut(collective, parts, copies=2)
     both = collective.op == "all-reduce"
-    # A contribution of everything and a result of one chunk on the way up; the other way round on the way down.
+    # Up to the switch a rank sends all its data and takes one chunk of sums; on the way down it is the other way round.
     sent = size * (2 * p + 2 if both else p + 1)
     path = float(layout.chunk_bytes.max(initial=0)) * pieces * (p + 1)
     return Program(
@@ -65,7 +65,7 @@ def nvls(collective: Collective, topology: Topology | None = None, *, segments: 
 
 
 def elements_of(collective: Collective, parts: int) -> int:
-    """Return the most segments that each of ``parts`` equal parts can be cut into: one element each, and 1 at the least."""
+    """Return the most segments that each of ``parts`` equal parts can be cut into, of one element or more; 1 at the least."""
     return max(1, collective.size_bytes // (parts * collective.unit_bytes))
 
 
@@ -109,7 +109,7 @@ def _spread(p: int, pieces: int, segment: int, up: list[Block], down: list[Block
 def switch_domains(collective: Collective, topology: Topology | None) -> list[tuple[int, list[int]]]:
     """Return (aggregating node, places in the group) per switch domain, in the order of the first member.
 
-    Raises UsageError where a rank hangs on no aggregating switch.
+    Raises UsageError where a rank is attached to no aggregating switch.
     """
     if topology is None or not topology.aggregators:
         raise UsageError("no switch of this fabric aggregates", remedy="--fabric dgx-h100:1")
@@ -118,6 +118,8 @@ def switch_domains(collective: Collective, topology: Topology | None) -> list[tu
     domains: dict[int, list[int]] = {}
     for index, rank in enumerate(collective.group):
         if rank not in switch_of:
-            raise UsageError(f"{topology.label(rank)} hangs on no aggregating switch", remedy="--fabric dgx-h100:1")
+            raise UsageError(
+                f"{topology.label(rank)} is attached to no aggregating switch", remedy="--fabric dgx-h100:1"
+            )
         domains.setdefault(switch_of[rank], []).append(index)
     return list(domains.items())

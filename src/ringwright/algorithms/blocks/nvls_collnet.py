@@ -9,7 +9,7 @@ Knobs: heads (a domain's GPUs); segments (of 128 KiB at the least, 64 at the mos
 Holds: a NIC carries its head's share once up and once down, and an NVLink the data once and a share each way.
 Figure: none; what NCCL takes as NVLS on several nodes with SHARP.
 Source: NCCL 2.18 and later, src/device/all_reduce.h and src/transport/nvls.cc.
-Declines: all but all-reduce; ranks that hang on no NVSwitch that adds, and what collnet-direct declines.
+Declines: all but all-reduce; ranks under no NVSwitch that adds, and what collnet-direct declines.
 """
 
 from __future__ import annotations

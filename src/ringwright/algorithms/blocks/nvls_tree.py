@@ -49,7 +49,7 @@ def nvls_tree(collective: Collective, topology: Topology | None = None, *, segme
     heads = len(members[0])
     if len({len(places) for places in members}) > 1:
         raise UsageError(
-            "nvls-tree needs as many ranks in every switch domain", remedy="--algorithm double-binary-tree"
+            "nvls-tree needs equally many ranks in every switch domain", remedy="--algorithm double-binary-tree"
         )
     trees = [PipelinedTree(tree.parents) for tree in double_tree(len(members))] if len(members) > 1 else []
     share = collective.size_bytes / heads / max(len(trees), 1)

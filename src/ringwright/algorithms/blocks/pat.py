@@ -3,7 +3,7 @@
 Idea: Bruck's all-gather with its distances from far to near: each rank first sends its own block far away, and more and more
     blocks to nearer ranks, so that the largest messages travel least. The reduce-scatter is the same, run backwards.
 Cost: ceil(lg p) alpha + (p-1)/p n beta, any p.
-Knobs: none; the bounded buffers of the real thing (aggregation factor, linear phase) are left out.
+Knobs: none; NCCL's bounded buffers (aggregation factor, linear phase) are left out.
 Holds: every block reaches every rank once; ranks need no power of two.
 Figure: logarithmic steps at small sizes (abstract); none in numbers.
 Source: Jeaugey: PAT, arXiv 2506.20252; NCCL 2.23.
@@ -42,7 +42,7 @@ def pat(collective: Collective, topology: Topology | None = None) -> Program:
 
 
 def _gather(p: int) -> Iterator[Step]:
-    """At distance d every rank holds the blocks of those 0, 2d, 4d, ... before it, and sends on what is still missing."""
+    """Yield the rounds. At distance d every rank holds the blocks of the ranks 0, 2d, 4d, ... before it, and sends them d on."""
     distance = 1 << (p - 1).bit_length() - 1
     while distance:
         held = range(0, p - distance, 2 * distance)

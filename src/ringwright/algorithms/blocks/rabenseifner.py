@@ -56,7 +56,7 @@ def rabenseifner(collective: Collective, topology: Topology | None = None, *, ra
 
 
 def _further(collective: Collective, fold: RankDigits) -> int:
-    """Return the steps besides halving and doubling: fold, unfold, and the way from who collects to the root."""
+    """Return the steps besides halving and doubling: fold, unfold, and from the collecting rank to the root."""
     folds = 0 if fold.is_whole else 2 if collective.op == "all-reduce" else 1
     return folds + (collective.op == "reduce" and collective.root != _collector(collective, fold))
 
@@ -65,7 +65,7 @@ def _cost(collective: Collective, fold: RankDigits) -> Cost:
     n, size, folded = float(collective.size_bytes), fold.size, collective.p - fold.size
     everything = collective.op == "all-reduce"
     terms = [Term(2 * fold.digits * (fold.radix - 1), 2 * n * (size - 1) / size)]
-    # One by one the halves come together at the root: as many bytes as an all-gather gives one rank.
+    # A reduce gathers at one rank: what an all-gather gives one rank.
     sent = n * (size - 1) + (n * (size - 1) if everything else _gathered(collective, fold))
     sent += n * folded * (2 if everything else 1)
     if folded:
@@ -79,7 +79,7 @@ def _cost(collective: Collective, fold: RankDigits) -> Cost:
 
 
 def _collector(collective: Collective, fold: RankDigits) -> int:
-    """Return the acting rank to which a reduce gathers: the root, or who acts for it."""
+    """Return the acting rank at which a reduce gathers: the root, or the rank that acts for it."""
     group = int(np.searchsorted(fold.starts, collective.root, side="right")) - 1
     return int(fold.starts[group + 1]) - 1
 
@@ -101,7 +101,7 @@ def _steps(collective: Collective, fold: RankDigits) -> Iterator[Step]:
 
 
 def _gather(collective: Collective, fold: RankDigits) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, int]]:
-    """Yield who sends which range to whom: of two partners the one on the root's side of the bit receives."""
+    """Yield (senders, receivers, first slots, span) per step: of two partners the one whose bit is the root's receives."""
     acting = fold.starts[1:] - 1
     root = int(np.searchsorted(acting, _collector(collective, fold)))
     taking = np.arange(fold.size)

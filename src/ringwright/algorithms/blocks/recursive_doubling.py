@@ -91,9 +91,9 @@ def _gather_cost(collective: Collective, fold: RankDigits) -> Cost:
 
 # ----------------------------------------------------------------------------------------------------- reduce-scatter
 def _scatter(collective: Collective, fold: RankDigits) -> Iterator[Step]:
-    """In round k a rank sends its sums of all but the blocks of its own 2**k ranks: those its partner has no use for.
+    """Yield the exchanges. In round k a rank sends its sums of all blocks but those of its own 2**k ranks.
 
-    Of the blocks of the partner's 2**k ranks the partner adds up its own and drops the others.
+    Those its partner no longer needs. Of the blocks of its own 2**k ranks the partner adds only its own, and drops the others.
     """
     yield from fold.enter(collective.p)
     for digit in range(fold.digits):
@@ -112,7 +112,7 @@ def _scatter(collective: Collective, fold: RankDigits) -> Iterator[Step]:
 
 
 def _flips(mask: int, first: int) -> dict[int, int]:
-    """Return the digits, from ``first`` on, in which two ranks differ whose numbers differ by ``mask``."""
+    """Return the digits, counted from ``first``, whose bits are set in ``mask``: each is turned by 1."""
     return {first + bit: 1 for bit in range(mask.bit_length()) if mask >> bit & 1}
 
 

@@ -1,7 +1,7 @@
 """Sparbit.
 
-Idea: every block goes down a binomial tree of its own, the farthest hand-over first, and all p trees at once; so a rank's
-    data lie in stripes and each round halves the distance while it doubles the blocks.
+Idea: every block goes down a binomial tree of its own, the farthest send first, and all p trees at once: each round halves
+    the distance and doubles the blocks that a rank sends, which lie in stripes.
 Cost: ceil(lg p) alpha + (p-1)/p n beta.
 Knobs: none.
 Holds: any p, without folding; most bytes go to the nearest ranks (Bruck's go to the farthest).
@@ -47,7 +47,7 @@ def sparbit(collective: Collective, topology: Topology | None = None) -> Program
 def _steps(p: int) -> Iterator[Step]:
     reach = 1 << (p - 1).bit_length() - 1
     while reach:
-        # Who is a multiple of 2 * reach behind a block's owner has it; it hands it to the rank ``reach`` further.
+        # The ranks at multiples of 2 * reach from a block's owner have it; each sends it to the rank ``reach`` further.
         stripes = range(0, p - reach, 2 * reach)
         blocks = [Block(Op.SEND, (p,), turn(p), turn(p, reach), turn(p, -behind)) for behind in stripes]
         yield Step(tuple(blocks), "all-gather")

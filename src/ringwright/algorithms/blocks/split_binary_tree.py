@@ -69,7 +69,7 @@ def split_binary_tree(
 
 
 def _swap(collective: Collective, segments: int) -> Step:
-    """Left rank 2i+1 and right rank 2i+2 exchange what they have; a left rank without partner asks the root."""
+    """Return the step in which ranks 2i+1 and 2i+2 swap halves; a left rank without a partner gets the other from the root."""
     p = collective.p
     left, right = np.arange(1, p, 2), np.arange(2, p, 2)
     giver = np.concatenate((right, np.zeros(len(left) - len(right), np.int64)))

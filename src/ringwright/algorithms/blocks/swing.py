@@ -72,14 +72,14 @@ class Butterfly:
             self.reach.insert(0, np.concatenate((later, later[partner]), axis=1))
 
     def scatter(self, first: int, parts: int, channel: int = 0) -> Iterator[Step]:
-        """Yield the reduce-scatter: each step a rank hands over what its partner's side will own."""
+        """Yield the reduce-scatter: in each step a rank sends the chunks that its partner's side will own."""
         for step, partner in enumerate(self.partners):
             yield self._exchange(
                 Op.REDUCE, partner, self.reach[step + 1][partner], first, parts, channel, "reduce-scatter"
             )
 
     def gather(self, first: int, parts: int, channel: int = 0) -> Iterator[Step]:
-        """Yield the all-gather: the same steps backwards, each rank handing over what it has."""
+        """Yield the all-gather: the same steps backwards, in which each rank sends all that it has."""
         for step in reversed(range(len(self.partners))):
             yield self._exchange(
                 Op.SEND, self.partners[step], self.reach[step + 1], first, parts, channel, "all-gather"
@@ -100,7 +100,7 @@ def _dims(p: int, topology: Topology | None, dims: Sequence[int] | None) -> list
     sizes = [p] if dims is None else list(dims)
     if math.prod(sizes) != p or any(size & (size - 1) for size in sizes):
         raise UsageError(
-            f"swing wants powers of two, not {'x'.join(map(str, sizes))} for {p} ranks", remedy="--algorithm ring"
+            f"swing needs powers of two, not {'x'.join(map(str, sizes))} for {p} ranks", remedy="--algorithm ring"
         )
     return sizes
 
@@ -164,7 +164,7 @@ def _bandwidth(collective: Collective, sizes: Sequence[int], ports: int) -> Prog
 
 
 def _latency(collective: Collective, butterfly: Butterfly, ports: int) -> Program:
-    """Whole vectors to and fro in every step."""
+    """Yield the steps in which partners exchange and add whole vectors."""
     p, rounds = collective.p, len(butterfly.partners)
 
     def steps() -> Iterator[Step]:

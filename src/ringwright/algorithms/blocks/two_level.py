@@ -9,7 +9,7 @@ Holds: nodes of any sizes; a rank leads several parts where its node has fewer r
     up in the network.
 Figure: none; a building block.
 Source: Bayatpour et al., DPML, SC 2017 (doi 10.1145/3126908.3126954); with one leader ``smp`` of pmodels/mpich.
-Declines: blocks that belong to ranks (all-gather, reduce-scatter, all-to-all); outer algorithms that move data about first.
+Declines: blocks that belong to ranks (all-gather, reduce-scatter, all-to-all); outer algorithms that need slots beside the data.
 """
 
 from __future__ import annotations
@@ -48,12 +48,15 @@ def two_level(
     """Return the program that adds up (or tells) inside nodes and between the leaders of nodes."""
     require_op("two_level", collective, OPS)
     if leaders < 1 or segments < 1:
-        raise UsageError(f"{leaders} leaders, {segments} segments", remedy="take one or more of each")
+        raise UsageError(f"leaders={leaders}, segments={segments}: each must be 1 or more", remedy="leaders=1")
     if collective.p == 1:
         return nothing("two_level", collective, leaders=leaders, segments=segments)
     nodes = placement.members(collective, topology, hosts) or [list(range(collective.p))]
     if collective.reduces and not collective.commutative and not placement.is_consecutive(nodes):
-        raise UsageError("two_level: ranks of a node are not neighbours, so their order is lost", remedy="linear")
+        raise UsageError(
+            "two_level: the ranks of a node are not consecutive, so the order of the ranks cannot be kept",
+            remedy="linear",
+        )
     default: Algorithm = recursive_doubling if collective.op in ("all-reduce", "barrier") else binomial
     return _Levels(collective, topology, nodes, leaders, segments, outer or default).program()
 
@@ -74,11 +77,13 @@ class _Levels:
         self.leaders, self.segments, self.parts = leaders, segments, leaders * segments
         self.home = next(number for number, node in enumerate(nodes) if collective.root in node)
         sizes = cut(collective, self.parts).chunk_bytes
-        # All parts are alike but for an element; each is built for its own size, so that its bytes are exact.
+        # Parts differ by one element at most; each has a program of its own size, so that bytes are exact.
         self.programs = [self._between(outer, part, int(sizes[part % len(sizes)])) for part in range(self.parts)]
         self.outer = self.programs[0]
         if self.outer.layout.before is not None:
-            raise UsageError(f"two_level: {self.outer.name} wants data in places of its own between nodes")
+            raise UsageError(
+                f"two_level: {self.outer.name} needs slots of its own beside the data, which leaders do not have"
+            )
         self.width = self.outer.layout.n_chunks
         self.scratch = self.outer.layout.slots - self.width
         if any(program.layout.n_chunks != self.width for program in self.programs):
@@ -94,7 +99,7 @@ class _Levels:
         return outer(small, self.topology)
 
     def leader(self, node: list[int], number: int) -> int:
-        """Return the rank that leads part ``number`` of its node: the root where it is at home."""
+        """Return the rank of a node that leads part ``number``: the root, in its own node."""
         first = node.index(self.collective.root) if self.collective.root in node and self.rooted else 0
         return node[(first + number) % len(node)] if not self.rooted else node[first]
 

@@ -68,5 +68,5 @@ def _chosen(
     if factors != "best":
         return cast("Sequence[int] | None", factors)
     if topology is None:
-        raise UsageError("blueconnect: factors=best asks which machine", remedy="factors=8x16 names them")
+        raise UsageError("blueconnect: factors=best needs a machine to price", remedy="name them: factors=8x16")
     return orders.best(collective, topology) or (1,)

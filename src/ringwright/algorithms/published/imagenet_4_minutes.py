@@ -11,8 +11,8 @@ Knobs: group (the hosts; without, about sqrt(p/2)); segments=group; eta, the siz
 Holds: steps 4(k-1) + 2(m-1), 186 for p=1024 and k=16; groups may be unequal; the choice is the cheaper in the model.
 Figure: all-reduce up to 3x (AlexNet) and 11x (ResNet-50) faster than NCCL on 1,024 P40 (abstract).
 Source: Jia et al., arXiv 1807.11205.
-Declines: all but all-reduce. Phases follow one another, as in the paper: none starts on half of a sum; but for a
-    single group, which needs less than it declares.
+Declines: all but all-reduce. Phases follow one another, as in the paper: none starts before the one before has
+    ended. A single group does start early, and takes less than the declared cost.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def groups_of(collective: Collective, topology: Topology | None, group: int | No
             return hosts
         group = max(1, round(math.sqrt(collective.p / 2)))
     if group < 1:
-        raise UsageError(f"groups of {group} ranks do not exist", remedy="group=8")
+        raise UsageError(f"group={group} is below 1", remedy="group=8")
     order = [index for host in by_host(collective, topology) for index in host]
     return [order[first : first + group] for first in range(0, len(order), group)]
 
@@ -106,7 +106,7 @@ def chain(collective: Collective, topology: Topology | None = None, *, segments:
 
 
 class _Hierarchy:
-    """Three phases over a grid of chunks: segments of the groups' phases by chunks of the masters'."""
+    """The three phases. A chunk stands at (segment of the phases inside groups, chunk of the phase between masters)."""
 
     def __init__(
         self, collective: Collective, groups: list[list[int]], segments: int, inner: Algorithm, outer: Algorithm

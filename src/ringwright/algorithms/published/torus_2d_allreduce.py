@@ -1,7 +1,7 @@
 """2D-torus all-reduce.
 
-Idea: lay p = X * Y ranks out as a grid; reduce-scatter along the rows, all-reduce along the columns on 1/X of the data, gather
-    along the rows. Latency falls from p to X + Y, and rows can be the fast network.
+Idea: lay p = X * Y ranks out as a grid; reduce-scatter along the rows, all-reduce along the columns on 1/X of the data,
+    all-gather along the rows. Latency falls from p to X + Y, and rows can be the fast network.
 Cost: 2(X-1) alpha_h + 2(X-1)/X n beta_h + 2(Y-1) alpha_v + 2(Y-1)/Y n/X beta_v; with equal alpha least at X = Y = sqrt(p).
 Knobs: x (the topology's first axis, else the divisor of p next to its root); inner=ring along rows, outer=ring along columns.
 Holds: all ranks work in every phase; bytes per rank 2(X-1)/X n + 2(Y-1)/Y n/X.
@@ -42,7 +42,7 @@ def torus_2d_allreduce(
     p = collective.p
     columns = x or _columns(p, topology)
     if p % columns:
-        raise UsageError(f"{columns} columns do not divide {p} ranks", remedy=f"x={_columns(p, None)}")
+        raise UsageError(f"x={columns} does not divide {p} ranks", remedy=f"x={_columns(p, None)}")
     sizes = factorise(p, None, (columns, p // columns))
     if not sizes:
         return nothing("torus-2d-allreduce", collective)

@@ -46,8 +46,8 @@ def _facts() -> dict[str, Any]:
 def two_level(op: str, node_sizes: Sequence[int], size_bytes: int, *, leaders: int | None = None) -> TwoLevel:
     """Return the plan for an operation over nodes with ``node_sizes`` ranks each; ``leaders`` overrides the rule.
 
-    A node cannot have more leaders than ranks, so the smallest node bounds the rule (an override is not bounded: where a
-    node is smaller, a rank leads several parts).
+    The rule takes no more leaders than the smallest node has ranks. An override may: in a smaller node a rank then leads
+    several parts.
     """
     if not node_sizes or min(node_sizes) < 1:
         raise UsageError(

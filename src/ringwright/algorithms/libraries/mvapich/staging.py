@@ -40,7 +40,7 @@ def software(
 
 
 def _network(collective: Collective, topology: Topology, nodes: list[list[int]]) -> tuple[list[str], float]:
-    """Return the classes of the links between nodes that no way inside one uses, and the least rate on such a way."""
+    """Return the classes of links that only routes between nodes use, and the least rate on such a route."""
     group = np.asarray(collective.group, np.int64)
     across = topology.routes(group[[nodes[0][0]]], group[[nodes[1][0]]])[1]
     inside = set()

@@ -31,7 +31,7 @@ def forced(
     protocol: str | None = None,
     channels: int | None = None,
 ) -> NcclChoice:
-    """Return the choice with what is given in its place, and the rest as the release would take it.
+    """Return the choice with what is forced, and for the rest what the release would take.
 
     Raises UsageError with the release's own reason where it has no such combination on the system.
     """

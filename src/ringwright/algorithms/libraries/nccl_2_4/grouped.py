@@ -36,7 +36,7 @@ def grouped(collective: Collective, parts: int = 1) -> Program:
         for part, by in product(range(parts), range(1, rounds + 1)):
             yield Step((_round(collective, by, parts, part),), "grouped")
 
-    # The messages of a gather come from different ranks: their latencies pass side by side.
+    # The messages of a gather come from different ranks: their latencies overlap.
     cost = Cost((Term(1 if op == "gather" else rounds * parts, path),), sent, is_even=is_even(collective, parts))
     return Program("grouped", collective, cut(collective, parts), steps, rounds * parts, cost)
 

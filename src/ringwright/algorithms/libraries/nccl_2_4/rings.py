@@ -18,7 +18,7 @@ from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, cut
 if TYPE_CHECKING:
     from ringwright.collective import Collective
 
-CHAIN_BYTES = 512 << 10  # what travels at a time along a broadcast or reduce ring
+CHAIN_BYTES = 512 << 10  # bytes of a segment of a broadcast or reduce along a ring
 MOST_SEGMENTS = 64
 
 
@@ -29,13 +29,13 @@ def entry(channel: int, gpus: int, nics: int) -> int:
 
 
 def order(hosts: list[list[int]], channel: int, nics: int) -> list[int]:
-    """Return the ring of a channel: host after host, each from the GPU on at which it enters."""
+    """Return the ring of a channel: host after host, each from the GPU at which the ring enters it."""
     return [host[(entry(channel, len(host), nics) + step) % len(host)] for host in hosts for step in range(len(host))]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopCounts:
-    """How a ring's share travels: ``loops`` one after the other, each chunk of a loop in ``slices`` behind each other."""
+    """A ring's share travels in ``loops``, one after the other; their chunks are cut into ``slices`` that follow each other."""
 
     loops: int = 1
     slices: int = 1

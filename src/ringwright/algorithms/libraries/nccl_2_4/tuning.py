@@ -21,7 +21,7 @@ OUTSIDE = ("nic", "spine", "network", "rail")
 def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -> Program:
     """Return the program with the release's base and hop latencies (us tables) and its protocol's bytes on the wire.
 
-    The tables give one latency for a way through the network's switches and back: it counts once, before the first message.
+    The tables give one latency for the route through the network's switches and back: it counts once, before the first message.
     """
     held = constants(chosen.release)
     algorithm, protocol = chosen.algorithm, chosen.protocol
@@ -35,7 +35,7 @@ def tuned(program: Program, chosen: NcclChoice, system: NcclSystem, nics: int) -
         beyond = dict.fromkeys(INSIDE, near) | dict.fromkeys(OUTSIDE, far)
         byte_s = channel_byte_s(held, system, protocol)
         copying = dict.fromkeys(OUTSIDE, byte_s) | dict.fromkeys(INSIDE if protocol == "simple" else (), byte_s)
-    if algorithm in ("nvls", "nvls_tree"):  # one latency for a way to the switch and back
+    if algorithm in ("nvls", "nvls_tree"):  # one latency for the route to the switch and back
         messages, base = {}, base + inside + (outside if algorithm == "nvls" and system.nodes > 1 else 0.0)
     if algorithm == "nvls_tree":
         messages = dict.fromkeys(OUTSIDE, outside)

@@ -99,7 +99,7 @@ def mpi_op(collective: Collective) -> str:
 def _taken(op: str, collective: Collective, decision: Decision) -> Decision:
     """Return the decision after the library's own fall-backs."""
     if decision.name == "two_proc" and collective.p != 2:
-        raise UsageError(f"two_proc on {collective.p} ranks", remedy="take another algorithm, or two ranks")
+        raise UsageError(f"two_proc is for 2 ranks, not {collective.p}", remedy="take another algorithm, or two ranks")
     name = instead(op, decision.name, collective)
     if name == decision.name:
         return decision

@@ -9,9 +9,9 @@ Knobs: pieces (of 4 MiB, 16 at the most); paths, the rates of parallel paths: pa
 Holds: on a BiGraph of powers of two, each directed link has at most one flow a step; paths end within 1 % of n / sum r.
 Figure: linear scaling on EFLOPS clusters (abstract; no number given).
 Source: Dong et al., IEEE Micro 41(5), 2021, doi 10.1109/MM.2021.3091475; EFLOPS, HPCA 2020.
-Declines: all but all-reduce. Paths bound to links: a fabric here has one way between two ranks, whatever the channel, so paths
-    cut the vector by their rates and stand side by side, but one part cannot go over NVLink and the next over PCIe. Nodes of
-    unequal size are taken rank by rank. A rank's side is the parity of its bits (said to be bit 0 in the papers), which is
+Declines: all but all-reduce. Paths bound to links: two ranks have one route here on every channel, so that paths share the
+    vector by their rates, but none can take NVLink while another takes PCIe. Where nodes differ in size, every rank counts as a
+    node. A rank's side is the parity of its bits (said to be bit 0 in the papers), which is
     what puts partners on opposite sides in every step.
 """
 
@@ -83,7 +83,7 @@ def path_shares(total_bytes: int, rates: Sequence[float], unit: int = 1) -> np.n
     int64 bytes of shape (paths,), which add up to ``total_bytes``.
     """
     if not len(rates) or min(rates) <= 0:
-        raise UsageError("paths are rates above 0", remedy="paths=(150e9, 12.5e9)")
+        raise UsageError("the rate of a path must be above 0", remedy="paths=(150e9, 12.5e9)")
     ends = np.rint(np.cumsum(rates) / np.sum(rates) * (total_bytes // unit)).astype(np.int64) * unit
     ends[-1] = total_bytes
     shares: np.ndarray = np.diff(ends, prepend=0)

@@ -2,7 +2,7 @@
 
 A BiGraph has two sides of edge switches, every upper one linked to every lower one, with hosts below both. A rank whose bits
 have even parity sits above, odd below: partners, who differ in one bit, always sit on opposite sides, and between an upper
-and a lower switch there is one way. Of the other bits x of a rank, an upper rank's switch is the front ones and a lower
+and a lower switch there is one route. Of the other bits x of a rank, an upper rank's switch is the front ones and a lower
 rank's switch the back ones; as long as a switch has no more hosts than links, the two switches of a flow tell x, so that no
 two flows of a step have the same two switches.
 """

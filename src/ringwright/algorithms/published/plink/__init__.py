@@ -87,11 +87,11 @@ def plink(
 def even_groups(p: int, count: int) -> list[list[int]]:
     """Return ``count`` groups of neighbouring places, as equal as they can be."""
     if not 1 <= count <= p:
-        raise UsageError(f"{p} hosts do not make {count} groups", remedy=f"groups=1 to groups={p}")
+        raise UsageError(f"groups={count}: {p} hosts make 1 to {p} groups", remedy=f"groups=1 to groups={p}")
     edges = [i * p // count for i in range(count + 1)]
     return [list(range(first, last)) for first, last in pairwise(edges)]
 
 
 def _require_partition(groups: list[list[int]], p: int) -> None:
     if sorted(index for group in groups for index in group) != list(range(p)) or not all(groups):
-        raise UsageError(f"groups name each of the {p} places once", where=f"groups {groups}"[:80])
+        raise UsageError(f"groups must name each of the {p} places once", where=f"groups {groups}"[:80])

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-CHANGED = 0.7  # a host whose rate falls below this part of the old one, or rises above its inverse, has changed
+CHANGED = (
+    0.7  # a host has changed whose rate is less than this times the old one, or the old one less than this times it
+)
 
 
 @dataclass
@@ -80,7 +82,7 @@ def watch(
     noise: float = 0.0,
     seed: int = 0,
 ) -> Watched:
-    """Watch rounds as long as three windows: one on the network that was probed, then on it with all its faults.
+    """Watch three windows of rounds: the first on the network as it was probed, the others on it with all its faults.
 
     A round takes what the plan takes on the network as it is, with ``noise``, relative. Where the monitor triggers, half of
     the pairs are probed again and hosts are swapped while that helps.

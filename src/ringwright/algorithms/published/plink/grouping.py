@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_DIMENSIONS = 16
 RESTARTS, TURNS = 6, 30
-MANY = 256  # hosts, from which one start must do
+MANY = 256  # beyond so many hosts k-means starts once
 FLAT = 1.02  # farthest over nearest pair: below this there is nothing to cluster
 
 
@@ -79,7 +79,9 @@ def _balanced_means(points: np.ndarray, k: int, generator: np.random.Generator) 
 def _squares(points: np.ndarray, centres: np.ndarray) -> np.ndarray:
     """Return the squared distance of each point to each centre."""
     total = np.zeros((len(points), len(centres)))
-    for axis in range(points.shape[1]):  # not as a product of matrices, whose last digits hang on the number of threads
+    for axis in range(
+        points.shape[1]
+    ):  # not as a product of matrices, whose last digits depend on the number of threads
         total += (points[:, axis, None] - centres[:, axis]) ** 2
     return total
 
@@ -96,7 +98,10 @@ def _spread_out(points: np.ndarray, k: int, generator: np.random.Generator) -> n
 
 
 def _assign(square: np.ndarray, k: int) -> np.ndarray:
-    """Fill clusters up to their size, who has most to lose first; the first p mod k that want to may hold one more."""
+    """Return the cluster of each point, none above its size: points that would lose most by another choose first.
+
+    p mod k clusters hold one point more: the first that are asked to.
+    """
     p = len(square)
     room, spare, label = [p // k] * k, p % k, [-1] * p
     near = np.argsort(square, axis=1, kind="stable")
