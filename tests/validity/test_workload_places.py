@@ -202,6 +202,18 @@ def test_a_payload_has_a_byte_and_at_most_an_exbibyte(size_bytes: int, remedy: s
     assert [each.remedy for each in found if each.rule == "size"] == [remedy] * (remedy is not None)
 
 
+@pytest.mark.parametrize(
+    ("known", "listed"),
+    [(3, "c0, c1, c2"), (8, "c0, c1, c2, c3, c4, c5, c6, c7"), (9, "c0, c1, c2, c3, c4, c5, c6, c7, ...")],
+)
+def test_up_to_eight_classes_are_offered_in_the_same_order_each_time(known: int, listed: str) -> None:
+    """Whatever order a set of names has in this process."""
+    classes = tuple(RankClass(f"c{at}", {"dp": at}) for at in range(known))
+    made = Workload("by hand", Mesh((("dp", known),)), classes, (Task("a", "c9", "F", 1.0),))
+    (found,) = workloads.check(made)
+    assert (found.rule, found.remedy) == ("task", f"one of: {listed}")
+
+
 def test_an_order_has_the_slots_of_its_own_class() -> None:
     """The first class runs forwards and backwards, the second forwards alone."""
     tasks = [Task("f", "first", "F", 1.0), Task("b", "first", "B", 1.0, slot=("B", 0))]

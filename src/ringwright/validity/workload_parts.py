@@ -263,5 +263,6 @@ def _is_count(value: object) -> bool:
 
 
 def _some(known: Iterable[str]) -> str:
-    listed = list(known)
+    """List the first names: as declared, or, where they come without an order, by the alphabet."""
+    listed = sorted(known) if isinstance(known, set) else list(known)
     return ", ".join(listed[:8]) + (", ..." if len(listed) > 8 else "") if listed else "none is declared"
