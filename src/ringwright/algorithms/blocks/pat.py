@@ -42,7 +42,10 @@ def pat(collective: Collective, topology: Topology | None = None) -> Program:
 
 
 def _gather(p: int) -> Iterator[Step]:
-    """Yield the rounds. At distance d every rank holds the blocks of the ranks 0, 2d, 4d, ... before it, and sends them d on."""
+    """Yield the rounds.
+
+    At distance d rank r holds the blocks of the ranks r, r - 2d, r - 4d, ..., and sends those that rank r + d still lacks.
+    """
     distance = 1 << (p - 1).bit_length() - 1
     while distance:
         held = range(0, p - distance, 2 * distance)

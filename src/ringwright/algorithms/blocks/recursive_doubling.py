@@ -93,7 +93,7 @@ def _gather_cost(collective: Collective, fold: RankDigits) -> Cost:
 def _scatter(collective: Collective, fold: RankDigits) -> Iterator[Step]:
     """Yield the exchanges. In round k a rank sends its sums of all blocks but those of its own 2**k ranks.
 
-    Those its partner no longer needs. Of the blocks of its own 2**k ranks the partner adds only its own, and drops the others.
+    Its partner does not need those. Of the blocks of the partner's 2**k ranks the partner adds only its own and drops the rest.
     """
     yield from fold.enter(collective.p)
     for digit in range(fold.digits):
