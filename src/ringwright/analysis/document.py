@@ -38,6 +38,49 @@ class Iteration(TypedDict):
     time_s: float
 
 
+class OperationSeries(TypedDict):
+    """The bytes of one operation in each bin."""
+
+    op: str
+    bytes: list[float]
+
+
+class Burst(TypedDict):
+    """Calls that follow each other closely, of all ranks together."""
+
+    start_s: float
+    duration_s: float
+    bytes: float
+    count: int
+
+
+class LargestBurst(TypedDict):
+    """The largest burst, and of which rank it is."""
+
+    bytes: float
+    start_s: float
+    of: str
+
+
+class Timeline(TypedDict):
+    """Bytes over time in bins of ``bin_s`` seconds from ``start_s`` on, and bursts."""
+
+    bin_s: float
+    start_s: float
+    series: list[OperationSeries]
+    bursts: list[Burst]
+    largest_burst: LargestBurst
+    clock: str
+
+
+class Overlap(TypedDict):
+    """Two communicators of a rank, and in how many seconds both have requests."""
+
+    communicator_a: int
+    communicator_b: int
+    overlaps: int
+
+
 class Calls(TypedDict):
     """The ranks and communicators, and what they called."""
 
@@ -51,8 +94,8 @@ class Calls(TypedDict):
     errors: list[Row]
     errors_total: int
     iterations: list[Iteration]
-    timeline: Row | None
-    concurrency: list[Row]
+    timeline: Timeline | None
+    concurrency: list[Overlap]
     algorithms: list[Row]
     by_role: list[Row]
     by_phase: list[Row]
@@ -120,10 +163,30 @@ class Facts(Origin, Calls, Times, Traffic):
     """What was read or counted, before any conclusion."""
 
 
-class Judgements(TypedDict):
-    """What the network must carry for it, and which laws the numbers broke."""
+class OperationShare(TypedDict):
+    """The share of all bytes that an operation has."""
 
-    provision: Row
+    op: str
+    share: float
+
+
+class Provision(TypedDict):
+    """What the network must carry, None where the source cannot tell; ``note`` says what the figures rest on."""
+
+    bytes_per_step_per_nic: int | None
+    busiest_nic_bytes: float | None
+    between_hosts_bytes: float
+    largest_burst_bytes: int | None
+    largest_burst_of: str | None
+    share_per_op: list[OperationShare]
+    steps: int | None
+    note: str
+
+
+class Judgements(TypedDict):
+    """What the network must carry for it, None in a summary that was kept without it, and which laws the numbers broke."""
+
+    provision: Provision | None
     losses: list[str]
     laws: list[Row]
     ledger_detail: list[Row]
@@ -133,10 +196,31 @@ class Judged(Facts, Judgements):
     """The inputs of the rules that make findings."""
 
 
+class JobFinding(TypedDict):
+    """What deserves attention: error, warning or info, on what evidence, and the next command to type."""
+
+    severity: str
+    title: str
+    detail: str
+    evidence: list[str]
+    command: str
+
+
+class CliffFinding(JobFinding):
+    """A fall of bandwidth from one size to the next: the share that is lost, and what NCCL's model changes there."""
+
+    op: str
+    table: str
+    from_bytes: int
+    to_bytes: int
+    fall: float
+    model: str
+
+
 class Conclusions(TypedDict):
     """What follows from all the other parts."""
 
-    findings: list[Row]
+    findings: list[JobFinding]
     warnings: list[str]
     claims: list[Row]
     limits: list[str]

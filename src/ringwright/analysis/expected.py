@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ringwright.analysis import remedies
 from ringwright.analysis.benchmarks import BenchmarkTimes, release_of, same_gpu, system_of, tables
+from ringwright.analysis.document import CliffFinding, JobFinding
 from ringwright.costs import nccl
 from ringwright.errors import RingwrightError, UsageError
 from ringwright.units import format_size
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from ringwright.costs.nccl import NcclChoice, NcclSystem
     from ringwright.trace import Trace
 
-Finding = dict[str, Any]
 LARGE_BYTES = 16 << 20  # from here on bandwidth and not latency decides
 SLOW, MUCH_SLOWER = 1.5, 3.0
 NEAR = 1.25
@@ -31,7 +31,7 @@ _LOOK = "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH NCCL_DEBUG_FILE=nccl.%
 
 def expected(
     trace: Trace, others: Sequence[Trace] = (), *, box: str | None = None, release: str | None = None
-) -> list[Finding]:
+) -> list[JobFinding]:
     """Return findings on what was measured, the most severe first: {severity, title, detail, evidence, command}.
 
     ``others``: Traces of benchmarks or performance tables to compare with; tables of one Trace are compared with each
@@ -39,7 +39,7 @@ def expected(
     """
     mine = [table for table in tables(trace) if table.source != "perf-table" and table.sizes]
     peers = [*mine, *(table for other in others for table in tables(other) if table.sizes)]
-    findings: list[Finding] = []
+    findings: list[JobFinding] = []
     unsure: dict[str, list[str]] = {}
     for table in mine:
         findings += _against_peers(table, [peer for peer in peers if peer is not table])
@@ -53,13 +53,13 @@ def expected(
     return sorted(_with_command(trace, findings), key=lambda item: _ORDER[item["severity"]])
 
 
-def _with_command(trace: Trace, findings: list[Finding]) -> list[Finding]:
+def _with_command(trace: Trace, findings: list[JobFinding]) -> list[JobFinding]:
     """Return the findings, those without a command of their own with the one that shows everything."""
     usual = remedies.report(trace.meta)
-    return [item | {"command": item["command"] or usual} for item in findings]
+    return [{**item, "command": item["command"] or usual} for item in findings]
 
 
-def _finding(severity: str, title: str, detail: str, evidence: list[str], command: str) -> Finding:
+def _finding(severity: str, title: str, detail: str, evidence: list[str], command: str) -> JobFinding:
     return {"severity": severity, "title": title, "detail": detail, "evidence": evidence, "command": command}
 
 
@@ -68,7 +68,7 @@ def _some(names: list[str]) -> str:
 
 
 # -------------------------------------------------------------------------------------------------------------- peers
-def _against_peers(table: BenchmarkTimes, peers: list[BenchmarkTimes]) -> list[Finding]:
+def _against_peers(table: BenchmarkTimes, peers: list[BenchmarkTimes]) -> list[JobFinding]:
     """Compare with the best equal cluster at the largest size that both have."""
     best: tuple[float, int, BenchmarkTimes] | None = None
     for peer in peers:
@@ -130,7 +130,7 @@ def _cause(table: BenchmarkTimes, factor: float, size: int, peer: BenchmarkTimes
 
 
 # -------------------------------------------------------------------------------------------------------- NCCL's model
-def _against_model(table: BenchmarkTimes, box: str | None, release: str | None) -> list[Finding]:
+def _against_model(table: BenchmarkTimes, box: str | None, release: str | None) -> list[JobFinding]:
     """Compare the largest size with what NCCL itself predicts; RingwrightError where the model cannot say."""
     large = [size for size in table.sizes if size >= LARGE_BYTES]
     if not large or table.variant:
@@ -195,14 +195,15 @@ def _choices(table: BenchmarkTimes, size: int, system: NcclSystem, release: str 
 
 
 # -------------------------------------------------------------------------------------------------------------- cliffs
-def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) -> list[Finding]:
+def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) -> list[CliffFinding]:
     """Return every fall of bandwidth by more than 30 % from one size to the next, the deepest first.
 
     Each is a finding with ``op``, ``table``, ``from_bytes``, ``to_bytes``, ``fall`` (share of bandwidth lost) and ``model``:
     what NCCL's model changes there, or why it cannot tell. A fall that the in-place run does not show is the cost of a
     first call (loading a kernel) and is marked so.
     """
-    findings: list[Finding] = []
+    findings: list[CliffFinding] = []
+    usual = remedies.report(trace.meta)
     for table in tables(trace):
         sizes = table.sizes
         for low, high in itertools.pairwise(sizes):
@@ -210,11 +211,12 @@ def cliffs(trace: Trace, *, box: str | None = None, release: str | None = None) 
             if cliff is not None:
                 cliff["model"] = _change(table, low, high, box, release)
                 cliff["detail"] += f". {cliff['model']}"
+                cliff["command"] = cliff["command"] or usual
                 findings.append(cliff)
-    return sorted(_with_command(trace, findings), key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
+    return sorted(findings, key=lambda item: (_ORDER[item["severity"]], -item["fall"]))
 
 
-def _cliff(table: BenchmarkTimes, low: int, high: int) -> Finding | None:
+def _cliff(table: BenchmarkTimes, low: int, high: int) -> CliffFinding | None:
     """Return the finding on a pair of sizes, None where bandwidth does not fall."""
     sides = [
         times for times in (table.times_s, table.inplace_s) if times.get(low, 0.0) > 0 and times.get(high, 0.0) > 0
@@ -234,12 +236,14 @@ def _cliff(table: BenchmarkTimes, low: int, high: int) -> Finding | None:
     evidence = [f"{format_size(size)}: {times[size] * 1e6:,.1f} us" for size in (low, high)]
     command = remedies.perf(table.op, low, high)
     result = _finding("info" if is_first else "warning", title, detail, evidence, command)
-    return result | {
+    return {
+        **result,
         "op": table.op,
         "table": table.name,
         "from_bytes": low,
         "to_bytes": high,
         "fall": round(1 - share, 4),
+        "model": "",
     }
 
 

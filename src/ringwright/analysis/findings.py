@@ -7,17 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.analysis import remedies
-from ringwright.analysis.document import Judged, Origin
+from ringwright.analysis.document import JobFinding, Judged, Origin, Row
 from ringwright.laws import LAWS, of_ledger
 from ringwright.units import format_count
 
-Finding = dict[str, Any]
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
-def findings(seen: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
+def findings(seen: Judged, claims: list[Row]) -> list[JobFinding]:
     """Return what deserves attention in the facts, what they broke and what was lost."""
-    all_findings: list[Finding] = []
+    all_findings: list[JobFinding] = []
     for rule in (
         _verdict,
         _missing_ranks,
@@ -34,13 +33,13 @@ def findings(seen: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
     return sorted((_typed(item, seen) for item in all_findings), key=lambda item: _ORDER[item["severity"]])
 
 
-def _typed(item: Finding, summary: Judged) -> Finding:
+def _typed(item: JobFinding, summary: Judged) -> JobFinding:
     """Return a finding without its command where that would name an input that nobody can type."""
     unknown = summary["inputs"] and not remedies.given(summary) and _input(summary) in item["command"]
-    return item | {"command": ""} if unknown else item
+    return {**item, "command": ""} if unknown else item
 
 
-def _finding(severity: str, title: str, detail: str, command: str, evidence: list[str] | None = None) -> Finding:
+def _finding(severity: str, title: str, detail: str, command: str, evidence: list[str] | None = None) -> JobFinding:
     return {"severity": severity, "title": title, "detail": detail, "evidence": evidence or [], "command": command}
 
 
@@ -48,7 +47,7 @@ def _input(summary: Judged) -> str:
     return remedies.inputs(summary["inputs"])
 
 
-def _verdict(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _verdict(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     verdict = summary["verdict"]
     if verdict is None:
         return []
@@ -64,7 +63,7 @@ def is_log(summary: Origin) -> bool:
     return summary["kind"] in ("", "nccl-log") or "nccl-log" in summary["kind"].split("+")
 
 
-def _missing_ranks(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _missing_ranks(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     seen, expected = summary["ranks_seen"], summary["ranks_expected"]
     if expected is None or seen >= expected:
         return []
@@ -79,7 +78,7 @@ def _folder(summary: Judged) -> str:
     return shlex.quote(str(Path(first).parent))
 
 
-def _no_collectives(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _no_collectives(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     if summary["operations"] or summary["bandwidth"] or summary["culprits"]:
         return []
     if not is_log(summary):
@@ -90,14 +89,14 @@ def _no_collectives(summary: Judged, claims: list[Any]) -> list[Finding]:
     return [_finding("warning", "no collective lines", detail, command)]
 
 
-def _losses(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _losses(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     losses = summary["losses"]
     if not losses:
         return []
     return [_finding("warning", "part of the input was not read", losses[0], f"ls -l {_input(summary)}", losses[:8])]
 
 
-def _refused(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _refused(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     detail = [row for row in summary["ledger_detail"] if row["outcome"] == "refused"]
     unknown = [row for row in detail if "unknown layout" in (row["reason"] or "")]
     ledger = summary["ledger"]
@@ -112,12 +111,12 @@ def _refused(summary: Judged, claims: list[Any]) -> list[Finding]:
     return [*told, _finding("warning", "lines were lost to interleaving", said, command)]
 
 
-def _broken(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _broken(rows: list[Row]) -> list[Row]:
     """Return the rows of the ledger that a law refused."""
     return [row for row in rows if of_ledger([row]).counts]
 
 
-def _unknown_layout(summary: Judged, rows: list[dict[str, Any]]) -> Finding:
+def _unknown_layout(summary: Judged, rows: list[Row]) -> JobFinding:
     """Say that operations stand in the log that no known release prints so, with the first of them."""
     lines = sum(row["lines"] for row in rows)
     detail = f"{lines:,} operations end early or are printed as no known release prints them; they are not counted"
@@ -126,12 +125,12 @@ def _unknown_layout(summary: Judged, rows: list[dict[str, Any]]) -> Finding:
     return _finding("warning", "lines of unknown layout", detail, command, evidence)
 
 
-def _laws(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _laws(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     """Say of each law what broke it: these figures are not used."""
     return [_law(summary, row) for row in summary["laws"] if row["law"] != "series"]
 
 
-def _law(summary: Judged, row: dict[str, Any]) -> Finding:
+def _law(summary: Judged, row: Row) -> JobFinding:
     name, became = row["law"], "missing" if row["law"] == "records" else "refused"
     detail = f"{row['example']}; the law: {LAWS[name].statement}"
     severity = "info" if name == "ranks" else "warning"
@@ -139,7 +138,7 @@ def _law(summary: Judged, row: dict[str, Any]) -> Finding:
     return _finding(severity, title, detail, f"ringwright summary {_input(summary)} --json")
 
 
-def _transport(summary: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
+def _transport(summary: Judged, claims: list[Row]) -> list[JobFinding]:
     networks = [claim["value"] for claim in claims if claim["field"] == "network"]
     if "Socket" not in networks or summary["hosts"] < 2:
         return []
@@ -150,7 +149,7 @@ def _transport(summary: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
     return [_finding("warning", "network is Socket", detail, "NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,NET")]
 
 
-def _small(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _small(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     tiny = total = 0
     for operation in summary["operations"]:
         for line in operation["size_histogram"]:
@@ -164,14 +163,14 @@ def _small(summary: Judged, claims: list[Any]) -> list[Finding]:
     return [_finding("info", "most requests are small", detail, command)]
 
 
-def _graphs(summary: Judged, claims: list[dict[str, Any]]) -> list[Finding]:
+def _graphs(summary: Judged, claims: list[Row]) -> list[JobFinding]:
     if not summary["operations"] or not is_log(summary):
         return []
     detail = "a CUDA graph prints its collectives when captured, not when replayed: counts are lower bounds if graphs are used"
     return [_finding("info", "counts are lower bounds", detail, f"ringwright report {_input(summary)} -o job.html")]
 
 
-def _roles(summary: Judged, claims: list[Any]) -> list[Finding]:
+def _roles(summary: Judged, claims: list[Any]) -> list[JobFinding]:
     degrees = {name.upper(): degree for name, degree in summary["roles"].items() if degree and degree > 1}
     if not degrees:
         return []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from ringwright.analysis.document import Burst, LargestBurst, OperationSeries, Overlap, Timeline
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -18,7 +20,7 @@ _HOUR_S = 3600.0
 _STEPS = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, _HOUR_S)
 
 
-def timeline(trace: Trace) -> dict[str, Any] | None:
+def timeline(trace: Trace) -> Timeline | None:
     """Return bytes per bin and operation, and bursts; the size of a call counts once, not once per rank.
 
     ``largest_burst`` is that of one rank, the sizes of all it calls added, where calls name their rank; else that of all
@@ -67,19 +69,25 @@ def _bin_for(span: float) -> float:
     return next((step for step in _STEPS if span / step <= MAX_BINS), math.ceil(span / MAX_BINS / _HOUR_S) * _HOUR_S)
 
 
-def _from_events(frame: pl.DataFrame) -> dict[str, Any]:
+def _from_events(frame: pl.DataFrame) -> Timeline:
     calls = _once(frame)
     start, end = _float(calls["enqueue_s"].min()), _float(calls["enqueue_s"].max())
-    result = _series(calls.rename({"enqueue_s": "at"}), start, end, _bin_for(end - start))
-    gap_s = _gap(frame)
-    return result | {"bursts": _bursts(calls, gap_s), "largest_burst": _largest(frame, calls, gap_s), "clock": "log"}
+    width, gap_s = _bin_for(end - start), _gap(frame)
+    return {
+        "bin_s": width,
+        "start_s": start,
+        "series": _series(calls.rename({"enqueue_s": "at"}), start, end, width),
+        "bursts": _bursts(calls, gap_s),
+        "largest_burst": _largest(frame, calls, gap_s),
+        "clock": "log",
+    }
 
 
 def _float(value: Any) -> float:
     return float(value or 0.0)
 
 
-def _from_bins(bins: pl.DataFrame) -> dict[str, Any]:
+def _from_bins(bins: pl.DataFrame) -> Timeline:
     import polars as pl
 
     frame = bins.select(pl.col("bin_start_s").alias("at"), pl.col("src").alias("op"), "bytes")
@@ -88,11 +96,17 @@ def _from_bins(bins: pl.DataFrame) -> dict[str, Any]:
     calls = frame.rename({"at": "enqueue_s"})
     bursts = _bursts(calls, _gap(calls))
     largest = max(bursts, key=lambda burst: burst["bytes"])
-    told = {"bytes": largest["bytes"], "start_s": largest["start_s"], "of": EVERY_RANK}
-    return _series(frame, start, end, width) | {"bursts": bursts, "largest_burst": told, "clock": "log"}
+    return {
+        "bin_s": width,
+        "start_s": start,
+        "series": _series(frame, start, end, width),
+        "bursts": bursts,
+        "largest_burst": {"bytes": largest["bytes"], "start_s": largest["start_s"], "of": EVERY_RANK},
+        "clock": "log",
+    }
 
 
-def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict[str, Any]:
+def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> list[OperationSeries]:
     import polars as pl
 
     bins = int((end - start) // width) + 1
@@ -101,7 +115,7 @@ def _series(frame: pl.DataFrame, start: float, end: float, width: float) -> dict
     series: dict[str, list[float]] = {}
     for op, column, amount in grouped.rows():
         series.setdefault(op, [0.0] * bins)[min(column, bins - 1)] += amount
-    return {"bin_s": width, "start_s": start, "series": [{"op": op, "bytes": series[op]} for op in sorted(series)]}
+    return [{"op": op, "bytes": series[op]} for op in sorted(series)]
 
 
 def _gap(frame: pl.DataFrame) -> float:
@@ -123,7 +137,7 @@ def _numbered(frame: pl.DataFrame, gap_s: float) -> pl.DataFrame:
     return ordered.with_columns((pl.col("enqueue_s").diff().fill_null(0) > gap_s).cum_sum().alias("burst"))
 
 
-def _bursts(calls: pl.DataFrame, gap_s: float) -> list[dict[str, Any]]:
+def _bursts(calls: pl.DataFrame, gap_s: float) -> list[Burst]:
     """Return the bursts of all ranks together, in order of time, the largest where there are many."""
     import polars as pl
 
@@ -138,10 +152,14 @@ def _bursts(calls: pl.DataFrame, gap_s: float) -> list[dict[str, Any]]:
         )
     )
     largest = grouped.sort("bytes", "start_s", descending=[True, False]).head(MAX_BURSTS)  # of equal ones the first
-    return largest.sort("start_s").drop("burst").to_dicts()
+    rows = largest.sort("start_s").select("start_s", "duration_s", "bytes", "count").rows()
+    return [
+        {"start_s": start_s, "duration_s": duration_s, "bytes": amount, "count": count}
+        for start_s, duration_s, amount, count in rows
+    ]
 
 
-def _largest(frame: pl.DataFrame, calls: pl.DataFrame, gap_s: float) -> dict[str, Any]:
+def _largest(frame: pl.DataFrame, calls: pl.DataFrame, gap_s: float) -> LargestBurst:
     """Return the largest burst with ``of``: a rank where calls name theirs, else all ranks."""
     import polars as pl
 
@@ -161,7 +179,7 @@ def _largest(frame: pl.DataFrame, calls: pl.DataFrame, gap_s: float) -> dict[str
     return {"bytes": row["bytes"], "start_s": row["start_s"], "of": of}
 
 
-def concurrency(trace: Trace) -> list[dict[str, Any]]:
+def concurrency(trace: Trace) -> list[Overlap]:
     """Return pairs of communicators of one rank that have requests in the same second, with how many such seconds."""
     import polars as pl
 

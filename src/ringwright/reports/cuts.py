@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ringwright.analysis.document import PairBytes, Summary
+from ringwright.analysis.document import PairBytes, Summary, Timeline
 from ringwright.reports.layout import printable
 
 MOST_RANKS = 256  # ranks drawn one by one; above it the matrix is over hosts
@@ -151,9 +151,9 @@ def segments(members: Sequence[int]) -> list[int]:
     return flat
 
 
-def time_origin_s(timeline: dict[str, Any] | None) -> float:
+def time_origin_s(timeline: Timeline | None) -> float:
     """Return what to subtract from times: a clock that counts from 1970 is shown from the first bin on."""
-    start_s = float((timeline or {}).get("start_s") or 0.0)
+    start_s = timeline["start_s"] if timeline else 0.0
     return start_s if start_s >= _EPOCH_LIKE_S else 0.0
 
 

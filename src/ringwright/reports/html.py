@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ringwright.analysis.document import Culprit, Summary
+from ringwright.analysis.document import Culprit, JobFinding, Summary
 from ringwright.reports import charts, cuts, ranks_picture, tables, timed, topology
 from ringwright.reports.completion import absence, complete, no_timeline
 from ringwright.reports.layout import percent
@@ -152,14 +152,14 @@ def _verdict(view: Summary) -> dict[str, Any] | None:
     }
 
 
-def _finding(finding: dict[str, Any], verdict: Culprit | None) -> dict[str, Any]:
+def _finding(finding: JobFinding, verdict: Culprit | None) -> dict[str, Any]:
     """Return a finding as the page shows it; the verdict's evidence stands with the verdict, and only there."""
-    is_verdict = verdict is not None and finding.get("evidence") == verdict["evidence"]
+    is_verdict = verdict is not None and finding["evidence"] == verdict["evidence"]
     return {
-        "severity": finding.get("severity") if finding.get("severity") in ("error", "warning") else "info",
+        "severity": finding["severity"] if finding["severity"] in ("error", "warning") else "info",
         "title": cuts.short(finding["title"][:1].upper() + finding["title"][1:]),
-        "detail": cuts.short(finding.get("detail") or "", 900),
-        "evidence": [] if is_verdict else [cuts.short(e, 400) for e in (finding.get("evidence") or [])[:8]],
+        "detail": cuts.short(finding["detail"], 900),
+        "evidence": [] if is_verdict else [cuts.short(e, 400) for e in finding["evidence"][:8]],
         "command": cuts.short(finding["command"], 900),
     }
 
@@ -174,7 +174,7 @@ def _provision(view: Summary) -> list[tuple[str, str]]:
     need = view["provision"]
     if not need:
         return []
-    per_nic, steps = (need.get(k) for k in ("bytes_per_step_per_nic", "steps"))
+    per_nic, steps = need.get("bytes_per_step_per_nic"), need.get("steps")
     lines = [
         ("Steps", "not found" if steps is None else format_count(steps)),
         ("Bytes per step and NIC", "unknown: no NIC or no step was seen" if per_nic is None else format_size(per_nic)),

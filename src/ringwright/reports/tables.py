@@ -202,8 +202,8 @@ def _communicators(view: Summary) -> list[PageTable]:
 
 
 def _time(view: Summary) -> list[PageTable]:
-    bursts = (view["timeline"] or {}).get("bursts") or []
-    ordered = sorted(bursts, key=lambda b: -(b.get("bytes") or 0))
+    bursts = view["timeline"]["bursts"] if view["timeline"] else []
+    ordered = sorted(bursts, key=lambda b: -b["bytes"])
     zero_s = cuts.time_origin_s(view["timeline"])
     rows = [
         [

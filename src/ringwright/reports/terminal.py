@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TextIO
 
-from ringwright.analysis.document import Summary
+from ringwright.analysis.document import Provision, Summary
 from ringwright.reports import layout, timed, topology
 from ringwright.reports.completion import absence, complete, operation_rows, short_place, size_rows
 from ringwright.units import format_count, format_size
@@ -203,14 +203,10 @@ def ground_of(view: Summary) -> str:
     return f"{ground.get('algorithm', ground.get('ground', 'assumed'))}{span}{kept}"
 
 
-def burst_text(need: dict[str, Any]) -> str:
+def burst_text(need: Provision) -> str:
     """Return the largest burst and whose it is, the empty string where none is known."""
-    size_bytes = need.get("largest_burst_bytes")
-    return (
-        ""
-        if size_bytes is None
-        else f"{format_size(size_bytes)} in calls of {need.get('largest_burst_of') or 'all ranks'}"
-    )
+    size_bytes, of = need.get("largest_burst_bytes"), need.get("largest_burst_of")
+    return "" if size_bytes is None else f"{format_size(size_bytes)} in calls of {of or 'all ranks'}"
 
 
 def _provision(out: Console, view: Summary) -> None:
@@ -218,7 +214,7 @@ def _provision(out: Console, view: Summary) -> None:
     if not need:
         return
     layout.heading(out, "provisioning", need.get("note") or "")
-    steps, per_nic = (need.get(k) for k in ("steps", "bytes_per_step_per_nic"))
+    steps, per_nic = need.get("steps"), need.get("bytes_per_step_per_nic")
     layout.line(out, f"steps: {steps if steps is not None else 'not found'}")
     layout.line(out, f"bytes per step and NIC: {_size(per_nic) or 'unknown (no NIC or no step was seen)'}")
     layout.line(out, f"largest burst: {burst_text(need) or 'unknown (no times in the input)'}")
