@@ -297,6 +297,15 @@ def test_a_line_that_names_a_rank_beyond_its_communicator_is_left_out() -> None:
     assert "3 lines name ranks that a communicator of 2 does not have: they are left out" in told["shown"]["notes"]
 
 
+@pytest.mark.parametrize(("members", "ranks"), [([4, 6], [4, 6]), ([], [])])
+def test_a_nic_is_used_by_nobody_known_where_the_members_are_not(members: list[int], ranks: list[int]) -> None:
+    comm = {"communicator": 0, "comm_id": "g", "size": 2, "members": members}
+    base = {"communicator": 0, "kind": "connection", "channel": 0, "transport": "NET/IB/0", "nic": "0", "value": "send"}
+    table = [base | {"src": src, "dst": 1 - src} for src in range(2)]
+    told = topology(Trace.of({"communicators": rows("communicators", [comm]), "topology": rows("topology", table)}))
+    assert [(nic["nic"], nic["ranks"], nic["connections"]) for nic in told["nics"]] == [("0", ranks, 2)]
+
+
 @pytest.mark.parametrize(
     ("channels", "listed"), [(2, "0, 1"), (8, "0, 1, 2, 3, 4, 5, 6, 7"), (11, "0, 1, 2, 3, 4, 5, 6, 7 and 3 more")]
 )
