@@ -135,6 +135,31 @@ def test_its_own_replay_takes_as_long_as_the_step() -> None:
     assert again == pytest.approx(12 * MS)
 
 
+def test_a_loss_summed_after_the_update_is_the_begin_of_the_next_step() -> None:
+    """The commonest loop: steps are marked when the optimizer is through, and then the loss is summed over ranks."""
+
+    def step(rank: int, at: float, number: int) -> list[dict[str, Any]]:
+        marked = {"kind": "step", "rank": rank, "iteration": number, "start_s": at * MS, "duration_s": 12 * MS}
+        timed = {"rank": rank, "step": number}
+        return [
+            marked,
+            call(at + 0.2, 0.3, 4, "optimizer", **timed),
+            call(at + 4, 3, 100, "backward", **timed),
+            call(at + 7, 3, 300, "backward", issued=at + 6, **timed),
+        ]
+
+    recorded = trace(
+        [each for rank in (0, 1) for number in (1, 2) for each in step(rank, 12.0 * number, number)], [([0, 1], "")]
+    )
+    made = replay(recorded, step=1)
+    assert check(made) == []
+    assert [(each.role, each.size_bytes) for each in made.payloads] == [("world", 4), ("dp", 100), ("dp", 300)]
+    loss = made.payloads[0]
+    assert {made.task[name].kind for name, _ in loss.consumers} == {"F"}
+    measured, again = baseline(recorded, step=1)
+    assert again == pytest.approx(measured, rel=0.02)
+
+
 def test_a_policy_on_a_recorded_step() -> None:
     """With layer-wise boundaries the second gradient's sum is what forward waits for, and nothing takes longer."""
     found = replayed(two_steps(), step=1)

@@ -57,6 +57,7 @@ def plans(lines: Mapping[int, Line], roles: dict[int, str]) -> dict[int, RankSte
 
 
 def _plan(line: Line, gradients: set[int]) -> RankStep:
+    _without_the_update_before(line, gradients)
     if not line.works:
         line.works = _host_work(line, gradients)
     else:
@@ -65,6 +66,22 @@ def _plan(line: Line, gradients: set[int]) -> RankStep:
     made = _Timeline(line, works, gradients).plan()
     _name_phases(made)
     return made
+
+
+def _without_the_update_before(line: Line, gradients: set[int]) -> None:
+    """Take the name of the update from what comes before the gradients: it follows the update of the step before.
+
+    So does the sum of a loss at the end of a training loop, where steps are marked when the optimizer is through.
+    """
+    sums = [call.issued_s for call in line.calls if call.event in gradients and call.issued_s is not None]
+    if not sums:
+        return
+    for call in line.calls:
+        if call.phase == OPTIMIZER and call.issued_s is not None and call.issued_s < min(sums):
+            call.phase = ""
+    for work in line.works:
+        if work.phase == OPTIMIZER and work.start_s < min(sums):
+            work.phase = ""
 
 
 def _gradients(line: Line, roles: dict[int, str]) -> set[int]:
