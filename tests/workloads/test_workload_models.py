@@ -27,8 +27,9 @@ from ringwright.workloads.expected.row import in_iteration
 from ringwright.workloads.flops import Gemm, LayerWork, attention_widths, flops_per_token, forward
 from ringwright.workloads.model_cards import card
 from ringwright.workloads.models import active_parameters, model, names, parameters, usual_sequence
-from ringwright.workloads.parallel import Parallel, check, chunks, parse
+from ringwright.workloads.parallel import Parallel, check, parse
 from ringwright.workloads.shares import cut, elements, held
+from ringwright.workloads.stage_layers import chunks
 from ringwright.workloads.step import StepSpec
 from shared_data import needs_shared_data, real
 
@@ -316,8 +317,8 @@ def test_a_form_prints_as_it_is_read(text: str) -> None:
     [
         ("llama3-70b", "tp3", 63, "64 attention heads", "a tp of 1, 2, 4, 8"),
         ("llama3-70b", "tp16", 64, "8 key and value heads", "a tp of 1, 2, 4, 8"),
-        ("llama3-70b", "pp6", 48, "80 layers of llama3-70b do not fill pp6", "pp5"),
-        ("llama3-70b", "pp4,vp3", 48, "80 layers", "vp3"),
+        ("llama3-70b", "pp96", 96, "80 layers of llama3-70b do not fill pp96", "pp80 or less"),
+        ("llama3-70b", "pp24,vp4", 24, "80 layers", "pp20 or less with vp4"),
         ("llama3-70b", "tp8,pp4,dp4", 64, "is 128 ranks, not 64", "dp2, or --gpus 128"),
         ("llama3-70b", "tp8", 60, "60 GPUs are no multiple", "--gpus 64"),
         ("mixtral-8x7b", "ep3", 9, "8 experts", "divides 8"),

@@ -43,6 +43,7 @@ class JobOptions:
     recompute: Annotated[str, Parameter(help="none, selective or full.")] = "none"
     mode: Annotated[str, Parameter(help="training, prefill or decode.")] = "training"
     schedule: Annotated[str, Parameter(help="Pipeline: 1f1b (interleaved with vp) or gpipe.")] = "1f1b"
+    stages: Annotated[str, Parameter(help="Layers of each pipeline stage: 10,11,11 (chunk by chunk with vp).")] = ""
     interference: Annotated[str, Parameter(help="Overlapped compute: none, factor, share or waves.")] = "none"
     step_ms: Annotated[float | None, Parameter(help="Scale compute to this measured step of one GPU.")] = None
     tune: Annotated[
@@ -68,6 +69,7 @@ class JobOptions:
             self.gradients,
             self.recompute,
             self.mode,
+            stages=self.stages,
         )
         algorithms = {"": algorithm} if algorithm else {}
         return GeneratedJobSpec(card, self.gpu, algorithms, self.schedule, self.step_ms, fit=self.fit)
@@ -172,6 +174,7 @@ OF_A_MODEL = (
     "recompute",
     "mode",
     "schedule",
+    "stages",
     "step_ms",
     "fit",
 )

@@ -27,6 +27,7 @@ def workload(
     recompute: Annotated[str, options.IN_JOB] = "none",
     mode: Annotated[str, options.IN_JOB] = "training",
     stage: int | None = None,
+    stages: Annotated[str, options.IN_JOB] = "",
     dims: Annotated[dict[str, int] | None, Parameter(name="--dims")] = None,
     file: WorkloadFile = NO_FILE,
     json: options.Json = False,
@@ -57,6 +58,8 @@ def workload(
         training, prefill or decode.
     stage
         Pipeline stage whose collectives are shown (default: a middle one).
+    stages
+        Layers of each stage, listed by hand: 10,11,11, or 9,14*8,9.
     dims
         Another dimension: --dims.vocabulary 32000.
     json
@@ -79,6 +82,7 @@ def workload(
         mode,
         stage,
         dims or {},
+        stages,
     )
     result = model_workload.workload(question)
     file.save(question)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ringwright.costs.gpus import WIDTHS, element_type
@@ -12,7 +12,8 @@ from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.flops import default_mtp, flops_per_token
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
-from ringwright.workloads.parallel import ENDS, Parallel, parse
+from ringwright.workloads.parallel import Parallel, parse
+from ringwright.workloads.stage_layers import listed, sizes
 from ringwright.workloads.step import StepSpec, refuse
 
 IMAGES_A_RANK = 32
@@ -35,6 +36,7 @@ class WorkloadSpec:
     mode: str = "training"
     stage: int | None = None
     dims: Mapping[str, int] = field(default_factory=dict)
+    stages: str = ""  # layers of each chunk along the model: 7,8,8
 
 
 def workload(question: WorkloadSpec) -> dict[str, Any]:
@@ -61,7 +63,9 @@ def workload(question: WorkloadSpec) -> dict[str, Any]:
 
 def settled(card: ModelCard, question: WorkloadSpec) -> StepSpec:
     """Return the step that is asked about, defaults filled in; UsageError where it cannot be."""
-    parallel = form(question.parallel, question.gpus)
+    parallel = replace(
+        form(question.parallel, question.gpus), stages=listed(question.stages) if question.stages else ()
+    )
     dtype = question.dtype or usual_dtype(card)
     step = StepSpec(
         parallel,
@@ -168,8 +172,9 @@ def _communicated(card: ModelCard, step: StepSpec) -> Iterator[str]:
             yield "every rank of a tensor parallel group sends all its tokens to the experts, for sp is off"
     if parallel.cp > 1:
         yield "context parallelism passes keys and values round a ring"
-    if ENDS.get(card.size) and card.dims["layers"] % (parallel.pp * parallel.vp):
-        yield "the first and the last stage have fewer layers, for embedding and loss count as layers"
+    shared_out = "" if card.is_image else sizes(card, parallel)[1]
+    if shared_out:
+        yield shared_out
     if not step.trains or parallel.zero == 3:
         return
     if parallel.zero == 0 and parallel.replicas > 1:

@@ -130,13 +130,21 @@ def flops_per_token(card: ModelCard, sequence: int | None = None, *, mtp: int | 
         return 3.0 * sum(work.flops for works in forward(card, 1).values() for work in works)
     anatomy = card.anatomy()
     modules = default_mtp(card) if mtp is None else mtp
-    block_flops = [_per_token(card, at, block, length) for at, block in enumerate(anatomy.blocks)]
+    blocks = block_flops(card, length)
     tied = sum(2 * math.prod(layer.shapes[0]) for layer in anatomy.layers() if layer.tied)
-    total = sum(block_flops) + tied
+    total = sum(blocks) + tied
     if modules:
         # One more block, a projection of two hidden states into one, and the logits once more.
-        total += modules * (block_flops[-2] + 4 * card.dims["hidden"] ** 2 + block_flops[-1] + tied)
+        total += modules * (blocks[-2] + 4 * card.dims["hidden"] ** 2 + blocks[-1] + tied)
     return 3.0 * total
+
+
+def block_flops(card: ModelCard, sequence: int | None = None) -> list[float]:
+    """Return the operations of each block's forward pass for one token of sequences of ``sequence`` (None: the usual length)."""
+    from ringwright.workloads.models import usual_sequence
+
+    length = sequence or usual_sequence(card)
+    return [_per_token(card, at, block, length) for at, block in enumerate(card.anatomy().blocks)]
 
 
 def default_mtp(card: ModelCard) -> int:

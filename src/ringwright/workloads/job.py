@@ -14,12 +14,12 @@ from ringwright.workloads import parameters
 from ringwright.workloads.flops import forward as works_of
 from ringwright.workloads.grid import grid
 from ringwright.workloads.model_cards import ModelCard
-from ringwright.workloads.parallel import chunks
 from ringwright.workloads.parts import ModelBlock
 from ringwright.workloads.pipelines import order
 from ringwright.workloads.segments import Cutter, Exchange, Item, Segment
 from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
 from ringwright.workloads.stage import RankClassBuilder, backward, forward
+from ringwright.workloads.stage_layers import chunks
 from ringwright.workloads.step import StepSpec, refuse
 from ringwright.workloads.times import Roofline, Seconds
 

@@ -16,15 +16,14 @@ from ringwright.workloads.model_cards import ModelCard
 
 _WORD = re.compile(r"(tp|pp|vp|cp|ep|dp|zero)[=:]?([0-9]+)")
 ZERO_STAGES = (0, 1, 3)
-# Models whose first and last stage are given fewer layers, because they hold embedding and loss (and one more prediction).
-ENDS = {"llama3-405b": 2, "qwen3-235b-a22b": 2, "deepseek-v3": 3}
 
 
 @dataclass(frozen=True)
 class Parallel:
     """Ranks of each axis: tensor, pipeline (with ``vp`` chunks a stage), context, expert, data.
 
-    ``sp`` cuts activations along the sequence where tensor parallelism does not; ``zero`` is 0 (every rank keeps all gradients
+    ``stages`` are the layers of each chunk along the model, where they are listed by hand. ``sp`` cuts activations along the
+    sequence where tensor parallelism does not; ``zero`` is 0 (every rank keeps all gradients
     and optimiser states), 1 (optimiser states are shared out) or 3 (parameters too: FSDP).
     """
 
@@ -36,11 +35,12 @@ class Parallel:
     ep: int = 1
     dp: int = 1
     zero: int = 0
+    stages: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         for each in fields(self):
             value = getattr(self, each.name)
-            if each.name not in ("sp", "zero") and value < 1:
+            if each.name not in ("sp", "zero", "stages") and value < 1:
                 raise UsageError(f"{each.name} is {value}", remedy=f"{each.name}1 or more")
         if self.zero not in ZERO_STAGES:
             raise UsageError(f"zero{self.zero} is not known here", remedy="zero0, zero1, or zero3 (the same as fsdp)")
@@ -126,40 +126,6 @@ def check(
     _check_widths(card, parallel)
     _check_experts(card, parallel)
     _check_tokens(card, parallel, sequence, micro_batches)
-    chunks(card, parallel)
-
-
-def chunks(card: ModelCard, parallel: Parallel) -> list[list[range]]:
-    """Return which blocks that repeat (from 0) are in each chunk of each stage: ``[stage][chunk]`` is a range.
-
-    Chunk ``v`` of stage ``k`` is number ``v * pp + k`` along the model. Raises UsageError where they do not come out even.
-    """
-    layers = sum(block.unit == "block" for block in card.anatomy().blocks)
-    number, ends = parallel.pp * parallel.vp, ENDS.get(card.size, 0)
-    counts = [layers // number] * number
-    if layers % number:
-        each = (layers + ends) // number
-        if not ends or (layers + ends) % number or each < ends:
-            fit = [
-                pp
-                for pp in range(1, layers + 1)
-                if layers % (pp * parallel.vp) == 0 or _fits(layers, ends, pp * parallel.vp)
-            ]
-            near = sorted(fit, key=lambda pp: abs(pp - parallel.pp))[:4] or [1]
-            raise UsageError(
-                f"{layers} layers of {card.size} do not fill pp{parallel.pp} x vp{parallel.vp} evenly",
-                remedy=f"{' or '.join(f'pp{pp}' for pp in sorted(near))}{f' with vp{parallel.vp}' * (parallel.vp > 1)}",
-            )
-        counts = [each] * number
-        counts[0] -= 1
-        counts[-1] -= ends - 1
-    starts = [sum(counts[:at]) for at in range(number)]
-    spans = [range(start, start + count) for start, count in zip(starts, counts, strict=True)]
-    return [[spans[chunk * parallel.pp + stage] for chunk in range(parallel.vp)] for stage in range(parallel.pp)]
-
-
-def _fits(layers: int, ends: int, number: int) -> bool:
-    return bool(ends) and (layers + ends) % number == 0 and (layers + ends) // number >= ends
 
 
 def _switch(word: str) -> tuple[str, int]:

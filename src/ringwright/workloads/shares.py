@@ -9,8 +9,9 @@ from dataclasses import replace
 from ringwright.errors import UsageError
 from ringwright.workloads.flops import padded_vocabulary
 from ringwright.workloads.model_cards import ModelCard
-from ringwright.workloads.parallel import Parallel, chunks
+from ringwright.workloads.parallel import Parallel
 from ringwright.workloads.parts import Layer, ModelBlock, Shape
+from ringwright.workloads.stage_layers import chunks
 
 
 def middle(parallel: Parallel) -> int:

@@ -9,6 +9,7 @@ from ringwright.workloads.flops import MODES, Load
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.parallel import Parallel, check
 from ringwright.workloads.shares import middle
+from ringwright.workloads.stage_layers import chunks
 
 RECOMPUTE = ("none", "selective", "full")
 
@@ -66,6 +67,8 @@ def refuse(card: ModelCard, step: StepSpec) -> None:
         micro_batches=step.micro_batches,
         micro_batch_size=step.micro_batch_size,
     )
+    if not card.is_image:
+        chunks(card, step.parallel)
     if not step.trains and (card.is_image or card.family in ("bert", "transformer")):
         raise UsageError(f"{card.size} has no mode '{step.mode}': it does not decode", remedy="--mode training")
     if step.mode == "decode" and step.parallel.cp > 1:

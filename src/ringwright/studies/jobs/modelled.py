@@ -21,6 +21,7 @@ def job(
     recompute: str = "none",
     mode: str = "training",
     schedule: str = "1f1b",
+    stages: str = "",
 ) -> Workload:
     """Return one step of training or serving a model, as a Workload: compute times, and what its ranks exchange.
 
@@ -44,6 +45,8 @@ def job(
         ``training``, ``prefill`` or ``decode``.
     schedule
         Of a pipeline: ``1f1b`` or ``gpipe``.
+    stages
+        Layers of each pipeline stage, listed by hand: ``10,11,11``. Usual: even, else balanced by their operations.
 
     Returns
     -------
@@ -61,5 +64,7 @@ def job(
     >>> ringwright.job("llama3-8b", gpus=16, parallel="tp8")
     Workload(llama3-8b training, 16 ranks, 1 classes, 366 tasks, 424 payloads, policy none)
     """
-    card = WorkloadSpec(model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode)
+    card = WorkloadSpec(
+        model, gpus, parallel, micro_batches, micro_batch_size, seq, dtype, gradients, recompute, mode, stages=stages
+    )
     return workload(GeneratedJobSpec(card, gpu, schedule=schedule))
