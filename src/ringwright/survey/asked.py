@@ -13,7 +13,7 @@ import numpy as np
 from ringwright.costs.gpus import OF_FABRIC, gpu
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import generated, recorded, study, written
-from ringwright.studies.jobs.costs import LIBRARY, RING, FabricCosts
+from ringwright.studies.jobs.costs import LIBRARY, RING, FabricCosts, on_fabric
 from ringwright.studies.jobs.generated import DEFAULT_FABRIC, GPUS_A_NODE
 from ringwright.studies.model_workload import WorkloadSpec, form
 from ringwright.survey.form import fitting
@@ -119,7 +119,7 @@ def of_recording(path: str, replay: Replay, topology: Topology, machine: str) ->
         return recorded.job(replay, recorded.Counterfactual(changed, topology, topology))
 
     def fabric_costs(_job: Job, algorithm: str) -> FabricCosts:
-        return seen.setdefault(algorithm, _on(topology, replay.workload, algorithm))
+        return seen.setdefault(algorithm, on_fabric(topology, replay.workload, algorithm))
 
     measured = beside["baseline"]
     return Asked(
@@ -230,9 +230,4 @@ def _command(path: str, machine: str) -> Callable[[str, str], str]:
 def _by(base: FabricCosts, algorithm: str) -> FabricCosts:
     """Return the costs by another algorithm; what every algorithm leaves to the library is timed once for all."""
     kept: dict[Any, Any] = {key: value for key, value in base.timed.items() if key[0] == RING}
-    return replace(base, algorithms={"": algorithm} if algorithm else {}, timed=kept, factors={}, left={}, sent={})
-
-
-def _on(topology: Topology, workload: Any, algorithm: str) -> FabricCosts:
-    axes = {payload.role: payload.axes for payload in workload.payloads}
-    return FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})
+    return replace(base, algorithms={"": algorithm} if algorithm else {}, timed=kept, beside={}, left={}, sent={})

@@ -8,6 +8,7 @@ from ringwright.errors import UsageError
 from ringwright.studies.model_workload import WorkloadSpec, settled
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters
+from ringwright.workloads.stage_layers import as_published
 
 PARAMETER_BYTES = 18  # parameters and gradients of a training step (2 + 4), Adam's master copy and moments (12)
 FOR_STATES = 0.8  # share of a device's memory; the rest is left for activations and buffers
@@ -68,8 +69,10 @@ def _powers(most: int) -> list[int]:
 
 
 def _legal(name: str, gpus: int, parallel: str) -> bool:
+    """Say whether a form can be, with stages as long as each other or as the model was made."""
+    card = model(name)
     try:
-        settled(model(name), WorkloadSpec(name, gpus, parallel))
+        step = settled(card, WorkloadSpec(name, gpus, parallel))
     except UsageError:
         return False
-    return True
+    return bool(as_published(card, step.parallel))

@@ -139,12 +139,12 @@ def flops_per_token(card: ModelCard, sequence: int | None = None, *, mtp: int | 
     return 3.0 * total
 
 
-def block_flops(card: ModelCard, sequence: int | None = None) -> list[float]:
+def block_flops(model: ModelCard, sequence: int | None = None) -> list[float]:
     """Return the operations of each block's forward pass for one token of sequences of ``sequence`` (None: the usual length)."""
     from ringwright.workloads.models import usual_sequence
 
-    length = sequence or usual_sequence(card)
-    return [_per_token(card, at, block, length) for at, block in enumerate(card.anatomy().blocks)]
+    length = sequence or usual_sequence(model)
+    return [_per_token(model, at, block, length) for at, block in enumerate(model.anatomy().blocks)]
 
 
 def default_mtp(card: ModelCard) -> int:

@@ -27,45 +27,57 @@ def listed(text: str) -> tuple[int, ...]:
     return tuple(counts)
 
 
-def chunks(card: ModelCard, parallel: Parallel) -> list[list[range]]:
+def chunks(model: ModelCard, parallel: Parallel) -> list[list[range]]:
     """Return which blocks that repeat (from 0) are in each chunk of each stage: ``[stage][chunk]`` is a range.
 
     Chunk ``v`` of stage ``k`` is number ``v * pp + k`` along the model. Raises UsageError for more chunks than layers, and where
     numbers listed by hand are not those of the model.
     """
-    counts, _ = sizes(card, parallel)
+    counts, _ = sizes(model, parallel)
     starts = [sum(counts[:at]) for at in range(len(counts))]
     spans = [range(start, start + count) for start, count in zip(starts, counts, strict=True)]
     return [[spans[chunk * parallel.pp + stage] for chunk in range(parallel.vp)] for stage in range(parallel.pp)]
 
 
-def sizes(card: ModelCard, parallel: Parallel) -> tuple[list[int], str]:
+def sizes(model: ModelCard, parallel: Parallel) -> tuple[list[int], str]:
     """Return the layers of each chunk along the model, and how they were shared out where they are not even."""
-    blocks = card.anatomy().blocks
+    blocks = model.anatomy().blocks
     layers, number = sum(block.unit == "block" for block in blocks), parallel.pp * parallel.vp
     if parallel.stages:
-        return _by_hand(card, parallel, layers), "layers of each stage as listed"
+        return _by_hand(model, parallel, layers), "layers of each stage as listed"
+    if usual := as_published(model, parallel):
+        alike = len(set(usual)) == 1
+        return (
+            usual,
+            "" if alike else "the first and the last stage have fewer layers, for embedding and loss count as layers",
+        )
     if number > max(layers, 1):
         raise UsageError(
-            f"{layers} layers of {card.size} do not fill pp{parallel.pp} x vp{parallel.vp}: a chunk would have none",
+            f"{layers} layers of {model.size} do not fill pp{parallel.pp} x vp{parallel.vp}: a chunk would have none",
             remedy=f"pp{max(1, layers // parallel.vp)} or less{f' with vp{parallel.vp}' * (parallel.vp > 1)}",
         )
-    if layers % number == 0:
-        return [layers // number] * number, ""
-    ends = ENDS.get(card.size, 0)
-    if ends and (layers + ends) % number == 0 and (layers + ends) // number >= ends:
-        counts = [(layers + ends) // number] * number
-        counts[0] -= 1
-        counts[-1] -= ends - 1
-        return counts, "the first and the last stage have fewer layers, for embedding and loss count as layers"
-    counts = _balanced(_costs(card), number)
+    counts = _balanced(_costs(model), number)
     return counts, (
         f"stages of {', '.join(map(str, counts))} layers: the longest takes the least time (loss counted), and the first ones, "
         "which keep activations of more micro-batches, have the fewest layers that allow it (--stages lists them by hand)"
     )
 
 
-def _by_hand(card: ModelCard, parallel: Parallel, layers: int) -> list[int]:
+def as_published(model: ModelCard, parallel: Parallel) -> list[int]:
+    """Return the layers of each chunk where they come out even, or as the model was made; nothing elsewhere."""
+    layers, number = sum(block.unit == "block" for block in model.anatomy().blocks), parallel.pp * parallel.vp
+    if layers % number == 0 and layers:
+        return [layers // number] * number
+    ends = ENDS.get(model.size, 0)
+    if not ends or (layers + ends) % number or (layers + ends) // number < ends:
+        return []
+    counts = [(layers + ends) // number] * number
+    counts[0] -= 1
+    counts[-1] -= ends - 1
+    return counts
+
+
+def _by_hand(model: ModelCard, parallel: Parallel, layers: int) -> list[int]:
     counts, number = [*parallel.stages], parallel.pp * parallel.vp
     told = ",".join(map(str, counts))
     if len(counts) != number:
@@ -76,7 +88,7 @@ def _by_hand(card: ModelCard, parallel: Parallel, layers: int) -> list[int]:
         )
     if sum(counts) != layers or not all(counts):
         raise UsageError(
-            f"the stages hold {sum(counts)} layers, {card.size} has {layers}"
+            f"the stages hold {sum(counts)} layers, {model.size} has {layers}"
             if all(counts)
             else "a stage without layers is no stage",
             where=told,
@@ -85,12 +97,12 @@ def _by_hand(card: ModelCard, parallel: Parallel, layers: int) -> list[int]:
     return counts
 
 
-def _costs(card: ModelCard) -> list[float]:
+def _costs(model: ModelCard) -> list[float]:
     """Return the operations of a token in each block that repeats; what follows the last one counts with it."""
-    costs, blocks = block_flops(card), card.anatomy().blocks
+    costs, blocks = block_flops(model), model.anatomy().blocks
     inner = [at for at, block in enumerate(blocks) if block.unit == "block"]
     after = sum(costs[inner[-1] + 1 :])
-    tied = next((layer for layer in card.anatomy().layers() if layer.tied), None)
+    tied = next((layer for layer in model.anatomy().layers() if layer.tied), None)
     if tied is not None:
         after += 2 * math.prod(tied.shapes[0])
     return [*(costs[at] for at in inner[:-1]), costs[inner[-1]] + after]

@@ -1,13 +1,12 @@
 """What operations take on a fabric: each (operation, group, size) is a Program, timed by the engines, once.
 
-Sizes between those that were timed are interpolated. Sibling groups, which do the same at the same time, slow each other where
-they share a link of a host. What an operation loads of its ranks' links tells the engine of jobs how much two operations of
-different groups disturb each other.
+Sibling groups do the same at the same time. Those that share a link, directly or by others between them, are timed together,
+their messages on one machine. What an operation and its siblings load of their links meanwhile tells the engine of jobs how
+much two operations of different roles disturb each other.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -17,6 +16,8 @@ import numpy as np
 from ringwright.collective import Collective
 from ringwright.costs.stages import Stage
 from ringwright.engines.choose import simulate
+from ringwright.engines.machine import PS
+from ringwright.engines.together import simulate_together
 from ringwright.errors import UsageError
 from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
@@ -24,13 +25,14 @@ from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import Mesh
 
 if TYPE_CHECKING:
-    from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
     from ringwright.workload import Workload
 
-GRID = tuple(1 << power for power in range(12, 31, 2))  # 4 KiB to 1 GiB
-PROBE = 16 << 20
+PROBE = 16 << 20  # bytes of the operations that show who shares a link with whom
+MOST_TOGETHER = 8_000_000  # moves of sibling groups in one graph; above, one of them is timed on its share of the links
+MOST_EXACT = 256  # ranks, siblings among them, up to which every size is timed by itself
+LEAST_BYTES = 1 << 12
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
 LEAST_SHARE = 0.02
@@ -44,30 +46,41 @@ class TimedRanks:
     healthy: bool = True
 
 
+@dataclass(frozen=True)
+class Timed:
+    """Seconds of one operation beside its siblings, and the share of each class of links that they keep busy meanwhile."""
+
+    seconds: float
+    loads: tuple[tuple[str, float], ...]
+
+
 def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
     """Return what the operations of a workload take on a machine by one algorithm ("": NCCL's own choices)."""
-    axes = {payload.role: payload.axes for payload in workload.payloads}
-    return FabricCosts(topology, workload.mesh, axes, {"": algorithm} if algorithm else {})
+    return FabricCosts(topology, workload.mesh, stages_of(workload), {"": algorithm} if algorithm else {})
+
+
+def stages_of(workload: Workload) -> frozenset[str]:
+    """Return the axes along which ranks send each other messages: those of a pipeline, whose stages are apart in time."""
+    return frozenset(axis for each in workload.payloads if each.op == RING for axis in each.axes)
 
 
 @dataclass
 class FabricCosts:
     """Costs on ``topology``, where rank i of the job is rank i of the fabric.
 
-    ``algorithms`` (operation -> spelling, "" for all others) says which system does what; ``axes`` (role -> axes of ``mesh``)
-    who does the same at the same time. ``units`` is the share of compute units that an operation holds.
+    ``algorithms`` (operation -> spelling, "" for all others) says which system does what; ``stages_along``: axes
+    along which groups do not do the same at the same time. ``units`` is the share of compute units
+    that an operation holds.
     """
 
     topology: Topology
     mesh: Mesh
-    axes: Mapping[str, tuple[str, ...]]
+    stages_along: frozenset[str] = frozenset()
     algorithms: Mapping[str, str] = field(default_factory=dict)
     units: float = 0.12
     width_bytes: int = 4
-    timed: dict[tuple[str, TimedRanks, int], tuple[float, Run]] = field(default_factory=dict, repr=False)
-    factors: dict[tuple[str, str, TimedRanks], tuple[float, tuple[tuple[str, float], ...]]] = field(
-        default_factory=dict, repr=False
-    )
+    timed: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] = field(default_factory=dict, repr=False)
+    beside: dict[tuple[str, tuple[TimedRanks, ...]], tuple[TimedRanks, ...]] = field(default_factory=dict, repr=False)
     sent: dict[tuple[str, TimedRanks, int], float] = field(default_factory=dict, repr=False)
     left: dict[str, str] = field(default_factory=dict)  # what an algorithm left to the library: operation -> why
 
@@ -86,21 +99,32 @@ class FabricCosts:
             return (Stage(0.0, loads=()),)
         if op == "push-pull":
             halves = (("reduce-scatter", "push"), ("all-gather", "pull"))
-            return tuple(self._stage(each, size_bytes, ranks, role, phase) for each, phase in halves)
+            return tuple(self._stage(each, size_bytes, (ranks,), phase) for each, phase in halves)
         if op == "factors":
-            return (self._stage("all-gather", size_bytes * len(ranks), ranks, role, ""),)
+            return (self._stage("all-gather", size_bytes * len(ranks), (ranks,)),)
         if op == "shift":
-            return (self._stage(RING, size_bytes, ranks[:2], role, ""),)
-        return (self._stage(op, size_bytes, ranks, role, ""),)
+            return (self._stage(RING, size_bytes, tuple(zip(ranks, ranks[1:] + ranks[:1], strict=True))),)
+        return (self._stage(op, size_bytes, (ranks,)),)
 
     def told(self) -> list[str]:
         """Return sentences about operations that the chosen algorithm cannot do, as far as they were met."""
         return list(self.left.values())
 
-    def _stage(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str, phase: str) -> Stage:
-        placed = self._canonical(ranks)
-        factor, loads = self._shared(op, placed, role)
-        return Stage(self._seconds(op, size_bytes, placed) * factor, 0.0, phase, loads, self.units)
+    def _stage(self, op: str, size_bytes: int, alike: tuple[tuple[int, ...], ...], phase: str = "") -> Stage:
+        """Return the phase of an operation that several groups do at the same time, each with its siblings."""
+        groups = self._together(op, tuple(self._canonical(ranks) for ranks in alike))
+        low, high = self._sizes(size_bytes, groups)
+        before, after = self.run(op, low, groups), self.run(op, high, groups)
+        part = (size_bytes - low) / (high - low) if high > low else 0.0
+        seconds = before.seconds + (after.seconds - before.seconds) * part
+        return Stage(seconds, 0.0, phase, (after if part > 0.5 else before).loads, self.units)
+
+    def _sizes(self, size_bytes: int, groups: tuple[TimedRanks, ...]) -> tuple[int, int]:
+        """Return the sizes that are timed for one: itself, or, among many ranks, the powers of two around it."""
+        if sum(len(group.ranks) for group in groups) <= MOST_EXACT or size_bytes <= LEAST_BYTES:
+            return size_bytes, size_bytes
+        low = 1 << (size_bytes.bit_length() - 1)
+        return low, low if low == size_bytes else 2 * low
 
     def _canonical(self, ranks: tuple[int, ...]) -> TimedRanks:
         """Return a group that is timed for all that lie alike: the same places in the hosts, as many hosts apart."""
@@ -111,25 +135,35 @@ class FabricCosts:
         shift = min(ranks) // per_host * per_host
         return TimedRanks(tuple(rank - shift for rank in ranks))
 
-    def _seconds(self, op: str, size_bytes: int, group: TimedRanks) -> float:
-        """Return seconds, straight lines between the sizes of the grid."""
-        at = min(max(bisect_left(GRID, size_bytes), 1), len(GRID) - 1)
-        if size_bytes <= GRID[0]:
-            return self._timed(op, GRID[0], group)
-        low, high = GRID[at - 1], GRID[at]
-        before, after = self._timed(op, low, group), self._timed(op, high, group)
-        return before + (after - before) * (size_bytes - low) / (high - low)
+    def run(self, op: str, size_bytes: int, groups: tuple[TimedRanks, ...]) -> Timed:
+        """Return what an operation takes while all of ``groups`` do it, from memory where it was asked before.
 
-    def _timed(self, op: str, size_bytes: int, group: TimedRanks) -> float:
-        return self.run(op, size_bytes, group)[0]
-
-    def run(self, op: str, size_bytes: int, group: TimedRanks) -> tuple[float, Run]:
-        """Return seconds and the run of one operation, from memory where it was asked before."""
-        key = (op, group, size_bytes)
+        Healthy groups are alike, so it ends when the last of them has done it. With a fault it takes what the last of ``groups``
+        takes, but no less than without.
+        """
+        key = (op, groups, size_bytes)
         if key not in self.timed:
-            run = simulate(self.program(op, size_bytes, group), self._machine(group))
-            self.timed[key] = (run.time_s, run)
+            machine = self._machine(groups[-1])
+            timed = self._run([self.program(op, size_bytes, group) for group in groups], machine, groups[-1].healthy)
+            if not groups[-1].healthy:
+                healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
+                timed = max(timed, healthy, key=lambda each: each.seconds)
+            self.timed[key] = timed
         return self.timed[key]
+
+    def _run(self, programs: list[Program], machine: Topology, alike: bool) -> Timed:
+        own = programs[-1]
+        if len(programs) == 1:
+            run = simulate(own, machine)
+            return Timed(run.time_s, self._loads(run.busy_ps, run.time_s))
+        moves = sum(move.count * move.span for step in own.steps() for move in step.blocks)
+        if moves * len(programs) > MOST_TOGETHER:
+            runs = [simulate(program, machine) for program in programs]
+            run = simulate(own, _shared([each.busy_ps for each in runs], machine))
+            return Timed(run.time_s, self._loads(np.sum([each.busy_ps for each in runs], axis=0), run.time_s))
+        beside = simulate_together(programs, machine)
+        seconds = float(beside.ends_ps.max() if alike else beside.ends_ps[-1]) / PS
+        return Timed(seconds, self._loads(beside.busy_ps, seconds))
 
     def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
         """Return how the system that is asked for does an operation, the library where that system does not do it."""
@@ -165,50 +199,63 @@ class FabricCosts:
     def _machine(self, group: TimedRanks) -> Topology:
         return self.healthy if group.healthy else self.topology
 
-    # ------------------------------------------------------------------------------------------------------ disturbance
-    def _shared(self, op: str, group: TimedRanks, role: str) -> tuple[float, tuple[tuple[str, float], ...]]:
-        """Return how much longer it takes beside its siblings, and its loads by class of link."""
-        key = (op, role, group)
-        if key not in self.factors:
-            own, run = self.run(op, PROBE, group)
-            busy = _busy(run).copy()
-            mine = busy > 0
-            for sibling in self._siblings(op, group.ranks, role):
-                busy += _busy(self.run(op, PROBE, TimedRanks(sibling, group.healthy))[1])
-            factor = max(1.0, float(busy[mine].max(initial=0.0)) / (own * 1e12)) if own else 1.0
-            self.factors[key] = (factor, self._loads(run, own))
-        return self.factors[key]
+    # --------------------------------------------------------------------------------------------------------- siblings
+    def _together(self, op: str, own: tuple[TimedRanks, ...]) -> tuple[TimedRanks, ...]:
+        """Return what is timed with ``own``: siblings that share links with it or with one that does; its first comes last."""
+        key = (op, own)
+        if key not in self.beside:
+            group = own[0]
+            alike = dict.fromkeys(ranks for each in own for ranks in (each.ranks, *self._siblings(each.ranks)))
+            siblings = [TimedRanks(ranks, group.healthy) for ranks in alike if ranks != group.ranks]
+            used = {each: self._used(op, each) for each in (group, *siblings)} if siblings else {}
+            near, reached = [], used.get(group, np.zeros(0, bool))
+            while more := [each for each in siblings if each not in near and bool((used[each] & reached).any())]:
+                near += more
+                reached = np.logical_or.reduce([reached, *(used[each] for each in more)])
+            self.beside[key] = (*(each for each in siblings if each in near), group)
+        return self.beside[key]
 
-    def _siblings(self, op: str, ranks: tuple[int, ...], role: str) -> list[tuple[int, ...]]:
-        """Return the other groups of this role on the hosts of the first rank: they start when this one does."""
-        axes, hosts = self.axes.get(role, ()), self.topology.hosts
-        if not axes or hosts is None:
+    def _used(self, op: str, group: TimedRanks) -> np.ndarray:
+        """Return which resources an operation of some size uses. bool of shape (resources,)."""
+        machine = self._machine(group)
+        used: np.ndarray = simulate(self.program(op, PROBE, group), machine).busy_ps > 0
+        return used
+
+    def _siblings(self, ranks: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """Return the groups that lie as this one does along its own axes, with a rank on one of its hosts: they do the same."""
+        hosts, mesh = self.topology.hosts, self.mesh
+        if hosts is None:
             return []
-        near = np.flatnonzero(hosts[: self.mesh.size] == hosts[ranks[0]]).tolist()
+        own = [mesh.place(rank) for rank in ranks]
+        axes = [axis for axis in mesh.sizes if len({each[axis] for each in own}) > 1 or axis in self.stages_along]
+        member_at = {tuple(each[axis] for axis in axes): rank for each, rank in zip(own, ranks, strict=True)}
         siblings: dict[tuple[int, ...], None] = {}
-        for rank in near:
-            if op == RING:
-                apart = ranks[1] - ranks[0]
-                pair = (rank, rank + apart)
-                if rank != ranks[0] and 0 <= pair[1] < self.mesh.size and hosts[pair[1]] == hosts[ranks[1]]:
-                    siblings[pair] = None
-                continue
-            group = self.mesh.group(axes, rank)
-            if set(group) != set(ranks):
-                siblings[group] = None
+        for rank in np.flatnonzero(np.isin(hosts[: mesh.size], hosts[list(ranks)])).tolist():
+            coordinates = mesh.place(rank)
+            member = member_at.get(tuple(coordinates[axis] for axis in axes))
+            if member is not None and member != rank:
+                siblings[tuple(each + rank - member for each in ranks)] = None
         return list(siblings)
 
-    def _loads(self, run: Run, seconds: float) -> tuple[tuple[str, float], ...]:
-        busy = _busy(run)[: self.topology.n_links]
+    def _loads(self, busy_ps: np.ndarray, seconds: float) -> tuple[tuple[str, float], ...]:
+        busy = busy_ps[: self.topology.n_links]
         if not len(busy) or not seconds:
             return ()
         loads = []
         for number, name in enumerate(self.topology.classes):
-            share = float(busy[self.topology.link_class == number].max(initial=0.0)) / (seconds * 1e12)
+            share = float(busy[self.topology.link_class == number].max(initial=0.0)) / (seconds * PS)
             if share > LEAST_SHARE:
                 loads += [(f"{name}.tx", min(share, 1.0)), (f"{name}.rx", min(share, 1.0))]
         return tuple(loads)
 
 
-def _busy(run: Run) -> np.ndarray:
-    return run.busy_ps.astype(np.float64)
+def _shared(busy_ps: list[np.ndarray], machine: Topology) -> Topology:
+    """Return the machine as the last of several programs finds it: of each link and capacity its share of all bytes."""
+    own, total = busy_ps[-1].astype(np.float64), np.sum(busy_ps, axis=0)
+    share = np.where(own > 0, own / np.maximum(total, 1), 1.0)
+    capacities = zip(machine.groups, share[machine.n_links :].tolist(), strict=False)
+    return replace(
+        machine,
+        rate=machine.rate * share[: machine.n_links],
+        groups=tuple(replace(each, rate=each.rate * part) for each, part in capacities),
+    )

@@ -11,12 +11,11 @@ from ringwright.engines.job.flat import INTERFERENCE, Interference
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
-from ringwright.studies.jobs.costs import LIBRARY, FabricCosts
+from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, stages_of
 from ringwright.studies.jobs.study import Job
 from ringwright.studies.model_workload import WorkloadSpec, assumptions, settled, usual_dtype
 from ringwright.topology import Topology
 from ringwright.workload import Workload
-from ringwright.workloads.grid import grid
 from ringwright.workloads.job import job
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import model
@@ -57,11 +56,10 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
     if question.step_ms is not None:
         generated, scaled = _scaled(generated, question.step_ms * 1e-3)
         more.append(scaled)
-    _, roles = grid(step.parallel)
-    costs = FabricCosts(topology, generated.mesh, roles, question.algorithms)
+    costs = FabricCosts(topology, generated.mesh, stages_of(generated), question.algorithms)
     known = [each for each in assumptions(card, step, question.card) if not each.startswith("gradients travel")]
     collectives = (
-        f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine; other sizes between"
+        f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine beside its siblings"
     )
     return Job(
         generated,

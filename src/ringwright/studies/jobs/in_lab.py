@@ -104,7 +104,7 @@ def predict(
     """Return the seconds of a step by simulation alone."""
     topology = _network(question.fabric, lines)
     workload = _layers(model, question, topology.n_ranks)
-    costs = FabricCosts(topology, workload.mesh, {"dp": ("dp",)}, {"": GLOO})
+    costs = FabricCosts(topology, workload.mesh, algorithms={"": GLOO})
     slow = {int(rank): factor for rank, factor in slowdowns.items()}
     marked = faults.marked(topology, topology.n_ranks)
     return simulate(scheduler(policy)[1](workload, costs), costs, steps=6, slowdowns=slow, marked=marked).step_s
