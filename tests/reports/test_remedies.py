@@ -158,6 +158,8 @@ def test_the_input_in_a_command_is_all_of_the_input() -> None:
     assert remedies.inputs([f"run/calls.{rank}" for rank in range(9)]) == "run"
     assert remedies.inputs(["t.tar.gz!a/1.json", "t.tar.gz!a/2.json"]) == "t.tar.gz"
     assert remedies.inputs(["<stdin>"]) == "-"
+    assert remedies.inputs([None, "a.log"]) == "a.log"
+    assert remedies.inputs([None]) == "."
     assert remedies.perf("unknown", 1, 2) == ""
 
 

@@ -26,9 +26,12 @@ PERF = {
 }
 
 
-def inputs(names: Sequence[str]) -> str:
-    """Return the input as a user types it: a file, several files, or the folder or archive that holds them."""
-    known = list(dict.fromkeys(_outside(name) for name in names))
+def inputs(names: Sequence[str | None]) -> str:
+    """Return the input as a user types it: a file, several files, or the folder or archive that holds them.
+
+    Events of a damaged capture may have lost the name of theirs.
+    """
+    known = list(dict.fromkeys(_outside(name) for name in names if name))
     if known and all(Path(name).parent == _SAMPLES for name in known):
         return "--sample"
     parents = {os.path.dirname(name) for name in known}  # noqa: PTH120 - a path is to be typed as it came, "./" and all
