@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright.analysis.noise import spread
 from ringwright.laws import reason
 from ringwright.laws.ceilings import above, ceiling
+from ringwright.laws.tables import MOST_BYTES
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,7 +104,7 @@ def _timed(trace: Trace) -> pl.DataFrame:
     import polars as pl
 
     events = trace.scan("events").with_row_index("first").filter(pl.col("kind") == "collective")
-    events = events.filter(pl.col("duration_s") > 0, pl.col("size_bytes") > 0)
+    events = events.filter(pl.col("duration_s") > 0, pl.col("size_bytes").is_between(1, MOST_BYTES))
     known = pl.when(pl.col("ground").fill_null("read") != "assumed").then(pl.col("size"))
     comms = trace.scan("communicators").select("communicator", "comm_id", known.alias("size"))
     named = events.join(comms, on="communicator", how="left").with_columns(
