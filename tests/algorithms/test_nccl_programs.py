@@ -9,6 +9,7 @@ import pytest
 
 import engine_cases as cases
 from ringwright import validity
+from ringwright.algorithms.blocks.double_binary_tree import double_binary_tree
 from ringwright.algorithms.libraries.nccl_2_4 import nccl_2_4
 from ringwright.algorithms.libraries.nccl_2_4.rings import LoopCounts, entry, rings
 from ringwright.collective import Collective
@@ -200,3 +201,14 @@ def test_a_calibration_of_part_of_a_box_is_of_its_cards() -> None:
 def test_results_of_loops_are_those_of_numpy() -> None:
     program = rings(Collective("all-reduce", range(4), 4 * 997), [[0, 1], [2, 3]], 2, 1, LoopCounts(3, 2))
     assert wrong(program) == ""
+
+
+def test_trees_of_two_gpus_in_one_host_go_the_same_way() -> None:
+    """Both trees have the root that is nearer to the NIC: their halves share one direction of the link at a time."""
+    both = Collective("all-reduce", (0, 1), 384)
+    made = nccl_2_4(both, fabric("dgx-a100:2"), protocol="ll128")
+    ends = [[(int(block.arrays()[0][0]), int(block.arrays()[1][0])) for block in step.blocks] for step in made.steps()]
+    assert ends == [[(1, 0), (1, 0)], [(0, 1), (0, 1)]]
+    assert made.cost.path_bytes == 2 * 384
+    apart = double_binary_tree(both)
+    assert apart.cost.path_bytes == 384  # each tree has a root of its own

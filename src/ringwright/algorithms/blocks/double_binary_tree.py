@@ -13,6 +13,7 @@ Declines: all but all-reduce (the two trees have different roots).
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
@@ -61,8 +62,9 @@ def over_trees(
     def steps() -> Iterator[Step]:
         return beside(*(tree.steps(pieces, i * pieces, channel=i) for i, tree in enumerate(trees)))
 
-    # Two ranks use opposite directions in the two trees; more share a port.
-    path = n_steps * share / pieces * (len(trees) if collective.p > 2 else len(trees) / 2)
+    # Of two ranks the trees with one root go one way at a time, those with the other root the other way; more share a port.
+    one_way = max(Counter(list(tree).index(-1) for tree in parents).values())
+    path = n_steps * share / pieces * (len(trees) if collective.p > 2 else one_way)
     sent = 2.0 * (collective.p - 1) * collective.size_bytes
     return Program(
         name,
