@@ -44,7 +44,9 @@ class JobOptions:
     mode: Annotated[str, Parameter(help="training, prefill or decode.")] = "training"
     schedule: Annotated[str, Parameter(help="Pipeline: 1f1b (interleaved with vp) or gpipe.")] = "1f1b"
     stages: Annotated[str, Parameter(help="Layers of each pipeline stage: 10,11,11 (chunk by chunk with vp).")] = ""
-    interference: Annotated[str, Parameter(help="Overlapped compute: none, factor, share or waves.")] = "none"
+    interference: Annotated[
+        str, Parameter(group=options.ENGINE, help="Overlapped compute: none, factor, share or waves.")
+    ] = "none"
     step_ms: Annotated[float | None, Parameter(help="Scale compute to this measured step of one GPU.")] = None
     tune: Annotated[
         int | None, Parameter(group=options.POLICY, help="Tune each policy's knobs in so many simulated steps.")

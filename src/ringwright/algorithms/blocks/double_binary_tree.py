@@ -63,8 +63,8 @@ def over_trees(
         return beside(*(tree.steps(pieces, i * pieces, channel=i) for i, tree in enumerate(trees)))
 
     # Of two ranks the trees with one root go one way at a time, those with the other root the other way; more share a port.
-    one_way = max(Counter(list(tree).index(-1) for tree in parents).values())
-    path = n_steps * share / pieces * (len(trees) if collective.p > 2 else one_way)
+    most_alike = max(Counter(list(tree).index(-1) for tree in parents).values())
+    path = n_steps * share / pieces * (len(trees) if collective.p > 2 else most_alike)
     sent = 2.0 * (collective.p - 1) * collective.size_bytes
     return Program(
         name,
