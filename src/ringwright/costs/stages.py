@@ -17,7 +17,8 @@ class Stage:
     """One phase of an operation: ``latency_s``, which others of its queue overlap, then ``wire_s``, in which none of them moves.
 
     ``loads`` are (resource of each rank that takes part, share of it in use); ``sms`` the share of the compute units that
-    it holds; ``phase`` tells queues apart (push, server, pull).
+    it holds; ``phase`` tells queues apart (push, server, pull). Where the links that carry it are known, ``links`` are
+    (link, share of it in use) instead of loads: whoever uses a link shares it.
     """
 
     wire_s: float
@@ -25,6 +26,7 @@ class Stage:
     phase: str = ""
     loads: tuple[tuple[str, float], ...] = LINK
     sms: float = 0.0
+    links: tuple[tuple[int, float], ...] = ()
 
 
 class Costs(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from ringwright.engines.job.contended import contended
 from ringwright.engines.job.flat import FlatJob, Interference, Queues
 from ringwright.engines.job.step import PS, StepBuilder
 from ringwright.engines.job.tasks import Tasks
@@ -32,7 +33,7 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
     if policy.random is not None:
         key = np.where(np.tile(on_stream, steps), key, _drawn(step, steps, policy.random))
     after_start, after, waits = _edges_of(step, steps)
-    load_start, loads = _compressed(step.loads, n, steps)
+    load_start, loads = _compressed(contended(step.loads, column["queue"].tolist()), n, steps)
     domain_start, domain = _compressed(
         ((first, count, tuple((c, 0.0) for c in rank_classes)) for first, count, rank_classes in step.domains), n, steps
     )

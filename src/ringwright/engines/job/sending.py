@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from typing import Any
 
@@ -35,6 +35,7 @@ class Sending:
         self._turns = {each.name: at for at, each in enumerate(operations) if indexed and each.per == "step"}
         self.stage_cache: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
         self.posted: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self.users: Counter[tuple[str, int]] = Counter()
 
     def lay(self, step: StepBuilder) -> None:
         """Take in all operations, and what waits for them; InfeasibleError where they are too many to be held."""
@@ -42,6 +43,7 @@ class Sending:
         barrier = (self.workload.policy.boundary or "barrier") == "barrier"
         walls: dict[tuple[int, bool], list[tuple[np.ndarray, np.ndarray, int]]] = defaultdict(list)
         for operation in self.operations:
+            self._count_users(operation)
             for members in self.groups.groups(operation):
                 ends = self._operation(step, operation, members)
                 for payload in operation.payloads:
@@ -192,9 +194,22 @@ class Sending:
         )
         step.loads.append((first, pieces, self._loads(step, operation, members, large)))
 
+    def _count_users(self, operation: Operation) -> None:
+        """Count the groups of an operation on each link: they share out what one of them says of all its siblings."""
+        groups, (size, _) = list(self.groups.groups(operation)), operation.sizes()
+        self.users = Counter()
+        for members in groups if len(groups) > 1 else ():
+            for stage in self._stages(operation, size, self.groups.ranks(operation, members)):
+                self.users.update((stage.phase, link) for link, _ in stage.links)
+
     def _loads(
         self, step: StepBuilder, operation: Operation, members: tuple[int, ...], stage: Stage
     ) -> tuple[tuple[int, float], ...]:
+        if stage.links:
+            return tuple(
+                (step.resource(-1, f"link {link}"), share / max(1, self.users[stage.phase, link]))
+                for link, share in stage.links
+            )
         loads = []
         for rank_class in dict.fromkeys(members):
             for name, share in stage.loads:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -21,6 +22,7 @@ from ringwright.engines.together import simulate_together
 from ringwright.errors import UsageError
 from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
+from ringwright.studies.jobs.host_links import HostLinks
 from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import Mesh
 
@@ -36,6 +38,7 @@ LEAST_BYTES = 1 << 12
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
 LEAST_SHARE = 0.02
+MOST_HOSTS = 8  # of a group's first ranks, whose links are looked at: those of further hosts are as busy
 
 
 @dataclass(frozen=True)
@@ -48,10 +51,14 @@ class TimedRanks:
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one operation beside its siblings, and the share of each class of links that they keep busy meanwhile."""
+    """Seconds of one operation beside its siblings; the links that they keep busy meanwhile, and the share of each.
+
+    Arrays int64 and float64 of shape (links,).
+    """
 
     seconds: float
-    loads: tuple[tuple[str, float], ...]
+    links: np.ndarray
+    shares: np.ndarray
 
 
 def on_fabric(topology: Topology, workload: Workload, algorithm: str = "") -> FabricCosts:
@@ -117,7 +124,23 @@ class FabricCosts:
         before, after = self.run(op, low, groups), self.run(op, high, groups)
         part = (size_bytes - low) / (high - low) if high > low else 0.0
         seconds = before.seconds + (after.seconds - before.seconds) * part
-        return Stage(seconds, 0.0, phase, (after if part > 0.5 else before).loads, self.units)
+        timed = after if part > 0.5 else before
+        return Stage(seconds, 0.0, phase, (), self.units, self._loads(timed, alike[0]))
+
+    def _loads(self, timed: Timed, ranks: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
+        """Return the links of what was timed where the group itself has them, those at the hosts of its first ranks."""
+        hosts, links = self.topology.hosts, timed.links
+        kept = np.ones(len(links), bool)
+        if hosts is not None and len(links):
+            by = int(hosts[min(ranks)]) - int(hosts[min(self._canonical(ranks).ranks)])
+            links = self.host_links.moved(links, by)
+            kept = (links >= 0) & self.host_links.touch(links, np.unique(hosts[list(ranks[:MOST_HOSTS])]))
+        return tuple(zip(links[kept].tolist(), timed.shares[kept].tolist(), strict=True))
+
+    @cached_property
+    def host_links(self) -> HostLinks:
+        """The links of each host, of a machine that has any."""
+        return HostLinks(self.topology)
 
     def _sizes(self, size_bytes: int, groups: tuple[TimedRanks, ...]) -> tuple[int, int]:
         """Return the sizes that are timed for one: itself, or, among many ranks, the powers of two around it."""
@@ -155,15 +178,15 @@ class FabricCosts:
         own = programs[-1]
         if len(programs) == 1:
             run = simulate(own, machine)
-            return Timed(run.time_s, self._loads(run.busy_ps, run.time_s))
+            return self._timed(run.busy_ps, run.time_s)
         moves = sum(move.count * move.span for step in own.steps() for move in step.blocks)
         if moves * len(programs) > MOST_TOGETHER:
             runs = [simulate(program, machine) for program in programs]
             run = simulate(own, _shared([each.busy_ps for each in runs], machine))
-            return Timed(run.time_s, self._loads(np.sum([each.busy_ps for each in runs], axis=0), run.time_s))
+            return self._timed(np.sum([each.busy_ps for each in runs], axis=0), run.time_s)
         beside = simulate_together(programs, machine)
         seconds = float(beside.ends_ps.max() if alike else beside.ends_ps[-1]) / PS
-        return Timed(seconds, self._loads(beside.busy_ps, seconds))
+        return self._timed(beside.busy_ps, seconds)
 
     def program(self, op: str, size_bytes: int, group: TimedRanks) -> Program:
         """Return how the system that is asked for does an operation, the library where that system does not do it."""
@@ -237,16 +260,10 @@ class FabricCosts:
                 siblings[tuple(each + rank - member for each in ranks)] = None
         return list(siblings)
 
-    def _loads(self, busy_ps: np.ndarray, seconds: float) -> tuple[tuple[str, float], ...]:
-        busy = busy_ps[: self.topology.n_links]
-        if not len(busy) or not seconds:
-            return ()
-        loads = []
-        for number, name in enumerate(self.topology.classes):
-            share = float(busy[self.topology.link_class == number].max(initial=0.0)) / (seconds * PS)
-            if share > LEAST_SHARE:
-                loads += [(f"{name}.tx", min(share, 1.0)), (f"{name}.rx", min(share, 1.0))]
-        return tuple(loads)
+    def _timed(self, busy_ps: np.ndarray, seconds: float) -> Timed:
+        share = np.minimum(busy_ps[: self.topology.n_links] / (seconds * PS), 1.0) if seconds else np.zeros(0)
+        links = np.flatnonzero(share > LEAST_SHARE)
+        return Timed(seconds, links, share[links])
 
 
 def _shared(busy_ps: list[np.ndarray], machine: Topology) -> Topology:

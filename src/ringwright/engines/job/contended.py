@@ -1,0 +1,34 @@
+"""Which links of a laid-out step can ever hold an operation up: the others, and copies of one, need not be followed."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+Loads = tuple[tuple[int, float], ...]
+
+
+def contended(rows: Sequence[tuple[int, int, Loads]], queue_of: Sequence[int]) -> list[tuple[int, int, Loads]]:
+    """Return the rows (first, count, loads) without resources that never slow anything down.
+
+    Of a queue one operation moves at a time, so a resource can be short only where the largest shares of its queues add up to
+    more than all of it. Resources with equal shares in every row are one. ``queue_of``: the queue of each instance.
+    """
+    largest: dict[int, dict[int, float]] = defaultdict(dict)
+    users: dict[int, dict[Loads, float]] = defaultdict(dict)
+    for first, _, loads in rows:
+        queue = queue_of[first]
+        for resource, share in loads:
+            largest[resource][queue] = max(share, largest[resource].get(queue, 0.0))
+            users[resource][loads] = share
+    seen: dict[tuple[tuple[int, float], ...], int] = {}
+    number = {loads: at for at, loads in enumerate(dict.fromkeys(loads for _, _, loads in rows))}
+    kept = set()
+    for resource, by_queue in largest.items():
+        if sum(by_queue.values()) <= 1.0:
+            continue
+        pattern = tuple(sorted((number[loads], share) for loads, share in users[resource].items()))
+        if seen.setdefault(pattern, resource) == resource:
+            kept.add(resource)
+    left = {loads: tuple(each for each in loads if each[0] in kept) for loads in number}
+    return [(first, count, left[loads]) for first, count, loads in rows]
