@@ -252,6 +252,7 @@ PAST_THE_GATE = {
     "exports/log.py": "into a draft",
     "exports/perfetto.py": "into a draft",
     "studies/sweep/table.py": "into a draft",
+    "apart.py": "into a folder for the time of a question",
     "sources/": "into a folder for the time of a question",
     "capture/recorder/": "lines that grow while a job runs, without this package",
     "capture/folder.py": "a probe that goes at once",
