@@ -131,13 +131,21 @@ class Run:
 
     def with_loads(self, machine: Machine, carried: np.ndarray) -> Run:
         """Return the run with what each resource of the whole machine carried."""
-        with np.errstate(invalid="ignore"):
-            busy = np.where(carried > 0, carried * machine.ps_per_byte, 0.0)
-        busy[~np.isfinite(busy)] = 0.0  # a dead link carries nothing, or only after a fault has ended
-        return replace(self, machine=machine, bytes=carried, busy_ps=busy.astype(np.int64))
+        return replace(self, machine=machine, bytes=carried, busy_ps=busy_ps(carried, machine).astype(np.int64))
 
 
 def loads(flat: MessageGraph, resources: int) -> np.ndarray:
     """Return the bytes over each resource, int64. Of shape (resources,)."""
     sizes = np.repeat(flat.size_bytes, np.diff(flat.hop_starts))
     return np.bincount(flat.hops, weights=sizes, minlength=resources).astype(np.int64)
+
+
+def busy_ps(carried: np.ndarray, machine: Machine) -> np.ndarray:
+    """Return how long each resource is busy with the bytes that it carried, at its healthy rate.
+
+    float64 of shape (resources,); a dead link carries nothing, or only after a fault has ended.
+    """
+    with np.errstate(invalid="ignore"):
+        busy: np.ndarray = np.where(carried > 0, carried * machine.ps_per_byte, 0.0)
+    busy[~np.isfinite(busy)] = 0.0
+    return busy

@@ -1,7 +1,7 @@
 """Several programs at the same time on one machine: their messages in one graph, on the event engine.
 
-They share links, capacities and senders message by message, as they would beside each other; no time of one enters another's but
-through the resources that both use. Messages of equal times are served in the order of the programs.
+They share links, capacities and senders message by message. A program slows another only through a resource that both use.
+Messages of equal times are served in the order of the programs.
 """
 
 from __future__ import annotations
@@ -16,12 +16,11 @@ from ringwright.engines import events
 from ringwright.engines.flat import flatten
 from ringwright.engines.machine import PS, machine
 from ringwright.engines.messages import Branches, MessageGraph
-from ringwright.engines.result import loads
+from ringwright.engines.result import busy_ps, loads
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from ringwright.engines.machine import Machine
     from ringwright.program import Program
     from ringwright.topology import Topology
 
@@ -57,19 +56,7 @@ def simulate_together(
     run = events.run(whole, made.carrying(programs[0]), native=native)
     bounds = np.cumsum([0, *(graph.n_messages for graph in graphs)]).tolist()
     ends = [int(run.end_ps[begin:end].max(initial=0)) for begin, end in pairwise(bounds)]
-    return RunTogether(np.array(ends, np.int64), busy(whole, made))
-
-
-def busy(graph: MessageGraph, made: Machine) -> np.ndarray:
-    """Return how long each resource is busy with a graph's bytes, in ps; a dead link carries nothing.
-
-    float64 of shape (resources,).
-    """
-    carried = loads(graph, made.n)
-    with np.errstate(invalid="ignore"):
-        spent: np.ndarray = np.where(carried > 0, carried * made.ps_per_byte, 0.0)
-    spent[~np.isfinite(spent)] = 0.0
-    return spent
+    return RunTogether(np.array(ends, np.int64), busy_ps(loads(whole, made.n), made))
 
 
 def started(graph: MessageGraph, base_s: float) -> MessageGraph:

@@ -58,8 +58,9 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         more.append(scaled)
     costs = FabricCosts(topology, generated.mesh, stages_of(generated), question.algorithms)
     known = [each for each in assumptions(card, step, question.card) if not each.startswith("gradients travel")]
+    library = question.algorithms.get("", LIBRARY)
     collectives = (
-        f"collectives by {question.algorithms.get('', LIBRARY)}, timed by the event engine beside its siblings"
+        f"collectives by {library}, timed by the event engine; groups that do the same on one link are timed together"
     )
     return Job(
         generated,
