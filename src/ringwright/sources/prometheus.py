@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import InputError
-from ringwright.sources.nccl_inspector.records import OPS
+from ringwright.sources.nccl_functions import OPS
 
 if TYPE_CHECKING:
     from ringwright.sources.source import Source

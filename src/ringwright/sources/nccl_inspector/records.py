@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ringwright.sources.nccl_functions import OPS
 from ringwright.sources.source import is_damage
 
 if TYPE_CHECKING:
@@ -15,19 +16,6 @@ if TYPE_CHECKING:
 MOST_RECORD_BYTES = 8 << 20
 MOST_RANKS = 1 << 24
 MOST_KERNELS = 4096  # of a verbose record that are looked at
-OPS = {
-    "AllReduce": "all-reduce",
-    "AllGather": "all-gather",
-    "ReduceScatter": "reduce-scatter",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "AlltoAll": "all-to-all",
-    "AllToAll": "all-to-all",
-    "Gather": "gather",
-    "Scatter": "scatter",
-    "Send": "send",
-    "Recv": "recv",
-}
 PER_RANK = frozenset({"all-gather", "reduce-scatter"})
 CALLS = ("coll", "p2p")  # what the keys of a call begin with
 _TOKENS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[{}\[\]]')  # an open string ends with the line: no second look

@@ -4,24 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from ringwright.sources.nccl_functions import OPS
 from ringwright.units import MOST_BYTES
 
 SOURCE = "nccl-profiler"
-_OPS = {
-    "AllReduce": "all-reduce",
-    "AllGather": "all-gather",
-    "AllGatherV": "all-gather",
-    "ReduceScatter": "reduce-scatter",
-    "Broadcast": "broadcast",
-    "Reduce": "reduce",
-    "AlltoAll": "all-to-all",
-    "AllToAll": "all-to-all",
-    "Gather": "gather",
-    "Scatter": "scatter",
-    "SendRecv": "send-recv",
-    "Send": "send",
-    "Recv": "recv",
-}
 _TYPES = {
     f"nccl{name.capitalize()}": (name, size)
     for name, size in (
@@ -54,7 +40,7 @@ def operation_rows(rows: pl.DataFrame) -> pl.DataFrame:
     element = pl.col("datatype").replace_strict(
         {k: v[1] for k, v in _TYPES.items()}, default=None, return_dtype=pl.Int64
     )
-    op = pl.col("func").replace_strict(_OPS, default="unknown", return_dtype=pl.String)
+    op = pl.col("func").replace_strict(OPS, default="unknown", return_dtype=pl.String)
     total = pl.col("count").cast(pl.Int64) * element
     per_rank = op.is_in(["all-gather", "reduce-scatter", "all-to-all"])
     times = pl.when(per_rank).then(pl.col("nranks")).otherwise(1)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ringwright.sources.gathered import whole_number
+from ringwright.sources.nccl_functions import OPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,20 +20,6 @@ MOST_RANGES = 5_000_000
 _CALL = re.compile(
     r"^(?:nccl|rccl)(AllReduce|AllGather|ReduceScatter|Broadcast|Bcast|Reduce|Send|Recv|AllToAll|AlltoAll|Gather|Scatter)\b"
 )
-_OPS = {
-    "AllReduce": "all-reduce",
-    "AllGather": "all-gather",
-    "ReduceScatter": "reduce-scatter",
-    "Broadcast": "broadcast",
-    "Bcast": "broadcast",
-    "Reduce": "reduce",
-    "Send": "send",
-    "Recv": "recv",
-    "AllToAll": "all-to-all",
-    "AlltoAll": "all-to-all",
-    "Gather": "gather",
-    "Scatter": "scatter",
-}
 _STEP = re.compile(r"(?:profiler)?step\s*[#=:]?\s*(\d+)|^iter(?:ation)?\s*[#_=:]?\s*(\d+)", re.IGNORECASE)
 
 
@@ -83,7 +70,7 @@ def ranges(database: Database, strings: dict[int, str]) -> Iterator[NvtxRange]:
         nvtx_range = NvtxRange(first, last, whole_number(thread) or 0, spelled[:4096])
         call = _CALL.match(spelled)
         if call:
-            nvtx_range.op = _OPS[call[1]]
+            nvtx_range.op = OPS[call[1]]
             _payload(nvtx_range, row, strings)
         yield nvtx_range
 
