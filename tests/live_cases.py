@@ -374,8 +374,7 @@ def unfit(rank: int, world: int) -> dict[str, str]:
     found = {}
     first = nn.Linear(3, 3)
     for name, policy in {
-        "split": Policy(split="dO-dW"),
-        "order": Policy(order={"all": (("F", 0, 0),)}),
+        "order": Policy(order={"all": (("F", 0),)}),
         "select": Policy(rewrites=(Rewrite("select", ("dp",), {"share": 0.1, "chunk_elements": 8}),)),
         "boundary": Policy(boundary="none"),
         "agreement": Policy(agreement="votes"),

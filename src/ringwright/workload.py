@@ -2,7 +2,7 @@
 
 Tasks are templates: one per class of ranks, run once a micro-batch or once a step. Payloads are what tasks hand to other
 ranks. Edges carry an iteration distance, so one Workload describes every step of a training run. The policy, which says how
-payloads become operations and in which order they are sent, is data too (six parts), so a scheduler is a function from
+payloads become operations and in which order they are sent, is data too (five parts), so a scheduler is a function from
 Workload to Workload, and every rank that reads the same Workload decides alike.
 """
 
@@ -16,13 +16,14 @@ from typing import Any
 
 from ringwright.errors import UsageError
 from ringwright.notebook import card, line
+from ringwright.values import Applied, Value, Work
 
 KINDS = ("F", "B", "dO", "dW", "U", "C", "CTRL")  # forward, backward, its halves, update, communication, control
 PER = ("micro-batch", "step")
 PHASES = {"F": "forward", "B": "backward", "dO": "backward", "dW": "backward", "U": "optimizer"}  # as Traces call them
 # What a file of ours says of itself.
 FORMAT, SCHEMA_VERSION = "ringwright.workload", 1
-PARTS = ("split", "rewrites", "order", "queue", "boundary", "agreement")
+PARTS = ("rewrites", "order", "queue", "boundary", "agreement")
 OPS = (
     "all-reduce",
     "reduce-scatter",
@@ -101,7 +102,7 @@ class Task:
 
     ``slot`` is (phase, virtual stage): tasks of one slot run one after another in the order in which they are listed.
     ``tag`` is what gates of the queue may name. ``demands`` are (resource, amount): taken at the start, or, where negative,
-    given back at the end.
+    given back at the end. ``reads`` are (value, how many steps before), ``writes`` values; ``work`` is what it computes.
     """
 
     name: str
@@ -114,6 +115,9 @@ class Task:
     stream: str = "compute"
     tag: str = ""
     demands: tuple[tuple[str, float], ...] = ()
+    reads: tuple[tuple[str, int], ...] = ()
+    writes: tuple[str, ...] = ()
+    work: Work | None = None
 
 
 @dataclass(frozen=True)
@@ -133,7 +137,8 @@ class Payload:
     share an operation with (an empty name: nothing); ``joint`` lists further classes whose ranks take part; ``peer`` is
     the class that a send-recv goes to. ``elements`` counts numbers, for partitions given in parameters. ``factors`` are the
     rows and columns of a matrix whose gradient is a sum of outer products, and ``samples`` how many of them one rank sums in
-    one payload (0: not known).
+    one payload (0: not known). ``source`` and ``result`` are the values before and after; of a shift, the result is what the
+    rank ``hops`` further on holds.
     """
 
     name: str
@@ -154,6 +159,9 @@ class Payload:
     factors: tuple[int, int] | None = None
     root: int = 0
     samples: int = 0
+    source: str = ""
+    result: str = ""
+    hops: int = 1
 
 
 @dataclass(frozen=True)
@@ -210,13 +218,12 @@ class Queue:
 
 @dataclass(frozen=True)
 class Policy:
-    """Six parts, None where no scheduler has set one (then: whole layers, whole payloads, the workload's own order, first come
-    first served, a barrier at the end of the step, the order of the program). ``by`` names who set each part.
+    """Five parts, None where no scheduler has set one (then: whole payloads, the workload's own order, first come first served,
+    a barrier at the end of the step, the order of the program). ``by`` names who set each part.
     """
 
-    split: str | None = None  # layer | dO-dW
     rewrites: tuple[Rewrite, ...] | None = None
-    order: Mapping[str, tuple[tuple[str, int, int], ...]] | None = None  # class -> (phase, virtual stage, micro-batch)
+    order: Mapping[str, tuple[tuple[str, int], ...]] | None = None  # class -> (task, micro-batch)
     queue: Queue | None = None
     boundary: str | None = None  # barrier | layer | reads (all have been written before the next step reads any)
     agreement: str | None = None  # program | index | leader | static | server
@@ -250,6 +257,10 @@ class Workload:
         Micro-batches of a step, and the model's own order of them by class.
     policy
         How payloads become operations and in which order they are sent; ``with_policy`` sets parts of it.
+    values
+        What tasks read and write and payloads carry: bytes, dimensions, and how they lie on the mesh.
+    applied
+        The rules that rewrote the graph, in the order in which they did (``ringwright.algebra``).
     assumptions
         Every default that was taken, in words.
 
@@ -274,6 +285,8 @@ class Workload:
     order: Mapping[str, tuple[tuple[str, int, int], ...]] = field(default_factory=dict)  # the model's own
     policy: Policy = field(default_factory=Policy)
     assumptions: tuple[str, ...] = ()
+    values: tuple[Value, ...] = ()
+    applied: tuple[Applied, ...] = ()
 
     @cached_property
     def task(self) -> dict[str, Task]:
@@ -284,6 +297,11 @@ class Workload:
     def payload(self) -> dict[str, Payload]:
         """Payloads by name."""
         return {payload.name: payload for payload in self.payloads}
+
+    @cached_property
+    def value(self) -> dict[str, Value]:
+        """Values by name."""
+        return {value.name: value for value in self.values}
 
     def with_policy(self, slug: str, **parts: Any) -> Workload:
         """Return it with these parts of the policy set by ``slug``; UsageError for a part that does not exist."""
@@ -299,15 +317,17 @@ class Workload:
         return replace(self, assumptions=(*self.assumptions, *(f"{slug}: {each}" for each in text)))
 
     def schedule(self, of: str) -> tuple[tuple[str, int, int], ...]:
-        """Return the order of slots on the ranks of a class: (phase, virtual stage, micro-batch)."""
-        chosen = (self.policy.order or {}).get(of) or self.order.get(of)
-        if chosen:
-            return chosen
+        """Return the model's own order of slots on the ranks of a class: (phase, virtual stage, micro-batch)."""
+        if self.order.get(of):
+            return self.order[of]
         phases = list(dict.fromkeys(t.slot for t in self.tasks if t.of == of and t.per == "micro-batch"))
         return tuple((phase, chunk, at) for at in range(self.micro_batches) for phase, chunk in phases)
 
     def line(self, of: str) -> list[tuple[str, int]]:
         """Return (task, micro-batch) of a class in the order of one step, without what runs once a step."""
+        chosen = (self.policy.order or {}).get(of)
+        if chosen:
+            return list(chosen)
         slots: dict[tuple[str, int], list[str]] = {}
         for task in self.tasks:
             if task.of == of and task.per == "micro-batch":

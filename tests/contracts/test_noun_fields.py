@@ -14,6 +14,7 @@ from ringwright.exports.topology_json import topology_json
 from ringwright.exports.workload_json import workload_json
 from ringwright.fabrics import fabric
 from ringwright.topology import Capability, Fault, SharedCapacity, Topology
+from ringwright.values import Applied, Value
 from ringwright.workload import Mesh, Policy, Queue, RankClass, Rewrite, Workload
 
 pytestmark = pytest.mark.once
@@ -49,11 +50,12 @@ WORKLOAD: dict[str, Any] = {
     "order": {"all": (("F", 0, 0),)},
     "policy": Policy(boundary="layer", by={"boundary": "x"}),
     "assumptions": ("said",),
+    "values": (Value("x", "all", 8),),
+    "applied": (Applied("split-collective", "x"),),
 }
 POLICY: dict[str, Any] = {
-    "split": "dO-dW",
     "rewrites": (Rewrite("partition", settings={"size_bytes": 3}),),
-    "order": {"all": (("F", 0, 0),)},
+    "order": {"all": (("F.l0", 0),)},
     "queue": Queue(random=3),
     "boundary": "layer",
     "agreement": "static",

@@ -50,7 +50,6 @@ def test_forms() -> None:
         ({"queue": Queue(random=1)}, "urgencies"),
         ({"boundary": "layer"}, "boundary 'layer' of x: backward"),
         ({"rewrites": (Rewrite("partition", ("dp",), {"size_bytes": 10}),)}, "rewrite 'partition'"),
-        ({"split": "dO-dW"}, "split of backward"),
         ({"rewrites": (Rewrite("groups", ("dp",), {"names": [("l4", "l2")]}),)}, "l2 is sent where backward makes l3"),
     ],
 )

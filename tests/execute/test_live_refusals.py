@@ -60,7 +60,6 @@ def test_what_makes_a_barrier(found: dict[str, list[Any]], edit: str, words: str
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("split", "autograd makes both halves of a layer at once"),
         ("order", "the program of the model fixes"),
         ("select", "cannot carry out the rewrite 'select'"),
         ("boundary", "there are barrier, layer and reads"),

@@ -18,6 +18,7 @@ from ringwright.exports.workload_json import workload_json
 from ringwright.schedulers.order import by_layer
 from ringwright.sources.workload_json import read_workload, read_workload_json
 from ringwright.validity.workloads import RULES, check
+from ringwright.values import Applied, Change, Placement, Value, Work
 from ringwright.workload import (
     Edge,
     Gate,
@@ -63,9 +64,8 @@ def full() -> Workload:
         random=7,
     )
     policy = Policy(
-        "dO-dW",
         (Rewrite("fuse", ("dp",), {"caps_bytes": [1, 25]}), Rewrite("groups", settings={"names": [("grad",)]})),
-        {"s0": (("F", 0, 1), ("F", 0, 0))},
+        {"s0": (("F0", 1), ("F0", 0))},
         queue,
         "layer",
         "leader",
@@ -78,6 +78,14 @@ def full() -> Workload:
         (
             Task("F0", "s0", "F", 1e-3 / 3, 1, ("F", 1), tag="attention", demands=(("memory", 1.5),)),
             Task("F1", "s1", "F"),
+            Task(
+                "F2",
+                "s1",
+                "F",
+                reads=(("x", 1),),
+                writes=("y",),
+                work=Work(1e9, 8, 4, "einsum", {"along": "b", "parts": [(1, 2), 3]}, {"b": 1e-6}),
+            ),
             Task("U0", "s0", "U", per="step", stream="side"),
         ),
         (Edge("U0", "F0", 1),),
@@ -87,6 +95,11 @@ def full() -> Workload:
         {"s1": (("F", 0, 0), ("F", 0, 1))},
         policy,
         ("measured once", "größer"),
+        (
+            Value("x", "s1", 8, (("b", 4), ("h", 2)), (Placement("dp", "sliced", "b"),), "parameter", "step"),
+            Value("y", "s1", 4, (("b", 4),), (Placement("dp", "partial"),), dtype="bfloat16"),
+        ),
+        (Applied("split-collective", "grad", {"dim": "h"}, Change({"dp": 2.5}, 1, 3.0, -4)),),
     )
 
 

@@ -101,7 +101,6 @@ def _refuse(workload: Workload) -> None:
             bool(kinds),
             "a bucket holds whole gradients and is reduced in one piece",
         ),
-        "split of backward": (policy.split not in (None, "layer"), "autograd makes both halves of a layer at once"),
         "order of compute": (bool(policy.order), "the program of the model fixes it"),
     }
     for part, (wrong, why) in reasons.items():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 EXPORTS = {"json": "workload_json"}
 READER = "ringwright.sources.workload_json:read_workload"
 UNITS = {"seconds": "time_s"}  # fields whose unit is not in their own name
-LINES = ("classes", "tasks", "edges", "payloads", "resources", "assumptions")
+LINES = ("classes", "tasks", "edges", "payloads", "resources", "values", "applied", "assumptions")
 
 
 def workload_json(workload: Workload) -> bytes:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import InputError, SchemaError
+from ringwright.values import Applied, Change, Placement, Value, Work
 from ringwright.workload import (
     FORMAT,
     SCHEMA_VERSION,
@@ -201,9 +202,40 @@ def _same(**converts: Convert) -> Fields:
 
 # ------------------------------------------------------------------------------------------------------------ objects
 _words = _listed(_word)
-_order = _by_name(_listed(_row(_word, _count, _count)))
+_slots = _by_name(_listed(_row(_word, _count, _count)))
+_order = _by_name(_listed(_row(_word, _count)))
 _mesh = _object(Mesh, _same(axes=_listed(_row(_word, _count))), ())
 _class = _object(RankClass, _same(name=_word, at=_by_name(_count)), ("name",))
+_settings = _by_name(_setting)
+_work = _object(
+    Work,
+    _same(
+        flops=_number,
+        read_bytes=_count,
+        written_bytes=_count,
+        meaning=_word,
+        settings=_settings,
+        cuts=_by_name(_number),
+    ),
+    (),
+)
+_placement = _object(Placement, _same(axis=_word, how=_word, dim=_word), ("axis", "how"))
+_value = _object(
+    Value,
+    _same(
+        name=_word,
+        of=_word,
+        size_bytes=_count,
+        dims=_listed(_row(_word, _count)),
+        layout=_listed(_placement),
+        kind=_word,
+        per=_word,
+        dtype=_word,
+    ),
+    ("name", "of"),
+)
+_change = _object(Change, _same(wire_bytes=_by_name(_number), operations=_count, flops=_number, held_bytes=_count), ())
+_applied = _object(Applied, _same(rule=_word, at=_word, settings=_settings, change=_change), ("rule", "at"))
 _task = _object(
     Task,
     _same(
@@ -216,6 +248,9 @@ _task = _object(
         stream=_word,
         tag=_word,
         demands=_listed(_row(_word, _number)),
+        reads=_listed(_row(_word, _count)),
+        writes=_words,
+        work=_optional(_work),
     )
     | {"time_s": ("seconds", _number)},
     ("name", "of", "kind"),
@@ -242,11 +277,14 @@ _payload = _object(
         factors=_optional(_row(_count, _count)),
         root=_count,
         samples=_count,
+        source=_word,
+        result=_word,
+        hops=_count,
     ),
     ("name", "of", "op", "size_bytes", "axes", "role", "producers", "consumers"),
 )
 _resource = _object(Resource, _same(name=_word, discipline=_word, capacity=_number), ("name",))
-_rewrite = _object(Rewrite, _same(kind=_word, roles=_words, settings=_by_name(_setting)), ("kind",))
+_rewrite = _object(Rewrite, _same(kind=_word, roles=_words, settings=_settings), ("kind",))
 
 
 def _class_or_tag(value: Any, where: str) -> int | str:
@@ -270,7 +308,6 @@ _queue = _object(
 _policy = _object(
     Policy,
     _same(
-        split=_optional(_word),
         rewrites=_optional(_listed(_rewrite)),
         order=_optional(_order),
         queue=_optional(_queue),
@@ -291,9 +328,11 @@ _workload = _object(
         payloads=_listed(_payload),
         resources=_listed(_resource),
         micro_batches=_count,
-        order=_order,
+        order=_slots,
         policy=_policy,
         assumptions=_words,
+        values=_listed(_value),
+        applied=_listed(_applied),
     ),
     ("name", "mesh", "classes", "tasks"),
 )

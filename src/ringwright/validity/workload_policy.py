@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ringwright.errors import UsageError
 from ringwright.rewrites.kind import kind_of, settings_of
@@ -14,7 +14,6 @@ from ringwright.validity.workload_finding import Finding, doubt
 if TYPE_CHECKING:
     from ringwright.workload import Policy, Queue, Workload
 
-SPLITS = ("layer", "dO-dW")
 BOUNDARIES = ("barrier", "layer", "reads")
 AGREEMENTS = ("program", "index", "leader", "static", "server")
 UNITS = ("bytes", "operations")
@@ -42,7 +41,6 @@ def policy(workload: Workload) -> Iterator[Finding]:
     """Yield what is wrong with the policy, for this workload."""
     held = workload.policy
     for name, value, known in (
-        ("split", held.split, SPLITS),
         ("boundary", held.boundary, BOUNDARIES),
         ("agreement", held.agreement, AGREEMENTS),
     ):
@@ -52,9 +50,10 @@ def policy(workload: Workload) -> Iterator[Finding]:
     yield from _rewrites(workload)
     if held.queue is not None:
         yield from _queue(workload, held.queue)
-    for source, orders in (("order", workload.order), ("policy order", held.order or {})):
-        for of, order in orders.items():
-            yield from _order(workload, source, of, order)
+    for of, slots in workload.order.items():
+        yield from _order(workload, "order", of, slots)
+    for of, order in (held.order or {}).items():
+        yield from _order(workload, "policy order", of, order)
 
 
 def _rewrites(workload: Workload) -> Iterator[Finding]:
@@ -71,10 +70,10 @@ def _rewrites(workload: Workload) -> Iterator[Finding]:
             yield doubt("policy", what, where, f"roles here: {', '.join(sorted(roles))}")
         named = getattr(kind_of(rewrite.kind), "names", None)
         if named is not None:
-            yield from _named(workload, rewrite.kind, named(settings), where)
+            yield from _names(workload, rewrite.kind, named(settings), where)
 
 
-def _named(workload: Workload, kind: str, names: Iterable[str], where: str) -> Iterator[Finding]:
+def _names(workload: Workload, kind: str, names: Iterable[str], where: str) -> Iterator[Finding]:
     for name in names:
         if name not in workload.payload:
             yield Finding("policy", f"a {kind} names a payload '{name}' that does not exist", where, "leave it out")
@@ -119,26 +118,30 @@ def _gates(workload: Workload, queue: Queue) -> Iterator[Finding]:
             yield doubt("queue", "a gate of a traffic class that no role has", where, "give roles a traffic class")
 
 
-def _order(workload: Workload, source: str, of: str, order: tuple[tuple[str, int, int], ...]) -> Iterator[Finding]:
-    """Yield what an order misses, has twice, or names in vain."""
+def _order(workload: Workload, source: str, of: str, order: tuple[tuple[Any, ...], ...]) -> Iterator[Finding]:
+    """Yield what an order of slots, or of tasks, misses, has twice, or names in vain."""
     if of not in {each.name for each in workload.classes}:
         yield Finding("order", f"an order for '{of}', which is no class", f"{source}, class {of}", "name a class")
         return
     if not order:
         return
-    slots = dict.fromkeys(task.slot for task in workload.tasks if task.of == of and task.per == "micro-batch")
-    wanted = {(phase, chunk, at) for phase, chunk in slots for at in range(workload.micro_batches)}
-    counts = Counter(order)
+    mine = [task for task in workload.tasks if task.of == of and task.per == "micro-batch"]
+    by_task = source == "policy order"
+    units = dict.fromkeys((task.name,) if by_task else task.slot for task in mine)
+    wanted = {(*unit, at) for unit in units for at in range(workload.micro_batches)}
+    counts, what, every = Counter(order), "task" if by_task else "slot", "every task" if by_task else "every slot"
     where = f"{source}, class {of}"
     for entry in sorted(wanted - set(counts))[:3]:
-        yield Finding("order", f"the order never runs {_named_slot(entry)}", where, "every slot, every micro-batch")
+        yield Finding("order", f"the order never runs {_named(entry)}", where, f"{every}, every micro-batch")
     for entry in sorted(set(counts) - wanted)[:3]:
-        yield Finding("order", f"the order runs {_named_slot(entry)}, which is no slot", where, "leave it out")
+        yield Finding("order", f"the order runs {_named(entry)}, which is no {what}", where, "leave it out")
     for entry, count in counts.items():
         if count > 1:
-            yield Finding("order", f"the order runs {_named_slot(entry)} {count} times", where, "once")
+            yield Finding("order", f"the order runs {_named(entry)} {count} times", where, "once")
             return
 
 
-def _named_slot(entry: tuple[str, int, int]) -> str:
+def _named(entry: tuple[Any, ...]) -> str:
+    if len(entry) == 2:
+        return f"{entry[0]}, micro-batch {entry[1]}"
     return f"{entry[0]} of virtual stage {entry[1]}, micro-batch {entry[2]}"

@@ -13,6 +13,7 @@ from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workload_order import cycles, orders, sequences, tokens
 from ringwright.validity.workload_parts import classes, edges, mesh, names, payloads, resources, tasks
 from ringwright.validity.workload_policy import contradictions, policy
+from ringwright.validity.workload_values import values, waits
 
 if TYPE_CHECKING:
     from ringwright.workload import Workload
@@ -31,6 +32,10 @@ RULES = {
     "size": "a payload has at least one byte",
     "producer": "every payload has producers, on ranks that take part",
     "consumer": "what waits for a payload exists, on ranks that take part",
+    "value": "a value has one writer, and what is read exists",
+    "layout": "a value lies on axes of the mesh, in whole blocks, and an operation turns one layout into another",
+    "work": "what a task computes is known, or nothing is said of it",
+    "wait": "who reads a value waits for whoever writes it",
     "cycle": "no task waits for itself within a step",
     "order": "the order of a class has every slot of every micro-batch once, and contradicts no edge",
     "policy": "the parts of a policy are known and fit each other",
@@ -46,8 +51,9 @@ _CHECKS: tuple[Callable[[Workload], Iterator[Finding]], ...] = (
     edges,
     payloads,
     policy,
+    values,
 )
-_LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (cycles, tokens, orders)  # need names that exist
+_LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (waits, cycles, tokens, orders)  # need names that exist
 
 
 def check(workload: Workload, most: int = 20, *, warnings: bool = True) -> list[Finding]:

@@ -180,10 +180,6 @@ def refuse(workload: Workload) -> None:
     """Raise UsageError for parts of a policy that PyTorch gives no means for."""
     policy = workload.policy
     reasons = {
-        f"split '{policy.split}'": (
-            policy.split not in (None, "layer"),
-            "autograd makes both halves of a layer at once",
-        ),
         "order": (bool(policy.order), "the program of the model fixes the order of compute"),
         f"boundary '{policy.boundary}'": (policy.boundary not in BOUNDARIES, "there are barrier, layer and reads"),
     }

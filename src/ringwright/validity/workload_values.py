@@ -1,0 +1,176 @@
+"""Rules about values: one writer each, axes and dimensions that exist, whole blocks, and whoever reads one waits for it."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ringwright.validity.workload_finding import Finding
+from ringwright.values import LOCAL, MEANINGS, PARTIAL, PLACED, SLICED, VALUE_KINDS, Value
+
+if TYPE_CHECKING:
+    from ringwright.workload import Payload, Task, Workload
+
+PER = ("micro-batch", "step")
+
+
+def values(workload: Workload) -> Iterator[Finding]:
+    """Yield values that cannot be, that two write, or that are read and do not exist."""
+    if not workload.values and not any(task.reads or task.writes for task in workload.tasks):
+        return
+    known = {each.name for each in workload.classes}
+    for value in workload.values:
+        where = f"value {value.name}, class {value.of}"
+        if value.of not in known:
+            yield Finding("value", f"{value.name} is of class '{value.of}'", where, f"one of: {', '.join(known)}")
+        if value.kind not in VALUE_KINDS:
+            yield Finding("value", f"{value.name} is a '{value.kind}'", where, f"one of: {', '.join(VALUE_KINDS)}")
+        if value.per not in PER:
+            yield Finding("value", f"{value.name} is written once a '{value.per}'", where, f"one of: {', '.join(PER)}")
+        if value.size_bytes < 0:
+            yield Finding("value", f"{value.name} has {value.size_bytes} B", where, "0 B or more")
+        yield from _placed(workload, value, where)
+    yield from _names(workload)
+    yield from _meanings(workload)
+
+
+def _placed(workload: Workload, value: Value, where: str) -> Iterator[Finding]:
+    """Yield placements on what is no axis or no dimension, twice along one axis, or in blocks of different sizes."""
+    sizes, dims = workload.mesh.sizes, dict(value.dims)
+    for axis, count in Counter(each.axis for each in value.layout).items():
+        if count > 1:
+            yield Finding("layout", f"{value.name} lies along '{axis}' in {count} ways", where, "one placement an axis")
+    for each in value.layout:
+        if each.axis not in sizes:
+            what, remedy = f"{value.name} lies along '{each.axis}'", f"one of: {', '.join(sizes)}"
+            yield Finding("layout", what, where, remedy)
+        elif each.how not in PLACED:
+            yield Finding("layout", f"{value.name} is '{each.how}'", where, f"one of: {', '.join(PLACED)}")
+        elif each.how == SLICED and dims and each.dim not in dims:
+            what, remedy = f"{value.name} is sliced along '{each.dim}'", f"one of: {', '.join(dims)}"
+            yield Finding("layout", what, where, remedy)
+    for dim, size in value.dims:
+        parts = math.prod(sizes.get(axis, 1) for axis in value.axes(SLICED, dim))
+        if size < 0 or size % parts:
+            what = f"{dim} of {value.name} is {size}, which {parts} ranks do not share out evenly"
+            yield Finding("layout", what, where, "pad it to a multiple")
+
+
+def _names(workload: Workload) -> Iterator[Finding]:
+    """Yield what is read, written or sent and is no value, and values that two write."""
+    known, writers = workload.value, Counter[str]()
+    for task in workload.tasks:
+        writers.update(task.writes)
+        for name in (*(name for name, _ in task.reads), *task.writes):
+            if name not in known:
+                where = f"task {task.name}, class {task.of}"
+                yield Finding("value", f"{task.name} names a value '{name}' that does not exist", where, "add it")
+            elif known[name].of != task.of:
+                what = f"{task.name} is of class {task.of}, its value {name} of {known[name].of}"
+                yield Finding("value", what, f"task {task.name}", "values go to other classes by payloads")
+        if any(distance < 0 for _, distance in task.reads):
+            yield Finding("value", f"{task.name} reads a value of a later step", f"task {task.name}", "0 or more")
+    for payload in workload.payloads:
+        writers.update([payload.result] if payload.result else [])
+        for name in (payload.source, payload.result):
+            if name and name not in known:
+                what = f"{payload.name} names a value '{name}' that does not exist"
+                yield Finding("value", what, f"payload {payload.name}", "add it or leave it out")
+    for name, count in writers.items():
+        if count > 1:
+            yield Finding("value", f"{count} write {name}", f"value {name}", "one writer; add up in a task")
+
+
+def _meanings(workload: Workload) -> Iterator[Finding]:
+    for task in workload.tasks:
+        work = task.work
+        if work is None:
+            continue
+        where = f"task {task.name}, class {task.of}"
+        if work.meaning and work.meaning not in MEANINGS:
+            yield Finding("work", f"{task.name} is '{work.meaning}'", where, f"one of: {', '.join(MEANINGS)}")
+        amounts = (work.flops, work.read_bytes, work.written_bytes, *work.cuts.values())
+        if any(not math.isfinite(each) or each < 0 for each in amounts):
+            yield Finding("work", f"{task.name} has an amount of work below 0, or none", where, "numbers of 0 or more")
+
+
+# What a payload's source and result are along its axes. Others (send-recv, shift, push and pull) move values as they are.
+_CONVERSIONS = {
+    "all-reduce": (PARTIAL, None),
+    "reduce-scatter": (PARTIAL, SLICED),
+    "all-gather": (SLICED, None),
+    "all-to-all": (SLICED, SLICED),
+}
+
+
+def waits(workload: Workload) -> Iterator[Finding]:
+    """Yield readers that do not wait for what they read, and payloads that do not turn their source into their result."""
+    if not workload.values:
+        return
+    writers = {name: task for task in workload.tasks for name in task.writes}
+    sent = {payload.result: payload for payload in workload.payloads if payload.result}
+    edges = {(edge.src, edge.dst, edge.distance) for edge in workload.edges}
+    for task in workload.tasks:
+        for name, distance in task.reads:
+            yield from _wait(task, name, distance, writers, sent, edges)
+    for payload in workload.payloads:
+        writer = writers.get(payload.source)
+        if writer is not None and writer.name not in payload.producers:
+            what = f"{payload.name} carries {payload.source} and does not wait for {writer.name}, which writes it"
+            yield Finding("wait", what, f"payload {payload.name}", "name it as a producer")
+        if payload.source in workload.value and payload.result in workload.value:
+            yield from _conversion(workload, payload)
+
+
+def _wait(
+    task: Task,
+    name: str,
+    distance: int,
+    writers: dict[str, Task],
+    sent: dict[str, Payload],
+    edges: set[tuple[str, str, int]],
+) -> Iterator[Finding]:
+    where = f"task {task.name}, class {task.of}"
+    if name in writers and writers[name].name != task.name:
+        writer = writers[name]
+        if (writer.name, task.name, distance) not in edges:
+            what = f"{task.name} reads {name} and does not wait for {writer.name}, which writes it"
+            yield Finding("wait", what, where, "an edge between them")
+    elif name in sent and (task.name, distance) not in sent[name].consumers:
+        what = f"{task.name} reads {name} and does not wait for {sent[name].name}, which brings it"
+        yield Finding("wait", what, where, "name it as a consumer")
+
+
+def _conversion(workload: Workload, payload: Payload) -> Iterator[Finding]:
+    before, after = workload.value[payload.source], workload.value[payload.result]
+    wanted = _CONVERSIONS.get(payload.op)
+    where = f"payload {payload.name}"
+    for axis in payload.axes if wanted else ():
+        for value, how in zip((before, after), wanted or (), strict=True):
+            lies = value.along(axis)
+            if (lies.how if lies else None) != how:
+                told = lies.how if lies else "replicated"
+                what = f"{value.name} is {told} along {axis}, before an {payload.op} or after it"
+                yield Finding("layout", what, where, f"{how or 'replicated'} along {axis}")
+                return
+    others = {axis for axis in workload.mesh.sizes if axis not in payload.axes}
+    if wanted and any(before.along(axis) != after.along(axis) for axis in others):
+        what = f"{payload.name} changes how {payload.source} lies along an axis that it does not go along"
+        yield Finding("layout", what, where, f"axes: {', '.join(payload.axes)}")
+    if wanted and (LOCAL in {each.how for each in before.layout if each.axis in payload.axes}):
+        yield Finding("layout", f"{payload.source} is local", where, "values that belong together")
+    sliced = [
+        value.axes(SLICED, each.dim)
+        for value in (before, after)
+        for each in value.layout
+        if each.how == SLICED and each.axis in payload.axes
+    ]
+    order = tuple(axis for axis in workload.mesh.sizes if axis in payload.axes)
+    for axes in sliced if wanted else ():
+        inner = axes[len(axes) - len(order) :]
+        if inner != order:
+            what = f"blocks of {payload.name} lie by {', '.join(axes)}, ranks of its group by {', '.join(order)}"
+            yield Finding("layout", what, where, "permute the blocks")
+            return

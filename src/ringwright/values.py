@@ -1,0 +1,103 @@
+"""What flows through a Workload's graph: values and how they lie on the mesh, the work of a task, and which rules were applied.
+
+A value is data of one step: an activation, a parameter, a gradient. Tasks read and write values, payloads turn one value into
+another that lies differently on the mesh (an all-reduce turns partial sums into copies), and who waits for whom follows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SLICED, PARTIAL, LOCAL = "sliced", "partial", "local"
+PLACED = (SLICED, PARTIAL, LOCAL)
+VALUE_KINDS = ("activation", "parameter", "gradient", "optimizer", "buffer")
+KEPT = ("parameter", "optimizer")  # kinds of values that are there from step to step
+# What tasks compute, where it is known (``ringwright.algebra.meaning``); without one, only reads and writes are.
+MEANINGS = ("einsum", "pointwise", "rowwise", "sum", "cut", "join", "slice", "permute", "copy")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """How a value lies along one axis of the mesh; along an axis without one, all ranks hold the same (it is replicated).
+
+    ``sliced``: rank i holds block i of ``dim``; ``partial``: the value is the sum over ranks; ``local``: ranks hold unrelated
+    values.
+    """
+
+    axis: str
+    how: str
+    dim: str = ""
+
+
+@dataclass(frozen=True)
+class Value:
+    """Data that a rank of class ``of`` holds: ``size_bytes`` of it, of a whole with these ``dims`` (name, size).
+
+    Sizes of ``dims`` are those of the whole, over all ranks; ``layout`` cuts it, the outermost cut first. ``kind`` is what memory
+    counts it as; parameters and optimizer states are there from step to step. A value ``per`` step that tasks of micro-batches
+    write is their sum.
+    """
+
+    name: str
+    of: str
+    size_bytes: int = 0
+    dims: tuple[tuple[str, int], ...] = ()
+    layout: tuple[Placement, ...] = ()
+    kind: str = "activation"
+    per: str = "micro-batch"
+    dtype: str = "float32"
+
+    def along(self, axis: str) -> Placement | None:
+        """Return how it lies along an axis; None where all ranks hold the same."""
+        return next((each for each in self.layout if each.axis == axis), None)
+
+    def axes(self, how: str, dim: str | None = None) -> tuple[str, ...]:
+        """Return the axes along which it lies so, of one dimension or any, the outermost cut first."""
+        return tuple(each.axis for each in self.layout if each.how == how and dim in (None, each.dim))
+
+    def held(self, sizes: Mapping[str, int]) -> dict[str, int]:
+        """Return the size of each dimension that one rank holds, on a mesh with axes of these ``sizes``."""
+        return {name: size // math.prod(sizes[axis] for axis in self.axes(SLICED, name)) for name, size in self.dims}
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a task computes: floating-point operations, bytes it reads and writes, what it means, and where it may be cut.
+
+    ``meaning`` is one of ``MEANINGS``, with ``settings``; empty: only what it reads and writes is known. ``cuts`` are the
+    dimensions along which its values may be cut, and the seconds that each part more costs (a launch, a last wave not full).
+    """
+
+    flops: float = 0.0
+    read_bytes: int = 0
+    written_bytes: int = 0
+    meaning: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    cuts: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a rule changes in a step of one rank: bytes on the wire by role, operations, floating-point operations, memory.
+
+    ``wire_bytes`` are what a rank sends at the least for its operations (an all-reduce of S on p ranks: 2 (p - 1) / p S).
+    ``held_bytes`` are of values that are held at the same time and were not before, at most.
+    """
+
+    wire_bytes: Mapping[str, float] = field(default_factory=dict)
+    operations: int = 0
+    flops: float = 0.0
+    held_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Applied:
+    """A rule that was applied to a Workload: which, where, with which settings, and what it changed."""
+
+    rule: str
+    at: str
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    change: Change = field(default_factory=Change)
