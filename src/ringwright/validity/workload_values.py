@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ringwright.validity.workload_finding import Finding
+from ringwright.validity.workload_reach import Reach
 from ringwright.values import LOCAL, MEANINGS, PARTIAL, PLACED, SLICED, VALUE_KINDS, Value
 
 if TYPE_CHECKING:
@@ -106,41 +107,46 @@ _CONVERSIONS = {
 
 
 def waits(workload: Workload) -> Iterator[Finding]:
-    """Yield readers that do not wait for what they read, and payloads that do not turn their source into their result."""
+    """Yield readers that do not wait for what they read, and payloads that do not turn their source into their result.
+
+    A task waits for another one through others too: what is kept for backward needs no edge of its own.
+    """
     if not workload.values:
         return
-    writers = {name: task for task in workload.tasks for name in task.writes}
+    writers = {name: task.name for task in workload.tasks for name in task.writes}
     sent = {payload.result: payload for payload in workload.payloads if payload.result}
     edges = {(edge.src, edge.dst, edge.distance) for edge in workload.edges}
+    reach = Reach(workload)
     for task in workload.tasks:
         for name, distance in task.reads:
-            yield from _wait(task, name, distance, writers, sent, edges)
+            writer = writers.get(name)
+            if writer not in (None, task.name) and (writer, task.name, distance) not in edges:
+                if not reach.waits(task.name, writer, distance):
+                    what = f"{task.name} reads {name} and does not wait for {writer}, which writes it"
+                    yield Finding("wait", what, f"task {task.name}, class {task.of}", "an edge between them")
+            elif name in sent and not _arrives(task, sent[name], distance, reach):
+                what = f"{task.name} reads {name} and does not wait for {sent[name].name}, which brings it"
+                yield Finding("wait", what, f"task {task.name}, class {task.of}", "name it as a consumer")
     for payload in workload.payloads:
         writer = writers.get(payload.source)
-        if writer is not None and writer.name not in payload.producers:
-            what = f"{payload.name} carries {payload.source} and does not wait for {writer.name}, which writes it"
+        if writer is not None and not any(_follows(name, writer, reach) for name in payload.producers):
+            what = f"{payload.name} carries {payload.source} and does not wait for {writer}, which writes it"
             yield Finding("wait", what, f"payload {payload.name}", "name it as a producer")
         if payload.source in workload.value and payload.result in workload.value:
             yield from _conversion(workload, payload)
 
 
-def _wait(
-    task: Task,
-    name: str,
-    distance: int,
-    writers: dict[str, Task],
-    sent: dict[str, Payload],
-    edges: set[tuple[str, str, int]],
-) -> Iterator[Finding]:
-    where = f"task {task.name}, class {task.of}"
-    if name in writers and writers[name].name != task.name:
-        writer = writers[name]
-        if (writer.name, task.name, distance) not in edges:
-            what = f"{task.name} reads {name} and does not wait for {writer.name}, which writes it"
-            yield Finding("wait", what, where, "an edge between them")
-    elif name in sent and (task.name, distance) not in sent[name].consumers:
-        what = f"{task.name} reads {name} and does not wait for {sent[name].name}, which brings it"
-        yield Finding("wait", what, where, "name it as a consumer")
+def _arrives(task: Task, payload: Payload, distance: int, reach: Reach) -> bool:
+    """Whether a task is a consumer of a payload, or waits for one that is."""
+    return any(
+        (name == task.name and far == distance) or (far <= distance and reach.waits(task.name, name, distance - far))
+        for name, far in payload.consumers
+    )
+
+
+def _follows(producer: str, writer: str, reach: Reach) -> bool:
+    """Whether a producer is the writer, or waits for it, perhaps for that of the step before."""
+    return producer == writer or reach.waits(producer, writer, 0) or reach.waits(producer, writer, 1)
 
 
 def _conversion(workload: Workload, payload: Payload) -> Iterator[Finding]:

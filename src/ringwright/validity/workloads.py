@@ -35,7 +35,7 @@ RULES = {
     "value": "a value has one writer, and what is read exists",
     "layout": "a value lies on axes of the mesh, in whole blocks, and an operation turns one layout into another",
     "work": "what a task computes is known, or nothing is said of it",
-    "wait": "who reads a value waits for whoever writes it",
+    "wait": "who reads a value waits for whoever writes it, directly or through others",
     "cycle": "no task waits for itself within a step",
     "order": "the order of a class has every slot of every micro-batch once, and contradicts no edge",
     "policy": "the parts of a policy are known and fit each other",
@@ -53,7 +53,7 @@ _CHECKS: tuple[Callable[[Workload], Iterator[Finding]], ...] = (
     policy,
     values,
 )
-_LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (waits, cycles, tokens, orders)  # need names that exist
+_LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (cycles, waits, tokens, orders)  # need names that exist
 
 
 def check(workload: Workload, most: int = 20, *, warnings: bool = True) -> list[Finding]:
