@@ -49,6 +49,17 @@ class Operation:
             offset += payload.size_bytes
         return carried
 
+    def spans(self) -> list[tuple[int, int]]:
+        """Return, per payload, the first piece that carries a byte of it and the one behind the last; see ``carried``."""
+        pieces = self.pieces
+        if pieces == 1 or len(self.payloads) == 1 or self.size_bytes != sum(p.size_bytes for p in self.payloads):
+            return [(0, pieces)] * len(self.payloads)
+        spans, offset = [], 0
+        for payload in self.payloads:
+            first, offset = offset // self.piece_bytes, offset + payload.size_bytes
+            spans.append((first, -(-offset // self.piece_bytes)))
+        return spans
+
 
 def alone(payload: Payload) -> Operation:
     """Return the operation that carries one payload and nothing else."""

@@ -2,63 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from ringwright.engines.job.contended import contended
 from ringwright.engines.job.flat import FlatJob, Interference, Queues
-from ringwright.engines.job.step import PS, StepBuilder
+from ringwright.engines.job.step import EDGES, PS, REAL, WHOLE, Band, Pairs, StepBuilder
 from ringwright.engines.job.tasks import Tasks
 from ringwright.rewrites.drawn import drawn
 from ringwright.workload import Queue
 
+LARGE = 1 << 12  # edges of a run that is laid out by itself
+
 
 def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interference) -> FlatJob:
     """Return the arrays of ``steps`` steps, each the same, its edges leading further on by their distance."""
-    workload = tasks.workload
-    policy = workload.policy.queue or Queue()
-    n = step.n
-    column = {
-        name: np.concatenate(getattr(step, name))
-        for name in ("work", "latency", "queue", "key", "size", "sms", "tag", "tiles")
-    }
-    key = np.tile(column["key"].astype(np.int64), steps)
+    policy = tasks.workload.policy.queue or Queue()
+    bands = _Bands(step)
     strict = np.array([name[0] == "stream" for name in step.queues], bool)
-    on_stream = (column["queue"] >= 0) & strict[np.maximum(column["queue"], 0)] if len(strict) else np.zeros(n, bool)
-    at = np.repeat(np.arange(steps), n)
-    later = np.zeros(n, np.int64)
-    later[step.updates] = 1
-    key = np.where(np.tile(on_stream, steps), key + (at + np.tile(later, steps)) * tasks.span, key)
-    if policy.random is not None:
-        key = np.where(np.tile(on_stream, steps), key, _drawn(step, steps, policy.random))
     after_start, after, waits = _edges_of(step, steps)
-    load_start, loads = _compressed(contended(step.loads, column["queue"].tolist()), n, steps)
-    domain_start, domain = _compressed(
-        ((first, count, tuple((c, 0.0) for c in rank_classes)) for first, count, rank_classes in step.domains), n, steps
+    load_start, load, share = _rows(_contended(step, bands), bands, "loads", steps)
+    domain_start, domain, _ = _rows(
+        [[(each, 0.0) for each in domain] for domain in step.domains], bands, "domain", steps
     )
-    token_start, tokens = _compressed(step.tokens, n, steps)
-    capacity = {resource.name: resource.capacity for resource in workload.resources}
+    token_start, token, amount = _rows(list(step.tokens), bands, "tokens", steps)
+    capacity = {resource.name: resource.capacity for resource in tasks.workload.resources}
     return FlatJob(
-        work_ps=np.tile(column["work"].astype(np.int64), steps),
-        latency_ps=np.tile(column["latency"].astype(np.int64), steps),
-        queue=np.tile(column["queue"].astype(np.int32), steps),
-        key=key,
-        size=np.tile(column["size"].astype(np.float64), steps),
+        work_ps=np.tile(bands.values("work", "last_work"), steps),
+        latency_ps=np.tile(bands.values("latency", "last_latency"), steps),
+        queue=np.tile(bands.values("queue").astype(np.int32), steps),
+        key=_keys(step, bands, steps, strict, tasks.span, policy.random),
+        size=np.tile(bands.values("size", "last_size"), steps),
         waits=waits,
-        tag=np.tile(column["tag"].astype(np.int32), steps),
-        tiles=np.tile(column["tiles"].astype(np.int32), steps),
-        sms=np.tile(column["sms"].astype(np.float64), steps),
+        tag=np.tile(bands.values("tag").astype(np.int32), steps),
+        tiles=np.tile(bands.values("tiles").astype(np.int32), steps),
+        sms=np.tile(bands.values("sms"), steps),
         after_start=after_start,
         after=after,
         load_start=load_start,
-        load=loads[0],
-        share=loads[1],
+        load=load,
+        share=share,
         domain_start=domain_start,
-        domain=domain[0],
+        domain=domain,
         token_start=token_start,
-        token=tokens[0],
-        amount=tokens[1],
+        token=token,
+        amount=amount,
         queues=_queues(step, policy, strict),
         capacity=np.array([capacity.get(name, 0.0) for _, name in step.pools], np.float64),
         gates=_gates(policy, tasks.tags),
@@ -70,16 +59,52 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
     )
 
 
-def _drawn(step: StepBuilder, steps: int, seed: int) -> np.ndarray:
-    """Return the urgency of every instance of ``steps`` steps in a drawn order; int64 of shape (steps * step.n,)."""
-    key = np.zeros((steps, step.n), np.int64)
-    sent = [row for row in step.rows if row.what == "operation"]
-    place = {name: at for at, name in enumerate(dict.fromkeys(row.name for row in sent))}
-    for row in sent:
+class _Bands:
+    """The bands of a step as columns, and which of them each instance is of."""
+
+    def __init__(self, step: StepBuilder) -> None:
+        whole = np.frombuffer(step.whole, np.int64).reshape(-1, len(WHOLE))
+        real = np.frombuffer(step.real, np.float64).reshape(-1, len(REAL))
+        self.columns = dict(zip(WHOLE, whole.T, strict=True)) | dict(zip(REAL, real.T, strict=True))
+        width, rows = self.columns["width"], self.columns["rows"]
+        self.of = np.repeat(np.arange(len(width)), width * rows)
+        self.last_of = np.repeat(np.arange(len(width)), np.where(width > 0, rows, 0))
+        self.last = np.cumsum(width[self.last_of]) - 1  # the last instance of each row
+
+    def values(self, name: str, last: str = "") -> np.ndarray:
+        """Return a column by instance, ``last`` for the last instance of each row; of shape (instances,)."""
+        values: np.ndarray = self.columns[name][self.of]
+        if last:
+            values[self.last] = self.columns[last][self.last_of]
+        return values
+
+
+def _keys(
+    step: StepBuilder, bands: _Bands, steps: int, strict: np.ndarray, span: int, random: int | None
+) -> np.ndarray:
+    """Return places in strict queues, those of updates a step later, and urgencies in the others. int64 of shape (instances,)."""
+    key, queue = bands.values("key"), bands.values("queue")
+    for first, places in step.keyed:
+        key[first : first + len(places)] = places
+    on_stream = (queue >= 0) & strict[np.maximum(queue, 0)] if len(strict) else np.zeros(step.n, bool)
+    turn = np.arange(steps)[:, None] + np.zeros(step.n, np.int64)
+    turn[:, step.updates] += 1
+    keys = np.where(on_stream, key + turn * span, key)
+    if random is not None:
+        keys = np.where(on_stream, keys, _drawn(step.bands, step.n, steps, random))
+    return keys.ravel()
+
+
+def _drawn(bands: Sequence[Band], n: int, steps: int, seed: int) -> np.ndarray:
+    """Return the urgency of every instance of ``steps`` steps in a drawn order; int64 of shape (steps, n)."""
+    key = np.zeros((steps, n), np.int64)
+    sent = [band for band in bands if band.what == "operation"]
+    turn_of = {name: at for at, name in enumerate(dict.fromkeys(band.name for band in sent))}
+    for row in (row for band in sent for row in band.each()):
         for number in range(steps):
-            mine = drawn(seed, number, place[row.name], range(row.count), micro_batch=row.micro_batch)
+            mine = drawn(seed, number, turn_of[row.name], range(row.count), micro_batch=row.micro_batch)
             key[number, row.first : row.first + row.count] = mine
-    return key.ravel()
+    return key
 
 
 def _queues(step: StepBuilder, policy: Queue, strict: np.ndarray) -> Queues:
@@ -113,36 +138,74 @@ def _gates(policy: Queue, tags: dict[str, int]) -> np.ndarray:
 
 def _edges_of(step: StepBuilder, steps: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return successors of all steps, compressed, and how many predecessors each instance has."""
-    none = np.zeros(0, np.int32)
-    src, dst = (np.concatenate(each) if each else none for each in (step.src, step.dst))
-    distance = np.concatenate(step.distance) if step.distance else none.astype(np.int16)
+    src, dst, distance = _edges(step)
     order = np.argsort(src, kind="stable")  # once for all steps: each of them is the same, further on
     src, dst, distance = src[order], dst[order], distance[order]
     sources, targets = [], []
     for at in range(steps):
         kept = slice(None) if at + int(distance.max(initial=0)) < steps else distance + at < steps
         sources.append(np.bincount(src[kept], minlength=step.n))
-        targets.append(dst[kept] + (distance[kept].astype(np.int64) + at) * step.n)
+        targets.append(dst[kept] + (distance[kept] + at) * step.n)
     after = np.concatenate(targets)
     starts = np.zeros(step.n * steps + 1, np.int64)
     np.cumsum(np.concatenate(sources), out=starts[1:])
     return starts, after, np.bincount(after, minlength=step.n * steps).astype(np.int64)
 
 
-def _compressed(
-    blocks: Iterable[tuple[int, int, tuple[tuple[int, float], ...]]], n: int, steps: int
-) -> tuple[np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Return rows of (index, value) pairs for every instance, all steps alike."""
-    lengths = np.zeros(n, np.int64)
-    index, value, places = [], [], []
-    for first, count, pairs in blocks:
-        lengths[first : first + count] = len(pairs)
-        index.append(np.tile(np.array([pair[0] for pair in pairs], np.int32), count))
-        value.append(np.tile(np.array([pair[1] for pair in pairs], np.float64), count))
-        places.append(np.repeat(np.arange(first, first + count), len(pairs)))
-    starts = np.zeros(n * steps + 1, np.int64)
-    np.cumsum(np.tile(lengths, steps), out=starts[1:])
-    if not index:
-        return starts, (np.zeros(0, np.int32), np.zeros(0))
-    order = np.argsort(np.concatenate(places), kind="stable")
-    return starts, (np.tile(np.concatenate(index)[order], steps), np.tile(np.concatenate(value)[order], steps))
+def _edges(step: StepBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the edges of one step in the order in which they were written down: who is waited for, who waits, distance."""
+    runs = np.frombuffer(step.runs, np.int64).reshape(-1, EDGES)
+    lengths = runs[:, 2] * runs[:, 5] * runs[:, 8]
+    begins = np.cumsum(lengths) - lengths
+    n = int(lengths.sum())
+    src, dst = np.empty(n, np.int64), np.empty(n, np.int64)
+    large = lengths > LARGE
+    for run, begin, length in zip(runs[large], begins[large], lengths[large], strict=True):
+        for made, first, move in ((src, run[0], run[3::3]), (dst, run[1], run[4::3])):
+            i, j, k = (np.arange(count) * by for count, by in zip(run[2::3], move, strict=False))
+            made[begin : begin + length] = (first + i[:, None, None] + j[:, None] + k).ravel()
+    small, each = runs[~large], lengths[~large]
+    of = np.repeat(np.arange(len(small)), each)
+    at = np.arange(len(of)) - np.repeat(np.cumsum(each) - each, each)
+    index = at + np.repeat(begins[~large], each)
+    column = small.T
+    at, k = np.divmod(at, column[8][of])
+    i, j = np.divmod(at, column[5][of])
+    src[index] = column[0][of] + i * column[3][of] + j * column[6][of] + k * column[9][of]
+    dst[index] = column[1][of] + i * column[4][of] + j * column[7][of] + k * column[10][of]
+    distance = np.repeat(runs[:, 11], lengths)
+    joined = [each[:2] for each in step.joined], [np.full(len(each[0]), each[2]) for each in step.joined]
+    return (
+        np.concatenate([src, *(each[0] for each in joined[0])]),
+        np.concatenate([dst, *(each[1] for each in joined[0])]),
+        np.concatenate([distance, *joined[1]]),
+    )
+
+
+def _contended(step: StepBuilder, bands: _Bands) -> list[Pairs]:
+    """Return the lists of loads without resources that never slow anything down."""
+    lists = list(step.loads)
+    distinct = dict.fromkeys(zip(bands.columns["loads"].tolist(), bands.columns["queue"].tolist(), strict=True))
+    rows = [(at, 1, lists[number]) for at, (number, _) in enumerate(distinct)]
+    left = contended(rows, [queue for _, queue in distinct])
+    lighter: list[Pairs] = [()] * len(lists)
+    for (number, _), (_, _, loads) in zip(distinct, left, strict=True):
+        lighter[number] = loads
+    return lighter
+
+
+def _rows(
+    lists: Sequence[Iterable[tuple[int, float]]], bands: _Bands, which: str, steps: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the lists of (index, value) pairs that the instances of all steps have by number, compressed."""
+    pairs = [tuple(each) for each in lists]
+    lengths = np.array([len(each) for each in pairs], np.int64)
+    index = np.array([pair[0] for each in pairs for pair in each], np.int32)
+    value = np.array([pair[1] for each in pairs for pair in each], np.float64)
+    of = bands.values(which)
+    mine = lengths[of]
+    starts = np.zeros(len(of) * steps + 1, np.int64)
+    np.cumsum(np.tile(mine, steps), out=starts[1:])
+    within = np.arange(int(mine.sum())) - np.repeat(starts[: len(of)], mine)
+    entry = np.repeat((np.cumsum(lengths) - lengths)[of], mine) + within
+    return starts, np.tile(index[entry], steps), np.tile(value[entry], steps)

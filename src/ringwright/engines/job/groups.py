@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from itertools import count
+from typing import Any, NamedTuple
 
 from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.errors import UsageError
 from ringwright.rewrites import Operation
 from ringwright.workload import Payload, Task, Workload
+
+
+class Group(NamedTuple):
+    """Rank classes that do an operation together, the ranks of one such group, and a number that no other group has."""
+
+    members: tuple[int, ...]
+    ranks: tuple[int, ...]
+    number: int
 
 
 class OperationGroups:
@@ -19,15 +28,22 @@ class OperationGroups:
         self.of_class: dict[str, list[int]] = defaultdict(list)
         for rank_class, of in enumerate(rank_classes.of):
             self.of_class[of].append(rank_class)
+        self._known: dict[tuple[Any, ...], list[Group]] = {}
+        self._numbers = count()
 
-    def groups(self, operation: Operation) -> Iterator[tuple[int, ...]]:
-        """Yield the groups of rank classes that do the operation together, the operation's own class first."""
-        seen = set()
-        for rank_class in self.of_class[operation.of]:
-            members = self.members(operation, rank_class)
-            if members not in seen:
-                seen.add(members)
-                yield members
+    def groups(self, operation: Operation) -> list[Group]:
+        """Return the groups of rank classes that do the operation together, the operation's own class first.
+
+        Operations of one class along the same axes have the same groups, which are found once.
+        """
+        payload = operation.payloads[0]
+        key = (operation.of, operation.axes, payload.joint, payload.peer if operation.op == "send-recv" else None)
+        if key not in self._known:
+            distinct = dict.fromkeys(self.members(operation, each) for each in self.of_class[operation.of])
+            self._known[key] = [
+                Group(members, self.ranks(operation, members), next(self._numbers)) for members in distinct
+            ]
+        return self._known[key]
 
     def members(self, operation: Operation, rank_class: int) -> tuple[int, ...]:
         """Return the rank classes that take part where this one does; of a send-recv the sender, then the receiver."""
@@ -36,7 +52,7 @@ class OperationGroups:
         if operation.op == "send-recv":
             return (rank_class, int(self.rank_classes.class_of[self._peer_rank(payload, rank)]))
         group = mesh.group(operation.axes, rank)
-        classes = dict.fromkeys(int(self.rank_classes.class_of[each]) for each in group)
+        classes = dict.fromkeys(self.rank_classes.class_of[list(group)].tolist())
         if payload.joint:
             allowed = {operation.of, *payload.joint}
             return tuple(each for each in classes if self.rank_classes.of[each] in allowed)

@@ -6,6 +6,9 @@ A task becomes one instance per rank class and micro-batch; an operation one ins
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
 
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.arrays import flatten
@@ -13,7 +16,7 @@ from ringwright.engines.job.flat import FlatJob, Interference
 from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.rank_classes import RankClasses
 from ringwright.engines.job.sending import Sending
-from ringwright.engines.job.step import Instances, StepBuilder
+from ringwright.engines.job.step import Band, Instances, StepBuilder
 from ringwright.engines.job.tasks import Tasks
 from ringwright.errors import InfeasibleError
 from ringwright.rewrites import Operation, operations
@@ -24,14 +27,24 @@ MOST_INSTANCES = 40_000_000
 
 @dataclass(frozen=True)
 class Laid:
-    """The laid-out job, and how to read its times: rows of one step, instances a step, steps."""
+    """The laid-out job, and how to read its times: bands of one step, instances a step, steps."""
 
     flat: FlatJob
-    rows: list[Instances]
+    bands: list[Band]
     per_step: int
     steps: int
     rank_classes: RankClasses
     operations: list[Operation]
+
+    @cached_property
+    def of(self) -> np.ndarray:
+        """Return the band of each instance of one step, by its place. int64 of shape (per_step,)."""
+        return np.repeat(np.arange(len(self.bands)), [band.instances for band in self.bands])
+
+    @cached_property
+    def rows(self) -> list[Instances]:
+        """The rows of one step, those of a band one after another."""
+        return [row for band in self.bands for row in band.each()]
 
 
 def lay_out(
@@ -49,4 +62,4 @@ def lay_out(
             remedy="larger pieces, or a policy that does not slice",
         )
     flat = flatten(step, steps, tasks, interference or Interference())
-    return Laid(flat, step.rows, step.n, steps, rank_classes, found_operations)
+    return Laid(flat, step.bands, step.n, steps, rank_classes, found_operations)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -37,8 +38,14 @@ class JobRun:
 
     def finished(self, step: int) -> int:
         """Return when the last compute task of a step ended, over all ranks."""
-        rows = [row for row in self.laid.rows if row.what == "task" and row.kind in COMPUTE]
-        return max((int(self.ends(row, step).max()) for row in rows), default=0)
+        first = step * self.laid.per_step
+        return int(self.times.end[first + self._computing].max(initial=0))
+
+    @cached_property
+    def _computing(self) -> np.ndarray:
+        """The places of compute tasks in a step."""
+        mine = np.array([band.what == "task" and band.kind in COMPUTE for band in self.laid.bands], bool)
+        return np.flatnonzero(mine[self.laid.of])
 
     def __repr__(self) -> str:
         counts = self.laid.rank_classes.counts

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.flat import NO_QUEUE
-from ringwright.engines.job.groups import OperationGroups
-from ringwright.engines.job.step import PS, UPDATES, Instances, StepBuilder
-from ringwright.engines.job.tasks import Tasks
+from ringwright.engines.job.groups import Group, OperationGroups
+from ringwright.engines.job.step import PS, UPDATES, Band, Pairs, StepBuilder, Timing
+from ringwright.engines.job.tasks import Run, Tasks
 from ringwright.engines.memory import BYTES_PER_PIECE, shortage
 from ringwright.errors import InfeasibleError
 from ringwright.rewrites import Operation
 from ringwright.workload import Payload, Queue, Workload
 
 MOST_PIECES = 1 << 24  # of a step, over groups and micro-batches: about a minute
+Phases = tuple[tuple[Stage, Stage], ...]  # of a full piece and of the last one
+
+
+class Sent(NamedTuple):
+    """The instances of one phase of an operation: ``pieces`` in each of ``batches`` micro-batches."""
+
+    first: int
+    batches: int
+    pieces: int
+
+    def of(self, pieces: Run) -> np.ndarray:
+        """Return some pieces of all micro-batches, one micro-batch after another. int64 of shape (instances,)."""
+        rows = self.first + np.arange(self.batches)[:, None] * self.pieces
+        return (rows + np.arange(*pieces)).ravel()
 
 
 class Sending:
@@ -33,28 +47,23 @@ class Sending:
         # Two that become ready at one moment go by their index as well.
         indexed = workload.policy.agreement == "index"
         self._turns = {each.name: at for at, each in enumerate(operations) if indexed and each.per == "step"}
-        self.stage_cache: dict[tuple[Any, ...], tuple[Stage, ...]] = {}
+        self.phases: dict[tuple[Any, ...], Phases] = {}
+        self.loads: dict[tuple[Any, ...], list[list[int]]] = {}
         self.posted: dict[tuple[str, str, tuple[int, ...]], int] = {}
-        self.users: Counter[tuple[str, int]] = Counter()
+        self.walls: dict[tuple[int, bool], list[tuple[Sent, Run, Run, int]]] = defaultdict(list)
 
     def lay(self, step: StepBuilder) -> None:
         """Take in all operations, and what waits for them; InfeasibleError where they are too many to be held."""
         self._check_number()
-        barrier = (self.workload.policy.boundary or "barrier") == "barrier"
-        walls: dict[tuple[int, bool], list[tuple[np.ndarray, np.ndarray, int]]] = defaultdict(list)
         for operation in self.operations:
-            self._count_users(operation)
-            for members in self.groups.groups(operation):
-                ends = self._operation(step, operation, members)
-                for payload in operation.payloads:
-                    mine = ends[payload.name]
-                    for rank_class, dst, distance, kind in self._consumers(operation, payload, members):
-                        crosses = distance > 0 or kind == UPDATES
-                        if barrier and crosses and payload.per == "step":
-                            walls[rank_class, distance > 0].append((mine, dst, distance))
-                        else:
-                            self._deliver(step, operation, mine, dst, distance)
-        for (rank_class, later), joined in walls.items():
+            whole, rest = operation.sizes()
+            groups = self.groups.groups(operation)
+            phases = [self._phases(operation, whole, rest, group) for group in groups]
+            loads = self._loads(step, operation.op, groups, phases)
+            for group, stages, mine in zip(groups, phases, loads, strict=True):
+                sent = self._operation(step, operation, group.members, zip(stages, mine, strict=True))
+                self._delivered(step, operation, group.members, sent)
+        for (rank_class, later), joined in self.walls.items():
             self._wall(step, rank_class, later, joined)
         if self.workload.policy.boundary == "reads":
             self._reads(step)
@@ -62,7 +71,7 @@ class Sending:
     def _check_number(self) -> None:
         batches = self.workload.micro_batches
         total = sum(
-            each.pieces * (batches if each.per == "micro-batch" else 1) * len(list(self.groups.groups(each)))
+            each.pieces * (batches if each.per == "micro-batch" else 1) * len(self.groups.groups(each))
             for each in self.operations
         )
         too_many = f"it is more than {MOST_PIECES:,}" if total > MOST_PIECES else ""
@@ -75,176 +84,212 @@ class Sending:
                 remedy="larger pieces: p3:slice_elements=50000, bytescheduler:partition_mb=4",
             )
 
-    def _deliver(
-        self, step: StepBuilder, operation: Operation, ends: np.ndarray, dst: np.ndarray, distance: int
-    ) -> None:
-        """Link the pieces that carry a payload (rows: micro-batches) to what waits for it."""
-        if operation.per == "micro-batch" and len(dst) == len(ends):
-            for piece in ends.T:
-                step.link(piece, dst, distance)
-        else:
-            flat = ends.ravel()
-            step.link(np.repeat(flat, len(dst)), np.tile(dst, len(flat)), distance)
+    # ------------------------------------------------------------------------------------------------------- what waits
+    def _delivered(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], sent: Sent) -> None:
+        """Link the pieces that carry a payload to what waits for it, or keep them for the end of the step."""
+        barrier = (self.workload.policy.boundary or "barrier") == "barrier"
+        whole = [(0, sent.pieces)]
+        for payload, pieces in zip(
+            operation.payloads, operation.spans() if len(operation.payloads) > 1 else whole, strict=True
+        ):
+            for rank_class, dst, distance, kind in self._consumers(operation, payload, members):
+                crosses = distance > 0 or kind == UPDATES
+                if barrier and crosses and payload.per == "step":
+                    self.walls[rank_class, distance > 0].append((sent, pieces, dst, distance))
+                else:
+                    self._deliver(step, operation, sent, pieces, dst, distance)
 
-    def _wall(
-        self, step: StepBuilder, rank_class: int, later: bool, joined: list[tuple[np.ndarray, np.ndarray, int]]
+    def _deliver(
+        self, step: StepBuilder, operation: Operation, sent: Sent, pieces: Run, dst: Run, distance: int
     ) -> None:
+        first, count = sent.first + pieces[0], pieces[1] - pieces[0]
+        if operation.per == "micro-batch" and dst[1] == sent.batches:
+            step.link(first, dst[0], (count, 1, 0), (sent.batches, sent.pieces, 1), distance=distance)
+        else:
+            step.link(first, dst[0], (sent.batches, sent.pieces, 0), (count, 1, 0), (dst[1], 0, 1), distance)
+
+    def _wall(self, step: StepBuilder, rank_class: int, later: bool, joined: list[tuple[Sent, Run, Run, int]]) -> None:
         """Make everything that crosses the end of the step wait for everything that does."""
-        wall = step.add(
-            Instances(0, 1, "barrier", "barrier" + ("+" if later else ""), (rank_class,), "CTRL"), queue=NO_QUEUE
+        wall = step.n
+        name = "barrier" + ("+" if later else "")
+        step.add(Band(wall, 1, 1, "barrier", name, (rank_class,), "CTRL"), Timing(NO_QUEUE))
+        every = np.unique(
+            np.concatenate([sent.of(pieces) for sent, pieces in dict.fromkeys(each[:2] for each in joined)])
         )
-        step.link(np.unique(np.concatenate([mine.ravel() for mine, _, _ in joined])), wall)
-        for distance in {distance: None for _, _, distance in joined}:
-            step.link(wall, np.unique(np.concatenate([dst for _, dst, each in joined if each == distance])), distance)
+        step.joined.append((every, np.full(len(every), wall), 0))
+        for distance in dict.fromkeys(distance for _, _, _, distance in joined):
+            runs = dict.fromkeys(dst for _, _, dst, each in joined if each == distance)
+            waiting = np.unique(np.concatenate([np.arange(first, first + count) for first, count in runs]))
+            step.joined.append((np.full(len(waiting), wall), waiting, distance))
 
     def _reads(self, step: StepBuilder) -> None:
         """Make the last phase of every operation of a step wait for the first phases of all: written, then read."""
-        first: dict[tuple[int, ...], list[Instances]] = defaultdict(list)
-        last: dict[tuple[int, ...], list[Instances]] = defaultdict(list)
-        for row in step.rows:
-            if row.what == "operation" and row.phase in ("push", "pull"):
-                (first if row.phase == "push" else last)[row.rank_classes].append(row)
-        for cells_, pushes in first.items():
-            wall = step.add(Instances(0, 1, "barrier", "written", cells_, "CTRL"), queue=NO_QUEUE)
-            step.link(np.concatenate([np.arange(row.first, row.first + row.count) for row in pushes]), wall)
-            step.link(wall, np.concatenate([np.arange(row.first, row.first + row.count) for row in last[cells_]]))
+        first: dict[tuple[int, ...], list[np.ndarray]] = defaultdict(list)
+        last: dict[tuple[int, ...], list[np.ndarray]] = defaultdict(list)
+        for band in step.bands:
+            if band.what == "operation" and band.phase in ("push", "pull"):
+                mine = np.arange(band.first, band.first + band.instances)
+                (first if band.phase == "push" else last)[band.rank_classes].append(mine)
+        for members, pushes in first.items():
+            wall = step.n
+            step.add(Band(wall, 1, 1, "barrier", "written", members, "CTRL"), Timing(NO_QUEUE))
+            every, behind = np.concatenate(pushes), np.concatenate(last[members])
+            step.joined.append((every, np.full(len(every), wall), 0))
+            step.joined.append((np.full(len(behind), wall), behind, 0))
 
     def _consumers(
         self, operation: Operation, payload: Payload, members: tuple[int, ...]
-    ) -> Iterator[tuple[int, np.ndarray, int, str]]:
+    ) -> Iterator[tuple[int, Run, int, str]]:
         for name, distance in payload.consumers:
             task = self.groups.task(name, payload.name)
             for rank_class in members:
                 if self.groups.rank_classes.of[rank_class] == task.of:
                     yield rank_class, self.tasks.at[name, rank_class], distance, task.kind
 
-    def _operation(self, step: StepBuilder, operation: Operation, members: tuple[int, ...]) -> dict[str, np.ndarray]:
-        """Take in all pieces, micro-batches and phases; return payload -> last phases as (micro-batch, piece)."""
-        ranks = self.groups.ranks(operation, members)
-        whole, rest = operation.sizes()
+    # --------------------------------------------------------------------------------------------------- what is sent
+    def _operation(
+        self,
+        step: StepBuilder,
+        operation: Operation,
+        members: tuple[int, ...],
+        phases: Iterable[tuple[tuple[Stage, Stage], int]],
+    ) -> Sent:
+        """Take in all pieces, micro-batches and phases; return the last phase."""
         pieces, batches = operation.pieces, self.workload.micro_batches if operation.per == "micro-batch" else 1
-        phases = list(zip(self._stages(operation, whole, ranks), self._stages(operation, rest, ranks), strict=True))
-        before: np.ndarray | None = None
-        for large, small in phases:
-            first = step.n
-            for batch in range(batches):
-                self._leg(step, operation, members, (large, small), batch)
-            mine = np.arange(first, first + batches * pieces).reshape(batches, pieces)
+        before: Sent | None = None
+        for stages, loads in phases:
+            mine = Sent(step.n, batches, pieces)
+            self._leg(step, operation, members, mine, stages, loads)
             if before is None:
                 self._produced(step, operation, members, mine)
                 if self.workload.policy.agreement == "index" and operation.per == "step":
                     self._in_turn(step, operation, members, mine)
             else:
-                step.link(before.ravel(), mine.ravel())
+                step.link(before.first, mine.first, (batches * pieces, 1, 1))
             before = mine
         assert before is not None  # noqa: S101 - a cost model returns at least one phase
-        if len(operation.payloads) == 1:
-            return {operation.payloads[0].name: before}
-        carried = [{payload.name for payload in operation.carried(piece)} for piece in range(pieces)]
-        return {
-            payload.name: before[:, [piece for piece in range(pieces) if payload.name in carried[piece]]]
-            for payload in operation.payloads
-        }
+        return before
 
-    def _in_turn(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
+    def _in_turn(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], mine: Sent) -> None:
         """Let an operation start only when the one of its kind before it, by index, could start too.
 
         Parameters that travel after their update are a kind of their own: no gradient can wait for them.
         """
-        posted = step.add(Instances(0, 1, "barrier", f"posted {operation.name}", members[:1], "CTRL"), queue=NO_QUEUE)
-        self._produced(step, operation, members, np.array([[posted]]))
+        posted = step.n
+        step.add(Band(posted, 1, 1, "barrier", f"posted {operation.name}", members[:1], "CTRL"), Timing(NO_QUEUE))
+        self._produced(step, operation, members, Sent(posted, 1, 1))
         before = self.posted.get((operation.role, operation.op, members))
         if before is not None:
             step.link(before, posted)
-            step.link(before, mine.ravel())
+            step.link(before, mine.first, (mine.pieces, 0, 1))
         self.posted[operation.role, operation.op, members] = posted
 
     def _leg(
-        self, step: StepBuilder, operation: Operation, members: tuple[int, ...], stages: tuple[Stage, Stage], batch: int
+        self,
+        step: StepBuilder,
+        operation: Operation,
+        members: tuple[int, ...],
+        mine: Sent,
+        stages: tuple[Stage, Stage],
+        loads: int,
     ) -> None:
         large, small = stages
         whole, rest = operation.sizes()
-        pieces, queue = operation.pieces, self._queue(step, operation, members, large.phase)
-        unit = self.policy_queue.windows.get(operation.role, (1, "operations"))[1]
-        work, size = np.full(pieces, round(large.wire_s * PS)), np.full(pieces, whole, np.float64)
-        latency = np.full(pieces, round(large.latency_s * PS))
-        work[-1], size[-1], latency[-1] = round(small.wire_s * PS), rest, round(small.latency_s * PS)
-        key = self._turns.get(operation.name, 0) if operation.key is None else operation.key
-        first = step.add(
-            Instances(
-                0,
-                pieces,
-                "operation",
-                operation.name,
-                members,
-                "C",
-                operation.role,
-                large.phase,
-                batch,
-                whole,
-                rest,
-                operation.payloads[0].layer,
-            ),
-            work=work,
-            latency=latency,
-            queue=queue,
-            key=key,
-            sms=large.sms,
-            size=np.ones(pieces) if unit == "operations" else size,
+        name, role, counted = (
+            operation.name,
+            operation.role,
+            self.policy_queue.windows.get(operation.role, (1, "operations"))[1],
         )
-        step.loads.append((first, pieces, self._loads(step, operation, members, large)))
+        key = self._turns.get(name, 0) if operation.key is None else operation.key
+        queue = step.queues.setdefault(("operations", role, members, large.phase), len(step.queues))
+        layer, where = operation.payloads[0].layer, (mine.first, mine.pieces, mine.batches)
+        sizes = (1.0, 1.0) if counted == "operations" else (float(whole), float(rest))
+        work, latency = _ps(large.wire_s, small.wire_s), _ps(large.latency_s, small.latency_s)
+        step.add(
+            Band(*where, "operation", name, members, "C", role, large.phase, whole, rest, layer),
+            Timing(queue, key, *work, *latency, size=sizes[0], last_size=sizes[1], sms=large.sms, loads=loads),
+        )
 
-    def _count_users(self, operation: Operation) -> None:
-        """Count the groups of an operation on each link: they share out what one of them says of all its siblings."""
-        groups, (size, _) = list(self.groups.groups(operation)), operation.sizes()
-        self.users = Counter()
-        for members in groups if len(groups) > 1 else ():
-            for stage in self._stages(operation, size, self.groups.ranks(operation, members)):
-                self.users.update((stage.phase, link) for link, _ in stage.links)
-
-    def _loads(
-        self, step: StepBuilder, operation: Operation, members: tuple[int, ...], stage: Stage
-    ) -> tuple[tuple[int, float], ...]:
-        if stage.links:
-            return tuple(
-                (step.resource(-1, f"link {link}"), share / max(1, self.users[stage.phase, link]))
-                for link, share in stage.links
+    def _phases(self, operation: Operation, whole: int, rest: int, group: Group) -> Phases:
+        """Return what the cost model says of a full piece and of the last one, phase by phase."""
+        key = (operation.op, whole, rest, operation.role, group.number)
+        if key not in self.phases:
+            large, small = (
+                self.costs.stages(operation.op, size, group.ranks, operation.role) for size in (whole, rest)
             )
-        loads = []
-        for rank_class in dict.fromkeys(members):
-            for name, share in stage.loads:
-                if operation.op == "send-recv" and members[0] != members[1]:
-                    sends = rank_class == members[0]
-                    if (sends and name.endswith(".rx")) or (not sends and name.endswith(".tx")):
-                        continue
-                loads.append((step.resource(rank_class, name), share))
-        return tuple(loads)
+            self.phases[key] = tuple(zip(large, small, strict=True))
+        return self.phases[key]
 
-    def _queue(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], phase: str) -> int:
-        return step.queues.setdefault(("operations", operation.role, members, phase), len(step.queues))
+    def _loads(self, step: StepBuilder, op: str, groups: list[Group], phases: list[Phases]) -> list[list[int]]:
+        """Return what each phase of each group loads, by number: groups share out what one of them says of all its siblings."""
+        key = (op == "send-recv", *((group.number, id(each)) for group, each in zip(groups, phases, strict=True)))
+        if key not in self.loads:
+            users = Counter(
+                (large.phase, link)
+                for each in (phases if len(phases) > 1 else ())
+                for large, _ in each
+                for link, _ in large.links
+            )
+            self.loads[key] = [
+                [
+                    step.loads.setdefault(_loads(step, op, group.members, large, users), len(step.loads))
+                    for large, _ in each
+                ]
+                for group, each in zip(groups, phases, strict=True)
+            ]
+        return self.loads[key]
 
-    def _stages(self, operation: Operation, size_bytes: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
-        key = (operation.op, size_bytes, ranks, operation.role)
-        if key not in self.stage_cache:
-            self.stage_cache[key] = self.costs.stages(operation.op, size_bytes, ranks, operation.role)
-        return self.stage_cache[key]
-
-    def _produced(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], mine: np.ndarray) -> None:
+    def _produced(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], mine: Sent) -> None:
         """Make each piece wait for the tasks that produce what it carries, on every rank that takes part."""
-        several = len(operation.payloads) > 1 and operation.pieces > 1 and mine.shape[1] == operation.pieces
-        for piece in range(operation.pieces) if several else (slice(None),):
-            columns = mine[:, piece]
-            payloads = operation.carried(piece) if isinstance(piece, int) else operation.payloads
-            for name in dict.fromkeys(name for payload in payloads for name in payload.producers):
-                task = self.groups.task(name, operation.name)
-                for rank_class in dict.fromkeys(members if operation.op != "send-recv" else members[:1]):
-                    if self.groups.rank_classes.of[rank_class] == task.of:
-                        self._from(step, self.tasks.at[name, rank_class], columns)
+        taking = dict.fromkeys(members if operation.op != "send-recv" else members[:1])
+        fused = len(operation.payloads) > 1 and mine.pieces > 1
+        for name, runs in _made(operation, mine).items():
+            task = self.groups.task(name, operation.name)
+            for rank_class in taking:
+                if self.groups.rank_classes.of[rank_class] == task.of:
+                    for first, stop in runs:
+                        made, count = self.tasks.at[name, rank_class], (stop - first, 0, 1)
+                        if made[1] == mine.batches:  # micro-batch by micro-batch, or once a step
+                            step.link(made[0], mine.first + first, (mine.batches, 1, mine.pieces), count)
+                        else:
+                            loops = ((mine.batches, 0, mine.pieces), count)
+                            step.link(made[0], mine.first + first, (made[1], 1, 0), *(loops[::-1] if fused else loops))
 
-    def _from(self, step: StepBuilder, producer: np.ndarray, pieces: np.ndarray) -> None:
-        if len(producer) == len(pieces):  # micro-batch by micro-batch, or once a step
-            rows = pieces.reshape(len(producer), -1)
-            step.link(np.repeat(producer, rows.shape[1]), rows.ravel())
-        else:
-            flat = pieces.ravel()
-            step.link(np.repeat(producer, len(flat)), np.tile(flat, len(producer)))
+
+def _ps(large_s: float, small_s: float) -> tuple[int, int]:
+    return round(large_s * PS), round(small_s * PS)
+
+
+def _made(operation: Operation, mine: Sent) -> dict[str, list[Run]]:
+    """Return which pieces carry what a task produces: task -> runs of pieces (first, behind the last)."""
+    if len(operation.payloads) == 1 or mine.pieces == 1:
+        names = (name for payload in operation.payloads for name in payload.producers)
+        return {name: [(0, mine.pieces)] for name in names}
+    made: dict[str, list[Run]] = {}
+    for payload, (first, stop) in zip(operation.payloads, operation.spans(), strict=True):
+        for name in payload.producers:
+            runs = made.setdefault(name, [])
+            if runs and first <= runs[-1][1]:
+                runs[-1] = (runs[-1][0], max(stop, runs[-1][1]))
+            else:
+                runs.append((first, stop))
+    return made
+
+
+def _loads(
+    step: StepBuilder, op: str, members: tuple[int, ...], stage: Stage, users: Counter[tuple[str, int]]
+) -> Pairs:
+    """Return what one phase of a group loads, (resource, share), as the stage says it of links or of each of its ranks."""
+    if stage.links:
+        return tuple(
+            (step.resource(-1, f"link {link}"), share / max(1, users[stage.phase, link])) for link, share in stage.links
+        )
+    loads = []
+    for rank_class in dict.fromkeys(members):
+        for name, share in stage.loads:
+            if op == "send-recv" and members[0] != members[1]:
+                sends = rank_class == members[0]
+                if (sends and name.endswith(".rx")) or (not sends and name.endswith(".tx")):
+                    continue
+            loads.append((step.resource(rank_class, name), share))
+    return tuple(loads)

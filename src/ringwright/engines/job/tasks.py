@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import OperationGroups
-from ringwright.engines.job.step import PS, UPDATES, Instances, StepBuilder
+from ringwright.engines.job.step import PS, UPDATES, Band, StepBuilder, Timing
 from ringwright.errors import UsageError
 from ringwright.workload import Task, Workload
+
+Run = tuple[int, int]  # first instance, how many
 
 
 class Tasks:
@@ -19,9 +19,10 @@ class Tasks:
 
     def __init__(self, workload: Workload, groups: OperationGroups) -> None:
         self.workload, self.groups = workload, groups
-        self.at: dict[tuple[str, int], np.ndarray] = {}
+        self.at: dict[tuple[str, int], Run] = {}
         self.tags = {tag: at for at, tag in enumerate(sorted({task.tag for task in workload.tasks if task.tag}))}
         self.span = 1
+        self.listed: dict[str, list[tuple[Task, list[int]]]] = {}
 
     def lay(self, step: StepBuilder) -> None:
         """Take in the tasks of all rank classes, then their edges."""
@@ -30,37 +31,39 @@ class Tasks:
         self._edges(step)
 
     def _of(self, step: StepBuilder, rank_class: int) -> None:
-        workload, of = self.workload, self.groups.rank_classes.of[rank_class]
-        listed = [task for task in workload.tasks if task.of == of]
-        places = _places(workload, of, listed)
-        self.span = max(self.span, len(places) + 1)
-        for task in listed:
-            count = workload.micro_batches if task.per == "micro-batch" else 1
+        of, slowdown = self.groups.rank_classes.of[rank_class], self.groups.rank_classes.slowdowns[rank_class]
+        if of not in self.listed:
+            self.listed[of] = self._in_order(of)
+        for task, keys in self.listed[of]:
+            first, count, control = step.n, len(keys), task.kind == "CTRL"
             queue = step.queues.setdefault(("stream", rank_class, *self._stream(task)), len(step.queues))
-            work = round(task.seconds * self.groups.rank_classes.slowdowns[rank_class] * PS)
-            keys = [places[task.name, at] for at in range(count)]
-            row = Instances(0, count, "task", task.name, (rank_class,), task.kind, layer=task.layer)
-            if task.kind == "CTRL":
-                first = step.add(row, queue=NO_QUEUE)
+            band = Band(first, count, 1, "task", task.name, (rank_class,), task.kind, layer=task.layer)
+            taken = self._taken(step, rank_class, task) if task.demands else 0
+            if control:
+                step.add(band, Timing(NO_QUEUE, tokens=taken))
             else:
                 tiles = int(next((amount for name, amount in task.demands if name == "tiles"), 0))
-                first = step.add(row, work=work, queue=queue, key=keys, tag=self.tags.get(task.tag, -1), tiles=tiles)
-            self.at[task.name, rank_class] = np.arange(first, first + count)
+                work, tag = round(task.seconds * slowdown * PS), self.tags.get(task.tag, -1)
+                step.add(band, Timing(queue, 0, work, work, tag=tag, tiles=tiles, tokens=taken))
+                step.keyed.append((first, keys))
+            self.at[task.name, rank_class] = (first, count)
             if task.kind == UPDATES and task.per == "step":
                 step.updates.append(first)
-            taken = tuple(
-                (step.pools.setdefault((rank_class, name), len(step.pools)), amount)
-                for name, amount in task.demands
-                if name != "tiles"
+
+    def _taken(self, step: StepBuilder, rank_class: int, task: Task) -> int:
+        """Return the number of the list of tokens that a task takes and gives back."""
+        taken = tuple(
+            (step.pools.setdefault((rank_class, name), len(step.pools)), amount)
+            for name, amount in task.demands
+            if name != "tiles"
+        )
+        if task.kind == "CTRL" and any(amount > 0 for _, amount in taken):
+            raise UsageError(
+                f"{task.name} takes tokens, and control waits for nothing but tasks",
+                where=self.workload.name,
+                remedy="let a task of another kind take them; control may give them back",
             )
-            if task.kind == "CTRL" and any(amount > 0 for _, amount in taken):
-                raise UsageError(
-                    f"{task.name} takes tokens, and control waits for nothing but tasks",
-                    where=workload.name,
-                    remedy="let a task of another kind take them; control may give them back",
-                )
-            if taken:
-                step.tokens.append((first, count, taken))
+        return step.tokens.setdefault(taken, len(step.tokens))
 
     def _stream(self, task: Task) -> tuple[str, ...]:
         """Return the stream of a task; without a barrier an update runs beside compute, as soon as its sum is back."""
@@ -80,25 +83,41 @@ class Tasks:
             for rank_class in self.groups.of_class[src.of]:
                 self._join(step, self.at[src.name, rank_class], self.at[dst.name, rank_class], edge.distance)
 
-    def _join(self, step: StepBuilder, src: np.ndarray, dst: np.ndarray, distance: int = 0) -> None:
+    def _join(self, step: StepBuilder, src: Run, dst: Run, distance: int) -> None:
         """Micro-batch to micro-batch, or all to one, or one to all."""
-        if len(src) == len(dst) or len(src) == 1 or len(dst) == 1:
-            step.link(src, dst, distance)
+        if src[1] == dst[1]:
+            step.link(src[0], dst[0], (src[1], 1, 1), distance=distance)
         else:
-            step.link(np.repeat(src, len(dst)), np.tile(dst, len(src)), distance)
+            step.link(src[0], dst[0], (src[1], 1, 0), (dst[1], 0, 1), distance=distance)
+
+    def _in_order(self, of: str) -> list[tuple[Task, list[int]]]:
+        """Return the tasks of a class, and beside each its places in the stream's order of one step, by micro-batch.
+
+        Updates of the step before come first, then the micro-batches, then what else is done once a step.
+        """
+        listed = [task for task in self.workload.tasks if task.of == of]
+        places, many = _places(self.workload, of, listed)
+        self.span = max(self.span, many + 1)
+        batches = self.workload.micro_batches
+        in_order = []
+        for task in listed:
+            mine = places[task.name]
+            try:
+                in_order.append((task, [mine[at] for at in range(batches if task.per == "micro-batch" else 1)]))
+            except KeyError:
+                raise UsageError(
+                    f"the order of class {of} never runs {task.name}",
+                    where=self.workload.name,
+                    remedy="every slot, every micro-batch",
+                ) from None
+        return in_order
 
 
-def _places(workload: Workload, of: str, listed: list[Task]) -> dict[tuple[str, int], int]:
-    """Return the place of each (task, micro-batch) in its stream's order of one step, updates of the step before first."""
-    order = [(task.name, 0) for task in listed if task.per == "step" and task.kind == UPDATES]
-    order += workload.line(of)
-    order += [(task.name, 0) for task in listed if task.per == "step" and task.kind != UPDATES]
-    positions = {each: at for at, each in enumerate(order)}
-    missing = [task.name for task in listed if task.per == "micro-batch" and (task.name, 0) not in positions]
-    if missing:
-        raise UsageError(
-            f"the order of class {of} never runs {missing[0]}",
-            where=workload.name,
-            remedy="every slot, every micro-batch",
-        )
-    return positions
+def _places(workload: Workload, of: str, listed: list[Task]) -> tuple[dict[str, dict[int, int]], int]:
+    """Return task -> micro-batch -> place in the order of one step, and how many there are."""
+    before = [(task.name, 0) for task in listed if task.per == "step" and task.kind == UPDATES]
+    after = [(task.name, 0) for task in listed if task.per == "step" and task.kind != UPDATES]
+    places: dict[str, dict[int, int]] = {task.name: {} for task in listed}
+    for at, (name, batch) in enumerate((*before, *workload.line(of), *after)):
+        places[name][batch] = at
+    return places, sum(map(len, places.values()))

@@ -107,18 +107,40 @@ def _urgency(role: str) -> tuple[int, str]:
 
 def spans(run: JobRun, begin: int, end: int) -> dict[int, dict[str, list[Spans]]]:
     """Return, per rank class and kind (compute, forward, update, role:NAME), the intervals within ``begin`` to ``end``, in ps."""
+    starts, ends = np.maximum(run.times.moved, begin), np.minimum(run.times.end, end)
+    inside = np.flatnonzero(ends > starts)
+    numbers, lists, band_lists = _lists(run)
+    mine = band_lists[run.laid.of[inside % run.laid.per_step]]  # which list of numbers each instance has
+    lengths = np.array([len(each) for each in lists])
+    first, many = np.cumsum(lengths) - lengths, lengths[mine]
+    within = np.arange(int(many.sum())) - np.repeat(np.cumsum(many) - many, many)
+    number = np.array([each for listed in lists for each in listed], np.int32)[np.repeat(first[mine], many) + within]
+    order = np.argsort(number, kind="stable")
+    instances, bounds = np.repeat(inside, many)[order], np.cumsum(np.bincount(number, minlength=len(numbers))).tolist()
     by_class: dict[int, dict[str, list[Spans]]] = defaultdict(lambda: defaultdict(list))
-    for row in run.laid.rows:
-        kinds = _kinds(row.what, row.kind, row.role)
-        for step in range(run.laid.steps) if kinds else ():
-            where = run.span(row, step)
-            starts, ends = np.maximum(run.times.moved[where], begin), np.minimum(run.times.end[where], end)
-            inside = ends > starts
-            if inside.any():
-                for rank_class in dict.fromkeys(row.rank_classes):
-                    for kind in kinds:
-                        by_class[rank_class][kind].append((starts[inside], ends[inside]))
+    for (rank_class, kind), low, high in zip(numbers, [0, *bounds], bounds, strict=False):
+        if high > low:
+            by_class[rank_class][kind].append((starts[instances[low:high]], ends[instances[low:high]]))
     return by_class
+
+
+def _lists(run: JobRun) -> tuple[list[tuple[int, str]], list[tuple[int, ...]], np.ndarray]:
+    """Return (rank class, kind) by number, the lists of numbers that instances count for, and which list each band has."""
+    numbers: dict[tuple[int, str], int] = {}
+    lists: dict[tuple[int, ...], int] = {}
+    known: dict[tuple[object, ...], int] = {}
+    of = np.zeros(len(run.laid.bands), np.int64)
+    for at, band in enumerate(run.laid.bands):
+        key = (band.what, band.kind, band.role, band.rank_classes)
+        if key not in known:
+            mine = [
+                numbers.setdefault((rank_class, kind), len(numbers))
+                for rank_class in dict.fromkeys(band.rank_classes)
+                for kind in _kinds(band.what, band.kind, band.role)
+            ]
+            known[key] = lists.setdefault(tuple(mine), len(lists))
+        of[at] = known[key]
+    return list(numbers), list(lists), of
 
 
 def _kinds(what: str, kind: str, role: str) -> tuple[str, ...]:
@@ -131,15 +153,28 @@ def _kinds(what: str, kind: str, role: str) -> tuple[str, ...]:
 
 def _counts(run: JobRun, result: Account) -> None:
     """Add operations, bytes and time in the queue of the last step; a server's further phases are the same operation."""
-    step, rank_classes = run.laid.steps - 1, run.laid.rank_classes
-    for row in run.laid.rows:
-        if row.what != "operation" or row.phase in ("server", "pull"):
-            continue
-        weight = sum(rank_classes.counts[rank_class] for rank_class in dict.fromkeys(row.rank_classes)) / sum(
-            rank_classes.counts
-        )
-        entry = result.roles.setdefault(row.role, Role())
-        entry.operations += weight * row.count
-        entry.size_bytes += weight * (row.size_bytes * (row.count - 1) + row.last_bytes)
-        where = run.span(row, step)
-        entry.queued_s += weight * float((run.times.start[where] - run.times.ready[where]).sum()) / PS
+    rank_classes, laid = run.laid.rank_classes, run.laid
+    bands = [each for each in laid.bands if each.what == "operation" and each.phase not in ("server", "pull")]
+    roles = {role: at for at, role in enumerate(dict.fromkeys(each.role for each in bands))}
+    if not bands:
+        return
+    total = sum(rank_classes.counts)
+    shares = {
+        each: sum(rank_classes.counts[one] for one in dict.fromkeys(each)) / total
+        for each in {b.rank_classes for b in bands}
+    }
+    rows, width, first = (np.array([getattr(each, name) for each in bands]) for name in ("rows", "width", "first"))
+    size = np.array([each.size_bytes * (each.width - 1) + each.last_bytes for each in bands], np.float64)
+    of = np.repeat(np.arange(len(bands)), rows)  # the band of each row: added up row by row
+    at = np.repeat(first - (np.cumsum(rows) - rows) * width, rows) + np.arange(len(of)) * width[of]
+    weight, role = (
+        np.array([shares[each.rank_classes] for each in bands])[of],
+        np.array([roles[each.role] for each in bands])[of],
+    )
+    last = slice((laid.steps - 1) * laid.per_step, None)
+    waited = np.concatenate([[0], np.cumsum(run.times.start[last] - run.times.ready[last])])
+    queued = weight * (waited[at + width[of]] - waited[at]).astype(np.float64) / PS
+    sums = [np.bincount(role, weight * what).tolist() for what in (width[of], size[of])]
+    for name, operations, size_bytes, queued_s in zip(roles, *sums, np.bincount(role, queued).tolist(), strict=True):
+        entry = result.roles.setdefault(name, Role())
+        entry.operations, entry.size_bytes, entry.queued_s = operations, size_bytes, queued_s

@@ -42,8 +42,7 @@ def wire_bytes(scheduled: Workload, run: JobRun, sent: Sent) -> float:
     for operation in run.laid.operations:
         whole, rest = operation.sizes()
         times = scheduled.micro_batches if operation.per == "micro-batch" else 1
-        for members in groups.groups(operation):
-            ranks = groups.ranks(operation, members)
+        for members, ranks, _ in groups.groups(operation):
             alike = _alike(operation.op, rank_classes.counts, members, len(ranks))
             once = sent(operation.op, rest, ranks)
             if operation.pieces > 1:
