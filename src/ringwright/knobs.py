@@ -251,6 +251,7 @@ def _noted(form: Form, notes: Sequence[object]) -> Form:
 # What several systems have in common.
 Channels = Annotated[int, Range(1, 64)]
 Segments = Annotated[int, Range(1, 1024)]
+Slots = Annotated[int, Range(1, 1 << 20)]
 SegmentBytes = Annotated[int, Range(0, 1 << 40, "B")]
 Radix = Annotated[int, Range(2, 64)]
 Ranks = Annotated[int, Range(1, 65536)]

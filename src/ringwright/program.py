@@ -22,6 +22,8 @@ from ringwright.units import format_size
 if TYPE_CHECKING:
     import numpy as np
 
+    from ringwright.streams import Stream
+
 Digit = tuple[int, int, int, int]  # slope, offset, modulus, weight
 
 
@@ -258,20 +260,6 @@ class Cost:
     def path_bytes(self) -> float:
         """Bytes on the critical path, all levels."""
         return sum(term.size_bytes for term in self.terms)
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """How an aggregating node is used: slots times versions in flight, number format, and what happens on loss."""
-
-    node: int
-    slots: int
-    versions: int = 1
-    window: int = 0  # packets a sender may have in flight; 0 = as many as slots
-    payload_bytes: int = 1024
-    codec: str = "native"
-    loss: str = "reliable"  # reliable, host-timer, resend-to-server
-    fallback: int | None = None  # node that finishes what this one could not
 
 
 @dataclass(frozen=True, slots=True)

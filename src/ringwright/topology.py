@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 RANK, NIC, SWITCH, AGGREGATOR = range(4)
 KINDS = ("rank", "nic", "switch", "aggregator")
+ORDERS = ("arrival", "fixed")  # in which an aggregating node adds
 FAULT_FIELDS = ("rate_factor", "latency_s", "loss", "compute_factor")
 UNREACHED = -1
 
@@ -29,15 +30,47 @@ Paths = Callable[["np.ndarray", "np.ndarray"], "np.ndarray"]
 
 @dataclass(frozen=True)
 class Capability:
-    """What an aggregating node can do (element types and operations, fan-in, memory, rate, copies)."""
+    """What an aggregating node can do.
+
+    Parameters
+    ----------
+    ops, dtypes
+        Reductions and element types that it adds.
+    fanin_max
+        Contributions to one result.
+    memory_bytes, payload_bytes
+        Room for the slots of all streams, and the most data of one packet.
+    reduce_rate
+        Bytes/s that it adds, over all ports.
+    multicast
+        Whether it copies a result to many.
+    latency_s
+        Seconds that adding takes.
+    concurrency
+        Streams (trees of a program) that it serves at a time.
+    passes
+        How often a packet goes through its pipeline: a port takes in that part of its rate.
+    codecs
+        Number formats that it adds (``ringwright.streams.CODECS``).
+    order
+        In which order it adds: as contributions arrive, or in a fixed one (``ORDERS``).
+    provenance
+        Where these figures come from.
+    """
 
     ops: tuple[str, ...] = ("sum",)
     dtypes: tuple[str, ...] = ("float32", "int32")
     fanin_max: int = 64
     memory_bytes: int = 1 << 20
-    reduce_rate: float = float("inf")  # bytes/s over all ports
+    reduce_rate: float = float("inf")
     multicast: bool = True
     latency_s: float = 0.0
+    payload_bytes: int = 1024
+    concurrency: int = 64
+    passes: int = 1
+    codecs: tuple[str, ...] = ("native",)
+    order: str = "arrival"
+    provenance: str = ""
 
 
 @dataclass(frozen=True)

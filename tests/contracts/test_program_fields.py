@@ -1,8 +1,7 @@
-"""Every field of a Collective, a Program and a Capability changes an answer, or is listed as informative with its reason."""
+"""Every field of a Collective, a Program, a Stream and a Capability changes an answer, or is listed as informative with its reason."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import fields, replace
 from typing import Any
 
@@ -19,7 +18,8 @@ from ringwright.execute.job import AskedCollective
 from ringwright.exports.msccl_xml import msccl_xml
 from ringwright.exports.threadblocks import scheduled
 from ringwright.fabrics import fabric
-from ringwright.program import Cost, Op, Program, Software, Step, Stream, Term, cut, explicit
+from ringwright.program import Cost, Op, Program, Software, Step, Term, cut, explicit
+from ringwright.streams import Stream
 from ringwright.topology import Capability, Topology
 
 pytestmark = pytest.mark.once
@@ -39,7 +39,7 @@ def told(program: Program, topology: Topology = TOP) -> dict[str, str]:
     """Return what each reader of a program says of it: rules, interpreter, engines, closed form and a file."""
     given = interpreter.inputs(program.collective)
     return {
-        "rules": asked(lambda: validity.check(program, warnings=True)),
+        "rules": asked(lambda: validity.check(program, warnings=True, topology=topology)),
         "result": asked(lambda: interpreter.run(validity.require(program), given)),
         "time": asked(lambda: (simulate(program, topology, "events"), simulate(program, topology, "events").time_ps)),
         "formula": asked(lambda: simulate(program, topology, "closed-form").time_ps),
@@ -56,11 +56,11 @@ PROGRAM: dict[str, Any] = {
     "n_steps": RING.n_steps + 1,
     "cost": Cost((Term(1, 1.0),), 1.0),
     "aggregators": (4,),
+    "streams": (Stream(4),),
     "protocol": "LL",
     "software": Software(base_s=1e-3),
 }
 INFORMATIVE: dict[str, Any] = {
-    "streams": (Stream(4, 8),),  # how an aggregating node is used: no engine limits its slots yet
     "channels": 7,  # how many there are is told in tables; which one a move takes stands in its block
 }
 
@@ -118,22 +118,57 @@ def test_a_field_of_a_collective_is_noticed(name: str) -> None:
 
 NVLS_TOP = fabric("dgx-h100:1")
 NVLS = nvls(Collective("all-reduce", range(8), 1 << 20), NVLS_TOP)
-CAPABILITY: dict[str, Any] = {"reduce_rate": 1e9, "latency_s": 1e-3}
-NOT_READ = {
-    "ops": ("max",),
-    "dtypes": ("int8",),
-    "fanin_max": 2,
-    "memory_bytes": 1,
-    "multicast": False,
-}  # what an aggregating node can do is told, and exported; no engine and no rule asks for it yet
+PACKETS = replace(NVLS, streams=(replace(NVLS.streams[0], slots=4096, payload_bytes=256),))
+ORDERED = replace(NVLS, collective=replace(NVLS.collective, commutative=False))
+# The program that notices a figure of its switch, and another value of it.
+CAPABILITY: dict[str, tuple[Program, Any]] = {
+    "ops": (NVLS, ("max",)),
+    "dtypes": (NVLS, ("int8",)),
+    "fanin_max": (NVLS, 2),
+    "memory_bytes": (NVLS, 1),
+    "payload_bytes": (PACKETS, 128),
+    "reduce_rate": (NVLS, 1e9),
+    "multicast": (NVLS, False),
+    "latency_s": (NVLS, 1e-3),
+    "concurrency": (NVLS, 0),
+    "passes": (NVLS, 4),
+    "codecs": (NVLS, ("block-exponent",)),
+    "order": (ORDERED, "fixed"),
+    "provenance": (ORDERED, "elsewhere"),  # in every refusal
+}
+
+
+def with_switch(**changed: Any) -> Topology:
+    """Return the machine with other figures of its switch."""
+    return replace(
+        NVLS_TOP, aggregators={node: replace(able, **changed) for node, able in NVLS_TOP.aggregators.items()}
+    )
 
 
 @pytest.mark.parametrize("name", [each.name for each in fields(Capability)])
 def test_a_field_of_a_capability_is_noticed(name: str) -> None:
-    changed = {**CAPABILITY, **NOT_READ}[name]
-    other = replace(
-        NVLS_TOP, aggregators={node: replace(able, **{name: changed}) for node, able in NVLS_TOP.aggregators.items()}
-    )
-    same = told(NVLS, other) == told(NVLS, NVLS_TOP)
-    assert same is (name in NOT_READ)
-    assert math.isfinite(simulate(NVLS, other, "events").time_s)
+    program, changed = CAPABILITY[name]
+    assert told(program, with_switch(**{name: changed})) != told(program, NVLS_TOP)
+
+
+# As above, of the stream of a program: what goes before, and what is changed.
+STREAM: dict[str, tuple[dict[str, Any], Any]] = {
+    "node": ({}, 9),
+    "slots": ({}, 16),
+    "versions": ({"slots": 16384}, 2),
+    "window": ({}, 1),
+    "payload_bytes": ({"slots": 64}, 16),
+    "codec": ({}, "split-float"),
+    "loss": ({"versions": 2}, "host-timer"),
+    "timeout_s": ({}, 1e-3),
+    "fallback": ({}, 0),
+    "channels": ({}, (7,)),
+}
+
+
+@pytest.mark.parametrize("name", [each.name for each in fields(Stream)])
+def test_a_field_of_a_stream_is_noticed(name: str) -> None:
+    given, changed = STREAM[name]
+    before = replace(NVLS, streams=(replace(NVLS.streams[0], **given),))
+    after = replace(NVLS, streams=(replace(before.streams[0], **{name: changed}),))
+    assert told(after, NVLS_TOP) != told(before, NVLS_TOP)

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even
-from ringwright.program import Block, Cost, Op, Program, Step, Stream, Term, cut, explicit
+from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.streams import Stream
 
 if TYPE_CHECKING:
     from ringwright.algorithms.switch_trees import SwitchTree
@@ -41,12 +42,18 @@ class Wave:
 
 @dataclass(frozen=True)
 class Waves:
-    """All pipelines of an all-reduce over ``aggregators`` (topology nodes; p, p+1, ... in waves)."""
+    """All pipelines of an all-reduce over ``aggregators`` (topology nodes; p, p+1, ... in waves).
+
+    Each pipeline is a tree with a stream of its own in every switch, of ``slots`` slots (0: a share of what there is); switches
+    ``inside`` nodes have one stream for all.
+    """
 
     collective: Collective
     pipelines: list[list[Wave]]
     aggregators: tuple[int, ...]
     segments: int
+    slots: int = 0
+    inside: tuple[int, ...] = ()
 
     @cached_property
     def window(self) -> int:
@@ -55,7 +62,7 @@ class Waves:
         for pipeline in self.pipelines:
             given, taken = ([wave.at for wave in pipeline if wave.op is op] for op in (Op.CONTRIBUTE, Op.EMIT))
             spans.append(max(taken) - min(given))
-        return min(max(spans) + 1 + SPARE, self.segments)
+        return min(max(spans) + 1 + SPARE, self.segments, self.slots or self.segments)
 
     @cached_property
     def turns(self) -> int:
@@ -73,11 +80,6 @@ class Waves:
         size = float(self.collective.size_bytes)
         layout = cut(self.collective, pipelines * self.segments, copies=self.sets)
         even = is_even(self.collective, pipelines * self.segments)
-        payload = int(layout.chunk_bytes.max(initial=0))
-        streams = tuple(
-            Stream(node, self.window * pipelines, window=self.window, payload_bytes=payload)
-            for node in self.aggregators
-        )
         return Program(
             name,
             self.collective,
@@ -86,9 +88,18 @@ class Waves:
             self.segments + self.turns - 1,
             Cost(tuple(terms), size * moves / pipelines, reduced, is_even=even),
             aggregators=self.aggregators,
-            streams=streams,
+            streams=tuple(self._streams()),
             knobs={**knobs, "segments": self.segments},
         )
+
+    def _streams(self) -> Iterator[Stream]:
+        for index, node in enumerate(self.aggregators, self.collective.p):
+            if node in self.inside:
+                yield Stream(node)
+                continue
+            for number, pipeline in enumerate(self.pipelines):
+                if any((wave.src == index).any() or (wave.dst == index).any() for wave in pipeline):
+                    yield Stream(node, self.slots, channels=(2 * number, 2 * number + 1))
 
     def _steps(self) -> Iterator[Step]:
         for step in range(self.segments + self.turns - 1):

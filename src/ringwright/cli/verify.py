@@ -4,28 +4,45 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from ringwright.cli import options, reading
-from ringwright.errors import EXIT_GOOD, EXIT_PROGRAM
+from ringwright.errors import EXIT_GOOD, EXIT_PROGRAM, UsageError
 
 
-def verify(file: Path, *, json: options.Json = False) -> int:
+def verify(
+    file: Path,
+    *,
+    fabric: Annotated[str | None, Parameter(group=options.MACHINE)] = None,
+    topology: Annotated[Path | None, Parameter(group=options.MACHINE)] = None,
+    json: options.Json = False,
+) -> int:
     """Check an MSCCL XML or MSCCL++ JSON program: rules, deadlock, races, result; exit code 4 when it is not legal.
 
     Parameters
     ----------
     file
         The program.
+    fabric, topology
+        A machine, by name or file: what the program does in switches is held to what those can do.
     json
         Print one JSON object instead (schema ringwright.verify/1).
 
     Examples
     --------
     ringwright export all-reduce --fabric switch:8 --to msccl-xml -o ring.xml --force && ringwright verify ring.xml
+    ringwright verify plan.json --fabric dgx-h100:1
     """
     from ringwright.sources.programs import verify_file
+    from ringwright.studies import spelled
+    from ringwright.studies.seats import seated
 
-    result = verify_file(file)
+    if fabric is not None and topology is not None:
+        raise UsageError("a machine is named or given as a file", remedy="--fabric dgx-h100:1, or --topology FILE")
+    machine = topology or fabric
+    result = verify_file(file, None if machine is None else spelled.machine(machine), seated)
     if json:
         reading.print_json(result)
     else:

@@ -13,9 +13,11 @@ from ringwright.engines import closed_form, events, flows, recurrence
 from ringwright.engines.flat import flatten
 from ringwright.engines.folding.fold import Folded, evened, fold
 from ringwright.engines.folding.slots import UNEVEN
-from ringwright.engines.machine import PS, Machine, machine
+from ringwright.engines.machine import PS, Machine
 from ringwright.engines.result import Run, loads
+from ringwright.engines.slots import NO_TIMER, is_lossy, machines
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
+from ringwright.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,15 +39,21 @@ def simulate(
     fold_symmetry: bool = True,
     native: bool = True,
 ) -> Run:
-    """Return the simulated run of a program; raise InfeasibleError where a message never arrives or no engine can hold it."""
+    """Return the simulated run of a program.
+
+    Raises ProgramError where its streams break a rule on this machine, and InfeasibleError where a message never arrives or no
+    engine can hold it.
+    """
     if engine not in ENGINES:
         raise UsageError(f"'{engine}' is no engine", remedy=f"one of: {', '.join(ENGINES)}")
     title = f"{program.name}, {program.collective.label} on {topology.name}"
     if engine == "closed-form":
+        require_streams(program, topology)
         return replace(closed_form.run(program, topology), title=title)
-    made = _later(machine(topology, alpha), program)
-    run = _delayed(_simulate(program, made, engine, wanted=fold_symmetry, native=native), program)
-    return replace(run, title=title)
+    (made,) = machines([program], topology, alpha)
+    run = _delayed(_simulate(program, _later(made, program), engine, wanted=fold_symmetry, native=native), program)
+    unknown = (NO_TIMER,) if is_lossy(topology) else ()
+    return replace(run, title=title, left_out=(*run.left_out, *unknown))
 
 
 def _later(made: Machine, program: Program) -> Machine:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 LEFT_OUT = (
     "contention between messages",
+    "slots of streams and what timers mend",
     "faults that come or go",
     "uneven chunks",
     "everything the declared critical path does not name",

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 class Path:
     """The critical path: its messages from first to last, and picoseconds of each kind, by class of link.
 
-    ``waiting_ps`` is time that a message on the path stood before a busy resource, by the name of the first one.
+    ``waiting_ps`` is time that a message on the path stood before a busy resource, by the name of the first one, or moved as
+    slowly as the slots of a stream let it.
     """
 
     messages: tuple[int, ...]
@@ -108,9 +109,11 @@ def _account(
         if stood and hops:
             name = machine.label(hops[0])
             waiting[name] = waiting.get(name, 0) + stood
-        slowest = _slowest(machine, hops if stem == message else hops + _hops(flat, message))
+        every = hops if stem == message else hops + _hops(flat, message)
+        slowest, pacer = _slowest(machine, every), _pacer(machine, every)
         began = max(start, clock)  # the next message of a sender may leave while the one before is still on its way
-        moving[slowest] = moving.get(slowest, 0) + end - began - sending
+        account, name = (waiting, pacer) if pacer else (moving, slowest)
+        account[name] = account.get(name, 0) + end - began - sending
         clock = end
     return Path(tuple(chain), moving, waiting, software)
 
@@ -118,6 +121,12 @@ def _account(
 def _hops(flat: MessageGraph, message: int) -> list[int]:
     hops: list[int] = flat.hops[flat.hop_starts[message] : flat.hop_starts[message + 1]].tolist()
     return hops
+
+
+def _pacer(machine: Machine, hops: list[int]) -> str:
+    """Return what holds a message back more than any link of its route: the slots of a stream, or nothing."""
+    worst = max(hops, key=lambda hop: float(machine.ps_per_byte[hop]), default=0)
+    return machine.label(worst) if hops and worst >= machine.n - len(machine.names) else ""
 
 
 def _slowest(machine: Machine, hops: list[int]) -> str:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.hazards import MessageOrder
-    from ringwright.engines.machine import Machine
+    from ringwright.engines.machine import Machine, Pacers
     from ringwright.program import Program, Step
 
 MOST_PIECES = 60_000_000
@@ -52,6 +52,8 @@ def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndar
 
     hop_starts, hops = routes(machine, src, dst, pieces.adds)
     delay, byte_ps = delays(machine, hop_starts, hops)
+    if machine.pacers is not None and pieces.channel is not None and len(src):
+        hop_starts, hops = _paced(machine.pacers, pieces.channel, src, dst, hop_starts, hops)
     flat = MessageGraph(
         src,
         dst,
@@ -227,6 +229,26 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
     return total[starts], out
 
 
+def _paced(
+    pacers: Pacers, channel: np.ndarray, src: np.ndarray, dst: np.ndarray, starts: np.ndarray, hops: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Put the resources of streams in front of the routes of their moves, and behind them."""
+    import numpy as np
+
+    nodes, channels = int(max(src.max(), dst.max())) + 1, int(pacers.channel.max()) + 1
+    known = (pacers.src < nodes) & (pacers.dst < nodes)
+    keys = ((pacers.src * nodes + pacers.dst) * channels + pacers.channel)[known]
+    order = np.argsort(keys)
+    wanted = (src * nodes + dst) * channels + channel
+    at = np.minimum(np.searchsorted(keys[order], wanted), len(keys) - 1)
+    mine = (keys[order][at] == wanted) & (channel >= 0) & (channel < channels)
+    for column, offset in ((pacers.front, 0), (pacers.behind, 1)):
+        resource = np.where(mine, column[known][order][at], -1)
+        rows = np.flatnonzero(resource >= 0)
+        starts, hops = _inserted(starts, hops, rows, resource[rows], offset)
+    return starts, hops
+
+
 def on_the_wire(machine: Machine, size_bytes: np.ndarray) -> np.ndarray:
     """Return the bytes that links carry: the data, and the flags that go with it.
 
@@ -320,9 +342,9 @@ def _leaving(machine: Machine, starts: np.ndarray, hops: np.ndarray) -> np.ndarr
 
 
 def _inserted(
-    starts: np.ndarray, hops: np.ndarray, routes: np.ndarray, first: np.ndarray
+    starts: np.ndarray, hops: np.ndarray, routes: np.ndarray, further: np.ndarray, behind: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return routes with one more hop in front of some."""
+    """Return routes with one more hop in front of some, or ``behind`` them (1)."""
     import numpy as np
 
-    return starts + np.searchsorted(routes, np.arange(len(starts))), np.insert(hops, starts[routes], first)
+    return starts + np.searchsorted(routes, np.arange(len(starts))), np.insert(hops, starts[routes + behind], further)

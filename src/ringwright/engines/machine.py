@@ -18,6 +18,8 @@ from ringwright.program import NO_SOFTWARE, Software
 from ringwright.topology import NIC
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
     from ringwright.program import Program
@@ -30,8 +32,24 @@ FOREVER = 1 << 62
 
 
 @dataclass(frozen=True)
+class Pacers:
+    """Resources that moves between two topology nodes on a channel pass besides their links: in front of them, and behind them.
+
+    Each int64 of shape (pairs,); -1 is none.
+    """
+
+    src: np.ndarray
+    dst: np.ndarray
+    channel: np.ndarray
+    front: np.ndarray
+    behind: np.ndarray
+
+
+@dataclass(frozen=True)
 class Machine:
     """Resources: links, then shared capacities, reduction units where adding takes time, then senders where sending does.
+
+    The slots of streams follow (see ``slots``), by their ``names``; ``pacers`` says which moves of a program they are for.
 
     ``ps_per_byte`` and ``latency`` (ps) are of length n. ``changes`` holds what faults do: (resource, ps, new ps per byte),
     sorted; ``delays`` likewise (resource, ps, new latency). Resources that ``holds`` are busy for latency + bytes instead of
@@ -50,6 +68,28 @@ class Machine:
     changes: tuple[tuple[int, int, float], ...] = ()
     delays: tuple[tuple[int, int, int], ...] = ()
     software: Software = NO_SOFTWARE
+    names: tuple[str, ...] = ()
+    pacers: Pacers | None = None
+
+    def with_resources(
+        self, byte_ps: Sequence[Sequence[tuple[int, float]]], names: Sequence[str], pacers: Pacers
+    ) -> Machine:
+        """Return the machine with a further resource for each name; ``byte_ps``: from which ps on it takes so many per byte."""
+        import numpy as np
+
+        none = np.zeros(len(names), bool)
+        changes = [(self.n + at, time, ps) for at, each in enumerate(byte_ps) for time, ps in each if time > 0]
+        return dataclasses.replace(
+            self,
+            ps_per_byte=np.concatenate((self.ps_per_byte, [each[0][1] for each in byte_ps])),
+            latency=np.concatenate((self.latency, np.zeros(len(names), np.int64))),
+            whole=np.concatenate((self.whole, none)),
+            holds=np.concatenate((self.holds, none)),
+            sends=np.concatenate((self.sends, none)),
+            changes=tuple(sorted((*self.changes, *changes), key=_moment)),
+            names=(*self.names, *names),
+            pacers=pacers,
+        )
 
     def carrying(self, program: Program) -> Machine:
         """Return the machine as this program uses it: what was measured on it comes before a library's own tables."""
@@ -84,6 +124,8 @@ class Machine:
             return f"{top.label(int(top.src[resource]))} > {top.label(int(top.dst[resource]))}"
         if resource < top.n_links + len(top.groups):
             return top.groups[resource - top.n_links].name
+        if resource >= self.n - len(self.names):
+            return self.names[resource - self.n]
         if self.sends[resource]:
             node, number = np.argwhere(self.sender == resource)[0].tolist()
             return f"{top.classes[number]} sender of {top.label(node)}"

@@ -34,6 +34,8 @@ def run(program: Program, machine: Machine) -> Run:
     """Run a program step by step; raise DeclinedError where program order is not the order of arrival."""
     if program.schedule is not None:
         raise DeclinedError("its order is declared thread block by thread block, not step by step")
+    if machine.pacers is not None:
+        raise DeclinedError("slots of the network's nodes hold its results back")
     slots = program.n_nodes * program.layout.slots
     if slots > MOST_PLACES:
         raise DeclinedError(f"{slots:,} slots are more than {MOST_PLACES:,}")

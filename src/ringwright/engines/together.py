@@ -14,9 +14,10 @@ import numpy as np
 
 from ringwright.engines import events
 from ringwright.engines.flat import flatten
-from ringwright.engines.machine import PS, machine
+from ringwright.engines.machine import PS
 from ringwright.engines.messages import Branches, MessageGraph
 from ringwright.engines.result import busy_ps, loads
+from ringwright.engines.slots import machines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +50,11 @@ def simulate_together(
 
     Raises InfeasibleError where a message never arrives, or where they are too large to hold.
     """
-    made = machine(topology, alpha)
-    graphs = [started(flatten(program, made), program.software.base_s) for program in programs]
+    each = machines(programs, topology, alpha)
+    graphs = [
+        started(flatten(program, made), program.software.base_s) for program, made in zip(programs, each, strict=True)
+    ]
+    made = each[-1]
     whole = merged(graphs)
     # The first program's software decides what a message costs its sender: what is asked about together is one algorithm's.
     run = events.run(whole, made.carrying(programs[0]), native=native)

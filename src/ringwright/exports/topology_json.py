@@ -76,6 +76,12 @@ def _capability(what: Capability) -> dict[str, Any]:
         "memory_bytes": what.memory_bytes,
         "multicast": what.multicast,
         "latency_us": _microseconds(what.latency_s),
+        "payload_bytes": what.payload_bytes,
+        "concurrency": what.concurrency,
+        "passes": what.passes,
+        "codecs": list(what.codecs),
+        "order": what.order,
+        "provenance": what.provenance,
     }
     return entry | ({"reduce_gib_s": what.reduce_rate / GIB} if math.isfinite(what.reduce_rate) else {})
 

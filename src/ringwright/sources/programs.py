@@ -12,7 +12,10 @@ from ringwright.sources.mscclpp_json import parse_mscclpp_json
 from ringwright.threadblocks import Schedule
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ringwright.program import Program
+    from ringwright.topology import Topology
 
 SCHEMA = "ringwright.verify/1"
 # The numbers of the rules in the description of the formats.
@@ -65,18 +68,22 @@ def sniff(path: str | Path) -> str:
     return formats[start]
 
 
-def verify_file(path: str | Path) -> dict[str, Any]:
+def verify_file(
+    path: str | Path, topology: Topology | None = None, seat: Callable[[Program, Topology], Program] | None = None
+) -> dict[str, Any]:
     """Return what is wrong with a program file: ``valid``, its collective and ranks (null where unknown), errors, warnings.
 
     Each error has ``rule``, ``code``, ``rank``, ``step``, ``chunk`` and ``line`` (null where a number does not apply) and a
     ``message``; steps count within a thread block, which the message names. A file that claims to work both in place and out
-    of place is checked both ways. Raises InputError where the file cannot be read or is of no known format.
+    of place is checked both ways. What it does in switches is held to what those of ``topology`` can do; ``seat`` says which.
+    Raises InputError where the file cannot be read or is of no known format.
     """
     findings = FileFindings(path)
     format_ = sniff(path)
     program = _PARSERS[format_](path, findings)
     if program is not None:
-        _check(program, findings)
+        on_machine = program if topology is None or seat is None else seat(program, topology)
+        _check(on_machine, findings, topology)
         if format_ == "msccl-xml" and _claims_both(program) and not findings.errors:
             other = parse_msccl_xml(path, FileFindings(path), in_place=True)
             if other is not None:
@@ -100,11 +107,11 @@ def _collective(program: Program) -> str:
     return "custom" if program.knobs.get("coll") == "custom" else program.collective.op
 
 
-def _check(program: Program, findings: FileFindings) -> None:
+def _check(program: Program, findings: FileFindings, topology: Topology | None = None) -> None:
     from ringwright.validity import check
 
     try:
-        findings.extend(check(program, most=50, warnings=True))
+        findings.extend(check(program, most=50, warnings=True, topology=topology))
     except InfeasibleError as error:
         findings.add("limits", f"{error.what}; not checked further")
 

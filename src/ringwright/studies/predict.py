@@ -11,6 +11,7 @@ from ringwright.collective import OPS, Collective
 from ringwright.errors import UsageError
 from ringwright.program import Program
 from ringwright.studies import spelled
+from ringwright.studies.seats import seated
 from ringwright.trace import Trace
 from ringwright.workload import Workload
 
@@ -168,7 +169,7 @@ def _program(
     if isinstance(what, Program):
         if algorithm is not None or size is not None:
             raise UsageError("a Program has its algorithm and size", where=repr(what), remedy="leave both out")
-        return what, topology
+        return seated(what, topology), topology
     make = spelled.algorithm(algorithm or "ring") if algorithm is None or isinstance(algorithm, str) else algorithm
     wanted = what if isinstance(what, Collective) else str(what)
     return make(spelled.collective(wanted, topology, size), topology), topology

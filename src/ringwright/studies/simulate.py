@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
-from ringwright.errors import InfeasibleError, RingwrightError, UsageError
+from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.registry import algorithm
 from ringwright.units import format_size
 
@@ -113,7 +113,7 @@ def sweep(
         try:
             program = make(collective, question.topology, **knobs)
             row, omitted = measure(question, program, spelling, floors)
-        except (UsageError, InfeasibleError) as error:
+        except (UsageError, InfeasibleError, ProgramError) as error:
             refused.append(error)
             rows.append(_declined(spelling, collective, error))
             continue

@@ -8,6 +8,8 @@ from pathlib import Path
 from ringwright.notebook import card, line, table
 from ringwright.program import Program
 from ringwright.sources.programs import verify_file
+from ringwright.studies import spelled
+from ringwright.studies.seats import seated
 from ringwright.validity import Violation, check
 
 MOST = 50
@@ -49,13 +51,15 @@ def _counted(count: int, name: str) -> str:
     return f"{count} {name}{'' if count == 1 else 's'}"
 
 
-def verify(what: Program | str | Path) -> Verified:
+def verify(what: Program | str | Path, on: spelled.Machine | None = None) -> Verified:
     """Check a program against every rule: what it reads and writes, deadlock, races, its declared cost and its result.
 
     Parameters
     ----------
     what
         A Program, or the path of an MSCCL XML file or an MSCCL++ plan.
+    on
+        The machine, a Topology or its name: what the program does in the network is then held to what switches there can do.
 
     Returns
     -------
@@ -67,6 +71,8 @@ def verify(what: Program | str | Path) -> Verified:
     ------
     InputError
         The file cannot be read, or is of no known format.
+    UsageError
+        The machine does not exist, or has no switch where the program needs one.
     InfeasibleError
         The Program is too large to be followed: check the same algorithm on fewer ranks.
 
@@ -77,12 +83,17 @@ def verify(what: Program | str | Path) -> Verified:
     >>> all_reduce = ringwright.Collective("all-reduce", range(4), 4096)
     >>> ringwright.verify(ringwright.algorithm("ring")(all_reduce, box))
     Verified(ring: legal)
+    >>> in_switch = ringwright.algorithm("collnet-direct")(all_reduce, ringwright.fabric("switch:4,sharp=true"))
+    >>> ringwright.verify(in_switch, "switch:4")
+    Verified(collnet-direct: not legal, 1 broken rule, first capability: switch of switch:4 adds nothing)
     """
+    topology = None if on is None else spelled.machine(on)
     if isinstance(what, Program):
-        violations = check(what, most=MOST, warnings=True)
+        what = what if topology is None else seated(what, topology)
+        violations = check(what, most=MOST, warnings=True, topology=topology)
         errors = tuple(each for each in violations if each.severity == "error")
         return Verified(what.name, errors, tuple(each for each in violations if each.severity != "error"))
-    told = verify_file(what)
+    told = verify_file(what, topology, seated)
     kinds = {"error": told["errors"], "warning": told["warnings"]}
     errors, warnings = (tuple(_violation(row, kind) for row in rows) for kind, rows in kinds.items())
     return Verified(told["name"] or Path(what).name, errors, warnings)

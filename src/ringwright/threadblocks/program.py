@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ringwright.program import ADDING, Cost, Program, Term
+from ringwright.streams import Stream
 from ringwright.threadblocks.timing import longest_path
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def declared(
         moves.n_steps,
         Cost((Term(messages, path),), sent, float(reduced.max(initial=0))),
         aggregators=(schedule.p,) if schedule.groups else (),
+        streams=(Stream(schedule.p),) if schedule.groups else (),
         schedule=schedule,
         protocol=protocol,
         channels=int(schedule.blocks.channel.max(initial=0)) + 1,

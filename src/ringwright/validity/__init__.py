@@ -15,13 +15,16 @@ from ringwright.threadblocks import Schedule
 from ringwright.validity.declared import check_order, located
 from ringwright.validity.follow import Follower, placed, unfold
 from ringwright.validity.rules import RULES, Violation
+from ringwright.validity.stream_rules import check_streams
 from ringwright.validity.trace import trace
 
 if TYPE_CHECKING:
     from ringwright.program import Program
+    from ringwright.topology import Topology
 
 __all__ = ["RULES", "Violation", "check", "placed", "require", "unfold"]
 MOST_STATE = 1 << 27
+_NO_MOVES = ("range", "self", "aggregator")  # after these, who moves what is not known
 
 
 def require(program: Program) -> Program:
@@ -35,11 +38,13 @@ def require(program: Program) -> Program:
     return program
 
 
-def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[Violation]:
+def check(
+    program: Program, most: int = 20, *, warnings: bool = False, topology: Topology | None = None
+) -> list[Violation]:
     """Return the broken rules of a program, ``most`` of them at the most; an empty list means legal.
 
     With ``warnings`` also what is doubtful in a declared order. A declared order that cannot run, or leaves open
-    what it does, is not followed further.
+    what it does, is not followed further. Its streams are held to what the nodes of ``topology`` can do, where one is given.
     """
     state_size = program.n_nodes * program.layout.slots
     if state_size > MOST_STATE:
@@ -56,6 +61,8 @@ def check(program: Program, most: int = 20, *, warnings: bool = False) -> list[V
             violations = [located(program.schedule, each) for each in _follow(program, most)]
     else:
         violations = _follow(program, most)
+    if not any(each.rule in _NO_MOVES for each in violations):
+        violations += check_streams(program, topology)
     return [*violations, *doubts][:most]
 
 

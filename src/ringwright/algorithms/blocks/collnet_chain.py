@@ -5,7 +5,8 @@ Idea: each channel lays a chain through the GPUs of every node, which starts at 
     to the heads, from where it travels down the chains. Segments follow each other.
 Cost: (2 (g-1) + 2 + 2 l) alpha in nodes of g GPUs under l levels of switches; n/c beta on a head's NIC each way, and
     2 (g-1)/g n beta inside the node with c = g channels.
-Knobs: channels (a node's GPUs); segments (of 128 KiB at the least, 64 at the most).
+Knobs: channels (a node's GPUs); segments (of 128 KiB at the least, 64 at the most);
+    slots of a head's stream in each switch (a share of its memory).
 Holds: a GPU speaks to two neighbours only; a NIC carries its head's share once up and once down; nodes of any sizes.
 Figure: none; what NCCL takes for small messages and nodes without an NVSwitch.
 Source: NCCL 2.14 and later, src/device/all_reduce.h.
@@ -23,7 +24,7 @@ from ringwright.algorithms.blocks.collnet_direct import heads_of, segments_for
 from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
-from ringwright.knobs import Channels, Segments
+from ringwright.knobs import Channels, Segments, Slots
 from ringwright.program import Op, Term, nothing
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def collnet_chain(
     *,
     channels: Channels | None = None,
     segments: Segments | None = None,
+    slots: Slots | None = None,
 ) -> Program:
     """Return the program of an all-reduce over chains whose heads talk to the network's switches."""
     require_op("collnet-chain", collective, OPS)
@@ -61,7 +63,7 @@ def collnet_chain(
     inside = size * 2 * longest / (longest + 1) if len(leading) > 1 else size
     terms = [Term(2 * longest, inside, "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, tuple(number), cut_in).program(
+    return Waves(collective, pipelines, tuple(number), cut_in, slots or 0).program(
         "collnet-chain", terms, size * share * longest, channels=len(leading)
     )
 

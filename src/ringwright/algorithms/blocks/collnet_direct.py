@@ -4,7 +4,8 @@ Idea: each of h heads of a node answers for 1/h of the data. All GPUs of the nod
     contribute to the first aggregating switch, switches add up the tree and multicast the result down to the heads, and each
     head gives it to the GPUs of its node. Segments follow each other, so that the phases overlap.
 Cost: (2 + 2 l) alpha over l levels of switches, n/h beta on a head's NIC each way, and 2 (g-1)/g n beta inside a node of g.
-Knobs: heads (a node's GPUs); segments (of 128 KiB at the least, 64 at the most).
+Knobs: heads (a node's GPUs); segments (of 128 KiB at the least, 64 at the most);
+    slots of a head's stream in each switch (a share of its memory).
 Holds: a NIC carries its head's share once up and once down, whatever the number of nodes; a switch holds a small window of
     segments; nodes of any sizes.
 Figure: 2 (N-1)/N times the speed of a ring over N nodes where the NIC is what is short.
@@ -24,7 +25,7 @@ from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
 from ringwright.errors import UsageError
-from ringwright.knobs import Channels, Segments
+from ringwright.knobs import Channels, Segments, Slots
 from ringwright.program import Op, Term, nothing
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def collnet_direct(
     *,
     heads: Channels | None = None,
     segments: Segments | None = None,
+    slots: Slots | None = None,
 ) -> Program:
     """Return the program of an all-reduce whose heads talk to the network's switches."""
     require_op("collnet-direct", collective, OPS)
@@ -65,7 +67,7 @@ def collnet_direct(
         Term(2 + 2 * levels, size * share, "nic"),
     ]
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, tuple(number), cut_in).program(
+    return Waves(collective, pipelines, tuple(number), cut_in, slots or 0).program(
         "collnet-direct", terms, size * share * (largest - 1), heads=len(leading)
     )
 

@@ -22,6 +22,7 @@ from ringwright.collective import Collective
 from ringwright.errors import UsageError
 from ringwright.knobs import Segments
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut, nothing, turn
+from ringwright.streams import Stream
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
@@ -60,6 +61,7 @@ def nvls(collective: Collective, topology: Topology | None = None, *, segments: 
         2 * (pieces + both),
         Cost((Term(2 if both else 1, path),), sent, is_even=is_even(collective, parts)),
         aggregators=(domains[0][0],),
+        streams=(Stream(domains[0][0]),),
         knobs={"segments": pieces},
     )
 

@@ -5,7 +5,8 @@ Idea: each of h heads of a switch domain answers for 1/h of the data. It reads i
     all GPUs of the domain. Segments follow each other, so that the phases overlap.
 Cost: 4 alpha inside and (2 + 2 l) alpha over l levels of switches; n (h+1)/h beta on a rank's NVLink each way, n/h beta on a
     head's NIC.
-Knobs: heads (a domain's GPUs); segments (of 128 KiB at the least, 64 at the most).
+Knobs: heads (a domain's GPUs); segments (of 128 KiB at the least, 64 at the most);
+    slots of a head's stream in each switch of the network (a share of its memory).
 Holds: a NIC carries its head's share once up and once down, and an NVLink the data once and a share each way.
 Figure: none; what NCCL takes as NVLS on several nodes with SHARP.
 Source: NCCL 2.18 and later, src/device/all_reduce.h and src/transport/nvls.cc.
@@ -24,7 +25,7 @@ from ringwright.algorithms.offers import require_op
 from ringwright.algorithms.switch_trees import REMEDY, network_switches, switch_trees
 from ringwright.algorithms.waves import Wave, Waves, numbered, through
 from ringwright.errors import UsageError
-from ringwright.knobs import Channels, Segments
+from ringwright.knobs import Channels, Segments, Slots
 from ringwright.program import Op, Term, nothing
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def nvls_collnet(
     *,
     heads: Channels | None = None,
     segments: Segments | None = None,
+    slots: Slots | None = None,
 ) -> Program:
     """Return the program of an all-reduce through the NVSwitches and the network's switches."""
     require_op("nvls-collnet", collective, OPS)
@@ -64,8 +66,9 @@ def nvls_collnet(
     size, share = float(collective.size_bytes), 1 / len(leading)
     levels = max(tree.top for tree in trees)
     terms = [Term(4, size * (1 + share), "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
-    aggregators = (*number, *(switch for switch, _ in domains))
-    return Waves(collective, pipelines, aggregators, segments_for(size * share, segments)).program(
+    inside = tuple(switch for switch, _ in domains)
+    cut_in = segments_for(size * share, segments)
+    return Waves(collective, pipelines, (*number, *inside), cut_in, slots or 0, inside).program(
         "nvls-collnet", terms, 0.0, heads=len(leading)
     )
 

@@ -26,6 +26,7 @@ from ringwright.costs.nccl.trees import double_tree
 from ringwright.errors import UsageError
 from ringwright.knobs import Segments
 from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit, nothing
+from ringwright.streams import Stream
 
 if TYPE_CHECKING:
     from ringwright.topology import Topology
@@ -94,6 +95,7 @@ class _Plan:
             self.pieces + 3 + 2 * self.top,
             Cost(path, sent, size / heads, is_even=is_even(self.collective, self.chunks)),
             aggregators=tuple(self.switches),
+            streams=tuple(map(Stream, self.switches)),
             knobs={"segments": self.pieces},
         )
 

@@ -31,6 +31,7 @@ from ringwright.knobs import Range, Segments
 from ringwright.program import Cost, Layout, Op, Program, Step, Term, cut, explicit, nothing
 
 if TYPE_CHECKING:
+    from ringwright.streams import Stream
     from ringwright.topology import Topology
 
 OPS = ("all-reduce", "barrier", "broadcast", "reduce")
@@ -136,9 +137,14 @@ class _Levels:
             self.segments * (passes + self.outer.n_steps),
             Cost(tuple(terms), inside + between, reduced, is_even=even),
             self.aggregators,
-            self.outer.streams,
+            self._streams(),
             knobs={"leaders": self.leaders, "segments": self.segments, "outer": self.outer.name},
         )
+
+    def _streams(self) -> tuple[Stream, ...]:
+        """Return one stream a switch: all parts use it at the same time, and share what there is."""
+        every = [stream for program in self.programs for stream in program.streams]
+        return tuple(dataclasses.replace(at, channels=()) for at in {each.node: each for each in every}.values())
 
     def _layout(self) -> Layout:
         """Return the parts' chunks, and behind them the scratch slots of each part."""

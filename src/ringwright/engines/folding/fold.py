@@ -66,6 +66,8 @@ def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
     machine = machine.carrying(program)
     if program.schedule is not None:
         raise DeclinedError("its order is declared thread block by thread block")
+    if machine.pacers is not None:
+        raise DeclinedError("slots of the network's nodes hold its results back")
     families = refine(collect(program))
     if any(family.block.multicast for family in families):
         raise DeclinedError("it sends to many at once")

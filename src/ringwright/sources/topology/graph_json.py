@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ringwright.errors import InputError, RingwrightError
-from ringwright.topology import FAULT_FIELDS, KINDS, Capability, Fault, SharedCapacity, Topology
+from ringwright.streams import CODECS
+from ringwright.topology import FAULT_FIELDS, KINDS, ORDERS, Capability, Fault, SharedCapacity, Topology
 from ringwright.wiring import MOST_LINKS
 
 GIB = 2.0**30
@@ -227,12 +228,23 @@ def _capability(row: dict[str, Any]) -> Capability:
         math.inf if rate is None else float(rate) * GIB,
         bool(row["multicast"]),
         float(row["latency_us"]) / 1e6,
+        int(row.get("payload_bytes", Capability.payload_bytes)),
+        int(row.get("concurrency", Capability.concurrency)),
+        int(row.get("passes", Capability.passes)),
+        tuple(map(str, row.get("codecs", Capability.codecs))),
+        str(row.get("order", Capability.order)),
+        str(row.get("provenance", "")),
     )
     if (
         capability.fanin_max < 1
         or capability.memory_bytes < 0
         or not capability.reduce_rate > 0
         or not 0 <= capability.latency_s < math.inf
+        or min(capability.payload_bytes, capability.concurrency, capability.passes) < 1
     ):
         raise ValueError("a figure is out of range")
+    if strange := [name for name in capability.codecs if name not in CODECS]:
+        raise ValueError(f"'{strange[0]}' is no number format that is known: {', '.join(CODECS)}")
+    if capability.order not in ORDERS:
+        raise ValueError(f"'{capability.order}' is no order: {', '.join(ORDERS)}")
     return capability
