@@ -230,4 +230,4 @@ def _command(path: str, machine: str) -> Callable[[str, str], str]:
 def _by(base: FabricCosts, algorithm: str) -> FabricCosts:
     """Return the costs by another algorithm; what every algorithm leaves to the library is timed once for all."""
     kept: dict[Any, Any] = {key: value for key, value in base.timed.items() if key[0] == RING}
-    return replace(base, algorithms={"": algorithm} if algorithm else {}, timed=kept, beside={}, left={}, sent={})
+    return replace(base, algorithms={"": algorithm} if algorithm else {}, known=kept)

@@ -79,7 +79,7 @@ class Predictor:
         question = generated.GeneratedJobSpec(card, row.device, compute=self.figures, fit=row.fit or None)
         job = generated.made(question, self._topology(row))
         timed = self.timed.setdefault(f"{row.fabric} {row.calibration}", {})
-        costs: Costs = replace(job.costs, timed=timed) if isinstance(job.costs, FabricCosts) else job.costs
+        costs: Costs = replace(job.costs, known=timed) if isinstance(job.costs, FabricCosts) else job.costs
         return simulate(condensed(job.workload, costs), costs, steps=STEPS).step_s
 
     def _topology(self, row: MeasuredStep) -> Topology:

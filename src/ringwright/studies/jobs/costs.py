@@ -8,8 +8,8 @@ much two operations of different roles disturb each other.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import InitVar, dataclass, field, replace
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,6 +27,8 @@ from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import Mesh
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ringwright.program import Program
     from ringwright.topology import Topology
     from ringwright.workload import Workload
@@ -35,6 +37,8 @@ PROBE = 16 << 20  # bytes of the operations that show who shares a link with who
 MOST_TOGETHER = 8_000_000  # moves of sibling groups in one graph; above, one of them is timed on its share of the links
 MOST_EXACT = 256  # ranks, siblings among them, up to which every size is timed by itself
 LEAST_BYTES = 1 << 12
+MOST_TIMED, MOST_ASKED = 1 << 14, 1 << 12  # operations, phases of operations that are remembered: some 20 MB each
+MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
 LEAST_SHARE = 0.02
@@ -71,13 +75,14 @@ def stages_of(workload: Workload) -> frozenset[str]:
     return frozenset(axis for each in workload.payloads if each.op == RING for axis in each.axes)
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class FabricCosts:
-    """Costs on ``topology``, where rank i of the job is rank i of the fabric.
+    """Costs on ``topology``, where rank i of the job is rank i of the fabric. What was asked is remembered, the latest of it.
 
     ``algorithms`` (operation -> spelling, "" for all others) says which system does what; ``stages_along``: axes
     along which groups do not do the same at the same time. ``units`` is the share of compute units
-    that an operation holds.
+    that an operation holds. ``known`` is what was timed before on the same machine by the same algorithms, and
+    is added to; a copy by ``replace`` begins without.
     """
 
     topology: Topology
@@ -86,22 +91,42 @@ class FabricCosts:
     algorithms: Mapping[str, str] = field(default_factory=dict)
     units: float = 0.12
     width_bytes: int = 4
-    timed: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] = field(default_factory=dict, repr=False)
-    beside: dict[tuple[str, tuple[TimedRanks, ...]], tuple[TimedRanks, ...]] = field(default_factory=dict, repr=False)
-    sent: dict[tuple[str, TimedRanks, int], float] = field(default_factory=dict, repr=False)
-    left: dict[str, str] = field(default_factory=dict)  # what an algorithm left to the library: operation -> why
+    known: InitVar[dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None] = None
+    timed: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] = field(init=False, repr=False)
+    beside: dict[tuple[str, tuple[TimedRanks, ...]], tuple[TimedRanks, ...]] = field(
+        init=False, default_factory=dict, repr=False
+    )
+    sent: dict[tuple[str, TimedRanks, int], float] = field(init=False, default_factory=dict, repr=False)
+    left: dict[str, str] = field(init=False, default_factory=dict)  # what was left to the library: operation -> why
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, known: dict[tuple[str, tuple[TimedRanks, ...], int], Timed] | None) -> None:
+        object.__setattr__(self, "timed", {} if known is None else known)
+        object.__setattr__(self, "algorithms", dict(self.algorithms))
         if self.topology.n_ranks < self.mesh.size:
             raise UsageError(
                 f"{self.mesh.size} ranks do not fit on {self.topology.name}, which has {self.topology.n_ranks}",
                 remedy="a larger fabric, or fewer GPUs",
             )
-        self.healthy = replace(self.topology, faults=())
-        self.faulty = frozenset(marked(self.topology, self.topology.n_ranks)) if self.topology.faults else frozenset()
+
+    @cached_property
+    def healthy(self) -> Topology:
+        """The machine without its faults."""
+        return replace(self.topology, faults=())
+
+    @cached_property
+    def faulty(self) -> frozenset[int]:
+        """The ranks of hosts whose links have a fault."""
+        return frozenset(marked(self.topology, self.topology.n_ranks)) if self.topology.faults else frozenset()
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return the phases of an operation among ``ranks``: one, but for a server's two."""
+        return self._known_stages(op, size_bytes, ranks)
+
+    @cached_property
+    def _known_stages(self) -> Callable[[str, int, tuple[int, ...]], tuple[Stage, ...]]:
+        return lru_cache(MOST_ASKED)(self._phases)
+
+    def _phases(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
         if len(ranks) < 2:
             return (Stage(0.0, loads=()),)
         if op == "push-pull":
@@ -171,6 +196,8 @@ class FabricCosts:
             if not groups[-1].healthy:
                 healthy = self.run(op, size_bytes, tuple(replace(group, healthy=True) for group in groups))
                 timed = max(timed, healthy, key=lambda each: each.seconds)
+            while len(self.timed) >= MOST_TIMED:
+                del self.timed[next(iter(self.timed))]  # what was asked first
             self.timed[key] = timed
         return self.timed[key]
 
@@ -202,7 +229,7 @@ class FabricCosts:
             _, make, _ = algorithm(LIBRARY)  # a system that does one collective leaves the others to the library
             self.left.setdefault(op, f"{op} among {len(ranks)} ranks by {LIBRARY}: {error.what}")
             program = make(Collective(op, ranks, even, "float32"), machine)
-        return program
+        return _made_once(program)
 
     def sent_bytes(self, op: str, size_bytes: int, ranks: tuple[int, ...]) -> float:
         """Return the bytes that all ranks of a group together put on wires in one operation, a protocol's flags among them."""
@@ -264,6 +291,17 @@ class FabricCosts:
         share = np.minimum(busy_ps[: self.topology.n_links] / (seconds * PS), 1.0) if seconds else np.zeros(0)
         links = np.flatnonzero(share > LEAST_SHARE)
         return Timed(seconds, links, share[links])
+
+
+def _made_once(program: Program) -> Program:
+    """Return the program with its steps held, which engines ask for several times; as it is where they are many."""
+    steps, moves = [], 0
+    for step in program.steps():
+        steps.append(step)
+        moves += sum(block.count for block in step.blocks)
+        if moves > MOST_HELD:
+            return program
+    return replace(program, make_steps=lambda: steps)
 
 
 def _shared(busy_ps: list[np.ndarray], machine: Topology) -> Topology:

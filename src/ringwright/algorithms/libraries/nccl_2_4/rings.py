@@ -50,16 +50,20 @@ def rings(
     cuts = parts * (p if op == "all-reduce" else 1)
     rounds = (p - 1) * (2 if op == "all-reduce" else 1)
     largest = float(cut(collective, cuts).chunk_bytes.max(initial=0)) * parts
-    moves = _regular if is_regular(hosts) and counts.loops == 1 else _listed
+    regular = is_regular(hosts) and counts.loops == 1
     phases = [(Op.REDUCE, -1, "reduce-scatter")] if op != "all-gather" else []
     phases += [(Op.SEND, 0, "all-gather")] if op != "reduce-scatter" else []
 
     def steps() -> Iterator[Step]:
+        listed = [] if regular else [np.array(order(hosts, channel, nics)) for channel in range(channels)]
         for loop in range(counts.loops):
             for kind, shift, label in phases:
                 for step, piece in product(range(p - 1), range(counts.slices)):
                     places = [(channel * counts.loops + loop) * counts.slices + piece for channel in range(channels)]
-                    yield Step(moves(kind, hosts, nics, places, parts, shift - step), label, loop)
+                    if regular:
+                        yield Step(_regular(kind, hosts, nics, places, parts, shift - step), label, loop)
+                    else:
+                        yield Step(_listed(kind, listed, places, parts, shift - step), label, loop)
 
     knobs = {"loops": counts.loops, "slices": counts.slices} if parts > channels else {}
     return Program(
@@ -90,12 +94,13 @@ def _regular(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts
     return tuple(blocks)
 
 
-def _listed(op: Op, hosts: list[list[int]], nics: int, places: list[int], parts: int, by: int) -> tuple[Block, ...]:
+def _listed(op: Op, rings: list[np.ndarray], places: list[int], parts: int, by: int) -> tuple[Block, ...]:
+    """One round of rings of any order, listed rank by rank."""
     blocks = []
-    for channel, position in enumerate(places):
-        ring = np.array(order(hosts, channel, nics))
-        owner = np.roll(ring, -by)
-        blocks.append(explicit(op, ring, np.roll(ring, -1), owner * parts + position, channel=channel))
+    for channel, (ring, position) in enumerate(zip(rings, places, strict=True)):
+        twice, first = np.concatenate((ring, ring)), by % len(ring)
+        owner = twice[first : first + len(ring)]
+        blocks.append(explicit(op, ring, twice[1 : 1 + len(ring)], owner * parts + position, channel=channel))
     return tuple(blocks)
 
 
