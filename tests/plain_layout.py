@@ -174,12 +174,13 @@ class Plain:
             size = 1
         indexed = self.workload.policy.agreement == "index" and operation.per == "step"
         turn = [each.name for each in self.operations].index(operation.name) if indexed else 0
+        communicator = ("operations", operation.role, members, stage.phase, *self.along(operation))
         return self.add(
             Instance(
                 "operation",
                 operation.name,
                 members,
-                number(self.queues, ("operations", operation.role, members, stage.phase)),
+                number(self.queues, communicator),
                 round(chosen.wire_s * 1e12),
                 round(chosen.latency_s * 1e12),
                 turn if operation.key is None else operation.key,
@@ -223,10 +224,14 @@ class Plain:
     def in_turn(self, operation: Operation, members: tuple[int, ...], mine: list[list[int]]) -> None:
         posted = self.add(Instance("barrier", f"posted {operation.name}", members[:1]))
         self.produced(operation, members, [[posted]])
-        before = self.posted.get((operation.role, operation.op, members))
+        kind = (operation.role, operation.op, members, self.along(operation))
+        before = self.posted.get(kind)
         if before is not None:
             self.edges += [(before, each, 0) for each in (posted, *mine[0])]
-        self.posted[operation.role, operation.op, members] = posted
+        self.posted[kind] = posted
+
+    def along(self, operation: Operation) -> tuple[str, ...]:
+        return tuple(axis for axis in operation.axes if self.workload.mesh.sizes[axis] > 1)
 
     def consumed(self, operation: Operation, payload: Payload, members: tuple[int, ...], mine: list[list[int]]) -> None:
         for (name, distance), member in product(payload.consumers, members):

@@ -1,32 +1,41 @@
-"""Random training jobs on random fabrics, and what must hold of each: what is worse never makes it faster.
+"""Random training jobs on random fabrics, and what must hold of each: what is worse never makes it faster, and its parts add up.
 
-``python tests/whole_jobs.py 1000 --seed 0`` tries so many and prints each excess; the tests take a few.
+``python tests/whole_jobs.py 1000 --seed 0`` tries so many, counts what they are, and prints each excess with the command that
+repeats it; the tests take a few.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
+from collections import Counter
 from dataclasses import dataclass, replace
+
+import numpy as np
 
 import ringwright
 from ringwright.costs.stages import Costs
-from ringwright.engines.job.run import simulate
+from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import RingwrightError
 from ringwright.fabrics.faults import apply
 from ringwright.registry import scheduler
+from ringwright.studies.jobs.account import account
+from ringwright.studies.jobs.costs import FabricCosts
 from ringwright.studies.jobs.generated import GeneratedJobSpec, made
-from ringwright.studies.jobs.study import NONE
+from ringwright.studies.jobs.study import NONE, Job
 from ringwright.studies.model_workload import WorkloadSpec
-from ringwright.topology import Topology
+from ringwright.topology import NIC, Topology
 from ringwright.workload import Workload
 
 POLICIES = (NONE, "pytorch-ddp", "poseidon", "p3:slice_elements=4000000", "bytescheduler", "pace", "tictac")
 MOST_FAULTY = 32  # ranks of a job that is also tried with a fault: one host's ranks are then simulated one by one
-MOST_GAIN = (
-    0.005  # of a step, by which something worse may make it faster: messages are served in the order in which they come
-)
+# Of a step, by which something worse may make it faster: messages are served in the order in which they come.
+MOST_GAIN = 0.005
+OFTEN = 64  # GPUs, up to which a job is drawn four times as often as with more
+ROUNDING = 1e-9  # of a step, by which its parts may miss it
+SHARES = {"two groups on one NIC": 0.3, "experts": 0.2, "uneven pipelines": 0.2}  # of the jobs, at least
 
 
 @dataclass(frozen=True)
@@ -44,10 +53,11 @@ class WholeJob:
 
 
 def drawn(seed: int, most: int = 64) -> WholeJob:
-    """Return a job of 8 to ``most`` GPUs: dense or with experts, every axis of parallelism, several GPUs a NIC or one."""
+    """Return a job of 8 to ``most`` GPUs: dense or with experts, every axis of parallelism, most often several GPUs a NIC."""
     draw = random.Random(f"whole job {seed}")
     experts = draw.random() < 0.3
-    gpus = 8 << draw.randrange((most // 8).bit_length())
+    sizes = [8 << at for at in range((most // 8).bit_length())]
+    gpus = draw.choices(sizes, [4 if size <= OFTEN else 1 for size in sizes])[0]
     left, axes = gpus, {}
     for axis, choices in (("tp", (1, 1, 2, 4, 8)), ("pp", (1, 1, 2, 4))):
         axes[axis] = draw.choice([each for each in choices if left % each == 0])
@@ -73,7 +83,7 @@ def drawn(seed: int, most: int = 64) -> WholeJob:
         dims=dims,
     )
     nodes = -(-gpus // 8)
-    fabrics = [f"ndv2:{nodes}"] * 3 + [
+    fabrics = [f"ndv2:{nodes}"] * 5 + [
         f"dgx-h100:{nodes}",
         f"dgx-a100:{nodes}",
         f"dgx-h100:{nodes},layout=switch",
@@ -111,50 +121,121 @@ def scheduled(job: WholeJob, workload: Workload, costs: Costs) -> Workload:
     return workload if job.policy == NONE else scheduler(job.policy)[1](workload, costs)  # type: ignore[no-any-return]
 
 
-def step_s(job: WholeJob, topology: Topology, *, longer_payloads: bool = False) -> float:
-    """Return the seconds of one step of the job on a fabric."""
-    asked = made(GeneratedJobSpec(job.card, "h100"), topology)
-    asked = replace(asked, workload=longer(asked.workload)) if longer_payloads else asked
+def asked_on(job: WholeJob, topology: Topology) -> Job:
+    """Return the job on a fabric, before its policy."""
+    return made(GeneratedJobSpec(job.card, "h100"), topology)
+
+
+def simulated(planned: Workload, asked: Job) -> JobRun:
+    """Return the run of three steps of a scheduled workload."""
     return simulate(
-        scheduled(job, asked.workload, asked.costs),
+        planned,
         asked.costs,
         steps=3,
         slowdowns=asked.slowdowns,
         marked=asked.marked,
         interference=asked.interference,
-    ).step_s
+    )
 
 
-def gains(job: WholeJob) -> dict[str, float]:
-    """Return by what share each thing that is worse makes the job faster (negative: slower)."""
+@dataclass(frozen=True)
+class Tried:
+    """By what share each thing that is worse made a job faster (negative: slower), and what was seen of the job itself.
+
+    ``missed``: by what share of the step its parts missed it; ``kinds``: what it is, of ``SHARES`` and by GPUs.
+    """
+
+    gains: dict[str, float]
+    missed: float
+    kinds: tuple[str, ...]
+
+
+def tried(job: WholeJob) -> Tried:
+    """Return what came out of one job. What its policy decided is kept: decided anew, from other costs, it may be better."""
     topology = ringwright.fabric(job.fabric)
-    before = step_s(job, topology)
-    told = {name: 1.0 - step_s(job, each) / before for name, each in worse(job, topology).items()}
-    return {**told, "bytes x 1.001": 1.0 - step_s(job, topology, longer_payloads=True) / before}
+    asked = asked_on(job, topology)
+    planned = scheduled(job, asked.workload, asked.costs)
+    run = simulated(planned, asked)
+    told = {name: simulated(planned, asked_on(job, each)) for name, each in worse(job, topology).items()}
+    told["bytes x 1.001"] = simulated(longer(planned), asked)
+    gains = {name: 1.0 - each.step_s / run.step_s for name, each in told.items()}
+    return Tried(gains, missed(run), tuple(kinds(job, asked)))
+
+
+def missed(run: JobRun) -> float:
+    """Return by what share of the step compute, update, exposed communication by role and idle time miss it in all.
+
+    inf where one of them is negative, or a role is exposed for longer than it communicates.
+    """
+    spent = account(run)
+    exposed = [role.exposed_s for role in spent.roles.values()]
+    parts = [spent.compute_s, spent.update_s, *exposed, spent.idle_s]
+    slack = ROUNDING * spent.step_s
+    wrong = min(parts) < -slack or any(role.exposed_s > role.busy_s + slack for role in spent.roles.values())
+    return math.inf if wrong else abs(math.fsum(parts) - spent.step_s) / spent.step_s
+
+
+def kinds(job: WholeJob, asked: Job) -> list[str]:
+    """Return what a job is, of ``SHARES`` and by GPUs."""
+    stages = asked.workload.mesh.sizes.get("pp", 1)
+    told = {
+        "two groups on one NIC": isinstance(asked.costs, FabricCosts) and share_a_nic(asked.costs),
+        "experts": "mixtral" in job.card.model,
+        "uneven pipelines": stages > 1 and (job.card.dims or {})["layers"] % stages > 0,
+        f"{job.card.gpus} GPUs": True,
+    }
+    return [name for name, holds in told.items() if holds]
+
+
+def share_a_nic(costs: FabricCosts) -> bool:
+    """Return whether two groups of some operation, of those timed together, send or receive by one NIC."""
+    topology = costs.topology
+    if topology.hosts is None:
+        return False
+    for groups in costs.beside.values():
+        used: Counter[int] = Counter()
+        for group in groups:
+            ranks = np.array(group.ranks)
+            starts, links = topology.routes(ranks, np.roll(ranks, -1))
+            ends = np.concatenate((topology.src[links], topology.dst[links])) if starts[-1] else np.zeros(0, np.int64)
+            used.update(np.unique(ends[topology.kinds[ends] == NIC]).tolist())
+        if used and max(used.values()) > 1:
+            return True
+    return False
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("jobs", type=int)
     parser.add_argument("--seed", type=int, default=0, help="the first of the jobs")
-    parser.add_argument("--most", type=int, default=64, help="GPUs")
+    parser.add_argument("--most", type=int, default=512, help="GPUs")
     given = parser.parse_args()
-    worst, excesses, refused = 0.0, 0, 0
+    worst, widest, excesses, refused = -math.inf, 0.0, 0, 0
+    seen: Counter[str] = Counter()
     for seed in range(given.seed, given.seed + given.jobs):
         job = drawn(seed, given.most)
+        again = f"python tests/whole_jobs.py 1 --seed {seed} --most {given.most}"
         try:
-            told = gains(job)
+            told = tried(job)
         except RingwrightError as error:
             refused += 1
-            print(f"refused: {job}: {error.what}", flush=True)
+            print(f"refused: {error.what}: {job}\n    {again}", flush=True)
             continue
-        worst = max(worst, *told.values())
-        for name, gain in told.items():
-            if gain > MOST_GAIN:
-                excesses += 1
-                print(f"{gain:.2%} faster with {name}: {job}", flush=True)
+        seen.update(told.kinds)
+        worst, widest = max(worst, *told.gains.values()), max(widest, told.missed)
+        excess = [f"{gain:.3%} faster with {name}" for name, gain in told.gains.items() if gain > MOST_GAIN]
+        excess += [f"parts miss the step by {told.missed:.2g}"] if told.missed > ROUNDING else []
+        excesses += len(excess)
+        for each in excess:
+            print(f"{each}: {job}\n    {again}", flush=True)
+    for name in (
+        *SHARES,
+        *sorted((name for name in seen if name not in SHARES), key=lambda name: int(name.split()[0])),
+    ):
+        print(f"{seen[name]:>6,} {name}" + (f", at least {SHARES[name]:.0%}" if name in SHARES else ""))
     print(
-        f"{given.jobs:,} jobs, {refused} refused, {excesses} excesses above {MOST_GAIN:.1%}, at most {worst:.3%} faster"
+        f"{given.jobs:,} jobs, {refused} refused, {excesses} excesses above {MOST_GAIN:.1%}, at most {worst:.3%} faster, "
+        f"parts within {widest:.1g} of the step"
     )
     return int(bool(excesses))
 

@@ -18,7 +18,7 @@ class Stage:
 
     ``loads`` are (resource of each rank that takes part, share of it in use); ``sms`` the share of the compute units that
     it holds; ``phase`` tells queues apart (push, server, pull). Where the links that carry it are known, ``links`` are
-    (link, share of it in use) instead of loads: whoever uses a link shares it.
+    (link or shared capacity, share of it in use) instead of loads: whoever uses one shares it.
     """
 
     wire_s: float

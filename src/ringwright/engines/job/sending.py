@@ -49,7 +49,7 @@ class Sending:
         self._turns = {each.name: at for at, each in enumerate(operations) if indexed and each.per == "step"}
         self.phases: dict[tuple[Any, ...], Phases] = {}
         self.loads: dict[tuple[Any, ...], list[list[int]]] = {}
-        self.posted: dict[tuple[str, str, tuple[int, ...]], int] = {}
+        self.posted: dict[tuple[str, str, tuple[int, ...], tuple[str, ...]], int] = {}
         self.walls: dict[tuple[int, bool], list[tuple[Sent, Run, Run, int]]] = defaultdict(list)
 
     def lay(self, step: StepBuilder) -> None:
@@ -178,11 +178,16 @@ class Sending:
         posted = step.n
         step.add(Band(posted, 1, 1, "barrier", f"posted {operation.name}", members[:1], "CTRL"), Timing(NO_QUEUE))
         self._produced(step, operation, members, Sent(posted, 1, 1))
-        before = self.posted.get((operation.role, operation.op, members))
+        kind = (operation.role, operation.op, members, self._along(operation))
+        before = self.posted.get(kind)
         if before is not None:
             step.link(before, posted)
             step.link(before, mine.first, (mine.pieces, 0, 1))
-        self.posted[operation.role, operation.op, members] = posted
+        self.posted[kind] = posted
+
+    def _along(self, operation: Operation) -> tuple[str, ...]:
+        """Return the axes that tell communicators of the same rank classes apart."""
+        return tuple(axis for axis in operation.axes if self.workload.mesh.sizes[axis] > 1)
 
     def _leg(
         self,
@@ -201,7 +206,8 @@ class Sending:
             self.policy_queue.windows.get(operation.role, (1, "operations"))[1],
         )
         key = self._turns.get(name, 0) if operation.key is None else operation.key
-        queue = step.queues.setdefault(("operations", role, members, large.phase), len(step.queues))
+        communicator = ("operations", role, members, large.phase, *self._along(operation))
+        queue = step.queues.setdefault(communicator, len(step.queues))
         layer, where = operation.payloads[0].layer, (mine.first, mine.pieces, mine.batches)
         sizes = (1.0, 1.0) if counted == "operations" else (float(whole), float(rest))
         work, latency = _ps(large.wire_s, small.wire_s), _ps(large.latency_s, small.latency_s)

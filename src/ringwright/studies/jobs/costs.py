@@ -42,7 +42,6 @@ MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
 LEAST_SHARE = 0.02
-MOST_HOSTS = 8  # of a group's first ranks, whose links are looked at: those of further hosts are as busy
 
 
 @dataclass(frozen=True)
@@ -55,9 +54,9 @@ class TimedRanks:
 
 @dataclass(frozen=True)
 class Timed:
-    """Seconds of one operation beside its siblings; the links that they keep busy meanwhile, and the share of each.
+    """Seconds of one operation beside its siblings; the links and shared capacities that they keep busy, and the share of each.
 
-    Arrays int64 and float64 of shape (links,).
+    Numbered as in a ``Machine``; arrays int64 and float64 of shape (links,).
     """
 
     seconds: float
@@ -153,18 +152,18 @@ class FabricCosts:
         return Stage(seconds, 0.0, phase, (), self.units, self._loads(timed, alike[0]))
 
     def _loads(self, timed: Timed, ranks: tuple[int, ...]) -> tuple[tuple[int, float], ...]:
-        """Return the links of what was timed where the group itself has them, those at the hosts of its first ranks."""
+        """Return the links and capacities of what was timed where the group itself has them, those at its hosts."""
         hosts, links = self.topology.hosts, timed.links
         kept = np.ones(len(links), bool)
         if hosts is not None and len(links):
             by = int(hosts[min(ranks)]) - int(hosts[min(self._canonical(ranks).ranks)])
             links = self.host_links.moved(links, by)
-            kept = (links >= 0) & self.host_links.touch(links, np.unique(hosts[list(ranks[:MOST_HOSTS])]))
+            kept = (links >= 0) & self.host_links.touch(links, np.unique(hosts[list(ranks)]))
         return tuple(zip(links[kept].tolist(), timed.shares[kept].tolist(), strict=True))
 
     @cached_property
     def host_links(self) -> HostLinks:
-        """The links of each host, of a machine that has any."""
+        """The links and capacities of each host, of a machine that has any."""
         return HostLinks(self.topology)
 
     def _sizes(self, size_bytes: int, groups: tuple[TimedRanks, ...]) -> tuple[int, int]:
@@ -272,15 +271,21 @@ class FabricCosts:
         return used
 
     def _siblings(self, ranks: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """Return the groups that lie as this one does along its own axes, with a rank on one of its hosts: they do the same."""
+        """Return the groups that lie as this one does along its own axes and may share links with it: they do the same.
+
+        Those with a rank on one of its hosts; all, where links of several hosts can share a capacity.
+        """
         hosts, mesh = self.topology.hosts, self.mesh
-        if hosts is None:
+        if hosts is None and not self.topology.groups:
             return []
         own = [mesh.place(rank) for rank in ranks]
         axes = [axis for axis in mesh.sizes if len({each[axis] for each in own}) > 1 or axis in self.stages_along]
         member_at = {tuple(each[axis] for axis in axes): rank for each, rank in zip(own, ranks, strict=True)}
         siblings: dict[tuple[int, ...], None] = {}
-        for rank in np.flatnonzero(np.isin(hosts[: mesh.size], hosts[list(ranks)])).tolist():
+        near = np.arange(mesh.size)
+        if hosts is not None and not self.topology.groups:
+            near = np.flatnonzero(np.isin(hosts[: mesh.size], hosts[list(ranks)]))
+        for rank in near.tolist():
             coordinates = mesh.place(rank)
             member = member_at.get(tuple(coordinates[axis] for axis in axes))
             if member is not None and member != rank:
@@ -288,7 +293,8 @@ class FabricCosts:
         return list(siblings)
 
     def _timed(self, busy_ps: np.ndarray, seconds: float) -> Timed:
-        share = np.minimum(busy_ps[: self.topology.n_links] / (seconds * PS), 1.0) if seconds else np.zeros(0)
+        resources = self.topology.n_links + len(self.topology.groups)
+        share = np.minimum(busy_ps[:resources] / (seconds * PS), 1.0) if seconds else np.zeros(0)
         links = np.flatnonzero(share > LEAST_SHARE)
         return Timed(seconds, links, share[links])
 

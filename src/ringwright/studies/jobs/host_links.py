@@ -1,7 +1,11 @@
-"""Which links are at which host, and where the links of one host are at another: hosts are alike, node by node."""
+"""Which links are at which host, and where the links of one host are at another: hosts are alike, node by node.
+
+Links and the capacities that several of them share are numbered as engines number them: links first.
+"""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class HostLinks:
-    """The links of a machine whose ranks lie in hosts; what is in no host (a leaf switch) stays where it is."""
+    """Links and shared capacities of a machine whose ranks lie in hosts; what is in no host (a leaf switch) stays where it is."""
 
     def __init__(self, topology: Topology) -> None:
         assert topology.hosts is not None  # noqa: S101 - a machine without hosts has nothing to ask here
@@ -28,21 +32,49 @@ class HostLinks:
         keys = self.src * self.n + self.dst
         self.order = np.argsort(keys, kind="stable")
         self.keys = keys[self.order]
+        self.shared = [np.sort(each.links) for each in topology.groups]
 
-    def moved(self, links: np.ndarray, by: int) -> np.ndarray:
-        """Return the links that are ``by`` hosts further where these are, -1 where there is none.
+    def moved(self, resources: np.ndarray, by: int) -> np.ndarray:
+        """Return the links and capacities that are ``by`` hosts further where these are, -1 where there is none.
 
-        int64 of the shape of ``links``.
+        int64 of the shape of ``resources``.
         """
         if not by:
-            return links
+            return resources
+        links = resources < len(self.src)
+        there = np.full(resources.shape, -1, np.int64)
+        there[links] = self._links_moved(resources[links], by)
+        there[~links] = [self._capacity_moved(each, by) for each in resources[~links].tolist()]
+        return there
+
+    def touch(self, resources: np.ndarray, hosts: np.ndarray) -> np.ndarray:
+        """Return which links have an end at one of the hosts, and which capacities such a link.
+
+        bool of the shape of ``resources``.
+        """
+        at_host = np.isin(self.host[self.src], hosts) | np.isin(self.host[self.dst], hosts)
+        shared = np.array([at_host[links].any() for links in self.shared], bool)
+        touched: np.ndarray = np.concatenate((at_host, shared))[resources]
+        return touched
+
+    def _capacity_moved(self, capacity: int, by: int) -> int:
+        """Return a capacity of one host at another; one that hosts share stays where it is."""
+        links = self.shared[capacity - len(self.src)]
+        hosts = np.unique(self.host[np.concatenate((self.src[links], self.dst[links]))])
+        if (hosts >= 0).sum() != 1:
+            return capacity
+        there = self._links_moved(links, by)
+        return self._capacity_of.get(tuple(sorted(there.tolist())), -1)
+
+    @cached_property
+    def _capacity_of(self) -> dict[tuple[int, ...], int]:
+        """The number of a capacity by the links that share it."""
+        return {tuple(links.tolist()): len(self.src) + at for at, links in enumerate(self.shared)}
+
+    def _links_moved(self, links: np.ndarray, by: int) -> np.ndarray:
         keys = self._moved(self.src[links], by) * self.n + self._moved(self.dst[links], by)
         at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
         return np.where(self.keys[at] == keys, self.order[at], -1)
-
-    def touch(self, links: np.ndarray, hosts: np.ndarray) -> np.ndarray:
-        """Return which links have an end at one of the hosts. bool of the shape of ``links``."""
-        return np.isin(self.host[self.src[links]], hosts) | np.isin(self.host[self.dst[links]], hosts)
 
     def _moved(self, nodes: np.ndarray, by: int) -> np.ndarray:
         host = self.host[nodes] + by
