@@ -15,7 +15,7 @@ from ringwright.engines.folding.fold import Folded, evened, fold
 from ringwright.engines.folding.slots import UNEVEN
 from ringwright.engines.machine import PS, Machine
 from ringwright.engines.result import Run, loads
-from ringwright.engines.slots import NO_TIMER, is_lossy, machines
+from ringwright.engines.slots import machines, not_mended
 from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.validity.stream_rules import require_streams
 
@@ -52,8 +52,7 @@ def simulate(
         return replace(closed_form.run(program, topology), title=title)
     (made,) = machines([program], topology, alpha)
     run = _delayed(_simulate(program, _later(made, program), engine, wanted=fold_symmetry, native=native), program)
-    unknown = (NO_TIMER,) if is_lossy(topology) else ()
-    return replace(run, title=title, left_out=(*run.left_out, *unknown))
+    return replace(run, title=title, left_out=(*run.left_out, *not_mended(topology)))
 
 
 def _later(made: Machine, program: Program) -> Machine:

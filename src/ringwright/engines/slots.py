@@ -55,6 +55,11 @@ def machines(programs: Sequence[Program], topology: Topology, alpha: str = "pipe
     return every
 
 
+def not_mended(topology: Topology) -> tuple[str, ...]:
+    """Return what is left out of an answer where a link loses packets that no stream's timer mends."""
+    return (NO_TIMER,) if is_lossy(topology) else ()
+
+
 def is_lossy(topology: Topology) -> bool:
     """Say whether a link ever loses anything."""
     healthy = topology.loss is not None and bool((topology.loss > 0).any())

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from ringwright.costs.fits import load
 from ringwright.costs.gpus import OF_FABRIC, WIDTHS, element_type, gpu
 from ringwright.engines.job.flat import INTERFERENCE, Interference
+from ringwright.engines.slots import not_mended
 from ringwright.errors import UsageError
 from ringwright.registry import scheduler
 from ringwright.studies.jobs import faults
@@ -70,7 +71,7 @@ def made(question: GeneratedJobSpec, topology: Topology | None = None) -> Job:
         Interference(units=roofline.gpu.units),
         assumptions=(*known, *told, *more, *_ground(roofline), collectives, *faults.assumed(topology)),
         fabric=topology.name,
-        left_out=LEFT_OUT,
+        left_out=(*LEFT_OUT, *not_mended(topology)),
         remarks=costs.told,
     )
 

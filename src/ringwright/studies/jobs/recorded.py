@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.stages import Costs, Stage, seconds
 from ringwright.engines.job.run import simulate
+from ringwright.engines.slots import not_mended
 from ringwright.errors import UsageError
 from ringwright.studies.jobs import faults
 from ringwright.studies.jobs.costs import LIBRARY, FabricCosts, on_fabric
@@ -106,7 +107,7 @@ def job(replay: Replay, change: Counterfactual) -> Job:
         faults.marked(fabric, workload.mesh.size),
         assumptions=(*workload.assumptions, said, *faults.assumed(fabric)),
         fabric=fabric.name,
-        left_out=LEFT_OUT,
+        left_out=(*LEFT_OUT, *not_mended(fabric)),
         remarks=after.told,
     )
 
