@@ -384,8 +384,9 @@ class ShortestPaths:
         before[src] = src
         front = np.array([src])
         while len(front):
-            spans = [np.arange(self._starts[node], self._starts[node + 1]) for node in front]
-            links = self._links[np.concatenate(spans)]
+            begin = self._starts[front]
+            counts = self._starts[front + 1] - begin
+            links = self._links[np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
             there, here = self._topology.dst[links], self._topology.src[links]
             fresh = before[there] < 0
             there, first = np.unique(there[fresh], return_index=True)

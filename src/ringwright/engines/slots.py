@@ -16,24 +16,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringwright.engines.flat import places, routes
+from ringwright.engines.flat import places
 from ringwright.engines.machine import PS, Machine, Pacers, machine
+from ringwright.engines.round_trips import RoundTrips, StreamMoves
 from ringwright.errors import InfeasibleError
-from ringwright.program import ADDING, Op
-from ringwright.streams import LOSS_RULES, granted, payload_bytes
+from ringwright.program import Op
+from ringwright.streams import LOSS_RULES
 from ringwright.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:
     from ringwright.program import Program
     from ringwright.streams import Stream
     from ringwright.topology import Topology
-    from ringwright.validity.node_moves import NodeMoves
 
 NO_TIMER = "retransmissions, but of streams with a timer: a lossy link is a link of as much less rate"
 
@@ -96,67 +95,29 @@ def _outside(program: Program, topology: Topology) -> np.ndarray:
     return np.unique(links)
 
 
-@dataclass(frozen=True)
-class _Leg:
-    """What a way costs: ps before the first byte has come, and ps per byte of its slowest resource."""
-
-    latency: int
-    byte_ps: float
-
-    def packet(self, size_bytes: int) -> float:
-        return self.latency + size_bytes * self.byte_ps
-
-
-class _Streams:
-    """The streams of one program on a machine; rows are those of ``moves``."""
-
-    def __init__(self, program: Program, topology: Topology, moves: NodeMoves) -> None:
-        self.program, self.topology, self.moves = program, topology, moves
-        at = places(program)
-        self.src, self.dst = at[moves.src], at[moves.dst]
-        self.gives = np.isin(moves.op, [int(op) for op in ADDING])
-        self.giver = self._stream_of(moves.src)  # number of the stream at the source, -1 at a rank
-        self.taker = self._stream_of(moves.dst)
-        self.slots = self._slots()
-
-    def _stream_of(self, node: np.ndarray) -> np.ndarray:
-        """Return the stream that takes each row's channel at a program node, -1 at ranks. int64 of shape (rows,)."""
-        of = np.full(len(node), -1, np.int64)
-        for number, stream in enumerate(self.program.streams):
-            here = node == self.program.p + self.program.aggregators.index(stream.node)
-            of[here & np.isin(self.moves.channel, stream.channels or self.moves.channel)] = number
-        return of
-
-    def _slots(self) -> list[int]:
-        slots = [0] * len(self.program.streams)
-        for node in dict.fromkeys(stream.node for stream in self.program.streams):
-            here = [number for number, stream in enumerate(self.program.streams) if stream.node == node]
-            given = granted([self.program.streams[number] for number in here], self.topology.aggregators[node])
-            for number, count in zip(here, given, strict=True):
-                slots[number] = count
-        return slots
+class _Streams(StreamMoves):
+    """The streams of one program, as resources of a machine."""
 
     @cached_property
     def tree(self) -> np.ndarray:
         """The tree of each stream: those that a combination joins are one. int64 of shape (streams,)."""
         tree = np.arange(len(self.slots))
-        for one, other in zip(self.giver.tolist(), self.taker.tolist(), strict=True):
-            if one >= 0 and other >= 0:
-                tree[tree == tree[one]] = tree[other]
+        joined = np.flatnonzero((self.giver >= 0) & (self.taker >= 0))
+        for one, other in set(zip(self.giver[joined].tolist(), self.taker[joined].tolist(), strict=True)):
+            tree[tree == tree[one]] = tree[other]
         return tree
 
     @cached_property
     def tree_of_row(self) -> np.ndarray:
+        """The tree that each row belongs to. int64 of shape (rows,)."""
         of: np.ndarray = self.tree[np.where(self.taker >= 0, self.taker, self.giver)]
         return of
 
     @cached_property
     def timed(self) -> np.ndarray:
-        """Whether a timer mends what the moves of each row lose. bool of shape (rows,)."""
-        timers = [LOSS_RULES[stream.loss].has_timer for stream in self.program.streams]
-        every = [all(timers[other] for other in np.flatnonzero(self.tree == tree)) for tree in self.tree.tolist()]
-        of = np.where(self.taker >= 0, self.taker, self.giver)
-        timed: np.ndarray = np.array(every, bool)[of]
+        """Whether timers mend what the moves of each row lose: those of all streams of the tree. bool of shape (rows,)."""
+        without = [not LOSS_RULES[stream.loss].has_timer for stream in self.program.streams]
+        timed: np.ndarray = ~np.isin(self.tree_of_row, self.tree[without])
         return timed
 
     def links(self, rows: np.ndarray) -> np.ndarray:
@@ -167,143 +128,76 @@ class _Streams:
     # ----------------------------------------------------------------------------------------------------- on a machine
     def on(self, made: Machine) -> Machine:
         """Return the machine with the resources that the streams need of it."""
-        legs, ports = self._legs(made), self._ports(made)
+        times = RoundTrips(self, made)
         front = np.full(len(self.src), -1, np.int64)
         behind = front.copy()
-        rates: list[list[tuple[int, float]]] = []
+        further: list[list[tuple[int, float]]] = []
         names: list[str] = []
-
-        def add(rows: np.ndarray, column: np.ndarray, byte_ps: list[tuple[int, float]], name: str) -> None:
-            column[rows] = made.n + len(names)
-            rates.append(byte_ps)
+        for column, rows, byte_ps, name in self._resources(made, times):
+            column_of = front if column == "front" else behind
+            column_of[rows] = made.n + len(names)
+            further.append(byte_ps)
             names.append(name)
-
-        for number, stream in enumerate(self.program.streams):
-            label = self.topology.label(stream.node)
-            rows, byte_ps, line = self._results(number, legs)
-            if any(each > line for _, each in byte_ps):
-                add(rows, front, byte_ps, f"the slots of {label}")
-            for rows, limit in self._windows(number, legs):
-                add(
-                    rows, front, [(0, limit)], f"the window of {self.topology.label(int(self.src[rows[0]]))} at {label}"
-                )
-        for link, rows in ports:
-            passes = self.topology.aggregators[int(self.topology.dst[link])].passes
-            add(rows, behind, [(0, float(made.ps_per_byte[link]) * passes)], f"the pipeline behind {made.label(link)}")
         if not names:
             return made
-        return made.with_resources(rates, names, Pacers(self.src, self.dst, self.moves.channel, front, behind))
+        return made.with_resources(further, names, Pacers(self.src, self.dst, self.moves.channel, front, behind))
 
-    def _legs(self, made: Machine) -> list[_Leg]:
-        """Return what the way of each row costs, adding included."""
-        starts, hops = routes(made, self.src, self.dst, self.gives)
-        legs = []
-        for begin, end in zip(starts[:-1].tolist(), starts[1:].tolist(), strict=True):
-            hops_here = hops[begin:end][~made.sends[hops[begin:end]]]
-            slowest = float(made.ps_per_byte[hops_here].max(initial=0.0))
-            legs.append(_Leg(int(made.latency[hops_here].sum()), slowest))
-        return legs
+    def _resources(
+        self, made: Machine, times: RoundTrips
+    ) -> Iterator[tuple[str, np.ndarray, list[tuple[int, float]], str]]:
+        """Yield each further resource: in front of which rows or behind them, its ps per byte from times on, its name."""
+        label = self.topology.label
+        for number, stream in enumerate(self.program.streams):
+            trips = times.trips(number)
+            line, byte_ps = self._results(number, times, trips)
+            if any(each > line for _, each in byte_ps):
+                yield "front", times.results[number], byte_ps, f"the slots of {label(stream.node)}"
+            window = stream.window * self.payload[number]
+            for rank, trip in trips.items() if window else ():
+                rows = times.into[number][self.src[times.into[number]] == rank]
+                if trip / window > times.byte_ps[rows].max():
+                    yield "front", rows, [(0, trip / window)], f"the window of {label(rank)} at {label(stream.node)}"
+        for link, rows in self._ports():
+            passes = self.topology.aggregators[int(self.topology.dst[link])].passes
+            yield (
+                "behind",
+                rows,
+                [(0, float(made.ps_per_byte[link]) * passes)],
+                f"the pipeline behind {made.label(link)}",
+            )
 
-    def _ports(self, made: Machine) -> Iterator[tuple[int, np.ndarray]]:
+    def _ports(self) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the last link of contributions to nodes that pass packets several times, and the rows over it."""
         many = [node for node, able in self.topology.aggregators.items() if able.passes > 1]
         rows = np.flatnonzero(self.gives & np.isin(self.dst, many))
         if not len(rows):
             return
-        starts, links = made.topology.routes(self.src[rows], self.dst[rows])
+        starts, links = self.topology.routes(self.src[rows], self.dst[rows])
         last = links[starts[1:] - 1]
         for link in np.unique(last).tolist():
             yield link, rows[last == link]
 
-    def _results(self, number: int, legs: list[_Leg]) -> tuple[np.ndarray, list[tuple[int, float]], float]:
-        """Return the rows of a stream's results, the ps per byte of them from times on, and what their links take alone."""
-        emits = np.flatnonzero((self.giver == number) & ~self.gives)
+    def _results(
+        self, number: int, times: RoundTrips, trips: dict[int, float]
+    ) -> tuple[float, list[tuple[int, float]]]:
+        """Return the ps per byte that links alone need for a stream's results, and what they need in all, from times on."""
+        emits = times.results[number]
         total = self._result_bytes(emits)
-        trips = [trip for _, trip in self._trips(number, legs)]
         if not total or not trips or not (self.taker[emits] < 0).any():
-            return emits, [], 0.0
-        line = self._line(number, legs) / total
-        most = max(line, self._above(number, max(trips), legs))
-        stream = self.program.streams[number]
+            return 0.0, []
+        line, trip = times.line(number) / total, max(trips.values())
+        most, stream = max(line, times.needed(number, trip)), self.program.streams[number]
         if not LOSS_RULES[stream.loss].has_timer:
-            return emits, [(0, most)], line
-        self._require_patience(stream, max(trips), most * self._window(number))
-        packets = math.ceil(total / self._payload(number))
-        late = [(at, self._late(number, packets, lost)) for at, lost in self._lost(number)]
-        return emits, [(at, most + ps / total) for at, ps in late], line
+            return line, [(0, most)]
+        self._require_patience(stream, max(trip, most * self.window_bytes(number)))
+        packets = math.ceil(total / self.payload[number])
+        return line, [(at, most + self._late(number, packets, lost) / total) for at, lost in self._lost(number)]
 
     def _result_bytes(self, emits: np.ndarray) -> int:
         """Return the bytes of results, those of a multicast once."""
         size, copied, channel = self.moves.size_bytes[emits], self.moves.copied[emits], self.moves.channel[emits]
         once = sum(int(size[copied & (channel == each)].max()) for each in np.unique(channel[copied]).tolist())
         return once + int(size[~copied].sum())
-
-    def _line(self, number: int, legs: list[_Leg]) -> float:
-        """Return the ps that links need for what the busiest giver gives to a stream, or the busiest taker takes."""
-        busy: dict[tuple[int, bool], float] = {}
-        for row in np.flatnonzero((self.taker == number) | (self.giver == number)).tolist():
-            into = bool(self.taker[row] == number)
-            end = int(self.src[row] if into else self.dst[row])
-            busy[end, into] = busy.get((end, into), 0.0) + float(self.moves.size_bytes[row]) * legs[row].byte_ps
-        return max(busy.values())
-
-    def _payload(self, number: int) -> int:
-        stream = self.program.streams[number]
-        return payload_bytes(stream, self.topology.aggregators[stream.node])
-
-    def _window(self, number: int) -> int:
-        """Return the bytes in all slots of a stream."""
-        return self.slots[number] * self._payload(number)
-
-    def _trips(self, number: int, legs: list[_Leg]) -> Iterator[tuple[int, float]]:
-        """Yield each row in which a rank gives to a stream, and the ps of a packet's round trip."""
-        size = self._payload(number)
-        for row in np.flatnonzero((self.taker == number) & (self.giver < 0)).tolist():
-            back = self._back(number, int(self.src[row]), legs, size)
-            yield row, legs[row].packet(size) + self._above_node(number, legs, size, ()) + back
-
-    def _back(self, number: int, giver: int, legs: list[_Leg], size: int) -> float:
-        """Return the ps of a packet from a stream's node to one that gave to it, or to the farthest where that gets nothing."""
-        emits = np.flatnonzero((self.giver == number) & ~self.gives)
-        own = emits[self.dst[emits] == giver]
-        return max((legs[row].packet(size) for row in (own if len(own) else emits).tolist()), default=0.0)
-
-    def _above_node(self, number: int, legs: list[_Leg], size: int, seen: tuple[int, ...]) -> float:
-        """Return the ps of a packet from a stream's node up to the root and back to it."""
-        longest = 0.0
-        for row, parent in self._parents(number, seen):
-            further = self._above_node(parent, legs, size, (*seen, number))
-            back = self._back(parent, int(self.src[row]), legs, size)
-            longest = max(longest, legs[row].packet(size) + further + back)
-        return longest
-
-    def _above(self, number: int, trip: float, legs: list[_Leg], seen: tuple[int, ...] = ()) -> float:
-        """Return the most ps per byte that slots of a stream or of one above it need for packets of this round trip."""
-        most = trip / self._window(number)
-        for row, parent in self._parents(number, seen):
-            size = self._payload(parent)
-            further = self._above_node(parent, legs, size, (*seen, number))
-            own = legs[row].packet(size) + further + self._back(parent, int(self.src[row]), legs, size)
-            most = max(most, self._above(parent, own, legs, (*seen, number)))
-        return most
-
-    def _parents(self, number: int, seen: tuple[int, ...]) -> Iterator[tuple[int, int]]:
-        """Yield each row in which a stream's node gives to another one, and the stream there."""
-        for row in np.flatnonzero((self.giver == number) & self.gives).tolist():
-            parent = int(self.taker[row])
-            if parent not in (*seen, number):
-                yield row, parent
-
-    def _windows(self, number: int, legs: list[_Leg]) -> Iterator[tuple[np.ndarray, float]]:
-        """Yield the rows of each rank whose window is narrower than its links, and the ps per byte of them."""
-        window = self.program.streams[number].window * self._payload(number)
-        trips: dict[int, float] = {}
-        for row, trip in self._trips(number, legs) if window else ():
-            trips[int(self.src[row])] = max(trip, trips.get(int(self.src[row]), 0.0))
-        for rank, trip in trips.items():
-            rows = np.flatnonzero((self.taker == number) & (self.src == rank))
-            if trip / window > max(legs[row].byte_ps for row in rows.tolist()):
-                yield rows, trip / window
 
     # ------------------------------------------------------------------------------------------------------------- loss
     def _lost(self, number: int) -> list[tuple[int, float]]:
@@ -325,9 +219,8 @@ class _Streams:
         often = packets / slots * lost
         return self.program.streams[number].timeout_s * PS * (often + math.sqrt(2 * often * math.log(slots)))
 
-    def _require_patience(self, stream: Stream, trip: float, queue: float) -> None:
+    def _require_patience(self, stream: Stream, least: float) -> None:
         """Raise InfeasibleError where the timer expires before an answer can come: senders would send against themselves."""
-        least = max(trip, queue)
         if stream.timeout_s * PS < least:
             raise InfeasibleError(
                 f"{self.program.name}: a timer of {stream.timeout_s * 1e6:g} us expires before an answer can come, which takes "
