@@ -339,16 +339,18 @@ class Topology:
 
 
 class ShortestPaths:
-    """Shortest paths in hops over links that work, ties to the widest, then to the first link; searched per source."""
+    """Shortest paths in hops over links that work, ties to the widest, then to the first link; many sources at once."""
+
+    MOST_KNOWN = 1 << 24  # nodes of all searches that are remembered, or made at once
 
     def __init__(self, topology: Topology) -> None:
         import numpy as np
 
         order = np.lexsort((np.arange(topology.n_links), -topology.rate, topology.src))
         order = order[topology.rate[order] > 0]
-        self._links = order
         self._starts = np.searchsorted(topology.src[order], np.arange(topology.n_nodes + 1))
-        self._topology = topology
+        self._ends = np.asarray(topology.dst, np.int64)[order]
+        self._n = topology.n_nodes
         self._found: dict[int, np.ndarray] = {}
 
     def paths(self, src: np.ndarray, dst: np.ndarray) -> np.ndarray:
@@ -358,38 +360,73 @@ class ShortestPaths:
         """
         import numpy as np
 
-        walked = [self._walk(int(here), int(there)) for here, there in zip(src, dst, strict=True)]
-        nodes = np.full((len(walked), max(map(len, walked), default=1)), UNREACHED, np.int64)
-        for row, path in enumerate(walked):
-            nodes[row, : len(path)] = path
+        src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+        sources, row = np.unique(src, return_inverse=True)
+        many = max(1, self.MOST_KNOWN // max(self._n, 1))
+        parts = []
+        for begin in range(0, len(sources), many):
+            here = np.flatnonzero((row >= begin) & (row < begin + many))
+            rows, ends = row[here] - begin, dst[here]
+            parts.append((here, self._walk(self._known(sources[begin : begin + many], rows, ends), rows, ends)))
+        nodes = np.full((len(src), max((part.shape[1] for _, part in parts), default=1)), UNREACHED, np.int64)
+        for here, part in parts:
+            nodes[here, : part.shape[1]] = part
+        nodes[:, 0] = src
         return nodes
 
-    def _walk(self, src: int, dst: int) -> list[int]:
-        before = self._found.get(src)
-        if before is None:
-            before = self._found[src] = self._tree(src)
-        path = [dst]
-        while path[-1] != src:
-            previous = int(before[path[-1]])
-            if previous < 0:
-                return [src]
-            path.append(previous)
-        return path[::-1]
+    def _known(self, sources: np.ndarray, row: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return the node before each node on the routes from each source, at least as far as to the targets.
 
-    def _tree(self, src: int) -> np.ndarray:
-        """Breadth first, a whole front at once: ranks do not forward unless a link ends there."""
+        int32 of shape (sources, nodes).
+        """
         import numpy as np
 
-        before = np.full(self._topology.n_nodes, UNREACHED, np.int64)
-        before[src] = src
-        front = np.array([src])
-        while len(front):
-            begin = self._starts[front]
-            counts = self._starts[front + 1] - begin
-            links = self._links[np.repeat(begin - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())]
-            there, here = self._topology.dst[links], self._topology.src[links]
-            fresh = before[there] < 0
-            there, first = np.unique(there[fresh], return_index=True)
-            before[there] = here[fresh][first]
-            front = there
+        blank = np.full(self._n, UNREACHED, np.int32)
+        before = np.stack([self._found.get(source, blank) for source in sources.tolist()])
+        fresh = np.unique(row[before[row, dst] < 0])
+        if len(fresh):
+            wanted = np.isin(row, fresh)
+            before[fresh] = self._searched(sources[fresh], np.searchsorted(fresh, row[wanted]), dst[wanted])
+            if (len(self._found) + len(sources)) * self._n > self.MOST_KNOWN:
+                self._found.clear()
+            self._found.update(zip(sources[fresh].tolist(), before[fresh], strict=True))
         return before
+
+    def _searched(self, sources: np.ndarray, row: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Breadth first from all sources, whole fronts at once, each until its targets are met."""
+        import numpy as np
+
+        n = self._n
+        before = np.full((len(sources), n), UNREACHED, np.int32)
+        front = np.arange(len(sources)) * n + sources
+        before.reshape(-1)[front] = sources
+        while len(front):
+            missing = np.zeros(len(sources), bool)
+            missing[row[before[row, dst] < 0]] = True
+            front = front[missing[front // n]]
+            here = front % n
+            counts = self._starts[here + 1] - self._starts[here]
+            last = np.cumsum(counts)
+            links = np.arange(last[-1] if len(last) else 0) + np.repeat(self._starts[here] - last + counts, counts)
+            there = np.repeat(front - here, counts) + self._ends[links]
+            fresh = before.reshape(-1)[there] < 0
+            front, first = np.unique(there[fresh], return_index=True)
+            before.reshape(-1)[front] = np.repeat(here, counts)[fresh][first]
+        return before
+
+    def _walk(self, before: np.ndarray, row: np.ndarray, dst: np.ndarray) -> np.ndarray:
+        """Return the nodes from each source to its target, padded with -1."""
+        import numpy as np
+
+        columns, at = [dst], dst
+        while True:
+            back = before[row, at].astype(np.int64)
+            at = np.where(back < 0, at, back)
+            if (at == columns[-1]).all():
+                break
+            columns.append(at)
+        met = at == before[row, at]  # the source is the node before itself
+        lengths = np.argmax(np.stack(columns) == at, axis=0) + 1
+        inner = lengths[:, None] - 1 - np.arange(int(lengths.max(initial=1)))
+        nodes = np.stack(columns, axis=1)[np.arange(len(dst))[:, None], np.maximum(inner, 0)]
+        return np.where((inner >= 0) & met[:, None], nodes, UNREACHED)
