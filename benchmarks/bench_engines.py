@@ -150,6 +150,10 @@ TARGETS = {
     "ring 131,072 on a switch": ("ring", "switch:131072", "auto", 10, 500),
     "BlueConnect on 16,384 boxes of 8": ("levels", "dgx-h100:16384", "auto", 10, 500),
     "BlueConnect 8x128x128 on a switch": ("blueconnect", "switch:131072", "auto", 10, 500),
+    "CollNet-Direct 1,024, SHARP": ("collnet-direct", "dgx-h100:128,sharp=true", "auto", 1, 500),
+    "the same, 4,096": ("collnet-direct", "dgx-h100:512,sharp=true", "auto", 2, 1000),
+    "the same, one NIC slow": ("collnet-direct fault", "dgx-h100:128,sharp=true", "auto", 1, 500),
+    "NVLS over SHARP 1,024": ("nvls-collnet", "dgx-h100:128,sharp=true", "auto", 1, 500),
     "ring 4,096, one link slows down": ("ring fault", "switch:4096", "auto", 60, 1000),
     "all-to-all 512, leaf-spine 4:1": ("all-to-all", "leaf-spine:512,oversubscription=4", "flows", 2, None),
     "the same, paths by hash": ("all-to-all", "leaf-spine:512,oversubscription=4,routing=ecmp", "flows", 2, None),
@@ -164,6 +168,12 @@ def peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+def slow_link(top: Any) -> int:
+    """Return the sixth link of a NIC, or of the fabric where there are none."""
+    nics = np.flatnonzero(top.link_class == top.classes.index("nic")) if "nic" in top.classes else np.arange(6)
+    return int(nics[5])
+
+
 def target(name: str) -> None:
     """Run one target; called in a process of its own."""
     from ringwright.algorithms.blocks.direct import direct
@@ -172,6 +182,7 @@ def target(name: str) -> None:
     from ringwright.collective import Collective
     from ringwright.engines.choose import simulate
     from ringwright.fabrics import fabric
+    from ringwright.registry import algorithm
     from ringwright.topology import Fault
 
     which, where, engine, _, _ = TARGETS[name]
@@ -184,10 +195,12 @@ def target(name: str) -> None:
         program = blueconnect(Collective("all-reduce", range(p), p << 12), top)
     elif which == "blueconnect":
         program = blueconnect(Collective("all-reduce", range(p), p << 12), factors=(8, 128, 128))
+    elif which.startswith(("collnet-direct", "nvls-collnet")):
+        program = algorithm(which.split()[0])[1](Collective("all-reduce", range(p), 1 << 30), top)
     else:
         program = ring(Collective("all-reduce", range(p), p << 12))
     if which.endswith("fault"):
-        top = dataclasses.replace(top, faults=(Fault(1e-6, "link", 5, "rate_factor", 0.5),))
+        top = dataclasses.replace(top, faults=(Fault(1e-6, "link", slow_link(top), "rate_factor", 0.5),))
     begin = time.process_time()
     run = simulate(program, top, engine)
     print(

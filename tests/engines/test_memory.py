@@ -9,7 +9,7 @@ import pytest
 
 from ringwright.cli import main
 from ringwright.engines import flat, memory
-from ringwright.engines.folding import fold
+from ringwright.engines.folding import fold, quotient
 
 ASKED = ["simulate", "all-reduce", "--fabric", "dgx-h100:8", "-b", "1M", "--algorithm", "ring"]
 
@@ -20,7 +20,7 @@ def test_too_many_moves_are_refused_before_one_is_laid_out(
     def laid_out(*_: Any) -> None:
         raise AssertionError("laid out")
 
-    monkeypatch.setattr(fold, "MOST_PIECES", 100)
+    monkeypatch.setattr(quotient, "MOST_PIECES", 100)
     monkeypatch.setattr(flat, "MOST_PIECES", 5000)
     monkeypatch.setattr(fold, "_Rows", laid_out)
     monkeypatch.setattr(flat, "step_pieces", laid_out)

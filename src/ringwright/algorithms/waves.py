@@ -6,7 +6,6 @@ segment s does it in step s + n. Ranks have a place for every segment, switches 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even
-from ringwright.program import Block, Cost, Op, Program, Step, Term, cut, explicit
+from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut
 from ringwright.streams import Stream
 
 if TYPE_CHECKING:
@@ -114,12 +113,16 @@ class Waves:
     def _block(self, pipeline: int, wave: Wave, segment: int) -> Block:
         """Return a wave's moves of one segment; a channel per pipeline and direction keeps what must not wait apart."""
         chunk, to = (self._slots(wave, nodes, pipeline, segment) for nodes in (wave.src, wave.dst))
-        block = explicit(wave.op, wave.src, wave.dst, chunk, to, channel=2 * pipeline + wave.back)
-        return dataclasses.replace(block, multicast=True) if wave.op is Op.EMIT else block
+        channel, multicast = 2 * pipeline + wave.back, wave.op is Op.EMIT
+        return Block(wave.op, (len(wave.src),), wave.src, wave.dst, chunk, to, channel=channel, multicast=multicast)
 
-    def _slots(self, wave: Wave, nodes: np.ndarray, pipeline: int, segment: int) -> np.ndarray:
-        in_switch = segment % self.window + wave.second * len(self.pipelines) * self.segments
-        return np.where(nodes < self.collective.p, segment, in_switch) + pipeline * self.segments
+    def _slots(self, wave: Wave, nodes: np.ndarray, pipeline: int, segment: int) -> Affine | np.ndarray:
+        first = pipeline * self.segments
+        in_switch = first + segment % self.window + wave.second * len(self.pipelines) * self.segments
+        switches = nodes >= self.collective.p
+        if switches.all() or not switches.any():
+            return constant(in_switch if switches.all() else first + segment)
+        return np.where(switches, in_switch, first + segment)
 
 
 def through(tree: SwitchTree, heads: Sequence[int], first: int, number: dict[int, int]) -> list[Wave]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from ringwright.engines import closed_form, events, flows, recurrence
 from ringwright.engines.flat import flatten
-from ringwright.engines.folding.fold import Folded, evened, fold
+from ringwright.engines.folding.fold import evened, fold
+from ringwright.engines.folding.quotient import Folded
 from ringwright.engines.folding.slots import UNEVEN
 from ringwright.engines.machine import PS, Machine
 from ringwright.engines.result import Run, loads

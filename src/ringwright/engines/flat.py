@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from ringwright.engines.hazards import MessageOrder
-    from ringwright.engines.machine import Machine, Pacers
+    from ringwright.engines.machine import Machine
     from ringwright.program import Program, Step
 
 MOST_PIECES = 60_000_000
@@ -52,8 +52,8 @@ def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndar
 
     hop_starts, hops = routes(machine, src, dst, pieces.adds)
     delay, byte_ps = delays(machine, hop_starts, hops)
-    if machine.pacers is not None and pieces.channel is not None and len(src):
-        hop_starts, hops = _paced(machine.pacers, pieces.channel, src, dst, hop_starts, hops)
+    if pieces.channel is not None:
+        hop_starts, hops = paced(machine, pieces.channel, src, dst, hop_starts, hops)
     flat = MessageGraph(
         src,
         dst,
@@ -229,12 +229,18 @@ def _with_groups(machine: Machine, starts: np.ndarray, links: np.ndarray) -> tup
     return total[starts], out
 
 
-def _paced(
-    pacers: Pacers, channel: np.ndarray, src: np.ndarray, dst: np.ndarray, starts: np.ndarray, hops: np.ndarray
+def paced(
+    machine: Machine, channel: np.ndarray, src: np.ndarray, dst: np.ndarray, starts: np.ndarray, hops: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Put the resources of streams in front of the routes of their moves, and behind them."""
+    """Return routes between topology nodes with the resources of streams in front of their moves, and behind them.
+
+    Starts and resources, int64, as of ``routes``.
+    """
     import numpy as np
 
+    pacers = machine.pacers
+    if pacers is None or not len(src):
+        return starts, hops
     nodes, channels = int(max(src.max(), dst.max())) + 1, int(pacers.channel.max()) + 1
     known = (pacers.src < nodes) & (pacers.dst < nodes)
     keys = ((pacers.src * nodes + pacers.dst) * channels + pacers.channel)[known]

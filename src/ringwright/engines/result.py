@@ -23,9 +23,10 @@ _NONE = np.zeros(0, np.int64)
 class Run:
     """One simulated program.
 
-    ``start_ps`` and ``end_ps`` go with the messages of ``flat``, each of which stands for ``parts`` equal ones (1: nothing was
-    folded, and ``unfolded_because`` says why). ``bytes`` and ``busy_ps`` go with the resources of ``machine``: links, shared
-    capacities, reduction units; busy is what the bytes take at the healthy rate. Engines without messages leave these empty.
+    ``start_ps`` and ``end_ps`` go with the messages of ``flat``, each of which stands for ``flat.weight`` equal ones (in the
+    mean ``parts``; 1: nothing was folded, and ``unfolded_because`` says why). ``bytes`` and ``busy_ps`` go with the resources of
+    ``machine``: links, shared capacities, reduction units; busy is what the bytes take at the healthy rate. Engines without
+    messages leave these empty.
     ``title`` says which program ran on which machine.
 
     Attributes

@@ -57,10 +57,10 @@ def _messages(program: Program, run: Run) -> pl.DataFrame:
             "start_s": run.start_ps[:n] / 1e12,
             "duration_s": (run.end_ps[:n] - run.start_ps[:n]) / 1e12,
             "op": np.where(flat.adds[:n], "reduce", "send"),
+            "multiplicity": np.ones(n, np.int64) if flat.weight is None else flat.weight,
         },
         kind="proxy",
         task=program.name,
-        multiplicity=run.parts,
         communicator=0,
         nranks=program.p,
         rank_class="all" if run.folded else None,
@@ -105,6 +105,6 @@ def _claims(program: Program, topology: Topology, run: Run) -> pl.DataFrame:
         ("engine", run.engine, f"leaves out: {'; '.join(run.left_out)}"),
         ("fabric", topology.name, topology.provenance),
         ("algorithm", program.name, str(dict(program.knobs))),
-        ("symmetry", str(run.parts), run.unfolded_because or "each message stands for so many"),
+        ("symmetry", str(run.parts), run.unfolded_because or "so many messages for each simulated one"),
     ]
     return WRITER.claims(rows, assumed="fabric")

@@ -20,5 +20,13 @@ condition, and where one fails the program is laid out whole, with the reason.
    no resource serves two images of one message. What turns into each other is an *orbit*.
 7. ``fold`` lays out one message of each orbit on a machine with one resource of each orbit: the *quotient*.
 
-The result of the quotient equals that of the whole, to the picosecond; tests hold it to that wherever both can run.
+Where switches of the network add up and copy, no turn shows that ranks are alike, for the switch stays where it is:
+eight ranks give to one switch, and it gives to all. There the program folds by classes (``by_class``):
+
+1. ``move_lists`` gathers the ends that many blocks share.
+2. ``partition`` divides nodes, pairs and resources into classes in which all do the same.
+3. ``meetings`` cuts classes until no resource serves two of one, and checks the order of what comes at one instant.
+
+``quotient`` is what both make. Its result equals that of the whole, to the picosecond; tests hold it to that wherever both can
+run.
 """

@@ -8,18 +8,19 @@ serves two images of one message, and ties are broken alike everywhere; both are
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.engines import loops
 from ringwright.engines.flat import assemble, places
+from ringwright.engines.folding.by_class import fold_by_class
 from ringwright.engines.folding.families import BlockFamily, collect
 from ringwright.engines.folding.mesh import SymmetryGroup, View, candidates, mesh, rank_digits
 from ringwright.engines.folding.orbits import Orbits
+from ringwright.engines.folding.quotient import Folded, quotient_machine, require_room, with_spans
 from ringwright.engines.folding.refine import refine
 from ringwright.engines.folding.slots import Starts, require_equal_bytes
-from ringwright.engines.memory import shortage
-from ringwright.engines.messages import MessageGraph, Pieces
+from ringwright.engines.messages import Pieces
 from ringwright.errors import DeclinedError
 from ringwright.program import ADDING
 
@@ -28,23 +29,6 @@ if TYPE_CHECKING:
 
     from ringwright.engines.machine import Machine
     from ringwright.program import Program
-
-MOST_PIECES = 24_000_000
-
-
-@dataclass(frozen=True)
-class Folded:
-    """A program's quotient: every message stands for ``parts`` equal ones, every resource for its class.
-
-    ``classes`` gives for each resource of the whole machine its resource in ``machine``, or -1 where nobody uses it;
-    ``first`` one resource of the whole machine for each in ``machine``.
-    """
-
-    flat: MessageGraph
-    machine: Machine
-    parts: int
-    classes: np.ndarray
-    first: np.ndarray
 
 
 def evened(program: Program) -> Program:
@@ -66,11 +50,11 @@ def fold(program: Program, machine: Machine, *, fluid: bool = False) -> Folded:
     machine = machine.carrying(program)
     if program.schedule is not None:
         raise DeclinedError("its order is declared thread block by thread block")
-    if machine.pacers is not None:
-        raise DeclinedError("slots of the network's nodes hold its results back")
+    if program.aggregators:
+        return fold_by_class(program, machine, fluid=fluid)
     families = refine(collect(program))
     if any(family.block.multicast for family in families):
-        raise DeclinedError("it sends to many at once")
+        return fold_by_class(program, machine, fluid=fluid)
     if not families:
         raise DeclinedError("it has no steps")
     slot_of = places(program)
@@ -93,41 +77,15 @@ def _quotient(
     import numpy as np
 
     left = sum(len(each.table) * each.block.count * each.block.span for each in families) // group.order
-    if left > MOST_PIECES:
-        raise DeclinedError(f"folded it is still {left:,} moves, more than {MOST_PIECES:,}")
-    if shortage(left):
-        raise DeclinedError(f"folded, {shortage(left)}")
+    require_room(left)
     rows = [_Rows(program, group, family) for family in families]
     pieces, src, dst = _merge(program, rows)
-    small = _machine(orbits)
+    first = np.array(orbits.first, np.int64)
     flat = assemble(orbits.machine, pieces, loops.order(pieces), slot_of[src], slot_of[dst])
     hops = orbits.of[flat.hops]
     weight = np.full(len(src), group.order, np.int64)
-    return Folded(
-        replace(flat, hops=hops, weight=weight), small, group.order, orbits.of, np.array(orbits.first, np.int64)
-    )
-
-
-def _machine(orbits: Orbits) -> Machine:
-    import numpy as np
-
-    whole = orbits.machine
-    first = np.array(orbits.first, np.int64)
-    number = {resource: at for at, resource in enumerate(orbits.first)}
-    changes = [
-        (number[resource], time, ps_per_byte) for resource, time, ps_per_byte in whole.changes if resource in number
-    ]
-    delays = [(number[resource], time, latency) for resource, time, latency in whole.delays if resource in number]
-    return replace(
-        whole,
-        ps_per_byte=whole.ps_per_byte[first],
-        latency=whole.latency[first],
-        whole=whole.whole[first],
-        holds=whole.holds[first],
-        sends=whole.sends[first],
-        changes=tuple(sorted(changes)),
-        delays=tuple(sorted(delays)),
-    )
+    small = quotient_machine(orbits.machine, first)
+    return Folded(replace(flat, hops=hops, weight=weight), small, group.order, orbits.of, first)
 
 
 class _Rows:
@@ -195,7 +153,7 @@ def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.
     ends = [gather([spread(getattr(each, name), each) for each in rows])[first] for name in ("src", "dst")]
     message = len(first)
     reads, writes = (gather([getattr(each, name).reshape(-1) for each in rows])[order] for name in ("reads", "writes"))
-    owners, reads, writes = _spans(
+    owners, reads, writes = with_spans(
         gather([spread(np.array(each.span), each) for each in rows])[order], owner, reads, writes
     )
     pieces = Pieces(
@@ -209,14 +167,3 @@ def _merge(program: Program, rows: list[_Rows]) -> tuple[Pieces, np.ndarray, np.
         writes,
     )
     return pieces, ends[0], ends[1]
-
-
-def _spans(span: np.ndarray, *columns: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Unfold moves of several slots into pieces of one."""
-    import numpy as np
-
-    if not len(span) or span.max() == 1:
-        return columns
-    owner, reads, writes = (np.repeat(column, span) for column in columns)
-    inner = np.arange(len(owner)) - np.repeat(np.cumsum(span) - span, span)
-    return owner, reads + inner, writes + inner
