@@ -56,6 +56,8 @@ class Affine:
         """Return all values, int64 of length prod(shape), the last axis running fastest."""
         import numpy as np
 
+        if not self.digits:
+            return np.full(math.prod(shape), self.base, np.int64)
         total = np.full(shape, self.base, np.int64)
         for axis, (slope, offset, modulus, weight) in enumerate(self.digits):
             line = weight * ((slope * np.arange(shape[axis], dtype=np.int64) + offset) % modulus)

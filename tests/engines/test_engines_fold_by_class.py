@@ -16,9 +16,11 @@ from ringwright.engines.choose import simulate
 from ringwright.engines.folding.fold import fold
 from ringwright.engines.folding.quotient import Folded
 from ringwright.engines.machine import ALPHAS, Machine, machine
+from ringwright.engines.slots import machines
 from ringwright.errors import DeclinedError
 from ringwright.program import Block, Cost, Layout, Op, Program, Step, explicit
 from ringwright.registry import algorithm
+from ringwright.streams import Stream
 from ringwright.topology import Capability, Fault, Topology
 
 FABRICS = {  # hosts that fold into one, in the mean over all messages
@@ -84,6 +86,23 @@ def test_a_queue_at_the_root_makes_all_hosts_differ() -> None:
     slow = adding_at(top, set(top.aggregators), 20e9)
     with pytest.raises(DeclinedError, match="messages that are alike queue at adder of"):
         fold(asked("collnet-direct", slow, 1 << 20), machine(slow))
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+@pytest.mark.parametrize("name", ["collnet-direct:slots=3", "collnet-chain:slots=1", "nvls-collnet:slots=2"])
+def test_what_streams_declare_holds_in_the_quotient(name: str, alpha: str) -> None:
+    """Few slots hold results back by a resource in front of them, which all hosts of a leaf share."""
+    top = ringwright.fabric("dgx-h100:8,per_leaf=4,sharp=true")
+    program = asked(name, top, 3 << 20)
+    (paced,), (free,) = (
+        machines([program], top, alpha),
+        machines([asked(name.partition(":")[0], top, 3 << 20)], top, alpha),
+    )
+    assert paced.pacers is not None
+    assert free.pacers is None
+    folded = held_to_the_whole(program, paced)
+    assert folded.parts >= 4
+    assert folded.machine.n > fold(program, free).machine.n
 
 
 @pytest.mark.parametrize("field", ["rate_factor", "latency_s"])
@@ -179,9 +198,9 @@ def declined(program: Program, topology: Topology, why: str) -> None:
 
 def through_one_switch(*blocks: Block, **more: object) -> tuple[Program, Topology]:
     top = dataclasses.replace(cases.switch(8, **more), aggregators={8: Capability()})
-    steps = (Step(blocks),)
-    collective = Collective("all-reduce", range(8), 8_000)
-    return Program("made", collective, Layout(8, np.full(8, 1_000), 8, 8), lambda: steps, 1, Cost((), 0.0), (8,)), top
+    collective, layout = Collective("all-reduce", range(8), 8_000), Layout(8, np.full(8, 1_000), 8, 8)
+    nodes, streams = (8,), (Stream(8),)
+    return Program("made", collective, layout, lambda: (Step(blocks),), 1, Cost((), 0.0), nodes, streams), top
 
 
 RANKS = np.arange(8)
@@ -207,7 +226,9 @@ def test_an_order_that_differs_from_host_to_host_does_not_fold() -> None:
         turn = np.where(swapped & (np.arange(4).reshape(-1, 1) % 2 > 0), [1, 0], [0, 1]).reshape(-1)
         steps = (Step((explicit(Op.CONTRIBUTE, np.repeat(np.arange(4), 2), 4 + turn, turn),)),)
         layout = Layout(2, np.array([8_000, 3_000]), 1, 2)
-        program = Program("turns", collective, layout, lambda steps=steps: steps, 1, Cost((), 0.0), (8, 9))
+        program = Program(
+            "turns", collective, layout, lambda steps=steps: steps, 1, Cost((), 0.0), (8, 9), (Stream(8), Stream(9))
+        )
         if swapped:
             declined(program, top, "in an order that differs from rank to rank")
         else:

@@ -101,27 +101,33 @@ class Waves:
                     yield Stream(node, self.slots, channels=(2 * number, 2 * number + 1))
 
     def _steps(self) -> Iterator[Step]:
+        waves = [
+            (number, wave, self._switches(wave.src), self._switches(wave.dst))
+            for number, pipeline in enumerate(self.pipelines)
+            for wave in pipeline
+        ]
         for step in range(self.segments + self.turns - 1):
-            moving = [
-                (number, wave, step - wave.at)
-                for number, pipeline in enumerate(self.pipelines)
-                for wave in pipeline
-                if 0 <= step - wave.at < self.segments
-            ]
+            moving = [(step - each[1].at, *each) for each in waves if 0 <= step - each[1].at < self.segments]
             yield Step(tuple(self._block(*each) for each in moving), "segments")
 
-    def _block(self, pipeline: int, wave: Wave, segment: int) -> Block:
+    def _switches(self, nodes: np.ndarray) -> np.ndarray | bool:
+        """Return which of some nodes are switches: one answer, where it is the same for all."""
+        switches: np.ndarray = nodes >= self.collective.p
+        return bool(switches[0]) if (switches == switches[0]).all() else switches
+
+    def _block(
+        self, segment: int, pipeline: int, wave: Wave, gives: np.ndarray | bool, takes: np.ndarray | bool
+    ) -> Block:
         """Return a wave's moves of one segment; a channel per pipeline and direction keeps what must not wait apart."""
-        chunk, to = (self._slots(wave, nodes, pipeline, segment) for nodes in (wave.src, wave.dst))
+        chunk, to = (self._slots(wave, switches, pipeline, segment) for switches in (gives, takes))
         channel, multicast = 2 * pipeline + wave.back, wave.op is Op.EMIT
         return Block(wave.op, (len(wave.src),), wave.src, wave.dst, chunk, to, channel=channel, multicast=multicast)
 
-    def _slots(self, wave: Wave, nodes: np.ndarray, pipeline: int, segment: int) -> Affine | np.ndarray:
+    def _slots(self, wave: Wave, switches: np.ndarray | bool, pipeline: int, segment: int) -> Affine | np.ndarray:
         first = pipeline * self.segments
         in_switch = first + segment % self.window + wave.second * len(self.pipelines) * self.segments
-        switches = nodes >= self.collective.p
-        if switches.all() or not switches.any():
-            return constant(in_switch if switches.all() else first + segment)
+        if isinstance(switches, bool):
+            return constant(in_switch if switches else first + segment)
         return np.where(switches, in_switch, first + segment)
 
 

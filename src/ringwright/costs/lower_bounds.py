@@ -196,13 +196,16 @@ def _rounds(collective: Collective, topology: Topology) -> Bound:
 
 def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, exact: bool | None) -> list[Bound]:
     """Return the best bound of each kind of part, then the exact cut."""
-    best: dict[str, Bound] = {}
-    structure = list(partitions(topology))
-    for partition in structure:
-        for each in _tightest(wanted, partition, in_network=in_network):
-            if each.kind not in best or best[each.kind].time_s < each.time_s:
-                best[each.kind] = each
-    lower = sorted(best.values(), key=lambda each: -each.time_s)
+    best: dict[str, tuple[Bound, Partition, int]] = {}
+    for partition in partitions(topology):
+        for each, part in _tightest(wanted, partition, in_network=in_network):
+            if each.kind not in best or best[each.kind][0].time_s < each.time_s:
+                best[each.kind] = each, partition, part
+    named = [
+        dataclasses.replace(each, certificate=partition.members(part)) if part >= 0 else each
+        for each, partition, part in best.values()
+    ]
+    lower = sorted(named, key=lambda each: -each.time_s)
     if exact or (exact is None and wanted.is_small(topology)):
         cut = wanted.exact(topology)
         if cut is not None:
@@ -222,7 +225,8 @@ def _exact(
     return Bound(time_s, size, "cut", names, crossing, needed, capacity, ground)
 
 
-def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterator[Bound]:
+def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iterator[tuple[Bound, int]]:
+    """Yield the best bounds of one partition, without names, and the part whose nodes are the certificate, -1 for none."""
     import numpy as np
 
     out, into = wanted.across(partition.labels[wanted.ranks], partition.parts)
@@ -231,18 +235,20 @@ def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iter
             time_s = np.where(needed > 0, needed / capacity, 0.0)
         if len(time_s) and time_s.max() > 0:
             part = int(time_s.argmax())
-            yield Bound(
+            found = Bound(
                 float(time_s[part]),
                 wanted.size_bytes,
                 partition.kind,
-                partition.members(part),
+                (),
                 crossing,
                 float(needed[part]),
                 float(capacity[part]),
                 "the tightest of the cuts tried",
             )
+            yield found, part
     if wanted.op == "all-reduce" and not (in_network and _adds_outside(partition)):
-        yield from _parts(wanted, partition)
+        for each in _parts(wanted, partition):
+            yield each, -1
 
 
 def _parts(wanted: Demand, partition: Partition) -> Iterator[Bound]:

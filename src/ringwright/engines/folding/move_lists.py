@@ -79,20 +79,19 @@ class MoveLists:
 
     def at(self, pattern: SlotPattern, moves: np.ndarray) -> np.ndarray:
         """Return the slots of some moves. int64 of shape (moves,)."""
-        import numpy as np
-
         kinds = self.kinds[pattern.kind]
-        return np.full(len(moves), pattern.values[0]) if kinds is None else pattern.values[kinds[moves]]
+        return pattern.values.repeat(len(moves)) if kinds is None else pattern.values[kinds[moves]]
 
     def _add(self, block: Block, step: int, index: int, loop: int) -> int:
         ends = (self._number(block.src, block.shape), self._number(block.dst, block.shape))
         key = (block.op, block.channel, block.span, block.multicast, *ends)
-        src, dst, chunk, to = block.arrays()
         number = self._list_of.setdefault(key, len(self.lists))
         if number == len(self.lists):
-            self.lists.append(MoveList(block, src, dst))
-        if len(src):
-            self.lists[number].rows.append(MoveRow(step, index, loop, self._pattern(chunk), self._pattern(to)))
+            self.lists.append(MoveList(block, *block.arrays()[:2]))
+        if block.count:
+            chunk = self._pattern(block.chunk, block.shape)
+            to = chunk if block.to is None else self._pattern(block.to, block.shape)
+            self.lists[number].rows.append(MoveRow(step, index, loop, chunk, to))
         return number
 
     def _number(self, ends: Affine | np.ndarray, shape: tuple[int, ...]) -> object:
@@ -107,9 +106,12 @@ class MoveLists:
             known = self._arrays[id(ends)] = ends, self._ends.setdefault(ends.tobytes(), len(self._ends))
         return known[1]
 
-    def _pattern(self, slots: np.ndarray) -> SlotPattern:
+    def _pattern(self, field: Affine | np.ndarray, shape: tuple[int, ...]) -> SlotPattern:
         import numpy as np
 
+        if isinstance(field, Affine) and not field.digits:
+            return SlotPattern(0, np.array([field.base]))
+        slots = field.values(shape) if isinstance(field, Affine) else field
         if (slots == slots[0]).all():
             return SlotPattern(0, slots[:1])
         values, kinds = np.unique(slots, return_inverse=True)

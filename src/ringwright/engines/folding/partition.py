@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 
 class CoarsestPartition:
-    """Classes of ``nodes`` (of the program), ``pairs`` (``src``, ``dst``, ``channel``, whether it ``adds``) and ``resources``, as numbers.
+    """Classes of ``nodes`` (of the program), ``pairs`` that send and ``resources``, as numbers.
+
+    A pair is ``src`` and ``dst`` on a ``channel``, and whether its messages are added up (``adds``).
 
     ``routes`` are the resources of each pair, a row each, padded with -1. ``pair_of`` gives for each list the pair of its moves.
     """
