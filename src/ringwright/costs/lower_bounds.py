@@ -235,7 +235,7 @@ def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iter
             time_s = np.where(needed > 0, needed / capacity, 0.0)
         if len(time_s) and time_s.max() > 0:
             part = int(time_s.argmax())
-            found = Bound(
+            tight = Bound(
                 float(time_s[part]),
                 wanted.size_bytes,
                 partition.kind,
@@ -245,7 +245,7 @@ def _tightest(wanted: Demand, partition: Partition, *, in_network: bool) -> Iter
                 float(capacity[part]),
                 "the tightest of the cuts tried",
             )
-            yield found, part
+            yield tight, part
     if wanted.op == "all-reduce" and not (in_network and _adds_outside(partition)):
         for each in _parts(wanted, partition):
             yield each, -1

@@ -234,7 +234,7 @@ def paced(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return routes between topology nodes with the resources of streams in front of their moves, and behind them.
 
-    Starts and resources, int64, as of ``routes``.
+    int64 starts of shape (messages + 1,), and int64 resources of shape (hops,).
     """
     import numpy as np
 
