@@ -37,9 +37,8 @@ def moves(program: Program, most: int) -> int:
 
 
 def legal(program: Program, topology: Topology) -> str | None:
-    """The table of rules, the declared bytes and number of steps among them."""
-    del topology
-    violations = validity.check(program)
+    """The table of rules, the declared bytes and number of steps among them, and what the machine's switches can do."""
+    violations = validity.check(program, topology=topology)
     return "; ".join(map(str, violations[:3])) or None
 
 
