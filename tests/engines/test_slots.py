@@ -157,6 +157,15 @@ def test_a_timer_mends_a_loss_by_the_formula(share: float, slots: int) -> None:
     assert simulate(program, lossy(top, share)).time_s == pytest.approx(wanted, rel=0.02)
 
 
+def test_slots_that_hold_nothing_lose_nothing() -> None:
+    """16 packets use 16 of 64 slots, and 16 of 32."""
+    top = fabric(STAR)
+    small = collnet_direct(all_reduce(top, 16 * PAYLOAD), top, segments=8)
+    fields = {"versions": 2, "loss": "host-timer", "timeout_s": TIMEOUT_S}
+    many, few = (replace(small, streams=(replace(small.streams[0], slots=each, **fields),)) for each in (64, 32))  # type: ignore[arg-type]
+    assert simulate(many, lossy(top, 1e-3)).time_ps == simulate(few, lossy(top, 1e-3)).time_ps
+
+
 def test_a_loss_that_no_timer_mends_is_a_thinner_link() -> None:
     top = fabric(STAR)
     program = collnet_direct(all_reduce(top), top, segments=256)

@@ -215,7 +215,7 @@ class _Streams(StreamMoves):
 
     def _late(self, number: int, packets: int, lost: float) -> float:
         """Return the ps by which timers that expire make a stream longer."""
-        slots = self.slots[number]
+        slots = min(self.slots[number], packets)  # what holds nothing loses nothing
         often = packets / slots * lost
         return self.program.streams[number].timeout_s * PS * (often + math.sqrt(2 * often * math.log(slots)))
 
