@@ -33,6 +33,7 @@ def verify(
     Examples
     --------
     ringwright export all-reduce --fabric switch:8 --to msccl-xml -o ring.xml --force && ringwright verify ring.xml
+    ringwright export all-reduce --fabric dgx-h100:1 --algorithm nvls --to mscclpp-json -o plan.json --force
     ringwright verify plan.json --fabric dgx-h100:1
     """
     from ringwright.sources.programs import verify_file

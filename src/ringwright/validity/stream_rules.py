@@ -114,7 +114,9 @@ class _Streams:
             )
             if slots is not None and used > slots > 0:
                 at = self._name(stream.node)
-                yield Violation("slots", f"moves use {used} places at {at}, its stream has {slots} slots")
+                yield Violation(
+                    "slots", f"moves use {used} places at {at}, its stream has {slots} slot{'s' * (slots > 1)}"
+                )
 
     def able(self) -> Iterator[Violation]:
         """Yield what the nodes of the machine cannot do."""
