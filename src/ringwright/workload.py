@@ -103,6 +103,7 @@ class Task:
     ``slot`` is (phase, virtual stage): tasks of one slot run one after another in the order in which they are listed.
     ``tag`` is what gates of the queue may name. ``demands`` are (resource, amount): taken at the start, or, where negative,
     given back at the end. ``reads`` are (value, how many steps before), ``writes`` values; ``work`` is what it computes.
+    With a ``lag`` it does, in each step, the work of so many steps before.
     """
 
     name: str
@@ -118,6 +119,7 @@ class Task:
     reads: tuple[tuple[str, int], ...] = ()
     writes: tuple[str, ...] = ()
     work: Work | None = None
+    lag: int = 0
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,7 @@ class Payload:
     the class that a send-recv goes to. ``elements`` counts numbers, for partitions given in parameters. ``factors`` are the
     rows and columns of a matrix whose gradient is a sum of outer products, and ``samples`` how many of them one rank sums in
     one payload (0: not known). ``source`` and ``result`` are the values before and after; of a shift, the result is what the
-    rank ``hops`` further on holds.
+    rank ``hops`` further on holds. ``lag`` as of tasks.
     """
 
     name: str
@@ -162,6 +164,7 @@ class Payload:
     source: str = ""
     result: str = ""
     hops: int = 1
+    lag: int = 0
 
 
 @dataclass(frozen=True)

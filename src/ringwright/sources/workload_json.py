@@ -251,6 +251,7 @@ _task = _object(
         reads=_listed(_row(_word, _count)),
         writes=_words,
         work=_optional(_work),
+        lag=_count,
     )
     | {"time_s": ("seconds", _number)},
     ("name", "of", "kind"),
@@ -280,6 +281,7 @@ _payload = _object(
         source=_word,
         result=_word,
         hops=_count,
+        lag=_count,
     ),
     ("name", "of", "op", "size_bytes", "axes", "role", "producers", "consumers"),
 )

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from ringwright.validity.layouts import LayoutRefusal, cut, written
 from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workload_reach import Reach
 from ringwright.values import LOCAL, MEANINGS, PARTIAL, PLACED, SLICED, VALUE_KINDS, Value
@@ -95,6 +96,29 @@ def _meanings(workload: Workload) -> Iterator[Finding]:
         amounts = (work.flops, work.read_bytes, work.written_bytes, *work.cuts.values())
         if any(not math.isfinite(each) or each < 0 for each in amounts):
             yield Finding("work", f"{task.name} has an amount of work below 0, or none", where, "numbers of 0 or more")
+
+
+def layouts(workload: Workload) -> Iterator[Finding]:
+    """Yield tasks that cannot write values that lie as theirs do."""
+    known, sizes = workload.value, workload.mesh.sizes
+    for task in workload.tasks:
+        work = task.work
+        if work is None or not work.meaning or not task.writes or not task.reads:
+            continue
+        reads = [known[name] for name, _ in task.reads]
+        writes = [known[name] for name in task.writes]
+        try:
+            if work.meaning == "cut":
+                cut(work.settings, reads[0], writes, sizes)
+            elif work.meaning == "join":
+                cut(work.settings, writes[0], reads, sizes)
+            else:
+                written(work.meaning, work.settings, reads, writes[0], sizes)
+        except LayoutRefusal as refusal:
+            yield Finding("layout", f"{task.name}: {refusal}", f"task {task.name}, class {task.of}", refusal.remedy)
+        except (KeyError, ValueError) as error:
+            what = f"{task.name}: its settings do not fit its values ({error})"
+            yield Finding("layout", what, f"task {task.name}, class {task.of}", "see ringwright.values")
 
 
 # What a payload's source and result are along its axes. Others (send-recv, shift, push and pull) move values as they are.

@@ -13,7 +13,7 @@ from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workload_order import cycles, orders, sequences, tokens
 from ringwright.validity.workload_parts import classes, edges, mesh, names, payloads, resources, tasks
 from ringwright.validity.workload_policy import contradictions, policy
-from ringwright.validity.workload_values import values, waits
+from ringwright.validity.workload_values import layouts, values, waits
 
 if TYPE_CHECKING:
     from ringwright.workload import Workload
@@ -53,7 +53,8 @@ _CHECKS: tuple[Callable[[Workload], Iterator[Finding]], ...] = (
     policy,
     values,
 )
-_LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (cycles, waits, tokens, orders)  # need names that exist
+# need names that exist
+_LATER: tuple[Callable[[Workload], Iterator[Finding]], ...] = (cycles, waits, layouts, tokens, orders)
 
 
 def check(workload: Workload, most: int = 20, *, warnings: bool = True) -> list[Finding]:

@@ -47,7 +47,7 @@ class Tasks:
                 step.add(band, Timing(queue, 0, work, work, tag=tag, tiles=tiles, tokens=taken))
                 step.keyed.append((first, keys))
             self.at[task.name, rank_class] = (first, count)
-            if task.kind == UPDATES and task.per == "step":
+            if task.kind == UPDATES and task.per == "step" and not task.lag:
                 step.updates.append(first)
 
     def _taken(self, step: StepBuilder, rank_class: int, task: Task) -> int:
