@@ -1,0 +1,22 @@
+"""The algebra: rules that rewrite a Workload's graph and change nothing of what it computes.
+
+``RULES`` holds them by name, each a function ``(workload, at, **knobs) -> Workload`` that applies or raises ``RewriteError``;
+``replayed`` applies a list of them again, ``equal.prove`` carries both graphs out on small numbers and compares every output.
+
+Examples
+--------
+>>> import ringwright
+>>> from ringwright.algebra import RULES
+>>> from ringwright.workloads.chain import ChainLayer, chain
+>>> step = chain("toy", [ChainLayer(1, 2, 4096)], ranks=4)
+>>> split = RULES["split-all-reduce"](step, "layer0")
+>>> [payload.op for payload in split.payloads], [each.rule for each in split.applied]
+(['reduce-scatter', 'all-gather'], ['split-all-reduce'])
+"""
+
+from ringwright.algebra import commute, cut, fuse, loop, order, recompute, shift, split_collective
+from ringwright.algebra.rule import RULES, RewriteError, RewriteRule, replayed
+
+FAMILIES = (split_collective, cut, commute, fuse, loop, shift, recompute, order)
+
+__all__ = ["FAMILIES", "RULES", "RewriteError", "RewriteRule", "replayed"]

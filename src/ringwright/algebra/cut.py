@@ -1,0 +1,238 @@
+"""D, C and M: a stretch of the graph is cut into parts along a dimension, each part on its own, and what leaves it is joined.
+
+One operation cut along any dimension (D1 to D3: along the one it slices, every part takes a piece of every rank's block); a task
+cut along a free or a batch dimension, or along one that is summed up (C1 to C3); an exchange, experts and an exchange back, cut
+by tokens (M1); the halves of a batch through a whole block. Rows of a softmax or a norm, and statistics of a batch, are not cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+
+from ringwright.algebra.editing import Node, StepGraph, dims_of, sent_bytes, share_of, times_of
+from ringwright.algebra.rule import Refused, rule
+from ringwright.values import SLICED, Change, Value
+from ringwright.workload import Payload, Task
+
+CUTTABLE = (
+    "all-reduce",
+    "reduce-scatter",
+    "all-gather",
+    "all-to-all",
+    "broadcast",
+    "reduce",
+    "shift",
+    "send-recv",
+    "push-pull",
+)
+
+
+@rule("cut", "f(x) = join of f(x_j): a stretch of tasks and operations, part by part along a dimension")
+def cut(
+    graph: StepGraph, at: str, dim: str, parts: int | Sequence[int] = 2, through: str | Sequence[str] = ()
+) -> Change:
+    """Cut a task or operation, and all of ``through``, along ``dim`` into ``parts`` (a number, or sizes)."""
+    names = list(dict.fromkeys([at, *(through.split(",") if isinstance(through, str) and through else through)]))
+    members = [_member(graph, name) for name in names]
+    inside = _Region(graph, members, dim)
+    sizes = _sizes(inside.size, parts, inside.blocks)
+    if len(sizes) < 2:
+        raise Refused(f"{dim} in one part is as it was", "parts: 2 or more")
+    return inside.cut(sizes)
+
+
+def _member(graph: StepGraph, name: str) -> Node:
+    node: Node | None = graph.tasks.get(name) or graph.payloads.get(name)
+    if node is None:
+        raise Refused(f"'{name}' is no task and no payload", "names of tasks and payloads")
+    return node
+
+
+def _sizes(whole: int, parts: int | Sequence[int], blocks: int) -> list[int]:
+    """Return the size of each part: as given, or as even as whole blocks allow; Refused where they are not the whole."""
+    if isinstance(parts, int):
+        share, rest = divmod(whole // blocks, parts) if parts > 0 else (0, 0)
+        sizes = [(share + (at < rest)) * blocks for at in range(parts)]
+    else:
+        sizes = [int(each) for each in parts]
+    if any(each <= 0 or each % blocks for each in sizes) or sum(sizes) != whole:
+        told = ", ".join(map(str, sizes[:6])) or "none"
+        raise Refused(
+            f"{whole} in parts of {told}, each in {blocks} equal blocks", f"parts: fewer, or multiples of {blocks}"
+        )
+    return sizes
+
+
+class _Region:
+    """Tasks and payloads that are cut together, and the values that they read and write."""
+
+    def __init__(self, graph: StepGraph, members: list[Node], dim: str) -> None:
+        self.graph, self.members, self.dim = graph, members, dim
+        names = dict.fromkeys(name for node in members for name in (*self._reads(node), *self._writes(node)))
+        if any(name not in graph.values for name in names):
+            raise Refused("not all that it reads and writes is known", "values for all of it")
+        self.values = [graph.values[name] for name in names]
+        held = [value for value in self.values if dim in dims_of(value)]
+        if not held:
+            known = dict.fromkeys(name for value in self.values for name, _ in value.dims)
+            raise Refused(f"nothing there has a dimension '{dim}'", f"dim: one of {', '.join(known) or 'none'}")
+        sizes = {dims_of(value)[dim] for value in held}
+        if len(sizes) > 1:
+            raise Refused(f"{dim} has sizes {', '.join(map(str, sorted(sizes)))} there", "a shorter stretch")
+        self.size = sizes.pop()
+        sizes_of = graph.mesh.sizes
+        slices = [math.prod(sizes_of[axis] for axis in value.axes(SLICED, dim)) for value in held]
+        self.blocks = max(slices)
+        self.summed: list[Task] = []
+        for node in members:
+            self._check(node)
+
+    def _reads(self, node: Node) -> list[str]:
+        return [node.source] if isinstance(node, Payload) else [name for name, _ in node.reads]
+
+    def _writes(self, node: Node) -> list[str]:
+        return [node.result] if isinstance(node, Payload) else list(node.writes)
+
+    def _has(self, name: str) -> bool:
+        return self.dim in dims_of(self.graph.values[name])
+
+    def _check(self, node: Node) -> None:
+        """Refuse what cannot be cut along the dimension, and note what sums it up."""
+        reads = [name for name in self._reads(node) if self._has(name)]
+        writes = [name for name in self._writes(node) if self._has(name)]
+        if not reads and not writes:
+            raise Refused(f"{node.name} has no {self.dim}", "leave it out")
+        if isinstance(node, Payload):
+            if node.op not in CUTTABLE:
+                raise Refused(f"{node.name} is a {node.op}, which goes as a whole", f"one of: {', '.join(CUTTABLE)}")
+            return
+        if any(distance for _, distance in node.reads):
+            raise Refused(f"{node.name} reads a value of an earlier step", "cut within a step")
+        meaning = node.work.meaning if node.work else ""
+        settings = node.work.settings if node.work else {}
+        legal = node.work.cuts if node.work else {}
+        if meaning == "einsum":
+            if not writes:
+                self._sums(node)
+        elif meaning in ("rowwise", "sum") and settings.get("along") == self.dim:
+            if meaning == "rowwise":
+                raise Refused(f"{node.name} needs all of {self.dim} at once", "another dim")
+            self._sums(node)
+        elif meaning == "pointwise" and settings.get("fn") == "dropout":
+            raise Refused(f"{node.name} draws by place: parts would draw anew", "leave it out")
+        elif meaning in ("", "cut", "join", "permute", "slice", "stack", "pad", "copy") and self.dim not in legal:
+            what = "what it computes is not known" if not meaning else f"it is a {meaning}"
+            raise Refused(
+                f"{node.name}: {what}, and no cut along {self.dim} is declared", f"work with cuts: {self.dim}"
+            )
+        elif not writes and meaning != "sum":
+            raise Refused(f"{node.name} writes nothing with {self.dim}", "leave it out")
+
+    def _sums(self, node: Task) -> None:
+        if len(self.members) > 1 and any(name in self._inner() for name in node.writes):
+            raise Refused(f"{node.name} sums {self.dim} up in the midst of the stretch", "end the stretch there")
+        self.summed.append(node)
+
+    def _inner(self) -> set[str]:
+        """Return the values that are written and read inside."""
+        written = {name for node in self.members for name in self._writes(node)}
+        return written & {name for node in self.members for name in self._reads(node)}
+
+    # ---------------------------------------------------------------------------------------------------------- cut
+    def cut(self, sizes: list[int]) -> Change:
+        """Replace the members by their parts."""
+        graph, dim = self.graph, self.dim
+        settings = {"along": dim, "blocks": self.blocks, "parts": sizes}
+        written = {name for node in self.members for name in self._writes(node)}
+        pieces: dict[str, list[Value]] = {}
+        held, terms = 0, {name for task in self.summed for name in task.writes}
+        for value in self.values:
+            if value.name in terms:
+                pieces[value.name] = [graph.value(value, f"{value.name}.{at}") for at in range(len(sizes))]
+                held += value.size_bytes * len(sizes)
+                continue
+            if dim not in dims_of(value):
+                continue
+            pieces[value.name] = [
+                graph.value(value, f"{value.name}.{at}", dims=self._dims(value, size)) for at, size in enumerate(sizes)
+            ]
+            held += value.size_bytes
+            if value.name not in written:
+                graph.copying(
+                    f"{value.name}.cut", self._first(value.name), "cut", settings, [value], pieces[value.name]
+                )
+        operations = 0
+        for node in self.members:
+            operations += (len(sizes) - 1) * times_of(graph, node) if isinstance(node, Payload) else 0
+            self._parts(node, sizes, pieces)
+        self._joined(written, pieces, settings, terms)
+        return Change({}, operations, 0.0, held)
+
+    def _dims(self, value: Value, size: int) -> tuple[tuple[str, int], ...]:
+        return tuple((name, size if name == self.dim else each) for name, each in value.dims)
+
+    def _first(self, name: str) -> Node:
+        return next(node for node in self.members if name in self._reads(node))
+
+    def _parts(self, node: Node, sizes: list[int], pieces: dict[str, list[Value]]) -> None:
+        """Put the parts of a member in its place."""
+        graph, made = self.graph, list[Node]()
+
+        def piece(name: str, at: int) -> str:
+            return pieces[name][at].name if name in pieces else name
+
+        for at, size in enumerate(sizes):
+            name = graph.fresh(f"{node.name}.{at}")
+            if isinstance(node, Payload):
+                source, result = (
+                    pieces.get(each, [graph.values[each]] * len(sizes))[at] for each in (node.source, node.result)
+                )
+                part = replace(
+                    node,
+                    name=name,
+                    source=source.name,
+                    result=result.name,
+                    size_bytes=sent_bytes(node.op, source, result),
+                )
+                part = replace(part, elements=node.elements * size // self.size)
+                graph.payloads[name] = part
+                graph.inherit(part, node, producers=True, consumers=True)
+                made.append(part)
+                continue
+            more_s = (node.work.cuts.get(self.dim, 0.0) if node.work else 0.0) if at else 0.0
+            task = replace(
+                node,
+                name=name,
+                reads=tuple((piece(each, at), distance) for each, distance in node.reads),
+                writes=tuple(piece(each, at) for each in node.writes),
+                **share_of(node, size / self.size, more_s),
+            )
+            made.append(graph.add(task, node))
+        graph.drop(node, made)
+
+    def _joined(
+        self, written: Iterable[str], pieces: dict[str, list[Value]], settings: dict[str, object], terms: set[str]
+    ) -> None:
+        """Join what is read outside, or is there at the end; add up what the parts are terms of."""
+        graph, inner = self.graph, self._inner()
+        for name in written:
+            outside = graph.readers(name)
+            if name in inner and not outside:
+                continue
+            near = next(iter(outside), None) or self._near(pieces[name][-1].name)
+            if name in terms:
+                total = pieces[name][0]
+                for at, term in enumerate(pieces[name][1:], 1):
+                    last = at == len(pieces[name]) - 1
+                    into = graph.values[name] if last else graph.value(term, f"{name}.sum{at}")
+                    graph.copying(f"{name}.add{at}", near, "pointwise", {"fn": "add"}, [total, term], [into])
+                    total = into
+            else:
+                graph.copying(f"{name}.join", near, "join", settings, pieces[name], [graph.values[name]])
+
+    def _near(self, name: str) -> Node:
+        node = self.graph.writer(name)
+        assert node is not None  # noqa: S101 - the parts have just been put in
+        return node

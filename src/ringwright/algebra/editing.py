@@ -1,0 +1,381 @@
+"""A Workload's graph under change: take out, put in, and let who waits for whom follow from the values.
+
+Edges and ends of payloads that values do not explain (a recorded step has no values) stay, for whatever stands in a task's place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from ringwright.values import LOCAL, PARTIAL, RELAY, SLICED, Placement, Value, Work
+from ringwright.workload import Edge, Payload, Policy, Task, Workload
+
+Node = Task | Payload
+COPIES = "CTRL"  # the kind of tasks that only say which bytes are which
+
+
+class StepGraph:
+    """The parts of a Workload by name, in order; ``done`` puts them together again."""
+
+    def __init__(self, workload: Workload) -> None:
+        self.before = workload
+        self.mesh = workload.mesh
+        self.tasks = {each.name: each for each in workload.tasks if not _is_relay(each)}
+        self.payloads = {each.name: each for each in workload.payloads}
+        self.values = {each.name: each for each in workload.values}
+        self.policy = workload.policy
+        followed = set(edges_of(workload))
+        self._edges = [edge for edge in workload.edges if edge not in followed]
+        made_by, used_by = _ends(self.tasks.values(), self.payloads.values())
+        self._producers = {
+            name: [each for each in payload.producers if each not in made_by.get(name, ()) and each in self.tasks]
+            for name, payload in self.payloads.items()
+        }
+        self._consumers = {
+            name: [each for each in payload.consumers if each not in used_by.get(name, ()) and each[0] in self.tasks]
+            for name, payload in self.payloads.items()
+        }
+        self._instead: dict[str, list[str]] = {}
+
+    # ---------------------------------------------------------------------------------------------------- questions
+    def extent(self, axes: Iterable[str]) -> int:
+        """Return how many ranks a group along axes has."""
+        return math.prod(self.mesh.sizes[axis] for axis in axes)
+
+    def writer(self, name: str) -> Node | None:
+        """Return the task or payload that writes a value; None of an input."""
+        for task in self.tasks.values():
+            if name in task.writes:
+                return task
+        return next((each for each in self.payloads.values() if each.result == name), None)
+
+    def readers(self, name: str) -> list[Node]:
+        """Return the tasks and payloads that read a value, of this step or a later one."""
+        tasks: list[Node] = [each for each in self.tasks.values() if name in {value for value, _ in each.reads}]
+        return tasks + [each for each in self.payloads.values() if each.source == name]
+
+    def fresh(self, name: str) -> str:
+        """Return a name like this one that nothing has."""
+        taken = self.tasks.keys() | self.payloads.keys() | self.values.keys()
+        at, made = 1, name
+        while made in taken:
+            at, made = at + 1, f"{name}~{at}"
+        return made
+
+    def with_part(self, slug: str, **parts: Any) -> Policy:
+        """Return the policy with these parts set by ``slug``."""
+        return replace(self.before, policy=self.policy).with_policy(slug, **parts).policy
+
+    # ------------------------------------------------------------------------------------------------------ changes
+    def value(self, like: Value, name: str, **changes: Any) -> Value:
+        """Add a value like another one, with its bytes in proportion to its elements, and return it."""
+        made = replace(like, name=self.fresh(name), **changes)
+        if "size_bytes" not in changes:
+            made = replace(made, size_bytes=self._bytes(like, made))
+        self.values[made.name] = made
+        return made
+
+    def _bytes(self, like: Value, made: Value) -> int:
+        old, new = (math.prod(each.held(self.mesh.sizes).values()) for each in (like, made))
+        return like.size_bytes if not old else -(-like.size_bytes * new // old)
+
+    def copying(
+        self,
+        name: str,
+        near: Node,
+        meaning: str,
+        settings: Mapping[str, Any],
+        reads: Iterable[Value],
+        writes: Iterable[Value],
+    ) -> Task:
+        """Add a task that takes no time: it says which bytes of what it reads are those that it writes."""
+        slot, stream = (near.slot, near.stream) if isinstance(near, Task) else self._slot(near)
+        return self.add(
+            Task(
+                self.fresh(name),
+                near.of,
+                COPIES,
+                0.0,
+                near.layer,
+                slot,
+                near.per,
+                stream,
+                reads=tuple((each.name, 0) for each in reads),
+                writes=tuple(each.name for each in writes),
+                work=Work(meaning=meaning, settings=settings),
+                lag=near.lag,
+            ),
+            near,
+        )
+
+    def _slot(self, payload: Payload) -> tuple[tuple[str, int], str]:
+        ends = [*payload.producers, *(name for name, _ in payload.consumers)]
+        mine = [self.tasks[name] for name in ends if name in self.tasks and self.tasks[name].of == payload.of]
+        mine += [each for each in self.readers(payload.result) if isinstance(each, Task)]
+        same = [each for each in mine if each.per == payload.per] or mine
+        return (same[0].slot, same[0].stream) if same else (("U", 0), "compute")
+
+    def add(self, task: Task, near: Node | None = None) -> Task:
+        """Add a task, right before ``near`` where that is a task."""
+        if isinstance(near, Task) and near.name in self.tasks:
+            listed = list(self.tasks.items())
+            at = next(at for at, (name, _) in enumerate(listed) if name == near.name)
+            self.tasks = dict([*listed[:at], (task.name, task), *listed[at:]])
+        else:
+            self.tasks[task.name] = task
+        return task
+
+    def send(self, like: Payload, name: str, op: str, source: Value, result: Value, **changes: Any) -> Payload:
+        """Add a payload like another one that turns one value into another, and return it."""
+        made = replace(
+            like,
+            name=self.fresh(name),
+            op=op,
+            source=source.name,
+            result=result.name,
+            size_bytes=sent_bytes(op, source, result),
+            producers=(),
+            consumers=(),
+            **changes,
+        )
+        self.payloads[made.name] = made
+        return made
+
+    def change(self, node: Node, **changes: Any) -> Node:
+        """Change a task or payload where it stands."""
+        held: Any = self.tasks if isinstance(node, Task) else self.payloads
+        held[node.name] = replace(held[node.name], **changes)
+        changed: Node = held[node.name]
+        return changed
+
+    def drop(self, node: Node, instead: Iterable[Node] = ()) -> None:
+        """Take out a task or payload; what waits for it otherwise than for its values waits for what stands instead."""
+        (self.tasks if isinstance(node, Task) else self.payloads).pop(node.name)
+        self._instead[node.name] = [each.name for each in instead]
+
+    def retime(self, inside: set[str]) -> str:
+        """Move the waits that no value explains with nodes that are done a step later; return whom that would break."""
+        moved = []
+        for edge in self._edges:
+            later = (edge.dst in inside) - (edge.src in inside)
+            if edge.distance + later < 0:
+                return f"{edge.dst} waits for {edge.src} of the same step"
+            moved.append(replace(edge, distance=edge.distance + later))
+        for name, consumers in self._consumers.items():
+            sooner = int(name in inside)
+            listed = [(task, distance - sooner + (task in inside)) for task, distance in consumers]
+            if any(distance < 0 for _, distance in listed):
+                return f"{consumers[0][0]} waits for {name} of the same step"
+            self._consumers[name] = listed
+            if name in inside and any(each not in inside for each in self._producers.get(name, ())):
+                return f"{name} waits for a task that writes none of its values"
+        self._edges = moved
+        return ""
+
+    def tidy(self) -> None:
+        """Take out values that nothing writes or reads, and copies of bytes that nobody reads."""
+        while True:
+            read = {name for task in self.tasks.values() for name, _ in task.reads}
+            read |= {each.source for each in self.payloads.values()}
+            outputs = set(self.before.value)
+            idle = [
+                task
+                for task in self.tasks.values()
+                if task.kind == COPIES and task.writes and not any(n in read or n in outputs for n in task.writes)
+            ]
+            if not idle:
+                break
+            for task in idle:
+                self.drop(task)
+        used = read | {name for task in self.tasks.values() for name in task.writes}
+        used |= {each.result for each in self.payloads.values()}
+        self.values = {name: value for name, value in self.values.items() if name in used}
+
+    # ---------------------------------------------------------------------------------------------------------- end
+    def done(self) -> Workload:
+        """Return the Workload, its edges and ends of payloads as its values and what was said besides ask for."""
+        self.tidy()
+        self._relay()
+        made_by, used_by = _ends(self.tasks.values(), self.payloads.values())
+        payloads = []
+        for name, payload in self.payloads.items():
+            makers = [each for each in (f"{name}.begins",) if each in self.tasks] + [
+                *made_by.get(name, ()),
+                *self._stand(self._producers.get(name, ())),
+            ]
+            users = [*used_by.get(name, ())]
+            users += [(each, d) for task, d in self._consumers.get(name, ()) for each in self._stand([task])]
+            payloads.append(
+                replace(payload, producers=tuple(dict.fromkeys(makers)), consumers=tuple(dict.fromkeys(users)))
+            )
+        made = replace(
+            self.before,
+            tasks=tuple(self.tasks.values()),
+            payloads=tuple(payloads),
+            values=tuple(self.values.values()),
+            policy=replace(self.policy, order=self._ordered()) if self.policy.order else self.policy,
+        )
+        kept = [
+            Edge(src, dst, edge.distance)
+            for edge in self._edges
+            for src in self._stand([edge.src])
+            for dst in self._stand([edge.dst])
+        ]
+        return replace(made, edges=tuple(dict.fromkeys([*kept, *edges_of(made)])))
+
+    def _relay(self) -> None:
+        """Let an operation on what another one brought, or on an input, begin behind a task, as every operation does."""
+        written = {name for task in self.tasks.values() for name in task.writes}
+        brought = {each.result for each in self.payloads.values()}
+        for name, payload in self.payloads.items():
+            if payload.source and payload.source not in written and not self._stand(self._producers.get(name, ())):
+                reads = [self.values[payload.source]] if payload.source in brought else []
+                self.copying(f"{name}.begins", payload, RELAY, {}, reads, [])
+
+    def _ordered(self) -> dict[str, tuple[tuple[str, int], ...]]:
+        """Return the order of tasks: what stands for a task at its place, what is new before what it is listed before."""
+        orders = {}
+        for of, listed in (self.policy.order or {}).items():
+            order = [(name, batch) for old, batch in listed for name in self._stand([old])]
+            mine = [each for each in self.tasks.values() if each.of == of and each.per == "micro-batch"]
+            there = set(order)
+            for at in range(len(mine) - 1, -1, -1):
+                for batch in range(self.before.micro_batches):
+                    if (mine[at].name, batch) not in there:
+                        behind = (mine[at + 1].name, batch) if at + 1 < len(mine) else None
+                        order.insert(order.index(behind) if behind in there else len(order), (mine[at].name, batch))
+                        there.add((mine[at].name, batch))
+            orders[of] = tuple(order)
+        return orders
+
+    def _stand(self, names: Iterable[str]) -> list[str]:
+        """Return the tasks that stand for those of these names."""
+        standing: list[str] = []
+        for name in names:
+            if name in self.tasks:
+                standing.append(name)
+            else:
+                standing += self._stand(self._instead.get(name, ()))
+        return standing
+
+    def inherit(self, payload: Payload, old: Payload, *, producers: bool = False, consumers: bool = False) -> None:
+        """Let a payload be waited for, or wait, where an old one was and no value says so."""
+        if producers:
+            self._producers[payload.name] = [*self._producers.get(payload.name, ()), *self._producers.get(old.name, ())]
+        if consumers:
+            self._consumers[payload.name] = [*self._consumers.get(payload.name, ()), *self._consumers.get(old.name, ())]
+
+
+def _is_relay(task: Task) -> bool:
+    return task.work is not None and task.work.meaning == RELAY
+
+
+def edges_of(workload: Workload) -> list[Edge]:
+    """Return who waits for whom because it reads what the other writes."""
+    writer = {name: task.name for task in workload.tasks for name in task.writes}
+    return [
+        Edge(writer[name], task.name, distance)
+        for task in workload.tasks
+        for name, distance in task.reads
+        if name in writer and (writer[name] != task.name or distance)
+    ]
+
+
+def _ends(
+    tasks: Iterable[Task], payloads: Iterable[Payload]
+) -> tuple[dict[str, list[str]], dict[str, list[tuple[str, int]]]]:
+    """Return the producers and consumers of each payload that follow from values."""
+    listed = list(tasks)
+    writer = {name: task.name for task in listed for name in task.writes}
+    readers: dict[str, list[tuple[str, int]]] = {}
+    for task in listed:
+        for name, distance in task.reads:
+            readers.setdefault(name, []).append((task.name, distance))
+    made_by, used_by = {}, {}
+    for each in payloads:
+        made_by[each.name] = [writer[each.source]] if each.source in writer else []
+        used_by[each.name] = readers.get(each.result, [])
+    return made_by, used_by
+
+
+def sent_bytes(op: str, source: Value, result: Value) -> int:
+    """Return the size column of nccl-tests for an operation from one value to another: an all-gather's is its result's."""
+    return result.size_bytes if op == "all-gather" else source.size_bytes
+
+
+def placed(layout: Iterable[Placement], axes: Iterable[str], *how: Placement) -> tuple[Placement, ...]:
+    """Return a layout without its placements along ``axes``, and with ``how`` behind it."""
+    gone = set(axes)
+    return (*(each for each in layout if each.axis not in gone), *how)
+
+
+_FROM = {"all-reduce": PARTIAL, "reduce-scatter": PARTIAL, "all-gather": SLICED}
+
+
+def valued(workload: Workload) -> Workload:
+    """Return the Workload with a source and a result for each sum and gather that has none, of one dimension of elements."""
+    graph = StepGraph(workload)
+    for payload in list(graph.payloads.values()):
+        if payload.source or payload.result or payload.op not in _FROM or payload.joint:
+            continue
+        ranks = graph.extent(payload.axes)
+        count = max(1, payload.elements or payload.size_bytes // 4)
+        count += -count % ranks
+        dims, cuts = (("elements", count),), tuple(Placement(axis, SLICED, "elements") for axis in payload.axes)
+        partial = tuple(Placement(axis, PARTIAL) for axis in payload.axes)
+        before, after = {"all-reduce": (partial, ()), "reduce-scatter": (partial, cuts), "all-gather": (cuts, ())}[
+            payload.op
+        ]
+        size = payload.size_bytes
+        kind = "gradient" if payload.role in ("dp", "edp") else "activation"
+        source = Value(f"{payload.name}.in", payload.of, size, dims, before, kind, payload.per, payload.dtype)
+        result = Value(f"{payload.name}.out", payload.of, size, dims, after, kind, payload.per, payload.dtype)
+        graph.values |= {source.name: source, result.name: result}
+        graph.change(payload, source=source.name, result=result.name)
+        _read(graph, payload, source, result)
+    return graph.done()
+
+
+def _read(graph: StepGraph, payload: Payload, source: Value, result: Value) -> None:
+    """Let the tasks at both ends write and read the new values; of several producers, none alone writes the value."""
+    if len(payload.producers) == 1:
+        task = graph.tasks[payload.producers[0]]
+        graph.change(task, writes=(*task.writes, source.name))
+    for name, distance in payload.consumers:
+        task = graph.tasks[name]
+        if task.of == result.of:
+            graph.change(task, reads=(*task.reads, (result.name, distance)))
+
+
+def dims_of(value: Value) -> dict[str, int]:
+    """Return the size of each dimension of the whole of a value."""
+    return dict(value.dims)
+
+
+def times_of(graph: StepGraph, node: Node) -> int:
+    """Return how often a node runs in a step."""
+    return graph.before.micro_batches if node.per == "micro-batch" else 1
+
+
+def share_of(task: Task, share: float, more_s: float = 0.0) -> Mapping[str, Any]:
+    """Return the fields of a part of a task that does a share of its work, and takes ``more_s`` longer than that share."""
+    work = task.work or Work()
+    return {
+        "seconds": task.seconds * share + more_s,
+        "work": Work(
+            work.flops * share,
+            round(work.read_bytes * share),
+            round(work.written_bytes * share),
+            work.meaning,
+            dict(work.settings),
+            dict(work.cuts),
+        ),
+    }
+
+
+def local(axis: str) -> Placement:
+    """Return the placement of values that are each rank's own."""
+    return Placement(axis, LOCAL)

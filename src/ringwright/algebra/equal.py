@@ -1,0 +1,77 @@
+"""Are two graphs equal? Both are carried out on the same inputs; every output must be the same on every rank, to the bit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ringwright.algebra.meaning import GraphRun, carry_out
+from ringwright.values import KEPT, SLICED
+from ringwright.workload import Mesh, Workload
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Whether two graphs made the same outputs: which differ, which were compared, in how many draws of the inputs."""
+
+    differing: tuple[str, ...]
+    compared: tuple[str, ...]
+    draws: int
+
+    @property
+    def equal(self) -> bool:
+        """Whether every output that was compared is the same, and there was one."""
+        return not self.differing and bool(self.compared)
+
+
+def outputs(workload: Workload) -> tuple[str, ...]:
+    """Return the values that a step leaves behind: written, and read by nobody in the step, or kept from step to step."""
+    written = dict.fromkeys(name for task in workload.tasks for name in task.writes)
+    written |= dict.fromkeys(each.result for each in workload.payloads if each.result)
+    read = {name for task in workload.tasks for name, distance in task.reads if not distance}
+    read |= {each.source for each in workload.payloads}
+    later = {name for task in workload.tasks for name, distance in task.reads if distance}
+    return tuple(n for n in written if n not in read or n in later or workload.value[n].kind in KEPT)
+
+
+def prove(before: Workload, after: Workload, *, draws: int = 3, steps: int = 2, seed: int = 0) -> Proof:
+    """Carry both graphs out on ``draws`` draws of the inputs and compare the outputs of ``before``.
+
+    An output that ``after`` does not have differs. UsageError for graphs that cannot be carried out.
+    """
+    names = outputs(before)
+    differing: dict[str, None] = {}
+    for draw in range(draws):
+        one, other = (carry_out(each, steps=steps, seed=seed + draw) for each in (before, after))
+        differing |= dict.fromkeys(name for name in names if not _same(one, other, name))
+    return Proof(tuple(differing), names, draws)
+
+
+def _same(one: GraphRun, other: GraphRun, name: str) -> bool:
+    mine, theirs = one.of(name), other.of(name)
+    if set(mine) - set(theirs):
+        return False
+    return all(
+        held.keys() == theirs[moment].keys()
+        and all(np.array_equal(array, theirs[moment][rank]) for rank, array in held.items())
+        for moment, held in mine.items()
+    )
+
+
+def small(workload: Workload, mesh: Mesh | None = None, *, at_most: int = 3) -> Workload:
+    """Return the graph with dimensions so small that it can be carried out: at most ``at_most`` elements a rank and dimension."""
+    sizes = (mesh or workload.mesh).sizes
+    parts: dict[str, int] = {}
+    for value in workload.values:
+        for dim, _ in value.dims:
+            slices = math.prod(sizes[axis] for axis in value.axes(SLICED, dim))
+            parts[dim] = math.lcm(parts.get(dim, 1), slices)
+    values = tuple(
+        replace(
+            each, dims=tuple((dim, parts[dim] * min(at_most, max(1, size // parts[dim]))) for dim, size in each.dims)
+        )
+        for each in workload.values
+    )
+    return replace(workload, values=values, mesh=mesh or workload.mesh)

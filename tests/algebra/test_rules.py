@@ -1,0 +1,46 @@
+"""Every rule leaves every output as it was, to the bit, at every group size; and changes what it says that it changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from algebra_cases import CASES, Case
+from ringwright.algebra import RULES, replayed
+from ringwright.algebra.account import totals
+from ringwright.algebra.equal import prove
+from ringwright.validity.workloads import check
+from ringwright.workload import Workload
+
+PAIRS = [pytest.param(case, p, id=f"{case.name}, {p} ranks") for case in CASES for p in case.sizes]
+
+
+def rewritten(case: Case, p: int) -> tuple[Workload, Workload]:
+    before = case.make(p)
+    after = before
+    for rule, at, knobs in case.rules:
+        after = RULES[rule](after, at, **knobs)
+    return before, after
+
+
+@pytest.mark.parametrize(("case", "p"), PAIRS)
+def test_a_rule_changes_no_output(case: Case, p: int) -> None:
+    before, after = rewritten(case, p)
+    assert check(before, warnings=False) == []
+    assert check(after, warnings=False) == []
+    assert after != before
+    proof = prove(before, after, draws=20)
+    assert proof.equal, proof.differing
+    assert [each.rule for each in after.applied] == [rule for rule, _, _ in case.rules]
+    assert replayed(before, after.applied) == after
+
+
+@pytest.mark.parametrize(("case", "p"), PAIRS)
+def test_a_rule_changes_what_it_declares(case: Case, p: int) -> None:
+    before, after = rewritten(case, p)
+    old, new = totals(before), totals(after)
+    for role in {*old.wire_bytes, *new.wire_bytes}:
+        declared = sum(each.change.wire_bytes.get(role, 0.0) for each in after.applied)
+        assert new.wire_bytes.get(role, 0.0) - old.wire_bytes.get(role, 0.0) == pytest.approx(declared, abs=1e-6)
+    assert new.operations - old.operations == sum(each.change.operations for each in after.applied)
+    assert new.flops - old.flops == pytest.approx(sum(each.change.flops for each in after.applied))
+    assert new.held_bytes - old.held_bytes <= sum(each.change.held_bytes for each in after.applied)
