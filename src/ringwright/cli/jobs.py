@@ -34,6 +34,14 @@ class JobOptions:
             help="Schedulers, comma separated: none,p3:slice_elements=40000,outer+inner (list policies).",
         ),
     ] = None
+    rewrite: Annotated[
+        tuple[str, ...],
+        Parameter(
+            group=options.POLICY,
+            help="Rewrite the graph of the step first: RULE:at=NAME or RULE:role=dp (docs: rules); may be repeated.",
+            consume_multiple=False,
+        ),
+    ] = ()
     micro_batches: Annotated[int | None, Parameter(help="Micro-batches of an iteration.")] = None
     micro_batch_size: Annotated[int | None, Parameter(help="Sequences, or images, of one.")] = None
     seq: Annotated[int | None, Parameter(help="Tokens of a sequence.")] = None
@@ -122,6 +130,11 @@ class JobOptions:
             folded=not self.unfolded,
             interference=generated.interference(self.interference, job.interference.units),
         )
+        if self.rewrite:
+            from ringwright.algebra.spelled import apply_spelled
+
+            for spelling in self.rewrite:
+                job = replace(job, workload=apply_spelled(job.workload, spelling))
         wanted = (self.policy or usual).split(",")
         with progress.steps("simulating") as advance:
             tuned = [tune.tuned(job, policy, self.tune) for policy in wanted] if self.tune is not None else []
