@@ -36,12 +36,14 @@ def outputs(workload: Workload) -> tuple[str, ...]:
     return tuple(n for n in written if n not in read or n in later or workload.value[n].kind in KEPT)
 
 
-def prove(before: Workload, after: Workload, *, draws: int = 3, steps: int = 2, seed: int = 0) -> Proof:
+def prove(before: Workload, after: Workload, *, draws: int = 3, seed: int = 0) -> Proof:
     """Carry both graphs out on ``draws`` draws of the inputs and compare the outputs of ``before``.
+
+    One step is carried out, or two where a value of one step is read in the next.
 
     An output that ``after`` does not have differs. UsageError for graphs that cannot be carried out.
     """
-    names = outputs(before)
+    names, steps = outputs(before), 1 + any(distance for task in before.tasks for _, distance in task.reads)
     differing: dict[str, None] = {}
     for draw in range(draws):
         one, other = (carry_out(each, steps=steps, seed=seed + draw) for each in (before, after))
