@@ -9,7 +9,7 @@ import pytest
 from algebra_cases import CASES
 from ringwright.algebra import RULES
 from ringwright.algebra.equal import outputs
-from ringwright.execute.graph_ranks import differing
+from ringwright.studies.graph_ranks import differing
 
 pytestmark = [
     pytest.mark.torch,

@@ -61,7 +61,7 @@ def differing(workloads: Sequence[Workload], *, steps: int = 2, seed: int = 0) -
         folder = Path(name)
         for at, each in enumerate(workloads):
             (folder / f"{at}.json").write_bytes(workload_json(each))
-        command = [sys.executable, "-W", "ignore", "-m", "ringwright.execute.graph_ranks", name]
+        command = [sys.executable, "-W", "ignore", "-m", "ringwright.studies.graph_ranks", name]
         processes = [
             subprocess.Popen([*command, str(rank), str(max(ranks)), str(steps), str(seed)], stderr=subprocess.PIPE)
             for rank in range(max(ranks))
