@@ -120,6 +120,17 @@ class Draw:
             joint=joint,
         )
 
+    def order(self) -> dict[str, tuple[tuple[str, int, int], ...]]:
+        r, made = self.r, {}
+        for each in self.classes:
+            slots = dict.fromkeys(
+                task.slot for task in self.tasks if task.of == each.name and task.per == "micro-batch"
+            )
+            listed = [(*slot, batch) for slot in slots for batch in range(self.batches)]
+            if r.random() < 0.4:
+                made[each.name] = tuple(r.sample(listed, len(listed)))
+        return made
+
     def queue(self) -> Queue:
         r = self.r
         windows: dict[str, tuple[float, str]] = {}
@@ -137,6 +148,7 @@ def workload(seed: int) -> Workload:
     draw = Draw(seed)
     resources = (Resource("slots", "tokens", 1.0),)
     parts: dict[str, Any] = {"edges": draw.edges(), "payloads": draw.payloads(), "resources": resources}
+    parts["order"] = draw.order()
     return Workload(f"random {seed}", draw.mesh, draw.classes, tuple(draw.tasks), micro_batches=draw.batches, **parts)
 
 

@@ -11,14 +11,14 @@ from ringwright.engines.job.flat import FlatJob, Interference, Queues
 from ringwright.engines.job.step import EDGES, PS, REAL, WHOLE, Band, Pairs, StepBuilder
 from ringwright.engines.job.tasks import Tasks
 from ringwright.rewrites.drawn import drawn
-from ringwright.workload import Queue
+from ringwright.workload import Queue, Workload
 
 LARGE = 1 << 12  # edges of a run that is laid out by itself
 
 
-def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interference) -> FlatJob:
+def flatten(workload: Workload, step: StepBuilder, steps: int, tasks: Tasks, interference: Interference) -> FlatJob:
     """Return the arrays of ``steps`` steps, each the same, its edges leading further on by their distance."""
-    policy = tasks.workload.policy.queue or Queue()
+    policy = workload.policy.queue or Queue()
     bands = _Bands(step)
     strict = np.array([name[0] == "stream" for name in step.queues], bool)
     after_start, after, waits = _edges_of(step, steps)
@@ -27,7 +27,7 @@ def flatten(step: StepBuilder, steps: int, tasks: Tasks, interference: Interfere
         [[(each, 0.0) for each in domain] for domain in step.domains], bands, "domain", steps
     )
     token_start, token, amount = _rows(list(step.tokens), bands, "tokens", steps)
-    capacity = {resource.name: resource.capacity for resource in tasks.workload.resources}
+    capacity = {resource.name: resource.capacity for resource in workload.resources}
     return FlatJob(
         work_ps=np.tile(bands.values("work", "last_work"), steps),
         latency_ps=np.tile(bands.values("latency", "last_latency"), steps),

@@ -13,11 +13,9 @@ import numpy as np
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.arrays import flatten
 from ringwright.engines.job.flat import FlatJob, Interference
-from ringwright.engines.job.groups import OperationGroups
 from ringwright.engines.job.rank_classes import RankClasses
-from ringwright.engines.job.sending import Sending
-from ringwright.engines.job.step import Band, Instances, StepBuilder
-from ringwright.engines.job.tasks import Tasks
+from ringwright.engines.job.reuse import Layouts
+from ringwright.engines.job.step import Band, Instances
 from ringwright.errors import InfeasibleError
 from ringwright.rewrites import Operation, operations
 from ringwright.workload import Workload
@@ -48,18 +46,27 @@ class Laid:
 
 
 def lay_out(
-    workload: Workload, costs: Costs, rank_classes: RankClasses, steps: int, interference: Interference | None = None
+    workload: Workload,
+    costs: Costs,
+    rank_classes: RankClasses,
+    steps: int,
+    interference: Interference | None = None,
+    layouts: Layouts | None = None,
 ) -> Laid:
-    """Return the job laid out; raise UsageError for what cannot be, InfeasibleError for what no memory holds."""
-    step, groups, found_operations = StepBuilder(), OperationGroups(workload, rank_classes), operations(workload)
-    tasks = Tasks(workload, groups)
-    tasks.lay(step)
-    Sending(workload, costs, groups, tasks, found_operations).lay(step)
+    """Return the job laid out; raise UsageError for what cannot be, InfeasibleError for what no memory holds.
+
+    What ``layouts`` remembers of other layouts is not done again, and this one is remembered.
+    """
+    found_operations, layouts = operations(workload), layouts or Layouts()
+    written = layouts.begun(workload, costs, rank_classes, found_operations)
+    step = written.step
+    written.sending.lay(step)
     if step.n * steps > MOST_INSTANCES:
         raise InfeasibleError(
             f"{step.n:,} tasks and pieces a step, {steps} steps: more than {MOST_INSTANCES:,}",
             where=workload.name,
             remedy="larger pieces, or a policy that does not slice",
         )
-    flat = flatten(step, steps, tasks, interference or Interference())
+    flat = flatten(workload, step, steps, written.tasks, interference or Interference())
+    layouts.keep(written)
     return Laid(flat, step.bands, step.n, steps, rank_classes, found_operations)

@@ -13,7 +13,7 @@ from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import InstanceTimes, Interference
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.loop import Loop
-from ringwright.engines.job.rank_classes import rank_classes
+from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.step import PS, Instances
 from ringwright.errors import InfeasibleError
 from ringwright.native import engine
@@ -89,14 +89,17 @@ def simulate(
     folded: bool = True,
     interference: Interference | None = None,
     native: bool = True,
+    layouts: Layouts | None = None,
 ) -> JobRun:
     """Return the run of ``steps`` steps; ``slowdowns`` and ``marked`` ranks as in ``rank_classes``.
 
+    ``layouts`` remembers what runs of like workloads have in common: the same answers, sooner.
+
     Raises InfeasibleError, naming who waits for whom, where the job cannot end.
     """
-    laid = lay_out(
-        workload, costs, rank_classes(workload, slowdowns, marked=marked, folded=folded), steps, interference
-    )
+    layouts = layouts or Layouts()
+    classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded)
+    laid = lay_out(workload, costs, classes, steps, interference, layouts)
     times, engine = _run(laid, native=native)
     run = JobRun(laid, times, engine)
     stuck = np.flatnonzero(times.end < 0)

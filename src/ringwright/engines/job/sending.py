@@ -11,7 +11,7 @@ import numpy as np
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import Group, OperationGroups
-from ringwright.engines.job.step import PS, UPDATES, Band, Pairs, StepBuilder, Timing
+from ringwright.engines.job.step import PS, UPDATES, Band, Pairs, StepBuilder, StepMark, Timing, earliest
 from ringwright.engines.job.tasks import Run, Tasks
 from ringwright.engines.memory import BYTES_PER_PIECE, shortage
 from ringwright.errors import InfeasibleError
@@ -35,6 +35,31 @@ class Sent(NamedTuple):
         return (rows + np.arange(*pieces)).ravel()
 
 
+class PhaseCosts(NamedTuple):
+    """What a cost model was asked, and what it said. ``number`` counts what was asked for a step."""
+
+    number: int
+    question: tuple[str, tuple[int, int], tuple[int, ...], str]
+    phases: Phases
+
+
+class SendingMark(NamedTuple):
+    """How far a step was written behind an operation, and how many pieces there were."""
+
+    step: StepMark
+    phases: int
+    loads: int
+    posted: int
+    walls: int
+    pieces: int
+
+
+def asked(costs: Costs, op: str, sizes: tuple[int, int], ranks: tuple[int, ...], role: str) -> Phases:
+    """Return what an operation takes, phase by phase, for a full piece and for the last one."""
+    large, small = (costs.stages(op, size, ranks, role) for size in sizes)
+    return tuple(zip(large, small, strict=True))
+
+
 class Sending:
     """Lays operations into a step in which the tasks already are."""
 
@@ -47,33 +72,56 @@ class Sending:
         # Two that become ready at one moment go by their index as well.
         indexed = workload.policy.agreement == "index"
         self._turns = {each.name: at for at, each in enumerate(operations) if indexed and each.per == "step"}
-        self.phases: dict[tuple[Any, ...], Phases] = {}
+        self.phases: dict[tuple[Any, ...], PhaseCosts] = {}
         self.loads: dict[tuple[Any, ...], list[list[int]]] = {}
-        self.posted: dict[tuple[str, str, tuple[int, ...], tuple[str, ...]], int] = {}
-        self.walls: dict[tuple[int, bool], list[tuple[Sent, Run, Run, int]]] = defaultdict(list)
+        self.posted: list[tuple[Any, int]] = []  # (kind of operation, when it could start), the latest of a kind counts
+        self.walls: list[tuple[tuple[int, bool], Sent, Run, Run, int]] = []
+        self.marks: list[SendingMark] = []  # behind each operation that is laid
 
     def lay(self, step: StepBuilder) -> None:
-        """Take in all operations, and what waits for them; InfeasibleError where they are too many to be held."""
-        self._check_number()
-        for operation in self.operations:
+        """Take in all operations, and what waits for them; InfeasibleError where they are too many to be held.
+
+        Those that have a mark are in the step already.
+        """
+        counts = self._counts()
+        self.latest = dict(self.posted)
+        for operation, count in zip(self.operations[len(self.marks) :], counts, strict=True):
             whole, rest = operation.sizes()
             groups = self.groups.groups(operation)
             phases = [self._phases(operation, whole, rest, group) for group in groups]
             loads = self._loads(step, operation.op, groups, phases)
-            for group, stages, mine in zip(groups, phases, loads, strict=True):
-                sent = self._operation(step, operation, group.members, zip(stages, mine, strict=True))
+            for group, asked, mine in zip(groups, phases, loads, strict=True):
+                sent = self._operation(step, operation, group.members, zip(asked.phases, mine, strict=True))
                 self._delivered(step, operation, group.members, sent)
-        for (rank_class, later), joined in self.walls.items():
-            self._wall(step, rank_class, later, joined)
+            self.marks.append(
+                SendingMark(step.mark(), len(self.phases), len(self.loads), len(self.posted), len(self.walls), count)
+            )
+        walls: dict[tuple[int, bool], list[tuple[Sent, Run, Run, int]]] = defaultdict(list)
+        for wall, *joined in self.walls:
+            walls[wall].append(tuple(joined))  # type: ignore[arg-type]
+        for (rank_class, later), each in walls.items():
+            self._wall(step, rank_class, later, each)
         if self.workload.policy.boundary == "reads":
             self._reads(step)
 
-    def _check_number(self) -> None:
-        batches = self.workload.micro_batches
-        total = sum(
-            each.pieces * (batches if each.per == "micro-batch" else 1) * len(self.groups.groups(each))
-            for each in self.operations
-        )
+    def resumed(self, workload: Workload, operations: list[Operation], first: int) -> Sending:
+        """Return it for another workload, whose first operations are those that it has laid."""
+        made = Sending(workload, self.costs, self.groups, self.tasks, operations)
+        if not first:
+            return made
+        mark = self.marks[first - 1]
+        made.marks = self.marks[:first]
+        made.phases, made.loads = earliest(self.phases, mark.phases), earliest(self.loads, mark.loads)
+        made.posted, made.walls = self.posted[: mark.posted], self.walls[: mark.walls]
+        return made
+
+    def _counts(self) -> list[int]:
+        """Return how many pieces of a step there are up to each operation that is not laid; InfeasibleError for too many."""
+        batches, total = self.workload.micro_batches, self.marks[-1].pieces if self.marks else 0
+        counts = []
+        for each in self.operations[len(self.marks) :]:
+            total += each.pieces * (batches if each.per == "micro-batch" else 1) * len(self.groups.groups(each))
+            counts.append(total)
         too_many = f"it is more than {MOST_PIECES:,}" if total > MOST_PIECES else ""
         why = too_many or shortage(total, "pieces", BYTES_PER_PIECE)
         if why:
@@ -83,6 +131,7 @@ class Sending:
                 where=f"{largest.name}, {largest.size_bytes:,} B in pieces of {largest.piece_bytes:,} B",
                 remedy="larger pieces: p3:slice_elements=50000, bytescheduler:partition_mb=4",
             )
+        return counts
 
     # ------------------------------------------------------------------------------------------------------- what waits
     def _delivered(self, step: StepBuilder, operation: Operation, members: tuple[int, ...], sent: Sent) -> None:
@@ -95,7 +144,7 @@ class Sending:
             for rank_class, dst, distance, kind in self._consumers(operation, payload, members):
                 crosses = distance > 0 or kind == UPDATES
                 if barrier and crosses and payload.per == "step":
-                    self.walls[rank_class, distance > 0].append((sent, pieces, dst, distance))
+                    self.walls.append(((rank_class, distance > 0), sent, pieces, dst, distance))
                 else:
                     self._deliver(step, operation, sent, pieces, dst, distance)
 
@@ -179,11 +228,12 @@ class Sending:
         step.add(Band(posted, 1, 1, "barrier", f"posted {operation.name}", members[:1], "CTRL"), Timing(NO_QUEUE))
         self._produced(step, operation, members, Sent(posted, 1, 1))
         kind = (operation.role, operation.op, members, self._along(operation))
-        before = self.posted.get(kind)
+        before = self.latest.get(kind)
         if before is not None:
             step.link(before, posted)
             step.link(before, mine.first, (mine.pieces, 0, 1))
-        self.posted[kind] = posted
+        self.latest[kind] = posted
+        self.posted.append((kind, posted))
 
     def _along(self, operation: Operation) -> tuple[str, ...]:
         """Return the axes that tell communicators of the same rank classes apart."""
@@ -216,30 +266,28 @@ class Sending:
             Timing(queue, key, *work, *latency, size=sizes[0], last_size=sizes[1], sms=large.sms, loads=loads),
         )
 
-    def _phases(self, operation: Operation, whole: int, rest: int, group: Group) -> Phases:
+    def _phases(self, operation: Operation, whole: int, rest: int, group: Group) -> PhaseCosts:
         """Return what the cost model says of a full piece and of the last one, phase by phase."""
         key = (operation.op, whole, rest, operation.role, group.number)
         if key not in self.phases:
-            large, small = (
-                self.costs.stages(operation.op, size, group.ranks, operation.role) for size in (whole, rest)
-            )
-            self.phases[key] = tuple(zip(large, small, strict=True))
+            question = (operation.op, (whole, rest), group.ranks, operation.role)
+            self.phases[key] = PhaseCosts(len(self.phases), question, asked(self.costs, *question))
         return self.phases[key]
 
-    def _loads(self, step: StepBuilder, op: str, groups: list[Group], phases: list[Phases]) -> list[list[int]]:
+    def _loads(self, step: StepBuilder, op: str, groups: list[Group], phases: list[PhaseCosts]) -> list[list[int]]:
         """Return what each phase of each group loads, by number: groups share out what one of them says of all its siblings."""
-        key = (op == "send-recv", *((group.number, id(each)) for group, each in zip(groups, phases, strict=True)))
+        key = (op == "send-recv", *((group.number, each.number) for group, each in zip(groups, phases, strict=True)))
         if key not in self.loads:
             users = Counter(
                 (large.phase, link)
                 for each in (phases if len(phases) > 1 else ())
-                for large, _ in each
+                for large, _ in each.phases
                 for link, _ in large.links
             )
             self.loads[key] = [
                 [
                     step.loads.setdefault(_loads(step, op, group.members, large, users), len(step.loads))
-                    for large, _ in each
+                    for large, _ in each.phases
                 ]
                 for group, each in zip(groups, phases, strict=True)
             ]

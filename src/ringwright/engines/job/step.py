@@ -9,7 +9,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ WHOLE = (
 REAL = ("size", "last_size", "sms")
 EDGES = 12
 Pairs = tuple[tuple[int, float], ...]
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass
@@ -103,6 +106,18 @@ class Timing(NamedTuple):
     tokens: int = 0
 
 
+class StepMark(NamedTuple):
+    """How far a step was once written: how many of each of its lists there were, and instances."""
+
+    bands: int
+    n: int
+    runs: int
+    loads: int
+    domains: int
+    queues: int
+    resources: int
+
+
 def _lists() -> dict[Any, int]:
     return {(): 0}
 
@@ -171,3 +186,32 @@ class StepBuilder:
     def resource(self, rank_class: int, name: str) -> int:
         """Return the number of a resource of a rank class."""
         return self.resources.setdefault((rank_class, name), len(self.resources))
+
+    def mark(self) -> StepMark:
+        """Return how far it is written."""
+        lists = (self.runs, self.loads, self.domains, self.queues, self.resources)
+        return StepMark(len(self.bands), self.n, *map(len, lists))
+
+    def until(self, mark: StepMark) -> StepBuilder:
+        """Return a copy that ends at a mark, which was set when all tasks and no edges without a rule were written."""
+        return StepBuilder(
+            self.bands[: mark.bands],
+            mark.n,
+            self.whole[: mark.bands * len(WHOLE)],
+            self.real[: mark.bands * len(REAL)],
+            self.runs[: mark.runs],
+            self.keyed,
+            [],
+            earliest(self.loads, mark.loads),
+            earliest(self.domains, mark.domains),
+            self.tokens,
+            earliest(self.queues, mark.queues),
+            earliest(self.resources, mark.resources),
+            self.pools,
+            self.updates,
+        )
+
+
+def earliest(known: dict[K, V], count: int) -> dict[K, V]:
+    """Return the first entries of a dictionary, in the order in which they came in."""
+    return dict(islice(known.items(), count))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ringwright import steps
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.flat import Interference
+from ringwright.engines.job.reuse import Layouts
 from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.notebook import line, table
@@ -42,6 +43,7 @@ class Job:
     fabric: str = ""
     left_out: tuple[str, ...] = ()
     remarks: Callable[[], list[str]] = list  # what turned out while costs were asked for
+    layouts: Layouts = field(init=False, default_factory=Layouts, repr=False, compare=False)  # of the policies so far
 
 
 @dataclass(frozen=True)
@@ -118,6 +120,7 @@ def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
         marked=job.marked,
         folded=job.folded,
         interference=job.interference,
+        layouts=job.layouts,
     )
 
 

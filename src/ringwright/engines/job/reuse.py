@@ -1,0 +1,125 @@
+"""What is laid out of one candidate of a search serves the next: its tasks, and its operations up to the first that differs.
+
+A step is written down in order, and what is written of an operation depends on the tasks, on parts of the policy, on what it
+costs and on the operations before it. So a step whose beginning is the same begins with a copy of what was written. Nothing is
+believed: all that is read is compared, by value, and the cost model is asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ringwright.costs.stages import Costs
+from ringwright.engines.job.groups import OperationGroups
+from ringwright.engines.job.rank_classes import RankClasses, rank_classes
+from ringwright.engines.job.sending import Sending, asked
+from ringwright.engines.job.step import StepBuilder, StepMark
+from ringwright.engines.job.tasks import Tasks
+from ringwright.rewrites import Operation
+from ringwright.workload import Queue, Workload
+
+MOST_KEPT = 4  # steps, the latest: a few MB, for searches that go to and fro
+
+
+@dataclass(frozen=True)
+class WrittenStep:
+    """A step as it was written down, and all that was read for it."""
+
+    read: tuple[Any, ...]
+    rank_classes: RankClasses
+    step: StepBuilder
+    tasks: Tasks
+    behind_tasks: StepMark
+    sending: Sending
+
+    def alike(self, operations: list[Operation]) -> int:
+        """Return how many operations are the same, and cost the same, from the first one on."""
+        sending, alike = self.sending, 0
+        if self.read[-1] == "index" and any(
+            len({each.name for each in listed}) < len(listed) for listed in (sending.operations, operations)
+        ):
+            return 0  # turns go by name
+        for old, new in zip(sending.operations, operations, strict=False):
+            if old is not new and old != new:
+                break
+            alike += 1
+        known = sending.marks[alike - 1].phases if alike else 0
+        for at, each in enumerate(sending.phases.values()):
+            if at == known:
+                break
+            if asked(sending.costs, *each.question) != each.phases:
+                return 0
+        return alike
+
+
+class Layouts:
+    """The latest steps that were laid out of a job, for the next; copies begin with none."""
+
+    def __init__(self) -> None:
+        self._kept: tuple[WrittenStep, ...] = ()
+        self._classes: tuple[tuple[Any, RankClasses], ...] = ()
+
+    def __reduce__(self) -> tuple[type[Layouts], tuple[()]]:
+        return Layouts, ()
+
+    def rank_classes(
+        self, workload: Workload, slowdowns: Mapping[int, float] | None, marked: Iterable[int], *, folded: bool
+    ) -> RankClasses:
+        """Return the rank classes, the same object for the same question; see ``rank_classes``."""
+        marked = tuple(marked)
+        read = (workload.mesh, _classes(workload), dict(slowdowns or {}), marked, folded)
+        for known, classes in self._classes:
+            if known == read:
+                return classes
+        made = rank_classes(workload, slowdowns, marked=marked, folded=folded)
+        self._classes = ((read, made), *self._classes)[:MOST_KEPT]
+        return made
+
+    def begun(self, workload: Workload, costs: Costs, classes: RankClasses, operations: list[Operation]) -> WrittenStep:
+        """Return a step, with its tasks and with as many of its operations as were written before."""
+        read = _read(workload)
+        same = [
+            each
+            for each in self._kept
+            if each.rank_classes is classes and each.sending.costs is costs and each.read == read
+        ]
+        if not same:
+            step, groups = StepBuilder(), OperationGroups(workload, classes)
+            tasks = Tasks(workload, groups)
+            tasks.lay(step)
+            sending = Sending(workload, costs, groups, tasks, operations)
+            return WrittenStep(read, classes, step, tasks, step.mark(), sending)
+        counts = [each.alike(operations) for each in same]
+        before, first = same[counts.index(max(counts))], max(counts)
+        step = before.step.until(before.sending.marks[first - 1].step if first else before.behind_tasks)
+        sending = before.sending.resumed(workload, operations, first)
+        return WrittenStep(read, classes, step, before.tasks, before.behind_tasks, sending)
+
+    def keep(self, written: WrittenStep) -> None:
+        """Remember a step of which all is written; its edges without a rule are let go."""
+        written.step.joined.clear()
+        self._kept = (written, *self._kept)[:MOST_KEPT]
+
+
+def _read(workload: Workload) -> tuple[Any, ...]:
+    """Return what tasks and operations are laid out from, but operations and costs; of what can be changed in place, a copy."""
+    policy = workload.policy
+    return (
+        workload.name,
+        workload.mesh,
+        _classes(workload),
+        workload.tasks,
+        workload.edges,
+        workload.micro_batches,
+        dict(workload.order),
+        dict(policy.order or {}),
+        {role: unit for role, (_, unit) in (policy.queue or Queue()).windows.items()},
+        policy.boundary,
+        policy.agreement,
+    )
+
+
+def _classes(workload: Workload) -> tuple[tuple[str, dict[str, int]], ...]:
+    return tuple((each.name, dict(each.at)) for each in workload.classes)
