@@ -34,12 +34,27 @@ def test_the_contract(capsys: pytest.CaptureFixture[str]) -> None:
     for row in result["rows"]:
         assert row["ranks"] == 16
         assert row["simulated_ranks"] == 2
+        assert row["folded"] is True
         assert row["engine_s"] > 0
         assert 1 < row["ceiling"] < 1.5
         parts = row["compute_us"] + row["update_us"] + row["exposed_comm_us"] + row["idle_us"]
         assert parts == pytest.approx(row["step_us"], rel=1e-6)
         assert sum(role["exposed_us"] for role in row["by_role"].values()) == pytest.approx(row["exposed_comm_us"])
         assert set(row["by_role"]) == {"tp", "pp", "dp"}
+
+
+def test_a_job_says_whether_ranks_stood_for_others(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "--model", "resnet18", "--gpus", "8", "--policy", "none"]
+    (folded,), (whole,) = (ask(capsys, *words, *more)["rows"] for more in ((), ("--unfolded",)))
+    assert (folded["folded"], whole["folded"]) == (True, False)
+    assert (folded["simulated_ranks"], whole["simulated_ranks"]) == (1, 8)
+    assert folded["step_us"] == whole["step_us"]
+
+
+def test_a_program_says_whether_messages_stood_for_others(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "all-reduce", "--fabric", "dgx-h100:2,sharp=true", "-b", "1M", "-e", "1M"]
+    rows = ask(capsys, *words, "--algorithm", "ring,collnet-direct,nvls-tree")["rows"]
+    assert [row["folded"] for row in rows] == [True, True, False]
 
 
 def test_every_policy_sends_every_byte(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from typing import Annotated
 
@@ -20,6 +21,7 @@ def bound(
     machine: MachineOptions = EVERYWHERE,
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1G",
     root: int = 0,
+    exact: bool = False,
     json: options.Json = False,
 ) -> int:
     """Print the latency and bandwidth bounds of a collective, with and without in-network reduction.
@@ -32,21 +34,27 @@ def bound(
         Bytes, the size column of nccl-tests.
     root
         Place of the root in the group.
+    exact
+        Search all cuts, which takes seconds on 1,000 ranks; without it, where it takes a fraction of a second.
     json
         Print one JSON object instead (schema ringwright.bound/1).
 
     Examples
     --------
     ringwright bound all-gather --fabric dgx-a100:2 -b 1G
+    ringwright bound all-gather --fabric torus:16x16 --fault 'link rank0 rate 50%' --exact
     """
+    from ringwright.costs.lower_bounds import UNASKED
     from ringwright.studies import bounds
 
     topology = machine.build()
-    result = bounds.bounds(collective, topology, parse_size(size), group(machine.ranks, topology), root)
+    ranks = group(machine.ranks, topology)
+    result = bounds.bounds(collective, topology, parse_size(size), ranks, root, exact=exact)
     if json:
         reading.print_json(result)
         return 0
     from ringwright.reports import bounded
 
-    bounded.write(result, sys.stdout)
+    asked = ["ringwright", "bound", collective, *machine.words(), "--size", size, "--root", str(root), "--exact"]
+    bounded.write(result, sys.stdout, command=shlex.join(asked) if result["lowest"]["looser"] == UNASKED else "")
     return 0

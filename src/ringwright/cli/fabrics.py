@@ -52,6 +52,13 @@ class MachineOptions:
             machine = apply(machine, self.fault, seed=self.seed)
         return machine
 
+    def words(self) -> list[str]:
+        """Return the options as they are typed, those that were left out left out."""
+        given = {"fabric": self.fabric, "topology": self.topology, "calibration": self.calibration, "ranks": self.ranks}
+        words = [word for name, value in given.items() if value is not None for word in (f"--{name}", str(value))]
+        words += [word for fault in self.fault for word in ("--fault", fault)]
+        return [*words, "--seed", str(self.seed)] if self.seed else words
+
 
 def _read(file: Path) -> Topology:
     from ringwright.sources.topology import read_topology

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from ringwright.collective import Collective
     from ringwright.topology import Topology
 
-MOST_WORK = 500_000  # flows times links: half a second
+MOST_WORK = 500_000  # flows times links: a fraction of a second
+MOST_EXACT = 100_000_000  # likewise, where the search is asked for: a minute or two
 ENDLESS = 1 << 100
 SPREADING = ("all-gather", "gather")  # blocks leave their owners
 COLLECTING = ("reduce-scatter", "scatter")  # blocks go to their owners: the same on the reversed machine
@@ -134,17 +135,22 @@ class Demand:
         ranks: list[int] = self.ranks[:1].tolist() if self.is_alike else self.ranks.tolist()
         return ranks
 
-    def is_small(self, topology: Topology) -> bool:
-        """Say whether the search over all cuts takes a fraction of a second."""
+    @property
+    def is_searched(self) -> bool:
+        """Whether there is a search over all cuts for the operation."""
+        return self.op in (*SPREADING, *COLLECTING, *IN_ONE)
+
+    def work(self, topology: Topology) -> int:
+        """Return flows times links of the search over all cuts."""
         flows = len(self.ranks) if self.op in IN_ONE else len(self.sinks)
-        return flows * topology.n_links <= MOST_WORK
+        return flows * topology.n_links
 
     def exact(self, topology: Topology) -> tuple[float, frozenset[int], str, float, float] | None:
         """Return (seconds, nodes, crossing, bytes, bytes/s) of the tightest of all cuts; None where no search exists.
 
         Rates count as whole bytes per second; capacities that links share are not seen.
         """
-        if self.op not in (*SPREADING, *COLLECTING, *IN_ONE):
+        if not self.is_searched:
             return None
         turned = self.op in COLLECTING or self.op == "reduce"
         capacities = _capacities(topology, turned=turned)
@@ -161,38 +167,54 @@ class Demand:
 
     def _blocks(self, topology: Topology, capacities: Capacities) -> Cut:
         weights = {int(rank): int(block) for rank, block in zip(self.ranks, self.blocks, strict=True)}
-        first = self._first(topology, capacities, weights)
-        if first.value.denominator == 1 and first.value >= ENDLESS:
-            return first
-        try:
-            return tightest(topology.n_nodes, capacities, weights, self.sinks, first)
-        except ZeroDivisionError:
-            return Cut(Fraction(ENDLESS), frozenset(weights))
-
-    def _first(self, topology: Topology, capacities: Capacities, weights: dict[int, int]) -> Cut:
-        """Start from the best set of all nodes but one rank, or of one rank."""
-        out, into = dict.fromkeys(weights, 0), dict.fromkeys(weights, 0)
-        for (here, there), rate in capacities.items():
-            if here in out:
-                out[here] += rate
-            if there in into:
-                into[there] += rate
-        total, every = sum(weights.values()), frozenset(range(topology.n_nodes))
-        cuts = [Cut(_ratio(total - weights[sink], into[sink]), every - {sink}) for sink in self.sinks]
-        free = [rank for rank in weights if self.sinks != [rank]]
-        cuts += [Cut(_ratio(weights[rank], out[rank]), frozenset((rank,))) for rank in free]
-        return max(cuts, key=lambda cut: cut.value)
+        first = _first(topology.n_nodes, capacities, weights, self.sinks)
+        return _searched(topology.n_nodes, capacities, weights, self.sinks, first)
 
     def _whole(self, topology: Topology, capacities: Capacities) -> Cut:
+        """Return the set with the least way out between the root and any other rank, or a rank and one behind it."""
         root = int(self.ranks[self.root])
-        others = [int(rank) for rank in self.ranks if rank != root]
-        pairs = [(root, rank) for rank in others]
         if self.op in PREFIXES:  # a cut between a rank and one behind it lies between two neighbours
             pairs = list(pairwise(self.ranks.tolist()))
+            return weakest(
+                topology.n_nodes, capacities, pairs, Cut(Fraction(sum(capacities.values()) + 1), frozenset())
+            )
+        cut = self._from_root(topology, capacities, root)
         if self.op == "all-reduce" and not self.is_alike:  # where all are alike, a cut may be turned to hold the root
-            pairs += [(rank, root) for rank in others]
-        total = sum(capacities.values()) + 1
-        return weakest(topology.n_nodes, capacities, pairs, Cut(Fraction(total), frozenset()))
+            back = self._from_root(topology, {(there, here): rate for (here, there), rate in capacities.items()}, root)
+            if back.value > cut.value:
+                cut = Cut(back.value, frozenset(range(topology.n_nodes)) - back.nodes)
+        return cut
+
+    def _from_root(self, topology: Topology, capacities: Capacities, root: int) -> Cut:
+        """Return the set that holds the root, leaves out a rank, and has the least way out: one byte is to leave it."""
+        others, n_nodes = [rank for rank in self.ranks.tolist() if rank != root], topology.n_nodes
+        alone = Cut(_ratio(1, sum(rate for (here, _), rate in capacities.items() if here == root)), frozenset((root,)))
+        first = max((alone, _first(n_nodes, capacities, {root: 1}, others)), key=lambda cut: cut.value)
+        return _searched(n_nodes, capacities, {root: 1}, others, first)
+
+
+def _searched(n_nodes: int, capacities: Capacities, weights: dict[int, int], sinks: list[int], first: Cut) -> Cut:
+    if first.value.denominator == 1 and first.value >= ENDLESS:
+        return first
+    try:
+        return tightest(n_nodes, capacities, weights, sinks, first)
+    except ZeroDivisionError:
+        return Cut(Fraction(ENDLESS), frozenset(weights))
+
+
+def _first(n_nodes: int, capacities: Capacities, weights: dict[int, int], sinks: list[int]) -> Cut:
+    """Start from the best set of all nodes but one rank, or of one rank."""
+    out, into = dict.fromkeys(weights, 0), dict.fromkeys(sinks, 0)
+    for (here, there), rate in capacities.items():
+        if here in out:
+            out[here] += rate
+        if there in into:
+            into[there] += rate
+    total = sum(weights.values())
+    without = [(_ratio(total - weights.get(sink, 0), into[sink]), sink, True) for sink in sinks]
+    alone = [(_ratio(weights[rank], out[rank]), rank, False) for rank in weights if sinks != [rank]]
+    value, rank, is_without = max([*without, *alone], key=lambda cut: cut[0])
+    return Cut(value, frozenset(range(n_nodes)) - {rank} if is_without else frozenset((rank,)))
 
 
 def _ratio(above: int, below: int) -> Fraction:

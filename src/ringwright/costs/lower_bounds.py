@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from ringwright.collective import PREFIXES
 from ringwright.costs.cuts import Partition, at_best, distances, goodput, partitions
-from ringwright.costs.demands import Demand, demand
+from ringwright.costs.demands import MOST_EXACT, MOST_WORK, Demand, demand
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.notebook import card, line
 from ringwright.units import format_size, format_us
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 ALPHAS = ("pipelined", "busy")
 MOST_DISTANCES = 1 << 22  # sources times links that are searched at once
 IN_NETWORK = "switches may add"
+UNASKED = "not all cuts were searched, which takes longer here"
+UNSEEN = "the search over all cuts does not see the capacities that links share here"
 ROOT_FIRST = ("broadcast", "scatter")
 
 
@@ -42,7 +44,8 @@ class Bound:
 
     ``kind``: distance, rounds, cut (exact), rank, host, ..., parts, volume, adding. ``certificate`` names the nodes of the
     set that proves it; ``crossing`` says whether ``demand_bytes`` have to get ``out of`` it or ``into`` it at ``capacity``
-    bytes/s. ``ground`` says what the bound rests on, in words.
+    bytes/s. ``ground`` says what the bound rests on, in words. ``exact``: all cuts were searched, so that no other set of nodes
+    proves more; else ``looser`` says why not.
     """
 
     time_s: float
@@ -53,6 +56,8 @@ class Bound:
     demand_bytes: float = 0.0
     capacity: float = 0.0
     ground: str = ""
+    exact: bool = False
+    looser: str = ""
 
     def __repr__(self) -> str:
         return line(
@@ -92,8 +97,13 @@ def bound(
 def lowest(collective: Collective, topology: Topology, *, alpha: str = "pipelined", exact: bool | None = None) -> Bound:
     """Return the bound of every program there can be: where switches can add and copy, they may; ``ground`` says so."""
     within = bool(topology.aggregators)
-    found = bound(collective, topology, in_network=within, alpha=alpha, exact=exact)
-    return dataclasses.replace(found, ground=f"{found.ground}, {IN_NETWORK}") if within else found
+    least = bound(collective, topology, in_network=within, alpha=alpha, exact=exact)
+    return of_all(least) if within else least
+
+
+def of_all(within: Bound) -> Bound:
+    """Return the bound of programs whose switches may add and copy as that of every program there can be."""
+    return dataclasses.replace(within, ground=f"{within.ground}, {IN_NETWORK}")
 
 
 def bounds(
@@ -108,8 +118,9 @@ def bounds(
 
     ``in_network``: programs may let aggregating nodes add and multicast. ``alpha``: ``busy`` links are taken during their
     latency, so that rounds count. ``exact`` forces (True) or forbids (False) the search over all cuts; None: where it takes
-    a fraction of a second. Faults count at their best: a link as fast as it ever is from the start on. Raises
-    InfeasibleError where data cannot get where it must.
+    a fraction of a second; each bound says whether it was done (``Bound.exact``). Faults count at their best: a link as fast as
+    it ever is from the start on. Raises InfeasibleError where data cannot get where it must, or a search that is forced would
+    take more than a few minutes.
     """
     if alpha not in ALPHAS:
         raise UsageError(f"'{alpha}' is no latency model", remedy=f"one of: {', '.join(ALPHAS)}")
@@ -117,12 +128,13 @@ def bounds(
     wanted = demand(collective, topology)
     size = collective.size_bytes
     if collective.p == 1:
-        return [Bound(0.0, size, "distance", ground="one rank has all it needs")]
+        return [Bound(0.0, size, "distance", ground="one rank has all it needs", exact=True)]
     lower = [_distance(collective, topology, wanted)]
     if alpha == "busy" and not in_network:
         lower.append(_rounds(collective, topology))
+    looser = _unsearched(wanted, topology, exact=exact) if size else ""
     if size:
-        lower += _bandwidth(wanted, topology, in_network=in_network, exact=exact)
+        lower += _bandwidth(wanted, topology, in_network=in_network, searched=not looser or looser == UNSEEN)
         if collective.op == "all-to-all":
             lower += _volume(wanted, topology)
         if wanted.added_bytes and not in_network and math.isfinite(topology.reduce_rate):
@@ -136,7 +148,27 @@ def bounds(
             where=f"{lost.crossing} {where}".strip(),
             remedy="ringwright bound all-reduce --topology FILE",
         )
+    lower = [dataclasses.replace(each, exact=not looser, looser=looser) for each in lower]
     return sorted(lower, key=lambda each: -each.time_s)
+
+
+def _unsearched(wanted: Demand, topology: Topology, *, exact: bool | None) -> str:
+    """Return why not all cuts are searched, or not as the machine is; empty where they are.
+
+    Raises InfeasibleError where the search is asked for and too large.
+    """
+    if not wanted.is_searched:
+        return f"there is no search over all cuts for {wanted.op}"
+    work = wanted.work(topology)
+    if exact and work > MOST_EXACT:
+        raise InfeasibleError(
+            f"the search over all cuts is too large: flows times links are {work:,}, more than {MOST_EXACT:,}",
+            where=topology.name,
+            remedy="leave out --exact, or ask about fewer --ranks",
+        )
+    if exact is False or (exact is None and work > MOST_WORK):
+        return UNASKED
+    return UNSEEN if topology.groups else ""
 
 
 def forest_s(collective: Collective, topology: Topology) -> float:
@@ -194,8 +226,8 @@ def _rounds(collective: Collective, topology: Topology) -> Bound:
     return Bound(time_s, collective.size_bytes, "rounds", ground=f"{rounds} rounds with {ports} ports")
 
 
-def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, exact: bool | None) -> list[Bound]:
-    """Return the best bound of each kind of part, then the exact cut."""
+def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, searched: bool) -> list[Bound]:
+    """Return the best bound of each kind of part, after that of all cuts, where they are to be searched."""
     best: dict[str, tuple[Bound, Partition, int]] = {}
     for partition in partitions(topology):
         for each, part in _tightest(wanted, partition, in_network=in_network):
@@ -206,7 +238,7 @@ def _bandwidth(wanted: Demand, topology: Topology, *, in_network: bool, exact: b
         for each, partition, part in best.values()
     ]
     lower = sorted(named, key=lambda each: -each.time_s)
-    if exact or (exact is None and wanted.is_small(topology)):
+    if searched:
         cut = wanted.exact(topology)
         if cut is not None:
             return [_exact(wanted.size_bytes, topology, *cut), *lower]

@@ -10,8 +10,8 @@ from ringwright.units import format_size
 MOST_NAMES = 24
 
 
-def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
-    """Write the object of schema ``ringwright.bound/1`` for a terminal."""
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, command: str = "") -> None:
+    """Write the object of schema ``ringwright.bound/1`` for a terminal; ``command`` would give the exact bound."""
     out = layout.console(file, width=width)
     size = format_size(result["size_bytes"])
     layout.line(
@@ -27,6 +27,13 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     least = result["lowest"]
     told = f"no program can beat {least['time_us']:,.2f} us, {least['algbw_gbs']:.2f} GB/s: {least['ground']}"
     layout.line(out, told)
+    if least["exact"]:
+        layout.line(out, "exact: all cuts were searched, none proves more")
+    else:
+        layout.line(out, f"not exact: {least['looser']}; what no program can beat may be higher")
+        if command:
+            layout.line(out, "the exact one:")
+            layout.command(out, command)
     names = least["certificate"]
     if names:
         layout.heading(out, "The cut", "what must leave these nodes cannot leave them faster")

@@ -201,6 +201,7 @@ def row(result: PolicyResult) -> dict[str, Any]:
         "why": why(result.run, result.workload, result.costs, spent.forward_s),
         "ranks": sum(rank_classes.counts),
         "simulated_ranks": len(rank_classes),
+        "folded": len(rank_classes) < sum(rank_classes.counts),
         "instances": result.run.laid.flat.n,
         "steady": result.steady,
         "engine": result.run.engine,

@@ -1,0 +1,68 @@
+"""The search over all cuts: between the root and all ranks in one sweep, and where it is not the whole truth."""
+
+from __future__ import annotations
+
+import dataclasses
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import engine_cases as cases
+from ringwright.collective import Collective
+from ringwright.costs.demands import demand
+from ringwright.costs.lower_bounds import UNASKED, UNSEEN, bound, bounds
+from ringwright.costs.maxflow import Cut, weakest
+from ringwright.errors import InfeasibleError
+from ringwright.topology import Topology
+
+
+def uneven(seed: int) -> Topology:
+    """A torus whose links all have rates of their own, a different one each way."""
+    rng = np.random.default_rng(seed)
+    top = cases.torus(3, 3)
+    return dataclasses.replace(top, rate=rng.integers(1, 30, top.n_links) * 1e9)
+
+
+@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("op", ["all-reduce", "broadcast", "reduce"])
+def test_one_sweep_from_the_root_is_a_flow_for_each_rank(op: str, seed: int) -> None:
+    top, root = uneven(seed), seed % 9
+    collective = Collective(op, range(9), 9 << 20, root=root)
+    told = demand(collective, top).exact(top)
+    assert told is not None
+    time_s, nodes, crossing, needed, carried = told
+    rates = {(int(here), int(there)): int(rate) for here, there, rate in zip(top.src, top.dst, top.rate, strict=True)}
+    away, towards = (
+        [(root, rank) for rank in range(9) if rank != root],
+        [(rank, root) for rank in range(9) if rank != root],
+    )
+    pairs = {"broadcast": away, "reduce": towards, "all-reduce": away + towards}[op]
+    least = weakest(9, rates, pairs, Cut(Fraction(sum(rates.values()) + 1), frozenset()))
+    assert (needed, carried) == (float(9 << 20), float(least.value))
+    assert time_s == needed / carried
+    ends = (top.src, top.dst) if crossing == "out of" else (top.dst, top.src)
+    inside = np.isin(ends[0], list(nodes)) & ~np.isin(ends[1], list(nodes))
+    assert top.rate[inside].sum() == carried
+
+
+def test_capacities_that_links_share_are_not_searched() -> None:
+    collective = Collective("all-gather", range(16), 16 << 20)
+    plain, shared = (bound(collective, cases.nodes_of(4, 4, plane=plane), exact=True) for plane in (False, True))
+    assert (plain.exact, plain.looser) == (True, "")
+    assert (shared.exact, shared.looser) == (False, UNSEEN)
+
+
+def test_every_bound_says_whether_all_cuts_were_searched() -> None:
+    collective, top = Collective("all-gather", range(9), 9 << 20), uneven(1)
+    assert {(each.exact, each.looser) for each in bounds(collective, top)} == {(True, "")}
+    assert {(each.exact, each.looser) for each in bounds(collective, top, exact=False)} == {(False, UNASKED)}
+    assert bound(Collective("all-gather", [2], 9), top).exact
+    assert bound(Collective("all-gather", range(9), 0), top).exact
+
+
+def test_a_search_beyond_minutes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ringwright.costs.lower_bounds.MOST_EXACT", 300)
+    with pytest.raises(InfeasibleError, match="flows times links are 324, more than 300"):
+        bound(Collective("all-gather", range(9), 9), uneven(1), exact=True)
+    assert not bound(Collective("all-to-all", range(9), 81), uneven(1), exact=True).exact
