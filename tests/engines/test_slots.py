@@ -112,6 +112,17 @@ def test_both_event_loops_agree_on_slots() -> None:
     assert simulate(program, top).time_ps == simulate(program, top, native=False).time_ps
 
 
+@pytest.mark.parametrize(("slots", "window"), [(0, 0), (2, 0), (8, 1)])
+@pytest.mark.parametrize("block", [collnet_direct, nvls_collnet])
+def test_a_folded_program_is_held_back_as_the_whole_one(block: Any, slots: int, window: int) -> None:
+    top = fabric("dgx-h100:4,sharp=true")
+    program = block(all_reduce(top, 1 << 20), top, segments=4, slots=slots or None)
+    program = replace(program, streams=tuple(replace(each, window=window) for each in program.streams))
+    whole = simulate(program, top, fold_symmetry=False)
+    assert simulate(program, top).time_ps == whole.time_ps
+    assert not whole.folded
+
+
 def test_results_that_are_not_copied_pass_slots_in_every_engine() -> None:
     """Of a reduce-scatter each rank takes a part of its own: flows and events see the same slots."""
     top = fabric("dgx-h100:1")
