@@ -1,9 +1,11 @@
 """How fast the job engine is: instances a second of the compiled loop beside its Python twin, and the memory of either.
 
     python benchmarks/bench_jobs.py [--instances 3000000] [--twin 60000] [--ready 60000]
+    python benchmarks/bench_jobs.py --candidates 5 [--model llama3-70b --gpus 512 --parallel tp8,pp4]
 
 Both loops run the same jobs of ``--twin`` instances, must agree, and give the ratio; the compiled one then runs
-``--instances``. Every run is a process of its own, so that its peak memory is its own.
+``--instances``. Every run is a process of its own, so that its peak memory is its own. With ``--candidates`` the
+policies of a job are tried instead, each so often: candidates a second, and the share of layout, engine and account.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import sys
 import time
 from pathlib import Path
 
+import candidates
 import numpy as np
 from bench_engines import peak_mb
 
@@ -157,7 +160,14 @@ def main() -> None:
     parser.add_argument("--ready", type=int, default=60_000)
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     parser.add_argument("--loop", choices=("python", "native"), help=argparse.SUPPRESS)
+    parser.add_argument("--candidates", type=int, default=0, metavar="TIMES")
+    parser.add_argument("--model", default="llama3-70b")
+    parser.add_argument("--gpus", type=int, default=512)
+    parser.add_argument("--parallel", default="tp8,pp4")
     asked = parser.parse_args()
+    if asked.candidates:
+        candidates.table(asked.model, asked.gpus, asked.parallel, asked.candidates)
+        return
     if asked.case:
         measure(asked.case, asked.loop, asked.instances, asked.ready)
         return

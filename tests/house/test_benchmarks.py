@@ -44,3 +44,13 @@ def test_job_loops_side_by_side() -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
     assert done.returncode == 0, done.stderr[-1000:]
     assert "patient" in done.stdout
+
+
+def test_candidates_a_second_and_what_they_are_spent_on() -> None:
+    asked = ["--candidates", "1", "--model", "llama3-8b", "--gpus", "16", "--parallel", "tp8"]
+    command = [sys.executable, str(REPOSITORY / "benchmarks" / "bench_jobs.py"), *asked]
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=HANG_S, check=False)
+    assert done.returncode == 0, done.stderr[-1000:]
+    assert "candidates a CPU second" in done.stdout
+    assert "bytescheduler" in done.stdout
