@@ -14,6 +14,9 @@ from ringwright.algebra import RULES
 from ringwright.algebra.account import totals, wire_bytes
 from ringwright.costs.stages import LinkCosts
 from ringwright.engines.job.run import simulate
+from ringwright.fabrics import fabric
+from ringwright.rewrites import operations
+from ringwright.studies.jobs.costs import on_fabric
 from ringwright.validity.workloads import check
 from ringwright.workload import Edge, Gate, Mesh, Payload, Queue, RankClass, Task, Workload
 from ringwright.workloads.chain import ChainLayer, chain
@@ -185,3 +188,17 @@ def sent(step: Workload) -> dict[str, tuple[float, int]]:
             wire = wire_bytes(payload, step.mesh.extent(payload.axes)) * row.count
             counted[row.role] = size + wire, count + row.count
     return counted
+
+
+def test_an_exchange_with_a_rank_further_on_takes_its_longer_way() -> None:
+    """On a ring of eight, blocks for the rank opposite share each link with three others, those for the next with none."""
+    step = RULES["pairwise-all-to-all"](cases.all_to_all(8), "y")
+    payloads = tuple(replace(each, size_bytes=1 << 24) for each in step.payloads)
+    costs = on_fabric(fabric("torus:8"), step)
+    seconds_of = {
+        each.payloads[0].hops: costs.stages(each.asked, each.size_bytes, tuple(range(8)), "tp")[0].wire_s
+        for each in operations(replace(step, payloads=payloads))
+    }
+    assert seconds_of[1] == pytest.approx(seconds_of[7])
+    assert seconds_of[2] == pytest.approx(2 * seconds_of[1], rel=0.02)
+    assert seconds_of[4] > 1.9 * seconds_of[2] * 0.95

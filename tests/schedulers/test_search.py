@@ -9,7 +9,7 @@ from itertools import permutations, product
 import pytest
 
 from ringwright.errors import InfeasibleError, UsageError
-from ringwright.schedulers.search import Rows, annealed, enumerated, integer_program, list_scheduled, threshold
+from ringwright.schedulers.search import Constraints, annealed, enumerated, integer_program, list_scheduled, threshold
 
 
 def test_a_threshold_stops_at_the_first_that_is_enough() -> None:
@@ -88,7 +88,7 @@ def test_an_integer_program_is_as_good_as_trying_all(seed: int) -> None:
         if sum(w for w, x in zip(weight, chosen, strict=True) if x) <= most
     )
     names = [f"x{at}" for at in range(8)]
-    rows = Rows((dict(zip(names, map(float, weight), strict=True)),), (-math.inf,), (float(most),))
+    rows = Constraints((dict(zip(names, map(float, weight), strict=True)),), (-math.inf,), (float(most),))
     solved = integer_program(
         {name: -float(each) for name, each in zip(names, worth, strict=True)},
         rows,
@@ -102,6 +102,6 @@ def test_an_integer_program_is_as_good_as_trying_all(seed: int) -> None:
 
 def test_an_integer_program_without_a_solution_says_so() -> None:
     with pytest.raises(InfeasibleError, match="no solution"):
-        integer_program({"x": 1.0}, Rows(({"x": 1.0},), (2.0,), (3.0,)), bounds={"x": (0.0, 1.0)})
+        integer_program({"x": 1.0}, Constraints(({"x": 1.0},), (2.0,), (3.0,)), bounds={"x": (0.0, 1.0)})
     with pytest.raises(UsageError, match="'y'"):
-        integer_program({"x": 1.0}, Rows(({"y": 1.0},), (0.0,), (1.0,)))
+        integer_program({"x": 1.0}, Constraints(({"y": 1.0},), (0.0,), (1.0,)))

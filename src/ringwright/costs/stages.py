@@ -33,7 +33,16 @@ class Costs(Protocol):
     """What schedulers and the engine of jobs ask."""
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
-        """Return the phases of an operation of ``size_bytes`` (the nccl-tests size) among ``ranks``, when it runs alone."""
+        """Return the phases of an operation of ``size_bytes`` (the nccl-tests size) among ``ranks``, when it runs alone.
+
+        A shift from further than the next rank says from where: ``shift@3`` (``hops_of``).
+        """
+
+
+def hops_of(op: str) -> tuple[str, int]:
+    """Return an operation without its hops, and from how many ranks further on a shift brings what it brings."""
+    kind, _, hops = op.partition("@")
+    return kind, int(hops or 1)
 
 
 def seconds(costs: Costs, op: str, size_bytes: int, ranks: tuple[int, ...], role: str = "dp") -> float:
@@ -70,7 +79,7 @@ class LinkCosts:
             return (Stage(self.overhead_s + size_bytes / self.rate, self.latency_s),)
         if p < 2:
             return (Stage(0.0),)
-        rounds = {"all-reduce": 2 * (p - 1), "send-recv": 1}.get(op, p - 1)
+        rounds = {"all-reduce": 2 * (p - 1), "send-recv": 1, "shift": 1}.get(hops_of(op)[0], p - 1)
         volume = VOLUME[op](p) if op in VOLUME else 1.0
         return (Stage(self.overhead_s + rounds * self.latency_s + volume * size_bytes / self.rate),)
 

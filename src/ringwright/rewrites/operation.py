@@ -28,6 +28,12 @@ class Operation:
     key: int | None = None
 
     @property
+    def asked(self) -> str:
+        """The operation as cost models are asked for it: a shift from further than the next rank names from where."""
+        hops = self.payloads[0].hops
+        return self.op if self.op != "shift" or hops == 1 else f"{self.op}@{hops}"
+
+    @property
     def pieces(self) -> int:
         """How many pieces it is sent in."""
         return max(1, -(-self.size_bytes // self.piece_bytes)) if self.piece_bytes else 1

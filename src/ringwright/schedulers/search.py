@@ -23,7 +23,7 @@ BUDGET = 1_000
 
 
 @dataclass(frozen=True)
-class Choice(Generic[Candidate]):
+class Chosen(Generic[Candidate]):
     """What was chosen: the candidate, its cost, how many were evaluated, and whether none can be better (``is_best``)."""
 
     candidate: Candidate
@@ -50,12 +50,12 @@ class _Asked(Generic[Candidate]):
                 self.best = candidate
         return self.known[candidate]
 
-    def choice(self, *, is_best: bool) -> Choice[Candidate]:
+    def choice(self, *, is_best: bool) -> Chosen[Candidate]:
         if self.best is None or self.known[self.best] == math.inf:
             raise InfeasibleError(
                 f"none of {len(self.known):,} candidates is possible", remedy="other candidates, or a larger budget"
             )
-        return Choice(self.best, self.known[self.best], len(self.known), is_best)
+        return Chosen(self.best, self.known[self.best], len(self.known), is_best)
 
 
 def threshold(candidates: Sequence[Candidate], is_enough: Callable[[Candidate], bool]) -> Candidate:
@@ -74,7 +74,7 @@ def enumerated(
     *,
     bound: Callable[[Candidate], float] | None = None,
     budget: int = BUDGET,
-) -> Choice[Candidate]:
+) -> Chosen[Candidate]:
     """Return the cheapest candidate, those left out whose ``bound`` (a cost it cannot fall below) is no better.
 
     With more candidates than the budget the first are tried, and ``is_best`` is false. InfeasibleError where all cost inf.
@@ -98,7 +98,7 @@ def annealed(
     seed: int = 0,
     hot: float = 0.1,
     cold: float = 1e-4,
-) -> Choice[Candidate]:
+) -> Chosen[Candidate]:
     """Return the best candidate of a walk that takes worse ones less and less often (simulated annealing).
 
     ``hot`` and ``cold`` are temperatures at its beginning and end, as shares of the first cost; between them it falls by the
@@ -230,8 +230,8 @@ def _topological(names: Sequence[Name], before: Mapping[Name, Sequence[Name]]) -
 
 
 @dataclass(frozen=True)
-class Rows:
-    """Rows of an integer program: ``least <= sum of coefficient * variable <= most``, each row by variable."""
+class Constraints:
+    """Constraints of an integer program: ``least <= sum of coefficient * variable <= most``, each row by variable."""
 
     coefficients: tuple[Mapping[str, float], ...]
     least: tuple[float, ...]
@@ -249,7 +249,7 @@ class Solved:
 
 def integer_program(
     cost: Mapping[str, float],
-    rows: Rows,
+    rows: Constraints,
     *,
     whole: Iterable[str] = (),
     bounds: Mapping[str, tuple[float, float]] | None = None,

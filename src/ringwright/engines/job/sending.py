@@ -268,9 +268,9 @@ class Sending:
 
     def _phases(self, operation: Operation, whole: int, rest: int, group: Group) -> PhaseCosts:
         """Return what the cost model says of a full piece and of the last one, phase by phase."""
-        key = (operation.op, whole, rest, operation.role, group.number)
+        key = (operation.asked, whole, rest, operation.role, group.number)
         if key not in self.phases:
-            question = (operation.op, (whole, rest), group.ranks, operation.role)
+            question = (operation.asked, (whole, rest), group.ranks, operation.role)
             self.phases[key] = PhaseCosts(len(self.phases), question, asked(self.costs, *question))
         return self.phases[key]
 

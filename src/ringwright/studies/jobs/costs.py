@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.collective import Collective
-from ringwright.costs.stages import Stage
+from ringwright.costs.stages import Stage, hops_of
 from ringwright.engines.choose import simulate
 from ringwright.engines.machine import PS
 from ringwright.engines.together import simulate_together
@@ -133,8 +133,11 @@ class FabricCosts:
             return tuple(self._stage(each, size_bytes, (ranks,), phase) for each, phase in halves)
         if op == "factors":
             return (self._stage("all-gather", size_bytes * len(ranks), (ranks,)),)
-        if op == "shift":
-            return (self._stage(RING, size_bytes, tuple(zip(ranks, ranks[1:] + ranks[:1], strict=True))),)
+        kind, hops = hops_of(op)
+        if kind == "shift":
+            there = hops % len(ranks)
+            senders = ranks[there:] + ranks[:there]
+            return (self._stage(RING, size_bytes, tuple(zip(senders, ranks, strict=True))),)
         return (self._stage(op, size_bytes, (ranks,)),)
 
     def told(self) -> list[str]:
@@ -234,7 +237,7 @@ class FabricCosts:
         """Return the bytes that all ranks of a group together put on wires in one operation, a protocol's flags among them."""
         if len(ranks) < 2 or not size_bytes:
             return 0.0
-        if op in (RING, "shift"):
+        if op == RING or hops_of(op)[0] == "shift":
             return float(size_bytes) * (1 if op == RING else len(ranks))
         if op == "push-pull":
             return sum(self.sent_bytes(each, size_bytes, ranks) for each in ("reduce-scatter", "all-gather"))
