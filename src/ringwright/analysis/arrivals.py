@@ -34,6 +34,33 @@ CHANCE = 0.02  # of being last that often, had all ranks the same chance
 _EVIDENCE = 3
 
 
+@dataclass(frozen=True)
+class MeasuredArrivals:
+    """One collective whose ranks were all measured: seconds after the first of them at which each came, by rank."""
+
+    op: str
+    communicator: int
+    sequence: int
+    offsets_s: tuple[float, ...]
+
+
+def measured(trace: Trace, ranks: int) -> list[MeasuredArrivals]:
+    """Return when the ranks came to each synchronising collective of exactly so many, all of them measured.
+
+    All end together, so that who took the longest came first, and a rank came as much later as it took less.
+    """
+    matched = _matched(trace)
+    if matched.is_empty():
+        return []
+    told = []
+    for frame in matched.sort("rank").partition_by("communicator", "sequence", "op", maintain_order=True):
+        took, head = frame["us"].to_list(), frame.row(0, named=True)
+        if len(took) == ranks == (head["nranks"] or ranks):
+            offsets = tuple((max(took) - each) * 1e-6 for each in took)
+            told.append(MeasuredArrivals(head["op"], head["communicator"], head["sequence"], offsets))
+    return told
+
+
 def arrivals(trace: Trace) -> dict[str, Any]:
     """Return ``ranks`` (rank, wait_us, transfer_us, calls, last_count, caused_us), ``culprits`` and a ``verdict`` with reason.
 

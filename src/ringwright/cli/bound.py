@@ -22,6 +22,7 @@ def bound(
     size: Annotated[str, Parameter(name=["--size", "-b"])] = "1G",
     root: int = 0,
     exact: bool = False,
+    arrivals: str | None = None,
     json: options.Json = False,
 ) -> int:
     """Print the latency and bandwidth bounds of a collective, with and without in-network reduction.
@@ -36,6 +37,8 @@ def bound(
         Place of the root in the group.
     exact
         Search all cuts, which takes seconds on 1,000 ranks; without it, where it takes a fraction of a second.
+    arrivals
+        When the ranks come, as in simulate: late:3=2ms, normal:20us,seed=1, a list of times, or a recording.
     json
         Print one JSON object instead (schema ringwright.bound/1).
 
@@ -43,13 +46,14 @@ def bound(
     --------
     ringwright bound all-gather --fabric dgx-a100:2 -b 1G
     ringwright bound all-gather --fabric torus:16x16 --fault 'link rank0 rate 50%' --exact
+    ringwright bound all-reduce --fabric dgx-h100:2 --arrivals late:3=2ms
     """
     from ringwright.costs.lower_bounds import UNASKED
     from ringwright.studies import bounds
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)
-    result = bounds.bounds(collective, topology, parse_size(size), ranks, root, exact=exact)
+    result = bounds.bounds(collective, topology, parse_size(size), ranks, root, exact=exact, arrivals=arrivals)
     if json:
         reading.print_json(result)
         return 0

@@ -28,6 +28,7 @@ def simulate(
     alpha: Annotated[str, Parameter(group=options.ENGINE)] = "pipelined",
     root: Annotated[int, Parameter(group=options.QUESTION)] = 0,
     dtype: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
+    arrivals: Annotated[str | None, Parameter(group=options.QUESTION)] = None,
     output: options.Target = None,
     trace: Annotated[Path | None, Parameter(group=options.OUTPUT)] = None,
     force: options.Force = False,
@@ -51,6 +52,9 @@ def simulate(
         Place of the root in the group.
     dtype
         Element type (default: float32; of a job: bfloat16).
+    arrivals
+        When the ranks come: 0,20us,0,1ms (one a rank), late:3=2ms, normal:20us,seed=1, exponential:20us, uniform:20us, or the
+        path of a recording.
     output
         Write one HTML page with the table, the steps and the links' load.
     trace
@@ -63,6 +67,7 @@ def simulate(
     Examples
     --------
     ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,nvls-tree -b 1M -e 64M -f 8
+    ringwright simulate all-reduce --fabric dgx-h100:2 --algorithm ring,blueconnect --arrivals late:3=2ms
     ringwright simulate --model resnet50 --gpus 8 --fabric dgx-h100:1 --policy pytorch-ddp,p3
     ringwright simulate --sample --policy p3
     """
@@ -75,7 +80,9 @@ def simulate(
 
     topology = machine.build()
     ranks = group(machine.ranks, topology)
-    question = SimulationSpec(collective, topology, engine, alpha, ranks, dtype or "float32", root=root)
+    question = SimulationSpec(
+        collective, topology, engine, alpha, ranks, dtype or "float32", root=root, arrivals=arrivals
+    )
     return simulated.show(
         question, algorithm or "ring", sizes.listed(collective), output, trace, force=force, json=json
     )

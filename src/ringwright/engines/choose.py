@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ringwright.engines import closed_form, events, flows, recurrence
+from ringwright.engines.arrivals import UNFOLDED, arrivals_ps, gated
 from ringwright.engines.flat import flatten
 from ringwright.engines.folding.fold import evened, fold
 from ringwright.engines.folding.quotient import Folded
@@ -21,7 +22,9 @@ from ringwright.errors import DeclinedError, InfeasibleError, UsageError
 from ringwright.validity.stream_rules import require_streams
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+
+    import numpy as np
 
     from ringwright.program import Program
     from ringwright.topology import Topology
@@ -39,57 +42,76 @@ def simulate(
     alpha: str = "pipelined",
     fold_symmetry: bool = True,
     native: bool = True,
+    arrivals: Sequence[float] | np.ndarray | None = None,
 ) -> Run:
-    """Return the simulated run of a program.
+    """Return the simulated run of a program; ``arrivals``: when each rank of its group comes, in seconds (None: all at 0).
 
     Raises ProgramError where its streams break a rule on this machine, and InfeasibleError where a message never arrives or no
     engine can hold it.
     """
+    import numpy as np
+
     if engine not in ENGINES:
         raise UsageError(f"'{engine}' is no engine", remedy=f"one of: {', '.join(ENGINES)}")
     title = f"{program.name}, {program.collective.label} on {topology.name}"
+    come = arrivals_ps(program, topology, arrivals)
+    there = come[np.asarray(program.collective.group, np.int64)]
+    first, last = (int(each) for each in (there.min(), there.max()))
     if engine == "closed-form":
         require_streams(program, topology)
-        return replace(closed_form.run(program, topology), title=title)
+        if last > first:
+            raise DeclinedError(UNFOLDED, remedy="--engine events")
+        run = closed_form.run(program, topology.starting_at(first / PS) if first else topology)
+        return _arrived(replace(run, time_ps=run.time_ps + first), title, come, last)
     (made,) = machines([program], topology, alpha)
-    run = _delayed(_simulate(program, _later(made, program), engine, wanted=fold_symmetry, native=native), program)
-    return replace(run, title=title, left_out=(*run.left_out, *not_mended(topology)))
+    base = round(program.software.base_s * PS)
+    late = np.maximum(come - first, 0) if last > first else None
+    run = _simulate(program, _later(made, base + first), engine, wanted=fold_symmetry, native=native, late=late)
+    run = _arrived(_delayed(run, base, first), title, come, last)
+    return replace(run, left_out=(*run.left_out, *not_mended(topology)))
 
 
-def _later(made: Machine, program: Program) -> Machine:
+def _arrived(run: Run, title: str, come_ps: np.ndarray, last_ps: int) -> Run:
+    """Return the run with its title and who came when; it lasts at least until the last rank is there."""
+    run = replace(run, title=title)
+    return replace(run, come_ps=come_ps, last_ps=last_ps, time_ps=max(run.time_ps, last_ps)) if last_ps else run
+
+
+def _later(made: Machine, by_ps: int) -> Machine:
     """Return the machine with its faults on the clock of the first message."""
-    base = round(program.software.base_s * PS)
-    changes = tuple((resource, time - base, ps_per_byte) for resource, time, ps_per_byte in made.changes)
-    delays = tuple((resource, time - base, latency) for resource, time, latency in made.delays)
-    return replace(made, changes=changes, delays=delays) if base else made
+    changes = tuple((resource, time - by_ps, ps_per_byte) for resource, time, ps_per_byte in made.changes)
+    delays = tuple((resource, time - by_ps, latency) for resource, time, latency in made.delays)
+    return replace(made, changes=changes, delays=delays) if by_ps else made
 
 
-def _delayed(run: Run, program: Program) -> Run:
-    """Put the software before the first message back in front."""
-    base = round(program.software.base_s * PS)
-    if not base or not run.events:
+def _delayed(run: Run, base_ps: int, first_ps: int) -> Run:
+    """Put the software before the first message back in front, and the time until the first rank came."""
+    by = base_ps + first_ps
+    if not by or not run.events:
         return run
-    return replace(
-        run, start_ps=run.start_ps + base, end_ps=run.end_ps + base, time_ps=run.time_ps + base, base_ps=base
-    )
+    return replace(run, start_ps=run.start_ps + by, end_ps=run.end_ps + by, time_ps=run.time_ps + by, base_ps=base_ps)
 
 
-def _simulate(program: Program, made: Machine, engine: str, *, wanted: bool, native: bool) -> Run:
+def _simulate(
+    program: Program, made: Machine, engine: str, *, wanted: bool, native: bool, late: np.ndarray | None
+) -> Run:
+    """``late``: by how many ps each node of the machine comes after the first rank; None where all come together."""
     if engine == "recurrence":
-        return recurrence.run(program, made)
-    folded, reason = _folded(program, made, engine, wanted=wanted)
+        return recurrence.run(program, made, late)
+    folded, reason = _folded(program, made, engine, wanted=wanted) if late is None else (None, UNFOLDED)
     if folded is not None:
         return _run_folded(folded, made, engine, native=native)
     _require_few_steps(program)
     if sum(move.count * move.span for step in program.steps() for move in step.blocks) <= MOST_LAID_OUT:
-        return replace(_run_whole(program, made, engine, native=native), unfolded_because=reason)
+        return replace(_run_whole(program, made, engine, native=native, late=late), unfolded_because=reason)
     rounded, _ = _folded(program, made, engine, wanted=wanted and reason == UNEVEN, even=True)
     if rounded is not None:
         run = _run_folded(rounded, made, engine, native=native)
         return replace(run, left_out=(*run.left_out, "that some chunks are one element shorter"))
-    large = (
-        _large(program, made, native=native) if engine == "auto" else _run_whole(program, made, engine, native=native)
-    )
+    if engine == "auto":
+        large = _large(program, made, native=native, late=late)
+    else:
+        large = _run_whole(program, made, engine, native=native, late=late)
     return replace(large, unfolded_because=reason)
 
 
@@ -128,19 +150,21 @@ def _loop(engine: str) -> Callable[..., Run]:
     return flows.run if engine == "flows" else events.run
 
 
-def _run_whole(program: Program, made: Machine, engine: str, *, native: bool) -> Run:
+def _run_whole(program: Program, made: Machine, engine: str, *, native: bool, late: np.ndarray | None) -> Run:
     flat, carrying = flatten(program, made), made.carrying(program)
     if engine == "flows":
         flat = flows.delayed(flat, carrying)
-    result = _loop(engine)(flat, carrying, native=native)
-    return replace(result, flat=flat).with_loads(made, loads(flat, made.n))
+    result = _loop(engine)(flat if late is None else gated(flat, late), carrying, native=native)
+    mine = slice(0, flat.n_messages)
+    result = replace(result, start_ps=result.start_ps[mine], end_ps=result.end_ps[mine], flat=flat)
+    return result.with_loads(made, loads(flat, made.n))
 
 
-def _large(program: Program, made: Machine, *, native: bool) -> Run:
+def _large(program: Program, made: Machine, *, native: bool, late: np.ndarray | None) -> Run:
     try:
-        return recurrence.run(program, made)
+        return recurrence.run(program, made, late)
     except DeclinedError as declined:
         try:
-            return _run_whole(program, made, "events", native=native)
+            return _run_whole(program, made, "events", native=native, late=late)
         except InfeasibleError as error:
             raise InfeasibleError(error.what, where=f"recurrence: {declined.what}", remedy=error.remedy) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -17,24 +17,27 @@ class Path:
     """The critical path: its messages from first to last, and picoseconds of each kind, by class of link.
 
     ``waiting_ps`` is time that a message on the path stood before a busy resource, by the name of the first one, or moved as
-    slowly as the slots of a stream let it.
+    slowly as the slots of a stream let it; ``arriving_ps`` until a rank at one of its ends came, by the rank's name.
     """
 
     messages: tuple[int, ...]
     moving_ps: dict[str, int]
     waiting_ps: dict[str, int]
     software_ps: int
+    arriving_ps: dict[str, int] = field(default_factory=dict)
 
     @property
     def total_ps(self) -> int:
         """Length of the path."""
-        return sum(self.moving_ps.values()) + sum(self.waiting_ps.values()) + self.software_ps
+        parts = (self.moving_ps, self.waiting_ps, self.arriving_ps)
+        return sum(sum(each.values()) for each in parts) + self.software_ps
 
     def sentence(self) -> str:
         """Return the parts in words, largest first."""
         total = max(self.total_ps, 1)
         parts = [(size, f"on {name} links") for name, size in self.moving_ps.items()]
         parts += [(size, f"waiting for {name}") for name, size in self.waiting_ps.items()]
+        parts += [(size, f"until {name} came") for name, size in self.arriving_ps.items()]
         parts.append((self.software_ps, "in software"))
         shown = [
             f"{100 * size / total:.0f} % {words}" for size, words in sorted(parts, reverse=True) if size * 200 > total
@@ -45,10 +48,18 @@ class Path:
         return f"{f'{count} messages one after the other' if count > 1 else 'one message'}: {', '.join(shown[:5])}"
 
 
-def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps: np.ndarray, base_ps: int = 0) -> Path:
-    """Follow the last message back: each time to the one whose end it waited for.
+def critical(
+    flat: MessageGraph,
+    machine: Machine,
+    start_ps: np.ndarray,
+    end_ps: np.ndarray,
+    base_ps: int = 0,
+    come_ps: np.ndarray | None = None,
+) -> Path:
+    """Follow the last message back: each time to the one whose end it waited for, or to the rank whose arrival.
 
-    ``base_ps`` is software before the first message. The parts of the path add up to the end of the last message.
+    ``base_ps`` is software before the first message, ``come_ps`` when each node of the machine came. The parts of the path add
+    up to the end of the last message.
     """
     import numpy as np
 
@@ -60,6 +71,7 @@ def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps:
     starts = np.searchsorted(flat.nexts[order], np.arange(len(flat.waits) + 1))
     before = owner[order]
     chain = [int(np.argmax(end_ps))]
+    free = np.full(n, base_ps) if come_ps is None else flat.earliest_ps(come_ps) + base_ps
     forks = dict(zip(flat.branches.child.tolist(), flat.branches.parent.tolist(), strict=True)) if flat.branches else {}
 
     def stem(message: int) -> int:
@@ -69,11 +81,25 @@ def critical(flat: MessageGraph, machine: Machine, start_ps: np.ndarray, end_ps:
 
     while True:
         behind = _messages_behind(stem(chain[-1]), before, starts, n)
-        if not behind:
+        if not behind or max(int(end_ps[message]) for message in behind) < free[stem(chain[-1])]:
             break
         chain.append(max(behind, key=lambda message: int(end_ps[message])))
     stems = [stem(message) for message in chain]
-    return _account(flat, machine, start_ps[stems[::-1]], end_ps, chain[::-1], stems[::-1], base_ps)
+    came = int(free[stems[-1]]) - base_ps
+    path = _account(flat, machine, start_ps[stems[::-1]], end_ps, chain[::-1], stems[::-1], (base_ps, came))
+    return (
+        replace(path, arriving_ps={_awaited(flat, machine, stems[-1], come_ps): came})
+        if come_ps is not None and came
+        else path
+    )
+
+
+def _awaited(flat: MessageGraph, machine: Machine, message: int, come_ps: np.ndarray) -> str:
+    """Return the name of the last to come of the ends of a message, and of those that leave it on the way."""
+    import numpy as np
+
+    ends = np.concatenate((flat.src[[message]], flat.dst[flat.stems() == message]))
+    return machine.topology.label(int(ends[come_ps[ends].argmax()]))
 
 
 def _messages_behind(message: int, before: np.ndarray, starts: np.ndarray, n: int) -> list[int]:
@@ -94,12 +120,15 @@ def _account(
     end_ps: np.ndarray,
     chain: list[int],
     stems: list[int],
-    base_ps: int,
+    before_ps: tuple[int, int],
 ) -> Path:
-    """Divide the time; a branch of a multicast begins where its stem does, at ``start_ps`` (per message of the chain)."""
+    """Divide the time; a branch of a multicast begins where its stem does, at ``start_ps`` (per message of the chain).
+
+    ``before_ps``: software before the first message, and how long that one waited for a rank to come.
+    """
     moving: dict[str, int] = {}
     waiting: dict[str, int] = {}
-    software = clock = base_ps
+    software, clock = before_ps[0], sum(before_ps)
     for message, stem, start in zip(chain, stems, start_ps.tolist(), strict=True):
         end, delay = int(end_ps[message]), int(flat.delay[stem])
         hops = _hops(flat, stem)

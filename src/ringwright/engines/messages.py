@@ -66,3 +66,28 @@ class MessageGraph:
     def n_hops(self) -> int:
         """Events that an event engine handles."""
         return len(self.hops)
+
+    def stems(self) -> np.ndarray:
+        """Return the message that each of a multicast's branches leaves on the way, and each other message itself.
+
+        int64 of shape (messages,).
+        """
+        import numpy as np
+
+        stem: np.ndarray = np.arange(self.n_messages)
+        if self.branches is not None:
+            stem[self.branches.child] = self.branches.parent
+            while (stem[stem] != stem).any():
+                stem = stem[stem]
+        return stem
+
+    def earliest_ps(self, come_ps: np.ndarray) -> np.ndarray:
+        """Return before when no message can begin: both ends must be there; a multicast waits for all its targets.
+
+        int64 of shape (messages,), ps; ``come_ps`` by node of the machine.
+        """
+        import numpy as np
+
+        earliest: np.ndarray = np.maximum(come_ps[self.src], come_ps[self.dst])
+        np.maximum.at(earliest, self.stems(), earliest.copy())
+        return earliest

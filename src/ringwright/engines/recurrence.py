@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 MOST_PLACES = 1 << 25  # two times each: 512 MiB
 
 
-def run(program: Program, machine: Machine) -> Run:
-    """Run a program step by step; raise DeclinedError where program order is not the order of arrival."""
+def run(program: Program, machine: Machine, late: np.ndarray | None = None) -> Run:
+    """Run a program step by step; raise DeclinedError where program order is not the order of arrival.
+
+    ``late``: when each node of the machine comes, int64 ps; messages wait for both their ends.
+    """
     if program.schedule is not None:
         raise DeclinedError("its order is declared thread block by thread block, not step by step")
     if machine.pacers is not None:
@@ -40,6 +43,8 @@ def run(program: Program, machine: Machine) -> Run:
     if slots > MOST_PLACES:
         raise DeclinedError(f"{slots:,} slots are more than {MOST_PLACES:,}")
     state = _State(program, machine)
+    if late is not None:
+        state.come = late[state.place]
     for number, step in enumerate(program.steps()):
         if step.count:
             state.step(step, number)
@@ -70,6 +75,7 @@ class _State:
 
         self.program, self.machine = program, machine.carrying(program)
         self.place = places(program)
+        self.come = np.zeros(program.n_nodes, np.int64)
         self.written = np.zeros(program.n_nodes * program.layout.slots, np.int64)
         self.read = np.zeros_like(self.written)
         self.free = np.zeros(machine.n, np.int64)
@@ -96,7 +102,7 @@ class _State:
         delay = route.delay + copied(size, route.byte_ps)
         size = on_the_wire(self.machine, size)
         pieces = np.maximum(self.written[reads], np.maximum(self.written[writes], self.read[writes]))
-        time = np.zeros(len(src), np.int64)
+        time = np.maximum(self.come[src], self.come[dst])
         np.maximum.at(time, owner, pieces)
         end = self._send(route, size, time + delay, number)
         self.last = max(self.last, int(end.max()))

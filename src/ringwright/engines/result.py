@@ -41,6 +41,9 @@ class Run:
         Effects that the engine knows nothing of.
     base_ps
         Software before the first message, which ``time_ps`` holds.
+    come_ps, last_ps
+        When each node of the machine came, where ranks came at different times (int64 of shape (nodes,), ps, else None), and when
+        the last rank did.
 
     Examples
     --------
@@ -66,6 +69,8 @@ class Run:
     busy_ps: np.ndarray = field(default_factory=lambda: _NONE, repr=False)
     title: str = ""
     base_ps: int = 0
+    come_ps: np.ndarray | None = field(default=None, repr=False)
+    last_ps: int = 0
 
     def __repr__(self) -> str:
         return line(f"Run({self.title + ': ' if self.title else ''}{format_us(self.time_s)}, {self.engine})")
@@ -74,6 +79,7 @@ class Run:
         facts = {
             "time": f"{self.time_s * 1e6:,.6g} us",
             "engine": self.engine,
+            "after the last rank came": f"{self.after_last_s * 1e6:,.6g} us" if self.last_ps else "",
             "messages simulated": f"{len(self.start_ps):,}, each for {self.parts:,}" if len(self.start_ps) else "none",
             "busiest": f"{self.bottleneck}, {self.utilisation:.0%} of the time" if self.bottleneck else "",
             "why": self.path(),
@@ -85,6 +91,11 @@ class Run:
     def time_s(self) -> float:
         """Seconds from the first start to the last end."""
         return self.time_ps / 1e12
+
+    @property
+    def after_last_s(self) -> float:
+        """Seconds from the arrival of the last rank to the last end."""
+        return (self.time_ps - self.last_ps) / 1e12
 
     @property
     def folded(self) -> bool:
@@ -128,7 +139,7 @@ class Run:
     def _critical(self) -> Path | None:
         if self.flat is None or self.machine is None:
             return None
-        return critical(self.flat, self.machine, self.start_ps, self.end_ps, self.base_ps)
+        return critical(self.flat, self.machine, self.start_ps, self.end_ps, self.base_ps, self.come_ps)
 
     def with_loads(self, machine: Machine, carried: np.ndarray) -> Run:
         """Return the run with what each resource of the whole machine carried."""

@@ -34,6 +34,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None, com
         if command:
             layout.line(out, "the exact one:")
             layout.command(out, command)
+    if result.get("arrivals"):
+        last, after = f"{result['last_arrival_us']:,.2f}", f"{least['after_last_us']:,.2f}"
+        layout.line(out, f"arrivals: {result['arrivals']}; the last rank at {last} us, {after} us are left then")
     names = least["certificate"]
     if names:
         layout.heading(out, "The cut", "what must leave these nodes cannot leave them faster")

@@ -26,6 +26,9 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
     layout.line(
         out, f"simulated: {ground}{faults}; engine {engines}, latency {result['latency_model']}", style="bold", indent=0
     )
+    if result.get("arrivals"):
+        last = time(result["last_arrival_us"])
+        layout.line(out, f"arrivals: {result['arrivals']}; the last rank comes at {last} us", style="dim", indent=0)
     if result["provenance"]:
         layout.line(out, f"rates: {result['provenance']}", style="dim", indent=0)
     if len(names) == 1 and len({row["algorithm"] for row in result["rows"]}) == 1:
@@ -44,13 +47,15 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
 
 def _alone(out: Console, rows: list[dict[str, Any]]) -> None:
     columns = ["size", "time us", "algbw GB/s", "busbw GB/s", "bound us", "of bound"]
-    faulty = rows[0]["worst_us"] is not None
+    faulty, late = rows[0]["worst_us"] is not None, rows[0].get("after_last_us") is not None
     layout.heading(out, rows[0]["algorithm"], "bandwidths as in nccl-tests")
     table = []
     for row in rows:
         rates = f"{row['algbw_gbs']:.2f}", f"{row['busbw_gbs']:.2f}"
         line = [format_size(row["size_bytes"]), time(row["time_us"]), *rates, time(row["lowest_bound_us"]), share(row)]
+        line += [time(row["after_last_us"])] if late else []
         table.append([*line, time(row["worst_us"])] if faulty else line)
+    columns += ["after the last us"] if late else []
     layout.table(out, [*columns, "worst moment us"] if faulty else columns, table)
 
 
@@ -58,6 +63,9 @@ def _side_by_side(out: Console, rows: list[dict[str, Any]], names: list[str]) ->
     letters = _letters(out, names)
     layout.heading(out, "Time in us", "the fastest of each size is starred")
     _grid(out, rows, letters, "time_us", bound=True)
+    if any(row.get("after_last_us") is not None for row in rows):
+        layout.heading(out, "Time in us after the last rank came", "what could not be done before")
+        _grid(out, rows, letters, "after_last_us", bound=False)
     if any(row["worst_us"] is not None for row in rows):
         layout.heading(out, "Time in us at the worst moment", "started when a fault sets in or ends")
         _grid(out, rows, letters, "worst_us", bound=False)

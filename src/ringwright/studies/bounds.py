@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from ringwright.collective import Collective, carried
 from ringwright.costs import lower_bounds
+from ringwright.costs.late_bounds import late_bounds
 from ringwright.studies import spelled
+from ringwright.studies.arrivals import Arrivals, arriving
 
 if TYPE_CHECKING:
+    from ringwright.studies.arrivals import Asked
     from ringwright.topology import Topology
 
 
@@ -21,19 +24,21 @@ def bounds(
     root: int = 0,
     *,
     exact: bool = False,
+    arrivals: Asked | None = None,
 ) -> dict[str, Any]:
     """Return the object of schema ``ringwright.bound/1``: what adds at the ranks, what adds in the network, the lowest.
 
     The keys beside ``bounds`` are those of programs that add at the ranks; ``lowest`` is what no program can beat. ``exact``
     searches all cuts, whatever that takes; else where it takes a fraction of a second. ``tightest_cut`` is what that search
-    came upon, null where there was none.
+    came upon, null where there was none. With ``arrivals`` times are on the clock on which the ranks come, and ``after_last_us``
+    of the lowest counts from the last of them.
     """
     size_bytes = carried(op, [size_bytes])[0]
     collective = Collective(op, range(topology.n_ranks) if group is None else group, size_bytes, root=root)
-    search = exact or None
-    every = {"at the ranks": lower_bounds.bounds(collective, topology, exact=search)}
+    search, come = exact or None, None if arrivals is None else arriving(arrivals, collective.p)
+    every = {"at the ranks": _bounds(collective, topology, come, in_network=False, exact=search)}
     if topology.aggregators:
-        every["in the network"] = lower_bounds.bounds(collective, topology, in_network=True, exact=search)
+        every["in the network"] = _bounds(collective, topology, come, in_network=True, exact=search)
     best = {where: each[0] for where, each in every.items()}
     plain, least = best["at the ranks"], list(best.values())[-1]
     if topology.aggregators:
@@ -51,6 +56,8 @@ def bounds(
         "exact": plain.exact,
         "looser": plain.looser,
         "certificate": list(plain.certificate),
+        "arrivals": None if come is None else come.said,
+        "last_arrival_us": None if come is None else come.last_s * 1e6,
         "bounds": [
             {
                 "reduction": where,
@@ -70,11 +77,27 @@ def bounds(
             "exact": least.exact,
             "looser": least.looser,
             "certificate": list(least.certificate),
+            "after_last_us": None if come is None else (least.time_s - come.last_s) * 1e6,
         },
         "tightest_cut": None
         if cut is None
         else {"time_us": cut.time_s * 1e6, "crossing": cut.crossing, "certificate": list(cut.certificate)},
     }
+
+
+def _bounds(
+    collective: Collective,
+    topology: Topology,
+    come: Arrivals | None,
+    *,
+    in_network: bool,
+    exact: bool | None,
+    alpha: str = "pipelined",
+) -> list[lower_bounds.Bound]:
+    """Return the bounds, the highest first, of ranks that come together or as they do."""
+    if come is None:
+        return lower_bounds.bounds(collective, topology, in_network=in_network, alpha=alpha, exact=exact)
+    return late_bounds(collective, topology, come.seconds, in_network=in_network, alpha=alpha, exact=exact)
 
 
 def bound(
@@ -85,6 +108,7 @@ def bound(
     in_network: bool = True,
     alpha: str = "pipelined",
     exact: bool = False,
+    arrivals: Asked | None = None,
 ) -> lower_bounds.Bound:
     """Return the time below which no program can do a collective on a machine, and what of the machine says so.
 
@@ -103,6 +127,8 @@ def bound(
         Whether a link is free (``pipelined``) or ``busy`` during its latency; then rounds count.
     exact
         Search all cuts, if it takes minutes. False: where it takes a fraction of a second.
+    arrivals
+        When the ranks come, as in ``simulate``; the bound is then on the clock of the arrivals.
 
     Returns
     -------
@@ -124,5 +150,7 @@ def bound(
     'cut'
     """
     topology = spelled.machine(on)
-    find = lower_bounds.lowest if in_network else lower_bounds.bound
-    return find(spelled.collective(what, topology, size), topology, alpha=alpha, exact=exact or None)
+    wanted, within = spelled.collective(what, topology, size), in_network and bool(topology.aggregators)
+    come = None if arrivals is None else arriving(arrivals, wanted.p)
+    best = _bounds(wanted, topology, come, in_network=within, exact=exact or None, alpha=alpha)[0]
+    return lower_bounds.of_all(best) if within else best

@@ -11,12 +11,14 @@ from ringwright.collective import OPS, Collective
 from ringwright.errors import UsageError
 from ringwright.program import Program
 from ringwright.studies import spelled
+from ringwright.studies.arrivals import arriving
 from ringwright.studies.seats import seated
 from ringwright.trace import Trace
 from ringwright.workload import Workload
 
 if TYPE_CHECKING:
     from ringwright.engines.result import Run
+    from ringwright.studies.arrivals import Asked
     from ringwright.studies.jobs.study import Job, PolicyResult
     from ringwright.topology import Topology
 
@@ -48,6 +50,7 @@ def simulate(
     seed: int = 0,
     engine: str = "auto",
     alpha: str = "pipelined",
+    arrivals: Asked | None = None,
 ) -> Run: ...
 @overload
 def simulate(
@@ -80,6 +83,7 @@ def simulate(
     seed: int = 0,
     engine: str | None = None,
     alpha: str | None = None,
+    arrivals: Asked | None = None,
 ) -> Run | PolicyResult:
     """Say how long a program, or one step of a whole job, takes on a machine.
 
@@ -107,6 +111,9 @@ def simulate(
         Of a collective: ``auto``, ``closed-form``, ``recurrence``, ``events`` or ``flows``.
     alpha
         Of a collective, whether a link is free (``pipelined``, usual) or ``busy`` during its latency.
+    arrivals
+        When the ranks come: seconds by rank in the group, ``late:3=2ms``, ``normal:20us,seed=1``, ``exponential:20us``,
+        ``uniform:20us``, or the path of a recording whose ranks were measured. Usual: all together.
 
     Returns
     -------
@@ -141,7 +148,8 @@ def simulate(
         program, topology = _program(what, spelled.machine(_named(on), faults, seed=seed), algorithm, size)
         from ringwright.engines.choose import simulate as run
 
-        return run(program, topology, engine or "auto", alpha=alpha or "pipelined")
+        come = None if arrivals is None else arriving(arrivals, program.p).seconds
+        return run(program, topology, engine or "auto", alpha=alpha or "pipelined", arrivals=come)
     strange = {"size": size, "engine": engine, "alpha": alpha}
     if given := [name for name, value in strange.items() if value is not None]:
         raise UsageError(f"{given[0]} is for one collective, this is a job", remedy=f"leave {given[0]} out")

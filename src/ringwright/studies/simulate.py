@@ -10,9 +10,12 @@ from ringwright import steps
 from ringwright.collective import CARRYING_NOTHING, Collective, carried
 from ringwright.errors import InfeasibleError, ProgramError, RingwrightError, UsageError
 from ringwright.registry import algorithm
+from ringwright.studies.arrivals import Arrivals, Asked, arriving
 from ringwright.units import format_size
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ringwright.engines.result import Run
     from ringwright.program import Program
     from ringwright.topology import Topology
@@ -47,6 +50,7 @@ class SimulatedRow:
     worst_us: float | None = None  # started at the worst of the moments at which a fault changes something
     worst_start_s: float | None = None
     lowest_bound_us: float | None = None  # of any program: where switches can add, they may
+    after_last_us: float | None = None  # from the arrival of the last rank to the end, where arrivals are given
     declined: str | None = None  # in a row without times: why this algorithm has none here
 
 
@@ -62,6 +66,11 @@ class SimulationSpec:
     dtype: str = "float32"
     reduce_op: str = "sum"
     root: int = 0
+    arrivals: Asked | None = None  # when the ranks come; None: together
+
+    def come(self) -> Arrivals | None:
+        """Return when the ranks of the group come, None where they come together; UsageError for what says not when."""
+        return None if self.arrivals is None else arriving(self.arrivals, self.collective(0).p)
 
     def collective(self, size_bytes: int) -> Collective:
         """Return the collective at one size."""
@@ -123,7 +132,7 @@ def sweep(
         left_out |= dict.fromkeys(omitted)
     if refused and len(refused) == len(rows):
         raise refused[0]
-    top = question.topology
+    top, come = question.topology, question.come()
     return {
         "schema": SCHEMA,
         "collective": question.op,
@@ -133,6 +142,8 @@ def sweep(
         "faults": len(top.faults),
         "provenance": top.provenance,
         "bound_ground": _ground(top),
+        "arrivals": None if come is None else come.said,
+        "last_arrival_us": None if come is None else come.last_s * 1e6,
         "rows": rows,
         "notes": _unlike(software, question.topology),
         "left_out": list(left_out),
@@ -175,7 +186,9 @@ def measure(
     """Return the row of one program, and the effects that its engine leaves out."""
     from ringwright.engines.choose import simulate
 
-    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
+    come = floors.come
+    seconds = None if come is None else come.seconds
+    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha, arrivals=seconds)
     collective, time_s = program.collective, run.time_s
     without, within = floors.of(collective)
     floor = within if program.aggregators and within is not None else without
@@ -204,8 +217,9 @@ def measure(
         run.waited,
         run.folded,
         run.path(),
-        *_worst(question, program, time_s),
+        *_worst(question, program, time_s, seconds),
         lowest_bound_us=(without if within is None else within) * 1e6,
+        after_last_us=None if come is None else run.after_last_s * 1e6,
     )
     return row, run.left_out
 
@@ -214,7 +228,7 @@ class Floors:
     """Bounds of one question, size by size: the search over all cuts is done once, for bandwidth grows with the size."""
 
     def __init__(self, question: SimulationSpec) -> None:
-        self._question = question
+        self._question, self.come = question, question.come()
         self._rates: dict[bool, float] = {}
 
     def of(self, collective: Collective) -> tuple[float, float | None]:
@@ -223,6 +237,16 @@ class Floors:
         return self._floor(collective, in_network=False), within
 
     def _floor(self, collective: Collective, *, in_network: bool) -> float:
+        plain = self._together(collective, in_network=in_network)
+        if self.come is None:
+            return plain
+        from ringwright.costs.late_bounds import late_bound, nothing_before
+
+        seconds, alpha = self.come.seconds, self._question.alpha
+        late = late_bound(collective, self._question.topology, seconds, in_network=in_network, alpha=alpha, exact=False)
+        return max(late.time_s, plain + nothing_before(seconds, in_network=in_network))
+
+    def _together(self, collective: Collective, *, in_network: bool) -> float:
         from ringwright.costs.lower_bounds import bound
 
         topology, alpha = self._question.topology, self._question.alpha
@@ -253,7 +277,9 @@ def detail(question: SimulationSpec, spelling: str, size_bytes: int) -> Detail:
 
     _, make, knobs = algorithm(spelling)
     program = make(question.collective(size_bytes), question.topology, **knobs)
-    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha)
+    come = question.come()
+    seconds = None if come is None else come.seconds
+    run = simulate(program, question.topology, engine=question.engine, alpha=question.alpha, arrivals=seconds)
     return Detail(spelling, program, run.load(), run.path(), run)
 
 
@@ -266,7 +292,9 @@ def _choice(program: Program) -> str:
     return f"{chosen}{protocol}" + (f" x{program.channels}" if program.channels > 1 else "")
 
 
-def _worst(question: SimulationSpec, program: Program, time_s: float) -> tuple[float | None, float | None]:
+def _worst(
+    question: SimulationSpec, program: Program, time_s: float, seconds: np.ndarray | None
+) -> tuple[float | None, float | None]:
     """Return the longest time in us over starts at the faults' own moments, and that start; None without faults."""
     from ringwright.engines.choose import simulate
 
@@ -277,7 +305,7 @@ def _worst(question: SimulationSpec, program: Program, time_s: float) -> tuple[f
     moments = sorted({fault.time_s for fault in faults})
     for moment in moments[:: -(-len(moments) // MOST_STARTS)]:
         later = question.topology.starting_at(moment)
-        taken = simulate(program, later, engine=question.engine, alpha=question.alpha).time_s
+        taken = simulate(program, later, engine=question.engine, alpha=question.alpha, arrivals=seconds).time_s
         if taken > worst:
             worst, when = taken, moment
     return worst * 1e6, when
