@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ringwright.rewrites.kind import kind_of, settings_of
 from ringwright.rewrites.operation import Operation, alone
-from ringwright.workload import Workload
+from ringwright.workload import Rewrite, Workload
 
 
 def operations(workload: Workload) -> list[Operation]:
@@ -17,12 +17,17 @@ def operations(workload: Workload) -> list[Operation]:
     listed = sorted(workload.payloads, key=lambda each: order.get(each.name, -1))
     current = [alone(payload) for payload in listed]
     for rewrite in workload.policy.rewrites or ():
-        kind = kind_of(rewrite.kind)
-        touched = [each for each in current if each.role in rewrite.roles]
-        if touched:
-            untouched = [each for each in current if each.role not in rewrite.roles]
-            current = untouched + list(kind.rewritten(touched, settings_of(rewrite)))
-    return [_keyed(each, keys) for each in current]
+        current = applied(rewrite, current)
+    return [_keyed(each, keys) for each in current] if keys else current
+
+
+def applied(rewrite: Rewrite, current: list[Operation]) -> list[Operation]:
+    """Return the operations after a rewrite: those of other roles first, as they were."""
+    touched = [each for each in current if each.role in rewrite.roles]
+    if not touched:
+        return current
+    untouched = [each for each in current if each.role not in rewrite.roles]
+    return untouched + list(kind_of(rewrite.kind).rewritten(touched, settings_of(rewrite)))
 
 
 def _keyed(operation: Operation, keys: Mapping[str, int]) -> Operation:

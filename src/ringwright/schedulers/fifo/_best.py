@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
 from ringwright.costs.stages import Costs, seconds
-from ringwright.rewrites import operations
+from ringwright.rewrites import applied, operations
 from ringwright.schedulers.order import GRADIENTS, released
 from ringwright.workload import Rewrite, Workload
 
@@ -15,17 +15,24 @@ SMALLEST, LARGEST = 18, 30  # 256 KiB to 1 GiB
 def best_threshold(workload: Workload, costs: Costs) -> int:
     """Return the threshold in bytes, a power of two, whose all-reduces are all back first."""
     sizes = [1 << power for power in range(SMALLEST, LARGEST + 1)]
-    return min(sizes, key=lambda size: finish(workload, costs, Rewrite("threshold", GRADIENTS, {"size_bytes": size})))
+    rewrites = [Rewrite("threshold", GRADIENTS, {"size_bytes": size}) for size in sizes]
+    finishes = dict(zip(sizes, finish(workload, costs, rewrites), strict=True))
+    return min(sizes, key=finishes.__getitem__)
 
 
-def finish(workload: Workload, costs: Costs, *more: Rewrite) -> float:
-    """Return the latest end of the gradients' operations over the classes, in seconds after the start of the last backward."""
-    policy = replace(workload.policy, rewrites=(*(workload.policy.rewrites or ()), *more))
-    ready, free = released(workload), {each.name: 0.0 for each in workload.classes}
-    for operation in operations(replace(workload, policy=policy)):
-        if operation.role not in GRADIENTS or operation.per != "step":
-            continue
-        start = max(free[operation.of], *(ready[payload.name] for payload in operation.payloads))
-        ranks = workload.group(operation.of, operation.axes)
-        free[operation.of] = start + seconds(costs, operation.op, operation.size_bytes, ranks, operation.role)
-    return max(free.values())
+def finish(workload: Workload, costs: Costs, rewrites: Iterable[Rewrite]) -> Iterator[float]:
+    """Yield, for one more rewrite each, the latest end of the gradients' operations over the classes, in seconds after the start
+    of the last backward.
+    """
+    ready, before = released(workload), operations(workload)
+    sent = [each for each in before if each.role in GRADIENTS and each.per == "step"]
+    groups = {key: workload.group(*key) for key in {(each.of, each.axes) for each in sent}}
+    for rewrite in rewrites:
+        free = {each.name: 0.0 for each in workload.classes}
+        for operation in applied(rewrite, before):
+            if operation.role not in GRADIENTS or operation.per != "step":
+                continue
+            start = max(free[operation.of], *(ready[payload.name] for payload in operation.payloads))
+            ranks = groups[operation.of, operation.axes]
+            free[operation.of] = start + seconds(costs, operation.op, operation.size_bytes, ranks, operation.role)
+        yield max(free.values())

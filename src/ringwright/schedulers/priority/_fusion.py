@@ -6,6 +6,7 @@ import heapq
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, NamedTuple
 
 MOST_STATES = 24
 MOST_ROUNDS = 40
@@ -80,44 +81,63 @@ def _group(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> tupl
     )
 
 
-def _value(tensors: Sequence[Tensor], cuts: Sequence[int], seconds: Callable[[float], float]) -> float:
-    bounds = [0, *cuts, len(tensors)]
-    return preemptive([_group(tensors[a:b], seconds) for a, b in pairwise(bounds)])
-
-
 def _prefixes(tensors: Sequence[Tensor], seconds: Callable[[float], float]) -> list[int]:
-    """Dynamic program over prefixes: per prefix the states (link free, worst end) that no other one beats in both."""
-    states: list[list[tuple[float, float, tuple[int, ...]]]] = [[(0.0, 0.0, ())]]
+    """Dynamic program over prefixes: per prefix the states that no other one beats in both times."""
+    states = [[_State(0.0, 0.0, 0, None)]]
     for end in range(1, len(tensors) + 1):
-        reached: list[tuple[float, float, tuple[int, ...]]] = []
-        size, tail = 0.0, 0.0
+        reached: list[_State] = []
+        size, tail, ready_s = 0.0, 0.0, tensors[end - 1].ready_s
         for begin in range(end - 1, max(-1, end - 1 - LARGEST_SEARCH), -1):
             size, tail = size + tensors[begin].size_bytes, max(tail, tensors[begin].tail_s)
             takes = seconds(size)
-            for free, worst, cuts in states[begin]:
-                done = max(free, tensors[end - 1].ready_s) + takes
-                reached.append((done, max(worst, done + tail), (*cuts, begin) if begin else cuts))
+            for free, worst, cuts, last in states[begin]:
+                done = max(free, ready_s) + takes
+                later = done + tail
+                behind = (cuts + 1, (begin, last)) if begin else (cuts, last)
+                reached.append(_State(done, max(worst, later), *behind))
         states.append(_undominated(reached))
-    return list(min(states[-1], key=lambda state: state[1])[2])
+    listed, last = [], min(states[-1], key=lambda state: state.worst).last
+    while last is not None:
+        begin, last = last
+        listed.append(begin)
+    return listed[::-1]
 
 
-def _undominated(reached: list[tuple[float, float, tuple[int, ...]]]) -> list[tuple[float, float, tuple[int, ...]]]:
-    kept: list[tuple[float, float, tuple[int, ...]]] = []
-    for state in sorted(reached, key=lambda each: (each[0], each[1], len(each[2]))):
-        if not kept or state[1] < kept[-1][1]:
+class _State(NamedTuple):
+    """When the link is free and forward ends at the latest (s), how many cuts there are, and the last one before those."""
+
+    free: float
+    worst: float
+    cuts: int
+    last: tuple[int, Any] | None
+
+
+def _undominated(reached: list[_State]) -> list[_State]:
+    kept: list[_State] = []
+    for state in sorted(reached, key=lambda each: each[:3]):
+        if not kept or state.worst < kept[-1].worst:
             kept.append(state)
     return kept[:: max(1, -(-len(kept) // MOST_STATES))]
 
 
 def _improved(tensors: Sequence[Tensor], cuts: list[int], seconds: Callable[[float], float]) -> list[int]:
     """Merge, split or shift one boundary at a time while the optimal schedule of the groups gets shorter."""
-    best = _value(tensors, cuts, seconds)
+    known: dict[tuple[int, int], tuple[float, float, float]] = {}
+
+    def value(cuts: Sequence[int]) -> float:
+        runs = list(pairwise((0, *cuts, len(tensors))))
+        for run in runs:
+            if run not in known:
+                known[run] = _group(tensors[slice(*run)], seconds)
+        return preemptive([known[run] for run in runs])
+
+    best = value(cuts)
     for _ in range(MOST_ROUNDS):
         better = None
         for candidate in _moves(cuts, len(tensors)):
-            value = _value(tensors, candidate, seconds)
-            if value < best * (1 - 1e-9):
-                best, better = value, candidate
+            took = value(candidate)
+            if took < best * (1 - 1e-9):
+                best, better = took, candidate
         if better is None:
             return cuts
         cuts = better

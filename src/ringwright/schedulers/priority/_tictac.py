@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 PS = 1e12
 NEVER = (1 << 63) - 1
@@ -35,7 +34,7 @@ class TransferGraph:
 
 
 class _Waits:
-    """Which transfers each task waits for, as a table, and what is true of those that are still outstanding.
+    """Which transfers each task still waits for, as a table: how many, and how long they take together.
 
     Times are whole picoseconds, so that equal sums are equal.
     """
@@ -45,49 +44,51 @@ class _Waits:
 
         column = {name: at for at, name in enumerate(graph.transfers)}
         closure = graph.closure()
-        self.table = np.zeros((len(graph.tasks), len(column)), bool)
+        self.missing = np.zeros((len(graph.tasks), len(column)), bool)
         for row, task in enumerate(graph.tasks):
-            self.table[row, [column[name] for name in closure[task]]] = True
+            self.missing[row, [column[name] for name in closure[task]]] = True
         self.time = np.array([round(transfers[name] * PS) for name in graph.transfers], np.int64)
         self.work = np.array([round(seconds * PS) for seconds in graph.tasks.values()], np.int64)
+        self.count, self.together = self.missing.sum(axis=1), self.missing @ self.time
 
-    def alone_and_impending(self, left: Any) -> tuple[list[int], list[int]]:
+    def done(self, transfer: int) -> None:
+        """Count a transfer as outstanding no longer."""
+        waiting = self.missing[:, transfer].copy()
+        self.count[waiting] -= 1
+        self.together[waiting] -= self.time[transfer]
+        self.missing[:, transfer] = False
+
+    def alone_and_impending(self) -> tuple[list[int], list[int]]:
         """Return, per transfer, the work that it alone holds up, and the least that must come with it (``NEVER``: nothing)."""
         import numpy as np
 
-        missing = self.table & left
-        count, together = missing.sum(axis=1), missing @ self.time
-        alone = (missing[count == 1] * self.work[count == 1, None]).sum(axis=0)
-        several = missing[count > 1]
-        impending = np.where(several, together[count > 1, None], NEVER).min(axis=0, initial=NEVER)
+        alone, several = np.zeros(len(self.time), np.int64), self.count > 1
+        np.add.at(alone, np.nonzero(self.missing[self.count == 1])[1], self.work[self.count == 1])
+        impending = np.where(self.missing[several], self.together[several, None], NEVER).min(axis=0, initial=NEVER)
         return alone.tolist(), impending.tolist()
 
 
 def tic(graph: TransferGraph) -> dict[str, int]:
     """Return the urgency of each transfer from the graph alone; equals share a number."""
-    import numpy as np
-
     waits = _Waits(graph, dict.fromkeys(graph.transfers, 1.0))
-    _, impending = waits.alone_and_impending(np.ones(len(graph.transfers), bool))
+    _, impending = waits.alone_and_impending()
     ranks = {value: at for at, value in enumerate(sorted(set(impending)))}
     return {name: ranks[value] for name, value in zip(graph.transfers, impending, strict=True)}
 
 
 def tac(graph: TransferGraph) -> dict[str, int]:
     """Return the urgency of each transfer from measured times: the least under the pairwise rule goes next."""
-    import numpy as np
-
     waits, names = _Waits(graph, graph.transfers), list(graph.transfers)
-    time, left = waits.time.tolist(), np.ones(len(names), bool)
+    time, outstanding = waits.time.tolist(), list(range(len(names)))
     ranks: dict[str, int] = {}
     for urgency in range(len(names)):
-        alone, impending = waits.alone_and_impending(left)
-        outstanding = np.flatnonzero(left).tolist()
+        alone, impending = waits.alone_and_impending()
         best = outstanding[0]
         for each in outstanding[1:]:
             first, second = min(alone[best], time[each]), min(alone[each], time[best])
             if impending[each] < impending[best] if first == second else first < second:
                 best = each
         ranks[names[best]] = urgency
-        left[best] = False
+        outstanding.remove(best)
+        waits.done(best)
     return ranks
