@@ -315,6 +315,12 @@ class Workload:
         by = {**kept, **dict.fromkeys(parts, slug)}  # the last one at the end
         return replace(self, policy=replace(self.policy, **parts, by=by))
 
+    def without_values(self) -> Workload:
+        """Return it with nothing said of what its tasks read, write and compute, for one whose tasks are no longer those."""
+        tasks = tuple(replace(task, reads=(), writes=(), work=None) for task in self.tasks)
+        payloads = tuple(replace(payload, source="", result="") for payload in self.payloads)
+        return replace(self, tasks=tasks, payloads=payloads, values=()) if self.values else self
+
     def saying(self, slug: str, *text: str) -> Workload:
         """Return it with what a scheduler found out or decided, for people, behind its assumptions."""
         return replace(self, assumptions=(*self.assumptions, *(f"{slug}: {each}" for each in text)))

@@ -1,4 +1,4 @@
-"""``ringwright workload``: what a model is, and which collectives a parallel form makes one of its ranks issue."""
+"""``ringwright workload``: what a model is, and which collectives and memory a parallel form costs its ranks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def workload(
     file: WorkloadFile = NO_FILE,
     json: options.Json = False,
 ) -> int:
-    """Print a model's parameters, its operations for a token, and the collectives of one rank.
+    """Print a model's parameters, its operations for a token, the collectives of one rank, and the memory of each stage.
 
     Parameters
     ----------
@@ -84,7 +84,7 @@ def workload(
         dims or {},
         stages,
     )
-    result = model_workload.workload(question)
+    result = model_workload.workload(question, file.gpu)
     file.save(question)
     if json:
         reading.print_json(result)

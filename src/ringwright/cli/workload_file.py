@@ -27,7 +27,7 @@ class WorkloadFile:
     policy: Annotated[
         str | None, Parameter(help="Policy that goes along: pytorch-ddp, bytescheduler:partition_mb=1, ...")
     ] = None
-    gpu: Annotated[str, Parameter(help="Device whose times its tasks have.")] = "h100"
+    gpu: Annotated[str, Parameter(help="Device whose times its tasks have, and whose memory is compared.")] = "h100"
     force: Annotated[options.Force, Parameter(help="Overwrite it.")] = False
 
     def save(self, question: WorkloadSpec) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TextIO
 
-from ringwright.reports import layout
+from ringwright.reports import layout, memory
 
 MOST_CAUSES = 3
 
@@ -43,6 +43,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
             for row in rows
         ]
         layout.table(out, ["policy", *roles], table, left=("policy",))
+    memory.of_policies(out, rows)
     decided = list(dict.fromkeys(each for row in rows for each in row.get("decided", ())))
     if decided:
         layout.heading(out, "Decided by the policies")

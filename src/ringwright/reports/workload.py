@@ -1,10 +1,10 @@
-"""A model's parameters, its operations, and the collectives of one of its ranks, for a terminal."""
+"""A model's parameters, its operations, the collectives of one of its ranks and the memory of each, for a terminal."""
 
 from __future__ import annotations
 
 from typing import Any, TextIO
 
-from ringwright.reports import layout
+from ringwright.reports import layout, memory
 from ringwright.units import format_size
 
 
@@ -32,6 +32,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
         layout.table(out, ["role", "op", "count", "size", "in all"], rows, left=("role", "op"))
     else:
         layout.line(out, "none")
+    memory.stages(out, result["memory"], result["device_memory_bytes"])
     layout.heading(out, "Assumed")
     for each in result["assumptions"]:
         layout.line(out, each)

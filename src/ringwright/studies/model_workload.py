@@ -6,17 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ringwright.costs.gpus import WIDTHS, element_type
+from ringwright.costs.gpus import WIDTHS, element_type, gpu
 from ringwright.errors import UsageError
+from ringwright.studies.jobs import memory
 from ringwright.workloads.collectives import collectives, totals
 from ringwright.workloads.flops import default_mtp, flops_per_token
+from ringwright.workloads.job import job
 from ringwright.workloads.model_cards import ModelCard
 from ringwright.workloads.models import active_parameters, model, parameters, usual_sequence
 from ringwright.workloads.parallel import Parallel, parse
 from ringwright.workloads.stage_layers import listed, sizes
 from ringwright.workloads.step import StepSpec, refuse
+from ringwright.workloads.times import Roofline
 
 IMAGES_A_RANK = 32
+DEVICE = "h100"  # whose memory is compared where none is named
+TURNS = 4  # micro-batches a stage after which 1F1B, interleaved or not, has been at its peak
 NARROWEST = 2  # bytes of an element on the wire
 
 
@@ -39,10 +44,15 @@ class WorkloadSpec:
     stages: str = ""  # layers of each chunk along the model: 7,8,8
 
 
-def workload(question: WorkloadSpec) -> dict[str, Any]:
-    """Return the object of schema ``ringwright.workload/1``; UsageError where the model or its parallel form cannot be."""
+def workload(question: WorkloadSpec, device: str = DEVICE) -> dict[str, Any]:
+    """Return the object of schema ``ringwright.workload/1``; UsageError where the model or its parallel form cannot be.
+
+    The device says whether attention keeps its scores on chip, and what its memory holds.
+    """
     card = model(question.model, **question.dims)
     step = settled(card, question)
+    roofline = Roofline(gpu(device), element_type(question.dtype or usual_dtype(card)), step.width_bytes)
+    made = job(card, step, roofline, most=TURNS * step.parallel.pp)
     rows = collectives(card, step)
     return {
         "schema": "ringwright.workload/1",
@@ -56,9 +66,22 @@ def workload(question: WorkloadSpec) -> dict[str, Any]:
         "gpus": step.parallel.world,
         "parallel": str(step.parallel),
         "stage": step.place,
-        "assumptions": list(assumptions(card, step, question)),
+        "assumptions": [*assumptions(card, step, question), *remembered(step, device, is_image=card.is_image)],
         "collectives": totals(rows),
+        "memory": memory.stages(made),
+        "device_memory_bytes": memory.device_bytes(made),
     }
+
+
+def remembered(step: StepSpec, device: str, *, is_image: bool) -> Iterator[str]:
+    """Yield what the account of memory takes for granted."""
+    scores = "" if is_image or gpu(device).flash else ", scores of attention among them"
+    yield (
+        f"memory on {device}: what forward keeps for backward{scores}, parameters, gradients and buffers of what is sent; "
+        "not what a kernel needs within itself, fragments, or the libraries' own"
+    )
+    if step.trains:
+        yield "optimizer: Adam, with a copy of parameters of 16 bits in 32"
 
 
 def settled(card: ModelCard, question: WorkloadSpec) -> StepSpec:

@@ -20,14 +20,29 @@ from ringwright.workloads.segments import Cutter, Exchange, Item, Segment
 from ringwright.workloads.shares import cut, held, shares, tied_matrix, uncut_elements
 from ringwright.workloads.stage import RankClassBuilder, backward, forward
 from ringwright.workloads.stage_layers import chunks
+from ringwright.workloads.stage_values import StageValues
 from ringwright.workloads.step import StepSpec, refuse
+from ringwright.workloads.task_work import SegmentWork
+from ringwright.workloads.tensors import Tensors
 from ringwright.workloads.times import Roofline, Seconds
 
 
-def job(card: ModelCard, step: StepSpec, roofline: Roofline, *, schedule: str = "1f1b", name: str = "") -> Workload:
-    """Return the workload of one iteration; UsageError where the model cannot be shared out as ``step.parallel`` says."""
+def job(
+    card: ModelCard,
+    step: StepSpec,
+    roofline: Roofline,
+    *,
+    schedule: str = "1f1b",
+    name: str = "",
+    most: int | None = None,
+) -> Workload:
+    """Return the workload of one iteration; UsageError where the model cannot be shared out as ``step.parallel`` says.
+
+    ``most`` micro-batches are laid out, if there are more: a pipeline repeats itself.
+    """
     refuse(card, step)
-    return _Builder(card, step, roofline).built(schedule, name or f"{card.size} {step.mode}")
+    laid_out = step.micro_batches if most is None else min(step.micro_batches, most)
+    return _Builder(card, step, roofline).built(schedule, name or f"{card.size} {step.mode}", laid_out)
 
 
 class _Builder:
@@ -40,17 +55,19 @@ class _Builder:
             card, step.micro_batch_size, step.sequence, step.parallel, mode=step.mode, width_bytes=step.width_bytes
         )
         self.cutter = Cutter(card, step, roofline)
+        self.tensors = Tensors(card, step, self.mesh, self.roles)
+        self.values: dict[str, StageValues] = {}
+        self.segment_works: dict[tuple[object, ...], SegmentWork] = {}
 
-    def built(self, schedule: str, name: str) -> Workload:
+    def built(self, schedule: str, name: str, micro_batches: int) -> Workload:
         stages = [self._stage(at) for at in range(self.parallel.pp)]
         self._joined(stages)
         self._tied(stages)
         orders = {
-            stage.name: order(
-                schedule, self.parallel.pp, at, self.step.micro_batches, self.parallel.vp, trains=self.step.trains
-            )
+            stage.name: order(schedule, self.parallel.pp, at, micro_batches, self.parallel.vp, trains=self.step.trains)
             for at, stage in enumerate(stages)
         }
+        values = tuple(value for stage in stages for value in self.values[stage.name].settled())
         places = [{"pp": at} if self.parallel.pp > 1 else {} for at in range(len(stages))]
         return Workload(
             name,
@@ -60,8 +77,9 @@ class _Builder:
             tuple(edge for stage in stages for edge in stage.edges),
             tuple(payload for stage in stages for payload in stage.payloads.values()),
             self._resources(),
-            self.step.micro_batches,
+            micro_batches,
             orders,
+            values=values,
         )
 
     def _resources(self) -> tuple[Resource, ...]:
@@ -75,6 +93,7 @@ class _Builder:
         made = RankClassBuilder(
             f"stage{at}" if self.parallel.pp > 1 else "all", self.roles, self.roofline.dtype, layers
         )
+        self.values[made.name] = StageValues(made, self.tensors, self.cutter, self.segment_works)
         inner = [position for position, block in enumerate(self.blocks) if block.unit == "block"]
         owned: list[parameters.Held] = []
         for chunk, span in enumerate(chunks(self.card, self.parallel)[at]):
@@ -92,6 +111,7 @@ class _Builder:
             made.after(made.last[0], made.first[0], 1)  # the next token needs this one
             if self.parallel.zero == 3:
                 made.after(made.last[0], parameters.begin(made), 1)
+        self.values[made.name].parameters()
         return made
 
     def _chunk(
@@ -111,8 +131,10 @@ class _Builder:
         items = [item for _, _, each in groups for item in each]
         line = forward(stage, chunk, items)
         stage.first[chunk], stage.last[chunk] = _first(stage, chunk), line.before
+        values = self.values[stage.name]
         if not self.step.trains:
             parameters.gathered(stage, chunk, groups, self.step) if self.parallel.zero == 3 else None
+            values.chunk(chunk, groups, (), opens=opens, ends=ends)
             return []
         makers: dict[str, str] = {}
         backward(stage, chunk, groups, self.step.recompute == "full", makers)
@@ -120,6 +142,7 @@ class _Builder:
         parameters.summed(stage, held, self.step)
         if self.parallel.zero == 3:
             parameters.gathered(stage, chunk, groups, self.step)
+        values.chunk(chunk, groups, held, opens=opens, ends=ends)
         return held
 
     def _closed(self, chunk: int, groups: list[tuple[str, bool, list[Item]]]) -> None:
@@ -155,6 +178,7 @@ class _Builder:
         updates = [(task.name, 0) for task in stage.tasks if task.kind == "U"]
         size = self.step.gradient_bytes * uncut_elements(blocks)
         stage.send("norms", "tp", ("all-reduce", size), [last], updates, per="step", dtype="float32")
+        self.values[stage.name].copied("norms", size, last, [name for name, _ in updates])
 
     # ---------------------------------------------------------------------------------------------------- between stages
     def _joined(self, stages: list[RankClassBuilder]) -> None:
@@ -164,6 +188,8 @@ class _Builder:
             (chunk, here), (following, there) = divmod(position, number), divmod(position + 1, number)
             a, b = stages[here], stages[there]
             a.send(f"send.F{chunk}", "pp", ("send-recv", size), [a.last[chunk]], [(b.first[following], 0)], peer=b.name)
+            handing, taking = self.values[a.name].ends[chunk], self.values[b.name].ends[following]
+            a.carries(f"{a.name}.send.F{chunk}", handing.handed, taking.taken)
             if self.step.trains:
                 b.send(
                     f"send.B{following}",
@@ -173,6 +199,7 @@ class _Builder:
                     [(a.enters[chunk], 0)],
                     peer=a.name,
                 )
+                b.carries(f"{b.name}.send.B{following}", taking.taken_gradient, handing.handed_gradient)
 
     def _tied(self, stages: list[RankClassBuilder]) -> None:
         """Sum the gradient of a matrix that the first and the last stage share."""

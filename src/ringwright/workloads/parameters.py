@@ -9,6 +9,7 @@ from ringwright.workload import Mesh, Task
 from ringwright.workloads.segments import Item, Segment
 from ringwright.workloads.stage import RankClassBuilder
 from ringwright.workloads.step import StepSpec
+from ringwright.workloads.task_work import update_work
 from ringwright.workloads.times import Roofline
 
 FUSED = "gradients"
@@ -103,6 +104,7 @@ def updated(stage: RankClassBuilder, held: Sequence[Held], step: StepSpec, roofl
         stage.tasks.append(
             Task(name, stage.name, "U", roofline.update(number), stage.layer(block), ("U", 0), per="step")
         )
+        stage.work[name] = update_work(number)
         if step.parallel.zero != 1 or not stage.roles["dp"]:
             stage.after(name, first_of(stage, block), 1)
         if step.parallel.zero == 3:

@@ -6,7 +6,7 @@ entering gathers and leaving scatters; without, leaving sums forward and enterin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from ringwright.workloads.collectives import LOSS_BYTES
@@ -19,7 +19,11 @@ from ringwright.workloads.times import Roofline, Seconds
 
 @dataclass(frozen=True)
 class Segment:
-    """What is computed between two exchanges: seconds, and parameters whose gradients it makes (name, elements, expert)."""
+    """What is computed between two exchanges: seconds, and parameters whose gradients it makes (name, elements, expert).
+
+    ``works`` are its layers. Attention that goes round a ring of ranks has ``turns``, of which this is ``turn`` (-1: what is
+    computed before them).
+    """
 
     name: str
     block: str
@@ -27,6 +31,9 @@ class Segment:
     parameters: tuple[tuple[str, int, bool], ...] = ()
     tag: str = ""
     factors: dict[str, tuple[int, int]] = field(default_factory=dict)
+    works: tuple[LayerWork, ...] = ()
+    turn: int = -1
+    turns: int = 0
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,7 @@ class Cutter:
     card: ModelCard
     step: StepSpec
     roofline: Roofline
+    timed: dict[tuple[LayerWork, ...], Seconds] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def load(self) -> Load:
@@ -151,14 +159,14 @@ class Cutter:
             yield self.segment(block.name, name, kind, works)
             return
         size = self.step.width_bytes * self.load.tokens * attention_widths(self.card.dims)[2] // self.step.parallel.tp
-        yield self.segment(block.name, f"{name}.before", kind, works[:at])
-        part = self._seconds([works[at]])
+        yield replace(self.segment(block.name, f"{name}.before", kind, works[:at]), turns=ring + 1)
+        part = self.seconds([works[at]])
         turn = Seconds(part.forward / (ring + 1), part.inputs / (ring + 1), part.weights / (ring + 1))
         for number in range(ring + 1):
             if number < ring:
                 shift = ("shift", size)
                 yield Exchange(f"{name}.ring{number}", "cp", shift, shift, beside=True, backward_times=2)
-            yield Segment(f"{name}.turn{number}", block.name, turn)
+            yield Segment(f"{name}.turn{number}", block.name, turn, works=(works[at],), turn=number, turns=ring + 1)
         yield self.segment(block.name, f"{name}.after", kind, works[at + 1 :])
 
     def segment(
@@ -177,9 +185,16 @@ class Cutter:
             if self.card.is_image and work.kind == "matrix" and work.gemms
         }
         tag = "experts" if kind == "experts" else ""
-        return Segment(name, block, self._seconds(works), (*held, *parameters), tag, factors)
+        return Segment(name, block, self.seconds(works), (*held, *parameters), tag, factors, tuple(works))
 
-    def _seconds(self, works: list[LayerWork]) -> Seconds:
+    def seconds(self, works: Sequence[LayerWork]) -> Seconds:
+        """Return the seconds of layers one after another; blocks are alike, so they are worked out once for all of them."""
+        key = tuple(works)
+        if key not in self.timed:
+            self.timed[key] = self._seconds(works)
+        return self.timed[key]
+
+    def _seconds(self, works: Sequence[LayerWork]) -> Seconds:
         total, issuing = Seconds(), Seconds()
         for work in works:
             made, issued = self.roofline.seconds(work, self.load), self.roofline.issuing(work, self.load)

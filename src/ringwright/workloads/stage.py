@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from ringwright.values import Value, Work
 from ringwright.workload import Edge, Payload, Task
 from ringwright.workloads.segments import Exchange, Item, Segment
 
@@ -27,7 +28,45 @@ class RankClassBuilder:
     last: dict[int, str] = field(default_factory=dict)
     enters: dict[int, str] = field(default_factory=dict)
     leaves: dict[int, str] = field(default_factory=dict)
+    values: dict[str, Value] = field(default_factory=dict)
+    read: dict[str, dict[str, int]] = field(default_factory=dict)
+    written: dict[str, dict[str, None]] = field(default_factory=dict)
+    carried: dict[str, tuple[str, str]] = field(default_factory=dict)
+    work: dict[str, Work] = field(default_factory=dict)
 
+    # ------------------------------------------------------------------------------------------------------------ values
+    def reads(self, task: str, *names: str, distance: int = 0) -> None:
+        """Let a task read values, perhaps of a step before."""
+        mine = self.read.setdefault(task, {})
+        for name in names:
+            mine.setdefault(name, distance)
+
+    def writes(self, task: str, *names: str) -> None:
+        """Let a task write values."""
+        self.written.setdefault(task, {}).update(dict.fromkeys(names))
+
+    def carries(self, payload: str, source: str, result: str) -> None:
+        """Say which value a payload takes, and what it makes of it."""
+        self.carried[payload] = (source, result)
+
+    def keep(self, *values: Value) -> None:
+        """Add values."""
+        self.values.update({value.name: value for value in values})
+
+    def settled(self) -> None:
+        """Write what tasks and payloads do with values into them."""
+        for at, task in enumerate(self.tasks):
+            said = {
+                "reads": tuple(self.read.get(task.name, {}).items()),
+                "writes": tuple(self.written.get(task.name, ())),
+                "work": self.work.get(task.name),
+            }
+            self.tasks[at] = Task(**{**vars(task), **said})
+        for name, (source, result) in self.carried.items():
+            if name in self.payloads:
+                self.payloads[name] = Payload(**{**vars(self.payloads[name]), "source": source, "result": result})
+
+    # ------------------------------------------------------------------------------------------------------------- tasks
     def task(self, label: str, kind: str, seconds: float, slot: tuple[str, int], block: str, tag: str = "") -> str:
         """Add a task that runs once a micro-batch and return its name."""
         name = f"{self.name}.{label}"
@@ -57,7 +96,8 @@ class RankClassBuilder:
             self.edges += [Edge(src, dst, distance) for src in producers for dst, distance in consumers]
             return
         name = f"{self.name}.{label}"
-        made = Payload(
+        settings = {"per": "micro-batch", "dtype": self.dtype, **more}
+        self.payloads[name] = Payload(
             name,
             self.name,
             op,
@@ -66,10 +106,8 @@ class RankClassBuilder:
             role,
             tuple(producers),
             tuple(consumers),
-            per="micro-batch",
-            dtype=self.dtype,
+            **settings,  # type: ignore[arg-type]
         )
-        self.payloads[name] = replace(made, **more)  # type: ignore[arg-type]
 
     def consumed(self, label: str, task: str) -> None:
         """Let a task wait for a payload that was added before, if it was."""

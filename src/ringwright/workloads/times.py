@@ -11,8 +11,10 @@ from ringwright.costs.gpus import Gpu
 from ringwright.workloads.flops import Gemm, LayerWork, Load
 
 # Bytes a parameter in a step of Adam with moments and master copy in 4 bytes: 30 of the step, 12 to unscale gradients
-# and to take their norm.
-UPDATE_BYTES = 42
+# and to take their norm. Read are gradient, copy and moments, then the gradient twice; written are copy, moments and the
+# parameter itself, then the gradient.
+UPDATE_READ, UPDATE_WRITTEN = 24, 18
+UPDATE_BYTES = UPDATE_READ + UPDATE_WRITTEN
 # Bytes an element of the logits, whose loss is computed in 4 bytes: copy, maximum, difference, exponential, sum, quotient.
 LOSS_FORWARD, LOSS_BACKWARD = 36, 14
 # Bytes an element that writing a narrow operand adds: with one scale a tensor it leaves the kernel before it in place of 16 bits,

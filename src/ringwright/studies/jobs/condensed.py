@@ -20,6 +20,7 @@ def condensed(workload: Workload, costs: Costs) -> Workload:
     """Return the workload with a task per slot; as it is where parameters travel within a pass (fully sharded)."""
     if any(each.per == "micro-batch" and each.role in ("dp", "edp") for each in workload.payloads):
         return workload
+    workload = workload.without_values()
     slots = {task.name: f"{task.of}.{task.slot[0]}{task.slot[1]}" for task in workload.tasks}
     taking: dict[str, float] = defaultdict(float)
     for task in workload.tasks:

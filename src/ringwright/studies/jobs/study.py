@@ -16,6 +16,7 @@ from ringwright.errors import InfeasibleError, RingwrightError, UsageError, Work
 from ringwright.notebook import line, table
 from ringwright.registry import scheduler
 from ringwright.studies.jobs.account import Account, account
+from ringwright.studies.jobs.memory import peak
 from ringwright.studies.jobs.tracks import tracks
 from ringwright.studies.jobs.why import why
 from ringwright.workload import Workload
@@ -198,6 +199,8 @@ def row(result: PolicyResult) -> dict[str, Any]:
             for name, role in spent.roles.items()
         },
         "decided": list(result.decided),
+        "applied": [each.rule for each in result.workload.applied],
+        **peak(result.workload),
         "why": why(result.run, result.workload, result.costs, spent.forward_s),
         "ranks": sum(rank_classes.counts),
         "simulated_ranks": len(rank_classes),

@@ -20,6 +20,7 @@ def pipelined(workload: Workload, size_bytes: int) -> Workload:
     if not tasks:
         return workload
     _require_few(workload, tasks, payloads)
+    workload = workload.without_values()
     return replace(
         workload,
         tasks=tuple(part for task in workload.tasks for part in _task(task, tasks.get(task.name, 1))),

@@ -94,6 +94,7 @@ def packed(workload: Workload, factor: int) -> Workload:
             where=workload.name,
             remedy=f"payloads of role {GRADIENTS}, of group size 1 where experts have no copies yet",
         )
+    workload = workload.without_values()  # they lie on the axes as they were
     axes: list[tuple[str, int]] = []
     for name, size in workload.mesh.axes:
         axes += [(COPIES, factor), (AXIS, size // factor)] if name == AXIS else [(name, size)]

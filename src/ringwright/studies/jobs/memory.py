@@ -1,0 +1,61 @@
+"""What a rank of a job holds at its peak, stage by stage, and beside it what its device has."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+from ringwright.memory import UNKNOWN, memory, peak_bytes
+from ringwright.workload import Workload
+
+MEMORY = "memory"  # the resource whose capacity is that of the device, in bytes
+
+
+class StageMemory(TypedDict):
+    """The peak of one class of ranks, in bytes; what holds it adds up to it."""
+
+    stage: int
+    peak_bytes: int
+    parameters: int
+    gradients: int
+    optimizer: int
+    activations: int
+    buffers: int
+
+
+class PeakMemory(TypedDict):
+    """The highest peak of a job, in bytes; null with its reason where it is not known; the device's memory, where it is."""
+
+    peak_memory_bytes: int | None
+    memory_unknown: str | None
+    device_memory_bytes: int | None
+
+
+def stages(workload: Workload) -> list[StageMemory]:
+    """Return the peak of each stage; nothing where the tasks say nothing of what they read and write."""
+    return [
+        {
+            "stage": number,
+            "peak_bytes": each.peak_bytes,
+            "parameters": each.by_kind["parameter"],
+            "gradients": each.by_kind["gradient"],
+            "optimizer": each.by_kind["optimizer"],
+            "activations": each.by_kind["activation"],
+            "buffers": each.by_kind["buffer"],
+        }
+        for number, each in enumerate(memory(workload))
+    ]
+
+
+def peak(workload: Workload) -> PeakMemory:
+    """Return the most that a rank of any class holds, in the order that the workload's policy gives."""
+    most = peak_bytes(workload)
+    return {
+        "peak_memory_bytes": most,
+        "memory_unknown": None if most is not None else UNKNOWN,
+        "device_memory_bytes": device_bytes(workload),
+    }
+
+
+def device_bytes(workload: Workload) -> int | None:
+    """Return what the memory of a device holds; None where the workload does not say."""
+    return next((int(each.capacity) for each in workload.resources if each.name == MEMORY), None)

@@ -1,0 +1,89 @@
+"""What answers about jobs say of memory: by stage, against the device, and nothing where nothing is known."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from ringwright.cli import main
+from ringwright.memory import UNKNOWN
+from ringwright.reports import workload as report
+from ringwright.studies.jobs import generated, study
+from ringwright.studies.jobs.memory import PeakMemory, StageMemory, peak, stages
+from ringwright.studies.model_workload import WorkloadSpec, workload
+from ringwright.values import Applied
+from typed_documents import departures
+
+PARTS = ("parameters", "gradients", "optimizer", "activations", "buffers")
+ASKED = WorkloadSpec("gpt3-1.3b", 8, "tp2,pp4", 8)
+
+
+def test_what_holds_the_peak_of_a_stage_adds_up_to_it() -> None:
+    made = generated.workload(generated.GeneratedJobSpec(ASKED))
+    rows = stages(made)
+    assert [*departures(rows, list[StageMemory])] == []
+    assert [*departures(peak(made), PeakMemory)] == []
+    assert [row["stage"] for row in rows] == [0, 1, 2, 3]
+    for row in rows:
+        assert sum(row[part] for part in PARTS) == row["peak_bytes"]  # type: ignore[literal-required]
+    assert rows[0]["activations"] > rows[1]["activations"] > rows[2]["activations"]
+    assert peak(made)["peak_memory_bytes"] == max(row["peak_bytes"] for row in rows)
+
+
+def test_the_verb_says_the_same_whatever_the_number_of_micro_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipeline is at its peak after a few micro-batches: a billion of them are not laid out."""
+    words = "workload gpt3-1.3b --gpus 8 --parallel tp2,pp4 --json --micro-batches".split()
+    found = []
+    for number in ("8", "1000000000"):
+        assert main([*words, number]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert found[0]["memory"] == found[1]["memory"] == stages(generated.workload(generated.GeneratedJobSpec(ASKED)))
+    assert found[0]["device_memory_bytes"] == 80e9
+    assert main([*words, "8", "--gpu", "v100"]) == 0
+    kept = json.loads(capsys.readouterr().out)
+    assert kept["device_memory_bytes"] == 32e9
+    assert kept["memory"][0]["activations"] > 1.5 * found[0]["memory"][0]["activations"]  # scores are kept, too
+    assert any("scores of attention among them" in each for each in kept["assumptions"])
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_the_table_fits_and_a_device_that_is_too_small_is_named(width: int) -> None:
+    text = io.StringIO()
+    report.write(workload(WorkloadSpec("llama3-70b", 8, "tp8")), text, width=width)
+    told = " ".join(text.getvalue().split())
+    assert "Memory of a rank at its peak" in told
+    assert "the device has 74.5 GiB" in told
+    assert max(len(line) for line in text.getvalue().splitlines()) <= width
+    small = io.StringIO()
+    report.write(workload(ASKED), small, width=width)
+    assert "the device has" not in small.getvalue()
+
+
+def test_a_row_has_the_peak_of_its_policy_and_the_rules_that_were_applied(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "simulate --model gpt2 --gpus 8 --parallel tp2,pp2 --policy none,p3".split()
+    assert main([*words, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert all(row["applied"] == [] and row["memory_unknown"] is None for row in rows)
+    assert all(0 < row["peak_memory_bytes"] < row["device_memory_bytes"] == 80e9 for row in rows)
+    assert main(words) == 0
+    assert "all policies: " in capsys.readouterr().out
+
+
+def test_a_row_names_what_was_applied() -> None:
+    job = generated.made(generated.GeneratedJobSpec(WorkloadSpec("gpt2", 4, "tp2")))
+    rewritten = replace(
+        job, workload=replace(job.workload, applied=(Applied("split", "stage0.F"), Applied("fuse", "")))
+    )
+    assert study.row(study.answer(rewritten, "none"))["applied"] == ["split", "fuse"]
+
+
+def test_of_a_recording_memory_is_not_known_and_the_reason_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["simulate", "--sample", "--fabric", "dgx-h100:2", "--policy", "none"]
+    assert main([*words, "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["peak_memory_bytes"], row["memory_unknown"]) == (None, UNKNOWN)
+    assert main(words) == 0
+    assert f"not known, for {UNKNOWN}" in capsys.readouterr().out
