@@ -142,4 +142,6 @@ def test_nothing_is_said_where_nothing_is_known() -> None:
     made = pipeline(2, 2)
     assert memory(made.without_values()) == ()
     assert peak_bytes(made.without_values()) is None
+    partly = replace(made, tasks=(*made.tasks, Task("other", "stage0", "F", 1.0)))
+    assert memory(partly) == ()  # one task that computes says nothing: the rest would be a part of the truth
     assert require(made.without_values()).task["Fstage0.0"].writes == ()

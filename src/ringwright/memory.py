@@ -50,10 +50,15 @@ class ClassMemory:
 
 def memory(workload: Workload) -> tuple[ClassMemory, ...]:
     """Return what the ranks of each class hold in a steady step, with its policy; empty where nothing is known (``UNKNOWN``)."""
-    if not workload.values:
+    if not workload.values or any(_is_silent(task) for task in workload.tasks):
         return ()
     carried = _Carried(workload)
     return tuple(_Account(workload, each.name, carried).told() for each in workload.classes)
+
+
+def _is_silent(task: Task) -> bool:
+    """Whether a task computes something and does not say on what: then values tell only a part of what is held."""
+    return task.seconds > 0 and not (task.reads or task.writes)
 
 
 def peak_bytes(workload: Workload) -> int | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from ringwright.values import PARTIAL, Placement, Value
-from ringwright.workloads.dataflow import Pass, SegmentFlow, Sent
+from ringwright.workloads.dataflow import Exchanged, Pass, SegmentFlow
 from ringwright.workloads.forward_values import Part
 from ringwright.workloads.stage import RankClassBuilder
 
@@ -29,18 +29,20 @@ class Backward:
 
     def walk(self, parts: Sequence[Part], tasks: frozenset[str]) -> None:
         """Add the gradients of a chain in reverse; ``tasks`` are the names of all that there are."""
-        behind = {part.after: part for part in parts if isinstance(part, Sent)}
-        entered: Sent | None = None  # right before a segment
+        behind = {part.after: part for part in parts if isinstance(part, Exchanged)}
+        entered: Exchanged | None = None  # right before a segment
         for at in range(len(parts) - 1, -1, -1):
             part = parts[at]
-            if isinstance(part, Sent):
+            if isinstance(part, Exchanged):
                 self._sent(part)
                 continue
-            entered = parts[at - 1] if at and isinstance(parts[at - 1], Sent) else None  # type: ignore[assignment]
+            entered = parts[at - 1] if at and isinstance(parts[at - 1], Exchanged) else None  # type: ignore[assignment]
             self._segment(part, behind, entered, tasks)
 
     # ---------------------------------------------------------------------------------------------------------- segments
-    def _segment(self, flow: SegmentFlow, behind: dict[str, Sent], entered: Sent | None, tasks: frozenset[str]) -> None:
+    def _segment(
+        self, flow: SegmentFlow, behind: dict[str, Exchanged], entered: Exchanged | None, tasks: frozenset[str]
+    ) -> None:
         of, name = self.stage.name, flow.item.name
         inputs, weights = f"{of}.dO.{name}", f"{of}.dW.{name}"
         has_weights = weights in tasks
@@ -60,7 +62,7 @@ class Backward:
             if each not in flow.plain and each not in flow.added:
                 self._own(each, behind, inputs)
 
-    def _added(self, flow: SegmentFlow, behind: dict[str, Sent], task: str) -> None:
+    def _added(self, flow: SegmentFlow, behind: dict[str, Exchanged], task: str) -> None:
         """Give what was added up the gradient of its sum, with what comes to it within the segment."""
         if not flow.added:
             return
@@ -79,10 +81,10 @@ class Backward:
     def _is_routed(self, tensor: str) -> bool:
         return self.line.made[tensor].dims[0][0] == "experts"
 
-    def _own(self, tensor: str, behind: dict[str, Sent], task: str) -> None:
+    def _own(self, tensor: str, behind: dict[str, Exchanged], task: str) -> None:
         self.gradients[tensor] = self._new(tensor, behind, task)
 
-    def _new(self, tensor: str, behind: dict[str, Sent], task: str) -> str:
+    def _new(self, tensor: str, behind: dict[str, Exchanged], task: str) -> str:
         """Write the gradient of a tensor as a task makes it: still to be summed where an exchange will do that."""
         like, op = self.line.made[tensor], self._op(behind.get(tensor))
         layout = tuple(each for each in like.layout if each.how != PARTIAL)
@@ -95,7 +97,7 @@ class Backward:
         self.stage.writes(task, self._keep(value))
         return name
 
-    def _again(self, entered: Sent | None) -> str:
+    def _again(self, entered: Exchanged | None) -> str:
         """Return the input of a matrix that is gathered once more for the gradient of its weights."""
         label = f"{self.stage.name}.B.{entered.item.name}.again" if entered else ""
         if entered is None or label not in self.stage.payloads:
@@ -105,13 +107,13 @@ class Backward:
         return value.name
 
     # --------------------------------------------------------------------------------------------------------- exchanges
-    def _op(self, sent: Sent | None) -> str:
+    def _op(self, sent: Exchanged | None) -> str:
         """Return what is done to the gradient behind an exchange, where it is a payload."""
         if sent is None or f"{self.stage.name}.B.{sent.item.name}" not in self.stage.payloads:
             return ""
         return sent.item.backward[0]
 
-    def _sent(self, sent: Sent) -> None:
+    def _sent(self, sent: Exchanged) -> None:
         """Let a gradient go back through an exchange; it is that of all that was added up, too."""
         coming, op = self.gradients.get(sent.after, ""), self._op(sent)
         if sent.item.beside:
@@ -132,7 +134,7 @@ class Backward:
                 self.gradients[tensor] = name
         self.gradients[sent.before] = name
 
-    def _ring(self, sent: Sent) -> None:
+    def _ring(self, sent: Exchanged) -> None:
         """Keys and values go round once more, and their gradients with them."""
         label = f"{self.stage.name}.B.{sent.item.name}"
         for turn, what in (("", "keys_values"), (".1", "gradient")):

@@ -45,7 +45,7 @@ class SegmentFlow:
 
 
 @dataclass(frozen=True)
-class Sent:
+class Exchanged:
     """An exchange, and the tensors before and after it: the same one where nothing is sent that way."""
 
     item: Exchange

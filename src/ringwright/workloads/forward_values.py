@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ringwright.values import SLICED, Value
-from ringwright.workloads.dataflow import Pass, SegmentFlow, Sent
+from ringwright.workloads.dataflow import Exchanged, Pass, SegmentFlow
 from ringwright.workloads.layer_values import layer, loss, ring_heads, ring_turn
 from ringwright.workloads.segments import Exchange, Item, Segment
 from ringwright.workloads.tensors import ALL, ANSWERS, EXPERTS, OWN, ROUTED
 
-Part = SegmentFlow | Sent
+Part = SegmentFlow | Exchanged
 
 
 def walk(line: Pass, items: Sequence[Item]) -> list[Part]:
@@ -45,7 +45,7 @@ def _segment(line: Pass, item: Segment, following: Item | None) -> SegmentFlow:
     return flow
 
 
-def _exchange(line: Pass, item: Exchange, following: Item | None) -> Sent:
+def _exchange(line: Pass, item: Exchange, following: Item | None) -> Exchanged:
     """Let a tensor pass through an exchange."""
     kind = item.name.split(".")[-2] if "." in item.name else item.name
     if kind == "before" or item.beside:
@@ -74,7 +74,7 @@ def _exchange(line: Pass, item: Exchange, following: Item | None) -> Sent:
     return sent
 
 
-def _entered(line: Pass, item: Exchange, following: Item | None) -> Sent:
+def _entered(line: Pass, item: Exchange, following: Item | None) -> Exchanged:
     if line.pending and not _is_beside(following):  # the norm stands behind the exchange: what it is to add is gathered
         before = line.pending[-1]
         if line.made[before].dims[0][0] == "experts":  # tokens that are not back in order yet: the stream alone
@@ -95,13 +95,13 @@ def _is_beside(item: Item | None) -> bool:
     return isinstance(item, Segment) and bool(item.works) and item.works[0].name.startswith("shared_")
 
 
-def _sent(line: Pass, item: Exchange, before: str, rows: str) -> Sent:
+def _sent(line: Pass, item: Exchange, before: str, rows: str) -> Exchanged:
     """Return the exchange with what it makes of a tensor: the same rows of all, or others; a sum is no longer partial."""
     if f"{line.of}.{line.phase}.{item.name}" not in line.sent:
-        return Sent(item, before, before)
+        return Exchanged(item, before, before)
     after = line.name(item.name, item.forward[0])
     line.made[after] = reshaped(line, line.made[before], after, rows, keeps_cut=item.forward[0] == "shift")
-    return Sent(item, before, after)
+    return Exchanged(item, before, after)
 
 
 def reshaped(line: Pass, value: Value, name: str, rows: str, *, keeps_cut: bool) -> Value:
