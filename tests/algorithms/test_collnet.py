@@ -22,6 +22,7 @@ from ringwright.errors import UsageError
 from ringwright.fabrics import fabric
 from ringwright.program import Program
 from ringwright.topology import Topology
+from ringwright.validity import check
 from ringwright.validity.node_moves import node_moves
 from small_fabrics import racks, wrong
 
@@ -61,6 +62,18 @@ def test_every_rank_gets_the_sum(block: Callable[..., Program], spec: str) -> No
     for size in (0, 4, 3001, 4 * 1021):
         for segments in (None, 9):
             assert wrong(block(all_reduce(topology, size), topology, segments=segments)) == "", (size, segments)
+
+
+@pytest.mark.parametrize(
+    ("block", "spec"),
+    [(collnet_direct, "fat-tree:16,sharp=true"), *((block, H100[1]) for block in (collnet_chain, nvls_collnet))],
+)
+def test_few_places_in_a_switch_are_taken_in_turn(block: Callable[..., Program], spec: str) -> None:
+    topology = fabric(spec)
+    for slots in range(1, 9):
+        program = block(all_reduce(topology, 4 * 1021), topology, segments=7, slots=slots)
+        assert wrong(program) == "", slots
+        assert check(program, topology=topology) == [], slots
 
 
 @pytest.mark.parametrize("block", [collnet_direct, collnet_chain, nvls_collnet])

@@ -1,7 +1,8 @@
 """Segments that follow each other in waves, through ranks and aggregating switches: the shared part of CollNet's algorithms.
 
 The data is cut into *pipelines*, each into segments. A wave is what every segment of a pipeline does in its n-th turn;
-segment s does it in step s + n. Ranks have a place for every segment, switches a window of them that is used again and again.
+segment s does it in step s + n, or later where switches have few places. Ranks have a place for every segment, switches a
+window of them that is used again and again.
 """
 
 from __future__ import annotations
@@ -55,13 +56,35 @@ class Waves:
     inside: tuple[int, ...] = ()
 
     @cached_property
-    def window(self) -> int:
-        """Segments of a pipeline in a switch at once: one for each turn from contribution to result, and spare ones."""
+    def span(self) -> int:
+        """Turns from the first contribution of a segment to its last result."""
         spans = []
         for pipeline in self.pipelines:
             given, taken = ([wave.at for wave in pipeline if wave.op is op] for op in (Op.CONTRIBUTE, Op.EMIT))
             spans.append(max(taken) - min(given))
-        return min(max(spans) + 1 + SPARE, self.segments, self.slots or self.segments)
+        return max(spans)
+
+    @cached_property
+    def window(self) -> int:
+        """Segments of a pipeline in a switch at once: one for each turn from contribution to result, and spare ones."""
+        return min(self.span + 1 + SPARE, self.segments, self.slots or self.segments)
+
+    @property
+    def period(self) -> int:
+        """Steps after which a place takes its next segment: where places are few, as its last result leaves."""
+        return max(self.window, self.span)
+
+    @property
+    def steps(self) -> int:
+        """Steps until the last segment has done its last turn."""
+        turn, place = divmod(self.segments - 1, self.window)
+        return turn * self.period + place + self.turns
+
+    def _segment(self, step: int) -> int:
+        """Return the segment that begins in a step, -1 for none."""
+        turn, place = divmod(step, self.period)
+        segment = turn * self.window + place
+        return segment if step >= 0 and place < self.window and segment < self.segments else -1
 
     @cached_property
     def turns(self) -> int:
@@ -84,7 +107,7 @@ class Waves:
             self.collective,
             layout,
             self._steps,
-            self.segments + self.turns - 1,
+            self.steps,
             Cost(tuple(terms), size * moves / pipelines, reduced, is_even=even),
             aggregators=self.aggregators,
             streams=tuple(self._streams()),
@@ -106,8 +129,8 @@ class Waves:
             for number, pipeline in enumerate(self.pipelines)
             for wave in pipeline
         ]
-        for step in range(self.segments + self.turns - 1):
-            moving = [(step - each[1].at, *each) for each in waves if 0 <= step - each[1].at < self.segments]
+        for step in range(self.steps):
+            moving = [(segment, *each) for each in waves if (segment := self._segment(step - each[1].at)) >= 0]
             yield Step(tuple(self._block(*each) for each in moving), "segments")
 
     def _switches(self, nodes: np.ndarray) -> np.ndarray | bool:

@@ -18,7 +18,7 @@ SHARP = Capability(
     # What streaming aggregation buffers is not published. Inferred: 64 ports at 400 Gb/s for 5 us, the round trip of three
     # levels, without which the 95 % of the line that Graham et al. (ISC 2020) measured could not be had.
     memory_bytes=16 << 20,
-    # Trees of a job may or may not keep an order; the library promises none unless asked.
+    # Whether a tree adds its children in a fixed order is not said: the strict reading.
     order="arrival",
     provenance="NVIDIA SHARP 3.13.0, QM9700; memory inferred",
 )
@@ -38,6 +38,7 @@ def nvls(gpus: int) -> Capability:
         memory_bytes=4 << 20,
         # Nobody leases streams of an NVSwitch: a communicator binds one multicast object. Assumed.
         concurrency=64,
+        # Nor is the order of adding.
         order="arrival",
         provenance="NVIDIA PTX ISA 8.1; memory inferred",
     )
