@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -66,16 +67,18 @@ def why(run: JobRun, scheduled: Workload, costs: Costs, forward_s: float) -> lis
     begin, end = run.window()
     rank_classes = run.laid.rank_classes
     named = {operation.name: operation for operation in run.laid.operations}
-    seen = _Seen(run, scheduled, first_consumers(scheduled), _Sizes(costs, OperationGroups(scheduled, rank_classes)))
+    sizes = _Sizes(costs, OperationGroups(scheduled, rank_classes))
+    seen = _Seen(run, scheduled, first_consumers(scheduled), sizes, _tasks(run))
     total = sum(rank_classes.counts)
     exposed: dict[str, float] = defaultdict(float)
     count: dict[str, float] = defaultdict(float)
     worst: dict[str, tuple[float, str]] = {}
-    own = spans(run, begin, end)
+    own, within = spans(run, begin, end), _within(run, begin, end)
+    sent = _sent(run, named, seen.urgency)
     for rank_class, weight in enumerate(rank_classes.counts):
-        cell = _exposed(run, rank_class, joined([*own[rank_class]["compute"], *own[rank_class]["update"]]), begin, end)
-        over = [_computed(run, rank_class, step) for step in range(run.laid.steps)]
-        sent = _sent(run, rank_class, named, seen.urgency)
+        compute = joined([*own[rank_class]["compute"], *own[rank_class]["update"]])
+        cell = _exposed(run, within[rank_class], compute, begin, end)
+        over = [_computed(seen, rank_class, step) for step in range(run.laid.steps)]
         columns = (cell.index, cell.own_ps, cell.exposed_ps, cell.count)
         for (row, at), instance, open_ps, all_ps, pieces in zip(
             cell.rows, *(column.tolist() for column in columns), strict=True
@@ -118,16 +121,28 @@ def _capped(
         worst["bandwidth"] = max(worst.get("bandwidth", (0.0, "")), worst["barrier"])
 
 
-def _exposed(run: JobRun, rank_class: int, compute: Spans, begin: int, end: int) -> _Cell:
-    """Return what of a class's operations was exposed within the window."""
-    groups: list[tuple[Instances, int, np.ndarray]] = []  # row, its first instance, which of its pieces
-    for row in run.laid.rows:
-        if row.what == "operation" and rank_class in row.rank_classes:
-            for step in range(run.laid.steps):
-                where = run.span(row, step)
-                inside = np.flatnonzero((run.times.end[where] > begin) & (run.times.moved[where] < end))
-                if len(inside):
-                    groups.append((row, where.start, inside))
+def _within(run: JobRun, begin: int, end: int) -> dict[int, list[tuple[Instances, int, np.ndarray]]]:
+    """Return, per rank class, the rows of operations that moved in the window: row, its first instance, which of its pieces."""
+    rows, per_step = run.laid.rows, run.laid.per_step
+    inside = np.flatnonzero((run.times.end > begin) & (run.times.moved < end))
+    of = np.searchsorted([row.first for row in rows], inside % per_step, side="right") - 1
+    sent = np.array([row.what == "operation" for row in rows], bool)[of]
+    inside, of = inside[sent], of[sent]
+    order = np.argsort(of, kind="stable")  # row by row, step by step
+    inside, of = inside[order], of[order]
+    parts = np.flatnonzero(np.diff(of, prepend=-1) | np.diff(inside // per_step, prepend=-1)).tolist()
+    by_class: dict[int, list[tuple[Instances, int, np.ndarray]]] = defaultdict(list)
+    for low, high in pairwise([*parts, len(of)]):
+        row, first = rows[of[low]], int(inside[low]) // per_step * per_step + rows[of[low]].first
+        for rank_class in dict.fromkeys(row.rank_classes):
+            by_class[rank_class].append((row, first, inside[low:high] - first))
+    return by_class
+
+
+def _exposed(
+    run: JobRun, groups: list[tuple[Instances, int, np.ndarray]], compute: Spans, begin: int, end: int
+) -> _Cell:
+    """Return what of a class's operations, as ``_within`` found them, was exposed within the window."""
     every = np.concatenate([first + inside for _, first, inside in groups]) if groups else np.zeros(0, np.int64)
     starts, ends = np.maximum(run.times.moved[every], begin), np.minimum(run.times.end[every], end)
     open_ = (ends - starts) - covered(compute, starts.astype(np.float64), ends.astype(np.float64))
@@ -178,6 +193,7 @@ class _Seen:
     scheduled: Workload
     urgency: dict[str, int]
     sizes: _Sizes
+    tasks: dict[str, list[Instances]]
 
 
 @dataclass(frozen=True)
@@ -214,24 +230,33 @@ class _Queue:
         return at < 0 or bool(self.ends[at] <= ready)
 
 
-def _sent(run: JobRun, rank_class: int, named: dict[str, Operation], urgency: dict[str, int]) -> dict[int, _Queue]:
-    """Return what each queue of a rank class sent."""
-    sent: dict[int, list[tuple[np.ndarray, ...]]] = defaultdict(list)
-    for row in run.laid.rows:
-        if row.what != "operation" or rank_class not in row.rank_classes:
-            continue
-        rank_of_urgency = _urgency(named[row.name], urgency)
-        for step in range(run.laid.steps):
-            where = run.span(row, step)
-            queue = int(run.laid.flat.queue[where.start])
-            same = np.full(row.count, rank_of_urgency), np.full(row.count, row.count > 1)
-            sent[queue].append((run.times.moved[where], run.times.end[where], *same))
+def _sent(run: JobRun, named: dict[str, Operation], urgency: dict[str, int]) -> dict[int, _Queue]:
+    """Return what each queue sent."""
+    rows = [row for row in run.laid.rows if row.what == "operation"]
+    counts = np.array([row.count for row in rows], np.int64)
+    urgent = np.array([_urgency(named[row.name], urgency) for row in rows], np.int64)
+    firsts, of = np.array([row.first for row in rows], np.int64), np.repeat(np.arange(len(rows)), counts)
+    at = np.arange(len(of)) + np.repeat(firsts - (np.cumsum(counts) - counts), counts)
+    steps = np.arange(run.laid.steps)[:, None]
+    every, of = (at + steps * run.laid.per_step).ravel(), (of + steps * 0).ravel()
+    every, of = (column[np.argsort(of, kind="stable")] for column in (every, of))  # row by row, step by step
+    queue = run.laid.flat.queue[every]
     made = {}
-    for queue, parts in sent.items():
-        columns = [np.concatenate([each[at] for each in parts]) for at in range(4)]
-        order = np.argsort(columns[0], kind="stable")
-        made[queue] = _Queue(*(column[order] for column in columns))
+    for number in np.unique(queue).tolist():
+        mine, rows_of = every[queue == number], of[queue == number]
+        order = np.argsort(run.times.moved[mine], kind="stable")
+        mine, rows_of = mine[order], rows_of[order]
+        made[number] = _Queue(run.times.moved[mine], run.times.end[mine], urgent[rows_of], counts[rows_of] > 1)
     return made
+
+
+def _tasks(run: JobRun) -> dict[str, list[Instances]]:
+    """Return the rows of tasks by name."""
+    tasks: dict[str, list[Instances]] = defaultdict(list)
+    for row in run.laid.rows:
+        if row.what == "task":
+            tasks[row.name].append(row)
+    return tasks
 
 
 def _urgency(operation: Operation, urgency: dict[str, int]) -> int:
@@ -265,31 +290,30 @@ def _cause(
     in_line = moved - ready - int(flat.latency_ps[instance]) > SHARE * open_ps
     if in_line and seen.sizes.small(operation, row):
         return "latency"
-    if (
-        len(operation.payloads) > 1
-        and queue.idle(_first_made(seen.run, operation, row, instance), ready) > SHARE * open_ps
-    ):
+    if len(operation.payloads) > 1 and queue.idle(_first_made(seen, operation, row, instance), ready) > SHARE * open_ps:
         return "bucket"
     if barrier and ended > over[instance // seen.run.laid.per_step]:
         return "barrier"
     return "bandwidth"
 
 
-def _computed(run: JobRun, rank_class: int, step: int) -> int:
+def _computed(seen: _Seen, rank_class: int, step: int) -> int:
     """Return when a class's last forward or backward task of a step ended."""
     rows = (
-        row for row in run.laid.rows if row.what == "task" and row.kind in COMPUTE and rank_class in row.rank_classes
+        row for rows in seen.tasks.values() for row in rows if row.kind in COMPUTE and rank_class in row.rank_classes
     )
-    return max((int(run.ends(row, step).max()) for row in rows), default=0)
+    return max((int(seen.run.ends(row, step).max()) for row in rows), default=0)
 
 
-def _first_made(run: JobRun, operation: Operation, row: Instances, instance: int) -> int:
+def _first_made(seen: _Seen, operation: Operation, row: Instances, instance: int) -> int:
     """Return when the first of its payloads was made in that step."""
+    run = seen.run
     step = instance // run.laid.per_step
     wanted = {name for payload in operation.payloads for name in payload.producers}
     ends = [
         int(run.ends(each, step)[-1])
-        for each in run.laid.rows
-        if each.what == "task" and each.name in wanted and each.rank_classes[0] in row.rank_classes
+        for name in wanted
+        for each in seen.tasks.get(name, ())
+        if each.rank_classes[0] in row.rank_classes
     ]
     return min(ends, default=int(run.times.ready[instance]))
