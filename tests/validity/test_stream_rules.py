@@ -204,8 +204,10 @@ def test_simulate_refuses_by_rule(tmp_path: Path, capsys: Shown) -> None:
     assert code == 0
     assert "Declined collnet-direct: collnet-direct is not legal: memory: switch has 1 B" in said
     code, said = asked(capsys, "--fabric", "switch:4,sharp=true", "--algorithm", "collnet-direct:slots=100000")
-    assert code == 4
-    assert "not legal: memory: the slots of one stream at switch take 409,600,000 B, it has 16,777,216 B" in said
+    assert code == 2
+    assert "memory: 100,000 slots for each of 1 trees take 409,600,000 B of switch, which has 16,777,216 B" in said
+    assert "try: slots=4096 or fewer" in said
+    assert asked(capsys, "--fabric", "switch:4,sharp=true", "--algorithm", "collnet-direct:slots=4096")[0] == 0
     code, said = asked(capsys, "--topology", str(file_of(tmp_path, codecs=["nonsense"])))
     assert code == 3
     assert "'nonsense' is no number format that is known: native, block-exponent" in said

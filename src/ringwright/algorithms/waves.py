@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringwright.algorithms.offers import is_even
+from ringwright.errors import UsageError
 from ringwright.program import Affine, Block, Cost, Op, Program, Step, Term, constant, cut
-from ringwright.streams import Stream
+from ringwright.streams import Stream, leased_bytes
 
 if TYPE_CHECKING:
     from ringwright.algorithms.switch_trees import SwitchTree
     from ringwright.collective import Collective
+    from ringwright.topology import Topology
 
 SPARE = 2  # further places in a switch, so that the latency of the route is hidden
 
@@ -44,14 +46,15 @@ class Wave:
 class Waves:
     """All pipelines of an all-reduce over ``aggregators`` (topology nodes; p, p+1, ... in waves).
 
-    Each pipeline is a tree with a stream of its own in every switch, of ``slots`` slots (0: a share of what there is); switches
-    ``inside`` nodes have one stream for all.
+    Each pipeline is a tree with a stream of its own in every switch of ``topology``, of ``slots`` slots (0: a share of what there
+    is); switches ``inside`` nodes have one stream for all.
     """
 
     collective: Collective
     pipelines: list[list[Wave]]
     aggregators: tuple[int, ...]
     segments: int
+    topology: Topology | None
     slots: int = 0
     inside: tuple[int, ...] = ()
 
@@ -97,10 +100,12 @@ class Waves:
         return 1 + any(wave.second for pipeline in self.pipelines for wave in pipeline)
 
     def program(self, name: str, terms: Sequence[Term], reduced: float, **knobs: object) -> Program:
-        """Return the program, which sends a pipeline's bytes once in each move."""
+        """Return the program, which sends a pipeline's bytes once in each move; UsageError where slots do not fit."""
         pipelines, moves = len(self.pipelines), sum(len(wave.src) for pipeline in self.pipelines for wave in pipeline)
         size = float(self.collective.size_bytes)
         layout = cut(self.collective, pipelines * self.segments, copies=self.sets)
+        streams = tuple(self._streams())
+        self._require_room(name, streams)
         even = is_even(self.collective, pipelines * self.segments)
         return Program(
             name,
@@ -110,7 +115,7 @@ class Waves:
             self.steps,
             Cost(tuple(terms), size * moves / pipelines, reduced, is_even=even),
             aggregators=self.aggregators,
-            streams=tuple(self._streams()),
+            streams=streams,
             knobs={**knobs, "segments": self.segments},
         )
 
@@ -122,6 +127,19 @@ class Waves:
             for number, pipeline in enumerate(self.pipelines):
                 if any((wave.src == index).any() or (wave.dst == index).any() for wave in pipeline):
                     yield Stream(node, self.slots, channels=(2 * number, 2 * number + 1))
+
+    def _require_room(self, name: str, streams: Sequence[Stream]) -> None:
+        if self.topology is None or not self.slots:
+            return
+        for node, can in self.topology.aggregators.items():
+            here = [stream for stream in streams if stream.node == node and stream.slots]
+            needed = sum(leased_bytes(stream, can) for stream in here)
+            if needed > can.memory_bytes:
+                raise UsageError(
+                    f"{name}: memory: {self.slots:,} slots for each of {len(here)} trees take {needed:,} B of"
+                    f" {self.topology.label(node)}, which has {can.memory_bytes:,} B",
+                    remedy=f"slots={can.memory_bytes // (needed // self.slots)} or fewer",
+                )
 
     def _steps(self) -> Iterator[Step]:
         waves = [

@@ -63,7 +63,7 @@ def collnet_chain(
     inside = size * 2 * longest / (longest + 1) if len(leading) > 1 else size
     terms = [Term(2 * longest, inside, "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, tuple(number), cut_in, slots or 0).program(
+    return Waves(collective, pipelines, tuple(number), cut_in, topology, slots or 0).program(
         "collnet-chain", terms, size * share * longest, channels=len(leading)
     )
 

@@ -67,7 +67,7 @@ def collnet_direct(
         Term(2 + 2 * levels, size * share, "nic"),
     ]
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, tuple(number), cut_in, slots or 0).program(
+    return Waves(collective, pipelines, tuple(number), cut_in, topology, slots or 0).program(
         "collnet-direct", terms, size * share * (largest - 1), heads=len(leading)
     )
 

@@ -68,7 +68,7 @@ def nvls_collnet(
     terms = [Term(4, size * (1 + share), "nvlink"), Term(2 + 2 * levels, size * share, "nic")]
     inside = tuple(switch for switch, _ in domains)
     cut_in = segments_for(size * share, segments)
-    return Waves(collective, pipelines, (*number, *inside), cut_in, slots or 0, inside).program(
+    return Waves(collective, pipelines, (*number, *inside), cut_in, topology, slots or 0, inside).program(
         "nvls-collnet", terms, 0.0, heads=len(leading)
     )
 
