@@ -126,8 +126,8 @@ def asked_on(job: WholeJob, topology: Topology) -> Job:
     return made(GeneratedJobSpec(job.card, "h100"), topology)
 
 
-def simulated(planned: Workload, asked: Job) -> JobRun:
-    """Return the run of three steps of a scheduled workload."""
+def simulated(planned: Workload, asked: Job, late: dict[int, float] | None = None) -> JobRun:
+    """Return the run of three steps of a scheduled workload; ``late`` ranks begin each so many seconds later."""
     return simulate(
         planned,
         asked.costs,
@@ -135,6 +135,7 @@ def simulated(planned: Workload, asked: Job) -> JobRun:
         slowdowns=asked.slowdowns,
         marked=asked.marked,
         interference=asked.interference,
+        late=late,
     )
 
 
@@ -158,6 +159,9 @@ def tried(job: WholeJob) -> Tried:
     run = simulated(planned, asked)
     told = {name: simulated(planned, asked_on(job, each)) for name, each in worse(job, topology).items()}
     told["bytes x 1.001"] = simulated(longer(planned), asked)
+    if topology.n_ranks <= MOST_FAULTY:
+        rank = random.Random(f"late {job.seed}").randrange(job.card.gpus or 1)
+        told[f"rank {rank} 1 ms late"] = simulated(planned, asked, {rank: 1e-3})
     gains = {name: 1.0 - each.step_s / run.step_s for name, each in told.items()}
     return Tried(gains, missed(run), tuple(kinds(job, asked)))
 
@@ -228,6 +232,8 @@ def main() -> int:
         excesses += len(excess)
         for each in excess:
             print(f"{each}: {job}\n    {again}", flush=True)
+        if (seed + 1 - given.seed) % 50 == 0:
+            print(f"{seed + 1 - given.seed:,} of {given.jobs:,} jobs, {excesses} excesses", file=sys.stderr, flush=True)
     for name in (
         *SHARES,
         *sorted((name for name in seen if name not in SHARES), key=lambda name: int(name.split()[0])),

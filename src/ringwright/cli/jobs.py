@@ -130,6 +130,7 @@ class JobOptions:
             folded=not self.unfolded,
             interference=generated.interference(self.interference, job.interference.units),
         )
+        job = study.arriving_late(job, results.arrivals)
         if self.rewrite:
             from ringwright.algebra.spelled import apply_spelled
 
@@ -161,6 +162,7 @@ class Results:
     trace: Path | None
     force: bool
     json: bool
+    arrivals: str | None = None  # by how much later than they could ranks begin each step
 
     def show(self, result: dict[str, Any]) -> int:
         """Print the answers, and write the page if one is asked for."""

@@ -54,7 +54,7 @@ def simulate(
         Element type (default: float32; of a job: bfloat16).
     arrivals
         When the ranks come: 0,20us,0,1ms (one a rank), late:3=2ms, normal:20us,seed=1, exponential:20us, uniform:20us, or the
-        path of a recording.
+        path of a recording. Of a job: by how much later than it could each rank begins each step.
     output
         Write one HTML page with the table, the steps and the links' load.
     trace
@@ -73,9 +73,9 @@ def simulate(
     """
     collective = reading.recording(collective, sample=sample)
     if collective is not None and collective not in OPS and Path(collective).exists():
-        return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json))
+        return job.replay(collective, machine, algorithm or "", Results(output, trace, force, json, arrivals))
     if collective is None:
-        return job.answer(machine, algorithm or "", dtype, Results(output, trace, force, json))
+        return job.answer(machine, algorithm or "", dtype, Results(output, trace, force, json, arrivals))
     from ringwright.studies.simulate import SimulationSpec
 
     topology = machine.build()

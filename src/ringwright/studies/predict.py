@@ -61,6 +61,7 @@ def simulate(
     policy: Policy = "none",
     faults: Iterable[str] = (),
     seed: int = 0,
+    arrivals: Asked | None = None,
 ) -> PolicyResult: ...
 @overload
 def simulate(
@@ -71,6 +72,7 @@ def simulate(
     policy: Policy = "none",
     faults: Iterable[str] = (),
     seed: int = 0,
+    arrivals: Asked | None = None,
 ) -> Run | PolicyResult: ...
 def simulate(
     what: Program | Collective | Workload | Trace | str | Path,
@@ -113,7 +115,8 @@ def simulate(
         Of a collective, whether a link is free (``pipelined``, usual) or ``busy`` during its latency.
     arrivals
         When the ranks come: seconds by rank in the group, ``late:3=2ms``, ``normal:20us,seed=1``, ``exponential:20us``,
-        ``uniform:20us``, or the path of a recording whose ranks were measured. Usual: all together.
+        ``uniform:20us``, or the path of a recording whose ranks were measured. Usual: all together. Of a job: by how much
+        later than it could each rank begins each step.
 
     Returns
     -------
@@ -155,10 +158,10 @@ def simulate(
         raise UsageError(f"{given[0]} is for one collective, this is a job", remedy=f"leave {given[0]} out")
     if algorithm is not None and not isinstance(algorithm, str):
         algorithm = getattr(algorithm, "spelling", None) or _no_spelling(algorithm)
-    from ringwright.studies.jobs.study import answer
+    from ringwright.studies.jobs.study import answer, arriving_late
 
     job, usual = _job(what, on, algorithm or "", faults, seed)
-    return answer(job, usual if policy is None else policy)
+    return answer(arriving_late(job, arrivals), usual if policy is None else policy)
 
 
 def _named(on: spelled.Machine | None) -> spelled.Machine:

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ringwright.costs.stages import Costs
+from ringwright.engines.job.arrivals import awaiting, held, late_ranks
 from ringwright.engines.job.flat import InstanceTimes, Interference
 from ringwright.engines.job.layout import Laid, lay_out
 from ringwright.engines.job.loop import Loop
@@ -90,16 +91,22 @@ def simulate(
     interference: Interference | None = None,
     native: bool = True,
     layouts: Layouts | None = None,
+    late: Mapping[int, float] | None = None,
 ) -> JobRun:
     """Return the run of ``steps`` steps; ``slowdowns`` and ``marked`` ranks as in ``rank_classes``.
 
-    ``layouts`` remembers what runs of like workloads have in common: the same answers, sooner.
+    ``late`` ranks (rank -> seconds) begin each step so much later than they could. ``layouts`` remembers what runs of like
+    workloads have in common: the same answers, sooner.
 
     Raises InfeasibleError, naming who waits for whom, where the job cannot end.
     """
     layouts = layouts or Layouts()
+    waited_for = late_ranks(late or {}, workload.mesh.size)
+    if waited_for:
+        workload, marked = awaiting(workload), (*marked, *waited_for)
     classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded)
     laid = lay_out(workload, costs, classes, steps, interference, layouts)
+    laid = held(laid, late or {}) if waited_for else laid
     times, engine = _run(laid, native=native)
     run = JobRun(laid, times, engine)
     stuck = np.flatnonzero(times.end < 0)

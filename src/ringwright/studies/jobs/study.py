@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from ringwright import steps
@@ -15,10 +15,12 @@ from ringwright.engines.job.run import JobRun, simulate
 from ringwright.errors import InfeasibleError, RingwrightError, UsageError, WorkloadError
 from ringwright.notebook import line, table
 from ringwright.registry import scheduler
+from ringwright.studies.arrivals import Asked, arriving
 from ringwright.studies.jobs.account import Account, account
 from ringwright.studies.jobs.memory import peak
 from ringwright.studies.jobs.tracks import tracks
 from ringwright.studies.jobs.why import why
+from ringwright.units import format_us
 from ringwright.workload import Workload
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ class Job:
     fabric: str = ""
     left_out: tuple[str, ...] = ()
     remarks: Callable[[], list[str]] = list  # what turned out while costs were asked for
+    late: Mapping[int, float] = field(default_factory=dict)  # rank -> seconds by which it begins each step later
     layouts: Layouts = field(init=False, default_factory=Layouts, repr=False, compare=False)  # of the policies so far
 
 
@@ -91,6 +94,16 @@ class PolicyResult:
         return self.account.exposed_s
 
 
+def arriving_late(job: Job, asked: Asked | None) -> Job:
+    """Return the job whose ranks begin each step at the times asked for, counted from when they could; None: at once."""
+    if asked is None:
+        return job
+    come = arriving(asked, job.workload.mesh.size)
+    late = {rank: seconds for rank, seconds in enumerate(come.seconds.tolist()) if seconds}
+    said = f"arrivals: {come.said}; in each step, the last rank {format_us(come.last_s)} later than it could"
+    return replace(job, late=late, assumptions=(*job.assumptions, said))
+
+
 def answer(job: Job, policy: str | Callable[..., Workload]) -> PolicyResult:
     """Return the run of a policy, a scheduler or its spelling; ``none`` is the workload's own."""
     label, schedule = _schedule(policy)
@@ -122,6 +135,7 @@ def _run(job: Job, scheduled: Workload, steps: int) -> JobRun:
         folded=job.folded,
         interference=job.interference,
         layouts=job.layouts,
+        late=job.late,
     )
 
 
