@@ -50,10 +50,7 @@ class ClassMemory:
 
 def memory(workload: Workload) -> tuple[ClassMemory, ...]:
     """Return what the ranks of each class hold in a steady step, with its policy; empty where nothing is known (``UNKNOWN``)."""
-    if not workload.values or any(_is_silent(task) for task in workload.tasks):
-        return ()
-    carried = _Carried(workload)
-    return tuple(_Account(workload, each.name, carried).told() for each in workload.classes)
+    return tuple(account.told() for account in _accounts(workload))
 
 
 def _is_silent(task: Task) -> bool:
@@ -63,7 +60,14 @@ def _is_silent(task: Task) -> bool:
 
 def peak_bytes(workload: Workload) -> int | None:
     """Return the most that a rank of any class holds; None where nothing is known (``UNKNOWN``)."""
-    return max((each.peak_bytes for each in memory(workload)), default=None)
+    return max((account.peak_bytes() for account in _accounts(workload)), default=None)
+
+
+def _accounts(workload: Workload) -> list[_Account]:
+    if not workload.values or any(_is_silent(task) for task in workload.tasks):
+        return []
+    carried = _Carried(workload)
+    return [_Account(workload, each.name, carried) for each in workload.classes]
 
 
 @dataclass
@@ -134,25 +138,18 @@ class _Account:
             name: np.array([at for _, at in sorted(each)]) for name, each in batches.items()
         }
 
+        self.steady: list[Holder] = []
+        self.spans: list[tuple[Value, int, np.ndarray, np.ndarray]] = []
+
+    def peak_bytes(self) -> int:
+        """Return the highest level alone."""
+        return int(self._levels().max())
+
     def told(self) -> ClassMemory:
         """Return the account."""
-        most = sum(value.size_bytes for value in self.workload.values if value.of == self.of) * len(self.order)
-        changes = np.zeros(len(self.order) + 1, np.int64 if most < MOST_EXACT else object)
-        steady: list[Holder] = []
-        spans: list[tuple[Value, int, np.ndarray, np.ndarray]] = []
-        for values in self._storages():
-            first, size = values[0], max(value.size_bytes for value in values)
-            if any(self.carried.stays(value) for value in values):
-                steady.append(Holder(first.name, first.kind, size, 1))
-                changes[0] += size
-                continue
-            for begins, ends in self._spans(values):
-                np.add.at(changes, begins, size)
-                np.add.at(changes, ends + 1, -size)
-                spans.append((first, size, begins, ends))
-        held = np.cumsum(changes)[: max(1, len(self.order))]
+        held = self._levels()
         peak = int(np.argmax(held))
-        holders = [*steady, *_held(spans, peak)]
+        holders = [*self.steady, *_held(self.spans, peak)]
         return ClassMemory(
             self.of,
             int(held[peak]),
@@ -161,6 +158,23 @@ class _Account:
             tuple(sorted(holders, key=lambda each: -each.size_bytes)[:MOST_HOLDERS]),
             tuple((name, batch, size) for (name, batch), size in zip(self.order, held.tolist(), strict=False)),
         )
+
+    def _levels(self) -> np.ndarray:
+        """Return the bytes held at each task of the order. int64 of shape (tasks,), objects where they are too many."""
+        most = sum(value.size_bytes for value in self.workload.values if value.of == self.of) * len(self.order)
+        changes = np.zeros(len(self.order) + 1, np.int64 if most < MOST_EXACT else object)
+        for values in self._storages():
+            first, size = values[0], max(value.size_bytes for value in values)
+            if any(self.carried.stays(value) for value in values):
+                self.steady.append(Holder(first.name, first.kind, size, 1))
+                changes[0] += size
+                continue
+            for begins, ends in self._spans(values):
+                np.add.at(changes, begins, size)
+                np.add.at(changes, ends + 1, -size)
+                self.spans.append((first, size, begins, ends))
+        levels: np.ndarray = np.cumsum(changes)[: max(1, len(self.order))]
+        return levels
 
     def _storages(self) -> Iterator[list[Value]]:
         """Yield the values of the class that share a place, the one that was there first before the others."""
