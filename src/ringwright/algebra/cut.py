@@ -86,6 +86,9 @@ class _Region:
         slices = [math.prod(sizes_of[axis] for axis in value.axes(SLICED, dim)) for value in held]
         self.blocks = max(slices)
         self.summed: list[Task] = []
+        self.lag = members[0].lag
+        if any(node.lag != self.lag for node in members):
+            raise Refused("some of it is done a step later than the rest", "a stretch within a step")
         for node in members:
             self._check(node)
 
@@ -227,10 +230,10 @@ class _Region:
                 for at, term in enumerate(pieces[name][1:], 1):
                     last = at == len(pieces[name]) - 1
                     into = graph.values[name] if last else graph.value(term, f"{name}.sum{at}")
-                    graph.copying(f"{name}.add{at}", near, "pointwise", {"fn": "add"}, [total, term], [into])
+                    graph.copying(f"{name}.add{at}", near, "pointwise", {"fn": "add"}, [total, term], [into], self.lag)
                     total = into
             else:
-                graph.copying(f"{name}.join", near, "join", settings, pieces[name], [graph.values[name]])
+                graph.copying(f"{name}.join", near, "join", settings, pieces[name], [graph.values[name]], self.lag)
 
     def _near(self, name: str) -> Node:
         node = self.graph.writer(name)

@@ -90,8 +90,12 @@ class StepGraph:
         settings: Mapping[str, Any],
         reads: Iterable[Value],
         writes: Iterable[Value],
+        lag: int | None = None,
     ) -> Task:
-        """Add a task that takes no time: it says which bytes of what it reads are those that it writes."""
+        """Add a task that takes no time: it says which bytes of what it reads are those that it writes.
+
+        It stands beside ``near``, and does the work of the same step, if no other ``lag`` is given.
+        """
         slot, stream = (near.slot, near.stream) if isinstance(near, Task) else self._slot(near)
         return self.add(
             Task(
@@ -106,7 +110,7 @@ class StepGraph:
                 reads=tuple((each.name, 0) for each in reads),
                 writes=tuple(each.name for each in writes),
                 work=Work(meaning=meaning, settings=settings),
-                lag=near.lag,
+                lag=near.lag if lag is None else lag,
             ),
             near,
         )

@@ -158,6 +158,26 @@ def waits(workload: Workload) -> Iterator[Finding]:
             yield Finding("wait", what, f"payload {payload.name}", "name it as a producer")
         if payload.source in workload.value and payload.result in workload.value:
             yield from _conversion(workload, payload)
+    if any(task.lag for task in workload.tasks) or any(payload.lag for payload in workload.payloads):
+        yield from _steps(workload)
+
+
+def _steps(workload: Workload) -> Iterator[Finding]:
+    """Yield tasks and payloads that work for one step on what another step has yet to write, or keep it too long."""
+    lags = {name: task.lag for task in workload.tasks for name in task.writes}
+    lags |= {payload.result: payload.lag for payload in workload.payloads if payload.result}
+    for task in workload.tasks:
+        for name, distance in task.reads:
+            if distance + lags.get(name, task.lag) < task.lag:
+                what = f"{task.name} does the work of {task.lag} steps before with {name} of a step behind that"
+                yield Finding("wait", what, f"task {task.name}, class {task.of}", "read it of an earlier step")
+    ahead = [each.name for each in workload.tasks if each.lag < 0]
+    for name in [*ahead, *(each.name for each in workload.payloads if each.lag < 0)]:
+        yield Finding("wait", f"{name} does the work of a later step", name, "a lag of 0 or more")
+    for payload in workload.payloads:
+        if lags.get(payload.source, payload.lag) != payload.lag:
+            what = f"{payload.name} carries {payload.source}, which is of another step than its own (lag {payload.lag})"
+            yield Finding("wait", what, f"payload {payload.name}", "a task between them that keeps the value")
 
 
 def _arrives(task: Task, payload: Payload, distance: int, reach: Reach) -> bool:
