@@ -14,6 +14,7 @@ from ringwright.engines.machine import PS
 from ringwright.engines.memory import shortage
 from ringwright.engines.messages import MessageGraph, Pieces
 from ringwright.engines.multicast import branched
+from ringwright.engines.tree_flows import streams
 from ringwright.errors import InfeasibleError
 from ringwright.program import ADDING, Op
 from ringwright.topology import NIC
@@ -66,6 +67,7 @@ def assemble(machine: Machine, pieces: Pieces, order: MessageOrder, src: np.ndar
         order.nexts,
         order.waits,
         delay + copied(pieces.size_bytes, byte_ps),
+        **streams(pieces, src >= machine.topology.n_ranks, dst >= machine.topology.n_ranks),
     )
     return flat if pieces.stream is None else branched(flat, pieces.stream, machine.sends)
 

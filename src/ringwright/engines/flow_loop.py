@@ -49,12 +49,35 @@ def classes(flat: MessageGraph) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     import numpy as np
 
     nodes = int(max(flat.src.max(initial=0), flat.dst.max(initial=0))) + 1
-    _, first, owner = np.unique((flat.src * nodes + flat.dst) * 2 + flat.adds, return_index=True, return_inverse=True)
+    key = (flat.src * nodes + flat.dst) * 2 + flat.adds
+    _, first, owner = np.unique(key, return_index=True, return_inverse=True)
+    if not _same_routes(flat, first[owner]):
+        _, first, owner = np.unique(_routes(flat), return_index=True, return_inverse=True)
     lengths = np.diff(flat.hop_starts)[first]
     starts = np.concatenate(([0], np.cumsum(lengths))).astype(np.int64)
     inner = np.arange(starts[-1]) - np.repeat(starts[:-1], lengths)
     routes = flat.hops[np.repeat(flat.hop_starts[first], lengths) + inner]
     return owner.astype(np.int32), starts, routes.astype(np.int32)
+
+
+def _same_routes(flat: MessageGraph, like: np.ndarray) -> bool:
+    """Whether each message has the route of the one that it is ``like``."""
+    import numpy as np
+
+    lengths = np.diff(flat.hop_starts)
+    if not np.array_equal(lengths, lengths[like]):
+        return False
+    inner = np.arange(len(flat.hops)) - np.repeat(flat.hop_starts[:-1], lengths)
+    return np.array_equal(flat.hops, flat.hops[np.repeat(flat.hop_starts[like], lengths) + inner])
+
+
+def _routes(flat: MessageGraph) -> np.ndarray:
+    """Return a number for the route of each message, equal where it is the same. int64 of shape (messages,)."""
+    import numpy as np
+
+    numbers: dict[bytes, int] = {}
+    bounds, hops = flat.hop_starts.tolist(), np.ascontiguousarray(flat.hops, np.int32)
+    return np.array([numbers.setdefault(hops[a:b].tobytes(), len(numbers)) for a, b in pairwise(bounds)], np.int64)
 
 
 class _Class:

@@ -56,6 +56,10 @@ class MessageGraph:
     delay: np.ndarray
     weight: np.ndarray | None = None  # how many equal messages each stands for, where folded
     branches: Branches | None = None  # where multicasts fork
+    tree: np.ndarray | None = (
+        None  # of each message: equal numbers are one stream through nodes of the network; -1 none
+    )
+    segment: np.ndarray | None = None  # of each message: which segment of its stream it carries
 
     @property
     def n_messages(self) -> int:
