@@ -59,17 +59,17 @@ def streams(pieces: Pieces, leaves_node: np.ndarray, enters_node: np.ndarray) ->
     return {"tree": np.where(inside, label[pair], -1), "segment": turn}
 
 
-def _connected(pair: np.ndarray, place: np.ndarray, pairs: int) -> np.ndarray:
-    """Return a number for each pair, equal where pairs pass one place, directly or through others. Of shape (pairs,)."""
+def _connected(pair: np.ndarray, slot: np.ndarray, pairs: int) -> np.ndarray:
+    """Return a number for each pair, equal where pairs pass one slot of a node, directly or through others. Of shape (pairs,)."""
     import numpy as np
 
-    _, place = np.unique(place, return_inverse=True)
+    _, slot = np.unique(slot, return_inverse=True)
     label = np.arange(pairs)
     while True:
-        least = np.full(int(place.max()) + 1, pairs)
-        np.minimum.at(least, place, label[pair])
+        least = np.full(int(slot.max()) + 1, pairs)
+        np.minimum.at(least, slot, label[pair])
         further = label.copy()
-        np.minimum.at(further, pair, least[place])
+        np.minimum.at(further, pair, least[slot])
         if (further == label).all():
             return label
         label = further
