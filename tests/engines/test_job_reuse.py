@@ -101,6 +101,18 @@ def test_what_is_the_same_is_not_asked_or_written_again() -> None:
     assert all(again.bands[at] is first.bands[at] for at in tasks)
 
 
+def test_a_search_that_goes_to_and_fro_keeps_the_tasks_of_both() -> None:
+    base, costs, layouts = drawn.workload(3), drawn.Costs(3), Layouts()
+    behind, freely = (base.with_policy("one", boundary=each) for each in ("barrier", "layer"))
+    first = laid(behind, costs, layouts)
+    for at in range(8):
+        laid(replace(freely, payloads=freely.payloads[: 1 + at % len(base.payloads)]), costs, layouts)
+    again = laid(behind, costs, layouts)
+    assert isinstance(first, Laid)
+    assert isinstance(again, Laid)
+    assert again.bands[0] is first.bands[0]
+
+
 # ----------------------------------------------------------------------------------- one field changed after a first run
 OTHER = {
     "barrier": "layer",

@@ -20,7 +20,7 @@ from ringwright.engines.job.tasks import Tasks
 from ringwright.rewrites import Operation
 from ringwright.workload import Queue, Workload
 
-MOST_KEPT = 4  # steps, the latest: a few MB, for searches that go to and fro
+MOST_KEPT, MOST_ALIKE = 6, 2  # steps, the latest, and of those with the same tasks: a few MB
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,13 @@ class Layouts:
     def keep(self, written: WrittenStep) -> None:
         """Remember a step of which all is written; its edges without a rule are let go."""
         written.step.joined.clear()
-        self._kept = (written, *self._kept)[:MOST_KEPT]
+        kept, alike = [written], 1
+        for each in self._kept:
+            same = each.tasks is written.tasks
+            alike += same
+            if not same or alike <= MOST_ALIKE:
+                kept.append(each)
+        self._kept = tuple(kept[:MOST_KEPT])
 
 
 def _read(workload: Workload) -> tuple[Any, ...]:
