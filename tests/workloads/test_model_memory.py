@@ -12,6 +12,7 @@ from functools import cache
 
 import pytest
 
+from ringwright.algebra import RULES
 from ringwright.memory import ClassMemory, memory
 from ringwright.studies.jobs import generated
 from ringwright.studies.model_workload import WorkloadSpec
@@ -225,3 +226,22 @@ def test_where_to_cut_says_what_a_part_more_costs() -> None:
     assert all(0 < seconds < made.task["all.F.layer0.dense.6"].seconds for seconds in middle.cuts.values())
     tokens, hidden = 2 * 2048, 2048
     assert middle.flops == 2 * 2 * tokens * hidden * 4 * hidden / 2
+
+
+# ------------------------------------------------------------------------------------------------------------------- rules
+def test_rules_apply_to_generated_steps_and_memory_follows() -> None:
+    """The middle of an MLP of one layer recomputed: neither of the two micro-batches of the first stage is there at the peak."""
+    made = generated.workload(generated.GeneratedJobSpec(WorkloadSpec("gpt3-1.3b", 4, "tp2,pp2", 4, 2)))
+    up = made.value["stage0.layer0.dense.6.up"]
+    assert up.size_bytes == 2 * 2 * 2048 * 4 * 2048 / 2  # 2 bytes, 2 sequences, tokens, the middle over tp 2
+    again = RULES["recompute"](made, up.name)
+    assert check(again) == []
+    before, after = (activations(memory(each)[0]) for each in (made, again))
+    assert before - after == 2 * up.size_bytes
+    parts = RULES["cut"](made, "stage0.F.layer0.dense.6", dim="sequence", parts=2)
+    assert check(parts) == []
+    assert parts.task["stage0.F.layer0.dense.6.0"].reads[1:] == made.task["stage0.F.layer0.dense.6"].reads[1:]
+    whole, half = made.task["stage0.F.layer0.dense.6"], parts.task["stage0.F.layer0.dense.6.0"]
+    assert whole.work is not None
+    assert half.work is not None
+    assert half.work.flops == whole.work.flops / 2

@@ -111,7 +111,7 @@ class _Region:
             if node.op not in CUTTABLE:
                 raise Refused(f"{node.name} is a {node.op}, which goes as a whole", f"one of: {', '.join(CUTTABLE)}")
             return
-        if any(distance for _, distance in node.reads):
+        if any(distance and self._has(name) for name, distance in node.reads):  # parameters are read whole by all parts
             raise Refused(f"{node.name} reads a value of an earlier step", "cut within a step")
         meaning = node.work.meaning if node.work else ""
         settings = node.work.settings if node.work else {}

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ringwright.algebra.editing import Node, StepGraph, times_of
 from ringwright.algebra.rule import Refused, rule
-from ringwright.values import Change, Value, Work
+from ringwright.values import KEPT, Change, Value, Work
 from ringwright.workload import Payload, Task
 
 BACKWARD = ("B", "dO", "dW")
@@ -76,11 +76,13 @@ def _ancestors(graph: StepGraph, value: Value, kept: set[str]) -> list[Node]:
         if isinstance(node, Payload):
             visit(node.source)
         else:
-            if any(distance for _, distance in node.reads if graph.writer(_) is not None):
+            earlier = (name for name, distance in node.reads if distance and graph.writer(name) is not None)
+            if any(graph.values[name].kind not in KEPT for name in earlier):
                 raise Refused(f"{node.name} reads a value of an earlier step", f"keep: a value behind {node.name}")
             _is_same_again(node)
-            for each, _ in node.reads:
-                visit(each)
+            for each, distance in node.reads:
+                if not distance:  # what stays from step to step is still the same
+                    visit(each)
         order.append(node)
 
     visit(value.name)
