@@ -9,7 +9,7 @@ import numpy as np
 
 from ringwright.algebra.meaning import GraphRun, carry_out
 from ringwright.values import KEPT, SLICED
-from ringwright.workload import Mesh, Workload
+from ringwright.workload import Workload
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,23 @@ def _same(one: GraphRun, other: GraphRun, name: str) -> bool:
     )
 
 
-def small(workload: Workload, mesh: Mesh | None = None, *, at_most: int = 3) -> Workload:
-    """Return the graph with dimensions so small that it can be carried out: at most ``at_most`` elements a rank and dimension."""
-    sizes = (mesh or workload.mesh).sizes
+def small(*workloads: Workload, at_most: int = 3) -> list[Workload]:
+    """Return graphs with dimensions so small that they can be carried out, a dimension of one name in one size in all of them.
+
+    Each slice of a dimension has at most ``at_most`` elements; a dimension that rules padded or cut keeps its proportion.
+    """
     parts: dict[str, int] = {}
-    for value in workload.values:
-        for dim, _ in value.dims:
-            slices = math.prod(sizes[axis] for axis in value.axes(SLICED, dim))
-            parts[dim] = math.lcm(parts.get(dim, 1), slices)
-    values = tuple(
-        replace(
-            each, dims=tuple((dim, parts[dim] * min(at_most, max(1, size // parts[dim]))) for dim, size in each.dims)
-        )
-        for each in workload.values
-    )
-    return replace(workload, values=values, mesh=mesh or workload.mesh)
+    for workload in workloads:
+        sizes = workload.mesh.sizes
+        for value in workload.values:
+            for dim, _ in value.dims:
+                slices = math.prod(sizes[axis] for axis in value.axes(SLICED, dim))
+                parts[dim] = math.lcm(parts.get(dim, 1), slices)
+
+    def shrunk(dim: str, size: int) -> tuple[str, int]:
+        return dim, parts[dim] * min(at_most, max(1, size // parts[dim]))
+
+    return [
+        replace(each, values=tuple(replace(v, dims=tuple(shrunk(*dim) for dim in v.dims)) for v in each.values))
+        for each in workloads
+    ]

@@ -156,28 +156,33 @@ def _in_order(workload: Workload) -> list[Task | Payload]:
         *(each for each in workload.payloads if each.source and each.result),
     ]
     writer = {name: node for node in nodes for name in _written(node)}
-    done: dict[str, bool] = {}
+    done: dict[tuple[type, str], bool] = {}
     order: list[Task | Payload] = []
     for root in nodes:
         stack: list[tuple[Task | Payload, Iterator[str]]] = [(root, iter(_needs(root)))]
-        if root.name in done:
+        if _key(root) in done:
             continue
-        done[root.name] = False
+        done[_key(root)] = False
         while stack:
             node, needs = stack[-1]
             name = next((each for each in needs if each in writer), None)
             if name is None:
                 stack.pop()
-                done[node.name] = True
+                done[_key(node)] = True
                 order.append(node)
                 continue
             before = writer[name]
-            if before.name not in done:
-                done[before.name] = False
+            if _key(before) not in done:
+                done[_key(before)] = False
                 stack.append((before, iter(_needs(before))))
-            elif not done[before.name]:
+            elif not done[_key(before)]:
                 raise UsageError(f"{node.name} and {before.name} wait for each other", where=workload.name)
     return order
+
+
+def _key(node: Task | Payload) -> tuple[type, str]:
+    """Return what tells a task and a payload of one name apart."""
+    return type(node), node.name
 
 
 def _written(node: Task | Payload) -> tuple[str, ...]:

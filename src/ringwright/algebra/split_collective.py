@@ -16,23 +16,28 @@ from ringwright.workload import Payload, Task
 
 
 def dim_for(value: Value, dim: str) -> str:
-    """Return the dimension to cut along: the one that was asked for, or the first that is whole."""
+    """Return the dimension to cut along: the one that was asked for, the first that is whole, or the first of all."""
     whole = [name for name, _ in value.dims if not value.axes(SLICED, name)]
     if dim and dim not in dims_of(value):
         raise Refused(f"{value.name} has no dimension '{dim}'", f"dim: one of {', '.join(dims_of(value))}")
-    if not dim and not whole:
-        raise Refused(f"{value.name} has no dimension that is whole", "a value with dims")
-    return dim or whole[0]
+    if not value.dims:
+        raise Refused(f"{value.name} has no dimension", "a value with dims")
+    return dim or (whole or [value.dims[0][0]])[0]
+
+
+def slices_of(graph: StepGraph, value: Value, dim: str) -> int:
+    """Return into how many slices a dimension of a value is cut."""
+    return graph.extent(value.axes(SLICED, dim))
 
 
 def padded(graph: StepGraph, node: Payload, value: Value, dim: str, parts: int) -> Value:
-    """Return the value with ``dim`` filled up with zeros to a multiple of ``parts``, or itself where it is one."""
-    size = dims_of(value)[dim]
-    if size % parts == 0:
+    """Return the value with each slice of ``dim`` filled up with zeros to a multiple of ``parts``, or itself where it is one."""
+    size, slices = dims_of(value)[dim], slices_of(graph, value, dim)
+    if size % (slices * parts) == 0:
         return value
-    dims = tuple((name, size + -size % parts if name == dim else each) for name, each in value.dims)
+    dims = tuple((name, size + -size % (slices * parts) if name == dim else each) for name, each in value.dims)
     made = graph.value(value, f"{value.name}.padded", dims=dims)
-    graph.copying(f"{node.name}.pad", node, "pad", {"along": dim}, [value], [made])
+    graph.copying(f"{node.name}.pad", node, "pad", {"along": dim, "blocks": slices}, [value], [made])
     return made
 
 
@@ -42,7 +47,7 @@ def unpadded(graph: StepGraph, node: Payload, value: Value, dim: str, into: Valu
     if size == whole:
         return into
     made = graph.value(into, f"{into.name}.padded", dims=value.dims)
-    settings = {"along": dim, "parts": [size, whole - size], "blocks": 1}
+    settings = {"along": dim, "parts": [size, whole - size], "blocks": slices_of(graph, into, dim)}
     graph.copying(f"{node.name}.unpad", node, "cut", settings, [made], [into])
     return made
 
@@ -65,8 +70,6 @@ def split_all_reduce(graph: StepGraph, at: str, dim: str = "") -> Change:
     payload = payload_at(graph, at, "all-reduce")
     source, result = graph.values[payload.source], graph.values[payload.result]
     ranks, along = graph.extent(payload.axes), dim_for(source, dim)
-    if source.axes(SLICED, along):
-        raise Refused(f"{source.name} is sliced by {along} already", "another dim")
     whole = padded(graph, payload, source, along, ranks)
     part = scattered(graph, payload, whole, along, payload.axes, "scatter")
     out = unpadded(graph, payload, whole, along, result)

@@ -146,8 +146,9 @@ def _pieces(whole: Value, pieces: Sequence[Value], settings: Mapping[str, Any], 
 
 
 def _pad(settings: Mapping[str, Any], reads: Sequence[Value], out: Value, sizes: Sizes) -> None:
-    if reads[0].axes(SLICED, str(settings.get("along"))):
-        raise LayoutRefusal(f"{reads[0].name} is sliced by {settings.get('along')}", "pad before it is sliced")
+    parts = math.prod(sizes.get(axis, 1) for axis in reads[0].axes(SLICED, str(settings.get("along"))))
+    if int(settings.get("blocks", 1)) != parts:
+        raise LayoutRefusal(f"{reads[0].name} is sliced by {settings.get('along')}", f"pad each slice: blocks={parts}")
     _same(reads[0].layout, out, sizes)
 
 
