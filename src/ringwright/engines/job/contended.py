@@ -15,19 +15,19 @@ def contended(rows: Sequence[tuple[int, int, Loads]], queue_of: Sequence[int]) -
     more than all of it. Resources with equal shares in every row are one. ``queue_of``: the queue of each instance.
     """
     largest: dict[int, dict[int, float]] = defaultdict(dict)
-    users: dict[int, dict[Loads, float]] = defaultdict(dict)
+    users: dict[int, dict[int, float]] = defaultdict(dict)  # by number of the list: lists are long
+    number = {loads: at for at, loads in enumerate(dict.fromkeys(loads for _, _, loads in rows))}
     for first, _, loads in rows:
-        queue = queue_of[first]
+        queue, at = queue_of[first], number[loads]
         for resource, share in loads:
             largest[resource][queue] = max(share, largest[resource].get(queue, 0.0))
-            users[resource][loads] = share
+            users[resource][at] = share
     seen: dict[tuple[tuple[int, float], ...], int] = {}
-    number = {loads: at for at, loads in enumerate(dict.fromkeys(loads for _, _, loads in rows))}
     kept = set()
     for resource, by_queue in largest.items():
         if sum(by_queue.values()) <= 1.0:
             continue
-        pattern = tuple(sorted((number[loads], share) for loads, share in users[resource].items()))
+        pattern = tuple(sorted(users[resource].items()))
         if seen.setdefault(pattern, resource) == resource:
             kept.add(resource)
     left = {loads: tuple(each for each in loads if each[0] in kept) for loads in number}
