@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from ringwright.reports import layout, memory
@@ -43,6 +45,7 @@ def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> 
             for row in rows
         ]
         layout.table(out, ["policy", *roles], table, left=("policy",))
+    _rewritten(out, first)
     memory.of_policies(out, rows)
     decided = list(dict.fromkeys(each for row in rows for each in row.get("decided", ())))
     if decided:
@@ -99,6 +102,15 @@ def _cells(row: dict[str, Any], best: float) -> list[str]:
     star = "*" if row["step_us"] <= best * (1 + 1e-9) else ""
     times = [milliseconds(row[name]) for name in ("compute_us", "update_us", "exposed_comm_us", "idle_us")]
     return [row["policy"], f"{milliseconds(row['step_us'])}{star}", *times, layout.percent(row["overlap"])]
+
+
+def _rewritten(out: Any, row: Mapping[str, Any]) -> None:
+    """Say which rules rewrote the graph of the step, and at how many places."""
+    counted = Counter(row.get("applied", ()))
+    if counted:
+        layout.heading(out, "Rewritten", "before the policies; the step computes the same")
+        for rule, count in counted.items():
+            layout.line(out, f"{rule}, at {count:,} {'place' if count == 1 else 'places'}")
 
 
 def _compared(out: Any, rows: list[dict[str, Any]]) -> None:
