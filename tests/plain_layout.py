@@ -116,9 +116,16 @@ class Plain:
             members: [self.stages(operation, size, ranks) for size in (whole, rest)]
             for members, ranks in groups.items()
         }
-        users = Counter((s.phase, link) for large, _ in stages.values() for s in large for link, _ in s.links)
+        alike = {
+            members: max(1, self.classes.counts[members[0]] // [*self.classes.class_of[list(ranks)]].count(members[0]))
+            for members, ranks in groups.items()
+        }
+        users: Counter[Any] = Counter()
+        for members, (large, _) in stages.items():
+            for s in large:
+                users.update({(s.phase, link): alike[members] for link, _ in s.links})
         for members in groups:
-            self.sent(operation, members, *stages[members], users if len(groups) > 1 else Counter())
+            self.sent(operation, members, *stages[members], (alike[members], users))
 
     def stages(self, operation: Operation, size: int, ranks: tuple[int, ...]) -> tuple[Stage, ...]:
         return self.costs.stages(operation.op, size, ranks, operation.role)
@@ -142,7 +149,7 @@ class Plain:
         members: tuple[int, ...],
         large: tuple[Stage, ...],
         small: tuple[Stage, ...],
-        users: Counter[Any],
+        users: tuple[int, Counter[Any]],
     ) -> None:
         batches = range(self.workload.micro_batches if operation.per == "micro-batch" else 1)
         before: list[list[int]] = []  # by micro-batch and piece
@@ -194,11 +201,12 @@ class Plain:
         )
 
     def loads(
-        self, operation: Operation, members: tuple[int, ...], stage: Stage, users: Counter[Any]
+        self, operation: Operation, members: tuple[int, ...], stage: Stage, users: tuple[int, Counter[Any]]
     ) -> tuple[tuple[int, float], ...]:
         if stage.links:
             return tuple(
-                (number(self.resources, link), share / max(1, users[stage.phase, link])) for link, share in stage.links
+                (number(self.resources, link), share * (users[0] / users[1][stage.phase, link]))
+                for link, share in stage.links
             )
         made = []
         for member, (name, share) in product(dict.fromkeys(members), stage.loads):

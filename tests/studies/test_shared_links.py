@@ -107,3 +107,14 @@ def test_two_operations_of_one_class_on_a_rank_share_its_links() -> None:
         for folded in (True, False)
     ]
     assert ends[0] == ends[1]
+
+
+def test_a_class_of_ranks_loads_links_for_all_that_it_stands_for() -> None:
+    """Two sums over two hosts at once, one of eight ranks a host late: seven stand in one class, or each for itself."""
+    sent = added("dp", "every", "host")
+    workload = sums((("host", 2), ("rank", 8)), EVERY, sent, replace(added("edp", "every", "host"), role="edp"))
+    costs = on_fabric(ringwright.fabric("ndv2:2"), workload)
+    ends = [
+        simulate(workload, costs, steps=1, folded=folded, late={0: 5e-3}).times.end.max() for folded in (True, False)
+    ]
+    assert float(ends[0]) == pytest.approx(float(ends[1]), rel=1e-6)

@@ -45,6 +45,12 @@ class OperationGroups:
             ]
         return self._known[key]
 
+    def alike(self, group: Group) -> int:
+        """Return how many groups one stands for: as many as hold the ranks of its first class."""
+        first = group.members[0]
+        here = 1 if len(group.ranks) < 2 else int((self.rank_classes.class_of[list(group.ranks)] == first).sum())
+        return max(1, self.rank_classes.counts[first] // max(1, here))
+
     def members(self, operation: Operation, rank_class: int) -> tuple[int, ...]:
         """Return the rank classes that take part where this one does; of a send-recv the sender, then the receiver."""
         mesh, payload = self.workload.mesh, operation.payloads[0]

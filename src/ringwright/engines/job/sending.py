@@ -278,15 +278,15 @@ class Sending:
         """Return what each phase of each group loads, by number: groups share out what one of them says of all its siblings."""
         key = (op == "send-recv", *((group.number, each.number) for group, each in zip(groups, phases, strict=True)))
         if key not in self.loads:
-            users = Counter(
-                (large.phase, link)
-                for each in (phases if len(phases) > 1 else ())
-                for large, _ in each.phases
-                for link, _ in large.links
-            )
+            users: Counter[tuple[str, int]] = Counter()
+            for group, each in zip(groups, phases, strict=True):
+                for large, _ in each.phases:
+                    users.update({(large.phase, link): self.groups.alike(group) for link, _ in large.links})
             self.loads[key] = [
                 [
-                    step.loads.setdefault(_loads(step, op, group.members, large, users), len(step.loads))
+                    step.loads.setdefault(
+                        _loads(step, op, group.members, large, (self.groups.alike(group), users)), len(step.loads)
+                    )
                     for large, _ in each.phases
                 ]
                 for group, each in zip(groups, phases, strict=True)
@@ -331,12 +331,17 @@ def _made(operation: Operation, mine: Sent) -> dict[str, list[Run]]:
 
 
 def _loads(
-    step: StepBuilder, op: str, members: tuple[int, ...], stage: Stage, users: Counter[tuple[str, int]]
+    step: StepBuilder, op: str, members: tuple[int, ...], stage: Stage, used: tuple[int, Counter[tuple[str, int]]]
 ) -> Pairs:
-    """Return what one phase of a group loads, (resource, share), as the stage says it of links or of each of its ranks."""
+    """Return what one phase of a group loads, (resource, share), as the stage says it of links or of each of its ranks.
+
+    ``used``: how many groups this one stands for, and how many use each link.
+    """
     if stage.links:
+        alike, users = used
         return tuple(
-            (step.resource(-1, f"link {link}"), share / max(1, users[stage.phase, link])) for link, share in stage.links
+            (step.resource(-1, f"link {link}"), share * (alike / users[stage.phase, link]))
+            for link, share in stage.links
         )
     loads = []
     for rank_class in dict.fromkeys(members):
