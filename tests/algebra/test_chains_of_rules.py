@@ -23,3 +23,8 @@ def test_work_of_another_step_is_not_fused_with_this_ones() -> None:
     step = RULES["next-step"](training(4), "grad0", through="U0")
     with pytest.raises(RewriteError):
         RULES["cut"](step, "grad0", dim="n", parts=2, through="U0,U1")
+
+
+def test_what_is_read_of_an_earlier_step_is_not_recomputed() -> None:
+    with pytest.raises(RewriteError, match="of an earlier step"):
+        RULES["recompute"](training(4), "w1")

@@ -28,6 +28,9 @@ def recompute(graph: StepGraph, at: str, keep: str | Sequence[str] = (), readers
     users = [node for node in graph.readers(at) if isinstance(node, Task) and _is_user(node, asked)]
     if not users:
         raise Refused("nobody reads it in the backward pass", "readers: names of tasks")
+    late = [user.name for user in users if any(name == at and distance for name, distance in user.reads)]
+    if late:
+        raise Refused(f"{late[0]} reads it of an earlier step", "a value that is read in its own step")
     if graph.writer(at) is None or at in kept:
         raise Refused("nothing computes it", "a value that a task writes, and that is not kept")
     order = _ancestors(graph, value, kept)

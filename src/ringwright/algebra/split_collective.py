@@ -78,7 +78,7 @@ def split_all_reduce(graph: StepGraph, at: str, dim: str = "") -> Change:
     graph.inherit(gather, payload, consumers=True)
     graph.drop(payload)
     more = 2 * (ranks - 1) / ranks * (whole.size_bytes - source.size_bytes) * times_of(graph, payload)
-    held = part.size_bytes + (2 * whole.size_bytes if whole is not source else 0)
+    held = part.size_bytes + result.size_bytes + (2 * whole.size_bytes if whole is not source else 0)
     return Change({payload.role: more} if more else {}, times_of(graph, payload), 0.0, held)
 
 
@@ -95,7 +95,7 @@ def reduce_broadcast(graph: StepGraph, at: str) -> Change:
     graph.inherit(last, payload, consumers=True)
     graph.drop(payload)
     more = 2 * source.size_bytes / graph.extent(payload.axes) * times_of(graph, payload)
-    return Change({payload.role: more}, times_of(graph, payload), 0.0, made.size_bytes)
+    return Change({payload.role: more}, times_of(graph, payload), 0.0, made.size_bytes + result.size_bytes)
 
 
 @rule("gather-broadcasts", "AG = p broadcasts of a block each")
@@ -170,7 +170,7 @@ def hierarchical_all_reduce(graph: StepGraph, at: str, inner: str, dim: str = ""
     ranks, m, n = graph.extent(payload.axes), many, graph.extent(across)
     size = whole.size_bytes
     wire = 2 * (m - 1) / m * size + 2 * (n - 1) / n * size / m - 2 * (ranks - 1) / ranks * source.size_bytes
-    held = 2 * part.size_bytes + (2 * size if whole is not source else 0)
+    held = 2 * part.size_bytes + result.size_bytes + (2 * size if whole is not source else 0)
     times = times_of(graph, payload)
     return Change({payload.role: wire * times} if abs(wire) > 1e-9 else {}, 2 * times, 0.0, held)
 
