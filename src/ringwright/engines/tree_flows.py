@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from ringwright.engines.machine import Machine
     from ringwright.engines.messages import MessageGraph, Pieces
 
+MOST_EDGES = 1 << 24
+
 
 class StreamColumns(TypedDict, total=False):
     """The columns of a graph that say which stream a message is of."""
@@ -163,6 +165,25 @@ def _latency(flat: MessageGraph, machine: Machine) -> np.ndarray:
     return latency
 
 
+def without_joins(before: np.ndarray, after: np.ndarray, joins: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the edges with every pair that waited through one of ``joins`` instead of it; DeclinedError where they are too many.
+
+    All are int64, edges of shape (edges,).
+    """
+    import numpy as np
+
+    for join in joins.tolist():
+        into, out_of = after == join, before == join
+        sources, targets = before[into], after[out_of]
+        kept = ~(into | out_of)
+        if kept.sum() + len(sources) * len(targets) > MOST_EDGES:
+            raise DeclinedError(f"more than {MOST_EDGES:,} pairs of messages wait for each other")
+        before = np.concatenate((before[kept], np.repeat(sources, len(targets))))
+        after = np.concatenate((after[kept], np.tile(targets, len(sources))))
+    pairs = np.unique(np.stack((before, after)), axis=1)
+    return pairs[0], pairs[1]
+
+
 class _Edges:
     """What waits for what: ``inside`` a stream, where the order of its segments says it all, and otherwise."""
 
@@ -178,11 +199,14 @@ class _Edges:
         joins = np.arange(self.n, self.nodes)
         # A join is of a stream, or of a carrier, where all that it waits for is; -1: of none, -2: of several.
         of_tree = self._gathered(np.concatenate((flat.tree, np.full(len(joins), -3))))
+        mixed = np.flatnonzero(of_tree == -2)
+        if len(mixed):
+            # Whether many that wait for many have a join is up to whoever made the graph: here each waits for each.
+            self.before, self.after = without_joins(self.before, self.after, mixed)
+            of_tree = self._gathered(np.concatenate((flat.tree, np.full(len(joins), -3))))
         self.of_carrier = self._gathered(np.concatenate((carrier, np.full(len(joins), -3))))
         ends = np.concatenate((flat.tree, np.full(len(joins), -1)))[self.after]
         self.inside = (ends >= 0) & (of_tree[self.before] == ends)
-        if ((ends >= 0) & (of_tree[self.before] == -2)).any():
-            raise DeclinedError("what a stream waits for is partly its own")
 
     def _gathered(self, label: np.ndarray) -> np.ndarray:
         """Give joins the label of all that they wait for (-3: not known yet), -2 where labels differ."""
@@ -190,6 +214,9 @@ class _Edges:
 
         into = self.after >= self.n
         before, after = self.before[into], self.after[into]
+        label = np.where(
+            (label == -3) & (np.bincount(after, minlength=self.nodes) == 0), -1, label
+        )  # waits for nothing
         while (label == -3).any():
             known = label[before] != -3
             low, high = np.full(self.nodes, 1 << 60), np.full(self.nodes, -4)
