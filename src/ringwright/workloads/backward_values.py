@@ -51,7 +51,8 @@ class Backward:
         coming = list(dict.fromkeys(coming))
         again = self._again(entered) if has_weights else ""
         needed = [each for each in flow.inputs if not (again and entered and each == entered.after)]
-        self.kept.update(flow.inner, needed, (entered.before,) if again and entered else ())
+        kept = (*flow.inner, *needed, *((entered.before,) if again and entered else ()))
+        self.kept.update(name for name in kept if name)  # a family may not say how wide what flows is
         self.stage.reads(inputs, *coming, *flow.inner, *(() if has_weights else needed))
         if has_weights:
             results = [self._keep(replace(each, name=f"{each.name}.gradient")) for each in flow.results]
