@@ -82,3 +82,10 @@ def test_rules_are_total() -> None:
             chosen = {knob: given[knob] for knob in rule.knobs if knob in given}
             with suppress(RewriteError):
                 rule(step, at, **chosen)
+
+
+def test_a_graph_that_names_sizes_is_not_made_small() -> None:
+    step = ringwright.job("gpt3-125m", gpus=2, parallel="dp2")
+    cut = RULES["cut"](step, step.payloads[0].name, dim=dict(step.value[step.payloads[0].source].dims).popitem()[0])
+    with pytest.raises(UsageError, match="names sizes of parts"):
+        small(step, cut)

@@ -367,17 +367,13 @@ def times_of(graph: StepGraph, node: Node) -> int:
 def share_of(task: Task, share: float, more_s: float = 0.0) -> Mapping[str, Any]:
     """Return the fields of a part of a task that does a share of its work, and takes ``more_s`` longer than that share."""
     work = task.work or Work()
-    return {
-        "seconds": task.seconds * share + more_s,
-        "work": Work(
-            work.flops * share,
-            round(work.read_bytes * share),
-            round(work.written_bytes * share),
-            work.meaning,
-            dict(work.settings),
-            dict(work.cuts),
-        ),
-    }
+    part = replace(
+        work,
+        flops=work.flops * share,
+        read_bytes=round(work.read_bytes * share),
+        written_bytes=round(work.written_bytes * share),
+    )
+    return {"seconds": task.seconds * share + more_s, "work": part}
 
 
 def local(axis: str) -> Placement:

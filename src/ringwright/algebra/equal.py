@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ringwright.algebra.meaning import GraphRun, carry_out
+from ringwright.errors import UsageError
 from ringwright.values import KEPT, SLICED
 from ringwright.workload import Workload
 
@@ -39,9 +40,8 @@ def outputs(workload: Workload) -> tuple[str, ...]:
 def prove(before: Workload, after: Workload, *, draws: int = 3, seed: int = 0) -> Proof:
     """Carry both graphs out on ``draws`` draws of the inputs and compare the outputs of ``before``.
 
-    One step is carried out, or two where a value of one step is read in the next.
-
-    An output that ``after`` does not have differs. UsageError for graphs that cannot be carried out.
+    One step is carried out, or two where a value of one step is read in the next. An output that ``after`` does not have
+    differs. UsageError for graphs that cannot be carried out.
     """
     names, steps = outputs(before), 1 + any(distance for task in before.tasks for _, distance in task.reads)
     differing: dict[str, None] = {}
@@ -65,8 +65,17 @@ def _same(one: GraphRun, other: GraphRun, name: str) -> bool:
 def small(*workloads: Workload, at_most: int = 3) -> list[Workload]:
     """Return graphs with dimensions so small that they can be carried out, a dimension of one name in one size in all of them.
 
-    Each slice of a dimension has at most ``at_most`` elements; a dimension that rules padded or cut keeps its proportion.
+    Each slice of a dimension has at most ``at_most`` elements. UsageError for a graph that names sizes (it cuts a dimension into
+    parts, or takes padding off): those sizes are of the whole.
     """
+    for workload in workloads:
+        sized = next((task.name for task in workload.tasks if task.work and "parts" in task.work.settings), None)
+        if sized is not None:
+            raise UsageError(
+                f"{sized} names sizes of parts, which are those of the whole",
+                where=workload.name,
+                remedy="prove the rule on a small model, as it is",
+            )
     parts: dict[str, int] = {}
     for workload in workloads:
         sizes = workload.mesh.sizes

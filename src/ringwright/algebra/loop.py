@@ -7,6 +7,7 @@ works first on the block that travels furthest, adds what arrives, and ends with
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import zip_longest
 
 from ringwright.algebra.editing import StepGraph, dims_of, local, placed, share_of, times_of
@@ -85,23 +86,7 @@ def _product(
     more_s = (task.work.cuts.get(dim, 0.0) if task.work else 0.0) if turn else 0.0
     fields = share_of(task, share, more_s)
     reads = tuple((operands[name].name if name in operands else name, distance) for name, distance in task.reads)
-    one = Task(
-        f"{task.name}.turn{turn}",
-        task.of,
-        task.kind,
-        fields["seconds"],
-        task.layer,
-        task.slot,
-        task.per,
-        task.stream,
-        task.tag,
-        task.demands,
-        reads,
-        (made.name,),
-        fields["work"],
-        task.lag,
-    )
-    graph.add(one, task)
+    graph.add(replace(task, name=f"{task.name}.turn{turn}", reads=reads, writes=(made.name,), **fields), task)
     return made
 
 

@@ -11,11 +11,10 @@ from ringwright.validity.layouts import LayoutRefusal, cut, written
 from ringwright.validity.workload_finding import Finding
 from ringwright.validity.workload_reach import Reach
 from ringwright.values import LOCAL, MEANINGS, PARTIAL, PLACED, SLICED, VALUE_KINDS, Value
+from ringwright.workload import PER
 
 if TYPE_CHECKING:
     from ringwright.workload import Payload, Task, Workload
-
-PER = ("micro-batch", "step")
 
 
 def values(workload: Workload) -> Iterator[Finding]:
