@@ -14,9 +14,9 @@ Examples
 (['reduce-scatter', 'all-gather'], ['split-all-reduce'])
 """
 
-from ringwright.algebra import commute, cut, fuse, loop, order, recompute, shift, split_collective
+from ringwright.algebra import commute, cut, fuse, levels, loop, order, recompute, rings, shift, split_collective
 from ringwright.algebra.rule import RULES, RewriteError, RewriteRule, replayed
 
-FAMILIES = (split_collective, cut, commute, fuse, loop, shift, recompute, order)
+FAMILIES = (split_collective, levels, rings, cut, commute, fuse, loop, shift, recompute, order)
 
 __all__ = ["FAMILIES", "RULES", "RewriteError", "RewriteRule", "replayed"]

@@ -11,8 +11,9 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from ringwright.algebra.editing import StepGraph, dims_of, local, placed, share_of, times_of
+from ringwright.algebra.rings import add, own_block, ring_axis, rotated, shifts
 from ringwright.algebra.rule import Refused, rule, task_at
-from ringwright.algebra.split_collective import add, own_block, ring_axis, rotated, shifts, sliced_by
+from ringwright.algebra.split_collective import sliced_by
 from ringwright.values import LOCAL, SLICED, Change, Value
 from ringwright.workload import Payload, Task
 
