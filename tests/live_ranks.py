@@ -56,7 +56,7 @@ def main() -> int:
             if not pid:
                 be(live_cases, folder, name, rank, int(world))
             pids[pid] = rank
-        codes = wait(pids)
+        codes = wait(folder, name, pids)
         found = []
         for rank in range(int(world)):
             path = folder / f"{name}-{rank}.json"
@@ -77,12 +77,28 @@ def be(cases: Any, folder: Path, name: str, rank: int, world: int) -> None:
     partial = folder / f"{name}-{rank}.part"
     partial.write_text(json.dumps(answer))
     partial.rename(folder / f"{name}-{rank}.json")
+    if "error" not in (answer if isinstance(answer, dict) else {}):
+        stay(folder, name, world)
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)
 
 
-def wait(pids: dict[int, int]) -> dict[int, int]:
+def stay(folder: Path, name: str, world: int) -> None:
+    """Keep this rank's connections until each rank has answered or ended.
+
+    A rank that ends closes its sockets: on a busy machine another may still be reading the last of what both exchanged.
+    """
+    until = time.monotonic() + HANG_S
+    while not ended(folder, name, world) and time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def ended(folder: Path, name: str, world: int) -> bool:
+    return all(any((folder / f"{name}-{rank}.{end}").exists() for end in ("json", "ended")) for rank in range(world))
+
+
+def wait(folder: Path, name: str, pids: dict[int, int]) -> dict[int, int]:
     codes: dict[int, int] = {}
     until = time.monotonic() + HANG_S
     while len(codes) < len(pids):
@@ -91,6 +107,7 @@ def wait(pids: dict[int, int]) -> dict[int, int]:
                 done, status = os.waitpid(pid, os.WNOHANG)
                 if done:
                     codes[rank] = os.waitstatus_to_exitcode(status)
+                    (folder / f"{name}-{rank}.ended").touch()
                 elif time.monotonic() > until:
                     os.kill(pid, signal.SIGKILL)
         time.sleep(0.01)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
@@ -92,7 +92,19 @@ def test_messages_between_stages_are_joined(recorded: Path) -> None:
 
 
 @pytest.mark.parametrize("at", range(4))
-def test_the_replay_takes_about_as_long_as_the_step(recorded: Path, at: int) -> None:
-    """Steps of 10 to 100 ms on a machine with as many cores as ranks, and busy with other tests: within two fifths."""
-    measured, again = baseline(recording(recorded, REAL[at]))
-    assert again == pytest.approx(measured, rel=0.4)
+def test_a_replay_takes_as_long_as_its_busiest_rank_and_not_longer_than_one_thing_after_another(
+    recorded: Path, at: int
+) -> None:
+    """Whatever else this machine does while it records. How near a replay comes to its step: ``test_replay``, on recordings."""
+    found = of_real(recorded, at)
+    assert found.costs is not None
+    busy: dict[str, float] = defaultdict(float)
+    for task in found.workload.tasks:
+        busy[task.of] += task.seconds
+    calls = sum(
+        stage.latency_s + stage.wire_s
+        for each in found.workload.payloads
+        for stage in found.costs.stages(each.op, each.size_bytes, (), each.role)
+    )
+    again = baseline(recording(recorded, REAL[at]), step=4)[1]
+    assert max(busy.values()) <= again + 1e-9 <= sum(busy.values()) + calls
