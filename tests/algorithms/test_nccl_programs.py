@@ -212,3 +212,15 @@ def test_trees_of_two_gpus_in_one_host_go_the_same_way() -> None:
     assert made.cost.path_bytes == 2 * 384
     apart = double_binary_tree(both)
     assert apart.cost.path_bytes == 384  # each tree has a root of its own
+
+
+@pytest.mark.parametrize("op", ["all-reduce", "reduce-scatter", "all-gather"])
+def test_a_ring_inside_one_host_is_one_pattern(op: str) -> None:
+    """Ranks of one switch are alike: the run is folded into one of them, and takes what the whole one takes."""
+    top = fabric("switch:16")
+    program = rings(Collective(op, range(16), 1 << 20), [[*range(16)]], 2, 1)
+    assert [len(step.blocks) for step in program.steps()] == [2] * program.n_steps
+    folded, whole = simulate(program, top), simulate(program, top, fold_symmetry=False)
+    assert folded.folded
+    assert not whole.folded
+    assert folded.time_ps == whole.time_ps

@@ -51,6 +51,8 @@ def rings(
     rounds = (p - 1) * (2 if op == "all-reduce" else 1)
     largest = float(cut(collective, cuts).chunk_bytes.max(initial=0)) * parts
     regular = is_regular(hosts) and counts.loops == 1
+    # A ring inside one host passes its ranks as it would as many hosts of one: one pattern instead of one for each rank.
+    around = hosts if len(hosts) > 1 else [[rank] for rank in hosts[0]]
     phases = [(Op.REDUCE, -1, "reduce-scatter")] if op != "all-gather" else []
     phases += [(Op.SEND, 0, "all-gather")] if op != "reduce-scatter" else []
 
@@ -61,7 +63,7 @@ def rings(
                 for step, piece in product(range(p - 1), range(counts.slices)):
                     places = [(channel * counts.loops + loop) * counts.slices + piece for channel in range(channels)]
                     if regular:
-                        yield Step(_regular(kind, hosts, nics, places, parts, shift - step), label, loop)
+                        yield Step(_regular(kind, around, nics, places, parts, shift - step), label, loop)
                     else:
                         yield Step(_listed(kind, listed, places, parts, shift - step), label, loop)
 
