@@ -71,6 +71,7 @@ def laid_out(case: str, n: int, ready: int) -> FlatJob:
         load_start=load_start,
         load=on.astype(np.int32),
         share=np.full(len(on), 0.6),
+        claim=np.ones(len(on)),
         domain_start=np.arange(len(at) + 1),
         domain=rank_class.astype(np.int32),
         token_start=none,

@@ -22,14 +22,20 @@ def rows(n: int, pairs: list[tuple[int, int, float]]) -> tuple[np.ndarray, np.nd
 
 
 def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> FlatJob:
-    """Return a job of one domain; ``edges`` are (before, after), ``loads`` and ``tokens`` (instance, index, value)."""
+    """Return a job of one domain; ``edges`` are (before, after), ``loads`` and ``tokens`` (instance, index, value).
+
+    ``claims``: of each load, in their order; 1 otherwise.
+    """
     n = len(work_ps)
     edges = sorted(more.pop("edges", []), key=lambda edge: edge[0])
     after_start = np.zeros(n + 1, np.int64)
     np.cumsum(np.bincount([src for src, _ in edges], minlength=n) if edges else np.zeros(n, int), out=after_start[1:])
     after = np.array([dst for _, dst in edges], np.int64)
     domains = more.pop("domains", [(instance, 0, 0.0) for instance in range(n)])
-    load_start, load, share = rows(n, more.pop("loads", []))
+    loads = more.pop("loads", [])
+    load_start, load, share = rows(n, loads)
+    claims = more.pop("claims", [1.0] * len(loads))
+    _, _, claim = rows(n, [(at, on, each) for (at, on, _), each in zip(loads, claims, strict=True)])
     domain_start, domain, _ = rows(n, domains)
     token_start, token, amount = rows(n, more.pop("tokens", []))
     kinds = {"latency_ps": np.int64, "key": np.int64, "size": float, "tag": np.int32, "tiles": np.int32, "sms": float}
@@ -46,6 +52,7 @@ def job(work_ps: list[int], queue: list[int], queues: Queues, **more: Any) -> Fl
         load_start=load_start,
         load=load,
         share=share,
+        claim=claim,
         domain_start=domain_start,
         domain=domain,
         token_start=token_start,
@@ -136,6 +143,7 @@ def random_job(seed: int, most: int = 60) -> FlatJob:
     draw = _Draw(seed, most)
     r, n = draw.r, draw.n
     domains = [(at, int(domain), 0.0) for at in range(n) for domain in draw.members[r.integers(9)]]
+    loads = draw.loads()
     noise = r.integers(-2, 3, n) if r.random() < 0.2 else 0
     made = job(
         r.integers(0, draw.top, n).tolist(),
@@ -143,7 +151,8 @@ def random_job(seed: int, most: int = 60) -> FlatJob:
         draw.queues(),
         edges=draw.edges(),
         domains=domains,
-        loads=draw.loads(),
+        loads=loads,
+        claims=r.choice([1.0, 1.0, 0.5, 1 / 3, 2.0], len(loads)).tolist(),
         tokens=draw.tokens(),
         gates=draw.gates(),
         key=np.arange(n) // r.integers(1, 4) + noise if r.random() < 0.7 else np.zeros(n, int),

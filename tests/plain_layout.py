@@ -32,7 +32,7 @@ class Instance:
     sms: float = 0.0
     tag: int = -1
     tiles: int = 0
-    loads: tuple[tuple[int, float], ...] = ()
+    loads: tuple[tuple[int, float, float], ...] = ()
     tokens: tuple[tuple[int, float], ...] = ()
     later: int = 0
     phase: str = ""
@@ -202,17 +202,18 @@ class Plain:
 
     def loads(
         self, operation: Operation, members: tuple[int, ...], stage: Stage, users: tuple[int, Counter[Any]]
-    ) -> tuple[tuple[int, float], ...]:
+    ) -> tuple[tuple[int, float, float], ...]:
         if stage.links:
             return tuple(
-                (number(self.resources, link), share * (users[0] / users[1][stage.phase, link]))
+                (number(self.resources, link), share * part, part)
                 for link, share in stage.links
+                for part in [users[0] / users[1][stage.phase, link]]
             )
         made = []
         for member, (name, share) in product(dict.fromkeys(members), stage.loads):
             one_way = operation.op == "send-recv" and members[0] != members[1]
             if not (one_way and name.endswith(".rx" if member == members[0] else ".tx")):
-                made.append((number(self.resources, (member, name)), share))
+                made.append((number(self.resources, (member, name)), share, 1.0))
         return tuple(made)
 
     def produced(self, operation: Operation, members: tuple[int, ...], mine: list[list[int]]) -> None:

@@ -26,7 +26,7 @@ def plainly(flat: FlatJob) -> dict[str, list[Any]]:
     return {name: getattr(flat, name).tolist() for name in columns} | {
         "after": lists(flat.after_start, flat.after),
         "domain": lists(flat.domain_start, flat.domain),
-        "load": lists(flat.load_start, flat.load, flat.share),
+        "load": lists(flat.load_start, flat.load, flat.share, flat.claim),
         "token": lists(flat.token_start, flat.token, flat.amount),
     }
 

@@ -158,9 +158,31 @@ def test_two_that_share_a_link_slow_each_other_and_go_on_at_full_rate_alone() ->
     assert both(flat).end.tolist() == [140, 80]
 
 
-def test_a_link_named_twice_counts_twice() -> None:
+def test_who_asks_for_little_of_a_link_gets_it_and_the_others_share_the_rest() -> None:
+    queues = cases.communication(3)
+    loads = [(0, 0, 0.2), (1, 0, 1.0), (2, 0, 0.9)]
+    assert both(cases.job([100, 40, 36], [0, 1, 2], queues, loads=loads)).end.tolist() == [100, 91, 81]
+
+
+def test_what_a_link_has_left_is_handed_out_by_claims() -> None:
+    """Three groups as one, or one by one, beside another operation: the same."""
+    one = cases.job([90, 100], [0, 1], cases.communication(2), loads=[(0, 0, 0.9), (1, 0, 1.0)])
+    three = cases.job(
+        [90, 90, 90, 100],
+        [0, 1, 2, 3],
+        cases.communication(4),
+        loads=[(0, 0, 0.3), (1, 0, 0.3), (2, 0, 0.3), (3, 0, 1.0)],
+        claims=[1 / 3, 1 / 3, 1 / 3, 1.0],
+    )
+    assert both(one).end.tolist() == [162, 181]
+    assert both(three).end.tolist() == [162, 162, 162, 181]
+
+
+@pytest.mark.skipif(not hasattr(engine, "job"), reason="no compiled engine")
+def test_a_link_named_twice_is_refused() -> None:
     flat = cases.job([100], [0], cases.communication(), loads=[(0, 0, 1.0), (0, 0, 0.5)])
-    assert both(flat).end.tolist() == [150]
+    with pytest.raises(ValueError, match="load: one twice"):
+        engine.job(flat)
 
 
 def test_tokens_of_a_tenth_fit_ten_times_and_control_gives_them_back() -> None:

@@ -215,6 +215,7 @@ JobFlat read_job(Columns& flat, Columns& queues) {
     flat.read(job.load_start, "load_start");
     flat.read(job.load, "load");
     flat.read(job.share, "share");
+    flat.read(job.claim, "claim");
     flat.read(job.domain_start, "domain_start");
     flat.read(job.domain, "domain");
     flat.read(job.token_start, "token_start");

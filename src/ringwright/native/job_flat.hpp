@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checks.hpp"
@@ -51,7 +52,7 @@ struct JobFlat {
 
     Span<int64_t> work, latency, key, waits, after_start, after, load_start, domain_start, token_start;
     Span<int32_t> queue, tag, tiles, load, domain, token;
-    Span<double> size, sms, share, amount;
+    Span<double> size, sms, share, claim, amount;
     // Per queue.
     Span<bool> strict, blocking;
     Span<double> window;
@@ -107,8 +108,16 @@ private:
         require_below(load, static_cast<size_t>(resources), "load");
         require_below(domain, static_cast<size_t>(domains), "domain");
         require_below(token, capacity.size, "token");
-        require(share.size == load.size && amount.size == token.size, "lists of different lengths");
+        require(share.size == load.size && claim.size == load.size && amount.size == token.size, "lists of different lengths");
         require_amounts(share, "share");
+        require_amounts(claim, "claim");
+        std::vector<int32_t> loaded(static_cast<size_t>(resources), kNoQueue);  // by which instance last
+        for (size_t i = 0; i < n(); ++i) {
+            for (int64_t at = load_start[i]; at < load_start[i + 1]; ++at) {
+                require(std::exchange(loaded[load[at]], static_cast<int32_t>(i)) != static_cast<int32_t>(i), "load: one twice");
+            }
+        }
+        for (size_t at = 0; at < claim.size; ++at) require(claim[at] > 0, "claim: not above 0");
         std::vector<int32_t> entering(n());
         require(after.size < (size_t{1} << 31), "more than 2,147,483,647 edges");
         for (size_t at = 0; at < after.size; ++at) ++entering[after[at]];

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "job_agenda.hpp"
@@ -16,7 +18,7 @@ namespace ringwright {
 class JobRates {
 public:
     JobRates(const JobFlat& flat, Agenda& agenda)
-        : flat_(flat), agenda_(agenda), under_way_(flat.queues()), on_(flat.resources), total_(flat.resources),
+        : flat_(flat), agenda_(agenda), under_way_(flat.queues()), on_(flat.resources), level_(flat.resources, kUnbounded),
           computing_(flat.domains), beside_(flat.domains), sms_(flat.domains), seen_(flat.queues()) {}
 
     void begin_compute(int32_t instance, int64_t now) {
@@ -30,7 +32,7 @@ public:
     void begin_wire(int32_t instance, int64_t now) {
         const int32_t queue = take_in(instance);
         const Row loads = flat_.loads_of(instance), domains = flat_.domains_of(instance);
-        for (int64_t at = loads.first; at < loads.last; ++at) on_[flat_.load[at]].push_back({queue, flat_.share[at]});
+        for (int64_t at = loads.first; at < loads.last; ++at) on_[flat_.load[at]].push_back({queue, flat_.share[at], flat_.claim[at]});
         resettle(loads, queue, now);
         begin(queue, wire_rate(instance), now);
         for (int64_t at = domains.first; at < domains.last; ++at) {
@@ -42,7 +44,7 @@ public:
     void end_wire(int32_t instance, int64_t now) {
         const int32_t queue = flat_.queue[instance];
         const Row loads = flat_.loads_of(instance), domains = flat_.domains_of(instance);
-        for (int64_t at = loads.first; at < loads.last; ++at) drop(on_[flat_.load[at]], Load{queue, flat_.share[at]});
+        for (int64_t at = loads.first; at < loads.last; ++at) drop(on_[flat_.load[at]], Load{queue, flat_.share[at], flat_.claim[at]});
         resettle(loads, JobFlat::kNoQueue, now);
         for (int64_t at = domains.first; at < domains.last; ++at) {
             drop(beside_[flat_.domain[at]], queue);
@@ -51,6 +53,7 @@ public:
     }
 
 private:
+    static constexpr double kUnbounded = std::numeric_limits<double>::infinity();
     struct Work {
         int32_t instance;
         int64_t left, since;
@@ -58,7 +61,7 @@ private:
     };
     struct Load {
         int32_t queue;
-        double share;
+        double share, claim;
         bool operator==(const Load& other) const { return queue == other.queue && share == other.share; }
     };
 
@@ -92,11 +95,9 @@ private:
         changed_.clear();
         for (int64_t at = loads.first; at < loads.last; ++at) {
             const int32_t resource = flat_.load[at];
-            const double before = total_[resource];
-            double total = 0;
-            for (const Load& load : on_[resource]) total += load.share;
-            total_[resource] = total;
-            if (std::max(total, 1.0) != std::max(before, 1.0)) changed_.push_back(resource);
+            const double before = level_[resource];
+            level_[resource] = level(on_[resource]);
+            if (level_[resource] != before) changed_.push_back(resource);
         }
         ++turn_;
         for (const int32_t resource : changed_) {
@@ -108,12 +109,32 @@ private:
         }
     }
 
+    // What a resource gives for each unit of claim: operations that ask for less get what they ask for, the others share the rest.
+    double level(const std::vector<Load>& loads) {
+        double total = 0;
+        for (const Load& load : loads) total += load.share;
+        if (total <= 1.0) return kUnbounded;
+        asking_.assign(loads.begin(), loads.end());
+        std::sort(asking_.begin(), asking_.end(), [](const Load& one, const Load& other) {
+            return std::pair(one.share / one.claim, one.claim) < std::pair(other.share / other.claim, other.claim);
+        });
+        double left = 1.0, claims = 0;
+        for (auto load = asking_.rbegin(); load != asking_.rend(); ++load) claims += load->claim;
+        for (const Load& load : asking_) {
+            const double each = left / claims;
+            if (load.share / load.claim > each) return each;
+            left -= load.share;
+            claims -= load.claim;
+        }
+        return kUnbounded;
+    }
+
     double wire_rate(int32_t instance) const {
         double rate = 1.0;
         const Row loads = flat_.loads_of(instance);
         for (int64_t at = loads.first; at < loads.last; ++at) {
-            const double total = total_[flat_.load[at]];
-            if (total > 1.0) rate = std::min(rate, 1.0 / total);
+            const double most = level_[flat_.load[at]] * flat_.claim[at];
+            if (most < flat_.share[at]) rate = std::min(rate, most / flat_.share[at]);
         }
         return rate;
     }
@@ -143,7 +164,8 @@ private:
     Agenda& agenda_;
     std::vector<Work> under_way_;  // per queue
     std::vector<std::vector<Load>> on_;
-    std::vector<double> total_;
+    std::vector<double> level_;
+    std::vector<Load> asking_;
     std::vector<std::vector<int32_t>> computing_, beside_;  // per domain: queues
     std::vector<double> sms_;
     std::vector<int32_t> changed_;

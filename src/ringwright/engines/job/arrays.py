@@ -8,7 +8,7 @@ import numpy as np
 
 from ringwright.engines.job.contended import contended
 from ringwright.engines.job.flat import FlatJob, Interference, Queues
-from ringwright.engines.job.step import EDGES, PS, REAL, WHOLE, Band, Pairs, StepBuilder
+from ringwright.engines.job.step import EDGES, PS, REAL, WHOLE, Band, Loads, StepBuilder
 from ringwright.engines.job.tasks import Tasks
 from ringwright.rewrites.drawn import drawn
 from ringwright.workload import Queue, Workload
@@ -22,11 +22,9 @@ def flatten(workload: Workload, step: StepBuilder, steps: int, tasks: Tasks, int
     bands = _Bands(step)
     strict = np.array([name[0] == "stream" for name in step.queues], bool)
     after_start, after, waits = _edges_of(step, steps)
-    load_start, load, share = _rows(_contended(step, bands), bands, "loads", steps)
-    domain_start, domain, _ = _rows(
-        [[(each, 0.0) for each in domain] for domain in step.domains], bands, "domain", steps
-    )
-    token_start, token, amount = _rows(list(step.tokens), bands, "tokens", steps)
+    load_start, load, share, claim = _rows(_contended(step, bands), 2, bands, "loads", steps)
+    domain_start, domain = _rows([[(each,) for each in domain] for domain in step.domains], 0, bands, "domain", steps)
+    token_start, token, amount = _rows(list(step.tokens), 1, bands, "tokens", steps)
     capacity = {resource.name: resource.capacity for resource in workload.resources}
     return FlatJob(
         work_ps=np.tile(bands.values("work", "last_work"), steps),
@@ -43,6 +41,7 @@ def flatten(workload: Workload, step: StepBuilder, steps: int, tasks: Tasks, int
         load_start=load_start,
         load=load,
         share=share,
+        claim=claim,
         domain_start=domain_start,
         domain=domain,
         token_start=token_start,
@@ -182,30 +181,30 @@ def _edges(step: StepBuilder) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     )
 
 
-def _contended(step: StepBuilder, bands: _Bands) -> list[Pairs]:
+def _contended(step: StepBuilder, bands: _Bands) -> list[Loads]:
     """Return the lists of loads without resources that never slow anything down."""
     lists = list(step.loads)
     distinct = dict.fromkeys(zip(bands.columns["loads"].tolist(), bands.columns["queue"].tolist(), strict=True))
     rows = [(at, 1, lists[number]) for at, (number, _) in enumerate(distinct)]
     left = contended(rows, [queue for _, queue in distinct])
-    lighter: list[Pairs] = [()] * len(lists)
+    lighter: list[Loads] = [()] * len(lists)
     for (number, _), (_, _, loads) in zip(distinct, left, strict=True):
         lighter[number] = loads
     return lighter
 
 
 def _rows(
-    lists: Sequence[Iterable[tuple[int, float]]], bands: _Bands, which: str, steps: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the lists of (index, value) pairs that the instances of all steps have by number, compressed."""
-    pairs = [tuple(each) for each in lists]
-    lengths = np.array([len(each) for each in pairs], np.int64)
-    index = np.array([pair[0] for each in pairs for pair in each], np.int32)
-    value = np.array([pair[1] for each in pairs for pair in each], np.float64)
+    lists: Sequence[Iterable[tuple[float, ...]]], values: int, bands: _Bands, which: str, steps: int
+) -> tuple[np.ndarray, ...]:
+    """Return the lists of (index, value ...) that the instances of all steps have by number, compressed: begins, then columns."""
+    entries = [tuple(each) for each in lists]
+    lengths = np.array([len(each) for each in entries], np.int64)
+    index: np.ndarray = np.array([entry[0] for each in entries for entry in each], np.int32)
+    columns = [index, *(np.array([e[at] for each in entries for e in each], np.float64) for at in range(1, values + 1))]
     of = bands.values(which)
     mine = lengths[of]
     starts = np.zeros(len(of) * steps + 1, np.int64)
     np.cumsum(np.tile(mine, steps), out=starts[1:])
     within = np.arange(int(mine.sum())) - np.repeat(starts[: len(of)], mine)
     entry = np.repeat((np.cumsum(lengths) - lengths)[of], mine) + within
-    return starts, np.tile(index[entry], steps), np.tile(value[entry], steps)
+    return starts, *(np.tile(column[entry], steps) for column in columns)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-Loads = tuple[tuple[int, float], ...]
+Loads = tuple[tuple[int, float, float], ...]
 
 
 def contended(rows: Sequence[tuple[int, int, Loads]], queue_of: Sequence[int]) -> list[tuple[int, int, Loads]]:
@@ -15,14 +15,14 @@ def contended(rows: Sequence[tuple[int, int, Loads]], queue_of: Sequence[int]) -
     more than all of it. Resources with equal shares in every row are one. ``queue_of``: the queue of each instance.
     """
     largest: dict[int, dict[int, float]] = defaultdict(dict)
-    users: dict[int, dict[int, float]] = defaultdict(dict)  # by number of the list: lists are long
+    users: dict[int, dict[int, tuple[float, float]]] = defaultdict(dict)  # by number of the list: lists are long
     number = {loads: at for at, loads in enumerate(dict.fromkeys(loads for _, _, loads in rows))}
     for first, _, loads in rows:
         queue, at = queue_of[first], number[loads]
-        for resource, share in loads:
+        for resource, share, claim in loads:
             largest[resource][queue] = max(share, largest[resource].get(queue, 0.0))
-            users[resource][at] = share
-    seen: dict[tuple[tuple[int, float], ...], int] = {}
+            users[resource][at] = share, claim
+    seen: dict[tuple[tuple[int, tuple[float, float]], ...], int] = {}
     kept = set()
     for resource, by_queue in largest.items():
         if sum(by_queue.values()) <= 1.0:

@@ -44,7 +44,8 @@ class FlatJob:
 
     ``work_ps`` alone on the wire or the stream, after ``latency_ps``; ``key`` is a position in strict queues and an urgency in
     the others; ``size`` counts against the window. Rows of the compressed lists: ``after`` (successors), ``load``
-    (resource, share), ``domain`` (rank classes that take part, for gates and interference), ``token`` (token pool, amount).
+    (resource, share, claim; each resource once), ``domain`` (rank classes that take part, for gates and interference),
+    ``token`` (token pool, amount).
     """
 
     work_ps: np.ndarray
@@ -61,6 +62,7 @@ class FlatJob:
     load_start: np.ndarray
     load: np.ndarray
     share: np.ndarray
+    claim: np.ndarray  # above 0: what a resource that is short has is handed out by claims
     domain_start: np.ndarray
     domain: np.ndarray
     token_start: np.ndarray

@@ -1,16 +1,35 @@
 """Work in progress in a job: which resources it shares, at what rate it proceeds, and when it will end.
 
-Operations that share a resource run at a rate of 1 / (sum of the shares), the least over their resources; compute is slowed
-by the operations beside it. Whenever a rate changes, what is left of the work is settled to the picosecond and its end is
-computed anew.
+Operations that share a resource go at full rate while their shares add up to at most 1. Where they ask for more, those that ask
+for little get it, and the others share the rest by their claims (max-min fairness on each resource); an operation goes at the
+least rate that its resources leave it. Compute is slowed by the operations beside it. Whenever a rate changes, what is left of
+the work is settled to the picosecond and its end is computed anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from math import ceil, floor
+from collections.abc import Callable, Sequence
+from math import ceil, floor, inf
 
 from ringwright.engines.job.flat import FlatJob, slowed
+
+
+def level(asking: Sequence[tuple[float, float]]) -> float:
+    """Return what a resource gives at most for each unit of claim, to operations that ask for (share, claim); inf: all of it."""
+    total = 0.0
+    for share, _ in asking:
+        total += share
+    if total <= 1.0:
+        return inf
+    ordered = sorted(asking, key=lambda each: (each[0] / each[1], each[1]))
+    left, claims = 1.0, 0.0
+    for _, claim in reversed(ordered):
+        claims += claim
+    for share, claim in ordered:
+        if share / claim > left / claims:
+            return left / claims
+        left, claims = left - share, claims - claim
+    return inf
 
 
 class Rates:
@@ -23,8 +42,8 @@ class Rates:
         self.flat, self.post, n = flat, post, flat.n
         self.left, self.rate = flat.work_ps.tolist(), [1.0] * n
         self.since, self.version = [0] * n, [0] * n
-        self.on: list[list[tuple[int, float]]] = [[] for _ in range(flat.n_resources)]  # instance, share
-        self.total = [0.0] * flat.n_resources  # of the shares
+        self.on: list[list[tuple[int, float, float]]] = [[] for _ in range(flat.n_resources)]  # instance, share, claim
+        self.level = [inf] * flat.n_resources  # what a resource gives for each unit of claim
         self.computing: list[list[int]] = [[] for _ in range(flat.n_domains)]
         self.beside: list[list[int]] = [[] for _ in range(flat.n_domains)]
         self.sms = [0.0] * flat.n_domains  # of what is beside
@@ -58,8 +77,8 @@ class Rates:
     def begin_wire(self, instance: int, now: int) -> None:
         """Put an operation on the wire: operations that share its links slow down, and so may compute."""
         loads = self._loads(instance)
-        for resource, share in loads:
-            self.on[resource].append((instance, share))
+        for resource, share, claim in loads:
+            self.on[resource].append((instance, share, claim))
         self._resettle(loads, now)
         self._begin(instance, self._wire_rate(instance), now)
         for domain in self.flat.domains(instance):
@@ -69,37 +88,36 @@ class Rates:
     def end_wire(self, instance: int, now: int) -> None:
         """Take an operation off the wire."""
         loads = self._loads(instance)
-        for resource, share in loads:
-            self.on[resource].remove((instance, share))
+        for resource, share, claim in loads:
+            self.on[resource].remove((instance, share, claim))
         self._resettle(loads, now)
         for domain in self.flat.domains(instance):
             self.beside[domain].remove(instance)
             self._slow(domain, now)
 
-    def _loads(self, instance: int) -> list[tuple[int, float]]:
+    def _loads(self, instance: int) -> list[tuple[int, float, float]]:
         flat = self.flat
         rows = slice(flat.load_start[instance], flat.load_start[instance + 1])
-        return list(zip(flat.load[rows].tolist(), flat.share[rows].tolist(), strict=True))
+        return list(zip(*(each[rows].tolist() for each in (flat.load, flat.share, flat.claim)), strict=True))
 
-    def _resettle(self, loads: list[tuple[int, float]], now: int) -> None:
-        """Sum the shares anew, all of them before any rate; then settle each operation that this concerns, once."""
+    def _resettle(self, loads: list[tuple[int, float, float]], now: int) -> None:
+        """Find the levels anew, all of them before any rate; then settle each operation that this concerns, once."""
         changed = []
-        for resource, _ in loads:
-            before, total = self.total[resource], 0.0
-            for _, share in self.on[resource]:
-                total += share
-            self.total[resource] = total
-            if max(total, 1.0) != max(before, 1.0):
+        for resource, _, _ in loads:
+            before = self.level[resource]
+            self.level[resource] = level([each[1:] for each in self.on[resource]])
+            if self.level[resource] != before:
                 changed.append(resource)
-        for instance in dict.fromkeys(instance for resource in changed for instance, _ in self.on[resource]):
+        for instance in dict.fromkeys(each[0] for resource in changed for each in self.on[resource]):
             if self.version[instance]:  # already scheduled: not the one that is just being put on the wire
                 self._settle(instance, self._wire_rate(instance), now)
 
     def _wire_rate(self, instance: int) -> float:
         rate = 1.0
-        for resource, _ in self._loads(instance):
-            if self.total[resource] > 1.0:
-                rate = min(rate, 1.0 / self.total[resource])
+        for resource, share, claim in self._loads(instance):
+            most = self.level[resource] * claim
+            if most < share:
+                rate = min(rate, most / share)
         return rate
 
     # ------------------------------------------------------------------------------------------------------------ ends

@@ -11,7 +11,7 @@ import numpy as np
 from ringwright.costs.stages import Costs, Stage
 from ringwright.engines.job.flat import NO_QUEUE
 from ringwright.engines.job.groups import Group, OperationGroups
-from ringwright.engines.job.step import PS, UPDATES, Band, Pairs, StepBuilder, StepMark, Timing, earliest
+from ringwright.engines.job.step import PS, UPDATES, Band, Loads, StepBuilder, StepMark, Timing, earliest
 from ringwright.engines.job.tasks import Run, Tasks
 from ringwright.engines.memory import BYTES_PER_PIECE, shortage
 from ringwright.errors import InfeasibleError
@@ -332,16 +332,17 @@ def _made(operation: Operation, mine: Sent) -> dict[str, list[Run]]:
 
 def _loads(
     step: StepBuilder, op: str, members: tuple[int, ...], stage: Stage, used: tuple[int, Counter[tuple[str, int]]]
-) -> Pairs:
-    """Return what one phase of a group loads, (resource, share), as the stage says it of links or of each of its ranks.
+) -> Loads:
+    """Return what one phase of a group loads, (resource, share, claim), as the stage says it of links or of each of its ranks.
 
     ``used``: how many groups this one stands for, and how many use each link.
     """
     if stage.links:
         alike, users = used
         return tuple(
-            (step.resource(-1, f"link {link}"), share * (alike / users[stage.phase, link]))
+            (step.resource(-1, f"link {link}"), share * claim, claim)
             for link, share in stage.links
+            for claim in (alike / users[stage.phase, link],)
         )
     loads = []
     for rank_class in dict.fromkeys(members):
@@ -350,5 +351,5 @@ def _loads(
                 sends = rank_class == members[0]
                 if (sends and name.endswith(".rx")) or (not sends and name.endswith(".tx")):
                     continue
-            loads.append((step.resource(rank_class, name), share))
+            loads.append((step.resource(rank_class, name), share, 1.0))
     return tuple(loads)

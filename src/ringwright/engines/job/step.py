@@ -23,6 +23,7 @@ WHOLE = (
 REAL = ("size", "last_size", "sms")
 EDGES = 12
 Pairs = tuple[tuple[int, float], ...]
+Loads = tuple[tuple[int, float, float], ...]
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -135,7 +136,7 @@ class StepBuilder:
     joined: list[tuple[np.ndarray, np.ndarray, int]] = field(
         default_factory=list
     )  # edges that follow no rule, behind all runs
-    loads: dict[Pairs, int] = field(default_factory=_lists)  # (resource, share)
+    loads: dict[Loads, int] = field(default_factory=_lists)  # (resource, share, claim)
     domains: dict[tuple[int, ...], int] = field(default_factory=dict)  # of rank classes
     tokens: dict[Pairs, int] = field(default_factory=_lists)  # (pool, amount)
     queues: dict[tuple[Any, ...], int] = field(default_factory=dict)
