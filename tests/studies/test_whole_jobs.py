@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import ringwright
 import whole_jobs
 import whole_step
+from ringwright.engines.job.run import simulate
 from ringwright.studies.jobs import costs as job_costs
 from ringwright.studies.jobs.costs import MOST_TOGETHER, FabricCosts, on_fabric
 from ringwright.studies.jobs.generated import GeneratedJobSpec, made
@@ -66,3 +69,14 @@ def test_large_sets_of_siblings_are_timed_on_their_share_of_the_links(
     shared = on_fabric(machine, workload).stages("all-reduce", size, ranks, "dp")[0].wire_s
     assert MOST_TOGETHER > 0
     assert shared == pytest.approx(together, rel=0.02)
+
+
+# Experts and pairs on a host whose GPUs are not wired alike; gradients whose rings pass each other's ranks on a torus.
+@pytest.mark.parametrize(("seed", "fabric"), [(70, "ndv2:2"), (11, "ndv2:1"), (58, "torus:4x8")])
+def test_ranks_that_lie_differently_are_not_taken_for_one(seed: int, fabric: str) -> None:
+    job = replace(whole_jobs.drawn(seed, 32), fabric=fabric)
+    asked = whole_jobs.asked_on(job, ringwright.fabric(fabric))
+    planned = whole_jobs.scheduled(job, asked.workload, asked.costs)
+    folded, whole = (simulate(planned, asked.costs, steps=2, folded=each) for each in (True, False))
+    assert len(folded.laid.rank_classes) <= len(whole.laid.rank_classes)
+    assert folded.step_s == pytest.approx(whole.step_s, rel=1e-3)

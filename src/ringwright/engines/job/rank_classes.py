@@ -1,8 +1,8 @@
 """Which ranks do the same at the same time: the coarsest division of the mesh that the workload and its faults allow.
 
-Two ranks are in one class when the workload gives them one class, they have one slowdown, and their groups along every axis
-have equal members by class. The division is refined until that holds, so it is exact: simulating one rank of each class is
-simulating all.
+Two ranks are in one class when the workload gives them one class, they have one slowdown, they lie alike on the machine, and
+their groups along every axis have equal members by class. The division is refined until that holds: simulating one rank of each
+class is simulating all.
 """
 
 from __future__ import annotations
@@ -31,11 +31,17 @@ class RankClasses:
 
 
 def rank_classes(
-    workload: Workload, slowdowns: Mapping[int, float] | None = None, *, marked: Iterable[int] = (), folded: bool = True
+    workload: Workload,
+    slowdowns: Mapping[int, float] | None = None,
+    *,
+    marked: Iterable[int] = (),
+    folded: bool = True,
+    places: np.ndarray | None = None,
 ) -> RankClasses:
     """Return the rank classes; ``slowdowns`` (rank -> factor on its compute time) are faults, and each splits its class.
 
-    ``marked`` ranks are alike to no other, because their links are. ``folded`` False makes every rank a class of its own. Raises
+    ``marked`` ranks are alike to no other, because their links are; ``places`` are numbers of all ranks, equal where they lie
+    alike on the machine (``Costs`` that know one say so). ``folded`` False makes every rank a class of its own. Raises
     UsageError for a rank of no class, or of two.
     """
     mesh, size = workload.mesh, workload.mesh.size
@@ -47,10 +53,15 @@ def rank_classes(
     classes, alone = _classes(workload), np.zeros(size, np.int64)
     for at, rank in enumerate(dict.fromkeys(marked)):
         alone[rank] = at + 1
+    told_apart = [classes, _index(slowdown), alone, *([] if places is None else [places])]
     label = (
         np.arange(size)
         if not folded
-        else np.unique(np.stack([classes, _index(slowdown), alone]), axis=1, return_inverse=True)[1].ravel()
+        else np.unique(
+            np.stack(told_apart),
+            axis=1,
+            return_inverse=True,
+        )[1].ravel()
     )
     label = _in_order(label)
     while folded:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ringwright.costs.stages import Costs
 from ringwright.engines.job.groups import OperationGroups
@@ -19,6 +19,9 @@ from ringwright.engines.job.step import StepBuilder, StepMark
 from ringwright.engines.job.tasks import Tasks
 from ringwright.rewrites import Operation
 from ringwright.workload import Queue, Workload
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MOST_KEPT, MOST_ALIKE = 6, 2  # steps, the latest, and of those with the same tasks: a few MB
 
@@ -65,15 +68,28 @@ class Layouts:
         return Layouts, ()
 
     def rank_classes(
-        self, workload: Workload, slowdowns: Mapping[int, float] | None, marked: Iterable[int], *, folded: bool
+        self,
+        workload: Workload,
+        slowdowns: Mapping[int, float] | None,
+        marked: Iterable[int],
+        *,
+        folded: bool,
+        places: np.ndarray | None = None,
     ) -> RankClasses:
         """Return the rank classes, the same object for the same question; see ``rank_classes``."""
         marked = tuple(marked)
-        read = (workload.mesh, _classes(workload), dict(slowdowns or {}), marked, folded)
+        read = (
+            workload.mesh,
+            _classes(workload),
+            dict(slowdowns or {}),
+            marked,
+            folded,
+            None if places is None else places.tobytes(),
+        )
         for known, classes in self._classes:
             if known == read:
                 return classes
-        made = rank_classes(workload, slowdowns, marked=marked, folded=folded)
+        made = rank_classes(workload, slowdowns, marked=marked, folded=folded, places=places)
         self._classes = ((read, made), *self._classes)[:MOST_KEPT]
         return made
 

@@ -104,7 +104,7 @@ def simulate(
     waited_for = late_ranks(late or {}, workload.mesh.size)
     if waited_for:
         workload, marked = awaiting(workload), (*marked, *waited_for)
-    classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded)
+    classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded, places=getattr(costs, "places", None))
     laid = lay_out(workload, costs, classes, steps, interference, layouts)
     laid = held(laid, late or {}) if waited_for else laid
     times, engine = _run(laid, native=native)

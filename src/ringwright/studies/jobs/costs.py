@@ -23,6 +23,7 @@ from ringwright.errors import UsageError
 from ringwright.registry import algorithm
 from ringwright.studies.jobs.faults import marked
 from ringwright.studies.jobs.host_links import HostLinks
+from ringwright.studies.jobs.places import places
 from ringwright.studies.jobs.wire import sent_by_ranks
 from ringwright.workload import Mesh
 
@@ -38,6 +39,7 @@ MOST_TOGETHER = 8_000_000  # moves of sibling groups in one graph; above, one of
 MOST_EXACT = 256  # ranks, siblings among them, up to which every size is timed by itself
 LEAST_BYTES = 1 << 12
 MOST_TIMED, MOST_ASKED = 1 << 14, 1 << 12  # operations, phases of operations that are remembered: some 20 MB each
+MOST_USED = 1 << 8  # groups of which is remembered what they use: a byte a link
 MOST_HELD = 1 << 20  # moves of a program whose steps are made once
 LIBRARY = "nccl-2-4"
 RING = "send-recv"
@@ -111,6 +113,11 @@ class FabricCosts:
     def healthy(self) -> Topology:
         """The machine without its faults."""
         return replace(self.topology, faults=())
+
+    @cached_property
+    def places(self) -> np.ndarray | None:
+        """A number for each rank, int64 of shape (ranks,), equal where they lie alike on the healthy machine; None: all do."""
+        return places(self.healthy, self.mesh)
 
     @cached_property
     def faulty(self) -> frozenset[int]:
@@ -191,6 +198,8 @@ class FabricCosts:
         Healthy groups are alike, so it ends when the last of them has done it. With a fault it takes what the last of ``groups``
         takes, but no less than without.
         """
+        if groups[-1].healthy:  # one answer for all of them, whoever asks
+            groups = tuple(sorted(groups, key=lambda each: each.ranks))
         key = (op, groups, size_bytes)
         if key not in self.timed:
             machine = self._machine(groups[-1])
@@ -259,13 +268,17 @@ class FabricCosts:
             group = own[0]
             alike = dict.fromkeys(ranks for each in own for ranks in (each.ranks, *self._siblings(each.ranks)))
             siblings = [TimedRanks(ranks, group.healthy) for ranks in alike if ranks != group.ranks]
-            used = {each: self._used(op, each) for each in (group, *siblings)} if siblings else {}
+            used = {each: self._known_used(op, each) for each in (group, *siblings)} if siblings else {}
             near, reached = [], used.get(group, np.zeros(0, bool))
             while more := [each for each in siblings if each not in near and bool((used[each] & reached).any())]:
                 near += more
                 reached = np.logical_or.reduce([reached, *(used[each] for each in more)])
             self.beside[key] = (*(each for each in siblings if each in near), group)
         return self.beside[key]
+
+    @cached_property
+    def _known_used(self) -> Callable[[str, TimedRanks], np.ndarray]:
+        return lru_cache(MOST_USED)(self._used)
 
     def _used(self, op: str, group: TimedRanks) -> np.ndarray:
         """Return which resources an operation of some size uses. bool of shape (resources,)."""
@@ -279,7 +292,7 @@ class FabricCosts:
         Those with a rank on one of its hosts; all, where links of several hosts can share a capacity.
         """
         hosts, mesh = self.topology.hosts, self.mesh
-        if hosts is None and not self.topology.groups:
+        if hosts is None and not self.topology.groups and self._ranks_have_own_links:
             return []
         own = [mesh.place(rank) for rank in ranks]
         axes = [axis for axis in mesh.sizes if len({each[axis] for each in own}) > 1 or axis in self.stages_along]
@@ -294,6 +307,13 @@ class FabricCosts:
             if member is not None and member != rank:
                 siblings[tuple(each + rank - member for each in ranks)] = None
         return list(siblings)
+
+    @cached_property
+    def _ranks_have_own_links(self) -> bool:
+        """Whether each link is one rank's alone, as at one switch: groups of different ranks share none."""
+        topology = self.topology
+        at_rank = (topology.src < topology.n_ranks).astype(int) + (topology.dst < topology.n_ranks)
+        return bool((at_rank == 1).all())
 
     def _timed(self, busy_ps: np.ndarray, seconds: float) -> Timed:
         resources = self.topology.n_links + len(self.topology.groups)

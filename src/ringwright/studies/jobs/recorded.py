@@ -20,6 +20,8 @@ from ringwright.studies.jobs.study import Job
 from ringwright.workloads.replay import GROUNDS, Replay
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from ringwright.topology import Topology
 
 ITS_OWN = "the network it ran on"
@@ -35,6 +37,11 @@ class Changed:
     before: FabricCosts
     after: FabricCosts
     ratios: dict[tuple[str, int, tuple[int, ...], str], float] = field(default_factory=dict, repr=False)
+
+    @property
+    def places(self) -> np.ndarray | None:
+        """As of the fabric that the change is simulated on: int64 of shape (ranks,), or None."""
+        return self.after.places
 
     def stages(self, op: str, size_bytes: int, ranks: tuple[int, ...], role: str) -> tuple[Stage, ...]:
         """Return the measured phases, longer or shorter."""
