@@ -1,4 +1,5 @@
-"""Random training jobs on random fabrics, and what must hold of each: what is worse never makes it faster, and its parts add up.
+"""Random training jobs on random fabrics, and what must hold of each: what is worse never makes it faster, its parts add up, and
+ranks that are simulated once for all of a class take what they take one by one.
 
 ``python tests/whole_jobs.py 1000 --seed 0`` tries so many, counts what they are, and prints each excess with the command that
 repeats it; the tests take a few.
@@ -30,7 +31,7 @@ from ringwright.topology import NIC, Topology
 from ringwright.workload import Workload
 
 POLICIES = (NONE, "pytorch-ddp", "poseidon", "p3:slice_elements=4000000", "bytescheduler", "pace", "tictac")
-MOST_FAULTY = 32  # ranks of a job that is also tried with a fault: one host's ranks are then simulated one by one
+MOST_FAULTY = 32  # ranks of a job that is also tried with a fault, and rank by rank
 # Of a step, by which something worse may make it faster: messages are served in the order in which they come.
 MOST_GAIN = 0.005
 OFTEN = 64  # GPUs, up to which a job is drawn four times as often as with more
@@ -126,7 +127,7 @@ def asked_on(job: WholeJob, topology: Topology) -> Job:
     return made(GeneratedJobSpec(job.card, "h100"), topology)
 
 
-def simulated(planned: Workload, asked: Job, late: dict[int, float] | None = None) -> JobRun:
+def simulated(planned: Workload, asked: Job, late: dict[int, float] | None = None, *, folded: bool = True) -> JobRun:
     """Return the run of three steps of a scheduled workload; ``late`` ranks begin each so many seconds later."""
     return simulate(
         planned,
@@ -136,6 +137,7 @@ def simulated(planned: Workload, asked: Job, late: dict[int, float] | None = Non
         marked=asked.marked,
         interference=asked.interference,
         late=late,
+        folded=folded,
     )
 
 
@@ -143,11 +145,13 @@ def simulated(planned: Workload, asked: Job, late: dict[int, float] | None = Non
 class Tried:
     """By what share each thing that is worse made a job faster (negative: slower), and what was seen of the job itself.
 
-    ``missed``: by what share of the step its parts missed it; ``kinds``: what it is, of ``SHARES`` and by GPUs.
+    ``missed``: by what share of the step its parts missed it; ``apart``: by what share of it the step of all ranks one by one
+    is longer or shorter; ``kinds``: what it is, of ``SHARES`` and by GPUs.
     """
 
     gains: dict[str, float]
     missed: float
+    apart: float
     kinds: tuple[str, ...]
 
 
@@ -159,11 +163,13 @@ def tried(job: WholeJob) -> Tried:
     run = simulated(planned, asked)
     told = {name: simulated(planned, asked_on(job, each)) for name, each in worse(job, topology).items()}
     told["bytes x 1.001"] = simulated(longer(planned), asked)
+    apart = 0.0
     if topology.n_ranks <= MOST_FAULTY:
+        apart = abs(simulated(planned, asked, folded=False).step_s / run.step_s - 1.0)
         rank = random.Random(f"late {job.seed}").randrange(job.card.gpus or 1)
         told[f"rank {rank} 1 ms late"] = simulated(planned, asked, {rank: 1e-3})
     gains = {name: 1.0 - each.step_s / run.step_s for name, each in told.items()}
-    return Tried(gains, missed(run), tuple(kinds(job, asked)))
+    return Tried(gains, missed(run), apart, tuple(kinds(job, asked)))
 
 
 def missed(run: JobRun) -> float:
@@ -214,7 +220,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first of the jobs")
     parser.add_argument("--most", type=int, default=512, help="GPUs")
     given = parser.parse_args()
-    worst, widest, excesses, refused = -math.inf, 0.0, 0, 0
+    worst, widest, furthest, excesses, refused = -math.inf, 0.0, 0.0, 0, 0
     seen: Counter[str] = Counter()
     for seed in range(given.seed, given.seed + given.jobs):
         job = drawn(seed, given.most)
@@ -227,7 +233,9 @@ def main() -> int:
             continue
         seen.update(told.kinds)
         worst, widest = max(worst, *told.gains.values()), max(widest, told.missed)
+        furthest = max(furthest, told.apart)
         excess = [f"{gain:.3%} faster with {name}" for name, gain in told.gains.items() if gain > MOST_GAIN]
+        excess += [f"{told.apart:.3%} from all ranks one by one"] if told.apart > MOST_GAIN else []
         excess += [f"parts miss the step by {told.missed:.2g}"] if told.missed > ROUNDING else []
         excesses += len(excess)
         for each in excess:
@@ -241,7 +249,7 @@ def main() -> int:
         print(f"{seen[name]:>6,} {name}" + (f", at least {SHARES[name]:.0%}" if name in SHARES else ""))
     print(
         f"{given.jobs:,} jobs, {refused} refused, {excesses} excesses above {MOST_GAIN:.1%}, at most {worst:.3%} faster, "
-        f"parts within {widest:.1g} of the step"
+        f"parts within {widest:.1g} of the step, {furthest:.3%} from all ranks one by one"
     )
     return int(bool(excesses))
 

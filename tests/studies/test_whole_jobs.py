@@ -35,6 +35,7 @@ def test_nothing_that_is_worse_makes_a_job_faster(seed: int) -> None:
     assert max(told.gains.values()) <= whole_jobs.MOST_GAIN
     assert min(told.gains.values()) < 0, "nothing of it reaches the job"
     assert told.missed <= whole_jobs.ROUNDING
+    assert told.apart <= 1e-6
     assert "two groups on one NIC" in told.kinds
 
 
