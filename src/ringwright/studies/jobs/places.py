@@ -19,14 +19,10 @@ MOST_AXES = 2  # that one operation goes along
 
 
 def places(topology: Topology, mesh: Mesh) -> np.ndarray | None:
-    """Return a number for each rank of a mesh, equal where ranks lie alike; None where all of them do.
-
-    int64 of shape (ranks,). On a host that is not the same seen from each of its GPUs, every GPU has a place of its own.
-    """
+    """Return a number for each rank of a mesh, equal where ranks lie alike, int64 of shape (ranks,); None where all do."""
     if topology.is_symmetric and topology.hosts is not None:  # a host is the same seen from each, and so is each host
         return None
     ranks = np.arange(mesh.size)
-    own = _in_host(topology)[: mesh.size]
     grid = ranks.reshape(tuple(mesh.sizes.values()))
     wide = [axis for axis, size in enumerate(mesh.sizes.values()) if size > 1]
     along = [axes for count in range(1, MOST_AXES + 1) for axes in combinations(wide, count)]
@@ -36,7 +32,7 @@ def places(topology: Topology, mesh: Mesh) -> np.ndarray | None:
         passed, mine = _passed(topology, members)
         starts.append(passed[1:] + starts[-1][-1])
         links.append(mine)
-        kinds.append(_mixed(np.full(len(members), number)) + _mixed(own[members]).sum(axis=1, dtype=np.uint64))
+        kinds.append(_mixed(np.full(len(members), number)))
         of = np.empty(mesh.size, np.int64)
         of[members] = np.arange(len(members))[:, None] + sum(len(each) for each in kinds[:-1])
         groups_of.append(of)
@@ -55,25 +51,6 @@ def _passed(topology: Topology, members: np.ndarray) -> tuple[np.ndarray, np.nda
     there = np.concatenate([np.roll(members, -hop, axis=1) for hop in hops], axis=1)
     starts, links = topology.routes(np.tile(members, len(hops)).ravel(), there.ravel())
     return starts[:: count * len(hops)], links
-
-
-def _in_host(topology: Topology) -> np.ndarray:
-    """Return the place of each rank in its host, 0 for all where a host is the same seen from each; int64 of shape (ranks,)."""
-    ranks = np.arange(topology.n_ranks)
-    if topology.hosts is None:
-        return np.zeros(len(ranks), np.int64)
-    hosts = topology.hosts
-    first = np.searchsorted(hosts, hosts) if bool((np.diff(hosts) >= 0).all()) else np.zeros(len(ranks), np.int64)
-    own, other = ranks[hosts == hosts[0]], ranks[hosts != hosts[0]][: int((hosts == hosts[0]).sum())]
-    inside = [(one, two) for one in own.tolist() for two in own.tolist() if one != two]
-    out = [*zip(own.tolist(), other.tolist(), strict=False)]
-    if not inside:
-        return np.zeros(len(ranks), np.int64)
-    src, dst = np.array([*inside, *out]).T
-    kinds = _mixed(np.repeat([0, 1], [len(inside), len(out)]))
-    colour = _told_apart(topology, kinds, *topology.routes(src, dst))
-    alike = len(np.unique(colour[: len(inside)])) == 1 and len(np.unique(colour[len(inside) :])) <= 1
-    return np.zeros(len(ranks), np.int64) if alike else ranks - first
 
 
 def _told_apart(topology: Topology, kinds: np.ndarray, starts: np.ndarray, links: np.ndarray) -> np.ndarray:
