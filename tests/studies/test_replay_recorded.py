@@ -107,4 +107,4 @@ def test_a_replay_takes_as_long_as_its_busiest_rank_and_not_longer_than_one_thin
         for stage in found.costs.stages(each.op, each.size_bytes, (), each.role)
     )
     again = baseline(recording(recorded, REAL[at]), step=4)[1]
-    assert max(busy.values()) <= again + 1e-9 <= sum(busy.values()) + calls
+    assert max(busy.values()) - 1e-9 <= again <= sum(busy.values()) + calls + 1e-9
