@@ -6,7 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ringwright.algebra.build import Build, own, partial, sliced
+from ringwright.algebra.build import Build, partial, sliced
+from ringwright.algebra.editing import local
 from ringwright.values import Value, Work
 from ringwright.workload import Mesh, Workload
 
@@ -200,7 +201,7 @@ def training(p: int) -> Workload:
     """Two layers of data parallel training: gradients are summed, parameters updated, and read in the next step."""
     graph = Build(one(p), n=2 * p, m=3 * p, o=4)
     w0, w1 = (graph.value(f"w{at}", "nm"[at], kind="parameter") for at in (0, 1))
-    data = graph.input("data", "o", sliced("a", "o") if p in (2, 4) else own("a"))
+    data = graph.input("data", "o", sliced("a", "o") if p in (2, 4) else local("a"))
     lies = data.layout
     a0 = graph.task("F0", "", [data, (w0, 1)], "o", *lies)
     a1 = graph.task("F1", "", [a0, (w1, 1)], "o", *lies)

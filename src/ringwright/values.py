@@ -15,7 +15,7 @@ SLICED, PARTIAL, LOCAL = "sliced", "partial", "local"
 PLACED = (SLICED, PARTIAL, LOCAL)
 VALUE_KINDS = ("activation", "parameter", "gradient", "optimizer", "buffer")
 KEPT = ("parameter", "optimizer")  # kinds of values that are there from step to step
-# What tasks compute, where it is known (``ringwright.algebra.meaning``); without one, only reads and writes are.
+# What tasks compute, where it is known (``ringwright.algebra.computing``); without one, only reads and writes are.
 RELAY = "relay"  # computes nothing: an operation begins where another one ends
 MEANINGS = ("einsum", "pointwise", "rowwise", "sum", "cut", "join", "pad", "stack", "slice", "permute", "copy", RELAY)
 

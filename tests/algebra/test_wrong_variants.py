@@ -12,7 +12,8 @@ import pytest
 
 import algebra_cases as cases
 from ringwright.algebra import RULES, RewriteError
-from ringwright.algebra.build import Build, own, partial, sliced
+from ringwright.algebra.build import Build, partial, sliced
+from ringwright.algebra.editing import local
 from ringwright.algebra.equal import prove
 from ringwright.validity.workloads import check
 from ringwright.workload import Workload
@@ -124,8 +125,8 @@ def whole_beside_slice(p: int) -> Workload:
     made = graph.task("f0", "", [graph.input("x", "d h", sliced("a", "d"))], "d h", sliced("a", "d"))
     z = graph.input("z", "d h")
     first = graph.task("first", "cut", [z], "e h", along="d", blocks=1, parts=[2, 2 * p - 2])
-    mine = graph.task("mine", "copy", [made], "e h", own("a"))
-    part = graph.task("part", "pointwise", [mine, first], "e h", own("a"), fn="multiply")
+    mine = graph.task("mine", "copy", [made], "e h", local("a"))
+    part = graph.task("part", "pointwise", [mine, first], "e h", local("a"), fn="multiply")
     lies = graph.task("lies", "copy", [part], "d h", sliced("a", "d"))
     graph.task("end", "", [graph.send("y", "AG", lies, "a")], "d h")
     return graph.step()

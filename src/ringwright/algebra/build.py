@@ -20,7 +20,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ringwright.algebra.editing import StepGraph, sent_bytes
-from ringwright.values import LOCAL, PARTIAL, SLICED, Placement, Value, Work
+from ringwright.values import PARTIAL, SLICED, Placement, Value, Work
 from ringwright.workload import Mesh, Payload, RankClass, Task, Workload
 
 BYTES = 4
@@ -35,11 +35,6 @@ def sliced(axis: str, dim: str) -> Placement:
 def partial(axis: str) -> Placement:
     """Return: the value is the sum of what ranks along ``axis`` hold."""
     return Placement(axis, PARTIAL)
-
-
-def own(axis: str) -> Placement:
-    """Return: ranks along ``axis`` hold unrelated values."""
-    return Placement(axis, LOCAL)
 
 
 class Build:

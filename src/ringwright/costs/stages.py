@@ -7,7 +7,10 @@ the engines, through the same interface.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LINK = (("link.tx", 1.0), ("link.rx", 1.0))
 
@@ -37,6 +40,15 @@ class Costs(Protocol):
 
         A shift from further than the next rank says from where: ``shift@3`` (``hops_of``).
         """
+
+
+@runtime_checkable
+class PlacedCosts(Costs, Protocol):
+    """Costs of a machine on which ranks that do the same may lie differently: who does not say so is simulated as if none did."""
+
+    @property
+    def places(self) -> np.ndarray | None:
+        """A number for each rank, int64 of shape (ranks,), equal where they lie alike; None: all do."""
 
 
 def hops_of(op: str) -> tuple[str, int]:

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ringwright.algebra.equal import outputs
-from ringwright.algebra.meaning import Held, carry_out, dim_of
+from ringwright.algebra.meaning import carry_out
+from ringwright.algebra.moving import Held, dim_of
 from ringwright.errors import InfeasibleError, UsageError
 from ringwright.execute.torch_ranks import require_torch
 from ringwright.exports.workload_json import workload_json

@@ -41,7 +41,7 @@ def rank_classes(
     """Return the rank classes; ``slowdowns`` (rank -> factor on its compute time) are faults, and each splits its class.
 
     ``marked`` ranks are alike to no other, because their links are; ``places`` are numbers of all ranks, equal where they lie
-    alike on the machine (``Costs`` that know one say so). ``folded`` False makes every rank a class of its own. Raises
+    alike on the machine (``PlacedCosts``). ``folded`` False makes every rank a class of its own. Raises
     UsageError for a rank of no class, or of two.
     """
     mesh, size = workload.mesh, workload.mesh.size
@@ -54,16 +54,8 @@ def rank_classes(
     for at, rank in enumerate(dict.fromkeys(marked)):
         alone[rank] = at + 1
     told_apart = [classes, _index(slowdown), alone, *([] if places is None else [places])]
-    label = (
-        np.arange(size)
-        if not folded
-        else np.unique(
-            np.stack(told_apart),
-            axis=1,
-            return_inverse=True,
-        )[1].ravel()
-    )
-    label = _in_order(label)
+    alike = np.unique(np.stack(told_apart), axis=1, return_inverse=True)[1].ravel()
+    label = _in_order(alike if folded else np.arange(size))
     while folded:
         finer = _in_order(_refined(label, mesh.sizes))
         if finer.max() == label.max():

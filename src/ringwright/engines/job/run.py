@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ringwright.costs.stages import Costs
+from ringwright.costs.stages import Costs, PlacedCosts
 from ringwright.engines.job.arrivals import awaiting, held, late_ranks
 from ringwright.engines.job.flat import InstanceTimes, Interference
 from ringwright.engines.job.layout import Laid, lay_out
@@ -104,7 +104,8 @@ def simulate(
     waited_for = late_ranks(late or {}, workload.mesh.size)
     if waited_for:
         workload, marked = awaiting(workload), (*marked, *waited_for)
-    classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded, places=getattr(costs, "places", None))
+    places = costs.places if isinstance(costs, PlacedCosts) else None
+    classes = layouts.rank_classes(workload, slowdowns, marked, folded=folded, places=places)
     laid = lay_out(workload, costs, classes, steps, interference, layouts)
     laid = held(laid, late or {}) if waited_for else laid
     times, engine = _run(laid, native=native)
