@@ -280,6 +280,11 @@ def test_a_peer_of_an_unknown_group_is_a_global_rank_and_one_beyond_a_known_grou
     assert np.argwhere(np.isfinite(pair_slowdown(known)[0])).tolist() == [[4, 6]]
 
 
+def test_a_damaged_rank_does_not_make_a_matrix_that_no_memory_holds() -> None:
+    trace = Trace.of({"events": rows("events", sends((0, 1, 1e-3), (0, 2_000_000_000, 1e-3)))})
+    assert pair_slowdown(trace)[0].shape == (2, 2)
+
+
 def test_a_transfer_of_no_time_is_not_measured() -> None:
     trace = Trace.of({"events": rows("events", sends((0, 1, 0.0), (1, 0, 1e-3), (0, 2, 1e-3)))})
     assert np.argwhere(np.isfinite(pair_slowdown(trace)[0])).tolist() == [[0, 2], [1, 0]]

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 LEAST_FACTOR = 1.3
 LEAST_RUN = 8  # samples on either side of a change
 LEAST_STEPS = 3  # steps on either side of a change
+MOST_RANKS = 1 << 12  # of which every pair is looked at
 MOST_SAMPLES = 5_000  # longer series are taken as medians of equal runs
 
 Floats = npt.NDArray[np.float64]
@@ -131,7 +132,8 @@ def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]
     """Return the matrix of slowdowns by global rank (row sends, column receives; NaN unknown), hosts and NICs of ranks.
 
     A cell is the median over the pair's transfers of time over the median time of that size among all pairs that, as it
-    does, stay in one host or do not.
+    does, stay in one host or do not. Ranks from ``MOST_RANKS`` on are left out: their matrix would not fit into memory, and the
+    number of a damaged record may be any.
     """
     import polars as pl
 
@@ -140,7 +142,7 @@ def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]
     )
     members = dict(trace.table("communicators").select("communicator", "members").rows())
     frame = timed.select("op", "rank", "peer", "communicator", "size_bytes", "duration_s").collect()
-    frame = _globally(frame, members)
+    frame = _globally(frame, members).filter(pl.max_horizontal("src", "dst") < MOST_RANKS)
     size = 1 + max([*frame["src"].to_list(), *frame["dst"].to_list()], default=-1)
     matrix = np.full((size, size), np.nan)
     devices = trace.table("topology")
