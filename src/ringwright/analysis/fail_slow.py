@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from ringwright.analysis.document import Culprit
 from ringwright.analysis.series import Series, series
-from ringwright.analysis.slow_cells import locate
+from ringwright.analysis.slow_cells import Cell, explained
 from ringwright.errors import MissingExtraError
 
 if TYPE_CHECKING:
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 LEAST_FACTOR = 1.3
 LEAST_RUN = 8  # samples on either side of a change
 LEAST_STEPS = 3  # steps on either side of a change
-MOST_RANKS = 1 << 12  # of which every pair is looked at
 MOST_SAMPLES = 5_000  # longer series are taken as medians of equal runs
 
 Floats = npt.NDArray[np.float64]
@@ -128,12 +127,11 @@ def _lasts(series: Series, change: ChangePoint) -> bool:
     return min(len(before), len(after)) >= LEAST_STEPS
 
 
-def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]:
-    """Return the matrix of slowdowns by global rank (row sends, column receives; NaN unknown), hosts and NICs of ranks.
+def pair_slowdown(trace: Trace) -> tuple[dict[Cell, float], dict[int, str], dict[int, str]]:
+    """Return the slowdown of each known pair by global rank (sends, receives), hosts and NICs of ranks.
 
     A cell is the median over the pair's transfers of time over the median time of that size among all pairs that, as it
-    does, stay in one host or do not. Ranks from ``MOST_RANKS`` on are left out: their matrix would not fit into memory, and the
-    number of a damaged record may be any.
+    does, stay in one host or do not.
     """
     import polars as pl
 
@@ -142,9 +140,7 @@ def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]
     )
     members = dict(trace.table("communicators").select("communicator", "members").rows())
     frame = timed.select("op", "rank", "peer", "communicator", "size_bytes", "duration_s").collect()
-    frame = _globally(frame, members).filter(pl.max_horizontal("src", "dst") < MOST_RANKS)
-    size = 1 + max([*frame["src"].to_list(), *frame["dst"].to_list()], default=-1)
-    matrix = np.full((size, size), np.nan)
+    frame = _globally(frame, members)
     devices = trace.table("topology")
     hosts = {row["rank"]: row["host"] for row in devices.to_dicts() if row["rank"] is not None and row["host"]}
     ends = (pl.col(name).replace_strict(hosts, default=None, return_dtype=pl.String) for name in ("src", "dst"))
@@ -156,14 +152,13 @@ def pair_slowdown(trace: Trace) -> tuple[Floats, dict[int, str], dict[int, str]]
         .group_by("src", "dst")
         .agg((pl.col("duration_s") / pl.col("typical")).median().alias("slowdown"))
     )
-    for src, dst, slowdown in cells.rows():
-        matrix[src, dst] = slowdown
+    found = {(src, dst): slowdown for src, dst, slowdown in cells.rows()}
     nics = {
         row["rank"]: f"{row['host']} {row['nic']}"
         for row in devices.to_dicts()
         if row["rank"] is not None and row["nic"]
     }
-    return matrix, hosts, nics
+    return found, hosts, nics
 
 
 def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFrame:
@@ -183,17 +178,12 @@ def _globally(frame: pl.DataFrame, members: dict[int, list[int]]) -> pl.DataFram
 
 
 def _slow_pairs(trace: Trace) -> list[Culprit]:
-    matrix, hosts, nics = pair_slowdown(trace)
+    cells, hosts, nics = pair_slowdown(trace)
     culprits = []
-    size = range(len(matrix))
-    near = np.array([[a in hosts and hosts.get(a) == hosts.get(b) for b in size] for a in size], bool).reshape(
-        matrix.shape
-    )
     # Links inside a host and the network between hosts fail apart: each is looked at without the other.
-    mixed = near.any() and not near.all()
-    between = np.where(near, np.nan, matrix) if mixed else matrix
-    inside = np.where(near, matrix, np.nan) if mixed else np.full_like(matrix, np.nan)
-    for slow in [*locate(between, hosts, nics), *locate(inside, hosts, nics)]:
+    inside = {(a, b): factor for (a, b), factor in cells.items() if a in hosts and hosts[a] == hosts.get(b)}
+    between = {cell: factor for cell, factor in cells.items() if cell not in inside}
+    for slow in [*explained(between, hosts, nics), *explained(inside, hosts, nics)]:
         ranks, confidence = list(slow.ranks), round(slow.confidence, 2)
         evidence = [slow.says, f"{slow.cells} of {slow.known} pairs are slow, by {slow.factor:.2f}x in the median"]
         command = "sendrecv_perf -b 1M -e 64M -f 2 -w 20 -n 100"

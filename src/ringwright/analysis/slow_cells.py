@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 LEAST_SLOWDOWN = 1.5
 LEAST_TOGETHER = 3  # slow cells of one part that are no chance
@@ -15,7 +15,6 @@ PURITY = 0.8  # of a culprit's cells that must be slow
 MOST_CULPRITS = 8
 _NOISES = 5.0  # standard deviations of the healthy cells
 
-Floats = npt.NDArray[np.float64]
 Cell = tuple[int, int]
 
 
@@ -57,45 +56,45 @@ class Slow:
         return min(0.95, self.cells / self.known * (0.5 + 0.45 * support) * min(1.0, self.factor / LEAST_SLOWDOWN))
 
 
-def locate(slowdown: Floats, hosts: dict[int, str] | None = None, nics: dict[int, str] | None = None) -> list[Slow]:
-    """Return what explains the slow cells of ``slowdown`` (row sends, column receives, NaN unknown), the largest first.
+def explained(
+    slowdown: Mapping[Cell, float], hosts: dict[int, str] | None = None, nics: dict[int, str] | None = None
+) -> list[Slow]:
+    """Return what explains the slow cells of ``slowdown``, by (rank that sends, rank that receives), the largest first.
 
-    ``hosts`` and ``nics`` name those of each rank; what they say stays unused where it is absent. A matrix whose cells
-    differ as by noise yields nothing, and so does one with more than half of its cells slow: nothing stands out.
+    ``hosts`` and ``nics`` name those of each rank; what they say stays unused where it is absent. Cells that
+    differ as by noise yield nothing, and so do more than half of them slow: nothing stands out.
     """
     slow, known = _slow(slowdown)
     if not slow or len(slow) * 2 > len(known):
         return []
-    candidates = _candidates(slowdown.shape[0], known, hosts or {}, nics or {})
-    explained: list[Slow] = []
+    candidates = _candidates(known, hosts or {}, nics or {})
+    found: list[Slow] = []
     left = set(slow)
-    while left and len(explained) < MOST_CULPRITS:
+    while left and len(found) < MOST_CULPRITS:
         best = max(candidates, key=lambda item: _worth(item[3], left, slow), default=None)
         if best is None or _worth(best[3], left, slow)[0] <= 0:
             break
         kind, name, ranks, cells = best
         hit = cells & slow
-        explained.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
+        found.append(Slow(kind, name, ranks, len(hit), len(cells), _median(slowdown, hit)))
         left -= cells
     whole = _intermittent(candidates, left)
     if whole is not None:
         kind, name, ranks, cells = whole
-        explained.append(Slow(kind, name, ranks, len(cells & left), len(cells), _median(slowdown, cells & left)))
+        found.append(Slow(kind, name, ranks, len(cells & left), len(cells), _median(slowdown, cells & left)))
         left -= cells
-    for src, dst in sorted(left)[: MOST_CULPRITS - len(explained)]:
-        explained.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, float(slowdown[src, dst])))
-    return explained
+    for src, dst in sorted(left)[: MOST_CULPRITS - len(found)]:
+        found.append(Slow("path", f"rank {src} to rank {dst}", (src, dst), 1, 1, slowdown[src, dst]))
+    return found
 
 
-def _slow(slowdown: Floats) -> tuple[set[Cell], set[Cell]]:
+def _slow(slowdown: Mapping[Cell, float]) -> tuple[set[Cell], set[Cell]]:
     """Return slow and known cells. Centre and noise come from the fast cells (10th and 30th percentile), which stay healthy
     where less than half are slow."""
-    with np.errstate(invalid="ignore"):
-        valid = np.isfinite(slowdown) & (slowdown > 0)
-    known = {(int(a), int(b)) for a, b in np.argwhere(valid)}
+    known = {cell for cell, factor in slowdown.items() if 0 < factor < math.inf}
     if len(known) < 4:
         return set(), known
-    logs = np.log(slowdown[valid])
+    logs = np.log([slowdown[cell] for cell in known])
     low, middle = np.quantile(logs, (0.1, 0.3))
     sigma = float(middle - low) / (1.2816 - 0.5244)  # percentiles of a normal distribution
     centre = float(middle) + 0.5244 * sigma
@@ -104,7 +103,7 @@ def _slow(slowdown: Floats) -> tuple[set[Cell], set[Cell]]:
 
 
 def _candidates(
-    size: int, known: set[Cell], hosts: dict[int, str], nics: dict[int, str]
+    known: set[Cell], hosts: dict[int, str], nics: dict[int, str]
 ) -> list[tuple[str, str, tuple[int, ...], set[Cell]]]:
     """Return kind, name, ranks and cells of all that could be slow, the narrower first."""
     rows: dict[int, set[Cell]] = defaultdict(set)
@@ -113,10 +112,11 @@ def _candidates(
         rows[src].add((src, dst))
         columns[dst].add((src, dst))
     candidates: list[tuple[str, str, tuple[int, ...], set[Cell]]] = []
-    for rank in range(size):
+    ranks_known = sorted(rows.keys() | columns.keys())
+    for rank in ranks_known:
         candidates.append(("sender", f"rank {rank}", (rank,), rows[rank]))
         candidates.append(("receiver", f"rank {rank}", (rank,), columns[rank]))
-    candidates += [("rank", f"rank {rank}", (rank,), rows[rank] | columns[rank]) for rank in range(size)]
+    candidates += [("rank", f"rank {rank}", (rank,), rows[rank] | columns[rank]) for rank in ranks_known]
     for kind, names in (("nic", nics), ("host", hosts)):
         groups: dict[str, list[int]] = defaultdict(list)
         for rank, name in names.items():
@@ -152,5 +152,5 @@ def _intermittent(
     return min(fitting, key=lambda item: len(item[3]), default=None)
 
 
-def _median(slowdown: Floats, cells: set[Cell]) -> float:
+def _median(slowdown: Mapping[Cell, float], cells: set[Cell]) -> float:
     return float(np.median([slowdown[cell] for cell in cells])) if cells else 1.0
