@@ -19,7 +19,7 @@ What is modelled, and where it comes from in NVIDIA/nccl:
 - NVLS: scatter, reduce and gather run one loop behind each other; a byte of an all-reduce costs (1 + 1/g)/0.85 of NVLink
   for g GPUs.
 - LL and LL128 pass a chunk on line by line within a node; Simple, and every network hop, when it is there.
-- All-to-all: direct messages to all peers, in 128 KiB pieces through the network.
+- All-to-all: direct messages to all peers, in 128 KiB pieces through the network. Send-recv: to the next rank alone.
 
 Left out: congestion in the fabric, stragglers, rendezvous thresholds of a transport, loading of kernels at first use.
 """
@@ -153,6 +153,8 @@ def stages(
     size = max(1, size_bytes)
     if op == "all-to-all":
         return _all_to_all(size, kind, system, constants(release))
+    if op == "send-recv":
+        return _send_recv(size, kind, system, constants(release))
     choice = choose(op, size, system, release)
     if forced is not None:
         choice = replace(
@@ -166,7 +168,7 @@ def stages(
     if choice.algorithm not in formulas or op in ("broadcast", "reduce"):
         raise UsageError(
             f"there is no timing for {choice.algorithm} {op}",
-            remedy="all-reduce, all-gather, reduce-scatter and all-to-all over rings, trees and NVLS have one",
+            remedy="all-reduce, all-gather, reduce-scatter over rings, trees and NVLS, all-to-all and send-recv have one",
         )
     return replace(formulas[choice.algorithm](call), choice=choice)
 
@@ -259,6 +261,19 @@ def _all_to_all(size: int, kind: NodeType, system: NcclSystem, held: Constants) 
     inside = _row(0.0, (0.0, gpus - 1, (gpus - 1) * each))
     outside = _row(0.0, (), (0.0, away * pieces, gpus * away * each))
     return Stages(serial, (inside, outside))
+
+
+def _send_recv(size: int, kind: NodeType, system: NcclSystem, held: Constants) -> Stages:
+    """Each rank to the next one: of a node one GPU sends out, by the NICs that are its own."""
+    gpus = max(1, system.ranks // system.nodes)
+    hardware = "net" if system.nodes > 1 else "nvlink"
+    base_s = (held.base_us("ring", "simple") + held.beyond_us(hardware, "ring", "simple")) * 1e-6
+    pieces = max(1.0, -(-size // P2P_PIECE_BYTES))
+    inside = _row(0.0, (0.0, pieces, float(size) if gpus > 1 else 0.0))
+    others = kind.nics / max(1, kind.nics // gpus)
+    if system.nodes == 1:
+        return Stages(_row(base_s, (1.0,)), (inside,))
+    return Stages(_row(base_s, (), (1.0,)), (inside, _row(0.0, (), (0.0, pieces, size * others))))
 
 
 def _times(count: float, row: Row) -> Row:

@@ -95,7 +95,7 @@ LAYOUTS: dict[int, np.dtype[Any]] = {
     }.items()
 }
 MOST_NS = 1 << 61  # 73 years, of any clock
-MOST_RANKS = 1 << 24
+MOST_RANKS = 1 << 22
 # The least and the most that a field can be; what lies beyond was not written by the plug-in. Others may hold anything.
 RANGES: dict[str, tuple[int, int]] = {
     **dict.fromkeys(("ns", "gpu_ns", "stop_ns", "wait_ns"), (0, MOST_NS)),
