@@ -54,6 +54,7 @@ QUESTIONS: dict[str, list[tuple[str, int]]] = {
     "export": [("export all-reduce --fabric switch:8 --algorithm ring --to msccl-xml -o ring.xml", 0)],
     "lab": [("lab --list", 0)],
     "verify": [("verify ring.xml", 0)],
+    "accuracy": [("accuracy measured_times.csv", 0), ("accuracy missing", 3)],
 }
 
 
@@ -88,6 +89,11 @@ def write_inputs() -> None:
     head += ["#      (B)  (elements)               (us)  (GB/s)  (GB/s)        (us)  (GB/s)  (GB/s)"]
     rows = [row(size_bytes=1 << power, time_us=40 + (1 << power) / 1.5e5) for power in range(10, 28)]
     Path("table.txt").write_text("\n".join([*head, *rows, "# Out of bounds values : 0 OK"]) + "\n")
+    Path("measured_cases.csv").write_text(
+        "case,system,gpu,nodes,gpus_per_node,ranks,collective,intra_node,inter_node,software,settings\n"
+        "one,here,H100,2,8,16,all_reduce,NVSwitch,8 x 400 Gb/s InfiniBand a node,NCCL 2.20,\n"
+    )
+    Path("measured_times.csv").write_text("case,bytes,time_us\none,1048576,120\none,1073741824,4400\n")
     columns = (
         "model,sequence,global_batch,micro_batch,gpus,tensor_parallel,pipeline_parallel,iteration_s,device,fabric\n"
     )

@@ -34,6 +34,7 @@ GROUPS = {
         "lab": "Real ranks on a network of namespaces, with faults.",
     },
     "Prove": {
+        "accuracy": "Simulated times beside measured tables: error, intervals.",
         "compare": "A benchmark beside its simulation, error by error.",
         "verify": "Is this MSCCL XML or MSCCL++ JSON program legal?",
         "systems": "Every algorithm and library, and what it has shown.",

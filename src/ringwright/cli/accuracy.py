@@ -1,0 +1,45 @@
+"""``ringwright accuracy``: simulated times beside measured ones, on any folder of tables."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+from ringwright.cli import options, progress, reading
+
+
+def accuracy(
+    *folders: Path,
+    calibrate: tuple[Path, ...] = (),
+    engine: Literal["library", "closed-form"] = "library",
+    json: options.Json = False,
+) -> int:
+    """Judge the times that are simulated for calls of NCCL on measured tables: error, and what the intervals cover.
+
+    Parameters
+    ----------
+    folders
+        Folders with pairs *_cases.csv and *_times.csv, or single *_times.csv (docs/accuracy.md says their columns).
+    calibrate
+        Folders with tables to learn from: those of a system that is judged move its answers. Repeat it for several.
+    engine
+        library (the closed form of NCCL and what was learnt of it) or closed-form (the same with data sheets alone).
+    json
+        Print one JSON object instead (schema ringwright.accuracy/2), with every size.
+
+    Examples
+    --------
+    ringwright accuracy measured/ --calibrate measured-before/
+    """
+    from ringwright.studies import judged
+
+    with progress.busy("judging"):
+        result = judged.study(folders, calibrate, engine=engine)
+    if json:
+        reading.print_json(result)
+        return 0
+    from ringwright.reports import judged_tables
+
+    judged_tables.write(result, sys.stdout)
+    return 0

@@ -1,0 +1,143 @@
+"""Which machine a measured table was taken on, from what is written beside it: a call for the closed form, or why there is none.
+
+The columns are those of ``*_cases.csv``: GPU, nodes, GPUs a node, links inside and between nodes, software, settings. What a
+source does not say is taken from the usual box of its GPU, and a release from its year; both are assumptions.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+
+from ringwright.costs.learnt.call import LEARNT_OPS, LibraryCall
+from ringwright.costs.nccl.constants import releases
+from ringwright.costs.nccl.graphs import NcclSystem
+from ringwright.costs.nccl.node_types import NODE_TYPES, NodeType, search
+from ringwright.costs.nccl.timing import NcclOverride
+
+# The box of a GPU, the first whose name is in the GPU's; Grace Hopper has no box of its own: four GPUs, each with its NIC.
+BOXES = (
+    ("GB300", "gb200"),
+    ("GB200", "gb200"),
+    ("GH200", "dgx-h100"),
+    ("B300", "dgx-b200"),
+    ("B200", "dgx-b200"),
+    ("H200", "dgx-h100"),
+    ("H100", "dgx-h100"),
+    ("H800", "dgx-h100"),
+    ("A100", "dgx-a100"),
+    ("A800", "dgx-a100"),
+)
+CARRIERS = (
+    (r"TCP|socket", "tcp"),
+    (r"Slingshot", "slingshot"),
+    (r"EFA", "efa"),
+    (r"RoCE", "roce"),
+    (r"InfiniBand|\bIB\b|NDR|HDR|EDR", "infiniband"),
+    (r"Ethernet", "tcp"),
+)
+NICS = re.compile(r"(\d+(?:\.\d+)?) ?x ?(\d+(?:\.\d+)?) ?Gb/s")
+MESH_GPUS = 4  # of a node whose GPUs are joined pair by pair
+RELEASE_OF_YEAR = {"2022": "2.14", "2023": "2.18", "2024": "2.20", "2025": "2.26", "2026": "2.28"}
+UNKNOWN_YEAR = "2.20"
+FORCED = re.compile(r"NCCL_ALGO=(\w+)(?:.*NCCL_PROTO=(\w+))?(?:.*NCCL_MIN_NCHANNELS=(\d+))?", re.DOTALL)
+COLLECTIVES = {"all_reduce": "all-reduce", "all_gather": "all-gather", "reduce_scatter": "reduce-scatter"}
+COLLECTIVES |= {"alltoall": "all-to-all", "sendrecv": "send-recv"}
+
+
+def described(facts: Mapping[str, str], sizes_bytes: tuple[int, ...]) -> LibraryCall | str:
+    """Return the call of a row of ``*_cases.csv`` at these sizes, or in words why it is none."""
+    op = COLLECTIVES.get(facts.get("collective", ""), facts.get("collective", ""))
+    if op not in LEARNT_OPS:
+        return f"{op or 'an operation without a name'} has no closed form; known: {', '.join(LEARNT_OPS)}"
+    gpu = facts.get("gpu", "")
+    box = next((name for part, name in BOXES if part in gpu), None)
+    if box is None:
+        return f"the box of the GPU '{gpu}' is not known; known: {', '.join(part for part, _ in BOXES)}"
+    nodes, per_node = _whole(facts.get("nodes")), _whole(facts.get("gpus_per_node"))
+    if not nodes or not per_node or nodes * per_node < 2:
+        return "it does not say its nodes and GPUs a node, or has one rank alone"
+    kind = _shaped(NODE_TYPES[box], facts, per_node)
+    if "domain" in facts.get("intra_node", ""):
+        kind = replace(kind, gpus=nodes * per_node, nics=nodes * kind.nics, domain=1)
+        joined, nodes = nodes > 1, 1
+    else:
+        joined = False
+    system = NcclSystem(
+        search(kind, nodes),
+        nodes=nodes,
+        ranks=nodes * kind.gpus,
+        capability=kind.capability,
+        cpu_vendor=kind.cpu_vendor,
+        cpu_arch=kind.cpu_arch,
+        nvswitch=kind.nvswitch,
+        nvls=kind.nvswitch and kind.capability >= 90,
+        collnet=False,
+        mnnvl=joined,
+        name=facts.get("case", ""),
+    )
+    words = f"{facts.get('settings', '')} {facts.get('inter_node', '')}"
+    carrier = next((name for pattern, name in CARRIERS if re.search(pattern, words)), "infiniband")
+    return LibraryCall(
+        op,
+        sizes_bytes,
+        kind,
+        system,
+        _modelled(release_of(facts.get("software", ""))),
+        carrier,
+        _forced(facts.get("settings", "")),
+        facts.get("system", ""),
+        f"{facts.get('settings', '')} {facts.get('software', '')}",
+        facts.get("case", ""),
+    )
+
+
+def _shaped(box: NodeType, facts: Mapping[str, str], per_node: int) -> NodeType:
+    inside, between = facts.get("intra_node", ""), facts.get("inter_node", "")
+    mesh = "all-to-all" in inside
+    gpus = MESH_GPUS if mesh else box.gpus
+    kind = replace(box, nvswitch=False, pair_links=box.nvlinks // (MESH_GPUS - 1)) if mesh else box
+    if "GH200" in facts.get("gpu", ""):
+        kind = replace(kind, cpu_vendor="other", cpu_arch="arm")
+    if mesh:  # a GPU has no switch of its own with a NIC behind it
+        kind = replace(kind, type_inter="PHB" if box.capability < 90 else "PIX")
+    found = NICS.search(between)
+    nics, rate_gbs = (float(found[1]), float(found[2]) / 8) if found else (float(box.nics), box.nic_gbs)
+    whole = nics * per_node if "a rank" in between or "a GPU" in between else nics * min(per_node, gpus) / gpus
+    return replace(kind, gpus=per_node, nics=max(1, int(whole)), nic_gbs=rate_gbs)
+
+
+def _forced(settings: str) -> NcclOverride | None:
+    """Return what the environment in the settings forces, None where it forces nothing."""
+    found = FORCED.search(settings)
+    if found is None:
+        return None
+    channels = int(found[3]) if found[3] else None
+    return NcclOverride(found[1].lower(), found[2].lower() if found[2] else None, channels)
+
+
+def _whole(text: str | None) -> int:
+    return int(text) if text and text.isdecimal() and len(text) < 8 else 0
+
+
+def _modelled(release: str) -> str:
+    """Return the release whose model stands for another: itself, or the oldest or newest there is."""
+    held = releases()
+    return min(max(release, held[0], key=_numbers), held[-1], key=_numbers)
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in release.split(".")[:2])
+
+
+def release_of(software: str) -> str:
+    """Return NCCL's release as a source says it (2.18, or a code such as 22902), or the one usual in the source's year."""
+    found = re.search(r"\bN?CCL (\d+\.\d+)", software)
+    if found:
+        return found[1]
+    code = re.search(r"\bNCCL (\d)(\d\d)\d\d\b", software)
+    if code:
+        return f"{int(code[1])}.{int(code[2])}"
+    year = re.search(r"\b(20\d\d)\b", software)
+    return RELEASE_OF_YEAR.get(year[1], UNKNOWN_YEAR) if year else UNKNOWN_YEAR

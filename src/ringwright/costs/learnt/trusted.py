@@ -1,0 +1,127 @@
+"""The most probable time of a call and its intervals, from what systems share and from tables of one's own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ringwright.costs.learnt.call import LibraryCall, of_calls
+from ringwright.costs.learnt.parts import scattered
+from ringwright.costs.learnt.prior import JITTER, Prior, Seen, shipped
+
+HALF, NINETY = 0.6745, 1.6449  # standard deviations within which 50 and 90 % of a normal distribution lie
+MOST_POINTS = 2_000  # of one's own tables that are taken in: 32 MB of covariances
+
+
+@dataclass(frozen=True)
+class MeasuredCall:
+    """A call whose times were measured, in seconds, one a size."""
+
+    call: LibraryCall
+    times_s: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """One size of a call: the most probable time, intervals of 50 and 90 %, and what of the question nothing was learnt of.
+
+    ``sigma``: standard deviation of the time's logarithm. ``closed_form_s``: the closed form with the transport's usual numbers.
+    """
+
+    size_bytes: int
+    p50_s: float
+    sigma: float
+    closed_form_s: float
+    outside: tuple[str, ...] = field(default=())
+
+    def quantile_s(self, deviations: float) -> float:
+        """Return the time that many standard deviations above the most probable one."""
+        return self.p50_s * math.exp(self.sigma * deviations)
+
+    @property
+    def p05_s(self) -> float:
+        """Below it lies 5 %."""
+        return self.quantile_s(-NINETY)
+
+    @property
+    def p95_s(self) -> float:
+        """Above it lies 5 %."""
+        return self.quantile_s(NINETY)
+
+
+def expected(
+    calls: Sequence[LibraryCall], measured: Sequence[MeasuredCall] = (), prior: Prior | None = None
+) -> list[list[Expected]]:
+    """Return for each call its sizes' times; ``measured`` tables of the same ``owner`` move them towards its machine.
+
+    UsageError for an operation that has no closed form.
+    """
+    prior = prior or shipped()
+    points = of_calls([*(each.call for each in measured), *calls])
+    known = sum(len(each.times_s) for each in measured)
+    logs = np.log(np.array([time for each in measured for time in each.times_s]))
+    mean, covariance = prior.shared(points)
+    covariance += prior.own(points, points)
+    asked = slice(known, None)
+    variance = np.diag(covariance)[asked].copy()
+    said = mean[asked] + np.log(points.base_s[asked])
+    if known:
+        rows = thinned(known)
+        own = covariance[np.ix_(rows, rows)]
+        own[np.diag_indices(len(rows))] += scattered(prior.variances, points.at(rows)) + JITTER
+        towards = covariance[rows, known:]
+        solved = np.linalg.solve(own, np.column_stack([logs[rows] - np.log(points.base_s[rows]) - mean[rows], towards]))
+        said = said + towards.T @ solved[:, 0]
+        variance -= (towards * solved[:, 1:]).sum(axis=0)
+    sigma = np.sqrt(np.maximum(variance, 0.0) + scattered(prior.variances, points.at(asked)))
+    answers, at = [], 0
+    for call in calls:
+        row = []
+        for size in call.sizes_bytes:
+            away = outside(call, size, prior, measured)
+            row.append(Expected(size, math.exp(said[at]), float(sigma[at]), float(points.base_s[known + at]), away))
+            at += 1
+        answers.append(row)
+    return answers
+
+
+def thinned(known: int) -> np.ndarray:
+    """Return which of so many measured points are taken in: all, or evenly ``MOST_POINTS`` of them. int64."""
+    if known <= MOST_POINTS:
+        return np.arange(known)
+    return np.unique(np.linspace(0, known - 1, MOST_POINTS).round().astype(int))
+
+
+def outside(call: LibraryCall, size_bytes: int, prior: Prior, measured: Sequence[MeasuredCall] = ()) -> tuple[str, ...]:
+    """Return what of a question lies outside what was learnt: transport, operation, nodes, size, release, GPU."""
+    seen = prior.seen.get(call.carrier)
+    own = [each.call for each in measured if each.call.owner == call.owner and each.call.carrier == call.carrier]
+    if seen is None and not own:
+        return ("transport",)
+    held = [*([seen] if seen else []), *(_seen_of(each) for each in own)]
+    told = {
+        "operation": any(call.op in each.operations for each in held),
+        "nodes": _within(call.system.nodes, [each.nodes for each in held]),
+        "size": _within(size_bytes, [each.sizes_bytes for each in held]),
+        "release": _within(number_of(call.release), [tuple(map(number_of, each.releases)) for each in held]),
+        "gpu": any(call.system.capability in each.capabilities for each in held),
+    }
+    return tuple(name for name, is_known in told.items() if not is_known)
+
+
+def _seen_of(call: LibraryCall) -> Seen:
+    nodes = call.system.nodes
+    sizes = (min(call.sizes_bytes), max(call.sizes_bytes))
+    return Seen((call.op,), (nodes, nodes), sizes, (call.release, call.release), (call.system.capability,))
+
+
+def _within(value: object, ranges: Sequence[tuple[object, ...]]) -> bool:
+    return any(low <= value <= high for low, high in ranges)  # type: ignore[operator]
+
+
+def number_of(release: str) -> tuple[int, ...]:
+    """Return a release's first two numbers, to compare it by."""
+    return tuple(int(part) for part in release.split(".")[:2] if part.isdecimal())

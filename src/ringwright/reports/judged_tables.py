@@ -1,0 +1,79 @@
+"""How near simulated times come to measured tables, for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any, TextIO
+
+from ringwright.reports import layout
+from ringwright.units import format_size
+
+WORST = 10  # tables that are named
+
+
+def write(result: dict[str, Any], file: TextIO, *, width: int | None = None) -> None:
+    """Write the object of schema ``ringwright.accuracy/2``: a line by class and region, the worst tables, what was left out."""
+    out = layout.console(file, width=width)
+    cases = {row["case"] for row in result["rows"]}
+    layout.line(
+        out,
+        f"{len(result['rows']):,} measured sizes in {len(cases)} tables, {result['engine']}",
+        style="bold",
+        indent=0,
+    )
+    rows = [
+        [
+            line["class"],
+            line["region"],
+            "own" if line["calibrated"] else "none",
+            f"{line['geomean_error']:.0%}",
+            "" if line["coverage"] is None else f"{line['coverage']:.0%}",
+            "" if line["width"] is None else f"{line['width']:.1f}x",
+            line["systems"],
+            line["n"],
+        ]
+        for line in result["summary"]
+    ]
+    heads = ["class", "size", "tables", "error", "in 90 %", "p95/p05", "systems", "sizes"]
+    layout.table(out, heads, rows, left=("class", "size", "tables"))
+    layout.line(
+        out,
+        "error: of a typical size, the mean of the systems; in 90 %: measured sizes inside the interval",
+        style="dim",
+    )
+    if result["learnt_from"]:
+        names = ", ".join(result["learnt_from"])
+        layout.line(
+            out,
+            f"what ships was learnt from tables of {names} too: these errors are of a fit, not of a prediction",
+            style="dim",
+        )
+    _worst(out, result["rows"])
+    for each in result["left_out"]:
+        layout.line(out, f"left out: {each['case']}: {each['reason']}", style="dim")
+
+
+def _worst(out: Any, rows: list[dict[str, Any]]) -> None:
+    """Write the sizes that are furthest off, one a table."""
+    worst: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["case"] not in worst or _off(row) > _off(worst[row["case"]]):
+            worst[row["case"]] = row
+    named = sorted(worst.values(), key=_off, reverse=True)[:WORST]
+    layout.line(out, f"furthest off, {len(named)} of {len(worst)} tables:", style="bold", indent=0)
+    shown = [
+        [
+            row["case"],
+            format_size(row["size_bytes"]),
+            f"{row['measured_us']:,.1f}",
+            f"{row['time_us_p50']:,.1f}",
+            "" if row["time_us_p05"] is None else f"{row['time_us_p05']:,.1f} - {row['time_us_p95']:,.1f}",
+            f"{row['time_us_p50'] / row['measured_us']:.2f}",
+        ]
+        for row in named
+    ]
+    layout.table(out, ["table", "size", "measured us", "simulated us", "90 % within", "ratio"], shown, left=("table",))
+
+
+def _off(row: dict[str, Any]) -> float:
+    ratio: float = row["time_us_p50"] / row["measured_us"]
+    return max(ratio, 1 / ratio)
