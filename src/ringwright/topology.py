@@ -23,6 +23,7 @@ KINDS = ("rank", "nic", "switch", "aggregator")
 ORDERS = ("arrival", "fixed")  # in which an aggregating node adds
 FAULT_FIELDS = ("rate_factor", "latency_s", "loss", "compute_factor")
 UNREACHED = -1
+NVLINK = "nvlink"  # class of the links that make several hosts one domain
 
 # Nodes on the route from each src to each dst: int64 of shape (pairs, longest + 1), padded with -1 behind the target.
 Paths = Callable[["np.ndarray", "np.ndarray"], "np.ndarray"]
@@ -210,8 +211,44 @@ class Topology:
     @property
     def nics_per_node(self) -> int:
         """NICs of a node, or its ranks where none are drawn."""
-        hosts = 1 if self.hosts is None else int(self.hosts.max()) + 1
-        return max(1, round((int((self.kinds == NIC).sum()) or self.n_ranks) / hosts))
+        return self._nics_of(self.hosts)
+
+    @property
+    def nics_per_domain(self) -> int:
+        """NICs of the hosts that one NVLink fabric joins, or their ranks where none are drawn."""
+        return self._nics_of(self.domains)
+
+    def _nics_of(self, parts: np.ndarray | None) -> int:
+        count = 1 if parts is None else int(parts.max()) + 1
+        return max(1, round((int((self.kinds == NIC).sum()) or self.n_ranks) / count))
+
+    @cached_property
+    def domains(self) -> np.ndarray | None:
+        """NVLink domain of each rank, int64 of shape (n_ranks,): a host, or all hosts that NVLinks join; None without hosts.
+
+        In a rack such as GB200 NVL72 the domain is the rack and a host is one of its trays.
+        """
+        import numpy as np
+
+        if self.hosts is None:
+            return None
+        domain = np.asarray(self.hosts, np.int64)
+        of_class = (
+            self.link_class == self.classes.index(NVLINK) if NVLINK in self.classes else np.zeros(self.n_links, bool)
+        )
+        nvlinks = np.flatnonzero(of_class)
+        at = np.full(self.n_nodes, self.n_nodes)  # of each node the lowest host that was found to reach it
+        at[: self.n_ranks] = domain
+        while len(nvlinks):
+            before = at.copy()
+            np.minimum.at(at, self.dst[nvlinks], before[self.src[nvlinks]])
+            lowest = np.arange(int(domain.max()) + 1)
+            np.minimum.at(lowest, domain, at[: self.n_ranks])
+            at[: self.n_ranks] = lowest[domain]
+            if (at == before).all():
+                break
+        numbered: np.ndarray = np.unique(at[: self.n_ranks], return_inverse=True)[1].ravel().astype(np.int64)
+        return numbered
 
     @cached_property
     def _link_keys(self) -> tuple[np.ndarray, np.ndarray]:

@@ -426,3 +426,15 @@ def test_names_are_a_sequence() -> None:
     for wrong in ("node2/gpu0", "node0/gpu3", "node0/gpu00", "node0/", "node\u0662/gpu0", "hubb"):
         with pytest.raises(ValueError, match="no node"):
             names.index(wrong)
+
+
+def test_a_rack_is_one_domain_and_elsewhere_a_host_is() -> None:
+    rack = fabric("gb200-nvl72:3")
+    assert rack.domains is not None
+    assert rack.domains.tolist() == np.repeat(np.arange(3), 72).tolist()
+    assert (rack.nics_per_domain, rack.nics_per_node) == (72, 4)
+    for spec in SMALL:
+        top = fabric(spec)
+        if not spec.startswith("gb200"):
+            assert np.array_equal(top.domains, top.hosts) if top.hosts is not None else top.domains is None
+            assert top.nics_per_domain == top.nics_per_node

@@ -1,10 +1,12 @@
 """A calibration put into a Topology: rates, latencies and message costs of its link classes.
 
 The classes on the route between two ranks of a node are *inside*; those on the route between two nodes that are not inside
-are *outside*. Latencies are scaled so that a whole route takes the calibrated hop, rates so that the narrowest link of a route
-has the calibrated rate (outside: its share of the node's). Links inside a node keep the proportions they had, and so do
-those outside: an oversubscribed spine stays oversubscribed. Messages outside occupy their sender, whose proxy sends one
-after the other; inside, each channel has threads of its own, and what a message costs there is delay.
+are *outside*: no link has the numbers of both. A node is what NVLink joins (``Topology.domains``): a host, or a rack of hosts
+in one NVLink domain, whose hosts reach each other by links that are inside. Latencies are scaled so that a whole route
+takes the calibrated hop, rates so that the narrowest link of a route has the calibrated rate (outside: its share of the
+node's). Links inside a node keep the proportions they had, and so do those outside: an oversubscribed spine stays
+oversubscribed. Messages outside occupy their sender, whose proxy sends one after the other; inside, each channel has threads
+of its own, and what a message costs there is delay.
 """
 
 from __future__ import annotations
@@ -27,16 +29,17 @@ def calibrated(topology: Topology, calibration: Calibration) -> Topology:
         topology, topology.rate.copy(), topology.latency_s.copy(), dict(topology.message_s), {*topology.occupying}
     )
     near, far = _neighbours(topology)
-    kept: set[int] = set()
-    if near is not None and calibration.inside is not None:
+    inside: set[int] = set()
+    if near is not None:
         route = _route(topology, near)
-        kept = set(topology.link_class[route].tolist())
-        changed.scale(route, kept, calibration.inside, 1)
+        inside = set(topology.link_class[route].tolist())
+        if calibration.inside is not None:
+            changed.scale(route, inside, calibration.inside, 1)
     if far is not None and calibration.outside is not None:
         route = _route(topology, far)
-        classes = set(topology.link_class[route].tolist())
-        outside = classes - kept or classes
-        changed.scale(route, outside, calibration.outside, _nics_together(topology, calibration))
+        outside = set(topology.link_class[route].tolist()) - inside
+        if outside:
+            changed.scale(route, outside, calibration.outside, _nics_together(topology, calibration))
         changed.occupying |= {topology.classes[number] for number in outside}
     return dataclasses.replace(
         topology,
@@ -79,10 +82,11 @@ def _neighbours(topology: Topology) -> tuple[int | None, int | None]:
 
     if topology.n_ranks < 2:
         return None, None
-    if topology.hosts is None:
+    node = topology.domains
+    if node is None:
         return 1, None
-    same = np.flatnonzero(topology.hosts[1:] == topology.hosts[0]) + 1
-    other = np.flatnonzero(topology.hosts != topology.hosts[0])
+    same = np.flatnonzero(node[1:] == node[0]) + 1
+    other = np.flatnonzero(node != node[0])
     return (int(same[0]) if len(same) else None), (int(other[0]) if len(other) else None)
 
 
@@ -94,8 +98,12 @@ def _route(topology: Topology, rank: int) -> np.ndarray:
 
 
 def _nics_together(topology: Topology, calibration: Calibration) -> int:
-    """Return how many NICs together have the calibrated rate: those of a node, or of the part that was measured."""
+    """Return how many NICs together have the calibrated rate: those of a node, or of the part that was measured.
+
+    A rack of several hosts has many times the NICs of the node that was measured, and each is as fast as those were.
+    """
     family = calibration.fabric.partition(":")[0]
-    if topology.name.partition(":")[0] == family and family in NODE_TYPES:
+    is_rack = topology.nics_per_domain > topology.nics_per_node
+    if family in NODE_TYPES and (is_rack or topology.name.partition(":")[0] == family):
         return placed(calibration.fabric)[0].nics
-    return topology.nics_per_node
+    return topology.nics_per_domain
